@@ -1,0 +1,98 @@
+//! What loads a system, as the core sees it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::PartError;
+use crate::study::WorkloadSpec;
+
+/// One system that the driver has connections to: an index that `open` returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TargetId(pub u32);
+
+/// How operations are paced.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pacing {
+    /// Closed loop: the next operation starts when one of those in flight ends. Latency is service
+    /// time and says nothing about users.
+    Closed,
+    /// Open loop: operations start on a schedule, whatever the system does. Response time counts
+    /// from the intended start.
+    Open { rate_per_s: f64 },
+}
+
+/// One stretch of load: a lead-in that is cut, then the measured window, then a short tail under
+/// the same load, in which the accounts are read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SliceOrder {
+    pub workload: WorkloadSpec,
+    pub pacing: Pacing,
+    pub lead_in: Duration,
+    pub window: Duration,
+    /// Every operation derives from (seed, index).
+    pub seed: u64,
+}
+
+/// The two instants at which the harness reads the accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// The measured window opens.
+    Begin,
+    /// The measured window has closed; the load still runs.
+    End,
+}
+
+/// What the driver saw between the edges.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SliceLoad {
+    /// Length of the measured window as it was, in ns.
+    pub window_ns: u64,
+    /// Operations that ended well inside the window.
+    pub operations: u64,
+    /// Operations that failed, by kind.
+    pub errors: Vec<(String, u64)>,
+    /// Open loop: operations that were due in the window but had not been sent at its end.
+    pub unsent: u64,
+    /// CPU time of the client's threads in the window, in ns.
+    pub client_cpu_ns: u64,
+    /// Open loop: response time, from the intended start. HdrHistogram V2 (compressed), ns.
+    /// Empty in a closed loop.
+    pub response: Vec<u8>,
+    /// Service time, from the send. HdrHistogram V2 (compressed), ns.
+    pub service: Vec<u8>,
+}
+
+/// A load generator or an adapter for one. It runs where the study puts the client.
+pub trait Driver {
+    /// Connects to a system and waits until it answers, at most `deadline`.
+    fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError>;
+
+    /// Makes the schema and writes the workload's rows. Calls `progress(done, all)`.
+    fn populate(
+        &mut self,
+        target: TargetId,
+        workload: &WorkloadSpec,
+        seed: u64,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), PartError>;
+
+    /// Runs one slice and calls `edge` at the two edges of the measured window.
+    fn run(
+        &mut self,
+        target: TargetId,
+        order: &SliceOrder,
+        edge: &mut dyn FnMut(Edge),
+    ) -> Result<SliceLoad, PartError>;
+
+    /// Drops the connections to one system.
+    fn close(&mut self, target: TargetId) -> Result<(), PartError>;
+
+    /// Process ids of the client, so that its CPU time is not a stranger's.
+    fn pids(&self) -> Vec<u32>;
+
+    /// Ends the driver. Idempotent.
+    fn stop(&mut self) -> Result<(), PartError>;
+}

@@ -1,0 +1,117 @@
+//! The stack of isolation layers that a system runs in, as the core sees it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tare_std::cpus::CpuSet;
+
+use crate::PartError;
+
+/// One environment of a study after `extends` is resolved: every layer has a value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnvironmentSpec {
+    /// Name, unique in the study.
+    pub name: String,
+    /// `process`, `oci:runc`, `docker`, `docker:runsc`, ...
+    pub runtime: String,
+    /// `host`, `bridge`, `bridge+proxy`.
+    pub network: String,
+    /// `shared`, `pinned`, `quota=N` (N in CPUs, such as 1.5).
+    pub cpu: String,
+    /// `default`, `default+io_uring`, `none`.
+    pub security: String,
+    /// `own`, `none`.
+    pub cgroup: String,
+    pub limits: Limits,
+}
+
+/// Resource limits of an environment. `None` is no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    pub memory_bytes: Option<u64>,
+}
+
+/// Which CPUs belong to whom during a study.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuPlan {
+    /// Every CPU that Tare may use.
+    pub all: CpuSet,
+    /// CPUs of the system under test where its `cpu` layer is `pinned`.
+    pub system: CpuSet,
+    /// CPUs of the client. Disjoint from `system` unless the host has a single CPU.
+    pub client: CpuSet,
+}
+
+/// What an environment is asked to run: always the Tare binary itself, with these arguments.
+///
+/// In `arguments` the environment replaces `{listen}` by the address to listen on, `{port}` by the
+/// port, and `{data}` by the data directory, all as seen from inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    pub arguments: Vec<String>,
+}
+
+/// Where a started system answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The address that the client dials from where it stands.
+    pub address: SocketAddr,
+    /// The system's data directory as the host sees it, where the host can see it.
+    pub data: Option<PathBuf>,
+}
+
+/// One layer as it was asked for and as it was found, from inside the environment and from the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerState {
+    /// `runtime`, `network`, `cpu`, `security`, `cgroup`, `limits.memory`, `io_engine`, ...
+    pub layer: String,
+    pub wanted: String,
+    /// What was read, in the words of its source (`Cpus_allowed_list: 1`).
+    pub found: String,
+    pub in_force: bool,
+}
+
+/// CPU time and throttling of an environment since it was started. Only differences mean anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time of all threads of the system in the environment, in ns.
+    pub system_cpu_ns: u64,
+    /// CPU time of what the layer adds outside the system: (`userland proxy`, ns), (`sentry`, ns).
+    pub layer_cpu_ns: Vec<(String, u64)>,
+    /// Time for which the CPU quota held the environment back, in ns. `None` without a quota.
+    pub throttled_ns: Option<u64>,
+}
+
+/// A place for a system to run in. Implementations live in `tare-env`, one file per runtime.
+///
+/// Teardown (`stop`) is idempotent, runs on failure and signal, and through the host's journal
+/// after `kill -9`.
+pub trait Environment {
+    fn spec(&self) -> &EnvironmentSpec;
+
+    /// Makes what the environment needs, journalled first, and starts the system in it. Returns
+    /// once the process runs; the driver finds out when it answers.
+    fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError>;
+
+    /// Reads every layer back while the system runs.
+    fn read_back(&mut self) -> Result<Vec<LayerState>, PartError>;
+
+    /// Stops all of the system's threads until `thaw`, so that it costs nothing.
+    fn freeze(&mut self) -> Result<(), PartError>;
+
+    fn thaw(&mut self) -> Result<(), PartError>;
+
+    /// Reads the CPU accounts. Called at the edges of each slice, so it takes well under 1 ms.
+    fn usage(&mut self) -> Result<Usage, PartError>;
+
+    /// The configuration handed to the runtime (OCI config.json, the engine's create request), so
+    /// that two environments differ by a printed diff.
+    fn config(&self) -> Option<String>;
+
+    /// Last lines that the system or the runtime printed, for the error when it does not answer.
+    fn log_tail(&self) -> String;
+
+    /// Ends the system and removes everything that `start` made. Idempotent.
+    fn stop(&mut self) -> Result<(), PartError>;
+}

@@ -1,0 +1,19 @@
+//! The core of Tare: what is asked (`study`), in which order it is tried (`schedule`, `campaign`),
+//! what is concluded from it (`stats`, `analysis`, `doubt`) and where it is kept (`record`).
+//!
+//! **Invariant:** this crate knows no container, no database and no host file. It meets the world
+//! through four traits, `Environment`, `System`, `Driver` and `Probe`, which other crates implement.
+#![forbid(unsafe_code)]
+
+pub mod analysis;
+pub mod doubt;
+pub mod driver;
+pub mod environment;
+pub mod probe;
+pub mod record;
+pub mod study;
+pub mod system;
+
+/// The error of a part that this crate knows only through a trait. Its chain of sources is printed
+/// as one line: what failed, on what, why, what to do.
+pub type PartError = Box<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,116 @@
+//! A record: what a whole study run left behind, as data. `Record` is what reports are drawn from;
+//! the SQLite file it is kept in is this module's own business.
+
+use serde::{Deserialize, Serialize};
+
+use crate::doubt::Doubt;
+use crate::environment::{CpuPlan, EnvironmentSpec, LayerState};
+use crate::probe::Counter;
+use crate::study::Study;
+use crate::system::OwnAccount;
+
+/// Everything in a record file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub header: Header,
+    pub study: Study,
+    /// The study file as it was given.
+    pub study_text: String,
+    pub cpu_plan: CpuPlan,
+    pub host: Vec<HostFact>,
+    /// In the order of the study; the A/A control last.
+    pub environments: Vec<EnvironmentRecord>,
+    /// In the order in which they were run.
+    pub slices: Vec<Slice>,
+    pub doubts: Vec<DoubtRecord>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    pub tare_version: String,
+    pub started_unix_ms: u64,
+    /// `None` while it runs or after a crash.
+    pub ended_unix_ms: Option<u64>,
+    pub seed: u64,
+    /// The command line, as typed.
+    pub command: Vec<String>,
+    /// Why it ended: `rounds done`, `intervals narrow enough`, `budget spent`, `interrupted`.
+    pub ending: Option<String>,
+    /// Fixed rate of the latency phase per workload, in operations/s, once it is known.
+    pub rates: Vec<(String, f64)>,
+}
+
+/// A fact of the host: section (`cpu`, `kernel`, `network`, `versions` ...), key, value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostFact {
+    pub section: String,
+    pub key: String,
+    pub value: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EnvironmentRecord {
+    pub spec: EnvironmentSpec,
+    /// The baseline's second copy (A/A).
+    pub control: bool,
+    /// Why it could not run on this host; such an environment has no slices.
+    pub left_out: Option<String>,
+    pub layers: Vec<LayerState>,
+    /// What the system found and chose.
+    pub settings: Vec<(String, String)>,
+    pub config: Option<String>,
+    /// From the order to start until the system answered, in ns.
+    pub ready_ns: Option<u64>,
+    pub teardown_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Closed loop, as fast as it goes.
+    Capacity,
+    /// Open loop at the rate that all environments share.
+    Latency,
+}
+
+/// One slice (or trial): one environment, one workload, one phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slice {
+    pub id: i64,
+    /// Round (block) it belongs to, from 0.
+    pub block: u32,
+    /// Position inside the block, from 0.
+    pub position: u32,
+    /// Name of the environment.
+    pub environment: String,
+    pub workload: String,
+    pub phase: Phase,
+    pub started_unix_ms: u64,
+    pub window_ns: u64,
+    pub operations: u64,
+    pub errors: Vec<(String, u64)>,
+    pub unsent: u64,
+    pub rate_per_s: Option<f64>,
+    pub system_cpu_ns: u64,
+    /// What the layer adds outside the system (`userland proxy`, ...), in ns.
+    pub layer_cpu_ns: Vec<(String, u64)>,
+    /// The system's own account over the window, where it keeps one.
+    pub own_account: Option<OwnAccount>,
+    pub client_cpu_ns: u64,
+    pub throttled_ns: Option<u64>,
+    /// HdrHistogram V2 (compressed), ns; empty in a closed loop.
+    pub response: Vec<u8>,
+    /// HdrHistogram V2 (compressed), ns.
+    pub service: Vec<u8>,
+    pub counters: Vec<Counter>,
+    /// Why the slice does not count, if it does not.
+    pub void: Option<String>,
+}
+
+/// A doubt and what it is about: a slice, an environment, or (neither) the whole record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DoubtRecord {
+    pub slice: Option<i64>,
+    pub environment: Option<String>,
+    pub doubt: Doubt,
+}

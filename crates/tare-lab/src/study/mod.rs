@@ -1,0 +1,113 @@
+//! A study: the question. What it holds after parsing and checking.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::environment::EnvironmentSpec;
+
+/// A checked study.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Study {
+    pub name: String,
+    /// One line: what the study asks.
+    pub title: String,
+    /// Name of the environment that all others are compared with.
+    pub baseline: String,
+    pub system: SystemSpec,
+    /// Name of the driver.
+    pub driver: String,
+    pub schedule: ScheduleSpec,
+    pub cpus: CpuSpec,
+    /// In the order of the file. The A/A control is added by the campaign, not listed here.
+    pub environments: Vec<EnvironmentSpec>,
+    pub workloads: Vec<WorkloadSpec>,
+    /// Costs that others published for the same question, shown beside ours.
+    pub published: Vec<PublishedCost>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SystemSpec {
+    /// `tare-db`, ...
+    pub name: String,
+    /// Options of the system, such as `durability = "periodic"`, in the order of the file.
+    pub options: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleKind {
+    /// All environments up, loaded and frozen but one; short slices in random blocks.
+    Slices,
+    /// Whole runs, interleaved by round, a fresh data directory each.
+    Trials,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScheduleSpec {
+    pub kind: ScheduleKind,
+    /// Measured window of a slice or trial.
+    pub window: Duration,
+    /// Load before the window, not measured.
+    pub lead_in: Duration,
+    /// At most this many rounds. A round is a block: every environment once, in random order.
+    pub rounds: u32,
+    /// At least this many rounds before an early stop.
+    pub rounds_min: u32,
+    /// Time for the whole study, set-up and teardown included.
+    pub budget: Duration,
+    /// Stop early once every cost's 95 % interval is narrower than this, in percentage points from
+    /// end to end. 0 never stops early.
+    pub stop_width_percent: f64,
+    /// Seed of the order, the keys and the rows. `None` takes one from the system and records it.
+    pub seed: Option<u64>,
+}
+
+/// Which CPUs are whose. `None` lets Tare divide them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuSpec {
+    pub system: Option<tare_std::cpus::CpuSet>,
+    pub client: Option<tare_std::cpus::CpuSet>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadSpec {
+    pub name: String,
+    /// Share of writes among the operations, 0 to 1; the rest are reads by key.
+    pub write_share: f64,
+    /// Rows that exist before the load and that keys are drawn from.
+    pub rows: u64,
+    pub columns: u32,
+    pub column_bytes: u32,
+    pub keys: KeyDistribution,
+    /// Connections to the system.
+    pub connections: u32,
+    /// Requests in flight over all connections (closed loop; the limit of an open loop is far above).
+    pub in_flight: u32,
+    /// Fixed rate of the latency phase as a share of the baseline's capacity; 0 skips the phase.
+    pub latency_share: f64,
+    /// Fixed rate of the latency phase in operations/s, instead of a share.
+    pub rate_per_s: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum KeyDistribution {
+    Uniform,
+    Sequential,
+    /// As cassandra-stress's `gaussian(1..N)`: mean at half of the rows, deviation a sixth of them,
+    /// unless set (both as shares of the rows).
+    Gaussian {
+        mean_share: f64,
+        deviation_share: f64,
+    },
+}
+
+/// A published cost for an environment of the study, from another machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PublishedCost {
+    pub environment: String,
+    /// Loss of throughput against the baseline, in percent.
+    pub throughput_cost_percent: f64,
+    pub source: String,
+}

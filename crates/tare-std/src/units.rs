@@ -1,0 +1,96 @@
+//! Units as people write and read them.
+
+/// Parses an amount of memory as docker does: bytes, or a number with `K`, `M`, `G`, `T` (powers
+/// of 1,024; `KiB` and `kb` mean the same), such as `512M` or `1.5G`.
+pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
+    let bad = || UnitError::Bytes { text: text.to_string() };
+    let trimmed = text.trim();
+    let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(split);
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err(bad()),
+    };
+    let number: f64 = number.parse().map_err(|_| bad())?;
+    let bytes = number * (1u64 << shift) as f64;
+    if !bytes.is_finite() || bytes < 0.0 || bytes >= (1u64 << 62) as f64 {
+        return Err(bad());
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
+    let bytes = bytes.round() as u64;
+    Ok(bytes)
+}
+
+/// A text that is no quantity of the asked kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    #[error("{text:?} is no amount of memory; write it like 512M or 6G")]
+    Bytes { text: String },
+}
+
+/// A duration in ns with three significant digits and its unit: `812 ns`, `1.24 ms`, `31.0 s`.
+pub fn nanoseconds(ns: f64) -> String {
+    let (value, unit) = match ns.abs() {
+        x if x < 999.5 => (ns, "ns"),
+        x if x < 999.5e3 => (ns / 1e3, "µs"),
+        x if x < 999.5e6 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    format!("{} {unit}", significant(value, 3))
+}
+
+/// A number with so many significant digits, never in exponent form. Digits before the point are
+/// kept: `significant(1234.6, 3)` is `1235`, `significant(1.2345, 3)` is `1.23`.
+pub fn significant(value: f64, digits: u32) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value:.0}");
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "a decimal exponent of an f64")]
+    let magnitude = value.abs().log10().floor() as i64;
+    let decimals = (i64::from(digits) - 1 - magnitude).max(0);
+    format!("{value:.*}", usize::try_from(decimals).unwrap_or(0))
+}
+
+/// A whole number with commas between thousands: `1,234,567`.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_as_docker_reads_it() {
+        assert_eq!(parse_bytes("6G"), Ok(6 << 30));
+        assert_eq!(parse_bytes("512 MiB"), Ok(512 << 20));
+        assert_eq!(parse_bytes("1.5k"), Ok(1536));
+        assert_eq!(parse_bytes("17"), Ok(17));
+        for bad in ["", "G", "6X", "-1", "1e3", "6 G B"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(nanoseconds(812.4), "812 ns");
+        assert_eq!(nanoseconds(1_240_000.0), "1.24 ms");
+        assert_eq!(nanoseconds(31e9), "31.0 s");
+        assert_eq!(significant(1234.5, 3), "1234");
+        assert_eq!(significant(0.012_345, 3), "0.0123");
+        assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!(thousands(999), "999");
+    }
+}
