@@ -1,1 +1,27 @@
-fn main() {}
+//! Chores of the project: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask bench NAME`.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod ci;
+mod tidy;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+
+fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["ci"] => ci::run(&root()?),
+        ["tidy"] => tidy::run(&root()?),
+        ["bench", name, rest @ ..] => bench::run(&root()?, name, rest),
+        _ => bail!("usage: cargo xtask ci | tidy | bench {}", bench::NAMES.join("|")),
+    }
+}
+
+/// The repository's root: the folder above this package.
+fn root() -> anyhow::Result<PathBuf> {
+    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    package.parent().map(PathBuf::from).context("the xtask package has no parent folder")
+}

@@ -1,0 +1,347 @@
+//! The command line, as typed.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tare_std::cpus::CpuSet;
+
+use crate::exit::Exit;
+
+/// Weighs what it costs to run a database inside an isolation layer on this host.
+#[derive(Debug, Parser)]
+#[command(name = "tare", version, max_term_width = 100, subcommand_required = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+    /// Directory for the journals that undo everything Tare makes on the host
+    #[arg(long, global = true, value_name = "DIR", default_value = "/var/lib/tare")]
+    pub state: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a study: weigh what each isolation layer costs a database here
+    Weigh(Weigh),
+    /// Draw a record again: terminal, HTML, JSON or CSV
+    Report(Report),
+    /// Set records side by side
+    Compare(Compare),
+    /// List runtimes, layers, systems, drivers, probes and studies
+    List(List),
+    /// Say what can be measured here, what is missing and what is left over
+    Doctor(Doctor),
+    /// Remove whatever an ended run left on the host
+    Clean(Clean),
+    /// Run the reference database
+    Db(Db),
+    /// Load a CQL database
+    Load(Load),
+    /// Print a completion script for a shell
+    Completions(Completions),
+    /// Write man pages to a directory
+    Man(Man),
+    /// Take load orders on standard input (started by `weigh`)
+    #[command(hide = true)]
+    LoadAgent(LoadAgent),
+    /// Relay TCP connections, as docker's userland proxy does (started by `weigh`)
+    #[command(hide = true)]
+    Proxy(Proxy),
+}
+
+#[derive(Debug, Args)]
+pub struct Weigh {
+    /// A study file, or the name of a study that ships (see `tare list studies`)
+    #[arg(value_name = "STUDY", default_value = "quick", conflicts_with = "resume")]
+    pub study: String,
+    /// Record to write; without it NAME.tare in the current directory
+    #[arg(short, long, value_name = "FILE.tare", conflicts_with = "resume")]
+    pub output: Option<PathBuf>,
+    /// Go on with an interrupted record: same seed, same order
+    #[arg(long, value_name = "FILE.tare")]
+    pub resume: Option<PathBuf>,
+    /// At most this many rounds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: Option<u32>,
+    /// Time for the whole study, such as 5m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub budget: Option<Duration>,
+    /// Seed of the order, the keys and the rows
+    #[arg(long, value_name = "N", conflicts_with = "resume")]
+    pub seed: Option<u64>,
+    /// HTML page to write; without it beside the record
+    #[arg(long, value_name = "PATH")]
+    pub html: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The record
+    #[arg(value_name = "FILE.tare")]
+    pub record: PathBuf,
+    /// Write the HTML page here (`-` for standard output)
+    #[arg(long, value_name = "PATH")]
+    pub html: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print CSV, a line per slice
+    #[arg(long)]
+    pub csv: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// The records, two or more
+    #[arg(value_name = "FILE.tare", num_args = 2.., required = true)]
+    pub records: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ListKind {
+    Runtimes,
+    Layers,
+    Systems,
+    Drivers,
+    Probes,
+    Studies,
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// Only this kind
+    pub kind: Option<ListKind>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Clean {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Overprovisioned {
+    /// Poll if the CPUs are the database's own
+    Auto,
+    /// Share: sleep when there is no work
+    Yes,
+    /// Own: poll
+    No,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Io {
+    /// io_uring where the environment allows it, else epoll
+    Auto,
+    #[value(name = "io_uring")]
+    Uring,
+    Epoll,
+}
+
+#[derive(Debug, Args)]
+pub struct Db {
+    /// Directory of the commit log
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub listen: IpAddr,
+    /// Port to listen on
+    #[arg(long, value_name = "PORT", default_value_t = 9042)]
+    pub port: u16,
+    /// Number of shards; without it one per CPU
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub smp: Option<u16>,
+    /// CPUs to run on; without it the CPUs that the environment gives
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<CpuSet>,
+    /// Whether the CPUs are shared with others
+    #[arg(long, value_name = "WHETHER", default_value = "auto")]
+    pub overprovisioned: Overprovisioned,
+    /// `sync`: acknowledge after the log is on disk; `periodic` or `periodic=TIME`: sync every TIME
+    #[arg(long, value_name = "WHEN", default_value = "sync", value_parser = durability)]
+    pub durability: Durability,
+    /// I/O engine
+    #[arg(long, value_name = "ENGINE", default_value = "auto")]
+    pub io: Io,
+    /// Memory for rows, such as 2G; without it half of what the environment gives
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memory: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    Sync,
+    Periodic(Option<Duration>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Operation {
+    Write,
+    Read,
+    Mixed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Keys {
+    Uniform,
+    Gaussian,
+    Sequential,
+}
+
+#[derive(Debug, Args)]
+pub struct Load {
+    /// Where the database answers
+    #[arg(value_name = "HOST:PORT", default_value = "127.0.0.1:9042")]
+    pub address: SocketAddr,
+    /// What to do
+    #[arg(long, value_name = "OPERATION", default_value = "write")]
+    pub operation: Operation,
+    /// Share of writes of `--operation mixed`, 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
+    pub write_share: f64,
+    /// How keys are drawn
+    #[arg(long, value_name = "DISTRIBUTION", default_value = "gaussian")]
+    pub keys: Keys,
+    /// Gaussian: mean as a share of the rows
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
+    pub keys_mean: f64,
+    /// Gaussian: standard deviation as a share of the rows
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0 / 6.0, value_parser = share)]
+    pub keys_deviation: f64,
+    /// Rows that keys are drawn from
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rows: u64,
+    /// Columns of a row, besides the key
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub columns: u32,
+    /// Bytes of a column
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub column_bytes: u32,
+    /// Connections
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub connections: u32,
+    /// Requests in flight over all connections (closed loop)
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub in_flight: u32,
+    /// Open loop: operations per second, on a schedule that never skips
+    #[arg(long, value_name = "N", value_parser = rate)]
+    pub rate: Option<f64>,
+    /// How long
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub duration: Duration,
+    /// Load before the measurement, not counted
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub lead_in: Duration,
+    /// Write every row once before the load
+    #[arg(long)]
+    pub populate: bool,
+    /// Check every row that is read
+    #[arg(long)]
+    pub verify: bool,
+    /// CPUs of the load threads, one thread each; without it one CPU
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<CpuSet>,
+    /// Seed of keys and rows
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write HdrHistogram V2 logs here, tagged by response and service time
+    #[arg(long, value_name = "FILE")]
+    pub hdr_file: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Completions {
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub struct Man {
+    /// Where to write tare.1, tare-weigh.1 ...
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct LoadAgent {
+    #[arg(long, value_name = "LIST")]
+    pub cpus: CpuSet,
+}
+
+#[derive(Debug, Args)]
+pub struct Proxy {
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub to: SocketAddr,
+}
+
+/// Prints what clap found (help and version too) and returns the exit code.
+pub fn usage_error(error: &clap::Error) -> ExitCode {
+    let exit = if error.use_stderr() { Exit::Usage } else { Exit::Success };
+    // Nothing better can be done when even the message cannot be printed.
+    let _printed = error.print();
+    exit.into()
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500ms or 5m"))
+}
+
+fn bytes(text: &str) -> Result<u64, tare_std::units::UnitError> {
+    tare_std::units::parse_bytes(text)
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| "a share is a number from 0 to 1".to_string())?;
+    let good = (0.0..=1.0).contains(&share);
+    good.then_some(share).ok_or_else(|| "a share is a number from 0 to 1".to_string())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| "a rate is a number above 0".to_string())?;
+    let good = rate.is_finite() && rate > 0.0;
+    good.then_some(rate).ok_or_else(|| "a rate is a number above 0".to_string())
+}
+
+fn durability(text: &str) -> Result<Durability, String> {
+    match text.split_once('=') {
+        None if text == "sync" => Ok(Durability::Sync),
+        None if text == "periodic" => Ok(Durability::Periodic(None)),
+        Some(("periodic", time)) => duration(time).map(|time| Durability::Periodic(Some(time))),
+        _ => Err("durability is sync, periodic or periodic=TIME".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+}

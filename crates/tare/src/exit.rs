@@ -1,0 +1,73 @@
+//! Exit codes, and how an error becomes one line.
+
+use std::process::ExitCode;
+
+/// What the program's exit code says. Documented in docs/reference/exit-codes.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// The command did what it was asked.
+    Success = 0,
+    /// The command failed: the message says what, on what, why and what to do.
+    Failure = 1,
+    /// The command line makes no sense.
+    Usage = 2,
+    /// A file that was given (study, record) cannot be used.
+    Input = 3,
+    /// This host lacks something that was asked for: root, a runtime, a tool, a free port.
+    Host = 4,
+    /// Ended by Ctrl-C or SIGTERM; what was measured until then is in the record.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 130")]
+        let code = exit as isize as u8;
+        ExitCode::from(code)
+    }
+}
+
+/// An error with the exit code that it asks for. Wraps errors where the command knows better than
+/// `Exit::Failure`.
+#[derive(Debug)]
+pub struct Coded {
+    pub exit: Exit,
+    source: anyhow::Error,
+}
+
+impl std::fmt::Display for Coded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#}", self.source)
+    }
+}
+
+impl std::error::Error for Coded {}
+
+/// Gives the error of a result an exit code.
+pub trait ExitWith<T> {
+    fn exit_with(self, exit: Exit) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> ExitWith<T> for Result<T, E> {
+    fn exit_with(self, exit: Exit) -> anyhow::Result<T> {
+        self.map_err(|error| anyhow::Error::new(Coded { exit, source: error.into() }))
+    }
+}
+
+/// Prints the error chain as one line on stderr and returns its exit code. A reader that closed
+/// our standard output (`tare report | head`) is no failure.
+pub fn report(error: &anyhow::Error) -> Exit {
+    let broken_pipe = |cause: &(dyn std::error::Error + 'static)| {
+        let kind = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        kind == Some(std::io::ErrorKind::BrokenPipe)
+    };
+    if error.chain().any(broken_pipe) {
+        return Exit::Success;
+    }
+    #[expect(clippy::print_stderr, reason = "the one place that prints an error")]
+    {
+        eprintln!("tare: {error:#}");
+    }
+    let coded = error.chain().find_map(|cause| cause.downcast_ref::<Coded>());
+    coded.map_or(Exit::Failure, |coded| coded.exit)
+}

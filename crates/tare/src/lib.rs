@@ -1,0 +1,37 @@
+//! The program: arguments, exit codes, and one file per command. The only place that knows clap and
+//! anyhow. Results go to `out` (stdout), progress and logs to stderr.
+#![forbid(unsafe_code)]
+
+pub mod cli;
+mod command;
+pub mod exit;
+mod live;
+mod registry;
+mod signals;
+mod studies;
+
+use std::io::Write;
+
+use cli::{Arguments, Command};
+use exit::Exit;
+
+/// Runs one command.
+///
+/// # Errors
+/// Everything that stops the command; `exit::report` turns it into one line and an exit code.
+pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    match &arguments.command {
+        Command::Weigh(options) => command::weigh::run(options, &arguments.state, out),
+        Command::Report(options) => command::report::run(options, out),
+        Command::Compare(options) => command::compare::run(options, out),
+        Command::List(options) => command::list::run(options, out),
+        Command::Doctor(options) => command::doctor::run(options, &arguments.state, out),
+        Command::Clean(options) => command::clean::run(options, &arguments.state, out),
+        Command::Db(options) => command::db::run(options),
+        Command::Load(options) => command::load::run(options, out),
+        Command::Completions(options) => command::shell::completions(options, out),
+        Command::Man(options) => command::shell::man(options),
+        Command::LoadAgent(options) => command::load::agent(options),
+        Command::Proxy(options) => command::proxy::run(options),
+    }
+}

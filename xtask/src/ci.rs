@@ -1,0 +1,70 @@
+//! Everything that must pass before a change is good, in the order in which it fails fastest.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+
+/// Name of a step and the cargo arguments that it runs.
+const STEPS: [(&str, &[&str]); 6] = [
+    ("format", &["fmt", "--all", "--check"]),
+    ("clippy", &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    ("build", &["build", "--release", "--workspace", "--bins", "--examples"]),
+    ("tests", &["test", "--release", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"]),
+    ("doc tests", &["test", "--release", "--workspace", "--doc"]),
+    ("docs", &["doc", "--release", "--workspace", "--no-deps"]),
+];
+
+/// Runs every step; fails at the end with the names of those that failed.
+pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
+    let mut failed: Vec<&str> = Vec::new();
+    announce("tidy");
+    if let Err(error) = crate::tidy::run(root) {
+        say(&format!("{error:#}"));
+        failed.push("tidy");
+    }
+    for (name, arguments) in STEPS {
+        announce(name);
+        let started = Instant::now();
+        let status = Command::new(env!("CARGO"))
+            .args(arguments)
+            .current_dir(root)
+            .env("RUSTDOCFLAGS", "-D warnings")
+            .status()
+            .with_context(|| format!("cannot start cargo for the step {name:?}"))?;
+        say(&format!("{name}: {:.0} s", started.elapsed().as_secs_f64()));
+        if !status.success() {
+            failed.push(name);
+            if matches!(name, "clippy" | "build") {
+                break;
+            }
+        }
+    }
+    if !failed.contains(&"build") && !failed.contains(&"clippy") {
+        announce("drivers");
+        let script = root.join("tests/drivers/run");
+        let status = Command::new(&script)
+            .arg(crate::bench::program(root))
+            .current_dir(root)
+            .status()
+            .with_context(|| format!("cannot start {}", script.display()))?;
+        if !status.success() {
+            failed.push("drivers");
+        }
+    }
+    if failed.is_empty() {
+        say("ci: everything passed");
+        return Ok(());
+    }
+    bail!("ci: failed: {}", failed.join(", "))
+}
+
+fn announce(step: &str) {
+    say(&format!("==> {step}"));
+}
+
+#[expect(clippy::print_stderr, reason = "progress of a chore")]
+fn say(line: &str) {
+    eprintln!("{line}");
+}
