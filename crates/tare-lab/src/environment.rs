@@ -24,6 +24,9 @@ pub struct EnvironmentSpec {
     /// `own`, `none`.
     pub cgroup: String,
     pub limits: Limits,
+    /// True: where the host cannot run it, the study goes on without it and says so.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 /// Resource limits of an environment. `None` is no limit.

@@ -53,7 +53,7 @@ pub struct EnvironmentRecord {
     pub spec: EnvironmentSpec,
     /// The baseline's second copy (A/A).
     pub control: bool,
-    /// Why it could not run on this host; such an environment has no slices.
+    /// Why it could not run on this host, or not to the end; it usually has no slices.
     pub left_out: Option<String>,
     pub layers: Vec<LayerState>,
     /// What the system found and chose.
