@@ -51,9 +51,7 @@ impl Rng {
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "there is no number below 0");
         let product = u128::from(self.next_u64()) * u128::from(bound);
-        #[expect(clippy::cast_possible_truncation, reason = "the high half of a 128-bit product")]
-        let high = (product >> 64) as u64;
-        high
+        (product >> 64) as u64
     }
 
     /// Standard normal, by the polar method of Marsaglia (one value of the pair is used).
