@@ -1,0 +1,3 @@
+//! The layers of an environment, one file each.
+
+pub mod security;
