@@ -1,10 +1,35 @@
 //! A study: the question. What it holds after parsing and checking.
+//!
+//! `parse` makes one from TOML text and a `Vocabulary`; every error says file, line and column,
+//! shows the line with a caret and names the nearest valid word.
+
+mod environments;
+mod error;
+mod parse;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod values;
+mod vocabulary;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::environment::EnvironmentSpec;
+
+pub use error::{Hint, Problem, StudyError};
+pub use parse::{defaults, parse};
+pub use values::{ValueError, parse_duration, parse_share};
+pub use vocabulary::{OptionWords, SystemWords, Vocabulary};
+
+/// Every key of a study with its meaning and default, as a file that can be run.
+pub const TEMPLATE: &str = include_str!("template.toml");
+
+/// Name of the baseline's second copy, the A/A control, which every study gets.
+pub fn control_name(baseline: &str) -> String {
+    format!("{baseline} again")
+}
 
 /// A checked study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

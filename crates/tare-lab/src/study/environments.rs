@@ -1,0 +1,140 @@
+//! `[[environment]]`: layers, and `extends` resolved.
+
+use std::ops::Range;
+
+use super::error::{Problem, StudyError};
+use super::parse::{Names, must_exist, name_of};
+use super::reader::{Source, Table};
+use super::vocabulary::Vocabulary;
+use crate::environment::{EnvironmentSpec, Limits};
+
+pub(super) const KEYS: &[&str] =
+    &["name", "extends", "optional", "runtime", "network", "cpu", "security", "cgroup", "limits"];
+
+/// An environment as written: only what the file says.
+#[derive(Debug)]
+struct Written {
+    name: String,
+    /// Index of the environment that it extends, and the place where it says so.
+    extends: Option<(usize, Range<usize>)>,
+    optional: bool,
+    runtime: Option<String>,
+    network: Option<String>,
+    cpu: Option<String>,
+    security: Option<String>,
+    cgroup: Option<String>,
+    /// `Some(None)` is `memory = "none"`.
+    memory: Option<Option<u64>>,
+}
+
+/// Reads all environments. An environment takes each layer that it does not name from the one it
+/// extends, else from its runtime's default: `process` has no layers (network host, cpu shared,
+/// security none, cgroup none), every other runtime has those of a container (bridge, shared,
+/// default, own). `optional` is not inherited.
+pub(super) fn read(
+    root: &Table<'_>,
+    source: Source<'_>,
+    vocabulary: &Vocabulary,
+) -> Result<Vec<EnvironmentSpec>, StudyError> {
+    let tables = root.tables("environment", KEYS)?;
+    if tables.is_empty() {
+        return Err(root.missing("environment"));
+    }
+    let mut names = Names::default();
+    let mut order = Vec::new();
+    for table in &tables {
+        let (name, item) = name_of(table)?;
+        names.add("environment", &name, &item, source)?;
+        order.push(name);
+    }
+    let written: Vec<Written> = tables
+        .iter()
+        .zip(&order)
+        .map(|(table, name)| one(table, name, &order, vocabulary))
+        .collect::<Result<_, _>>()?;
+    (0..written.len()).map(|index| resolve(index, &written, &tables, source)).collect()
+}
+
+fn one(
+    table: &Table<'_>,
+    name: &str,
+    order: &[String],
+    vocabulary: &Vocabulary,
+) -> Result<Written, StudyError> {
+    let extends = match table.text("extends")? {
+        None => None,
+        Some((target, item)) => {
+            must_exist(&item, &target, order)?;
+            order.iter().position(|name| *name == target).map(|index| (index, item.span))
+        }
+    };
+    let cpu = table.word("cpu", &vocabulary.cpus)?;
+    if let Some(quota) = cpu.as_deref().and_then(|cpu| cpu.strip_prefix("quota=")) {
+        let valid = quota.parse::<f64>().is_ok_and(|cpus| cpus >= 0.01 && cpus <= 4096.0);
+        if !valid {
+            let item = table.need("cpu")?;
+            return Err(item.bad_value("a quota is a number of CPUs such as quota=1.5"));
+        }
+    }
+    let memory = match table.get("limits") {
+        None => None,
+        Some(item) => match item.table("limits", &["memory"])?.get("memory") {
+            None => None,
+            Some(memory) => {
+                let bytes = memory.bytes_or_none()?;
+                if bytes.is_some_and(|bytes| bytes < 1 << 20) {
+                    return Err(memory.out_of_range("at least 1M, or \"none\""));
+                }
+                Some(bytes)
+            }
+        },
+    };
+    Ok(Written {
+        name: name.to_string(),
+        extends,
+        optional: table.flag("optional")?,
+        runtime: table.word("runtime", &vocabulary.runtimes)?,
+        network: table.word("network", &vocabulary.networks)?,
+        cpu,
+        security: table.word("security", &vocabulary.securities)?,
+        cgroup: table.word("cgroup", &vocabulary.cgroups)?,
+        memory,
+    })
+}
+
+fn resolve(
+    index: usize,
+    written: &[Written],
+    tables: &[Table<'_>],
+    source: Source<'_>,
+) -> Result<EnvironmentSpec, StudyError> {
+    let mut chain = vec![index];
+    let mut current = &written[index];
+    while let Some((next, span)) = &current.extends {
+        let again = chain.iter().position(|seen| seen == next);
+        chain.push(*next);
+        if let Some(first) = again {
+            let chain = chain[first..].iter().map(|at| written[*at].name.clone()).collect();
+            return Err(source.error(span.clone(), Problem::ExtendsCycle { chain }));
+        }
+        current = &written[*next];
+    }
+    let first = |layer: fn(&Written) -> &Option<String>| {
+        chain.iter().find_map(|at| layer(&written[*at]).clone())
+    };
+    let runtime = first(|one| &one.runtime).ok_or_else(|| tables[index].missing("runtime"))?;
+    let bare = runtime == "process";
+    let or = |value: Option<String>, bare_default: &str, default: &str| {
+        value.unwrap_or_else(|| if bare { bare_default } else { default }.to_string())
+    };
+    Ok(EnvironmentSpec {
+        name: written[index].name.clone(),
+        network: or(first(|one| &one.network), "host", "bridge"),
+        cpu: or(first(|one| &one.cpu), "shared", "shared"),
+        security: or(first(|one| &one.security), "none", "default"),
+        cgroup: or(first(|one| &one.cgroup), "none", "own"),
+        limits: Limits { memory_bytes: chain.iter().find_map(|at| written[*at].memory).flatten() },
+        optional: written[index].optional,
+        runtime,
+    })
+}

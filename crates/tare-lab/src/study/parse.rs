@@ -1,0 +1,343 @@
+//! TOML text -> checked `Study`.
+//!
+//! Nothing is guessed: an unknown key or value is an error with its place and the nearest valid
+//! name, and every figure has a range. Defaults are the constants below.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use toml::de::DeTable;
+
+use super::error::{Hint, Problem, StudyError};
+use super::reader::{Item, Source, Table};
+use super::vocabulary::{SystemWords, Vocabulary};
+use super::{
+    CpuSpec, KeyDistribution, PublishedCost, ScheduleKind, ScheduleSpec, Study, SystemSpec,
+    WorkloadSpec, control_name, environments,
+};
+
+/// Values of keys that a study leaves out.
+pub mod defaults {
+    use std::time::Duration;
+
+    /// `schedule.window` of a slice, and of a trial.
+    pub const WINDOW_SLICES: Duration = Duration::from_millis(400);
+    pub const WINDOW_TRIALS: Duration = Duration::from_secs(30);
+    /// `schedule.lead_in` of a slice, and of a trial.
+    pub const LEAD_IN_SLICES: Duration = Duration::from_millis(100);
+    pub const LEAD_IN_TRIALS: Duration = Duration::from_secs(5);
+    /// `schedule.rounds` of slices, and of trials.
+    pub const ROUNDS_SLICES: u32 = 60;
+    pub const ROUNDS_TRIALS: u32 = 10;
+    /// `schedule.rounds_min`, or `rounds` where that is less.
+    pub const ROUNDS_MIN: u32 = 8;
+    /// `schedule.budget`.
+    pub const BUDGET: Duration = Duration::from_secs(5 * 60);
+    /// `schedule.stop_width_percent`.
+    pub const STOP_WIDTH_PERCENT: f64 = 2.0;
+    /// `workload.rows`.
+    pub const ROWS: u64 = 100_000;
+    /// `workload.columns` and `workload.column_bytes`: cassandra-stress's default row is 5 x 34
+    /// bytes, the ladder that the quick study repeats used 5 x 64.
+    pub const COLUMNS: u32 = 5;
+    pub const COLUMN_BYTES: u32 = 64;
+    /// `workload.connections` and `workload.in_flight`.
+    pub const CONNECTIONS: u32 = 8;
+    pub const IN_FLIGHT: u32 = 64;
+    /// `workload.latency_share`.
+    pub const LATENCY_SHARE: f64 = 0.5;
+    /// `keys.mean_share` and `keys.deviation_share`: cassandra-stress's `gaussian(1..N)`.
+    pub const MEAN_SHARE: f64 = 0.5;
+    pub const DEVIATION_SHARE: f64 = 1.0 / 6.0;
+}
+
+const ROOT_KEYS: &[&str] = &[
+    "name",
+    "title",
+    "baseline",
+    "driver",
+    "system",
+    "schedule",
+    "cpus",
+    "environment",
+    "workload",
+    "published",
+];
+const SCHEDULE_KEYS: &[&str] =
+    &["kind", "window", "lead_in", "rounds", "rounds_min", "budget", "stop_width_percent", "seed"];
+const WORKLOAD_KEYS: &[&str] = &[
+    "name",
+    "write_share",
+    "rows",
+    "columns",
+    "column_bytes",
+    "keys",
+    "connections",
+    "in_flight",
+    "latency_share",
+    "rate_per_s",
+];
+
+/// Reads and checks a study. `file_name` is for messages only.
+///
+/// # Errors
+/// The first thing that is wrong, in the order: TOML, top level, system, schedule, environments,
+/// workloads, published costs.
+pub fn parse(text: &str, file_name: &str, vocabulary: &Vocabulary) -> Result<Study, StudyError> {
+    let source = Source { file: file_name, text };
+    let document = DeTable::parse(text).map_err(|error| {
+        let span = error.span().unwrap_or(0..0);
+        source.error(span, Problem::Syntax { message: error.message().to_string() })
+    })?;
+    let start = 0..text.lines().next().map_or(0, str::len);
+    let root = Table::new(source, "the study", start, document.get_ref(), ROOT_KEYS)?;
+
+    let name = name_of(&root)?.0;
+    let title = root.text("title")?.map_or_else(String::new, |(title, _)| title);
+    let (baseline, baseline_item) =
+        root.text("baseline")?.ok_or_else(|| root.missing("baseline"))?;
+    let driver = match root.word("driver", &vocabulary.drivers)? {
+        Some(driver) => driver,
+        None => vocabulary.drivers.first().cloned().ok_or_else(|| root.missing("driver"))?,
+    };
+    let system = system(&root, vocabulary)?;
+    let schedule = schedule(&root)?;
+    let cpus = cpus(&root)?;
+    let environments = environments::read(&root, source, vocabulary)?;
+    let names: Vec<String> = environments.iter().map(|one| one.name.clone()).collect();
+    must_exist(&baseline_item, &baseline, &names)?;
+    let control = control_name(&baseline);
+    if let Some(position) = names.iter().position(|name| *name == control) {
+        let tables = root.tables("environment", environments::KEYS)?;
+        let item = tables[position].need("name")?;
+        return Err(item.bad_value("the baseline's second copy (A/A control) has this name"));
+    }
+    let workloads = workloads(&root, source)?;
+    let published = published(&root, &names)?;
+    Ok(Study {
+        name,
+        title,
+        baseline,
+        system,
+        driver,
+        schedule,
+        cpus,
+        environments,
+        workloads,
+        published,
+    })
+}
+
+/// The `name` of a table: not empty, at most 64 characters, no control characters.
+pub(super) fn name_of<'s>(table: &Table<'s>) -> Result<(String, Item<'s>), StudyError> {
+    let item = table.need("name")?;
+    let name = item.text()?;
+    if name.trim() != name || name.is_empty() {
+        return Err(item.bad_value("a name is not empty and has no space at its ends"));
+    }
+    if name.chars().count() > 64 || name.chars().any(char::is_control) {
+        return Err(item.bad_value("a name has at most 64 characters, all of them printable"));
+    }
+    Ok((name.to_string(), item))
+}
+
+/// Remembers names and refuses the second of two equal ones.
+#[derive(Debug, Default)]
+pub(super) struct Names(BTreeMap<String, usize>);
+
+impl Names {
+    pub(super) fn add(
+        &mut self,
+        what: &str,
+        name: &str,
+        item: &Item<'_>,
+        source: Source<'_>,
+    ) -> Result<(), StudyError> {
+        let line = source.line(&item.span);
+        match self.0.insert(name.to_string(), line) {
+            None => Ok(()),
+            Some(first_line) => Err(item.error(Problem::Duplicate {
+                what: what.to_string(),
+                name: name.to_string(),
+                first_line,
+            })),
+        }
+    }
+}
+
+/// Refuses the name of an environment that does not exist.
+pub(super) fn must_exist(item: &Item<'_>, name: &str, names: &[String]) -> Result<(), StudyError> {
+    if names.iter().any(|known| known == name) {
+        return Ok(());
+    }
+    Err(item.error(Problem::NoSuchEnvironment {
+        key: item.key().to_string(),
+        name: name.to_string(),
+        hint: Hint::new(name, names),
+    }))
+}
+
+fn system(root: &Table<'_>, vocabulary: &Vocabulary) -> Result<SystemSpec, StudyError> {
+    let default = |words: &SystemWords| SystemSpec { name: words.name.clone(), options: vec![] };
+    let Some(item) = root.get("system") else {
+        return vocabulary.systems.first().map(default).ok_or_else(|| root.missing("system"));
+    };
+    let table = item.open_table("[system]")?;
+    let known: Vec<String> = vocabulary.systems.iter().map(|words| words.name.clone()).collect();
+    let name = table.word("name", &known)?;
+    let words = match &name {
+        Some(name) => vocabulary.systems.iter().find(|words| words.name == *name),
+        None => vocabulary.systems.first(),
+    };
+    let Some(words) = words else { return Err(table.missing("name")) };
+    let mut keys: Vec<&str> = vec!["name"];
+    keys.extend(words.options.iter().map(|option| option.name.as_str()));
+    let title = format!("[system] of {}", words.name);
+    let table = item.table(&title, &keys)?;
+    let mut options = Vec::new();
+    for item in table.items().into_iter().filter(|item| item.key() != "name") {
+        let value = item.scalar()?;
+        let option = words.options.iter().find(|option| option.name == item.key());
+        if let Some(option) = option.filter(|option| !option.values.is_empty()) {
+            item.known(&value, &option.values)?;
+        }
+        options.push((item.key().to_string(), value));
+    }
+    Ok(SystemSpec { name: words.name.clone(), options })
+}
+
+fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {
+    let empty = DeTable::new();
+    let table = match root.table("schedule", SCHEDULE_KEYS)? {
+        Some(table) => table,
+        None => root.empty("[schedule]", &empty),
+    };
+    let kinds = ["slices".to_string(), "trials".to_string()];
+    let kind = match table.word("kind", &kinds)?.as_deref() {
+        Some("trials") => ScheduleKind::Trials,
+        _ => ScheduleKind::Slices,
+    };
+    let (window, lead_in, rounds) = match kind {
+        ScheduleKind::Slices => {
+            (defaults::WINDOW_SLICES, defaults::LEAD_IN_SLICES, defaults::ROUNDS_SLICES)
+        }
+        ScheduleKind::Trials => {
+            (defaults::WINDOW_TRIALS, defaults::LEAD_IN_TRIALS, defaults::ROUNDS_TRIALS)
+        }
+    };
+    let (ms, hour) = (Duration::from_millis, Duration::from_secs(3600));
+    let rounds = table.whole_u32("rounds", 1..=100_000, rounds)?;
+    let rounds_min =
+        table.whole_u32("rounds_min", 1..=100_000, defaults::ROUNDS_MIN.min(rounds))?;
+    if let Some(item) = table.get("rounds_min").filter(|_| rounds_min > rounds) {
+        return Err(item.out_of_range(&format!("at most \"rounds\", which is {rounds}")));
+    }
+    let stop_width = table.get("stop_width_percent");
+    Ok(ScheduleSpec {
+        kind,
+        window: table.duration("window", ms(20)..=hour, window)?,
+        lead_in: table.duration("lead_in", Duration::ZERO..=hour, lead_in)?,
+        rounds,
+        rounds_min,
+        budget: table.duration("budget", ms(1000)..=hour * 24 * 7, defaults::BUDGET)?,
+        stop_width_percent: stop_width
+            .map_or(Ok(defaults::STOP_WIDTH_PERCENT), |item| item.number(0.0..=100.0))?,
+        // TOML's whole numbers are signed, so a seed in a file has 63 bits.
+        seed: table.get("seed").map(|item| item.whole(0..=u64::MAX >> 1)).transpose()?,
+    })
+}
+
+fn cpus(root: &Table<'_>) -> Result<CpuSpec, StudyError> {
+    let Some(table) = root.table("cpus", &["system", "client"])? else {
+        return Ok(CpuSpec::default());
+    };
+    let spec = CpuSpec { system: table.cpus("system")?, client: table.cpus("client")? };
+    if let (Some(system), Some(client)) = (&spec.system, &spec.client) {
+        let both = system.intersection(client);
+        if !both.is_empty() {
+            let why = format!("CPU {both} is given to the system too; the client needs its own");
+            return Err(table.need("client")?.bad_value(&why));
+        }
+    }
+    Ok(spec)
+}
+
+fn workloads(root: &Table<'_>, source: Source<'_>) -> Result<Vec<WorkloadSpec>, StudyError> {
+    let tables = root.tables("workload", WORKLOAD_KEYS)?;
+    if tables.is_empty() {
+        return Err(root.missing("workload"));
+    }
+    let mut names = Names::default();
+    let mut workloads = Vec::new();
+    for table in tables {
+        let (name, item) = name_of(&table)?;
+        names.add("workload", &name, &item, source)?;
+        table.exclusive(
+            "rate_per_s",
+            "latency_share",
+            "the fixed rate is given or a share of the baseline's capacity",
+        )?;
+        let rate_per_s = table.get("rate_per_s").map(|item| item.number(1.0..=1e9)).transpose()?;
+        let share = if rate_per_s.is_some() { 0.0 } else { defaults::LATENCY_SHARE };
+        table.need("write_share")?;
+        workloads.push(WorkloadSpec {
+            name,
+            write_share: table.share("write_share", 1.0)?,
+            rows: table.whole("rows", 1..=1_000_000_000_000, defaults::ROWS)?,
+            columns: table.whole_u32("columns", 1..=1000, defaults::COLUMNS)?,
+            column_bytes: table.whole_u32("column_bytes", 1..=1 << 20, defaults::COLUMN_BYTES)?,
+            keys: keys(&table)?,
+            connections: table.whole_u32("connections", 1..=65_536, defaults::CONNECTIONS)?,
+            in_flight: table.whole_u32("in_flight", 1..=1 << 20, defaults::IN_FLIGHT)?,
+            latency_share: table.share("latency_share", share)?,
+            rate_per_s,
+        });
+    }
+    Ok(workloads)
+}
+
+fn keys(table: &Table<'_>) -> Result<KeyDistribution, StudyError> {
+    let kinds = ["uniform".to_string(), "sequential".into(), "gaussian".into()];
+    let gaussian =
+        |mean_share, deviation_share| KeyDistribution::Gaussian { mean_share, deviation_share };
+    let Some(item) = table.get("keys") else { return Ok(KeyDistribution::Uniform) };
+    if !item.is_table() {
+        let kind = item.text()?;
+        item.known(kind, &kinds)?;
+        return Ok(match kind {
+            "sequential" => KeyDistribution::Sequential,
+            "gaussian" => gaussian(defaults::MEAN_SHARE, defaults::DEVIATION_SHARE),
+            _ => KeyDistribution::Uniform,
+        });
+    }
+    let open = item.open_table("keys")?;
+    let kind = open.word("kind", &kinds)?.ok_or_else(|| open.missing("kind"))?;
+    if kind != "gaussian" {
+        item.table(&format!("keys of kind {kind}"), &["kind"])?;
+        let sequential = kind == "sequential";
+        return Ok(if sequential { KeyDistribution::Sequential } else { KeyDistribution::Uniform });
+    }
+    let inner = item.table("keys", &["kind", "mean_share", "deviation_share"])?;
+    let deviation = inner.share("deviation_share", defaults::DEVIATION_SHARE)?;
+    if let Some(item) = inner.get("deviation_share").filter(|_| deviation == 0.0) {
+        return Err(item.out_of_range("above 0"));
+    }
+    Ok(gaussian(inner.share("mean_share", defaults::MEAN_SHARE)?, deviation))
+}
+
+fn published(root: &Table<'_>, names: &[String]) -> Result<Vec<PublishedCost>, StudyError> {
+    let keys = ["environment", "throughput_cost_percent", "source"];
+    let mut costs = Vec::new();
+    for table in root.tables("published", &keys)? {
+        let item = table.need("environment")?;
+        must_exist(&item, item.text()?, names)?;
+        costs.push(PublishedCost {
+            environment: item.text()?.to_string(),
+            throughput_cost_percent: table
+                .need("throughput_cost_percent")?
+                .number(-1000.0..=100.0)?,
+            source: table.need("source")?.text()?.to_string(),
+        });
+    }
+    Ok(costs)
+}

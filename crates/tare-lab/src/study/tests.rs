@@ -1,0 +1,479 @@
+use super::*;
+
+fn vocabulary() -> Vocabulary {
+    let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+    Vocabulary {
+        runtimes: words(&["process", "oci:*", "docker", "docker:*"]),
+        networks: words(&["host", "bridge", "bridge+proxy"]),
+        cpus: words(&["shared", "pinned", "quota=*"]),
+        securities: words(&["default", "default+io_uring", "none"]),
+        cgroups: words(&["own", "none"]),
+        systems: vec![SystemWords {
+            name: "tare-db".into(),
+            options: vec![
+                OptionWords { name: "durability".into(), values: words(&["periodic", "batch"]) },
+                OptionWords { name: "shards".into(), values: vec![] },
+            ],
+        }],
+        drivers: words(&["tare-load"]),
+    }
+}
+
+fn read(text: &str) -> Study {
+    parse(text, "s.toml", &vocabulary()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+const GOOD: &str = r#"name = "s"
+baseline = "native"
+[schedule]
+rounds = 9
+[[environment]]
+name = "native"
+runtime = "process"
+[[environment]]
+name = "box"
+extends = "native"
+[[workload]]
+name = "w"
+write_share = 1
+"#;
+
+/// `GOOD` with one text replaced by another must give this message.
+#[track_caller]
+fn check(old: &str, new: &str, expect: &str) {
+    assert_eq!(GOOD.matches(old).count(), 1, "{old:?} must stand in the good study once");
+    let text = GOOD.replace(old, new);
+    let error = parse(&text, "s.toml", &vocabulary()).expect_err(new);
+    assert_eq!(error.to_string(), expect.trim_matches('\n'), "\n{error}");
+}
+
+#[test]
+fn shipped_studies_and_the_template_are_valid() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies");
+    for name in ["quick.toml", "docker-cost.toml"] {
+        let study = read(&std::fs::read_to_string(format!("{folder}/{name}")).unwrap());
+        assert_eq!(format!("{}.toml", study.name), name);
+        assert!(study.environments.len() >= 6);
+    }
+    assert_eq!(read(TEMPLATE).name, "template");
+}
+
+#[test]
+fn each_step_of_the_quick_ladder_changes_one_layer() {
+    let text = include_str!("../../../../studies/quick.toml");
+    let study = read(text);
+    let ladder: Vec<_> =
+        study.environments.iter().filter(|one| one.runtime == "oci:runc").collect();
+    assert_eq!(ladder.len(), 5);
+    for pair in ladder.windows(2) {
+        let layers = |spec: &crate::environment::EnvironmentSpec| {
+            [&spec.network, &spec.cpu, &spec.security, &spec.cgroup].map(|layer| layer.clone())
+        };
+        let (before, after) = (layers(pair[0]), layers(pair[1]));
+        let changed = before.iter().zip(&after).filter(|(a, b)| a != b).count();
+        assert_eq!(changed, 1, "{} -> {}", pair[0].name, pair[1].name);
+    }
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let study = read(GOOD);
+    assert_eq!(study.driver, "tare-load");
+    assert_eq!(study.system, SystemSpec { name: "tare-db".into(), options: vec![] });
+    let schedule = &study.schedule;
+    assert_eq!(
+        (schedule.kind, schedule.window, schedule.rounds, schedule.rounds_min),
+        (ScheduleKind::Slices, defaults::WINDOW_SLICES, 9, 8)
+    );
+    let native = &study.environments[0];
+    let layers = [&native.network, &native.cpu, &native.security, &native.cgroup];
+    assert_eq!(layers, ["host", "shared", "none", "none"]);
+    let workload = &study.workloads[0];
+    assert_eq!((workload.keys, workload.latency_share), (KeyDistribution::Uniform, 0.5));
+    let container = read(&GOOD.replace("\"process\"", "\"oci:runc\""));
+    let container = &container.environments[0];
+    let layers = [&container.network, &container.cpu, &container.security, &container.cgroup];
+    assert_eq!(layers, ["bridge", "shared", "default", "own"]);
+}
+
+#[test]
+fn extends_takes_over_what_is_not_named() {
+    let study = read(&GOOD.replace(
+        "extends = \"native\"\n",
+        "extends = \"limited\"\ncpu = \"pinned\"\noptional = true\n\
+         [[environment]]\nname = \"limited\"\nextends = \"native\"\nruntime = \"docker\"\n\
+         cpu = \"quota=1.5\"\nlimits = { memory = \"2G\" }\n\
+         [[environment]]\nname = \"free\"\nextends = \"limited\"\nlimits = { memory = \"none\" }\n",
+    ));
+    let [_, pinned, limited, free] = &study.environments[..] else { panic!() };
+    assert_eq!((pinned.runtime.as_str(), pinned.cpu.as_str()), ("docker", "pinned"));
+    assert_eq!(pinned.limits.memory_bytes, Some(2 << 30));
+    assert!(pinned.optional && !limited.optional);
+    assert_eq!((limited.cpu.as_str(), limited.network.as_str()), ("quota=1.5", "bridge"));
+    assert_eq!(free.limits.memory_bytes, None);
+}
+
+#[test]
+fn options_keys_and_cpus_are_read() {
+    let study = read(&GOOD.replace(
+        "[schedule]",
+        "[system]\nshards = 2\ndurability = \"batch\"\n[cpus]\nsystem = \"2-3\"\n\
+         client = \"0x3\"\n[schedule]\nkind = \"trials\"\nseed = 7\nbudget = \"1h\"",
+    ));
+    let option = |name: &str, value: &str| (name.to_string(), value.to_string());
+    assert_eq!(study.system.options, [option("shards", "2"), option("durability", "batch")]);
+    assert_eq!(study.cpus.client.unwrap().to_string(), "0-1");
+    assert_eq!(study.schedule.window, defaults::WINDOW_TRIALS);
+    assert_eq!((study.schedule.seed, study.schedule.budget.as_secs()), (Some(7), 3600));
+    let study = read(&GOOD.replace(
+        "write_share = 1\n",
+        "write_share = \"25%\"\nkeys = { kind = \"gaussian\", deviation_share = 0.1 }\n\
+         rate_per_s = 500\n",
+    ));
+    let workload = &study.workloads[0];
+    assert_eq!((workload.write_share, workload.latency_share), (0.25, 0.0));
+    assert_eq!(workload.rate_per_s, Some(500.0));
+    let keys = KeyDistribution::Gaussian { mean_share: 0.5, deviation_share: 0.1 };
+    assert_eq!(workload.keys, keys);
+}
+
+#[test]
+fn unknown_keys_show_their_place_and_the_nearest_name() {
+    check(
+        "runtime =",
+        "runtme =",
+        r#"
+s.toml:7:1: unknown key "runtme" in [[environment]]; did you mean "runtime"?
+  |
+7 | runtme = "process"
+  | ^^^^^^"#,
+    );
+    check(
+        "[schedule]",
+        "[shedule]",
+        r#"
+s.toml:3:2: unknown key "shedule" in the study; did you mean "schedule"?
+  |
+3 | [shedule]
+  |  ^^^^^^^"#,
+    );
+    check(
+        "runtime = \"process\"",
+        "runtime = \"process\"\nlimits = { disk = \"1G\" }",
+        r#"
+s.toml:8:12: unknown key "disk" in limits; known: memory
+  |
+8 | limits = { disk = "1G" }
+  |            ^^^^"#,
+    );
+    check(
+        "[schedule]",
+        "[system]\ndurabilty = \"batch\"\n[schedule]",
+        r#"
+s.toml:4:1: unknown key "durabilty" in [system] of tare-db; did you mean "durability"?
+  |
+4 | durabilty = "batch"
+  | ^^^^^^^^^"#,
+    );
+    check(
+        "write_share = 1",
+        "write_share = 1\nkeys = { kind = \"uniform\", mean_share = 1 }",
+        r#"
+s.toml:14:28: unknown key "mean_share" in keys of kind uniform; known: kind
+   |
+14 | keys = { kind = "uniform", mean_share = 1 }
+   |                            ^^^^^^^^^^"#,
+    );
+}
+
+#[test]
+fn unknown_values_show_the_nearest() {
+    check(
+        "\"process\"",
+        "\"proces\"",
+        r#"
+s.toml:7:11: unknown value "proces" for "runtime"; did you mean "process"?
+  |
+7 | runtime = "proces"
+  |           ^^^^^^^^"#,
+    );
+    check(
+        "\"process\"",
+        "\"oci:\"",
+        r#"
+s.toml:7:11: unknown value "oci:" for "runtime"; did you mean "oci:*"?
+  |
+7 | runtime = "oci:"
+  |           ^^^^^^"#,
+    );
+    check(
+        "runtime = \"process\"",
+        "runtime = \"process\"\nnetwork = \"carrier pigeon\"",
+        r#"
+s.toml:8:11: unknown value "carrier pigeon" for "network"; known: host, bridge, bridge+proxy
+  |
+8 | network = "carrier pigeon"
+  |           ^^^^^^^^^^^^^^^^"#,
+    );
+    check(
+        "[schedule]",
+        "[system]\nname = \"tare-dc\"\n[schedule]",
+        r#"
+s.toml:4:8: unknown value "tare-dc" for "name"; did you mean "tare-db"?
+  |
+4 | name = "tare-dc"
+  |        ^^^^^^^^^"#,
+    );
+    check(
+        "[schedule]",
+        "[system]\ndurability = \"bach\"\n[schedule]",
+        r#"
+s.toml:4:14: unknown value "bach" for "durability"; did you mean "batch"?
+  |
+4 | durability = "bach"
+  |              ^^^^^^"#,
+    );
+    check(
+        "[schedule]\n",
+        "[schedule]\nkind = \"slice\"\n",
+        r#"
+s.toml:4:8: unknown value "slice" for "kind"; did you mean "slices"?
+  |
+4 | kind = "slice"
+  |        ^^^^^^^"#,
+    );
+    check(
+        "write_share = 1",
+        "write_share = 1\nkeys = \"gausian\"",
+        r#"
+s.toml:14:8: unknown value "gausian" for "keys"; did you mean "gaussian"?
+   |
+14 | keys = "gausian"
+   |        ^^^^^^^^^"#,
+    );
+}
+
+#[test]
+fn environments_that_cannot_be() {
+    check(
+        "baseline = \"native\"",
+        "baseline = \"nativ\"",
+        r#"
+s.toml:2:12: "baseline" names "nativ", but no environment has that name; did you mean "native"?
+  |
+2 | baseline = "nativ"
+  |            ^^^^^^^"#,
+    );
+    check(
+        "extends = \"native\"",
+        "extends = \"none such\"",
+        r#"
+s.toml:10:11: "extends" names "none such", but no environment has that name; known: native, box
+   |
+10 | extends = "none such"
+   |           ^^^^^^^^^^^"#,
+    );
+    check(
+        "runtime = \"process\"",
+        "extends = \"box\"",
+        r#"
+s.toml:10:11: environments extend each other in a circle: native -> box -> native
+   |
+10 | extends = "native"
+   |           ^^^^^^^^"#,
+    );
+    check(
+        "name = \"box\"",
+        "name = \"native\"",
+        r#"
+s.toml:9:8: there are two environments named "native"; the first is on line 6
+  |
+9 | name = "native"
+  |        ^^^^^^^^"#,
+    );
+    check(
+        "name = \"box\"",
+        "name = \"native again\"",
+        r#"
+s.toml:9:8: "native again" is no valid value for "name": the baseline's second copy (A/A control) has this name
+  |
+9 | name = "native again"
+  |        ^^^^^^^^^^^^^^"#,
+    );
+    check(
+        "runtime = \"process\"\n",
+        "",
+        r#"
+s.toml:5:1: [[environment]] lacks the key "runtime"
+  |
+5 | [[environment]]
+  | ^^^^^^^^^^^^^^^"#,
+    );
+    check(
+        "runtime = \"process\"",
+        "runtime = \"process\"\ncpu = \"quota=two\"",
+        r#"
+s.toml:8:7: "quota=two" is no valid value for "cpu": a quota is a number of CPUs such as quota=1.5
+  |
+8 | cpu = "quota=two"
+  |       ^^^^^^^^^^^"#,
+    );
+    check(
+        "runtime = \"process\"",
+        "runtime = \"process\"\nlimits.memory = \"6X\"",
+        r#"
+s.toml:8:17: "6X" is no valid value for "memory": "6X" is no amount of memory; write it like 512M or 6G
+  |
+8 | limits.memory = "6X"
+  |                 ^^^^"#,
+    );
+    check(
+        "runtime = \"process\"",
+        "runtime = \"process\"\noptional = \"yes\"",
+        r#"
+s.toml:8:12: "optional" must be true or false, not a text
+  |
+8 | optional = "yes"
+  |            ^^^^^"#,
+    );
+}
+
+#[test]
+fn workloads_and_schedules_that_cannot_be() {
+    check(
+        "write_share = 1",
+        "write_share = 1\nrows = 0",
+        r#"
+s.toml:14:8: "rows" is 0; it must be from 1 to 1000000000000
+   |
+14 | rows = 0
+   |        ^"#,
+    );
+    check(
+        "write_share = 1",
+        "write_share = 1.5",
+        r#"
+s.toml:13:15: "write_share" is 1.5; it must be from 0 to 1 (0 % to 100 %)
+   |
+13 | write_share = 1.5
+   |               ^^^"#,
+    );
+    check(
+        "write_share = 1",
+        "write_share = \"half\"",
+        r#"
+s.toml:13:15: "half" is no valid value for "write_share": a share is a number from 0 to 1 or a percentage, such as 0.5 or "50%"
+   |
+13 | write_share = "half"
+   |               ^^^^^^"#,
+    );
+    check(
+        "write_share = 1\n",
+        "",
+        r#"
+s.toml:11:1: [[workload]] lacks the key "write_share"
+   |
+11 | [[workload]]
+   | ^^^^^^^^^^^^"#,
+    );
+    check(
+        "write_share = 1",
+        "write_share = 1\nlatency_share = 0.5\nrate_per_s = 10",
+        r#"
+s.toml:15:1: "rate_per_s" and "latency_share" cannot both be set: the fixed rate is given or a share of the baseline's capacity
+   |
+15 | rate_per_s = 10
+   | ^^^^^^^^^^"#,
+    );
+    check(
+        "rounds = 9",
+        "budget = \"5 parsecs\"",
+        r#"
+s.toml:4:10: "5 parsecs" is no valid value for "budget": a duration is a number with ns, us, ms, s, m or h, such as "400ms" or "5m"
+  |
+4 | budget = "5 parsecs"
+  |          ^^^^^^^^^^^"#,
+    );
+    check(
+        "rounds = 9",
+        "window = 400",
+        r#"
+s.toml:4:10: "window" must be a duration in quotes, such as "400ms", not a whole number
+  |
+4 | window = 400
+  |          ^^^"#,
+    );
+    check(
+        "rounds = 9",
+        "window = \"1ms\"",
+        r#"
+s.toml:4:10: "window" is "1ms"; it must be from 20ms to 3600s
+  |
+4 | window = "1ms"
+  |          ^^^^^"#,
+    );
+    check(
+        "rounds = 9",
+        "rounds = 9\nrounds_min = 10",
+        r#"
+s.toml:5:14: "rounds_min" is 10; it must be at most "rounds", which is 9
+  |
+5 | rounds_min = 10
+  |              ^^"#,
+    );
+    check(
+        "[schedule]",
+        "[cpus]\nsystem = \"0-1\"\nclient = \"1\"\n[schedule]",
+        r#"
+s.toml:5:10: "1" is no valid value for "client": CPU 1 is given to the system too; the client needs its own
+  |
+5 | client = "1"
+  |          ^^^"#,
+    );
+    check(
+        "[schedule]",
+        "[cpus]\nsystem = \"3-1\"\n[schedule]",
+        r#"
+s.toml:4:10: "3-1" is no valid value for "system": "3-1" is no CPU list: the range "3-1" runs backwards
+  |
+4 | system = "3-1"
+  |          ^^^^^"#,
+    );
+}
+
+#[test]
+fn broken_toml_and_missing_parts() {
+    check(
+        "rounds = 9",
+        "rounds = ",
+        r#"
+s.toml:4:10: no valid TOML: string values must be quoted, expected literal string
+  |
+4 | rounds = 
+  |          ^"#,
+    );
+    check(
+        "name = \"s\"\n",
+        "# no name\n",
+        r#"
+s.toml:1:1: the study lacks the key "name"
+  |
+1 | # no name
+  | ^^^^^^^^^"#,
+    );
+    let published = "[[published]]\nenvironment = \"boxx\"\n[[workload]]";
+    check(
+        "[[workload]]",
+        published,
+        r#"
+s.toml:12:15: "environment" names "boxx", but no environment has that name; did you mean "box"?
+   |
+12 | environment = "boxx"
+   |               ^^^^^^"#,
+    );
+    let error = parse("", "empty.toml", &vocabulary()).unwrap_err();
+    assert_eq!(
+        error.to_string().lines().next(),
+        Some("empty.toml:1:1: the study lacks the key \"name\"")
+    );
+}
