@@ -11,6 +11,7 @@ pub mod driver;
 pub mod environment;
 pub mod probe;
 pub mod record;
+pub mod stats;
 pub mod study;
 pub mod system;
 

@@ -1,0 +1,139 @@
+use tare_std::rng::Rng;
+
+use super::methods::{self, Method};
+use super::validation::{Noise, simulate, simulate_early_stop, simulate_family};
+use super::*;
+
+const CAMPAIGNS: usize = 10_000;
+
+fn outcomes(noise: Noise, blocks: usize) -> Vec<validation::Outcome> {
+    let methods = [Method::Product, Method::StudentT, Method::OrderStatistic, Method::SignedRank];
+    simulate(noise, blocks, CAMPAIGNS, 42, &methods)
+}
+
+#[test]
+fn covers_the_truth_as_often_as_it_says_in_normal_noise() {
+    for blocks in [3, 5, 10, 40] {
+        let coverage = outcomes(Noise::Normal, blocks)[0].coverage;
+        assert!((0.94..=0.96).contains(&coverage), "{blocks} blocks: {coverage}");
+    }
+}
+
+#[test]
+fn a_against_a_alarms_at_most_one_time_in_twenty() {
+    // 40,000 campaigns, so that chance moves the rate by 0.11 points (one standard deviation);
+    // Student's t sits exactly at 5 %.
+    for noise in [Noise::Normal, Noise::DriftShared, Noise::Skewed, Noise::HeavyTails] {
+        for blocks in [3, 5, 10, 40] {
+            let alarms =
+                simulate(noise, blocks, 4 * CAMPAIGNS, 7, &[Method::Product])[0].false_alarms;
+            assert!(alarms <= 0.05 + 3.0 * 0.0011, "{noise:?}, {blocks} blocks: {alarms}");
+        }
+    }
+}
+
+#[test]
+fn holds_its_coverage_wherever_pairing_makes_the_noise_symmetric() {
+    // Everything but noise or drift of one arm alone.
+    for noise in [Noise::Skewed, Noise::HeavyTails, Noise::Outliers, Noise::DriftShared] {
+        for blocks in [3, 5, 10, 40] {
+            let coverage = outcomes(noise, blocks)[0].coverage;
+            assert!(coverage >= 0.94, "{noise:?}, {blocks} blocks: {coverage}");
+        }
+    }
+}
+
+#[test]
+fn the_rule_is_the_narrower_one_where_tails_are_heavy() {
+    for noise in [Noise::Skewed, Noise::HeavyTails, Noise::Outliers] {
+        let outcomes = outcomes(noise, 40);
+        let (rule, t) = (outcomes[0], outcomes[1]);
+        assert!(rule.width_median_percent < t.width_median_percent, "{noise:?}: {rule:?} {t:?}");
+        assert!(rule.found > t.found, "{noise:?}: {rule:?} {t:?}");
+    }
+}
+
+#[test]
+fn exact_methods_say_when_they_have_no_interval() {
+    let five = [0.1, 0.2, 0.3, 0.4, 0.5];
+    for method in [Method::OrderStatistic, Method::SignedRank] {
+        let estimate = method.estimate(&five, &mut Rng::new(0)).unwrap();
+        assert_eq!((estimate.low, estimate.high), (f64::NEG_INFINITY, f64::INFINITY), "{method:?}");
+        let six = method.estimate(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6], &mut Rng::new(0)).unwrap();
+        assert_eq!((six.low, six.high), (0.1, 0.6), "{method:?}: 1 - 2/64 = 96.9 %");
+    }
+}
+
+#[test]
+fn every_method_stands_one_and_no_value() {
+    for method in Method::ALL {
+        assert_eq!(method.estimate(&[], &mut Rng::new(0)), None, "{method:?}");
+        let one = method.estimate(&[0.25], &mut Rng::new(0)).unwrap();
+        assert_eq!((one.centre, one.blocks), (0.25, 1), "{method:?}");
+        assert_eq!((one.low, one.high), (f64::NEG_INFINITY, f64::INFINITY), "{method:?}");
+        let same = method.estimate(&[0.25; 12], &mut Rng::new(0)).unwrap();
+        assert_eq!(same.centre, 0.25, "{method:?}");
+    }
+}
+
+#[test]
+fn few_blocks_get_the_quantile_of_student_and_never_z() {
+    // Table values of Student's t, two-sided 95 %.
+    for (degrees, table) in [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (28, 2.048)] {
+        let t = methods::t_quantile(degrees);
+        assert!((t - table).abs() < 0.0005, "{degrees} degrees: {t}");
+    }
+    let two = estimate(&[0.0, 0.2]).unwrap();
+    // Mean 0.1, standard error 0.1.
+    assert!((two.high - (0.1 + 12.706 * 0.1)).abs() < 1e-3, "{two:?}");
+}
+
+#[test]
+fn signed_ranks_match_the_printed_tables() {
+    // Wilcoxon's critical values, two-sided 5 %: n = 10: 8, n = 20: 52, n = 40: 264. With values
+    // that are powers of 2 every Walsh average is distinct, so the bound is the (c + 1)-th smallest.
+    for (n, critical) in [(10, 8), (20, 52), (40, 264)] {
+        let values: Vec<f64> = (0..n).map(|k| 2f64.powi(k)).collect();
+        let mut walsh: Vec<f64> = Vec::new();
+        for (i, a) in values.iter().enumerate() {
+            walsh.extend(values[i..].iter().map(|b| f64::midpoint(*a, *b)));
+        }
+        walsh.sort_unstable_by(f64::total_cmp);
+        let estimate = methods::signed_rank(&values).unwrap();
+        assert_eq!(estimate.low, walsh[critical], "{n} values");
+        assert_eq!(estimate.high, walsh[walsh.len() - 1 - critical], "{n} values");
+    }
+}
+
+#[test]
+fn many_blocks_use_the_normal_approximation_without_a_step() {
+    // Around the change from counting to approximating the width shrinks smoothly.
+    let mut rng = Rng::new(5);
+    let values: Vec<f64> = (0..400).map(|_| rng.normal()).collect();
+    let width = |n: usize| {
+        let estimate = methods::signed_rank(&values[..n]).unwrap();
+        estimate.high - estimate.low
+    };
+    let (before, after) = (width(64), width(65));
+    assert!((before / after - 1.0).abs() < 0.1, "{before} {after}");
+    assert!((width(400) - 2.0 * 1.96 / 20.0).abs() < 0.03, "{}", width(400));
+}
+
+#[test]
+fn stopping_by_width_costs_little_coverage() {
+    let (coverage, blocks) = simulate_early_stop(Noise::Normal, (5, 60), 4.0, CAMPAIGNS, 11);
+    assert!(coverage > 0.92, "{coverage} after {blocks} blocks");
+}
+
+#[test]
+fn a_family_of_comparisons_alarms_more_often_than_one() {
+    let one = simulate_family(1, 10, CAMPAIGNS, 3);
+    let six = simulate_family(6, 10, CAMPAIGNS, 3);
+    assert!(one < 0.056 && six > 0.10 && six < 0.30, "{one} {six}");
+}
+
+#[test]
+fn a_pair_without_a_ratio_is_left_out() {
+    let logs = log_ratios([(2.0, 1.0), (0.0, 1.0), (1.0, 0.0), (f64::NAN, 1.0)]);
+    assert_eq!(logs, [2f64.ln()]);
+}
