@@ -1,17 +1,60 @@
 //! What a record says: costs with intervals, latencies, the control, the arithmetic.
+//!
+//! Method: slices of one environment, workload, phase and block make a cell; a cell over the
+//! baseline's cell of the same block is one paired ratio; [`crate::stats`] makes an estimate with
+//! its interval of the ratios of all blocks. Void slices do not count, nor does a block in which
+//! one of the two is missing. Works on the record of a study that still runs.
+//!
+//! Limits: each interval stands alone; with several environments chance finds a difference in one
+//! of them more often than one time in twenty (docs/concepts/cost.md).
 
-use serde::{Deserialize, Serialize};
+mod arithmetic;
+mod cells;
+mod doubts;
+mod latency;
+
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::doubt::Doubt;
+use crate::record::{EnvironmentRecord, Phase, Record};
+use crate::stats::Estimate;
+use cells::{Cell, Cells, Series};
 
-/// A figure with its 95 % interval.
+/// A figure with its 95 % interval, which holds the figure.
+///
+/// One block allows no interval: a bound is then infinite (or what no cost can exceed), which JSON
+/// writes as `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     pub value: f64,
+    #[serde(deserialize_with = "null_is_below_all")]
     pub low: f64,
+    #[serde(deserialize_with = "null_is_above_all")]
     pub high: f64,
     /// Blocks it rests on.
     pub blocks: u32,
+}
+
+impl Interval {
+    /// False for a single block, of which no interval can be made.
+    pub fn is_bounded(&self) -> bool {
+        self.low.is_finite() && self.high.is_finite()
+    }
+}
+
+impl From<Estimate> for Interval {
+    fn from(estimate: Estimate) -> Self {
+        let Estimate { centre, low, high, blocks } = estimate;
+        Self { value: centre, low, high, blocks }
+    }
+}
+
+fn null_is_below_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NEG_INFINITY))
+}
+
+fn null_is_above_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
 }
 
 /// What an environment loses against the baseline, in percent; above 0 is a loss.
@@ -21,9 +64,11 @@ pub struct Interval {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     pub percent: Interval,
-    /// False: "no difference found (within `within_percent` %)".
+    /// The interval excludes 0. False: "no difference found (within `within_percent` %)".
     pub found: bool,
-    /// The largest loss or gain that the interval does not exclude, in percent.
+    /// The largest loss or gain that the interval does not exclude, in percent. Infinite (`null`
+    /// in JSON) where there is no interval.
+    #[serde(deserialize_with = "null_is_above_all")]
     pub within_percent: f64,
 }
 
@@ -48,11 +93,13 @@ pub struct Finding {
     pub control: bool,
     /// Slices that count, capacity and latency.
     pub slices: u32,
+    /// Slices that do not: void, or without one operation.
     pub slices_void: u32,
     /// CPU time per operation in the capacity phase, µs: the system's threads (busy part, where it
-    /// polls) plus what the layer adds. Median over blocks with its interval.
+    /// polls) plus what the layer adds. Over all blocks of this environment, with its interval.
     pub server_cpu_us: Option<Interval>,
-    /// True: idle polling was subtracted by the system's own account.
+    /// True: idle polling was subtracted by the system's own account. That is done only where every
+    /// slice of this environment and of the baseline has such an account.
     pub server_cpu_is_busy_time: bool,
     pub server_cpu_cost: Option<Cost>,
     /// The same at the fixed rate.
@@ -71,8 +118,16 @@ pub struct Finding {
     pub client_cpu_us: Option<Interval>,
     /// Share of the client's CPUs that it used in the capacity phase, 0 to 1.
     pub client_cpu_share: Option<f64>,
-    /// Doubts about this environment, each kind once, with the number of slices it touched.
+    /// Doubts about this environment, each kind once and at its worst, with the number of slices it
+    /// touched.
     pub doubts: Vec<(Doubt, u32)>,
+}
+
+impl Finding {
+    /// The cost that comes first: server CPU per operation at capacity, else at the fixed rate.
+    pub fn cpu_cost(&self) -> Option<&Cost> {
+        self.server_cpu_cost.as_ref().or(self.server_cpu_cost_at_rate.as_ref())
+    }
 }
 
 /// What the record says as a whole.
@@ -80,9 +135,161 @@ pub struct Finding {
 pub struct Analysis {
     /// In the order of the study, workload by workload; the control after the baseline.
     pub findings: Vec<Finding>,
+    /// Blocks with at least one pair.
     pub blocks: u32,
     /// Doubts about the record as a whole.
     pub doubts: Vec<Doubt>,
-    /// The arithmetic of the headline cost, line by line.
+    /// The arithmetic of the headline cost, line by line. The headline is the largest cost in
+    /// server CPU per operation that was found; if none was, the study's first environment that is
+    /// not the baseline.
     pub arithmetic: Vec<String>,
 }
+
+/// Draws the conclusions of a record, finished or not.
+pub fn analyse(record: &Record) -> Analysis {
+    conclude(record, true)
+}
+
+/// [`analyse`] without the latencies, which take most of its time: histograms must be unpacked.
+/// For the live view and the early stop, after each block.
+pub fn analyse_costs(record: &Record) -> Analysis {
+    conclude(record, false)
+}
+
+fn conclude(record: &Record, with_latencies: bool) -> Analysis {
+    let cells = Cells::of(record);
+    let environments = in_order(record);
+    let mut findings = Vec::new();
+    for workload in &record.study.workloads {
+        for environment in &environments {
+            findings.push(finding(record, &cells, &workload.name, environment, with_latencies));
+        }
+    }
+    let blocks = cells.paired_blocks(&record.study.baseline);
+    doubts::about_claims(&mut findings, blocks);
+    let doubts = doubts::about_record(record, &findings, blocks);
+    let arithmetic = arithmetic::lines(record, &cells, &findings);
+    Analysis { findings, blocks, doubts, arithmetic }
+}
+
+/// The environments that ran or will run, the control after the baseline.
+fn in_order(record: &Record) -> Vec<&EnvironmentRecord> {
+    let here = || record.environments.iter().filter(|e| e.left_out.is_none());
+    let mut ordered = Vec::new();
+    for environment in here().filter(|e| !e.control) {
+        ordered.push(environment);
+        if environment.spec.name == record.study.baseline {
+            ordered.extend(here().filter(|e| e.control));
+        }
+    }
+    ordered
+}
+
+fn finding(
+    record: &Record,
+    cells: &Cells,
+    workload: &str,
+    environment: &EnvironmentRecord,
+    with_latencies: bool,
+) -> Finding {
+    let name = environment.spec.name.as_str();
+    let baseline = record.study.baseline.as_str();
+    let is_baseline = name == baseline && !environment.control;
+    let capacity = Comparison::new(cells, workload, Phase::Capacity, name, baseline);
+    let at_rate = Comparison::new(cells, workload, Phase::Latency, name, baseline);
+    let cost = |cost: Option<Cost>| cost.filter(|_| !is_baseline);
+    let busy = capacity.busy;
+    let mut doubts = doubts::about_environment(record, workload, name);
+    let mut merged = |phase_of: fn(&crate::record::Slice) -> &[u8], what: &str| {
+        if !with_latencies {
+            return None;
+        }
+        latency::merge(record, workload, name, phase_of).unwrap_or_else(|failure| {
+            let doubt = Doubt::ProbeFailed { probe: what.into(), reason: failure.reason };
+            doubts.push((doubt, failure.slices));
+            failure.readable
+        })
+    };
+    let response = merged(|slice| &slice.response, "response histogram");
+    let service = merged(|slice| &slice.service, "service histogram");
+    Finding {
+        environment: name.to_string(),
+        workload: workload.to_string(),
+        baseline: is_baseline,
+        control: environment.control,
+        slices: capacity.here.slices + at_rate.here.slices,
+        slices_void: capacity.here.slices_void + at_rate.here.slices_void,
+        server_cpu_us: capacity.level(|cell| cell.server_cpu_us(busy)),
+        server_cpu_is_busy_time: (capacity.busy && capacity.here.polls())
+            || (at_rate.busy && at_rate.here.polls()),
+        server_cpu_cost: cost(capacity.rise(|cell| cell.server_cpu_us(busy))),
+        server_cpu_us_at_rate: at_rate.level(|cell| cell.server_cpu_us(at_rate.busy)),
+        server_cpu_cost_at_rate: cost(at_rate.rise(|cell| cell.server_cpu_us(at_rate.busy))),
+        total_cpu_us: capacity.level(|cell| cell.total_cpu_us(busy)),
+        total_cpu_cost: cost(capacity.rise(|cell| cell.total_cpu_us(busy))),
+        throughput_per_s: capacity.level(Cell::throughput_per_s),
+        throughput_cost: cost(capacity.fall(Cell::throughput_per_s)),
+        response,
+        service,
+        client_cpu_us: capacity.level(Cell::client_cpu_us),
+        client_cpu_share: capacity.here.client_cpu_share(record.cpu_plan.client.len()),
+        doubts,
+    }
+}
+
+/// An environment beside the baseline, in one phase of one workload.
+struct Comparison<'c> {
+    here: &'c Series,
+    baseline: &'c Series,
+    /// Both keep an account of their idle polling in every slice, so it can be subtracted in both.
+    busy: bool,
+}
+
+impl<'c> Comparison<'c> {
+    fn new(
+        cells: &'c Cells,
+        workload: &str,
+        phase: Phase,
+        environment: &str,
+        baseline: &str,
+    ) -> Self {
+        let here = cells.series(workload, phase, environment);
+        let baseline = cells.series(workload, phase, baseline);
+        Self { here, baseline, busy: here.keeps_account() && baseline.keeps_account() }
+    }
+
+    /// The figure itself over all blocks of the environment.
+    fn level(&self, figure: impl Fn(&Cell) -> f64) -> Option<Interval> {
+        self.here.level(figure).map(Interval::from)
+    }
+
+    /// Logs of the ratios of all pairs.
+    fn log_ratios(&self, figure: impl Fn(&Cell) -> f64) -> Vec<f64> {
+        let pairs = self.here.pairs(self.baseline);
+        crate::stats::log_ratios(pairs.map(|(here, base)| (figure(here), figure(base))))
+    }
+
+    /// The cost where more of the figure is a loss.
+    fn rise(&self, figure: impl Fn(&Cell) -> f64) -> Option<Cost> {
+        let estimate = crate::stats::estimate(&self.log_ratios(figure))?;
+        Some(cost(estimate.map(|log| 100.0 * log.exp_m1())))
+    }
+
+    /// The cost where less of the figure is a loss. The interval is that of the rise, mirrored.
+    fn fall(&self, figure: impl Fn(&Cell) -> f64) -> Option<Cost> {
+        let mirrored: Vec<f64> = self.log_ratios(figure).iter().map(|log| -log).collect();
+        let estimate = crate::stats::estimate(&mirrored)?;
+        Some(cost(estimate.map(|log| -100.0 * (-log).exp_m1())))
+    }
+}
+
+fn cost(percent: Estimate) -> Cost {
+    Cost {
+        found: percent.excludes(0.0),
+        within_percent: percent.low.abs().max(percent.high.abs()),
+        percent: percent.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

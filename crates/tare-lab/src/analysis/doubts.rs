@@ -1,0 +1,168 @@
+//! Doubts, gathered to where they belong: an environment under a workload, or the whole record;
+//! and those that only the analysis can have, about the control and the number of blocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Cost, Finding};
+use crate::doubt::Doubt;
+use crate::record::Record;
+use crate::stats::BLOCKS_MIN;
+
+/// Doubts of the slices and of the environment, each kind once and at its worst, with the number
+/// of slices it touches. A doubt about the environment touches all of them.
+pub(super) fn about_environment(
+    record: &Record,
+    workload: &str,
+    environment: &str,
+) -> Vec<(Doubt, u32)> {
+    let slices = record.slices.iter();
+    let slices = slices.filter(|s| s.workload == workload && s.environment == environment);
+    let ids: BTreeSet<i64> = slices.map(|slice| slice.id).collect();
+    let mut kinds: Vec<(String, Doubt, BTreeSet<i64>)> = Vec::new();
+    for entry in &record.doubts {
+        let touched = match (entry.slice, &entry.environment) {
+            (Some(slice), _) if ids.contains(&slice) => BTreeSet::from([slice]),
+            (None, Some(name)) if name == environment => ids.clone(),
+            _ => continue,
+        };
+        let kind = kind(&entry.doubt);
+        match kinds.iter_mut().find(|(known, ..)| *known == kind) {
+            Some((_, doubt, all)) => {
+                worsen(doubt, &entry.doubt);
+                all.extend(touched);
+            }
+            None => kinds.push((kind, entry.doubt.clone(), touched)),
+        }
+    }
+    let count = |ids: BTreeSet<i64>| u32::try_from(ids.len()).unwrap_or(u32::MAX);
+    kinds.into_iter().map(|(_, doubt, touched)| (doubt, count(touched))).collect()
+}
+
+/// What makes two doubts the same doubt.
+fn kind(doubt: &Doubt) -> String {
+    match doubt {
+        Doubt::LayerNotInForce { layer, .. } => format!("layer {layer}"),
+        Doubt::ProbeFailed { probe, .. } => format!("probe {probe}"),
+        Doubt::EnvironmentLeftOut { environment, .. } => format!("left out {environment}"),
+        Doubt::BaselineNotClean { found } => format!("baseline {found}"),
+        other => format!("{:?}", std::mem::discriminant(other)),
+    }
+}
+
+/// Makes of two doubts of one kind the worse one; counts add up.
+fn worsen(doubt: &mut Doubt, other: &Doubt) {
+    match (doubt, other) {
+        (Doubt::Steal { share }, Doubt::Steal { share: other })
+        | (Doubt::Strangers { share }, Doubt::Strangers { share: other })
+        | (Doubt::ClientSaturated { share }, Doubt::ClientSaturated { share: other })
+        | (Doubt::Throttled { share }, Doubt::Throttled { share: other }) => {
+            *share = share.max(*other);
+        }
+        (
+            Doubt::RateNotReached { asked_per_s, reached_per_s },
+            Doubt::RateNotReached { asked_per_s: asked, reached_per_s: reached },
+        ) => {
+            if reached / asked < *reached_per_s / *asked_per_s {
+                (*asked_per_s, *reached_per_s) = (*asked, *reached);
+            }
+        }
+        (
+            Doubt::OperationErrors { count, operations, .. },
+            Doubt::OperationErrors { count: more, operations: of, .. },
+        ) => {
+            *count += more;
+            *operations += of;
+        }
+        _ => {}
+    }
+}
+
+/// The costs of a finding that are claimed one by one, and that the control is held against.
+const METRICS: [fn(&Finding) -> Option<&Cost>; 4] = [
+    |finding| finding.server_cpu_cost.as_ref(),
+    |finding| finding.server_cpu_cost_at_rate.as_ref(),
+    |finding| finding.total_cpu_cost.as_ref(),
+    |finding| finding.throughput_cost.as_ref(),
+];
+
+/// Adds to each finding the doubts about its own claims: a claimed cost that the control's cost of
+/// the same kind reaches, and a cost that rests on fewer blocks than the rest of the record.
+pub(super) fn about_claims(findings: &mut [Finding], blocks: u32) {
+    let controls: Vec<Finding> = findings.iter().filter(|f| f.control).cloned().collect();
+    for finding in findings.iter_mut().filter(|f| !f.control && !f.baseline) {
+        let reached = controls.iter().filter(|control| control.workload == finding.workload);
+        let reached =
+            reached.flat_map(|control| METRICS.map(|metric| (metric(control), metric(finding))));
+        let reached = reached.filter_map(|costs| {
+            let (control, claim) = (costs.0?, costs.1.filter(|cost| cost.found)?);
+            let (control, claim) = (control.percent.value, claim.percent.value);
+            (control.abs() >= claim.abs()).then_some((control, claim.abs()))
+        });
+        let worst = reached.max_by(|a, b| (a.0.abs() - a.1).total_cmp(&(b.0.abs() - b.1)));
+        if let Some((control_percent, smallest_percent)) = worst {
+            let doubt = Doubt::ControlBeyondClaim { control_percent, smallest_percent };
+            finding.doubts.push((doubt, finding.slices));
+        }
+        let own = finding.cpu_cost().map_or(0, |cost| cost.percent.blocks);
+        if own < BLOCKS_MIN && blocks >= BLOCKS_MIN {
+            finding.doubts.push((Doubt::FewBlocks { blocks: own }, finding.slices));
+        }
+    }
+}
+
+/// Doubts about the record as a whole.
+pub(super) fn about_record(record: &Record, findings: &[Finding], blocks: u32) -> Vec<Doubt> {
+    let left_out: BTreeMap<&str, &str> = record
+        .environments
+        .iter()
+        .filter_map(|e| Some((e.spec.name.as_str(), e.left_out.as_deref()?)))
+        .collect();
+    let mut doubts: Vec<(String, Doubt)> = Vec::new();
+    let mut add = |doubt: &Doubt| {
+        let kind = kind(doubt);
+        match doubts.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, known)) => worsen(known, doubt),
+            None => doubts.push((kind, doubt.clone())),
+        }
+    };
+    for entry in &record.doubts {
+        // A doubt about an environment that has no finding would be lost otherwise.
+        let homeless = match &entry.environment {
+            None => true,
+            Some(name) => left_out.contains_key(name.as_str()),
+        };
+        if entry.slice.is_none() && homeless {
+            add(&entry.doubt);
+        }
+    }
+    for (environment, reason) in left_out {
+        let (environment, reason) = (environment.to_string(), reason.to_string());
+        add(&Doubt::EnvironmentLeftOut { environment, reason });
+    }
+    let compared = findings.iter().any(|finding| !finding.baseline && finding.slices > 0);
+    if compared && blocks < BLOCKS_MIN {
+        add(&Doubt::FewBlocks { blocks });
+    }
+    if let Some(doubt) = control_beyond_claim(findings) {
+        add(&doubt);
+    }
+    doubts.into_iter().map(|(_, doubt)| doubt).collect()
+}
+
+/// The A/A control in the figure that comes first, server CPU per operation: its interval excludes
+/// 0, or it is larger than the smallest cost that is claimed under the same workload. Of several
+/// workloads, the one with the largest control.
+fn control_beyond_claim(findings: &[Finding]) -> Option<Doubt> {
+    let beyond = findings.iter().filter(|finding| finding.control).filter_map(|control| {
+        let cost = control.cpu_cost()?;
+        let others = findings.iter().filter(|f| !f.control && f.workload == control.workload);
+        let claims = others.filter_map(Finding::cpu_cost).filter(|claim| claim.found);
+        let smallest = claims.map(|claim| claim.percent.value.abs()).min_by(f64::total_cmp);
+        let control_percent = cost.percent.value;
+        let reached = smallest.is_some_and(|smallest| control_percent.abs() > smallest);
+        (cost.found || reached).then_some((control_percent, smallest.unwrap_or(0.0)))
+    });
+    let (control_percent, smallest_percent) =
+        beyond.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))?;
+    Some(Doubt::ControlBeyondClaim { control_percent, smallest_percent })
+}
