@@ -1,0 +1,146 @@
+# Shared by ./quickstart and ./test: what is printed, who we are, packages, the Rust toolchain.
+# POSIX shell; sourced, never run. Needs nothing but a shell and coreutils.
+
+# A plain shell of root may not look where the network tools are.
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+export PATH
+
+say() { printf '%s\n' "$*" >&2; }
+
+fail() {
+    say "$script: $*"
+    exit 1
+}
+
+# Both scripts make namespaces and cgroups, so both run as root; sudo is used where it is there.
+become_root() {
+    [ "$(id -u)" -eq 0 ] && return
+    command -v sudo >/dev/null 2>&1 || fail "needs root; run it as root"
+    say "$script: needs root for namespaces, cgroups and packages; going on through sudo"
+    exec sudo --preserve-env=CARGO_TARGET_DIR,RUSTUP_TOOLCHAIN,DOCKER_HOST,CONTAINER_HOST "$0" "$@"
+}
+
+# --- packages ---------------------------------------------------------------------------------
+
+wanted=""      # packages to install, separated by spaces
+wanted_why=""  # the same with reasons, one a line
+
+# want PACKAGE REASON TEST...: asks for a package unless the test command says that it is there.
+want() {
+    package=$1 reason=$2
+    shift 2
+    if "$@" >/dev/null 2>&1; then return; fi
+    wanted="$wanted $package"
+    wanted_why="$wanted_why  $package: $reason
+"
+}
+
+have() { command -v "$1"; }
+
+# Linking is static, so the archive of the C library is needed beside its headers.
+have_static_libc() {
+    archive=$(cc -print-file-name=libc.a 2>/dev/null) && [ -f "$archive" ]
+}
+
+# The lists are stale if there are none or if they are more than a week old.
+lists_are_stale() {
+    [ -z "$(find /var/lib/apt/lists -maxdepth 1 -name '*Packages*' -mtime -7 2>/dev/null | head -n 1)" ]
+}
+
+policy=/usr/sbin/policy-rc.d
+policy_made=""
+
+# Keeps packages from starting their daemons. A policy that is already there is left alone.
+forbid_daemons() {
+    [ -e "$policy" ] && return
+    printf '#!/bin/sh\n# made by tare %s for the time of one installation\nexit 101\n' "$script" >"$policy"
+    policy_made=yes
+    chmod 755 "$policy"
+}
+
+allow_daemons() {
+    [ -n "$policy_made" ] || return 0
+    rm -f "$policy"
+    policy_made=""
+}
+
+apt_install() {
+    DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+        -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" >&2
+}
+
+# Installs what `want` collected, and nothing more. Call `allow_daemons` from the exit trap.
+install_wanted() {
+    [ -n "$wanted" ] || return 0
+    if ! command -v apt-get >/dev/null 2>&1; then
+        say "$script: this is neither Debian nor Ubuntu. Install these by hand (named as Debian names them):"
+        printf '%s' "$wanted_why" >&2
+        exit 1
+    fi
+    say "$script: installing from the distribution:"
+    printf '%s' "$wanted_why" >&2
+    updated=""
+    if lists_are_stale; then
+        apt-get -o DPkg::Lock::Timeout=300 update >&2 || fail "apt-get update failed"
+        updated=yes
+    fi
+    forbid_daemons
+    # shellcheck disable=SC2086 # a list of packages, split on purpose
+    if ! apt_install $wanted; then
+        [ -z "$updated" ] || fail "apt-get could not install:$wanted"
+        apt-get -o DPkg::Lock::Timeout=300 update >&2 || fail "apt-get update failed"
+        apt_install $wanted || fail "apt-get could not install:$wanted"
+    fi
+    allow_daemons
+    wanted="" wanted_why=""
+}
+
+# --- Rust ---------------------------------------------------------------------------------------
+
+# Puts cargo on PATH, or says how to get it. Under sudo it is the caller's toolchain that is there.
+find_rust() {
+    version=$(sed -n 's/^channel *= *"\(.*\)"/\1/p' "$root/rust-toolchain.toml")
+    caller_home=""
+    if [ -n "${SUDO_USER:-}" ]; then caller_home=$(getent passwd "$SUDO_USER" | cut -d: -f6); fi
+    for home in "$HOME" "$caller_home"; do
+        if command -v cargo >/dev/null 2>&1; then break; fi
+        if [ -n "$home" ] && [ -x "$home/.cargo/bin/cargo" ]; then
+            PATH="$home/.cargo/bin:$PATH"
+            CARGO_HOME=${CARGO_HOME:-$home/.cargo}
+            RUSTUP_HOME=${RUSTUP_HOME:-$home/.rustup}
+            export PATH CARGO_HOME RUSTUP_HOME
+        fi
+    done
+    if ! command -v cargo >/dev/null 2>&1; then
+        say "$script: needs Rust $version. Get it with (apt-get install curl, if curl is missing):"
+        say "  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal --default-toolchain $version"
+        say "then run $0 again"
+        exit 1
+    fi
+    # rustup fetches the pinned toolchain by itself; any other cargo has to be new enough.
+    found=$(cd "$root" && rustc --version 2>/dev/null | cut -d' ' -f2)
+    [ -n "$found" ] || fail "rustc does not run; with rustup: rustup toolchain install $version --profile minimal"
+    oldest=$(printf '%s\n%s\n' "$version" "${found%%-*}" | sort -V | head -n 1)
+    [ "$oldest" = "$version" ] || fail "found Rust $found, needs $version or newer; see https://rustup.rs"
+}
+
+# Where cargo puts the program: the target is named in .cargo/config.toml, hence the triple.
+program_path() {
+    triple=$(cd "$root" && rustc --version --verbose | sed -n 's/^host: //p')
+    printf '%s/%s/release/tare\n' "${CARGO_TARGET_DIR:-$root/target}" "$triple"
+}
+
+# --- what both scripts need ---------------------------------------------------------------------
+
+want_build() {
+    want gcc "the C compiler that builds SQLite and links" have cc
+    want libc6-dev "the C library, static archive and headers" have_static_libc
+    want ca-certificates "so that cargo can fetch the crates" test -e /etc/ssl/certs/ca-certificates.crt
+    want git "so that cargo and the chores can read the repository" have git
+}
+
+want_run() {
+    want runc "the OCI runtime of the containers that are weighed" have runc
+    want iproute2 "network namespaces and links (ip)" have ip
+    want nftables "the NAT table of a published port (nft)" have nft
+}
