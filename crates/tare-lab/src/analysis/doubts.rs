@@ -61,10 +61,8 @@ fn worsen(doubt: &mut Doubt, other: &Doubt) {
         (
             Doubt::RateNotReached { asked_per_s, reached_per_s },
             Doubt::RateNotReached { asked_per_s: asked, reached_per_s: reached },
-        ) => {
-            if reached / asked < *reached_per_s / *asked_per_s {
-                (*asked_per_s, *reached_per_s) = (*asked, *reached);
-            }
+        ) if reached / asked < *reached_per_s / *asked_per_s => {
+            (*asked_per_s, *reached_per_s) = (*asked, *reached);
         }
         (
             Doubt::OperationErrors { count, operations, .. },

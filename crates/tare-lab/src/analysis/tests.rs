@@ -1,1 +1,432 @@
+use std::time::Duration;
 
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use tare_std::cpus::CpuSet;
+use tare_std::rng::Rng;
+
+use super::*;
+use crate::environment::{CpuPlan, EnvironmentSpec, Limits};
+use crate::record::{DoubtRecord, Header, Slice};
+use crate::study::{
+    CpuSpec, KeyDistribution, ScheduleKind, ScheduleSpec, Study, SystemSpec, WorkloadSpec,
+};
+use crate::system::OwnAccount;
+
+const WORKLOAD: &str = "write";
+const OPERATIONS: u64 = 100_000;
+const WINDOW_NS: u64 = 1_000_000_000;
+
+fn spec(name: &str) -> EnvironmentSpec {
+    let text = |text: &str| text.to_string();
+    EnvironmentSpec {
+        name: text(name),
+        runtime: text("process"),
+        network: text("host"),
+        cpu: text("pinned"),
+        security: text("none"),
+        cgroup: text("none"),
+        limits: Limits::default(),
+        optional: false,
+    }
+}
+
+fn environment(name: &str, control: bool) -> EnvironmentRecord {
+    EnvironmentRecord {
+        spec: spec(name),
+        control,
+        left_out: None,
+        layers: vec![],
+        settings: vec![],
+        config: None,
+        ready_ns: None,
+        teardown_ns: None,
+    }
+}
+
+/// A study of `native`, its control `native-again`, `bridge` and `proxy`, without slices.
+fn record() -> Record {
+    let names = ["native", "bridge", "proxy"];
+    let mut environments: Vec<_> = names.iter().map(|name| environment(name, false)).collect();
+    environments.push(environment("native-again", true));
+    Record {
+        header: Header {
+            tare_version: "0".into(),
+            started_unix_ms: 0,
+            ended_unix_ms: None,
+            seed: 1,
+            command: vec![],
+            ending: None,
+            rates: vec![],
+        },
+        study: Study {
+            name: "test".into(),
+            title: String::new(),
+            baseline: "native".into(),
+            system: SystemSpec { name: "tare-db".into(), options: vec![] },
+            driver: "tare-load".into(),
+            schedule: ScheduleSpec {
+                kind: ScheduleKind::Slices,
+                window: Duration::from_secs(1),
+                lead_in: Duration::ZERO,
+                rounds: 10,
+                rounds_min: 3,
+                budget: Duration::from_secs(300),
+                stop_width_percent: 0.0,
+                seed: Some(1),
+            },
+            cpus: CpuSpec::default(),
+            environments: names.iter().map(|name| spec(name)).collect(),
+            workloads: vec![WorkloadSpec {
+                name: WORKLOAD.into(),
+                write_share: 1.0,
+                rows: 1000,
+                columns: 5,
+                column_bytes: 64,
+                keys: KeyDistribution::Uniform,
+                connections: 4,
+                in_flight: 64,
+                latency_share: 0.5,
+                rate_per_s: None,
+            }],
+            published: vec![],
+        },
+        study_text: String::new(),
+        cpu_plan: CpuPlan {
+            all: CpuSet::from_iter([0, 1]),
+            system: CpuSet::from_iter([1]),
+            client: CpuSet::from_iter([0]),
+        },
+        host: vec![],
+        environments,
+        slices: vec![],
+        doubts: vec![],
+    }
+}
+
+/// A capacity slice in which an operation costs `system_us` of server CPU and 4 µs of the client's.
+fn slice<'r>(
+    record: &'r mut Record,
+    block: u32,
+    environment: &str,
+    system_us: f64,
+) -> &'r mut Slice {
+    let id = i64::try_from(record.slices.len()).unwrap();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "small and positive"
+    )]
+    let system_cpu_ns = (system_us * 1000.0 * OPERATIONS as f64) as u64;
+    record.slices.push(Slice {
+        id,
+        block,
+        position: 0,
+        environment: environment.into(),
+        workload: WORKLOAD.into(),
+        phase: Phase::Capacity,
+        started_unix_ms: 0,
+        window_ns: WINDOW_NS,
+        operations: OPERATIONS,
+        errors: vec![],
+        unsent: 0,
+        rate_per_s: None,
+        system_cpu_ns,
+        layer_cpu_ns: vec![],
+        own_account: None,
+        client_cpu_ns: 4000 * OPERATIONS,
+        throttled_ns: None,
+        response: vec![],
+        service: vec![],
+        counters: vec![],
+        void: None,
+    });
+    record.slices.last_mut().unwrap()
+}
+
+/// `blocks` blocks on a host whose speed wanders by a factor of two, with 1 % noise of each slice.
+fn campaign(blocks: u32, ratios: &[(&str, f64)]) -> Record {
+    let mut record = record();
+    let mut rng = Rng::new(9);
+    let mut walk = 0.0f64;
+    for block in 0..blocks {
+        walk += 0.2 * rng.normal();
+        for (environment, ratio) in ratios {
+            let us = 10.0 * walk.exp() * ratio * (0.01 * rng.normal()).exp();
+            let throughput = 1.0 / ratio;
+            let slice = slice(&mut record, block, environment, us * throughput);
+            // The same CPU time for fewer operations.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive")]
+            let operations = (OPERATIONS as f64 * throughput) as u64;
+            slice.operations = operations;
+        }
+    }
+    record
+}
+
+const RATIOS: [(&str, f64); 4] =
+    [("native", 1.0), ("bridge", 1.09), ("proxy", 1.6), ("native-again", 1.0)];
+
+fn named<'a>(analysis: &'a Analysis, environment: &str) -> &'a Finding {
+    analysis.findings.iter().find(|f| f.environment == environment).unwrap()
+}
+
+#[test]
+fn costs_have_their_known_truth_although_the_host_wanders() {
+    for blocks in [5, 31] {
+        let analysis = analyse(&campaign(blocks, &RATIOS));
+        assert_eq!(analysis.blocks, blocks);
+        for (environment, percent) in [("bridge", 9.0), ("proxy", 60.0)] {
+            let cost = named(&analysis, environment).server_cpu_cost.clone().unwrap();
+            assert!(cost.found, "{cost:?}");
+            assert!(cost.percent.low <= percent && percent <= cost.percent.high, "{cost:?}");
+            assert!(cost.percent.high - cost.percent.low < 12.0, "{cost:?}");
+            assert_eq!(cost.percent.blocks, blocks);
+        }
+        let throughput = named(&analysis, "proxy").throughput_cost.clone().unwrap();
+        assert!((throughput.percent.value - 37.5).abs() < 0.1, "{throughput:?}");
+        assert!(throughput.percent.low <= throughput.percent.high && throughput.found);
+        let total = named(&analysis, "proxy").total_cpu_cost.clone().unwrap();
+        assert!(total.percent.value > 20.0 && total.found, "{total:?}");
+        assert_eq!(named(&analysis, "native").server_cpu_cost, None);
+    }
+}
+
+#[test]
+fn the_control_stands_after_the_baseline_and_finds_nothing() {
+    let analysis = analyse(&campaign(31, &RATIOS));
+    let order: Vec<&str> = analysis.findings.iter().map(|f| f.environment.as_str()).collect();
+    assert_eq!(order, ["native", "native-again", "bridge", "proxy"]);
+    let control = named(&analysis, "native-again");
+    assert!(control.control && !control.baseline);
+    let cost = control.server_cpu_cost.clone().unwrap();
+    assert!(!cost.found && cost.within_percent < 1.5, "{cost:?}");
+    assert_eq!(analysis.doubts, []);
+}
+
+#[test]
+fn a_control_that_differs_is_a_doubt_about_the_record_and_the_claims_it_reaches() {
+    let ratios = [("native", 1.0), ("bridge", 1.03), ("proxy", 1.6), ("native-again", 1.05)];
+    let analysis = analyse(&campaign(12, &ratios));
+    let [Doubt::ControlBeyondClaim { control_percent, smallest_percent }] =
+        analysis.doubts.as_slice()
+    else {
+        panic!("{:?}", analysis.doubts)
+    };
+    assert!((control_percent - 5.0).abs() < 1.0 && (smallest_percent - 3.0).abs() < 1.0);
+    let doubted = |name: &str| named(&analysis, name).doubts.len();
+    assert_eq!((doubted("bridge"), doubted("proxy")), (1, 0));
+}
+
+#[test]
+fn idle_polling_is_subtracted_in_both_or_in_neither() {
+    let mut record = record();
+    for block in 0..6 {
+        for (environment, us) in [("native", 10.0), ("bridge", 10.0)] {
+            let idle_us: u64 = if environment == "native" { 5 } else { 2 };
+            let slice = slice(&mut record, block, environment, us);
+            let idle_poll_ns = idle_us * 1000 * OPERATIONS;
+            slice.own_account = Some(OwnAccount { busy_ns: 0, idle_poll_ns });
+        }
+    }
+    let analysis = analyse(&record);
+    let bridge = named(&analysis, "bridge");
+    assert!(bridge.server_cpu_is_busy_time);
+    assert!((bridge.server_cpu_us.unwrap().value - 8.0).abs() < 1e-9);
+    assert!((bridge.server_cpu_cost.clone().unwrap().percent.value - 60.0).abs() < 1e-6);
+
+    // One slice without an account: CPU time is compared with CPU time.
+    record.slices[5].own_account = None;
+    let analysis = analyse(&record);
+    let bridge = named(&analysis, "bridge");
+    assert!(!bridge.server_cpu_is_busy_time);
+    assert!(bridge.server_cpu_cost.clone().unwrap().percent.value.abs() < 1e-6);
+
+    // An account that claims more idling than there was CPU time does not turn it negative.
+    record.slices[5].own_account = Some(OwnAccount { busy_ns: 0, idle_poll_ns: u64::MAX / 2 });
+    assert!(analyse(&record).findings.iter().all(|f| f.server_cpu_us.is_none_or(|i| i.low >= 0.0)));
+}
+
+#[test]
+fn what_the_layer_adds_counts() {
+    let mut record = record();
+    for block in 0..6 {
+        slice(&mut record, block, "native", 10.0);
+        let proxy = slice(&mut record, block, "proxy", 11.0);
+        proxy.layer_cpu_ns = vec![("userland proxy".into(), 9000 * OPERATIONS)];
+    }
+    let analysis = analyse(&record);
+    assert!((named(&analysis, "proxy").server_cpu_us.unwrap().value - 20.0).abs() < 1e-9);
+    let line = "proxy: 11.00 µs of the system + 9.000 µs userland proxy = 20.00 µs (means)";
+    assert!(analysis.arithmetic.iter().any(|l| l == line), "{:#?}", analysis.arithmetic);
+}
+
+#[test]
+fn void_slices_and_blocks_without_both_members_do_not_count() {
+    let mut record = campaign(8, &RATIOS);
+    for slice in &mut record.slices {
+        match (slice.block, slice.environment.as_str()) {
+            (1, "native") | (2, "bridge") => slice.void = Some("layer not in force".into()),
+            (3, "bridge") => slice.operations = 0,
+            _ => {}
+        }
+    }
+    record.slices.retain(|slice| (slice.block, slice.environment.as_str()) != (4, "bridge"));
+    let analysis = analyse(&record);
+    let bridge = named(&analysis, "bridge");
+    assert_eq!((bridge.slices, bridge.slices_void), (5, 2));
+    assert_eq!(bridge.server_cpu_cost.clone().unwrap().percent.blocks, 4);
+    assert_eq!(bridge.server_cpu_us.unwrap().blocks, 5);
+    assert_eq!(analysis.blocks, 7);
+    // The others rest on enough blocks; this one says that it does not.
+    assert_eq!(bridge.doubts, [(Doubt::FewBlocks { blocks: 4 }, 5)]);
+}
+
+#[test]
+fn records_that_have_just_begun_say_little_and_say_so() {
+    let empty = analyse(&record());
+    assert_eq!((empty.blocks, empty.findings.len()), (0, 4));
+    assert_eq!((empty.doubts.len(), empty.arithmetic.len()), (0, 0));
+
+    let analysis = analyse(&campaign(1, &RATIOS));
+    assert_eq!(analysis.doubts, [Doubt::FewBlocks { blocks: 1 }]);
+    let cost = named(&analysis, "proxy").server_cpu_cost.clone().unwrap();
+    assert!(!cost.found && !cost.percent.is_bounded(), "{cost:?}");
+    assert!(analysis.arithmetic.iter().any(|line| line.contains("no interval")));
+    // JSON has no infinity; what is read back is what was written.
+    let json = serde_json::to_string(&cost).unwrap();
+    assert_eq!(serde_json::from_str::<Cost>(&json).unwrap(), cost, "{json}");
+
+    // Two blocks: Student's t with one degree of freedom, 12.7 standard errors to each side.
+    let two = named(&analyse(&campaign(2, &RATIOS)), "bridge").server_cpu_cost.clone().unwrap();
+    let many = named(&analyse(&campaign(31, &RATIOS)), "bridge").server_cpu_cost.clone().unwrap();
+    let width = |cost: &Cost| cost.percent.high - cost.percent.low;
+    assert!(two.percent.is_bounded() && width(&two) > 3.0 * width(&many), "{two:?} {many:?}");
+}
+
+fn packed(values: impl IntoIterator<Item = u64>) -> Vec<u8> {
+    let mut histogram = Histogram::<u64>::new(3).unwrap();
+    for value in values {
+        histogram.record(value).unwrap();
+    }
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(&histogram, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn latencies_are_merged_and_never_averaged() {
+    let mut record = record();
+    for block in 0..2 {
+        // 99 fast operations in one slice, 99 slow ones in the other: the mean of two p50s would be
+        // a latency that no operation had.
+        let slow = 1000 * u64::from(1 + 99 * block);
+        let fine = slice(&mut record, block, "native", 10.0);
+        fine.phase = Phase::Latency;
+        fine.response = packed((0..99).map(|_| slow));
+        fine.service = packed([500]);
+    }
+    let void = slice(&mut record, 2, "native", 10.0);
+    void.phase = Phase::Latency;
+    void.response = packed([1_000_000_000]);
+    void.void = Some("interrupted".into());
+    let analysis = analyse(&record);
+    let native = named(&analysis, "native");
+    let response = native.response.clone().unwrap();
+    assert_eq!(response.count, 198);
+    assert!(response.p50_ns <= 1001 && response.p95_ns >= 99_000 && response.max_ns < 101_000);
+    assert!((response.mean_ns / 50_500.0 - 1.0).abs() < 0.01, "{response:?}");
+    assert_eq!(native.service.clone().unwrap().count, 2);
+    assert_eq!(analyse_costs(&record).findings[0].response, None);
+
+    record.slices[0].response = b"no histogram".to_vec();
+    let analysis = analyse(&record);
+    let native = named(&analysis, "native");
+    assert_eq!(native.response.clone().unwrap().count, 99);
+    assert!(
+        native.doubts.iter().any(|(d, n)| matches!(d, Doubt::ProbeFailed { .. }) && *n == 1),
+        "{:?}",
+        native.doubts
+    );
+}
+
+#[test]
+fn at_the_rate_alone_the_headline_is_taken_there() {
+    let mut record = campaign(6, &RATIOS);
+    for slice in &mut record.slices {
+        slice.phase = Phase::Latency;
+    }
+    let analysis = analyse(&record);
+    let proxy = named(&analysis, "proxy");
+    assert_eq!((&proxy.server_cpu_cost, &proxy.throughput_cost), (&None, &None));
+    assert!(proxy.server_cpu_cost_at_rate.clone().unwrap().found);
+    assert!(analysis.arithmetic[0].contains("at the fixed rate"), "{:#?}", analysis.arithmetic);
+}
+
+#[test]
+fn doubts_stand_once_at_their_worst_where_they_belong() {
+    let mut record = campaign(6, &RATIOS);
+    let bridge: Vec<i64> =
+        record.slices.iter().filter(|s| s.environment == "bridge").map(|s| s.id).collect();
+    let mut doubt = |slice: Option<i64>, environment: Option<&str>, doubt: Doubt| {
+        let environment = environment.map(str::to_string);
+        record.doubts.push(DoubtRecord { slice, environment, doubt });
+    };
+    doubt(Some(bridge[0]), None, Doubt::Steal { share: 0.1 });
+    doubt(Some(bridge[1]), None, Doubt::Steal { share: 0.3 });
+    doubt(Some(bridge[1]), None, Doubt::Steal { share: 0.2 });
+    doubt(None, Some("proxy"), Doubt::ClientSharesCpus { cpus: "0".into() });
+    doubt(None, None, Doubt::BaselineNotClean { found: "docker0".into() });
+    doubt(None, Some("gone"), Doubt::Throttled { share: 0.5 });
+    record.environments.push(EnvironmentRecord {
+        left_out: Some("runsc is not installed".into()),
+        ..environment("gone", false)
+    });
+    let analysis = analyse(&record);
+    assert_eq!(named(&analysis, "bridge").doubts, [(Doubt::Steal { share: 0.3 }, 2)]);
+    assert_eq!(
+        named(&analysis, "proxy").doubts,
+        [(Doubt::ClientSharesCpus { cpus: "0".into() }, 6)]
+    );
+    assert_eq!(named(&analysis, "native").doubts, []);
+    assert_eq!(
+        analysis.doubts,
+        [
+            Doubt::BaselineNotClean { found: "docker0".into() },
+            Doubt::Throttled { share: 0.5 },
+            Doubt::EnvironmentLeftOut {
+                environment: "gone".into(),
+                reason: "runsc is not installed".into()
+            },
+        ]
+    );
+    assert!(analysis.findings.iter().all(|finding| finding.environment != "gone"));
+}
+
+#[test]
+fn the_arithmetic_can_be_done_again() {
+    let analysis = analyse(&campaign(31, &RATIOS));
+    let lines = &analysis.arithmetic;
+    assert_eq!(lines[0], "proxy against native, write: server CPU time per operation at capacity");
+    // `a µs / b µs = ratio per operation (...)`: the printed ratio is that of the printed figures.
+    let (quotient, rest) = lines[1].split_once(" = ").unwrap();
+    let figures: Vec<f64> = quotient
+        .split(" / ")
+        .map(|figure| figure.trim_end_matches(" µs").parse().unwrap())
+        .collect();
+    let ratio: f64 = rest.split(' ').next().unwrap().parse().unwrap();
+    assert!((figures[0] / figures[1] / ratio - 1.0).abs() < 2e-3, "{}", lines[1]);
+    assert!(lines[1].contains("(paired over 31 blocks: 1."), "{}", lines[1]);
+    assert!(lines[2].starts_with("cost: ") && lines[2].contains("95 % ["), "{}", lines[2]);
+    assert!(lines.iter().any(|l| l.starts_with("throughput: ")), "{lines:#?}");
+    assert!(lines.iter().any(|l| l.starts_with("A/A, native-again: ")), "{lines:#?}");
+}
+
+#[test]
+fn shares_of_the_client_count_its_cpus() {
+    let analysis = analyse(&campaign(6, &[("native", 1.0), ("bridge", 1.0)]));
+    // 4 µs x 100,000 operations in a second on one CPU.
+    let share = named(&analysis, "native").client_cpu_share.unwrap();
+    assert!((share - 0.4).abs() < 1e-9, "{share}");
+    assert!((named(&analysis, "native").client_cpu_us.unwrap().value - 4.0).abs() < 0.01);
+}
