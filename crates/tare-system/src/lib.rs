@@ -1,1 +1,47 @@
+//! Systems under test: what a study can weigh. The contract is `tare_lab::system::System`; one file
+//! per implementation, all of them in `ALL`.
 #![forbid(unsafe_code)]
+
+mod tare_db;
+
+use tare_lab::study::SystemSpec;
+use tare_lab::system::System;
+
+pub use tare_db::{TareDb, TareDbError};
+
+/// One option of a system, as a study may set it under `[system]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionInfo {
+    pub name: &'static str,
+    /// The values that it takes; empty where any text does.
+    pub values: &'static [&'static str],
+    /// One line.
+    pub help: &'static str,
+}
+
+/// One system as `tare list` shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemInfo {
+    /// Name as in a study.
+    pub name: &'static str,
+    /// One line.
+    pub help: &'static str,
+    pub options: &'static [OptionInfo],
+    make: fn(&SystemSpec) -> Box<dyn System>,
+}
+
+impl SystemInfo {
+    /// The system as a study describes it. The options must be those of `options`, which the
+    /// study's parser checks.
+    pub fn make(&self, spec: &SystemSpec) -> Box<dyn System> {
+        (self.make)(spec)
+    }
+}
+
+/// Every system that a study may name.
+pub const ALL: &[SystemInfo] = &[tare_db::INFO];
+
+/// The system of that name.
+pub fn find(name: &str) -> Option<&'static SystemInfo> {
+    ALL.iter().find(|system| system.name == name)
+}

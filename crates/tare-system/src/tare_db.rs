@@ -1,0 +1,120 @@
+//! The reference database, `tare db`.
+
+use std::path::{Path, PathBuf};
+
+use tare_lab::PartError;
+use tare_lab::environment::Launch;
+use tare_lab::study::SystemSpec;
+use tare_lab::system::{OwnAccount, System};
+
+use super::{OptionInfo, SystemInfo};
+
+pub(super) const INFO: SystemInfo = SystemInfo {
+    name: "tare-db",
+    help: "the reference database: shard per core, CQL, commit log; part of this program",
+    options: &[
+        OptionInfo {
+            name: "durability",
+            values: &["periodic", "sync"],
+            help: "periodic: acknowledge, sync the log every 100 ms (default); sync: acknowledge after the sync",
+        },
+        OptionInfo {
+            name: "overprovisioned",
+            values: &["auto", "yes", "no"],
+            help: "auto: poll where the CPUs are its own, sleep where they are shared (default)",
+        },
+        OptionInfo {
+            name: "io",
+            values: &["auto", "io_uring", "epoll"],
+            help: "I/O engine; auto: io_uring where the environment allows it (default)",
+        },
+        OptionInfo { name: "memory", values: &[], help: "memory for rows, such as 2G" },
+    ],
+    make: |spec| Box::new(TareDb { options: spec.options.clone() }),
+};
+
+/// What the database wrote of itself cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TareDbError {
+    #[error("cannot read what the database says of itself in {}", .path.display())]
+    ReadReport { path: PathBuf, source: std::io::Error },
+    #[error("{} is not the report of a database of this version", .path.display())]
+    Report { path: PathBuf, source: serde_json::Error },
+}
+
+/// The reference database with the options of a study.
+#[derive(Clone, Debug)]
+pub struct TareDb {
+    options: Vec<(String, String)>,
+}
+
+impl System for TareDb {
+    fn name(&self) -> &str {
+        INFO.name
+    }
+
+    fn launch(&self, cpus: usize) -> Launch {
+        let mut arguments: Vec<String> =
+            ["db", "--listen", "{listen}", "--port", "{port}", "--data", "{data}", "--smp"]
+                .map(String::from)
+                .into();
+        arguments.push(cpus.to_string());
+        // A study weighs the layer, not the disk's write cache, unless it says otherwise.
+        if !self.options.iter().any(|(name, _)| name == "durability") {
+            arguments.extend(["--durability".into(), "periodic".into()]);
+        }
+        for (name, value) in &self.options {
+            arguments.extend([format!("--{name}"), value.clone()]);
+        }
+        Launch { arguments }
+    }
+
+    fn settings(&self, data: &Path) -> Result<Vec<(String, String)>, PartError> {
+        let path = data.join(::tare_db::REPORT_FILE);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|source| TareDbError::ReadReport { path: path.clone(), source })?;
+        let report: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(&text).map_err(|source| TareDbError::Report { path, source })?;
+        let text = |value: serde_json::Value| match value {
+            serde_json::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        Ok(report.into_iter().map(|(name, value)| (name, text(value))).collect())
+    }
+
+    fn own_account(&self, data: &Path) -> Result<Option<OwnAccount>, PartError> {
+        let total = ::tare_db::metrics::read(&data.join(::tare_db::metrics::FILE))?.total();
+        Ok(Some(OwnAccount { busy_ns: total.busy_ns, idle_poll_ns: total.idle_poll_ns }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn system(options: &[(&str, &str)]) -> Box<dyn System> {
+        let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        INFO.make(&SystemSpec { name: "tare-db".into(), options })
+    }
+
+    #[test]
+    fn options_become_arguments() {
+        let arguments = system(&[("io", "epoll")]).launch(2).arguments.join(" ");
+        let expect = "db --listen {listen} --port {port} --data {data} --smp 2 --durability periodic --io epoll";
+        assert_eq!(arguments, expect);
+        let arguments = system(&[("durability", "sync")]).launch(1).arguments.join(" ");
+        assert!(arguments.ends_with("--smp 1 --durability sync"), "{arguments}");
+    }
+
+    #[test]
+    fn settings_come_from_its_report() {
+        let data = tempfile::tempdir().unwrap();
+        let error = system(&[]).settings(data.path()).unwrap_err().to_string();
+        assert!(error.contains("says of itself"), "{error}");
+        std::fs::write(data.path().join(::tare_db::REPORT_FILE), r#"{"shards":1,"io_engine":"epoll"}"#)
+            .unwrap();
+        let settings = system(&[]).settings(data.path()).unwrap();
+        assert!(settings.contains(&("io_engine".into(), "epoll".into())), "{settings:?}");
+        assert!(settings.contains(&("shards".into(), "1".into())), "{settings:?}");
+    }
+}

@@ -1,0 +1,12 @@
+//! One file per command.
+
+pub(crate) mod clean;
+pub(crate) mod compare;
+pub(crate) mod db;
+pub(crate) mod doctor;
+pub(crate) mod list;
+pub(crate) mod load;
+pub(crate) mod proxy;
+pub(crate) mod report;
+pub(crate) mod shell;
+pub(crate) mod weigh;

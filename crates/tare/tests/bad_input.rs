@@ -1,0 +1,128 @@
+//! Bad input through the built program: one clear line, the documented exit code, nothing lost.
+
+mod common;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Output;
+
+use common::{Need, run_in, skipped, stderr};
+
+const STUDY: &str = r#"name = "t"
+baseline = "native"
+[system]
+name = "tare-db"
+[[environment]]
+name = "native"
+runtime = "process"
+"#;
+
+/// Runs the program and checks its exit code and that stderr holds every one of `wanted`.
+fn check(directory: &Path, arguments: &[&str], exit: i32, wanted: &[&str]) -> Output {
+    let output = run_in(directory, arguments);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(exit), "{arguments:?}: {text}");
+    for part in wanted {
+        assert!(text.contains(part), "{arguments:?}: {part:?} is not in:\n{text}");
+    }
+    output
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+#[test]
+fn a_wrong_command_line_is_usage() {
+    let here = scratch();
+    check(here.path(), &[], 2, &["Usage"]);
+    check(here.path(), &["wiegh"], 2, &["wiegh", "weigh"]);
+    check(here.path(), &["weigh", "--budget", "soon"], 2, &["--budget", "500ms or 5m"]);
+    check(here.path(), &["weigh", "--rounds", "0"], 2, &["--rounds"]);
+    check(here.path(), &["compare", "one.tare"], 2, &["FILE.tare"]);
+    check(here.path(), &["db", "--data", "d", "--durability", "never"], 2, &["periodic=TIME"]);
+    check(here.path(), &["load", "--cpus", "1,15-17-31"], 2, &["1-15,17-31"]);
+}
+
+#[test]
+fn a_study_that_cannot_be_used_says_where() {
+    let here = scratch();
+    let study = here.path().join("s.toml");
+    let with = |text: &str| fs::write(&study, format!("{STUDY}{text}")).unwrap();
+    let arguments = ["weigh", "s.toml"];
+    with("nettwork = \"host\"\n");
+    check(here.path(), &arguments, 3, &["s.toml:8:1", "nettwork", "did you mean \"network\"", "^"]);
+    with("[[environment]]\nname = \"x\"\nextends = \"natve\"\n");
+    check(here.path(), &arguments, 3, &["natve", "native"]);
+    with("runtme = \"process\"\n");
+    check(here.path(), &arguments, 3, &["runtme", "runtime"]);
+    with("limits = { memory = \"6X\" }\n");
+    check(here.path(), &arguments, 3, &["6X"]);
+    fs::write(&study, "name = ").unwrap();
+    check(here.path(), &arguments, 3, &["s.toml:1"]);
+    check(here.path(), &["weigh", "none.toml"], 3, &["none.toml"]);
+    check(here.path(), &["weigh", "quik"], 3, &["quik", "quick"]);
+    assert_eq!(fs::read_dir(here.path()).unwrap().count(), 1, "no record is left behind");
+}
+
+#[test]
+fn a_file_that_is_no_record_is_said_so() {
+    let here = scratch();
+    fs::write(here.path().join("text.tare"), "not a record").unwrap();
+    fs::write(here.path().join("empty.tare"), "").unwrap();
+    for arguments in [["report", "text.tare"], ["report", "empty.tare"]] {
+        check(here.path(), &arguments, 3, &[arguments[1]]);
+    }
+    check(here.path(), &["report", "missing.tare"], 3, &["missing.tare"]);
+    check(here.path(), &["weigh", "--resume", "text.tare"], 3, &["text.tare"]);
+    check(here.path(), &["compare", "text.tare", "missing.tare"], 3, &["text.tare"]);
+    assert_eq!(fs::read(here.path().join("text.tare")).unwrap(), b"not a record", "nothing lost");
+}
+
+#[test]
+fn a_busy_port_is_one_line() {
+    let here = scratch();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let arguments = ["db", "--data", "data", "--port", &port];
+    let output = check(here.path(), &arguments, 4, &[&port, "use"]);
+    assert_eq!(stderr(&output).lines().filter(|line| line.starts_with("tare:")).count(), 1);
+}
+
+#[test]
+fn a_runtime_that_is_missing_is_one_line() {
+    if skipped("a_runtime_that_is_missing_is_one_line", &[Need::Root]) {
+        return;
+    }
+    let here = scratch();
+    let text = "[[environment]]\nname = \"x\"\nextends = \"native\"\nruntime = \"oci:nosuchruntime\"\n";
+    fs::write(here.path().join("s.toml"), format!("{STUDY}{text}[[workload]]\nname = \"w\"\n")).unwrap();
+    let state = here.path().join("state");
+    let before = common::HostState::read();
+    let arguments = ["weigh", "s.toml", "--state", state.to_str().unwrap()];
+    check(here.path(), &arguments, 4, &["nosuchruntime"]);
+    assert_eq!(before.difference(&common::HostState::read()), Vec::<String>::new());
+}
+
+#[test]
+fn without_root_weigh_says_so() {
+    if skipped("without_root_weigh_says_so", &[Need::Root, Need::Program("setpriv")]) {
+        return;
+    }
+    let here = scratch();
+    let program = env!("CARGO_BIN_EXE_tare");
+    let copy = here.path().join("tare");
+    fs::copy(program, &copy).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(here.path(), mode).unwrap();
+    let output = std::process::Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&copy)
+        .arg("weigh")
+        .current_dir(here.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    assert!(stderr(&output).contains("root"), "{}", stderr(&output));
+}

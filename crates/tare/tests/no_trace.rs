@@ -1,0 +1,53 @@
+//! A study killed at random moments, then `tare clean`: the host is as it was.
+
+mod common;
+#[path = "common/tiny.rs"]
+mod tiny;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{HostState, Need, run_in, skipped, stderr, stdout, tare};
+use tare_std::rng::Rng;
+
+/// Kills, at moments drawn uniformly from the first seconds: start-up, population, slices.
+const KILLS: u64 = 20;
+const LATEST_MS: u64 = 4000;
+
+#[test]
+fn a_study_killed_at_random_moments_leaves_no_trace_after_clean() {
+    let needs = [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
+    if skipped("a_study_killed_at_random_moments_leaves_no_trace_after_clean", &needs) {
+        return;
+    }
+    let _alone = common::alone();
+    let before = HostState::read();
+    let mut rng = Rng::new(20);
+    for kill in 0..KILLS {
+        let here = tempfile::tempdir().unwrap();
+        let state = here.path().join("state");
+        tiny::write(here.path(), "slices", 2000);
+        let mut child = tare()
+            .args(["weigh", "tiny.toml", "-o", "k.tare", "--state", state.to_str().unwrap()])
+            .current_dir(here.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Denser early on, where most things are made.
+        let share = rng.next_f64();
+        let delay = Duration::from_micros(((share * share * LATEST_MS as f64) * 1000.0) as u64);
+        std::thread::sleep(delay);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let clean = run_in(here.path(), ["clean", "--state", state.to_str().unwrap()]);
+        assert!(clean.status.success(), "kill {kill} after {delay:?}: {}", stderr(&clean));
+        let left = before.difference(&HostState::read());
+        assert!(
+            left.is_empty(),
+            "kill {kill} after {delay:?}: the host is not as it was:\n{}\nclean said:\n{}",
+            left.join("\n"),
+            stdout(&clean),
+        );
+    }
+}

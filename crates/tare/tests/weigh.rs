@@ -1,0 +1,204 @@
+//! `tare weigh` through the built program, on real runtimes: result, record, page, resume, signals,
+//! and the host as it was.
+
+mod common;
+#[path = "common/tiny.rs"]
+mod tiny;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{HostState, Need, run_in, skipped, stderr, stdout, tare};
+
+const NEEDS: [Need; 4] =
+    [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
+
+/// Long enough for a loaded machine; a hang fails the test and not the whole run.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+fn weigh(here: &Path, extra: &[&str]) -> Output {
+    let state = here.join("state");
+    let mut arguments = vec!["weigh", "--state", state.to_str().unwrap()];
+    arguments.extend(extra);
+    run_in(here, arguments)
+}
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in:\n{text}"))
+}
+
+/// Host state before and after must be the same.
+fn unchanged(before: &HostState) {
+    let left = before.difference(&HostState::read());
+    assert!(left.is_empty(), "the host is not as it was:\n{}", left.join("\n"));
+}
+
+#[test]
+fn slices_give_costs_a_record_and_a_page() {
+    if skipped("slices_give_costs_a_record_and_a_page", &NEEDS) {
+        return;
+    }
+    let _alone = common::alone();
+    let here = tempfile::tempdir().unwrap();
+    tiny::write(here.path(), "slices", 3);
+    let before = HostState::read();
+    let output = weigh(here.path(), &["tiny.toml", "-o", "out.tare", "--seed", "7"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    unchanged(&before);
+    let text = stdout(&output);
+    for part in ["native again", "runc bridge", "runc proxy", "out.tare", "out.html"] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    let page = fs::read_to_string(here.path().join("out.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("runc bridge"));
+    assert!(!page.contains("http://") || !page.contains("<script src"), "the page needs no network");
+
+    // The report comes from the record alone, and says the same.
+    let report = run_in(here.path(), ["report", "out.tare", "--json"]);
+    assert!(report.status.success(), "{}", stderr(&report));
+    let report = json(&stdout(&report));
+    assert_eq!(report["record"]["header"]["seed"].as_u64().or(report["seed"].as_u64()), Some(7));
+    let lines = stdout(&run_in(here.path(), ["report", "out.tare", "--csv"]));
+    // 4 environments with the control, 2 phases, 3 rounds, and the heading.
+    assert!(lines.lines().count() > 4 * 2 * 3, "{lines}");
+    let again = stdout(&run_in(here.path(), ["report", "out.tare"]));
+    assert!(again.contains("runc proxy"), "{again}");
+
+    // An existing record is never written over.
+    let output = weigh(here.path(), &["tiny.toml", "-o", "out.tare"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("out.tare"));
+
+    // A record of a newer version is refused in one line.
+    fs::copy(here.path().join("out.tare"), here.path().join("newer.tare")).unwrap();
+    let connection = rusqlite::Connection::open(here.path().join("newer.tare")).unwrap();
+    connection.pragma_update(None, "user_version", 1_000_000).unwrap();
+    drop(connection);
+    let output = run_in(here.path(), ["report", "newer.tare"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("newer"), "{}", stderr(&output));
+
+    // Two records side by side.
+    fs::copy(here.path().join("out.tare"), here.path().join("copy.tare")).unwrap();
+    let output = run_in(here.path(), ["compare", "out.tare", "copy.tare"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("runc bridge"));
+}
+
+#[test]
+fn trials_start_everything_afresh() {
+    if skipped("trials_start_everything_afresh", &NEEDS) {
+        return;
+    }
+    let _alone = common::alone();
+    let here = tempfile::tempdir().unwrap();
+    tiny::write(here.path(), "trials", 2);
+    let before = HostState::read();
+    let output = weigh(here.path(), &["tiny.toml", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    json(&stdout(&output));
+    assert!(here.path().join("tiny.tare").exists() && here.path().join("tiny.html").exists());
+    unchanged(&before);
+}
+
+fn start(here: &Path, arguments: &[&str]) -> Child {
+    let state = here.join("state");
+    let mut command: Command = tare();
+    command.args(arguments).args(["--state", state.to_str().unwrap()]);
+    command.current_dir(here).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("the built program starts")
+}
+
+fn wait(child: &mut Child) -> std::process::ExitStatus {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if started.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("the program did not end within {PATIENCE:?}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Slices in a record that may be being written.
+fn slices(record: &Path) -> i64 {
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let count = |connection: rusqlite::Connection| {
+        connection.query_row("SELECT count(*) FROM slices", [], |row| row.get(0))
+    };
+    rusqlite::Connection::open_with_flags(record, flags).and_then(count).unwrap_or(0)
+}
+
+#[test]
+fn a_killed_study_is_resumed_with_the_same_order() {
+    if skipped("a_killed_study_is_resumed_with_the_same_order", &NEEDS) {
+        return;
+    }
+    let _alone = common::alone();
+    let here = tempfile::tempdir().unwrap();
+    let before = HostState::read();
+    tiny::write(here.path(), "slices", 4);
+    let order = |record: &str| {
+        let text = stdout(&run_in(here.path(), ["report", record, "--csv"]));
+        let column = |line: &str, names: &[&str], heading: &str| {
+            let heading: Vec<&str> = heading.split(',').collect();
+            let cells: Vec<&str> = line.split(',').collect();
+            let cell = |name: &&str| heading.iter().position(|h| h == name).map(|at| cells[at]);
+            names.iter().filter_map(cell).collect::<Vec<_>>().join(",")
+        };
+        let heading = text.lines().next().unwrap_or_default().to_string();
+        let names = ["block", "position", "environment", "workload", "phase"];
+        text.lines().skip(1).map(|line| column(line, &names, &heading)).collect::<Vec<_>>()
+    };
+    let output = weigh(here.path(), &["tiny.toml", "-o", "whole.tare", "--seed", "11"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+
+    let mut child = start(here.path(), &["weigh", "tiny.toml", "-o", "cut.tare", "--seed", "11"]);
+    let cut = here.path().join("cut.tare");
+    let started = Instant::now();
+    while slices(&cut) < 14 {
+        assert!(started.elapsed() < PATIENCE, "the study does not get on");
+        assert_eq!(child.try_wait().unwrap(), None, "the study ended before it could be killed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let kept = slices(&cut);
+
+    let output = weigh(here.path(), &["--resume", "cut.tare"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(slices(&cut) > kept);
+    assert_eq!(order("cut.tare"), order("whole.tare"));
+    unchanged(&before);
+}
+
+#[test]
+fn a_signal_ends_a_study_cleanly() {
+    if skipped("a_signal_ends_a_study_cleanly", &NEEDS) {
+        return;
+    }
+    let _alone = common::alone();
+    // During start, and in the middle of the slices.
+    for delay_ms in [60, 300, 2500] {
+        let here = tempfile::tempdir().unwrap();
+        let before = HostState::read();
+        tiny::write(here.path(), "slices", 2000);
+        let mut child = start(here.path(), &["weigh", "tiny.toml", "-o", "s.tare"]);
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        let pid = i32::try_from(child.id()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let status = wait(&mut child);
+        assert_eq!(status.code(), Some(130), "after {delay_ms} ms");
+        unchanged(&before);
+        if here.path().join("s.tare").exists() {
+            let report = run_in(here.path(), ["report", "s.tare"]);
+            assert!(report.status.success(), "after {delay_ms} ms: {}", stderr(&report));
+        }
+    }
+}
