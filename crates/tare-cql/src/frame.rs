@@ -1,0 +1,267 @@
+//! Frames: the nine bytes in front of every message and what may stand between them and it.
+//!
+//! Only version 4 is spoken. Drivers begin with newer versions (5, 6, 65, 66) and step down when
+//! they are answered with a protocol error in a frame that they can read: see `FrameError::answer`.
+
+use crate::PROTOCOL_VERSION;
+use crate::response;
+use crate::wire::{DecodeError, Reader, put_int};
+
+/// Length of the header in bytes.
+pub const HEADER_BYTES: usize = 9;
+/// The longest body that the protocol allows, in bytes (section 2.5 of the specification).
+pub const BODY_BYTES_MAX: usize = 256 << 20;
+
+/// Bit of the version byte that says that the frame comes from the server.
+const RESPONSE: u8 = 0x80;
+
+/// Flags of the header.
+pub mod flag {
+    pub const COMPRESSION: u8 = 0x01;
+    pub const TRACING: u8 = 0x02;
+    pub const CUSTOM_PAYLOAD: u8 = 0x04;
+    pub const WARNING: u8 = 0x08;
+}
+
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Opcode {
+    Error = 0x00,
+    Startup = 0x01,
+    Ready = 0x02,
+    Authenticate = 0x03,
+    Options = 0x05,
+    Supported = 0x06,
+    Query = 0x07,
+    Result = 0x08,
+    Prepare = 0x09,
+    Execute = 0x0a,
+    Register = 0x0b,
+    Event = 0x0c,
+    Batch = 0x0d,
+    AuthChallenge = 0x0e,
+    AuthResponse = 0x0f,
+    AuthSuccess = 0x10,
+}
+
+impl Opcode {
+    /// The opcode with this code, if there is one.
+    #[inline]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0x00 => Self::Error,
+            0x01 => Self::Startup,
+            0x02 => Self::Ready,
+            0x03 => Self::Authenticate,
+            0x05 => Self::Options,
+            0x06 => Self::Supported,
+            0x07 => Self::Query,
+            0x08 => Self::Result,
+            0x09 => Self::Prepare,
+            0x0a => Self::Execute,
+            0x0b => Self::Register,
+            0x0c => Self::Event,
+            0x0d => Self::Batch,
+            0x0e => Self::AuthChallenge,
+            0x0f => Self::AuthResponse,
+            0x10 => Self::AuthSuccess,
+            _ => return None,
+        })
+    }
+}
+
+/// Who sent a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From client to server.
+    Request,
+    /// From server to client.
+    Response,
+}
+
+/// One frame, borrowed from the bytes received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    pub direction: Direction,
+    /// Bits of `flag`. Tracing in a request is a wish that need not be granted.
+    pub flags: u8,
+    /// Chosen by the client (>= 0) and repeated by the server; -1 for events.
+    pub stream: i16,
+    pub opcode: Opcode,
+    /// The message, without tracing id, warnings and custom payload.
+    pub body: &'a [u8],
+}
+
+/// Why bytes are no frame. After any of these the rest of the connection cannot be read: answer
+/// with `answer` and close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    // Drivers look for the words "unsupported protocol version" and step down.
+    #[error("Invalid or unsupported protocol version ({version}); supported versions are (4/v4)")]
+    Version { version: u8, stream: i16 },
+    #[error("frame of {length} bytes on stream {stream} exceeds the limit of {limit} bytes")]
+    TooLong { stream: i16, length: u32, limit: usize },
+    #[error("unknown opcode {opcode:#04x} on stream {stream}")]
+    Opcode { stream: i16, opcode: u8 },
+    #[error("frame on stream {stream} is compressed, but no compression was agreed on")]
+    Compressed { stream: i16 },
+    #[error("frame on stream {stream} goes the wrong way: expected {expected:?}")]
+    Direction { stream: i16, expected: Direction },
+    #[error("what stands before the message on stream {stream} is broken")]
+    Prefix { stream: i16, source: DecodeError },
+}
+
+impl FrameError {
+    /// The stream of the offending frame; 0 where it is not known.
+    pub fn stream(&self) -> i16 {
+        match *self {
+            Self::Version { stream, .. }
+            | Self::TooLong { stream, .. }
+            | Self::Opcode { stream, .. }
+            | Self::Compressed { stream }
+            | Self::Direction { stream, .. }
+            | Self::Prefix { stream, .. } => stream,
+        }
+    }
+
+    /// Appends the protocol error that tells the client.
+    pub fn answer(&self, out: &mut Vec<u8>) {
+        response::encode_error(
+            out,
+            self.stream(),
+            &response::ErrorKind::Protocol,
+            &self.to_string(),
+        );
+    }
+}
+
+/// Reads one frame from the front of `bytes`. Returns it with its whole length in bytes, or `None`
+/// while it is incomplete. Errors show as soon as the bytes that prove them are there.
+#[inline]
+pub fn decode(
+    bytes: &[u8],
+    direction: Direction,
+    body_bytes_max: usize,
+) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
+    let Some(&version) = bytes.first() else { return Ok(None) };
+    let sent = if version & RESPONSE == 0 { Direction::Request } else { Direction::Response };
+    if version & !RESPONSE != PROTOCOL_VERSION {
+        return unsupported(bytes, version & !RESPONSE);
+    }
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+    let [_, flags, stream_high, stream_low, opcode, l0, l1, l2, l3] = *header;
+    let stream = i16::from_be_bytes([stream_high, stream_low]);
+    let length = u32::from_be_bytes([l0, l1, l2, l3]);
+    if sent != direction {
+        return Err(FrameError::Direction { stream, expected: direction });
+    }
+    let limit = body_bytes_max.min(BODY_BYTES_MAX);
+    let body_bytes = usize::try_from(length).unwrap_or(usize::MAX);
+    if body_bytes > limit {
+        return Err(FrameError::TooLong { stream, length, limit });
+    }
+    if flags & flag::COMPRESSION != 0 && length > 0 {
+        return Err(FrameError::Compressed { stream });
+    }
+    let Some(opcode) = Opcode::from_code(opcode) else {
+        return Err(FrameError::Opcode { stream, opcode });
+    };
+    let Some(body) = bytes.get(HEADER_BYTES..HEADER_BYTES + body_bytes) else {
+        return Ok(None);
+    };
+    let body = if flags & (flag::TRACING | flag::CUSTOM_PAYLOAD | flag::WARNING) == 0 {
+        body
+    } else {
+        without_prefix(body, flags, sent).map_err(|source| FrameError::Prefix { stream, source })?
+    };
+    Ok(Some((Frame { direction, flags, stream, opcode, body }, HEADER_BYTES + body_bytes)))
+}
+
+/// The header of versions 1 and 2 has a stream of one byte, the one of 3 and later is today's.
+#[cold]
+fn unsupported<'a>(bytes: &[u8], version: u8) -> Result<Option<(Frame<'a>, usize)>, FrameError> {
+    let stream = match (version, bytes) {
+        (1 | 2, [_, _, stream, ..]) => i16::from(stream.cast_signed()),
+        (1 | 2, _) => return Ok(None),
+        (_, [_, _, high, low, ..]) => i16::from_be_bytes([*high, *low]),
+        _ => return Ok(None),
+    };
+    Err(FrameError::Version { version, stream })
+}
+
+/// Skips tracing id and warnings (responses only) and the custom payload, in this order
+/// (section 2.2).
+#[cold]
+fn without_prefix(body: &[u8], flags: u8, direction: Direction) -> Result<&[u8], DecodeError> {
+    let mut reader = Reader::new(body);
+    if direction == Direction::Response {
+        if flags & flag::TRACING != 0 {
+            reader.take(16, "tracing id")?;
+        }
+        if flags & flag::WARNING != 0 {
+            reader.string_list("warnings")?;
+        }
+    }
+    if flags & flag::CUSTOM_PAYLOAD != 0 {
+        reader.skip_bytes_map("custom payload")?;
+    }
+    Ok(reader.rest())
+}
+
+/// A frame being written: `begin` appends the header, the caller appends the body, `finish` enters
+/// its length.
+#[derive(Debug)]
+#[must_use = "a frame without its length is not a frame"]
+pub struct FrameStart {
+    offset: usize,
+}
+
+impl FrameStart {
+    /// Appends a header with the length still open.
+    #[inline]
+    pub fn begin(out: &mut Vec<u8>, direction: Direction, stream: i16, opcode: Opcode) -> Self {
+        let offset = out.len();
+        let version = match direction {
+            Direction::Request => PROTOCOL_VERSION,
+            Direction::Response => PROTOCOL_VERSION | RESPONSE,
+        };
+        let [high, low] = stream.to_be_bytes();
+        out.extend_from_slice(&[version, 0, high, low, opcode as u8, 0, 0, 0, 0]);
+        Self { offset }
+    }
+
+    /// Where the frame begins in the buffer, for who wants to take it back.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Enters the length of everything appended since `begin`, and returns it in bytes.
+    #[inline]
+    pub fn finish(self, out: &mut [u8]) -> usize {
+        let body_bytes = out.len().saturating_sub(self.offset + HEADER_BYTES);
+        // A body of 4 GiB cannot be told; the receiver refuses the largest length as too long.
+        let length = u32::try_from(body_bytes).unwrap_or(u32::MAX);
+        if let Some(field) = out.get_mut(self.offset + 5..self.offset + HEADER_BYTES) {
+            field.copy_from_slice(&length.to_be_bytes());
+        }
+        body_bytes
+    }
+}
+
+/// Overwrites an `[int]` written earlier, such as a count of rows.
+#[inline]
+pub(crate) fn patch_int(out: &mut [u8], offset: usize, value: i32) {
+    if let Some(field) = out.get_mut(offset..offset + 4) {
+        field.copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+/// Appends an `[int]` to be patched and returns where it stands.
+#[inline]
+pub(crate) fn reserve_int(out: &mut Vec<u8>) -> usize {
+    let offset = out.len();
+    put_int(out, 0);
+    offset
+}
