@@ -365,7 +365,7 @@ fn at_the_rate_alone_the_headline_is_taken_there() {
 
 #[test]
 fn doubts_stand_once_at_their_worst_where_they_belong() {
-    let mut record = campaign(6, &RATIOS);
+    let mut record = campaign(8, &RATIOS);
     let bridge: Vec<i64> =
         record.slices.iter().filter(|s| s.environment == "bridge").map(|s| s.id).collect();
     let mut doubt = |slice: Option<i64>, environment: Option<&str>, doubt: Doubt| {
@@ -386,7 +386,7 @@ fn doubts_stand_once_at_their_worst_where_they_belong() {
     assert_eq!(named(&analysis, "bridge").doubts, [(Doubt::Steal { share: 0.3 }, 2)]);
     assert_eq!(
         named(&analysis, "proxy").doubts,
-        [(Doubt::ClientSharesCpus { cpus: "0".into() }, 6)]
+        [(Doubt::ClientSharesCpus { cpus: "0".into() }, 8)]
     );
     assert_eq!(named(&analysis, "native").doubts, []);
     assert_eq!(

@@ -26,9 +26,9 @@ pub const CONFIDENCE: f64 = 0.95;
 /// steps leave it no choice of confidence near 95 % (under 6 blocks it has none at all).
 pub const SIGNED_RANK_BLOCKS_MIN: usize = 10;
 
-/// Below so many blocks an interval is right but so wide that a figure is worth little: with three
-/// blocks Student's t is 4.3 standard errors to each side, with five 2.8.
-pub const BLOCKS_MIN: u32 = 5;
+/// Below so many blocks an interval is right but so wide that a figure is worth little: Student's
+/// factor is 12.7, 4.3, 3.2, 2.8 and 2.6 for 2 to 6 blocks, and 2.4 for 7.
+pub const BLOCKS_MIN: u32 = 7;
 
 /// An estimate with its 95 % interval, on the scale of the values it was made from.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,0 +1,20 @@
+//! `context_switches`: how often a CPU of the host went from one task to another. A layer that adds
+//! a hop (a proxy, a sentry) shows here before it shows elsewhere.
+
+use tare_lab::probe::Probe;
+use tare_std::cpus::CpuSet;
+
+use crate::source::Growth;
+use crate::{ProbeError, ProbeKind, Roots, stat};
+
+pub(crate) const KIND: ProbeKind = ProbeKind {
+    name: "context_switches",
+    help: "context switches on the whole host",
+    needs: "/proc/stat",
+    counters: &["context_switches"],
+    open,
+};
+
+fn open(roots: &Roots, _: &CpuSet) -> Result<Box<dyn Probe>, ProbeError> {
+    Growth::open(&KIND, &roots.proc.join("stat"), "ctxt line", 1.0, stat::context_switches)
+}

@@ -1,0 +1,26 @@
+//! `softirq`: CPU time in softirqs on the CPUs of the plan, where the receive work of the network
+//! stack is done when no task's account takes it.
+//!
+//! A kernel without CONFIG_IRQ_TIME_ACCOUNTING charges a whole tick to whatever the tick meets, so
+//! this is a sample; over one slice it is coarse, over a study it adds up.
+
+use tare_lab::probe::{Probe, names};
+use tare_std::cpus::CpuSet;
+
+use crate::source::Growth;
+use crate::{ProbeError, ProbeKind, Roots, stat};
+
+pub(crate) const KIND: ProbeKind = ProbeKind {
+    name: "softirq",
+    help: "CPU time in softirqs on the CPUs of the plan (sampled, resolution 1/USER_HZ)",
+    needs: "/proc/stat",
+    counters: &[names::SOFTIRQ_NS],
+    open,
+};
+
+fn open(roots: &Roots, cpus: &CpuSet) -> Result<Box<dyn Probe>, ProbeError> {
+    let cpus = cpus.clone();
+    let take = move |text: &str| stat::over_cpus(text, &cpus, stat::SOFTIRQ);
+    let what = "softirq column for the CPUs of the plan";
+    Growth::open(&KIND, &roots.proc.join("stat"), what, stat::tick_ns(), take)
+}

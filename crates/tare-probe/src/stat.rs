@@ -1,0 +1,47 @@
+//! `/proc/stat`: CPU time by CPU and by what it was spent on, in ticks.
+//! Source: proc_stat(5).
+
+use tare_std::cpus::CpuSet;
+
+/// Columns behind the CPU's name.
+pub(crate) const USER: usize = 0;
+pub(crate) const NICE: usize = 1;
+pub(crate) const SYSTEM: usize = 2;
+pub(crate) const IRQ: usize = 5;
+pub(crate) const SOFTIRQ: usize = 6;
+pub(crate) const STEAL: usize = 7;
+
+/// ns in a tick of `/proc/stat`.
+pub(crate) fn tick_ns() -> f64 {
+    1e9 / rustix::param::clock_ticks_per_second() as f64
+}
+
+fn column(line: &str, index: usize) -> Option<u64> {
+    line.split_ascii_whitespace().nth(index + 1)?.parse().ok()
+}
+
+/// Sum of one column over some CPUs, in ticks. A CPU that is offline has no line and counts
+/// nothing; `None` if none of them has one.
+pub(crate) fn over_cpus(text: &str, cpus: &CpuSet, index: usize) -> Option<u64> {
+    let mut sum = None;
+    for line in text.lines().take_while(|line| line.starts_with("cpu")) {
+        let name = line.split_ascii_whitespace().next()?;
+        let number = name.trim_start_matches("cpu").parse();
+        if number.is_ok_and(|cpu| cpus.contains(cpu)) {
+            sum = Some(sum.unwrap_or(0) + column(line, index)?);
+        }
+    }
+    sum
+}
+
+/// Time that the CPUs of the host worked, in ticks: neither idle nor taken by the hypervisor. Guest
+/// time is part of user time.
+pub(crate) fn worked(text: &str) -> Option<u64> {
+    let line = text.lines().next()?;
+    [USER, NICE, SYSTEM, IRQ, SOFTIRQ].into_iter().map(|index| column(line, index)).sum()
+}
+
+/// Context switches since the host started.
+pub(crate) fn context_switches(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("ctxt "))?.trim().parse().ok()
+}

@@ -1,0 +1,24 @@
+//! `steal`: CPU time that the hypervisor gave to others while a CPU of the plan wanted to run.
+//!
+//! The kernel keeps it in ns but shows ticks, so a slice is off by at most one tick per CPU.
+
+use tare_lab::probe::{Probe, names};
+use tare_std::cpus::CpuSet;
+
+use crate::source::Growth;
+use crate::{ProbeError, ProbeKind, Roots, stat};
+
+pub(crate) const KIND: ProbeKind = ProbeKind {
+    name: "steal",
+    help: "CPU time that the hypervisor took from the CPUs of the plan (resolution 1/USER_HZ)",
+    needs: "/proc/stat",
+    counters: &[names::STEAL_NS],
+    open,
+};
+
+fn open(roots: &Roots, cpus: &CpuSet) -> Result<Box<dyn Probe>, ProbeError> {
+    let cpus = cpus.clone();
+    let take = move |text: &str| stat::over_cpus(text, &cpus, stat::STEAL);
+    let what = "steal column for the CPUs of the plan";
+    Growth::open(&KIND, &roots.proc.join("stat"), what, stat::tick_ns(), take)
+}

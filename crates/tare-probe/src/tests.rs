@@ -1,0 +1,197 @@
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tare_lab::probe::names;
+use tempfile::TempDir;
+
+use super::*;
+
+/// 2 CPUs as the kernel prints them; steal and softirq of CPU 1 are arguments.
+fn stat(user: u64, softirq: u64, steal: u64, switches: u64) -> String {
+    format!(
+        "cpu  {user} 2 300 5000 7 11 {softirq} {steal} 0 0\n\
+         cpu0 100 1 100 2500 3 5 40 50 0 0\n\
+         cpu1 100 1 200 2500 4 6 {softirq} {steal} 0 0\n\
+         intr 1000 0 0 5\nctxt {switches}\nbtime 1\nprocesses 5\n"
+    )
+}
+
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+struct Host(TempDir);
+
+impl Host {
+    /// A host with `/proc/stat` alone.
+    fn new() -> Self {
+        let host = Self(tempfile::tempdir().unwrap());
+        host.put("proc/stat", &stat(1000, 60, 70, 10_000));
+        host
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        write(self.0.path(), path, text);
+    }
+
+    fn roots(&self) -> Roots {
+        Roots { proc: self.0.path().join("proc"), cgroup: self.0.path().join("cgroup") }
+    }
+
+    /// What a probe on the CPUs `cpus` returns while `change` happens.
+    fn observe(&self, name: &str, cpus: &str, change: impl FnOnce(&Self)) -> Vec<(String, f64)> {
+        let kind = ALL.iter().find(|kind| kind.name == name).unwrap();
+        let mut probe = kind.open(&self.roots(), &cpus.parse().unwrap()).unwrap();
+        probe.begin().unwrap();
+        change(self);
+        probe.end().unwrap().into_iter().map(|counter| (counter.name, counter.value)).collect()
+    }
+}
+
+/// Ticks in ns, by the USER_HZ of the machine that runs the test.
+fn ticks(count: f64) -> f64 {
+    count * super::stat::tick_ns()
+}
+
+#[test]
+fn steal_and_softirq_count_the_cpus_of_the_plan_only() {
+    let grow = |host: &Host| host.put("proc/stat", &stat(1000, 63, 75, 10_000));
+    let check = |probe: &str, cpus: &str, counter: &str, expect: f64| {
+        let seen = Host::new().observe(probe, cpus, grow);
+        assert_eq!(seen, [(counter.to_string(), expect)], "{probe} on {cpus}");
+    };
+    check("steal", "1", names::STEAL_NS, ticks(5.0));
+    check("steal", "0-1", names::STEAL_NS, ticks(5.0));
+    check("steal", "0", names::STEAL_NS, 0.0);
+    check("softirq", "1", names::SOFTIRQ_NS, ticks(3.0));
+    check("softirq", "0", names::SOFTIRQ_NS, 0.0);
+}
+
+#[test]
+fn a_plan_of_cpus_that_the_host_has_not_is_refused() {
+    let host = Host::new();
+    let kind = ALL.iter().find(|kind| kind.name == "steal").unwrap();
+    let error = kind.open(&host.roots(), &"7".parse().unwrap()).err().unwrap().to_string();
+    assert!(error.contains("proc/stat has no steal column for the CPUs of the plan"), "{error}");
+}
+
+#[test]
+fn host_cpu_takes_the_best_source_there_is() {
+    let value = |host: &Host, change: &dyn Fn(&Host)| {
+        let seen = host.observe("host_cpu", "0", change);
+        assert_eq!(seen[1].0, names::HARNESS_CPU_NS);
+        assert!(seen[1].1 >= 0.0);
+        assert_eq!(seen[0].0, names::HOST_CPU_NS);
+        seen[0].1
+    };
+    // /proc/stat: user, nice, system, irq and softirq; steal is somebody else's time.
+    let host = Host::new();
+    let grown = |host: &Host| host.put("proc/stat", &stat(1010, 65, 170, 10_000));
+    assert_eq!(value(&host, &grown), ticks(15.0));
+
+    // v2: usage_usec may hold steal time and is not used.
+    let v2 = |user: u64| format!("usage_usec 999999{user}\nuser_usec {user}\nsystem_usec 500\n");
+    host.put("cgroup/cpu.stat", &v2(1000));
+    assert_eq!(value(&host, &|host| host.put("cgroup/cpu.stat", &v2(1250))), 250_000.0);
+
+    // v1 beside it, as on a hybrid host.
+    host.put("cgroup/cpu,cpuacct/cpuacct.usage", "5000000123\n");
+    let grown = |host: &Host| host.put("cgroup/cpu,cpuacct/cpuacct.usage", "5000000456\n");
+    assert_eq!(value(&host, &grown), 333.0);
+}
+
+#[test]
+fn host_cpu_passes_over_a_file_without_figures() {
+    let host = Host::new();
+    host.put("cgroup/cpu.stat", "nr_periods 0\n");
+    let grown = |host: &Host| host.put("proc/stat", &stat(1001, 60, 70, 10_000));
+    assert_eq!(host.observe("host_cpu", "0", grown)[0].1, ticks(1.0));
+}
+
+#[test]
+fn context_switches_and_pressure_grow() {
+    let host = Host::new();
+    let seen = host.observe("context_switches", "0", |host| {
+        host.put("proc/stat", &stat(1000, 60, 70, 10_500));
+    });
+    assert_eq!(seen, [("context_switches".to_string(), 500.0)]);
+
+    let psi = |total: u64| {
+        format!(
+            "some avg10=1.00 avg60=0.50 avg300=0.10 total={total}\n\
+             full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+        )
+    };
+    host.put("proc/pressure/cpu", &psi(100));
+    let seen = host.observe("pressure", "0", |host| host.put("proc/pressure/cpu", &psi(142)));
+    assert_eq!(seen, [("cpu_pressure_some_ns".to_string(), 42_000.0)]);
+}
+
+#[test]
+fn a_host_without_pressure_serves_the_other_probes() {
+    let host = Host::new();
+    let (opened, missing) = open_all(&host.roots(), &"0-1".parse().unwrap());
+    assert_eq!(opened.len(), ALL.len() - 1);
+    let [(name, error)] = missing.as_slice() else { panic!("{missing:?}") };
+    assert_eq!(*name, "pressure");
+    assert!(error.to_string().contains("needs /proc/pressure/cpu"), "{error}");
+}
+
+#[test]
+fn an_end_without_a_beginning_is_an_error_and_never_zero() {
+    let host = Host::new();
+    for mut probe in open_all(&host.roots(), &"0".parse().unwrap()).0 {
+        let error = probe.end().unwrap_err().to_string();
+        assert!(error.contains("before its beginning"), "{error}");
+    }
+}
+
+#[test]
+fn a_stat_larger_than_the_buffer_is_read_whole() {
+    let host = Host::new();
+    let long = |switches: u64| {
+        let intr = format!("intr 1{}\n", " 0".repeat(100_000));
+        stat(1000, 60, 70, switches).replace("intr 1000 0 0 5\n", &intr)
+    };
+    host.put("proc/stat", &long(7));
+    let seen = host.observe("context_switches", "0", |host| host.put("proc/stat", &long(9)));
+    assert_eq!(seen[0].1, 2.0);
+}
+
+#[test]
+fn every_probe_says_what_it_is() {
+    for kind in ALL {
+        assert!(!kind.help.is_empty() && !kind.needs.is_empty() && !kind.counters.is_empty());
+        assert!(ALL.iter().filter(|other| other.name == kind.name).count() == 1, "{}", kind.name);
+    }
+}
+
+/// Reads this machine, whatever it is. Prints what a reading takes; asserts no time.
+#[test]
+fn this_machine_can_be_read() {
+    let cpus = CpuSet::from_iter([0]);
+    let (mut probes, missing) = open_all(&Roots::default(), &cpus);
+    for (name, error) in &missing {
+        eprintln!("skipped: {name}: {error}");
+    }
+    let times = 200u32;
+    for probe in &mut probes {
+        let started = Instant::now();
+        for _ in 0..times {
+            probe.begin().unwrap();
+            probe.end().unwrap();
+        }
+        let each = started.elapsed() / (2 * times);
+        probe.begin().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let counters = probe.end().unwrap();
+        eprintln!("{}: a reading takes {each:?}; over 20 ms: {counters:?}", probe.name());
+        for counter in counters {
+            assert!(counter.value >= 0.0 && counter.value.is_finite(), "{counter:?}");
+        }
+    }
+    assert!(probes.iter().any(|probe| probe.name() == "host_cpu"), "{missing:?}");
+}
