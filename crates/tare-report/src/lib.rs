@@ -1,1 +1,27 @@
+//! A record, and what was concluded from it, as bytes: terminal text, an HTML page, JSON, CSV, and
+//! two or more records side by side.
+//!
+//! Every function is pure: the same record gives the same bytes. Nothing here measures, reads a
+//! clock, or touches the host, so that a record can be drawn anywhere and years later.
+//!
+//! Names, paths and messages in a record come from study files, runtimes and kernels, and a record
+//! may come from a stranger: terminal text is stripped of control characters ([`terminal`]), HTML
+//! is escaped ([`html`]).
 #![forbid(unsafe_code)]
+
+// pub mod compare;
+// pub mod csv;
+mod doubts;
+mod figures;
+mod headline;
+mod histogram;
+pub mod html;
+// pub mod json;
+pub mod terminal;
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod golden_tests;
+
+pub use headline::headline;

@@ -1,0 +1,230 @@
+//! Figures as people read them: percentages with intervals, rates, times, dates. One place, so that
+//! the terminal, the page and the headline never say the same figure in two ways.
+
+use tare_lab::analysis::{Cost, Finding, Interval};
+use tare_std::units::{nanoseconds, significant};
+
+/// A signed percentage with one decimal: `+69.1`, `−2.0`. Zero has no sign.
+pub(crate) fn percent(value: f64) -> String {
+    if !value.is_finite() {
+        return "?".to_string();
+    }
+    let text = format!("{:.1}", value.abs());
+    if text == "0.0" {
+        text
+    } else if value < 0.0 {
+        format!("\u{2212}{text}")
+    } else {
+        format!("+{text}")
+    }
+}
+
+/// `+69.1 % [66.2, 71.9]`; says so where one block allows no interval.
+pub(crate) fn percent_interval(interval: &Interval) -> String {
+    let value = percent(interval.value);
+    if interval.low.is_finite() && interval.high.is_finite() {
+        let end = |end| percent(end).trim_start_matches('+').to_string();
+        format!("{value} % [{}, {}]", end(interval.low), end(interval.high))
+    } else {
+        format!("{value} % [no interval]")
+    }
+}
+
+/// How much of a cost there is room to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// `no difference found (within 1.8 %)`
+    Full,
+    /// `none found (±1.8 %)`
+    Short,
+}
+
+/// A cost: its interval, or that no difference was found. Never a bare 0.
+pub(crate) fn cost(cost: &Cost, room: Room) -> String {
+    if cost.found {
+        return percent_interval(&cost.percent);
+    }
+    if !cost.within_percent.is_finite() {
+        return "not known yet".to_string();
+    }
+    let within = format!("{:.1}", cost.within_percent);
+    match room {
+        Room::Full => format!("no difference found (within {within} %)"),
+        Room::Short => format!("none found (\u{b1}{within} %)"),
+    }
+}
+
+/// A count per second with three digits and a `k` or `M`: `812k`, `1.24M`, `94.1`.
+pub(crate) fn rate(per_s: f64) -> String {
+    match per_s.abs() {
+        x if !x.is_finite() => "?".to_string(),
+        x if x < 999.5 => significant(per_s, 3),
+        x if x < 999.5e3 => format!("{}k", significant(per_s / 1e3, 3)),
+        _ => format!("{}M", significant(per_s / 1e6, 3)),
+    }
+}
+
+/// Microseconds with three digits.
+pub(crate) fn micros(us: f64) -> String {
+    if us.is_finite() { significant(us, 3) } else { "?".to_string() }
+}
+
+/// A figure and its interval in one form: `12.3 [12.1, 12.5]`.
+pub(crate) fn with_interval(interval: &Interval, form: fn(f64) -> String) -> String {
+    if interval.low.is_finite() && interval.high.is_finite() {
+        format!("{} [{}, {}]", form(interval.value), form(interval.low), form(interval.high))
+    } else {
+        format!("{} [no interval]", form(interval.value))
+    }
+}
+
+/// A latency in ns as text with its unit.
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+pub(crate) fn latency(ns: u64) -> String {
+    nanoseconds(ns as f64)
+}
+
+/// A share of 0 to 1 in whole percent.
+pub(crate) fn share(share: f64) -> String {
+    if share.is_finite() { format!("{:.0} %", share * 100.0) } else { "?".to_string() }
+}
+
+/// The name of an environment with what it is for, if it has a part of its own.
+pub(crate) fn role(finding: &Finding) -> Option<&'static str> {
+    if finding.control {
+        Some("A/A control")
+    } else if finding.baseline {
+        Some("baseline")
+    } else {
+        None
+    }
+}
+
+/// Text of a stranger without what could steer a terminal or reorder a line: control characters and
+/// the bidirectional overrides become U+FFFD.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\t' => ' ',
+            c if c.is_control() => '\u{fffd}',
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => {
+                '\u{fffd}'
+            }
+            c => c,
+        })
+        .collect()
+}
+
+/// At most so many characters, the last one an ellipsis if something was cut.
+pub(crate) fn shorten(text: &str, characters: usize) -> String {
+    if text.chars().count() <= characters {
+        return text.to_string();
+    }
+    let mut short: String = text.chars().take(characters.saturating_sub(1)).collect();
+    short.push('\u{2026}');
+    short
+}
+
+/// `2026-11-21 02:49:58 UTC` from milliseconds since 1970.
+///
+/// The civil date follows Howard Hinnant's `civil_from_days`
+/// (<https://howardhinnant.github.io/date_algorithms.html>).
+pub(crate) fn utc(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1000;
+    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+/// A span of milliseconds: `48 s`, `4 min 31 s`, `1 h 12 min`.
+pub(crate) fn span(ms: u64) -> String {
+    match ms / 1000 {
+        s if s < 60 => format!("{s} s"),
+        s if s < 3600 => format!("{} min {} s", s / 60, s % 60),
+        s => format!("{} h {} min", s / 3600, s / 60 % 60),
+    }
+}
+
+/// A command line that can be pasted into a shell.
+pub(crate) fn command(words: &[String]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
+    quoted.join(" ")
+}
+
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_carry_their_sign() {
+        for (value, text) in [
+            (69.14, "+69.1"),
+            (-2.0, "\u{2212}2.0"),
+            (0.01, "0.0"),
+            (-0.04, "0.0"),
+            (f64::NAN, "?"),
+        ] {
+            assert_eq!(percent(value), text);
+        }
+    }
+
+    #[test]
+    fn a_cost_that_was_not_found_is_never_zero() {
+        let interval = Interval { value: 0.0, low: -1.2, high: 1.8, blocks: 12 };
+        let none = Cost { percent: interval, found: false, within_percent: 1.8 };
+        assert_eq!(cost(&none, Room::Full), "no difference found (within 1.8 %)");
+        assert_eq!(cost(&none, Room::Short), "none found (\u{b1}1.8 %)");
+    }
+
+    #[test]
+    fn one_block_has_no_interval() {
+        let one = Interval { value: 3.0, low: f64::NAN, high: f64::INFINITY, blocks: 1 };
+        assert_eq!(percent_interval(&one), "+3.0 % [no interval]");
+        assert_eq!(with_interval(&one, micros), "3.00 [no interval]");
+    }
+
+    #[test]
+    fn dates_are_right_over_leap_years() {
+        for (ms, text) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_400_000, "2000-02-29 00:00:00 UTC"),
+            (1_795_229_398_000, "2026-11-21 02:49:58 UTC"),
+            (4_107_542_399_000, "2100-02-28 23:59:59 UTC"),
+        ] {
+            assert_eq!(utc(ms), text);
+        }
+    }
+
+    #[test]
+    fn commands_can_be_pasted() {
+        let words = ["tare", "weigh", "a b.toml", "it's", ""].map(String::from);
+        assert_eq!(command(&words), r"tare weigh 'a b.toml' 'it'\''s' ''");
+    }
+
+    #[test]
+    fn strangers_cannot_steer_the_terminal() {
+        assert_eq!(clean("a\u{1b}[31mb\u{202e}c\nd"), "a\u{fffd}[31mb\u{fffd}c\u{fffd}d");
+        assert_eq!(shorten("abcdef", 4), "abc\u{2026}");
+    }
+}

@@ -1,0 +1,62 @@
+//! Every format against its golden file in `tests/golden`. After a change that is meant:
+//! `TARE_GOLDEN=write cargo test --package tare-report`, then read the difference.
+
+use std::path::Path;
+
+use tare_lab::analysis::Analysis;
+use tare_lab::record::Record;
+
+use crate::fixture;
+use crate::terminal::Style;
+
+fn check(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("TARE_GOLDEN").is_some_and(|value| value == "write") {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        return;
+    }
+    let golden = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}; run with TARE_GOLDEN=write", path.display()));
+    if golden != text {
+        let diff = similar::TextDiff::from_lines(&golden, text);
+        panic!("{name} changed:\n{}", diff.unified_diff().context_radius(1));
+    }
+}
+
+type Fixture = fn() -> (Record, Analysis);
+const FIXTURES: [(&str, Fixture); 6] = [
+    ("quick", fixture::quick),
+    ("two-workloads", fixture::two_workloads),
+    ("running", fixture::running),
+    ("single-block", fixture::single_block),
+    ("empty", fixture::empty),
+    ("hostile", fixture::hostile),
+];
+
+#[test]
+fn terminal() {
+    for (name, make) in FIXTURES {
+        let (record, analysis) = make();
+        check(
+            &format!("{name}.txt"),
+            &crate::terminal::render(&record, &analysis, Style::new(false, 120)),
+        );
+    }
+    let (record, analysis) = fixture::quick();
+    for (name, width, ascii) in [("wide", 220, false), ("narrow", 100, false), ("ascii", 100, true)]
+    {
+        let style = Style { colour: false, width, ascii };
+        check(&format!("quick-{name}.txt"), &crate::terminal::render(&record, &analysis, style));
+    }
+    let lines = crate::terminal::costs_so_far(&analysis, Style::new(false, 120));
+    check("quick-so-far.txt", &(lines.join("\n") + "\n"));
+}
+
+#[test]
+fn html() {
+    for (name, make) in FIXTURES {
+        let (record, analysis) = make();
+        check(&format!("{name}.html"), &crate::html::page(&record, &analysis));
+    }
+}

@@ -1,0 +1,211 @@
+//! One sentence that says what a record found, made by rule from its figures.
+//!
+//! The rules:
+//! 1. A cost is claimed only if its interval excludes 0 (`found`) and its size is beyond the noise
+//!    of the A/A control in the same workload and metric: the largest difference that the control's
+//!    own interval does not exclude.
+//! 2. The largest claimed cost of server CPU per operation comes first, that of throughput second.
+//! 3. Nothing claimed is said as "no cost found", with how small a cost could have been missed.
+//! 4. The control is always named, and so is that it is missing; a run that has not ended says so.
+
+use tare_lab::analysis::{Analysis, Cost, Finding};
+use tare_lab::record::Record;
+
+use crate::figures::{clean, percent_interval};
+
+/// What is compared with the baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Metric {
+    ServerCpu,
+    Throughput,
+}
+
+impl Metric {
+    pub(crate) const ALL: [Metric; 2] = [Metric::ServerCpu, Metric::Throughput];
+
+    pub(crate) fn cost(self, finding: &Finding) -> Option<&Cost> {
+        match self {
+            Metric::ServerCpu => finding.server_cpu_cost.as_ref(),
+            Metric::Throughput => finding.throughput_cost.as_ref(),
+        }
+    }
+
+    fn of_what(self) -> &'static str {
+        match self {
+            Metric::ServerCpu => "server CPU per operation",
+            Metric::Throughput => "throughput",
+        }
+    }
+}
+
+/// The A/A control's noise: the largest difference in percent that its interval does not exclude.
+/// `None` without a control, or where it has no interval yet.
+pub(crate) fn noise(analysis: &Analysis, workload: &str, metric: Metric) -> Option<f64> {
+    let control = analysis.findings.iter().find(|f| f.control && f.workload == workload)?;
+    let percent = metric.cost(control)?.percent;
+    let noise = percent.low.abs().max(percent.high.abs());
+    noise.is_finite().then_some(noise)
+}
+
+/// Whether a cost may be claimed (rule 1).
+pub(crate) fn claimed(analysis: &Analysis, finding: &Finding, metric: Metric) -> bool {
+    let Some(cost) = metric.cost(finding) else { return false };
+    let beyond_noise = |noise: f64| cost.percent.value.abs() > noise;
+    !finding.baseline
+        && !finding.control
+        && cost.found
+        && cost.percent.value.is_finite()
+        && noise(analysis, &finding.workload, metric).is_none_or(beyond_noise)
+}
+
+/// The sentence. Plain text; names in it are stripped of control characters, not escaped for HTML.
+pub fn headline(record: &Record, analysis: &Analysis) -> String {
+    let compared: Vec<&Finding> =
+        analysis.findings.iter().filter(|f| !f.baseline && !f.control).collect();
+    if analysis.blocks == 0 || analysis.findings.is_empty() {
+        return "Nothing has been measured yet.".to_string();
+    }
+    let lead = if record.header.ended_unix_ms.is_none() {
+        format!("Not finished, after {}: ", blocks(analysis.blocks))
+    } else {
+        String::new()
+    };
+    let several = record.study.workloads.len() > 1;
+    let baseline = clean(&record.study.baseline);
+    let largest = |metric: Metric| {
+        compared
+            .iter()
+            .filter(|f| claimed(analysis, f, metric))
+            .filter_map(|f| metric.cost(f).map(|cost| (*f, cost)))
+            .filter(|(_, cost)| cost.percent.value > 0.0)
+            .max_by(|a, b| a.1.percent.value.total_cmp(&b.1.percent.value))
+    };
+    let place = |finding: &Finding| {
+        let name = clean(&finding.environment);
+        if several { format!("{name} ({})", clean(&finding.workload)) } else { name }
+    };
+    let claim = match (largest(Metric::ServerCpu), largest(Metric::Throughput)) {
+        (Some((cpu_in, cpu)), Some((rate_in, rate))) if std::ptr::eq(cpu_in, rate_in) => format!(
+            "{} costs the most: {} server CPU per operation and {} of the throughput, against {baseline}",
+            place(cpu_in),
+            percent_interval(&cpu.percent),
+            unsigned(cost_text(rate)),
+        ),
+        (Some((cpu_in, cpu)), Some((rate_in, rate))) => format!(
+            "the largest costs against {baseline} are {} server CPU per operation in {} and {} of the throughput in {}",
+            percent_interval(&cpu.percent),
+            place(cpu_in),
+            unsigned(cost_text(rate)),
+            place(rate_in),
+        ),
+        (Some((finding, cost)), None) => format!(
+            "{} costs the most: {} server CPU per operation against {baseline}; no environment's loss of throughput stands out of the noise",
+            place(finding),
+            percent_interval(&cost.percent),
+        ),
+        (None, Some((finding, cost))) => format!(
+            "{} loses the most: {} of the throughput against {baseline}; no environment's server CPU per operation stands out of the noise",
+            place(finding),
+            unsigned(cost_text(cost)),
+        ),
+        (None, None) => nothing_claimed(&compared, &baseline),
+    };
+    format!("{lead}{claim}; {}.", control_clause(analysis))
+}
+
+fn cost_text(cost: &Cost) -> String {
+    percent_interval(&cost.percent)
+}
+
+/// "of the throughput" already says that it is a loss, so its sign goes.
+fn unsigned(text: String) -> String {
+    text.replace('+', "")
+}
+
+pub(crate) fn blocks(count: u32) -> String {
+    if count == 1 { "1 block".to_string() } else { format!("{count} blocks") }
+}
+
+fn nothing_claimed(compared: &[&Finding], baseline: &str) -> String {
+    let widest = |metric: Metric| {
+        compared
+            .iter()
+            .filter_map(|f| metric.cost(f))
+            .map(|cost| cost.within_percent)
+            .filter(|within| within.is_finite())
+            .max_by(f64::total_cmp)
+            .map(|within| format!("{} within {within:.1} %", metric.of_what()))
+    };
+    let within: Vec<String> = Metric::ALL.into_iter().filter_map(widest).collect();
+    if compared.is_empty() {
+        format!("only {baseline} itself was measured")
+    } else if within.is_empty() {
+        format!("no cost against {baseline} can be told yet")
+    } else {
+        format!("no cost against {baseline} stands out of the noise ({})", within.join(", "))
+    }
+}
+
+/// What the A/A control says about all of it, for the workload in which it is worst.
+fn control_clause(analysis: &Analysis) -> String {
+    let worst = |metric: Metric| {
+        analysis
+            .findings
+            .iter()
+            .filter(|f| f.control)
+            .filter_map(|f| noise(analysis, &f.workload, metric))
+            .max_by(f64::total_cmp)
+            .map(|noise| format!("{noise:.1} % in {}", metric.of_what()))
+    };
+    let noise: Vec<String> = Metric::ALL.into_iter().filter_map(worst).collect();
+    if !analysis.findings.iter().any(|f| f.control) {
+        "there is no A/A control to say how far that can be trusted".to_string()
+    } else if noise.is_empty() {
+        "the A/A control has too few blocks to tell the noise".to_string()
+    } else {
+        format!("the A/A control stays within {}", noise.join(" and "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn the_largest_claimed_costs_are_named() {
+        let (record, analysis) = fixture::quick();
+        let text = headline(&record, &analysis);
+        assert!(text.starts_with("docker-default costs the most: +"), "{text}");
+        assert!(text.contains("A/A control stays within"), "{text}");
+    }
+
+    #[test]
+    fn nothing_below_the_noise_of_the_control_is_claimed() {
+        let (record, mut analysis) = fixture::quick();
+        for finding in analysis.findings.iter_mut().filter(|f| f.control) {
+            for cost in [&mut finding.server_cpu_cost, &mut finding.throughput_cost] {
+                let cost = cost.as_mut().unwrap();
+                cost.percent.low = -99.0;
+                cost.percent.high = 99.0;
+            }
+        }
+        let text = headline(&record, &analysis);
+        assert!(text.starts_with("no cost against native stands out of the noise ("), "{text}");
+    }
+
+    #[test]
+    fn empty_and_running_records_say_so() {
+        let (record, analysis) = fixture::empty();
+        assert_eq!(headline(&record, &analysis), "Nothing has been measured yet.");
+        let (record, analysis) = fixture::running();
+        assert!(headline(&record, &analysis).starts_with("Not finished, after 4 blocks: "));
+    }
+
+    #[test]
+    fn a_missing_control_is_said() {
+        let (record, mut analysis) = fixture::quick();
+        analysis.findings.retain(|f| !f.control);
+        assert!(headline(&record, &analysis).contains("there is no A/A control"));
+    }
+}

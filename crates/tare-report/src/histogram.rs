@@ -1,0 +1,95 @@
+//! Latency histograms of a record: decoded, merged (never averaged), and read off as a curve.
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use tare_lab::record::{Phase, Record, Slice};
+
+/// A point of the percentile curve: how many of `10^nines` operations are one slower than this.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Point {
+    /// `-log10(1 - quantile)`: 1 is p90, 2 is p99, 3 is p99.9.
+    pub(crate) nines: f64,
+    pub(crate) latency_ns: f64,
+}
+
+/// The merged response times of one environment at the fixed rate, over the slices that count.
+/// `None` if there are none that can be read.
+pub(crate) fn response(
+    record: &Record,
+    environment: &str,
+    workload: &str,
+) -> Option<Histogram<u64>> {
+    let counts = |slice: &&Slice| {
+        slice.environment == environment
+            && slice.workload == workload
+            && slice.phase == Phase::Latency
+            && slice.void.is_none()
+            && !slice.response.is_empty()
+    };
+    let mut merged: Option<Histogram<u64>> = None;
+    let mut decoder = Deserializer::new();
+    for slice in record.slices.iter().filter(counts) {
+        // A histogram that cannot be decoded is left out of the picture; the table's figures come
+        // from the analysis, which is where a damaged record is reported.
+        let Ok(histogram) = decoder.deserialize::<u64, _>(&mut slice.response.as_slice()) else {
+            continue;
+        };
+        match merged.as_mut() {
+            None => merged = Some(histogram),
+            Some(sum) => {
+                sum.auto(true);
+                if sum.add(&histogram).is_err() {
+                    continue;
+                }
+            }
+        }
+    }
+    merged.filter(|sum| !sum.is_empty())
+}
+
+/// The curve of a histogram, up to the quantile that its count can still tell: beyond
+/// `1 - 1/count` there is nothing but the maximum.
+#[expect(clippy::cast_precision_loss, reason = "a picture")]
+pub(crate) fn curve(histogram: &Histogram<u64>) -> Vec<Point> {
+    const STEPS_PER_NINE: u32 = 24;
+    let nines_max = (histogram.len() as f64).log10().clamp(0.0, 7.0);
+    let mut points = Vec::new();
+    for step in 0.. {
+        let nines = (f64::from(step) / f64::from(STEPS_PER_NINE)).min(nines_max);
+        let quantile = 1.0 - 10f64.powf(-nines);
+        let latency_ns = histogram.value_at_quantile(quantile) as f64;
+        points.push(Point { nines, latency_ns: latency_ns.max(1.0) });
+        if nines >= nines_max {
+            break;
+        }
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn slices_are_merged_and_the_curve_rises() {
+        let (record, _) = fixture::quick();
+        let histogram = response(&record, "native", "write").unwrap();
+        let one = record.slices.iter().filter(|s| {
+            s.environment == "native" && s.phase == Phase::Latency && s.workload == "write"
+        });
+        assert!(histogram.len() > 1000 && one.count() > 1);
+        let curve = curve(&histogram);
+        assert!(curve.windows(2).all(|w| w[0].latency_ns <= w[1].latency_ns));
+        assert!(curve.last().unwrap().nines > 3.0);
+    }
+
+    #[test]
+    fn damaged_bytes_are_no_panic() {
+        let (mut record, _) = fixture::quick();
+        for slice in &mut record.slices {
+            slice.response = vec![0x1c, 0x84, 0x93, 0x14, 0, 0, 0, 9, 1, 2, 3];
+        }
+        assert!(response(&record, "native", "write").is_none());
+    }
+}

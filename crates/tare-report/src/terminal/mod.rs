@@ -1,0 +1,423 @@
+//! A record as terminal text: the table of costs and latencies, a picture of the intervals, the
+//! arithmetic, the doubts.
+//!
+//! Layout: everything in one table where the width allows it; else costs and latencies in two; else
+//! the same without the intervals of the absolute figures. Text of strangers loses its control
+//! characters. Escape sequences appear only when colour is asked for.
+
+mod bars;
+mod text;
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use tare_lab::analysis::{Analysis, Cost, Finding};
+use tare_lab::record::Record;
+use tare_lab::study::WorkloadSpec;
+
+use crate::doubts::Marks;
+use crate::figures::{
+    Room, clean, cost, latency, micros, rate, share, shorten, span, utc, with_interval,
+};
+use crate::headline::{Metric, blocks, claimed, headline};
+use bars::Bars;
+pub(crate) use text::Paint;
+use text::{numbered, paragraph};
+
+/// How to write for a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Use ANSI colours.
+    pub colour: bool,
+    /// Columns that a line may take; below 80 lines may wrap.
+    pub width: u16,
+    /// Keep to ASCII: `|-o-|` instead of `├─●─┤`. Other characters in names become `?`.
+    pub ascii: bool,
+}
+
+impl Style {
+    /// With Unicode figures.
+    pub fn new(colour: bool, width: u16) -> Style {
+        Style { colour, width, ascii: false }
+    }
+}
+
+/// The final report.
+pub fn render(record: &Record, analysis: &Analysis, style: Style) -> String {
+    let paint = Paint(style);
+    let marks = Marks::of(analysis);
+    let mut out = Vec::new();
+    opening(&mut out, record, analysis, paint);
+    for workload in &record.study.workloads {
+        let findings: Vec<&Finding> =
+            analysis.findings.iter().filter(|f| f.workload == workload.name).collect();
+        if findings.is_empty() {
+            continue;
+        }
+        out.push(String::new());
+        out.push(paint.bold(&conditions(record, workload)));
+        tables(&mut out, analysis, &findings, &marks, paint);
+        for metric in Metric::ALL {
+            if let Some(bars) = Bars::new(analysis, &findings, metric, paint) {
+                out.push(String::new());
+                out.extend(bars.draw());
+            }
+        }
+    }
+    let left_out: Vec<String> = record
+        .environments
+        .iter()
+        .filter_map(|e| e.left_out.as_ref().map(|reason| format!("{}: {reason}", e.spec.name)))
+        .collect();
+    section(&mut out, paint, "Left out", left_out.iter().map(|line| (String::new(), line.clone())));
+    section(
+        &mut out,
+        paint,
+        "Arithmetic",
+        analysis.arithmetic.iter().map(|line| (String::new(), line.clone())),
+    );
+    doubts(&mut out, &marks, paint);
+    if !analysis.findings.is_empty() {
+        section(&mut out, paint, "How to read this", reading(analysis).into_iter());
+    }
+    let mut text = out.join("\n");
+    text.push('\n');
+    text
+}
+
+/// One compact line per environment for the live view.
+pub fn costs_so_far(analysis: &Analysis, style: Style) -> Vec<String> {
+    let paint = Paint(style);
+    let several = analysis.findings.iter().any(|f| f.workload != analysis.findings[0].workload);
+    let name = |f: &Finding| {
+        let name = shorten(&paint.plain(&f.environment), 28);
+        if several { format!("{name} ({})", shorten(&paint.plain(&f.workload), 12)) } else { name }
+    };
+    let shown: Vec<&Finding> = analysis.findings.iter().filter(|f| !f.baseline).collect();
+    let widest = shown.iter().map(|f| text::columns(&name(f))).max().unwrap_or(0);
+    let mut lines = Vec::new();
+    for finding in shown {
+        let one = |label: &str, cost_of: Option<&Cost>, metric: Metric, width: usize| {
+            let figure = cost_of.map_or_else(|| "-".to_string(), |c| cost(c, Room::Short));
+            let padded = text::pad(&paint.plain(&figure), width);
+            format!("{label} {}", paint.cost(&padded, cost_of, claimed(analysis, finding, metric)))
+        };
+        let cpu = one("CPU", finding.server_cpu_cost.as_ref(), Metric::ServerCpu, 26);
+        let throughput =
+            one("throughput", finding.throughput_cost.as_ref(), Metric::Throughput, 26);
+        let tag = if finding.control { paint.dim("A/A") } else { String::new() };
+        let line = format!("{}  {cpu}  {throughput}  {tag}", text::pad(&name(finding), widest));
+        lines.push(line.trim_end().to_string());
+    }
+    lines
+}
+
+fn opening(out: &mut Vec<String>, record: &Record, analysis: &Analysis, paint: Paint) {
+    let header = &record.header;
+    let title = format!("{}: {}", record.study.name, record.study.title);
+    out.extend(paragraph(&paint.plain(&title), "", paint.0.width));
+    let length = header.ended_unix_ms.map_or_else(
+        || "not finished".to_string(),
+        |end| span(end.saturating_sub(header.started_unix_ms)),
+    );
+    let facts = format!(
+        "{} on CPU {} of {}, client on CPU {}; {}, {length}{}; seed {}; {}; tare {}",
+        record.study.system.name,
+        cpus(&record.cpu_plan.system.to_string()),
+        cpus(&record.cpu_plan.all.to_string()),
+        cpus(&record.cpu_plan.client.to_string()),
+        blocks(analysis.blocks),
+        header.ending.as_ref().map(|why| format!(" ({why})")).unwrap_or_default(),
+        header.seed,
+        utc(header.started_unix_ms),
+        header.tare_version,
+    );
+    for line in paragraph(&paint.plain(&facts), "", paint.0.width) {
+        out.push(paint.dim(&line));
+    }
+    out.push(String::new());
+    for line in paragraph(&paint.plain(&headline(record, analysis)), "", paint.0.width) {
+        out.push(paint.bold(&line));
+    }
+}
+
+fn cpus(list: &str) -> &str {
+    if list.is_empty() { "none" } else { list }
+}
+
+fn conditions(record: &Record, workload: &WorkloadSpec) -> String {
+    let at = fixed_rate(record, &workload.name)
+        .map_or_else(String::new, |at| format!("; latency at {} op/s, open loop", rate(at)));
+    format!(
+        "Workload {}: capacity with {} in flight, closed loop{at}",
+        clean(&workload.name),
+        workload.in_flight
+    )
+}
+
+/// The rate of the latency phase in operations/s, once it is known.
+pub(crate) fn fixed_rate(record: &Record, workload: &str) -> Option<f64> {
+    record.header.rates.iter().find(|(name, _)| name == workload).map(|(_, rate)| *rate)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Column {
+    Environment,
+    ServerCpu,
+    ServerCpuCost,
+    Throughput,
+    ThroughputCost,
+    Mean,
+    P50,
+    P95,
+    P99,
+    P999,
+    Client,
+    Doubts,
+}
+
+use Column::{Client, Doubts, Environment, Mean, P50, P95, P99, P999};
+const COSTS: [Column; 7] = [
+    Environment,
+    Column::ServerCpu,
+    Column::ServerCpuCost,
+    Column::Throughput,
+    Column::ThroughputCost,
+    Client,
+    Doubts,
+];
+const LATENCIES: [Column; 6] = [Environment, Mean, P50, P95, P99, P999];
+const ALL: [Column; 12] = [
+    Environment,
+    Column::ServerCpu,
+    Column::ServerCpuCost,
+    Column::Throughput,
+    Column::ThroughputCost,
+    Mean,
+    P50,
+    P95,
+    P99,
+    P999,
+    Client,
+    Doubts,
+];
+
+fn tables(
+    out: &mut Vec<String>,
+    analysis: &Analysis,
+    findings: &[&Finding],
+    marks: &Marks,
+    paint: Paint,
+) {
+    let any_latency = findings.iter().any(|f| f.response.is_some());
+    let latencies: &[Column] = if any_latency { &LATENCIES } else { &[] };
+    let candidates: [(&[&[Column]], Room); 3] = [
+        (&[&ALL], Room::Full),
+        (&[&COSTS, latencies], Room::Full),
+        (&[&COSTS, latencies], Room::Short),
+    ];
+    let fits = |tables: &[&[Column]], room: Room| {
+        tables.iter().all(|columns| {
+            natural_width(&table(columns, findings, marks, room, paint))
+                <= usize::from(paint.0.width)
+        })
+    };
+    let last = candidates.len() - 1;
+    let (chosen, room) = candidates
+        .into_iter()
+        .enumerate()
+        .find(|(index, (tables, room))| *index == last || fits(tables, *room))
+        .map_or((candidates[last].0, Room::Short), |(_, candidate)| candidate);
+    for columns in chosen.iter().filter(|columns| !columns.is_empty()) {
+        if columns.len() == LATENCIES.len() {
+            out.push(String::new());
+            out.push("Response time at the fixed rate, from the intended start:".to_string());
+        }
+        let mut drawn = table(columns, findings, marks, room, paint);
+        if natural_width(&drawn) > usize::from(paint.0.width) {
+            drawn.set_content_arrangement(ContentArrangement::Dynamic).set_width(paint.0.width);
+        }
+        for line in drawn.lines() {
+            out.push(coloured(line.trim_end(), analysis, findings, room, paint));
+        }
+    }
+}
+
+fn natural_width(table: &Table) -> usize {
+    let padding = table.column_iter().map(|column| usize::from(column.padding_width()));
+    let content = table.column_max_content_widths();
+    let gaps = content.len().saturating_sub(1);
+    content.iter().map(|width| usize::from(*width)).sum::<usize>() + padding.sum::<usize>() + gaps
+}
+
+fn table(
+    columns: &[Column],
+    findings: &[&Finding],
+    marks: &Marks,
+    room: Room,
+    paint: Paint,
+) -> Table {
+    let rule = LineStyle::none().fill(paint.glyph('─')).junction(paint.glyph('─'));
+    let mut table = Table::new();
+    table
+        .load_style(TableStyle::new().top_border(rule).header_separator(rule).bottom_border(rule))
+        .set_header(columns.iter().map(|column| {
+            Cell::new(
+                header(*column)
+                    .lines()
+                    .map(|line| paint.plain(line))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            )
+            .set_alignment(alignment(*column))
+        }));
+    for finding in findings {
+        table.add_row(columns.iter().map(|column| {
+            Cell::new(paint.plain(&cell(*column, finding, marks, room)))
+                .set_alignment(alignment(*column))
+        }));
+    }
+    if room == Room::Short {
+        table.column_iter_mut().for_each(|column| {
+            column.set_padding((1, 0));
+        });
+    }
+    table
+}
+
+fn alignment(column: Column) -> CellAlignment {
+    match column {
+        Environment | Doubts => CellAlignment::Left,
+        _ => CellAlignment::Right,
+    }
+}
+
+fn header(column: Column) -> &'static str {
+    match column {
+        Environment => "environment",
+        Column::ServerCpu => "server\nCPU\nµs/op",
+        Column::ServerCpuCost => "CPU cost\n[95 %]",
+        Column::Throughput => "through-\nput op/s",
+        Column::ThroughputCost => "throughput lost\n[95 %]",
+        Mean => "mean",
+        P50 => "p50",
+        P95 => "p95",
+        P99 => "p99",
+        P999 => "p99.9",
+        Client => "client\nCPU",
+        Doubts => "doubts",
+    }
+}
+
+fn cell(column: Column, finding: &Finding, marks: &Marks, room: Room) -> String {
+    let none = || "-".to_string();
+    let own_cost = |which: Option<&Cost>| match which {
+        Some(which) => cost(which, room),
+        None if finding.baseline => "baseline".to_string(),
+        None => none(),
+    };
+    let response = |of: fn(&tare_lab::analysis::Latency) -> u64| {
+        finding.response.as_ref().map_or_else(none, |response| latency(of(response)))
+    };
+    match column {
+        Environment => {
+            let name = shorten(&finding.environment, if room == Room::Full { 28 } else { 20 });
+            if finding.control { format!("{name} (A/A)") } else { name }
+        }
+        Column::ServerCpu => finding.server_cpu_us.as_ref().map_or_else(none, |us| match room {
+            Room::Full => with_interval(us, micros),
+            Room::Short => micros(us.value),
+        }),
+        Column::ServerCpuCost => own_cost(finding.server_cpu_cost.as_ref()),
+        Column::Throughput => {
+            finding.throughput_per_s.as_ref().map_or_else(none, |per_s| match room {
+                Room::Full => with_interval(per_s, rate),
+                Room::Short => rate(per_s.value),
+            })
+        }
+        Column::ThroughputCost => own_cost(finding.throughput_cost.as_ref()),
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of ns")]
+        Mean => finding.response.as_ref().map_or_else(none, |r| latency(r.mean_ns as u64)),
+        P50 => response(|r| r.p50_ns),
+        P95 => response(|r| r.p95_ns),
+        P99 => response(|r| r.p99_ns),
+        P999 => response(|r| r.p999_ns),
+        Client => finding.client_cpu_share.map_or_else(none, share),
+        Doubts => {
+            let numbers = marks.numbers(&finding.environment, &finding.workload);
+            let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+            if numbers.is_empty() { String::new() } else { format!("[{}]", numbers.join(",")) }
+        }
+    }
+}
+
+/// Colours a line of a table: the costs by what they say, the control as a whole.
+fn coloured(
+    line: &str,
+    analysis: &Analysis,
+    findings: &[&Finding],
+    room: Room,
+    paint: Paint,
+) -> String {
+    if !paint.0.colour {
+        return line.to_string();
+    }
+    let name =
+        |finding: &Finding| paint.plain(&cell(Environment, finding, &Marks::default(), room));
+    let Some(finding) = findings.iter().find(|f| line.trim_start().starts_with(&name(f))) else {
+        return line.to_string();
+    };
+    if finding.control {
+        return paint.dim(line);
+    }
+    let mut line = line.to_string();
+    for metric in Metric::ALL {
+        let Some(of) = metric.cost(finding) else { continue };
+        let figure = paint.plain(&cost(of, room));
+        let painted = paint.cost(&figure, Some(of), claimed(analysis, finding, metric));
+        line = line.replacen(&figure, &painted, 1);
+    }
+    line
+}
+
+fn section(
+    out: &mut Vec<String>,
+    paint: Paint,
+    title: &str,
+    items: impl Iterator<Item = (String, String)>,
+) {
+    for (index, (mark, item)) in items.enumerate() {
+        if index == 0 {
+            out.push(String::new());
+            out.push(paint.bold(title));
+        }
+        out.extend(numbered(&mark, &paint.plain(&item), paint.0.width));
+    }
+}
+
+fn doubts(out: &mut Vec<String>, marks: &Marks, paint: Paint) {
+    for (index, mark) in marks.0.iter().enumerate() {
+        if index == 0 {
+            out.push(String::new());
+            out.push(paint.bold("Doubts"));
+        }
+        let text = format!("{}. {}. Advice: {}", mark.title, mark.lines().join("; "), mark.advice);
+        let lines = numbered(&format!("[{}]", mark.number), &paint.plain(&text), paint.0.width);
+        out.extend(lines);
+    }
+}
+
+fn reading(analysis: &Analysis) -> Vec<(String, String)> {
+    let mut notes = vec![
+        "A cost is what the environment loses against the baseline: the median over blocks of the paired ratio, with its 95 % interval. Above 0 is a loss.",
+        "server CPU: CPU time of the system and of what the layer adds, per operation, at capacity.",
+    ];
+    if analysis.findings.iter().any(|f| f.control) {
+        notes.push("A/A: the baseline a second time. What it seems to cost is noise; nothing smaller is claimed.");
+    }
+    if analysis.findings.iter().any(|f| f.server_cpu_is_busy_time) {
+        notes.push("Where the system polls, its idle polling is subtracted by its own account (busy time).");
+    }
+    notes.into_iter().map(|note| (String::new(), note.to_string())).collect()
+}
+
+#[cfg(test)]
+mod tests;

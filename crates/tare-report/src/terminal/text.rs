@@ -1,0 +1,134 @@
+//! Words on a terminal: columns, wrapping, colour, and the way back to ASCII.
+
+use tare_lab::analysis::Cost;
+
+use super::Style;
+use crate::figures::clean;
+
+/// Longer lines of prose are hard to read, whatever the terminal.
+const PARAGRAPH_COLUMNS: usize = 120;
+
+/// Columns that a text takes, by the same rule as the tables. (Comfy-table measures by the Unicode
+/// width tables; a table of one cell is asked, so that there is one rule.)
+pub(super) fn columns(text: &str) -> usize {
+    if text.is_ascii() {
+        return text.len();
+    }
+    let mut table = comfy_table::Table::new();
+    table.add_row([text]);
+    table.column_max_content_widths().first().map_or(0, |width| usize::from(*width))
+}
+
+/// Pads to so many columns.
+pub(super) fn pad(text: &str, width: usize) -> String {
+    let missing = width.saturating_sub(columns(text));
+    format!("{text}{}", " ".repeat(missing))
+}
+
+/// Wraps at words; lines after the first get the indent.
+pub(super) fn paragraph(text: &str, indent: &str, width: u16) -> Vec<String> {
+    let room = usize::from(width).clamp(20, PARAGRAPH_COLUMNS);
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    let (mut used, mut fresh) = (0, true);
+    for word in text.split_whitespace() {
+        let wide = columns(word);
+        if !fresh && used + 1 + wide > room {
+            lines.push(std::mem::replace(&mut line, indent.to_string()));
+            used = indent.len();
+        } else if !fresh {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += wide;
+        fresh = false;
+    }
+    if !line.trim().is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// An item with a mark in front and the rest hanging below it.
+pub(super) fn numbered(mark: &str, text: &str, width: u16) -> Vec<String> {
+    let (first, indent) = if mark.is_empty() {
+        ("  ".to_string(), 4)
+    } else {
+        (format!("  {mark} "), mark.len() + 3)
+    };
+    let width = width.saturating_sub(u16::try_from(first.len()).unwrap_or(0));
+    let mut lines = paragraph(text, &" ".repeat(indent - first.len()), width).into_iter();
+    let mut out: Vec<String> =
+        lines.next().map(|line| format!("{first}{line}")).into_iter().collect();
+    out.extend(lines.map(|line| format!("{}{line}", " ".repeat(first.len()))));
+    out
+}
+
+/// Writes in the asked style.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paint(pub(crate) Style);
+
+impl Paint {
+    /// Without control characters, and in ASCII if that is asked.
+    pub(crate) fn plain(self, text: &str) -> String {
+        let text = clean(text);
+        if !self.0.ascii || text.is_ascii() {
+            return text;
+        }
+        let mut plain = String::with_capacity(text.len());
+        for c in text.chars() {
+            match c {
+                '\u{2212}' => plain.push('-'),
+                '\u{b1}' => plain.push_str("+/-"),
+                'µ' => plain.push('u'),
+                '×' => plain.push('x'),
+                '\u{2026}' => plain.push('~'),
+                c => plain.push(self.glyph(c)),
+            }
+        }
+        plain
+    }
+
+    /// One character of a picture.
+    pub(crate) fn glyph(self, c: char) -> char {
+        if !self.0.ascii || c.is_ascii() {
+            return c;
+        }
+        match c {
+            '─' => '-',
+            '│' => ':',
+            '├' | '┤' => '|',
+            '●' => 'o',
+            '░' => '.',
+            '◀' => '<',
+            '▶' => '>',
+            _ => '?',
+        }
+    }
+
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.ansi("1", text)
+    }
+
+    pub(crate) fn dim(self, text: &str) -> String {
+        self.ansi("2", text)
+    }
+
+    /// A cost by what it says: red for a claimed loss, green for a claimed gain, dim for neither.
+    pub(crate) fn cost(self, text: &str, cost: Option<&Cost>, claimed: bool) -> String {
+        match cost {
+            Some(cost) if claimed && cost.percent.value > 0.0 => self.ansi("31", text),
+            Some(_) if claimed => self.ansi("32", text),
+            _ => self.dim(text),
+        }
+    }
+
+    fn ansi(self, code: &str, text: &str) -> String {
+        if self.0.colour && !text.is_empty() {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_string()
+        }
+    }
+}
