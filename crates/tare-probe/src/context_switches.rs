@@ -1,11 +1,10 @@
 //! `context_switches`: how often a CPU of the host went from one task to another. A layer that adds
 //! a hop (a proxy, a sentry) shows here before it shows elsewhere.
 
-use tare_lab::probe::Probe;
 use tare_std::cpus::CpuSet;
 
 use crate::source::Growth;
-use crate::{ProbeError, ProbeKind, Roots, stat};
+use crate::{Opened, ProbeKind, Roots, stat};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "context_switches",
@@ -15,6 +14,6 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     open,
 };
 
-fn open(roots: &Roots, _: &CpuSet) -> Result<Box<dyn Probe>, ProbeError> {
+fn open(roots: &Roots, _: &CpuSet) -> Opened {
     Growth::open(&KIND, &roots.proc.join("stat"), "ctxt line", 1.0, stat::context_switches)
 }

@@ -19,7 +19,7 @@ use tare_lab::probe::{Counter, Probe, names};
 use tare_std::cpus::CpuSet;
 
 use crate::source::Source;
-use crate::{ProbeError, ProbeKind, Roots, stat};
+use crate::{Opened, ProbeError, ProbeKind, Roots, stat};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "host_cpu",
@@ -78,7 +78,7 @@ struct HostCpu {
     begin: Option<(u64, u64)>,
 }
 
-fn open(roots: &Roots, _: &CpuSet) -> Result<Box<dyn Probe>, ProbeError> {
+fn open(roots: &Roots, _: &CpuSet) -> Opened {
     let in_cgroups = SOURCES.map(|(path, format)| (roots.cgroup.join(path), format));
     for (path, format) in in_cgroups {
         if let Ok(source) = Source::open(&path, KIND.needs) {

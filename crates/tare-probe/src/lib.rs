@@ -35,6 +35,9 @@ impl Default for Roots {
     }
 }
 
+/// A probe, ready to begin, or why there is none.
+pub type Opened = Result<Box<dyn Probe>, ProbeError>;
+
 /// A probe as `tare list` shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeKind {
@@ -45,7 +48,7 @@ pub struct ProbeKind {
     pub needs: &'static str,
     /// Names of the counters that it returns.
     pub counters: &'static [&'static str],
-    open: fn(&Roots, &CpuSet) -> Result<Box<dyn Probe>, ProbeError>,
+    open: fn(&Roots, &CpuSet) -> Opened,
 }
 
 impl ProbeKind {
@@ -53,7 +56,7 @@ impl ProbeKind {
     ///
     /// # Errors
     /// If the host does not have what the probe needs.
-    pub fn open(&self, roots: &Roots, cpus: &CpuSet) -> Result<Box<dyn Probe>, ProbeError> {
+    pub fn open(&self, roots: &Roots, cpus: &CpuSet) -> Opened {
         (self.open)(roots, cpus)
     }
 }
@@ -62,11 +65,11 @@ impl ProbeKind {
 pub const ALL: &[ProbeKind] =
     &[host_cpu::KIND, steal::KIND, softirq::KIND, context_switches::KIND, pressure::KIND];
 
+/// Name of a probe that the host cannot serve, and why.
+pub type Unavailable = (&'static str, ProbeError);
+
 /// Opens every probe that the host can serve; the others come back with their reason.
-pub fn open_all(
-    roots: &Roots,
-    cpus: &CpuSet,
-) -> (Vec<Box<dyn Probe>>, Vec<(&'static str, ProbeError)>) {
+pub fn open_all(roots: &Roots, cpus: &CpuSet) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
     let mut opened = Vec::new();
     let mut missing = Vec::new();
     for kind in ALL {

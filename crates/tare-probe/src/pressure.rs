@@ -1,11 +1,10 @@
 //! `pressure`: time in which some task of the host waited for a CPU.
 //! Source: kernel, Documentation/accounting/psi.rst; `total` is in µs.
 
-use tare_lab::probe::Probe;
 use tare_std::cpus::CpuSet;
 
 use crate::source::Growth;
-use crate::{ProbeError, ProbeKind, Roots};
+use crate::{Opened, ProbeKind, Roots};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "pressure",
@@ -15,7 +14,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     open,
 };
 
-fn open(roots: &Roots, _: &CpuSet) -> Result<Box<dyn Probe>, ProbeError> {
+fn open(roots: &Roots, _: &CpuSet) -> Opened {
     Growth::open(&KIND, &roots.proc.join("pressure/cpu"), "some total", 1000.0, some_total)
 }
 

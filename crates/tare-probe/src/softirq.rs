@@ -4,11 +4,11 @@
 //! A kernel without CONFIG_IRQ_TIME_ACCOUNTING charges a whole tick to whatever the tick meets, so
 //! this is a sample; over one slice it is coarse, over a study it adds up.
 
-use tare_lab::probe::{Probe, names};
+use tare_lab::probe::names;
 use tare_std::cpus::CpuSet;
 
 use crate::source::Growth;
-use crate::{ProbeError, ProbeKind, Roots, stat};
+use crate::{Opened, ProbeKind, Roots, stat};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "softirq",
@@ -18,7 +18,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     open,
 };
 
-fn open(roots: &Roots, cpus: &CpuSet) -> Result<Box<dyn Probe>, ProbeError> {
+fn open(roots: &Roots, cpus: &CpuSet) -> Opened {
     let cpus = cpus.clone();
     let take = move |text: &str| stat::over_cpus(text, &cpus, stat::SOFTIRQ);
     let what = "softirq column for the CPUs of the plan";

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tare_lab::PartError;
 use tare_lab::probe::{Counter, Probe};
 
-use crate::ProbeError;
+use crate::{Opened, ProbeError};
 
 /// An open file and the buffer that it is read into.
 #[derive(Debug)]
@@ -64,13 +64,16 @@ impl Source {
     }
 }
 
+/// Takes the number out of the text.
+type Take = dyn Fn(&str) -> Option<u64>;
+
 /// A probe whose one counter is the growth of a number in one file.
 pub(crate) struct Growth {
     name: &'static str,
     counter: &'static str,
     source: Source,
     what: &'static str,
-    take: Box<dyn Fn(&str) -> Option<u64>>,
+    take: Box<Take>,
     /// Units of the counter per unit of the file.
     scale: f64,
     begin: Option<u64>,
@@ -85,7 +88,7 @@ impl Growth {
         what: &'static str,
         scale: f64,
         take: impl Fn(&str) -> Option<u64> + 'static,
-    ) -> Result<Box<dyn Probe>, ProbeError> {
+    ) -> Opened {
         let mut source = Source::open(path, kind.needs)?;
         source.number(what, &take)?;
         Ok(Box::new(Self {

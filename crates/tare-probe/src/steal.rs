@@ -2,11 +2,11 @@
 //!
 //! The kernel keeps it in ns but shows ticks, so a slice is off by at most one tick per CPU.
 
-use tare_lab::probe::{Probe, names};
+use tare_lab::probe::names;
 use tare_std::cpus::CpuSet;
 
 use crate::source::Growth;
-use crate::{ProbeError, ProbeKind, Roots, stat};
+use crate::{Opened, ProbeKind, Roots, stat};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "steal",
@@ -16,7 +16,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     open,
 };
 
-fn open(roots: &Roots, cpus: &CpuSet) -> Result<Box<dyn Probe>, ProbeError> {
+fn open(roots: &Roots, cpus: &CpuSet) -> Opened {
     let cpus = cpus.clone();
     let take = move |text: &str| stat::over_cpus(text, &cpus, stat::STEAL);
     let what = "steal column for the CPUs of the plan";

@@ -171,6 +171,7 @@ fn every_probe_says_what_it_is() {
 
 /// Reads this machine, whatever it is. Prints what a reading takes; asserts no time.
 #[test]
+#[expect(clippy::print_stderr, reason = "what was skipped, and figures for the reader")]
 fn this_machine_can_be_read() {
     let cpus = CpuSet::from_iter([0]);
     let (mut probes, missing) = open_all(&Roots::default(), &cpus);
