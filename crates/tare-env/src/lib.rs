@@ -1,3 +1,14 @@
+//! Environments: one file per runtime (`runtime`) and one per layer (`layer`), on the ground that a
+//! run shares (`site`).
+//!
+//! **Invariant:** everything that an environment makes is journalled before it is made, named
+//! `tare-RUN...`, and gone after `stop`, after `Site::close` and after `clean`.
 #![forbid(unsafe_code)]
 
 pub mod layer;
+pub mod proxy;
+pub mod runtime;
+pub mod site;
+mod system;
+
+pub use site::{Site, SiteError, SiteOptions};

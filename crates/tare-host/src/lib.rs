@@ -1,1 +1,37 @@
+//! The host as Tare meets it: facts and checks (read only), commands, namespaces and cgroups, and
+//! the journal that undoes every change.
+//!
+//! **Invariant:** nothing is made on the host before the journal that undoes it has been synced.
 #![forbid(unsafe_code)]
+
+pub mod account;
+pub mod cgroup;
+pub mod clean;
+pub mod doctor;
+pub mod exec;
+pub mod facts;
+pub mod journal;
+pub mod netns;
+pub mod process;
+mod undo;
+pub use undo::UndoError;
+
+/// What every name that Tare makes on a host begins with.
+pub const NAME_PREFIX: &str = "tare-";
+
+/// Environment variable that marks every process of a run; its value is the run id.
+pub const RUN_VARIABLE: &str = "TARE_RUN";
+
+/// Where the journals and the data of runs are kept unless asked otherwise.
+pub const STATE_DIRECTORY: &str = "/var/lib/tare";
+
+/// An error with its sources on one line: what failed, why, and why that.
+pub fn error_line(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        line += &format!(": {error}");
+        source = error.source();
+    }
+    line
+}

@@ -1,0 +1,41 @@
+//! The root file system of a container: empty and read-only, with the one static program bind-
+//! mounted at `/tare` and the data directory at `/data`. Not switched in a study, but read back.
+
+use super::Layer;
+
+/// Where the program stands inside.
+pub const PROGRAM: &str = "/tare";
+
+/// Where the data directory stands inside.
+pub const DATA: &str = "/data";
+
+pub const LAYER: Layer = Layer {
+    name: "rootfs",
+    help: "root file system: the host's for a process; for a container empty and read-only, with \
+           the static program bind-mounted",
+    values: &[],
+    needs: "a statically linked program",
+    cleanup: "unmounted with the container's mount namespace",
+    read_back: "/proc/PID/mountinfo: the root is read-only",
+};
+
+/// Whether the root is read-only in a process's mount table. `None` when it cannot be told.
+pub fn root_is_read_only(mountinfo: &str) -> Option<bool> {
+    let root = mountinfo.lines().filter(|line| line.split(' ').nth(4) == Some("/")).last()?;
+    let options = root.split(' ').nth(5)?;
+    Some(options.split(',').any(|option| option == "ro"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_root_mount_counts() {
+        let table =
+            "1 0 0:1 / / rw - rootfs rootfs rw\n9 1 0:2 /x / ro,relatime - ext4 /dev/a rw\n";
+        assert_eq!(root_is_read_only(table), Some(true));
+        assert_eq!(root_is_read_only("1 0 0:1 / / rw - ext4 /dev/a rw"), Some(false));
+        assert_eq!(root_is_read_only(""), None);
+    }
+}

@@ -1,0 +1,271 @@
+//! A container engine that speaks docker's API on a unix socket: the calls that Tare makes, each
+//! with a time limit, for callers that know nothing of asynchronous code.
+//!
+//! Limits: only engines on this host. What is read back (namespaces, CPUs, filters) is read from
+//! this host's /proc, and the client's network is wired to the engine's network namespace.
+
+use std::fs;
+use std::future::Future;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bollard::Docker;
+use bollard::models::{ContainerCreateBody, ContainerInspectResponse};
+use bollard::query_parameters::{
+    CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions,
+    LogsOptionsBuilder, RemoveContainerOptionsBuilder, RemoveImageOptionsBuilder,
+};
+use futures_util::{TryStreamExt, stream};
+use tokio::runtime::{Builder, Runtime};
+
+use super::image;
+use crate::runtime::Unavailable;
+
+/// How long an engine may take to answer at all.
+const PING_LIMIT: Duration = Duration::from_secs(5);
+/// How long any other call may take: runtimes of sandboxes take seconds to start one.
+const CALL_LIMIT: Duration = Duration::from_secs(60);
+
+/// Which engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Docker,
+    Podman,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+        }
+    }
+
+    /// The variable that says where the engine is, and where it is otherwise.
+    fn place(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Docker => ("DOCKER_HOST", "/var/run/docker.sock"),
+            Self::Podman => ("CONTAINER_HOST", "/run/podman/podman.sock"),
+        }
+    }
+
+    fn remedy(self) -> String {
+        let (variable, _) = self.place();
+        let get = match self {
+            Self::Docker => "apt-get install docker.io, then systemctl start docker",
+            Self::Podman => "apt-get install podman, then systemctl start podman.socket",
+        };
+        format!("{get}; or set {variable}=unix:///path/of/its.sock")
+    }
+
+    fn unavailable(self, why: String) -> Unavailable {
+        Unavailable { what: self.name().into(), why, remedy: self.remedy() }
+    }
+
+    /// The engine's socket.
+    ///
+    /// # Errors
+    /// When the variable names something else than a unix socket.
+    fn socket(self) -> Result<PathBuf, Unavailable> {
+        let (variable, usual) = self.place();
+        match std::env::var(variable) {
+            Err(_) => Ok(usual.into()),
+            Ok(value) if value.is_empty() => Ok(usual.into()),
+            Ok(value) => match value.strip_prefix("unix://") {
+                Some(path) => Ok(path.into()),
+                None => Err(self.unavailable(format!(
+                    "{variable} is {value:?}, and an engine has to be on this host"
+                ))),
+            },
+        }
+    }
+}
+
+/// Why an engine did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EngineError {
+    #[error("{engine} cannot {what}")]
+    Call { engine: &'static str, what: String, source: bollard::errors::Error },
+    #[error("{engine} did not {what} within {} s", .limit.as_secs())]
+    TimedOut { engine: &'static str, what: String, limit: Duration },
+    #[error("cannot read the program {} for the image", .path.display())]
+    Program { path: PathBuf, source: io::Error },
+}
+
+/// A connection to an engine.
+#[derive(Debug)]
+pub(super) struct Engine {
+    kind: Kind,
+    socket: PathBuf,
+    /// The process behind the socket.
+    pid: u32,
+    client: Docker,
+    runtime: Runtime,
+}
+
+impl Engine {
+    /// Connects, and finds out which version of the API the engine speaks.
+    ///
+    /// # Errors
+    /// When it does not answer: how to get it.
+    pub(super) fn connect(kind: Kind) -> Result<Self, Unavailable> {
+        let socket = kind.socket()?;
+        let shown = socket.display().to_string();
+        let stream = UnixStream::connect(&socket).map_err(|error| {
+            kind.unavailable(match error.kind() {
+                io::ErrorKind::NotFound => format!("there is no socket {shown}"),
+                io::ErrorKind::PermissionDenied => format!("the socket {shown} needs root"),
+                _ => format!("nobody answers at {shown} ({error})"),
+            })
+        })?;
+        let no_answer = |why: String| kind.unavailable(format!("{shown} does not answer: {why}"));
+        let peer = rustix::net::sockopt::socket_peercred(&stream);
+        let peer = peer.map_err(|error| no_answer(error.to_string()))?;
+        drop(stream);
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(|error| no_answer(error.to_string()))?;
+        let seconds = CALL_LIMIT.as_secs();
+        let client = Docker::connect_with_unix(&shown, seconds, bollard::API_DEFAULT_VERSION)
+            .map_err(|error| no_answer(error.to_string()))?;
+        let negotiate =
+            async { tokio::time::timeout(PING_LIMIT, client.negotiate_version()).await };
+        let client = match runtime.block_on(negotiate) {
+            Ok(Ok(client)) => client,
+            Ok(Err(error)) => return Err(no_answer(error.to_string())),
+            Err(_) => return Err(no_answer(format!("{} s have passed", PING_LIMIT.as_secs()))),
+        };
+        let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
+        let engine = Self { kind, socket, pid, client, runtime };
+        if !engine.namespace().exists() {
+            let why = "the engine's process is not to be seen in /proc".to_string();
+            return Err(kind.unavailable(why));
+        }
+        Ok(engine)
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The network namespace that the engine works in: `network = "host"` means this one.
+    pub(super) fn namespace(&self) -> PathBuf {
+        format!("/proc/{}/ns/net", self.pid).into()
+    }
+
+    /// The names of the runtimes that the engine knows, and which of them is the default.
+    pub(super) fn runtimes(&self) -> Result<(Vec<String>, Option<String>), EngineError> {
+        let info = self.call("say what it can", self.client.info())?;
+        let mut names: Vec<String> = info.runtimes.unwrap_or_default().into_keys().collect();
+        names.sort();
+        Ok((names, info.default_runtime))
+    }
+
+    /// Name and version, such as `docker 20.10.24`.
+    pub(super) fn version(&self) -> Result<String, EngineError> {
+        let version = self.call("say its version", self.client.version())?;
+        Ok(format!("{} {}", self.kind.name(), version.version.unwrap_or_default()))
+    }
+
+    /// Makes an image that holds the program, and nothing else but mount points.
+    pub(super) fn import(&self, name: &str, program: &Path) -> Result<(), EngineError> {
+        let chunks = image::tar(program)
+            .map_err(|source| EngineError::Program { path: program.into(), source })?;
+        let body = bollard::body_try_stream(stream::iter(chunks.map(|c| c.map(Into::into))));
+        let options =
+            CreateImageOptionsBuilder::new().from_src("-").repo(name).tag("latest").build();
+        let import = self.client.create_image(Some(options), Some(body), None);
+        self.call(&format!("import the image {name}"), import.try_for_each(|_| async { Ok(()) }))
+    }
+
+    pub(super) fn create(&self, name: &str, body: ContainerCreateBody) -> Result<(), EngineError> {
+        let options = CreateContainerOptionsBuilder::new().name(name).build();
+        let what = format!("create the container {name}");
+        self.call(&what, self.client.create_container(Some(options), body)).map(drop)
+    }
+
+    pub(super) fn start(&self, name: &str) -> Result<(), EngineError> {
+        let start = self.client.start_container(
+            name,
+            None::<bollard::query_parameters::StartContainerOptions>,
+        );
+        self.call(&format!("start the container {name}"), start)
+    }
+
+    pub(super) fn inspect(&self, name: &str) -> Result<ContainerInspectResponse, EngineError> {
+        let inspect = self.client.inspect_container(name, None::<InspectContainerOptions>);
+        self.call(&format!("inspect the container {name}"), inspect)
+    }
+
+    /// The last lines that the container printed.
+    pub(super) fn log_tail(&self, name: &str) -> Result<String, EngineError> {
+        let options = LogsOptionsBuilder::new().stdout(true).stderr(true).tail("20").build();
+        let logs = self.client.logs(name, Some(options));
+        let lines = logs.map_ok(|line| line.to_string()).try_collect::<String>();
+        self.call(&format!("show the log of {name}"), lines)
+    }
+
+    /// Kills and removes a container. One that is gone is no error.
+    pub(super) fn remove(&self, name: &str) -> Result<(), EngineError> {
+        let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+        let remove = self.client.remove_container(name, Some(options));
+        gone(self.call(&format!("remove the container {name}"), remove))
+    }
+
+    /// Removes an image. One that is gone is no error.
+    pub(super) fn remove_image(&self, name: &str) -> Result<(), EngineError> {
+        let options = RemoveImageOptionsBuilder::new().force(true).build();
+        let remove = self.client.remove_image(name, Some(options), None);
+        gone(self.call(&format!("remove the image {name}"), remove).map(drop))
+    }
+
+    fn call<T>(
+        &self,
+        what: &str,
+        future: impl Future<Output = Result<T, bollard::errors::Error>>,
+    ) -> Result<T, EngineError> {
+        let engine = self.kind.name();
+        let limited = async { tokio::time::timeout(CALL_LIMIT, future).await };
+        match self.runtime.block_on(limited) {
+            Ok(answer) => {
+                answer.map_err(|source| EngineError::Call { engine, what: what.into(), source })
+            }
+            Err(_) => Err(EngineError::TimedOut { engine, what: what.into(), limit: CALL_LIMIT }),
+        }
+    }
+}
+
+/// "No such thing" is what a removal wants to hear; 409 says that it is being removed already.
+fn gone(result: Result<(), EngineError>) -> Result<(), EngineError> {
+    match result {
+        Err(EngineError::Call {
+            source:
+                bollard::errors::Error::DockerResponseServerError { status_code: 404 | 409, .. },
+            ..
+        }) => Ok(()),
+        result => result,
+    }
+}
+
+/// The processes of the engine's userland proxies for a published port, in the engine's namespace.
+pub(super) fn userland_proxies(namespace: &Path, port: u16) -> Vec<u32> {
+    let Ok(wanted) = fs::read_link(namespace) else { return Vec::new() };
+    let port = port.to_string();
+    let is_proxy = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        let program = words.first().copied().unwrap_or_default();
+        program.ends_with(b"docker-proxy")
+            && words.windows(2).any(|w| w[0] == b"-host-port" && w[1] == port.as_bytes())
+            && fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|found| found == wanted)
+    };
+    tare_host::process::all().into_iter().filter(is_proxy).collect()
+}

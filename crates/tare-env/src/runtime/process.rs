@@ -1,0 +1,245 @@
+//! The runtime without isolation: the static program as an ordinary process of the host, in a
+//! cgroup of its own or not. The baseline of most studies.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+
+use tare_host::exec::Command;
+use tare_host::journal::{Entry, EntryId};
+use tare_host::{RUN_VARIABLE, process};
+use tare_lab::PartError;
+use tare_lab::environment::{Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Usage};
+
+use super::{Argument, Runtime};
+use crate::layer::network::Place;
+use crate::layer::{CgroupLayer, CpuLayer, Layers};
+use crate::site::Ground;
+use crate::system::{self, System};
+
+pub const RUNTIME: Runtime = Runtime {
+    name: "process",
+    help: "the static program as a process of the host",
+    argument: Argument::None,
+    options: &[("security", "only none: a plain process has no seccomp filter")],
+    needs: |_| Ok(()),
+    cleanup: "the process and its children are killed, its directory removed",
+    read_back: "/proc/PID/ns/pid is the host's and its parent is Tare",
+    found: || vec!["process".into()],
+    make,
+};
+
+/// Holds the program back until it is in its cgroups. `$0` is the program, `$@` its arguments.
+const GATE: &str = "read -r go && exec \"$0\" \"$@\" </dev/null";
+
+/// Why a process could not be made an environment.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    #[error(
+        "environment {environment:?}: runtime process has no security layer {value:?}; \
+         set security = \"none\" or take an oci runtime"
+    )]
+    Security { environment: String, value: String },
+    #[error("cannot make {}", .path.display())]
+    Directory { path: PathBuf, source: io::Error },
+    #[error("cannot start the system in environment {environment:?}")]
+    Start { environment: String, source: io::Error },
+    #[error("environment {environment:?} is not started")]
+    NotStarted { environment: String },
+    #[error("process {pid} of environment {environment:?} does not end when killed")]
+    Unkillable { environment: String, pid: u32 },
+}
+
+fn make(
+    ground: &Arc<Ground>,
+    spec: EnvironmentSpec,
+    layers: Layers,
+    _argument: Option<&str>,
+) -> Result<Box<dyn Environment>, PartError> {
+    if layers.security != "none" {
+        let (environment, value) = (spec.name, layers.security);
+        return Err(ProcessError::Security { environment, value }.into());
+    }
+    let ground = Arc::clone(ground);
+    let number = ground.next_environment();
+    Ok(Box::new(Process { ground, spec, layers, number, entries: Vec::new(), running: None }))
+}
+
+struct Process {
+    ground: Arc<Ground>,
+    spec: EnvironmentSpec,
+    layers: Layers,
+    number: u32,
+    entries: Vec<EntryId>,
+    running: Option<Running>,
+}
+
+struct Running {
+    child: Child,
+    system: System,
+    place: Place,
+}
+
+impl Process {
+    fn folder(&self) -> PathBuf {
+        self.ground.work().join(format!("e{}", self.number))
+    }
+
+    fn system(&mut self) -> Result<&mut System, ProcessError> {
+        let environment = self.spec.name.clone();
+        let running = self.running.as_mut();
+        Ok(&mut running.ok_or(ProcessError::NotStarted { environment })?.system)
+    }
+
+    fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
+        let ground = Arc::clone(&self.ground);
+        let folder = self.folder();
+        let own = self.layers.cgroup == CgroupLayer::Own;
+        let group = format!("{}/e{}", ground.prefix(), self.number);
+        let group = own.then(|| ground.cgroups().group(&group));
+
+        let mut entries = vec![Entry::Directory { path: folder.clone() }];
+        let (network, router) = Place::plan(&ground, self.layers.network, self.number)?;
+        entries.extend(network);
+        entries.extend(group.iter().map(|group| ground.cgroups().entry(group.name())));
+        self.entries = ground.journal().write(entries)?;
+
+        let data = folder.join("data");
+        fs::create_dir_all(&data)
+            .map_err(|source| ProcessError::Directory { path: data.clone(), source })?;
+        let place = Place::make(&ground, self.layers.network, router)?;
+        if let Some(group) = &group {
+            group.make_folders()?;
+            match self.layers.cpu {
+                CpuLayer::Pinned => group.set_cpuset(&ground.cpus().system)?,
+                CpuLayer::Quota(cpus) => group.set_quota(cpus)?,
+                CpuLayer::Shared => {}
+            }
+            if let Some(bytes) = self.layers.memory_bytes {
+                group.set_memory(bytes)?;
+            }
+        }
+
+        let cpus = self.layers.cpu.set(ground.cpus());
+        let words = system::arguments(launch, place.listen, &data.to_string_lossy());
+        let mut command = match own {
+            true => Command::new("/bin/sh").args(["-c", GATE]).arg(ground.program()),
+            false => Command::new(ground.program()),
+        };
+        command = command.args(words).variable(RUN_VARIABLE, ground.run()).on_cpus(cpus);
+        if let Some(namespace) = &place.namespace {
+            command = command.in_namespace(namespace);
+        }
+        let start = |source| ProcessError::Start { environment: self.spec.name.clone(), source };
+        let [out, err] = self.logs().map(File::create);
+        let stdin = if own { Stdio::piped() } else { Stdio::null() };
+        let (out, err) = (out.map_err(start)?, err.map_err(start)?);
+        let child = command.spawn(stdin, out.into(), err.into())?;
+        let proxy = place.router.as_ref().and_then(|router| router.proxy_pid());
+        let system = System::new(child.id(), group.clone(), proxy, &self.layers);
+        let endpoint = Endpoint { address: place.address, data: Some(data) };
+        // From here on `stop` ends the process, also when one of the next steps fails.
+        let running = self.running.insert(Running { child, system, place });
+        if let Some(group) = group {
+            let pid = running.child.id();
+            group.add(pid)?;
+            // Entering a cpuset may have widened the affinity (kernels before 6.2).
+            process::pin(pid, cpus)?;
+            let gate = running.child.stdin.take();
+            gate.map_or(Ok(()), |mut gate| gate.write_all(b"go\n")).map_err(start)?;
+        }
+        Ok(endpoint)
+    }
+
+    fn logs(&self) -> [PathBuf; 2] {
+        ["stdout", "stderr"].map(|name| self.folder().join(name))
+    }
+}
+
+impl Environment for Process {
+    fn spec(&self) -> &EnvironmentSpec {
+        &self.spec
+    }
+
+    fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
+        self.stop()?;
+        let started = self.begin(launch);
+        if started.is_err() {
+            // The first error is the one that tells; what is left is in the journal.
+            let _ = self.stop();
+        }
+        started
+    }
+
+    fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
+        let (layers, spec) = (self.layers.clone(), self.spec.clone());
+        let plan = self.ground.cpus().clone();
+        let system = self.system()?;
+        let pid = system.pid;
+        let parent = process::status_field(pid, "PPid").unwrap_or_default();
+        let inside = process::namespace_inode(pid, "pid");
+        let host = process::namespace_inode(std::process::id(), "pid");
+        let found = format!("pid {pid}, parent {parent}, in the pid namespace of the host");
+        let in_force = inside == host && parent == std::process::id().to_string();
+        let seccomp = system.read_seccomp();
+        let found_seccomp = seccomp.map_or("unreadable".into(), |mode| format!("Seccomp: {mode}"));
+        let mut states = vec![
+            system::state("runtime", &spec.runtime, found, in_force),
+            system.read_network(&layers, &spec.network),
+            system.read_cpu(&layers, &plan, &spec.cpu),
+            system::state("security", &spec.security, found_seccomp, seccomp == Some(0)),
+            system.read_cgroup(&layers, &spec.cgroup),
+        ];
+        states.extend(system.read_memory(&layers));
+        Ok(states)
+    }
+
+    fn freeze(&mut self) -> Result<(), PartError> {
+        self.system()?.freeze()
+    }
+
+    fn thaw(&mut self) -> Result<(), PartError> {
+        self.system()?.thaw()
+    }
+
+    fn usage(&mut self) -> Result<Usage, PartError> {
+        self.system()?.usage()
+    }
+
+    fn config(&self) -> Option<String> {
+        None
+    }
+
+    fn log_tail(&self) -> String {
+        let logs = self.logs();
+        system::log_tail(&[&logs[0], &logs[1]])
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        let environment = || self.spec.name.clone();
+        if let Some(mut running) = self.running.take() {
+            // On cgroup v1 a frozen process cannot be killed. One that is gone cannot be thawed.
+            let _ = running.system.thaw();
+            let alive = process::kill(&running.system.pids(), super::KILL_LIMIT)?;
+            if let Some(pid) = alive.first() {
+                let pid = *pid;
+                return Err(ProcessError::Unkillable { environment: environment(), pid }.into());
+            }
+            running.child.kill()?;
+            running.child.wait()?;
+            if let Some(router) = &mut running.place.router {
+                router.end_proxy()?;
+            }
+        }
+        Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `stop`; the journal keeps what is left.
+        let _ = self.stop();
+    }
+}

@@ -1,0 +1,187 @@
+//! What all environments of a run share: its id and journal, its work directory, its program, its
+//! division of the CPUs, its cgroup, and the network namespace in which the client stands.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tare_host::cgroup::{CgroupError, Layout};
+use tare_host::journal::{Entry, Journal, JournalError};
+use tare_host::{UndoError, exec};
+use tare_lab::PartError;
+use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec};
+
+use crate::layer::network::{Client, NetworkError};
+use crate::runtime;
+
+/// What a run is given.
+#[derive(Clone, Debug)]
+pub struct SiteOptions {
+    /// Where journals and data are kept, such as `/var/lib/tare`.
+    pub state: PathBuf,
+    /// The static program that runs in every environment.
+    pub program: PathBuf,
+    pub cpus: CpuPlan,
+}
+
+/// Why a run could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    #[error("environments need root: they make network namespaces and cgroups; run with sudo")]
+    NoRoot,
+    #[error("cannot find the program {}", .path.display())]
+    Program { path: PathBuf, source: io::Error },
+    #[error("cannot make the work directory {}", .path.display())]
+    Work { path: PathBuf, source: io::Error },
+    #[error("{program} is not installed: the network layers need it; apt-get install {package}")]
+    Missing { program: &'static str, package: &'static str },
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+}
+
+/// The ground of one run. Dropping it removes everything that the run made.
+#[derive(Debug)]
+pub struct Site {
+    ground: Arc<Ground>,
+}
+
+/// What runtimes and layers see of the site.
+#[derive(Debug)]
+pub struct Ground {
+    journal: Journal,
+    work: PathBuf,
+    program: PathBuf,
+    cpus: CpuPlan,
+    cgroups: Layout,
+    client: Client,
+    environments: AtomicU32,
+}
+
+impl Site {
+    /// Begins a run: journal, work directory, cgroup, and the client's network namespace.
+    ///
+    /// # Errors
+    /// Without root, iproute2 or a writable state directory. Nothing is left then.
+    pub fn open(options: SiteOptions) -> Result<Self, SiteError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(SiteError::NoRoot);
+        }
+        for (program, package) in [("ip", "iproute2"), ("nft", "nftables")] {
+            if exec::find(program).is_none() {
+                return Err(SiteError::Missing { program, package });
+            }
+        }
+        let SiteOptions { state, program, cpus } = options;
+        let program = fs::canonicalize(&program)
+            .map_err(|source| SiteError::Program { path: program, source })?;
+        let journal = Journal::create(&state)?;
+        match Self::lay(&journal, &state) {
+            Ok((work, cgroups, client)) => {
+                let environments = AtomicU32::new(0);
+                let ground = Ground { journal, work, program, cpus, cgroups, client, environments };
+                Ok(Self { ground: Arc::new(ground) })
+            }
+            Err(error) => {
+                journal.close();
+                Err(error)
+            }
+        }
+    }
+
+    fn lay(journal: &Journal, state: &Path) -> Result<(PathBuf, Layout, Client), SiteError> {
+        let state = fs::canonicalize(state)
+            .map_err(|source| SiteError::Work { path: state.into(), source })?;
+        let work = state.join(journal.prefix());
+        // The mark comes first, so that it is undone last: a process may hold what stands below.
+        journal.write(vec![Entry::Directory { path: work.clone() }])?;
+        fs::create_dir(&work).map_err(|source| SiteError::Work { path: work.clone(), source })?;
+        let cgroups = Layout::read(Path::new("/proc"))?;
+        cgroups.make_root(journal)?;
+        let client = Client::make(journal)?;
+        // Undone first of these: a directory or namespace is only free once nobody lives in it.
+        journal.write(vec![Entry::Processes])?;
+        Ok((work, cgroups, client))
+    }
+
+    /// Makes an environment that is not started.
+    ///
+    /// # Errors
+    /// When this host cannot run it: what is missing and how to get it.
+    pub fn environment(&self, spec: &EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> {
+        runtime::make(&self.ground, spec)
+    }
+
+    /// The network namespace in which the client has to stand.
+    pub fn client_namespace(&self) -> &Path {
+        self.ground.client.namespace()
+    }
+
+    /// The run's id: four hexadecimal digits.
+    pub fn run(&self) -> &str {
+        self.ground.run()
+    }
+
+    pub fn ground(&self) -> &Arc<Ground> {
+        &self.ground
+    }
+
+    /// Removes everything that the run made, environments included. Idempotent. What could not be
+    /// removed stays in the journal for the next `clean`.
+    pub fn close(&self) -> Vec<UndoError> {
+        self.ground.journal.close()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Ground {
+    pub fn run(&self) -> &str {
+        self.journal.run()
+    }
+
+    /// `tare-RUN`: what every name of this run begins with.
+    pub fn prefix(&self) -> String {
+        self.journal.prefix()
+    }
+
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Directory of the run. What is made in it goes with it and needs no entry of its own.
+    pub fn work(&self) -> &Path {
+        &self.work
+    }
+
+    /// The static program, as the host sees it.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    pub fn cpus(&self) -> &CpuPlan {
+        &self.cpus
+    }
+
+    pub fn cgroups(&self) -> &Layout {
+        &self.cgroups
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Number of the next environment, from 0. Its names end in it.
+    pub fn next_environment(&self) -> u32 {
+        self.environments.fetch_add(1, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,231 @@
+//! The processes of a started system as the host sees them: freezing, accounts, reading back. What
+//! every runtime whose processes are ordinary host processes shares.
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::time::Duration;
+
+use tare_host::account::Account;
+use tare_host::cgroup::{Cgroup, CgroupError};
+use tare_host::process;
+use tare_lab::PartError;
+use tare_lab::environment::{CpuPlan, Launch, LayerState, Usage};
+
+use crate::layer::{CgroupLayer, CpuLayer, Layers, NetworkLayer};
+
+/// How long SIGSTOP may take to stop every thread.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+/// How much of a log an error shows.
+const LOG_TAIL_BYTES: u64 = 4096;
+
+/// A running system.
+#[derive(Debug)]
+pub(crate) struct System {
+    /// The system's first process, as the host numbers it.
+    pub(crate) pid: u32,
+    /// Its own cgroup, where it has one.
+    pub(crate) group: Option<Cgroup>,
+    /// The userland proxy's process, where there is one.
+    pub(crate) proxy: Option<u32>,
+    account: Account,
+    proxy_account: Account,
+    has_quota: bool,
+}
+
+impl System {
+    pub(crate) fn new(
+        pid: u32,
+        group: Option<Cgroup>,
+        proxy: Option<u32>,
+        layers: &Layers,
+    ) -> Self {
+        let has_quota = matches!(layers.cpu, CpuLayer::Quota(_));
+        let (account, proxy_account) = (Account::new(), Account::new());
+        Self { pid, group, proxy, account, proxy_account, has_quota }
+    }
+
+    /// Every process of the system.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        match &self.group {
+            Some(group) => group.pids(),
+            None => process::tree(self.pid),
+        }
+    }
+
+    pub(crate) fn freeze(&self) -> Result<(), PartError> {
+        match &self.group {
+            Some(group) if group.can_freeze() => group.freeze()?,
+            _ => process::stop(&self.pids(), STOP_LIMIT)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn thaw(&self) -> Result<(), PartError> {
+        match &self.group {
+            Some(group) if group.can_freeze() => group.thaw()?,
+            _ => process::resume(&self.pids())?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn usage(&mut self) -> Result<Usage, PartError> {
+        let pids = self.pids();
+        let mut layer_cpu_ns = Vec::new();
+        if let Some(proxy) = self.proxy {
+            layer_cpu_ns.push(("userland proxy".into(), self.proxy_account.read(&[proxy])));
+        }
+        let throttled_ns = match &self.group {
+            Some(group) if self.has_quota => Some(group.throttled_ns()?),
+            _ => None,
+        };
+        Ok(Usage { system_cpu_ns: self.account.read(&pids), layer_cpu_ns, throttled_ns })
+    }
+
+    /// The network layer: which namespace the system is in.
+    pub(crate) fn read_network(&self, layers: &Layers, wanted: &str) -> LayerState {
+        let host = process::inode_of_link(Path::new("/proc/thread-self/ns/net"));
+        let found = process::namespace_inode(self.pid, "net");
+        let in_force = match layers.network {
+            NetworkLayer::Host => found == host,
+            NetworkLayer::Bridge { proxy } => found != host && proxy == self.proxy.is_some(),
+        };
+        let number = |inode: Option<u64>| inode.map_or("unreadable".into(), |n| n.to_string());
+        let found = format!("net:[{}], the host's is net:[{}]", number(found), number(host));
+        state("network", wanted, found, in_force && host.is_some())
+    }
+
+    /// The cpu layer: the affinity of every thread, the cpuset and the quota in force.
+    pub(crate) fn read_cpu(&self, layers: &Layers, plan: &CpuPlan, wanted: &str) -> LayerState {
+        let set = layers.cpu.set(plan);
+        let mut lists: Vec<String> = self.pids().iter().flat_map(|pid| affinities(*pid)).collect();
+        lists.sort();
+        lists.dedup();
+        // A system may pin its own threads more tightly, never outside what it was given.
+        let inside = |list: &String| {
+            tare_std::cpus::CpuSet::parse_list(list).is_ok_and(|cpus| cpus.is_subset(set))
+        };
+        let mut in_force = !lists.is_empty() && lists.iter().all(inside);
+        let mut found = format!("Cpus_allowed_list: {}", lists.join(" | "));
+        if let Some(group) = &self.group {
+            let cpuset = read_or_reason(group.cpuset_effective());
+            found += &format!("; cpuset in force: {cpuset}");
+            if layers.cpu == CpuLayer::Pinned {
+                in_force &= cpuset == set.to_string();
+            }
+            if let CpuLayer::Quota(cpus) = layers.cpu {
+                let quota = read_or_reason(group.quota());
+                let period = tare_host::cgroup::QUOTA_PERIOD_US;
+                let want = format!("{} {period}", tare_host::cgroup::quota_us(cpus));
+                in_force &= quota == want;
+                found += &format!("; quota: {quota} µs");
+            }
+        }
+        state("cpu", wanted, found, in_force)
+    }
+
+    /// The cgroup layer: the paths in /proc/PID/cgroup.
+    pub(crate) fn read_cgroup(&self, layers: &Layers, wanted: &str) -> LayerState {
+        let read = |pid: &str| fs::read_to_string(format!("/proc/{pid}/cgroup"));
+        let found = read(&self.pid.to_string()).unwrap_or_default();
+        let controllers = |text: &str| -> Vec<(String, String)> {
+            let lines = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+            lines.map(|(names, path)| (names.to_string(), path.to_string())).collect()
+        };
+        let here = controllers(&found);
+        let in_force = match (layers.cgroup, &self.group) {
+            (CgroupLayer::Own, Some(group)) => {
+                // Seen from our cgroup namespace; every hierarchy that limits or accounts counts.
+                let name = format!("/{}", group.name());
+                let ours = |names: &str| here.iter().any(|(n, p)| n.contains(names) && *p == name);
+                ours("cpu") || here.iter().any(|(n, p)| n.is_empty() && *p == name)
+            }
+            (CgroupLayer::Own, None) => false,
+            (CgroupLayer::None, _) => {
+                // Written paths differ where a hierarchy's root stands in for ours.
+                !here.is_empty() && here.iter().all(|(_, path)| !path.contains("tare-"))
+            }
+        };
+        let mut paths: Vec<&str> = here.iter().map(|(_, path)| path.as_str()).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        state("cgroup", wanted, paths.join(" "), in_force)
+    }
+
+    /// The memory limit in force, where one was asked for.
+    pub(crate) fn read_memory(&self, layers: &Layers) -> Option<LayerState> {
+        let wanted = layers.memory_bytes?;
+        let found = self.group.as_ref().map(Cgroup::memory);
+        // The kernel rounds down to whole pages.
+        let in_force = match &found {
+            Some(Ok(Some(bytes))) => *bytes <= wanted && wanted - bytes < 1 << 16,
+            _ => false,
+        };
+        let found = match found {
+            Some(Ok(Some(bytes))) => bytes.to_string(),
+            Some(Ok(None)) => "no limit".into(),
+            Some(Err(error)) => error.to_string(),
+            None => "no cgroup of its own".into(),
+        };
+        Some(state("limits.memory", &wanted.to_string(), found, in_force))
+    }
+
+    /// The `Seccomp` line of the system's process.
+    pub(crate) fn read_seccomp(&self) -> Option<u32> {
+        process::status_field(self.pid, "Seccomp")?.parse().ok()
+    }
+
+    #[expect(dead_code, reason = "the oci runtime comes next")]
+    /// The system's own mount table.
+    pub(crate) fn mount_table(&self) -> String {
+        fs::read_to_string(format!("/proc/{}/mountinfo", self.pid)).unwrap_or_default()
+    }
+}
+
+fn read_or_reason(value: Result<String, CgroupError>) -> String {
+    value.unwrap_or_else(|error| error.to_string())
+}
+
+/// `Cpus_allowed_list` of every thread of a process.
+fn affinities(pid: u32) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let list = |text: String| {
+        let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+        Some(line.trim().to_string())
+    };
+    threads.filter_map(|t| list(fs::read_to_string(t.path().join("status")).ok()?)).collect()
+}
+
+pub(crate) fn state(layer: &str, wanted: &str, found: String, in_force: bool) -> LayerState {
+    LayerState { layer: layer.into(), wanted: wanted.into(), found, in_force }
+}
+
+/// The arguments of a launch with what only the environment knows: `{listen}` is the address to
+/// listen on, `{port}` the port, `{data}` the data directory, as seen from inside.
+pub(crate) fn arguments(launch: &Launch, listen: SocketAddrV4, data: &str) -> Vec<String> {
+    let (address, port) = (listen.ip().to_string(), listen.port().to_string());
+    let fill = |text: &String| {
+        text.replace("{listen}", &address).replace("{port}", &port).replace("{data}", data)
+    };
+    launch.arguments.iter().map(fill).collect()
+}
+
+/// The last lines of some files, for an error.
+pub(crate) fn log_tail(paths: &[&Path]) -> String {
+    let mut text = String::new();
+    for path in paths {
+        let tail = || -> std::io::Result<Vec<u8>> {
+            let mut file = fs::File::open(path)?;
+            let start = file.metadata()?.len().saturating_sub(LOG_TAIL_BYTES);
+            file.seek(SeekFrom::Start(start))?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        // A log that is not there has nothing to say.
+        text += &String::from_utf8_lossy(&tail().unwrap_or_default());
+    }
+    text.trim_end().to_string()
+}

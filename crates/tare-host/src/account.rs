@@ -1,0 +1,68 @@
+//! CPU accounts: how much CPU time sets of processes have used.
+//!
+//! Method: the first field of `/proc/PID/task/TID/schedstat`, the time a thread has run in ns
+//! (Documentation/scheduler/sched-stats.rst; there whether or not CONFIG_SCHEDSTATS is). It is
+//! brought up to date at each scheduler tick and switch, so a running thread may be one tick behind.
+//! A thread that has ended keeps what was last read of it; what it used after that is lost.
+
+use std::collections::HashMap;
+use std::fs;
+
+/// A running account of a set of processes. Only differences between readings mean anything.
+#[derive(Debug, Default)]
+pub struct Account {
+    threads: HashMap<(u32, u32), u64>,
+    ended_ns: u64,
+}
+
+impl Account {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// CPU time of all threads of these processes so far, in ns. Never runs backwards.
+    pub fn read(&mut self, pids: &[u32]) -> u64 {
+        let mut now = HashMap::with_capacity(self.threads.len());
+        for pid in pids {
+            let Ok(folder) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+            for thread in folder.flatten() {
+                let Some(id) = thread.file_name().to_str().and_then(|id| id.parse().ok()) else {
+                    continue;
+                };
+                let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+                let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok());
+                if let Some(ns) = ns {
+                    now.insert((*pid, id), ns);
+                }
+            }
+        }
+        let ended = self.threads.iter().filter(|(thread, _)| !now.contains_key(thread));
+        self.ended_ns += ended.map(|(_, ns)| ns).sum::<u64>();
+        self.threads = now;
+        self.ended_ns + self.threads.values().sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_grows_and_keeps_what_ended() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; read x"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut account = Account::new();
+        let mut last = 0;
+        while last < 20_000_000 {
+            let now = account.read(&[child.id()]);
+            assert!(now >= last);
+            last = now;
+        }
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(account.read(&[child.id()]) >= last);
+    }
+}

@@ -1,0 +1,443 @@
+//! Control groups, v1 (also hybrid) and v2, behind one small API.
+//!
+//! On v1 a cgroup is one directory in each hierarchy; on v2 it is one directory, and controllers
+//! have to be enabled from the root down. Sources: the kernel's cgroup-v1/*.rst and cgroup-v2.rst.
+//!
+//! Limits: on v2 the cgroup stands right below the root of the hierarchy that is mounted, so in a
+//! container with a cgroup namespace of its own, enabling a controller fails while processes live
+//! in that root.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tare_std::cpus::CpuSet;
+
+use crate::journal::{Entry, EntryId, Journal, JournalError};
+
+/// Period of a CPU quota, in µs: the kernel's default, and docker's.
+pub const QUOTA_PERIOD_US: u64 = 100_000;
+
+const FREEZE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Which form of cgroups the host has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    None,
+    V1,
+    /// v1 controllers, and a v2 tree beside them.
+    Hybrid,
+    V2,
+}
+
+/// Where the hierarchies are mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// v1: mount point by controller. `name=systemd` stands as `systemd`.
+    v1: BTreeMap<String, PathBuf>,
+    v2: Option<PathBuf>,
+}
+
+/// Why a cgroup could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    #[error("cannot read where cgroups are mounted from {}", .path.display())]
+    Layout { path: PathBuf, source: io::Error },
+    #[error("this host has no {controller} cgroup controller; {}", advice(.controller))]
+    NoController { controller: &'static str },
+    #[error("cannot make cgroup {}; this needs root and a writable cgroup tree", .path.display())]
+    Make { path: PathBuf, source: io::Error },
+    #[error("cannot write {value:?} to {}", .path.display())]
+    Write { path: PathBuf, value: String, source: io::Error },
+    #[error("cannot read {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cgroup {} did not freeze within {} s", .path.display(), FREEZE_LIMIT.as_secs())]
+    NotFrozen { path: PathBuf },
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+fn advice(controller: &str) -> String {
+    format!("mount it (v1) or add it to the root's cgroup.subtree_control (v2: +{controller})")
+}
+
+impl Layout {
+    /// Reads the mounts of this process.
+    ///
+    /// # Errors
+    /// When `PROC/self/mountinfo` cannot be read.
+    pub fn read(proc: &Path) -> Result<Self, CgroupError> {
+        let path = proc.join("self/mountinfo");
+        let text = fs::read_to_string(&path);
+        Ok(Self::parse(&text.map_err(|source| CgroupError::Layout { path, source })?))
+    }
+
+    fn parse(mountinfo: &str) -> Self {
+        let mut layout = Self { v1: BTreeMap::new(), v2: None };
+        for line in mountinfo.lines() {
+            let Some((left, right)) = line.split_once(" - ") else { continue };
+            let Some(point) = left.split(' ').nth(4).map(PathBuf::from) else { continue };
+            let mut right = right.split(' ');
+            match (right.next(), right.nth(1)) {
+                (Some("cgroup"), Some(options)) => {
+                    let options = options.split(',').filter(|o| !matches!(*o, "rw" | "ro"));
+                    for name in options.filter(|o| !matches!(*o, "xattr" | "clone_children")) {
+                        let name = name.strip_prefix("name=").unwrap_or(name);
+                        if !name.contains('=') {
+                            layout.v1.entry(name.into()).or_insert_with(|| point.clone());
+                        }
+                    }
+                }
+                (Some("cgroup2"), _) if layout.v2.is_none() => layout.v2 = Some(point),
+                _ => {}
+            }
+        }
+        layout
+    }
+
+    pub fn version(&self) -> Version {
+        match (self.v1.is_empty(), &self.v2) {
+            (true, None) => Version::None,
+            (true, Some(_)) => Version::V2,
+            (false, None) => Version::V1,
+            (false, Some(_)) => Version::Hybrid,
+        }
+    }
+
+    /// Where the v2 tree is mounted, on v2 and hybrid hosts.
+    pub fn unified(&self) -> Option<&Path> {
+        self.v2.as_deref()
+    }
+
+    /// The controllers that can be used.
+    pub fn controllers(&self) -> Vec<String> {
+        match &self.v2 {
+            Some(root) if self.v1.is_empty() => {
+                let text = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+                text.split_whitespace().map(str::to_string).collect()
+            }
+            _ => self.v1.keys().cloned().collect(),
+        }
+    }
+
+    /// Every directory that a cgroup of this name has, whether or not it is there.
+    pub fn folders(&self, name: &str) -> Vec<PathBuf> {
+        let name = name.trim_start_matches('/');
+        let mut folders: Vec<PathBuf> = self.v1.values().map(|root| root.join(name)).collect();
+        folders.extend(self.v2.iter().map(|root| root.join(name)));
+        folders.sort();
+        folders.dedup();
+        folders
+    }
+
+    /// The entry that undoes a cgroup of this name and all below it.
+    pub fn entry(&self, name: &str) -> Entry {
+        Entry::Cgroup { paths: self.folders(name) }
+    }
+
+    /// Makes a run's own cgroup, in which those of its environments stand, and on v2 hands it the
+    /// controllers. Journalled first; undone with the journal.
+    pub fn make_root(&self, journal: &Journal) -> Result<Vec<EntryId>, CgroupError> {
+        let name = journal.prefix();
+        let mut entries = Vec::new();
+        let mut enable = Vec::new();
+        if let (Version::V2, Some(root)) = (self.version(), &self.v2) {
+            let enabled = fs::read_to_string(root.join("cgroup.subtree_control"));
+            let enabled = enabled.unwrap_or_default();
+            let enabled: Vec<&str> = enabled.split_whitespace().collect();
+            enable = self.controllers();
+            enable.retain(|c| matches!(c.as_str(), "cpu" | "cpuset" | "memory"));
+            let missing = enable.iter().filter(|c| !enabled.contains(&c.as_str()));
+            let controllers: Vec<String> = missing.cloned().collect();
+            if !controllers.is_empty() {
+                entries.push(Entry::SubtreeControl { path: root.clone(), controllers });
+            }
+        }
+        entries.push(self.entry(&name));
+        let ids = journal.write(entries.clone())?;
+        for entry in &entries {
+            if let Entry::SubtreeControl { path, controllers } = entry {
+                for controller in controllers {
+                    write(&path.join("cgroup.subtree_control"), &format!("+{controller}"))?;
+                }
+            }
+        }
+        let group = self.group(&name);
+        group.make_folders()?;
+        if self.version() == Version::V2 {
+            for controller in enable {
+                let root = self.v2.as_ref().map(|root| root.join(&name)).unwrap_or_default();
+                write(&root.join("cgroup.subtree_control"), &format!("+{controller}"))?;
+            }
+        }
+        Ok(ids)
+    }
+
+    /// The cgroup of this name, made or not.
+    pub fn group(&self, name: &str) -> Cgroup {
+        Cgroup { layout: self.clone(), name: name.trim_start_matches('/').into() }
+    }
+
+    /// Moves a process into the cgroups that this process is in, in every hierarchy.
+    pub fn move_to_ours(&self, pid: u32) -> Result<(), CgroupError> {
+        for (root, path) in self.of_process(Path::new("/proc"), "self")? {
+            let folder = root.join(path.trim_start_matches('/'));
+            // Seen through a cgroup namespace or a bind mount, our own path may not be there.
+            let folder = if folder.exists() { folder } else { root };
+            write(&folder.join("cgroup.procs"), &pid.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// The cgroup paths of a process, with the mount point of each hierarchy.
+    pub fn of_process(
+        &self,
+        proc: &Path,
+        pid: &str,
+    ) -> Result<Vec<(PathBuf, String)>, CgroupError> {
+        let path = proc.join(pid).join("cgroup");
+        let text = fs::read_to_string(&path);
+        let text = text.map_err(|source| CgroupError::Read { path, source })?;
+        let mut found = Vec::new();
+        for line in text.lines() {
+            let mut parts = line.splitn(3, ':');
+            let (Some(_), Some(names), Some(path)) = (parts.next(), parts.next(), parts.next())
+            else {
+                continue;
+            };
+            let root = match names {
+                "" => self.v2.as_ref(),
+                names => names
+                    .split(',')
+                    .find_map(|name| self.v1.get(name.strip_prefix("name=").unwrap_or(name))),
+            };
+            found.extend(root.map(|root| (root.clone(), path.to_string())));
+        }
+        Ok(found)
+    }
+}
+
+/// One cgroup: a directory in every hierarchy.
+#[derive(Clone, Debug)]
+pub struct Cgroup {
+    layout: Layout,
+    name: String,
+}
+
+impl Cgroup {
+    /// Path below the root of each hierarchy, without a leading slash.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Makes the directories. The caller has journalled this cgroup or one above it.
+    ///
+    /// # Errors
+    /// When the tree is not writable.
+    pub fn make_folders(&self) -> Result<(), CgroupError> {
+        for folder in self.layout.folders(&self.name) {
+            fs::create_dir_all(&folder)
+                .map_err(|source| CgroupError::Make { path: folder.clone(), source })?;
+        }
+        self.inherit_cpuset()
+    }
+
+    /// On v1 a new cpuset is empty and takes no process until CPUs and memory nodes are given.
+    fn inherit_cpuset(&self) -> Result<(), CgroupError> {
+        let Some(root) = self.layout.v1.get("cpuset") else { return Ok(()) };
+        let mut folder = root.clone();
+        for part in Path::new(&self.name).components() {
+            let parent = folder.clone();
+            folder.push(part);
+            for file in ["cpuset.cpus", "cpuset.mems"] {
+                if read(&folder.join(file))?.trim().is_empty() {
+                    write(&folder.join(file), read(&parent.join(file))?.trim())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn folder(&self, controller: &'static str) -> Result<PathBuf, CgroupError> {
+        let root = match self.layout.version() {
+            Version::V2 => self.layout.v2.as_ref(),
+            _ => self.layout.v1.get(controller),
+        };
+        root.map(|root| root.join(&self.name)).ok_or(CgroupError::NoController { controller })
+    }
+
+    fn is_v2(&self) -> bool {
+        self.layout.version() == Version::V2
+    }
+
+    pub fn set_cpuset(&self, cpus: &CpuSet) -> Result<(), CgroupError> {
+        write(&self.folder("cpuset")?.join("cpuset.cpus"), &cpus.to_string())
+    }
+
+    /// The CPUs that are in force.
+    pub fn cpuset_effective(&self) -> Result<String, CgroupError> {
+        let folder = self.folder("cpuset")?;
+        let file = if self.is_v2() { "cpuset.cpus.effective" } else { "cpuset.effective_cpus" };
+        Ok(read(&folder.join(file))?.trim().to_string())
+    }
+
+    /// Limits CPU time to `cpus` CPUs, such as 1.5, over `QUOTA_PERIOD_US`.
+    pub fn set_quota(&self, cpus: f64) -> Result<(), CgroupError> {
+        let quota = quota_us(cpus);
+        let folder = self.folder("cpu")?;
+        if self.is_v2() {
+            return write(&folder.join("cpu.max"), &format!("{quota} {QUOTA_PERIOD_US}"));
+        }
+        write(&folder.join("cpu.cfs_period_us"), &QUOTA_PERIOD_US.to_string())?;
+        write(&folder.join("cpu.cfs_quota_us"), &quota.to_string())
+    }
+
+    /// The quota in force, as `QUOTA PERIOD` in µs; `max` is none.
+    pub fn quota(&self) -> Result<String, CgroupError> {
+        let folder = self.folder("cpu")?;
+        if self.is_v2() {
+            return Ok(read(&folder.join("cpu.max"))?.trim().to_string());
+        }
+        let quota = read(&folder.join("cpu.cfs_quota_us"))?.trim().to_string();
+        let period = read(&folder.join("cpu.cfs_period_us"))?.trim().to_string();
+        Ok(format!("{} {period}", if quota == "-1" { "max" } else { quota.as_str() }))
+    }
+
+    pub fn set_memory(&self, bytes: u64) -> Result<(), CgroupError> {
+        let file = if self.is_v2() { "memory.max" } else { "memory.limit_in_bytes" };
+        write(&self.folder("memory")?.join(file), &bytes.to_string())
+    }
+
+    /// The memory limit in force, in bytes; `None` when there is none.
+    pub fn memory(&self) -> Result<Option<u64>, CgroupError> {
+        let file = if self.is_v2() { "memory.max" } else { "memory.limit_in_bytes" };
+        let text = read(&self.folder("memory")?.join(file))?;
+        // v1 shows "no limit" as the largest whole number of pages.
+        Ok(text.trim().parse().ok().filter(|bytes| *bytes < 1 << 62))
+    }
+
+    /// Moves a process with all its threads into the cgroup.
+    pub fn add(&self, pid: u32) -> Result<(), CgroupError> {
+        self.layout
+            .folders(&self.name)
+            .iter()
+            .try_for_each(|folder| write(&folder.join("cgroup.procs"), &pid.to_string()))
+    }
+
+    /// Processes in the cgroup, those in cgroups below it included.
+    pub fn pids(&self) -> Vec<u32> {
+        let folder = ["cpuset", "cpu", "freezer", "memory"]
+            .into_iter()
+            .find_map(|controller| self.folder(controller).ok());
+        folder.map(|folder| pids_of_tree(&folder)).unwrap_or_default()
+    }
+
+    /// Whether its processes can be frozen by the kernel.
+    pub fn can_freeze(&self) -> bool {
+        match self.is_v2() {
+            true => self.folder("cgroup").is_ok_and(|f| f.join("cgroup.freeze").exists()),
+            false => self.folder("freezer").is_ok_and(|f| f.join("freezer.state").exists()),
+        }
+    }
+
+    /// Freezes every process in the cgroup and waits until the kernel says that it is done.
+    ///
+    /// # Errors
+    /// `NotFrozen` when a process does not stop: it sleeps where no signal reaches it.
+    pub fn freeze(&self) -> Result<(), CgroupError> {
+        let folder = self.folder("freezer")?;
+        let (file, value) =
+            if self.is_v2() { ("cgroup.freeze", "1") } else { ("freezer.state", "FROZEN") };
+        write(&folder.join(file), value)?;
+        let deadline = Instant::now() + FREEZE_LIMIT;
+        while !is_frozen(&folder)? {
+            if Instant::now() > deadline {
+                thaw_folder(&folder);
+                return Err(CgroupError::NotFrozen { path: folder });
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+
+    pub fn thaw(&self) -> Result<(), CgroupError> {
+        let folder = self.folder("freezer")?;
+        let (file, value) =
+            if self.is_v2() { ("cgroup.freeze", "0") } else { ("freezer.state", "THAWED") };
+        write(&folder.join(file), value)
+    }
+
+    /// Time for which the CPU quota held the cgroup back, in ns.
+    pub fn throttled_ns(&self) -> Result<u64, CgroupError> {
+        let text = read(&self.folder("cpu")?.join("cpu.stat"))?;
+        let field = |name: &str| {
+            let mut words = text.lines().filter_map(|line| line.split_once(' '));
+            words.find(|(key, _)| *key == name).and_then(|(_, value)| value.trim().parse().ok())
+        };
+        let us: Option<u64> = field("throttled_usec");
+        Ok(us.map(|us| us * 1000).or_else(|| field("throttled_time")).unwrap_or(0))
+    }
+}
+
+/// A quota of so many CPUs as µs per period.
+pub fn quota_us(cpus: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float to integer cast saturates, and the kernel refuses what is out of range"
+    )]
+    let quota = (cpus * QUOTA_PERIOD_US as f64).round() as u64;
+    quota
+}
+
+fn is_frozen(folder: &Path) -> Result<bool, CgroupError> {
+    let v1 = folder.join("freezer.state");
+    if v1.exists() {
+        return Ok(read(&v1)?.trim() == "FROZEN");
+    }
+    Ok(read(&folder.join("cgroup.events"))?.lines().any(|line| line == "frozen 1"))
+}
+
+/// Thaws one cgroup directory, whatever its version. On v1 a frozen process cannot be killed.
+pub(crate) fn thaw_folder(folder: &Path) {
+    for (file, value) in [("freezer.state", "THAWED"), ("cgroup.freeze", "0")] {
+        let path = folder.join(file);
+        if path.exists() {
+            // What cannot be thawed cannot be killed either, and that is reported.
+            let _ = fs::write(path, value);
+        }
+    }
+}
+
+pub(crate) fn pids_of_folder(folder: &Path) -> Vec<u32> {
+    let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect()
+}
+
+fn pids_of_tree(folder: &Path) -> Vec<u32> {
+    let mut pids = pids_of_folder(folder);
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            pids.extend(pids_of_tree(&entry.path()));
+        }
+    }
+    pids
+}
+
+fn read(path: &Path) -> Result<String, CgroupError> {
+    fs::read_to_string(path).map_err(|source| CgroupError::Read { path: path.into(), source })
+}
+
+fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
+    fs::write(path, value).map_err(|source| CgroupError::Write {
+        path: path.into(),
+        value: value.into(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests;

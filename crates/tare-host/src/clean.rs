@@ -1,0 +1,1 @@
+//! Undoing what dead runs left behind.

@@ -1,0 +1,276 @@
+//! Processes: pinning, signals that cannot hit a stranger, waiting with a limit, process trees.
+//!
+//! A process is signalled through a pidfd that was opened before it was checked, so that a number
+//! that the kernel gives out again in between cannot turn the signal on a stranger.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Child, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::thread::{CpuSet as RawCpuSet, sched_getaffinity, sched_setaffinity};
+use tare_std::cpus::CpuSet;
+
+/// Restricts the calling thread, and every thread and process it starts from now on, to `cpus`.
+///
+/// # Errors
+/// When none of the CPUs exists or the cpuset of the process allows none of them.
+pub fn pin_this_thread(cpus: &CpuSet) -> io::Result<()> {
+    Ok(sched_setaffinity(None, &raw(cpus)?)?)
+}
+
+/// The CPUs that the calling thread may run on.
+pub fn cpus_of_this_thread() -> io::Result<CpuSet> {
+    let raw = sched_getaffinity(None)?;
+    let mut set = CpuSet::new();
+    for cpu in (0..RawCpuSet::MAX_CPU).filter(|cpu| raw.is_set(*cpu)) {
+        if let Ok(cpu) = u32::try_from(cpu) {
+            set.insert(cpu);
+        }
+    }
+    Ok(set)
+}
+
+/// Restricts every thread of a process to `cpus`. A thread that ended meanwhile is no error.
+pub fn pin(pid: u32, cpus: &CpuSet) -> io::Result<()> {
+    let raw = raw(cpus)?;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let number = thread?.file_name().to_string_lossy().parse().unwrap_or(0);
+        match Pid::from_raw(number).map(|thread| sched_setaffinity(Some(thread), &raw)) {
+            Some(Err(error)) if error != rustix::io::Errno::SRCH => return Err(error.into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn raw(cpus: &CpuSet) -> io::Result<RawCpuSet> {
+    let mut raw = RawCpuSet::new();
+    for cpu in cpus.iter() {
+        match usize::try_from(cpu) {
+            Ok(cpu) if cpu < RawCpuSet::MAX_CPU => raw.set(cpu),
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "CPU number too large")),
+        }
+    }
+    Ok(raw)
+}
+
+/// A hold on one process that cannot become a hold on another one.
+#[derive(Debug)]
+pub struct Hold {
+    pub pid: u32,
+    descriptor: OwnedFd,
+}
+
+impl Hold {
+    /// `None` when there is no such process any more.
+    pub fn open(pid: u32) -> Option<Self> {
+        let raw = Pid::from_raw(i32::try_from(pid).ok()?)?;
+        let descriptor = pidfd_open(raw, PidfdFlags::empty()).ok()?;
+        Some(Self { pid, descriptor })
+    }
+
+    /// Sends a signal. A process that has ended is no error.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        match pidfd_send_signal(&self.descriptor, signal) {
+            Err(rustix::io::Errno::SRCH) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until the process has ended (a zombie has). False when the deadline came first.
+    pub fn wait_end(&self, deadline: Instant) -> io::Result<bool> {
+        readable(self.descriptor.as_fd(), deadline)
+    }
+}
+
+/// Kills all of these and waits until each has ended, at most `limit`. Returns those that live on.
+pub fn kill(pids: &[u32], limit: Duration) -> io::Result<Vec<u32>> {
+    let holds: Vec<Hold> = pids.iter().filter_map(|pid| Hold::open(*pid)).collect();
+    kill_held(&holds, limit)
+}
+
+/// The same for processes that are held already.
+pub fn kill_held(holds: &[Hold], limit: Duration) -> io::Result<Vec<u32>> {
+    for hold in holds {
+        hold.signal(Signal::KILL)?;
+    }
+    let deadline = Instant::now() + limit;
+    let mut alive = Vec::new();
+    for hold in holds {
+        if !hold.wait_end(deadline)? {
+            alive.push(hold.pid);
+        }
+    }
+    Ok(alive)
+}
+
+/// Waits for a child until the deadline, then kills it. `None` says that it was killed.
+pub fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
+    let ended = match Hold::open(child.id()) {
+        Some(hold) => hold.wait_end(deadline)?,
+        None => true,
+    };
+    if ended {
+        return child.wait().map(Some);
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
+
+/// Waits until a descriptor is readable; false when the deadline comes first.
+fn readable(descriptor: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(0) => return Ok(false),
+            Ok(_) => return Ok(true),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Every process on the host.
+pub fn all() -> Vec<u32> {
+    let Ok(folder) = fs::read_dir("/proc") else { return Vec::new() };
+    folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// A process and all that descend from it, parents first. Reads `children` of each thread
+/// (CONFIG_PROC_CHILDREN), so it takes some tens of µs per process.
+pub fn tree(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut next = 0;
+    while next < found.len() {
+        let threads = fs::read_dir(format!("/proc/{}/task", found[next]));
+        for thread in threads.into_iter().flatten().flatten() {
+            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        }
+        next += 1;
+    }
+    found
+}
+
+/// The value of one variable in the environment that a process was started with. `None` when it
+/// has none, has ended, may not be read, or is just inside execve: the kernel wakes the parent of
+/// a vfork before it has laid out the new environment, so for some µs a new process shows none.
+pub fn variable(pid: u32, name: &str) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let value = bytes.split(|byte| *byte == 0).find_map(|entry| {
+        let rest = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        Some(String::from_utf8_lossy(rest).into_owned())
+    });
+    value
+}
+
+/// One field of `/proc/PID/status`, such as `Seccomp` or `Cpus_allowed_list`.
+pub fn status_field(pid: u32, field: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name == field).then(|| value.trim().to_string())
+    })
+}
+
+/// The name of a process's executable as the kernel shows it (at most 15 characters).
+pub fn name(pid: u32) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
+}
+
+/// The inode of one of a process's namespaces (`net`, `mnt`, `pid` ...).
+pub fn namespace_inode(pid: u32, kind: &str) -> Option<u64> {
+    inode_of_link(Path::new(&format!("/proc/{pid}/ns/{kind}")))
+}
+
+/// The inode in a namespace link (`net:[4026531840]`).
+pub fn inode_of_link(link: &Path) -> Option<u64> {
+    let text = fs::read_link(link).ok()?;
+    text.to_str()?.split_once('[')?.1.strip_suffix(']')?.parse().ok()
+}
+
+/// Stops every thread of these processes (SIGSTOP) and waits until the kernel says so.
+///
+/// # Errors
+/// `TimedOut` when one of them is not stopped within `limit`.
+pub fn stop(pids: &[u32], limit: Duration) -> io::Result<()> {
+    for hold in pids.iter().filter_map(|pid| Hold::open(*pid)) {
+        hold.signal(Signal::STOP)?;
+    }
+    let deadline = Instant::now() + limit;
+    while !pids.iter().all(|pid| is_stopped(*pid)) {
+        if Instant::now() > deadline {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "SIGSTOP has no effect"));
+        }
+        thread::sleep(Duration::from_micros(200));
+    }
+    Ok(())
+}
+
+/// Lets processes that `stop` stopped run again (SIGCONT).
+pub fn resume(pids: &[u32]) -> io::Result<()> {
+    pids.iter().filter_map(|pid| Hold::open(*pid)).try_for_each(|hold| hold.signal(Signal::CONT))
+}
+
+/// Whether all threads of a process are stopped, or it has ended.
+fn is_stopped(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which stands in parentheses and may hold any character.
+        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        matches!(state, None | Some('T' | 't' | 'Z' | 'X'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn pinning_is_read_back_and_inherited() {
+        let all = cpus_of_this_thread().unwrap();
+        let first = all.iter().next().unwrap();
+        let one = CpuSet::parse_list(&first.to_string()).unwrap();
+        let (here, there) = thread::spawn(move || {
+            pin_this_thread(&one).unwrap();
+            let child = Command::new("cat").arg("/proc/self/status").output().unwrap();
+            (cpus_of_this_thread().unwrap(), String::from_utf8(child.stdout).unwrap())
+        })
+        .join()
+        .unwrap();
+        assert_eq!(here.to_string(), first.to_string());
+        assert!(there.contains(&format!("Cpus_allowed_list:\t{first}\n")), "{there}");
+    }
+
+    #[test]
+    fn a_stopped_process_is_stopped_and_a_killed_one_ends() {
+        let mut child = Command::new("sleep").arg("60").env("TARE_TEST", "x y").spawn().unwrap();
+        let pid = child.id();
+        // Between the two halves of execve a process shows no environment.
+        while variable(pid, "TARE_TEST").is_none() {
+            thread::yield_now();
+        }
+        assert_eq!(variable(pid, "TARE_TEST").as_deref(), Some("x y"));
+        assert!(tree(std::process::id()).contains(&pid));
+        stop(&[pid], Duration::from_secs(2)).unwrap();
+        assert!(is_stopped(pid));
+        resume(&[pid]).unwrap();
+        assert!(kill(&[pid], Duration::from_secs(2)).unwrap().is_empty());
+        child.wait().unwrap();
+        assert!(kill(&[pid], Duration::from_secs(2)).unwrap().is_empty());
+    }
+}
