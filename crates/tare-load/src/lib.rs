@@ -1,1 +1,34 @@
+//! The load generator: asks a CQL server for operations as fast as it answers (closed loop) or on
+//! a schedule (open loop), and counts what comes back. `load` is `tare load`, `agent` the process
+//! that `drivers::tare_load` orders about during a study.
+//!
+//! Thread per CPU, many requests in flight per connection, no allocation per operation. Response
+//! time counts from the intended start, service time from the send. Every operation derives from
+//! (seed, index), every row from (seed, key).
+//!
+//! **Invariant:** the client's own CPU time and lateness are measured and reported with every
+//! result, and no wait is without a deadline.
 #![forbid(unsafe_code)]
+
+pub mod agent;
+mod clock;
+mod connection;
+pub mod drivers;
+mod engine;
+mod error;
+pub mod histogram;
+pub mod keys;
+pub mod load;
+pub mod pacing;
+mod protocol;
+mod request;
+pub mod rows;
+mod stats;
+mod worker;
+
+pub use agent::agent;
+pub use error::LoadError;
+pub use load::{LoadConfig, LoadReport, run};
+
+#[cfg(test)]
+mod tests;

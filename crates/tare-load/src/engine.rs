@@ -1,0 +1,430 @@
+//! The load generator: connections to systems, and threads, one per CPU, that load them.
+//!
+//! Connections of a system stay open between loads, so that a system may be frozen meanwhile:
+//! nothing is sent to it and nothing is awaited from it. Each thread owns its share of the
+//! connections; threads share nothing while they run.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
+use tare_lab::driver::{Edge, Pacing};
+use tare_lab::study::WorkloadSpec;
+use tare_std::cpus::CpuSet;
+
+use crate::clock;
+use crate::connection::Connection;
+use crate::error::LoadError;
+use crate::keys::Operations;
+use crate::pacing::Pacer;
+use crate::request::Job;
+use crate::rows::{KeyType, Shape};
+use crate::stats::Stats;
+use crate::worker::{Chunk, Plan, Shared, Source, Timetable, Worker};
+
+/// After the window the load goes on for so long, so that accounts are read under load.
+const TAIL: Duration = Duration::from_millis(10);
+/// So long is waited for the answer to anything that is not part of a load.
+const EXCHANGE: Duration = Duration::from_secs(30);
+/// So long without any answer, and requests in flight are given up.
+const SILENCE: Duration = Duration::from_secs(5);
+const SILENCE_POPULATE: Duration = Duration::from_secs(30);
+/// So long after its end a load waits for answers in any case.
+const DRAIN: Duration = Duration::from_secs(20);
+/// Requests in flight over all connections, at most, of an open loop.
+const OPEN_IN_FLIGHT: u32 = 1 << 16;
+/// ... and at least, while rows are written.
+const POPULATE_IN_FLIGHT: u32 = 256;
+/// Stream ids are positive 16-bit numbers (CQL protocol v4, section 2.3).
+const STREAMS_MAX: u32 = 16 << 10;
+
+/// Threads on CPUs.
+#[derive(Clone, Debug)]
+pub(crate) struct Engine {
+    cpus: Vec<u32>,
+}
+
+/// A system with its connections.
+#[derive(Debug)]
+pub(crate) struct Target {
+    address: SocketAddr,
+    /// For schema statements, and the proof that the system answers.
+    control: Connection,
+    /// For the load.
+    connections: Vec<Connection>,
+    /// Seeds of the rows that were written, by shape.
+    row_seeds: Vec<(Shape, u64)>,
+}
+
+/// One load.
+#[derive(Clone, Debug)]
+pub(crate) struct Order<'a> {
+    pub(crate) workload: &'a WorkloadSpec,
+    pub(crate) key_type: KeyType,
+    pub(crate) pacing: Pacing,
+    pub(crate) lead_in: Duration,
+    pub(crate) window: Duration,
+    /// The window is cut into stretches of this length.
+    pub(crate) stretch: Duration,
+    pub(crate) seed: u64,
+    pub(crate) verify: bool,
+}
+
+/// How the caller follows a load.
+pub(crate) struct Follow<'a> {
+    pub(crate) stop: &'a AtomicBool,
+    /// Called on a load thread, at the edges of the window.
+    pub(crate) edge: &'a (dyn Fn(Edge) + Sync),
+    /// Called with every stretch once all threads have handed it over.
+    pub(crate) stretch: &'a mut dyn FnMut(&Stats),
+}
+
+impl Engine {
+    pub(crate) fn new(cpus: &CpuSet) -> Result<Self, LoadError> {
+        if cpus.is_empty() {
+            return Err(LoadError::NoCpus);
+        }
+        Ok(Self { cpus: cpus.iter().collect() })
+    }
+
+    /// How many CPUs the load has.
+    pub(crate) fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Connects to a system, again and again until it answers or `deadline` has passed.
+    pub(crate) fn open(
+        &self,
+        address: SocketAddr,
+        deadline: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Target, LoadError> {
+        let begin = Instant::now();
+        let end = begin + deadline;
+        loop {
+            // An attempt that hangs, as before a frozen server, must not eat the others' time.
+            let attempt = end.min(Instant::now() + Duration::from_secs(2));
+            let error = match Connection::open(address, attempt) {
+                Ok(control) => {
+                    let (connections, row_seeds) = (Vec::new(), Vec::new());
+                    return Ok(Target { address, control, connections, row_seeds });
+                }
+                // Waiting does not mend this.
+                Err(error @ LoadError::Login { .. }) => return Err(error),
+                Err(error) => error,
+            };
+            if Instant::now() >= end || stop.load(Ordering::Relaxed) {
+                let waited_s = begin.elapsed().as_secs_f64();
+                return Err(LoadError::NotReady { address, waited_s, source: Box::new(error) });
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Makes the schema and writes every row of the workload once.
+    pub(crate) fn populate(
+        &self,
+        target: &mut Target,
+        workload: &WorkloadSpec,
+        key_type: KeyType,
+        seed: u64,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), LoadError> {
+        check(workload)?;
+        let shape = Shape::of(workload, key_type)?;
+        let [keyspace, table] = shape.schema();
+        target.control.query("CREATE KEYSPACE", &keyspace, Instant::now() + EXCHANGE)?;
+        target.control.query("CREATE TABLE", &table, Instant::now() + EXCHANGE)?;
+        let job = Job { shape, row_seed: seed, verify: false, operations: None };
+        let limits = limits(workload.connections, workload.in_flight.max(POPULATE_IN_FLIGHT));
+        let timetable = Timetable {
+            boundaries: Vec::new(),
+            stop_ns: u64::MAX,
+            silence_ns: nanoseconds(SILENCE_POPULATE),
+            drain_ns: nanoseconds(DRAIN),
+        };
+        let rows = workload.rows;
+        let source = |part, parts| Source::Rows { next: part, step: parts, end: rows };
+        let mut follow = Follow { stop, edge: &|_| {}, stretch: &mut |_| {} };
+        let total =
+            self.drive(target, &job, &limits, &timetable, &source, &mut follow, &mut |n| {
+                progress(n, rows);
+            })?;
+        if let Some(errors) = total.errors.values().next() {
+            let count = total.errors.values().map(|errors| errors.count).sum();
+            return Err(LoadError::Populate {
+                address: target.address,
+                table: shape.table(),
+                count,
+                first: errors.first.clone(),
+            });
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(LoadError::PopulateInterrupted { table: shape.table() });
+        }
+        target.row_seeds.retain(|(other, _)| *other != shape);
+        target.row_seeds.push((shape, seed));
+        progress(rows, rows);
+        Ok(())
+    }
+
+    /// Runs one load. Returns what was counted in its window.
+    pub(crate) fn run(
+        &self,
+        target: &mut Target,
+        order: &Order<'_>,
+        follow: &mut Follow<'_>,
+    ) -> Result<Stats, LoadError> {
+        check(order.workload)?;
+        let shape = Shape::of(order.workload, order.key_type)?;
+        let seeds = &target.row_seeds;
+        let row_seed = seeds.iter().find(|(other, _)| *other == shape).map(|&(_, seed)| seed);
+        let job = Job {
+            shape,
+            row_seed: row_seed.unwrap_or(order.seed),
+            verify: order.verify,
+            operations: Some(Operations::new(order.workload, order.seed)),
+        };
+        let connections = order.workload.connections;
+        let limits = match order.pacing {
+            Pacing::Closed => limits(connections, order.workload.in_flight),
+            Pacing::Open { rate_per_s } if !(rate_per_s.is_finite() && rate_per_s > 0.0) => {
+                return Err(LoadError::Setting {
+                    what: "rate",
+                    value: rate_per_s.to_string(),
+                    expected: "a number of operations per second above 0",
+                });
+            }
+            Pacing::Open { .. } => limits(connections, OPEN_IN_FLIGHT.max(connections)),
+        };
+        self.connect(target, &job.shape, limits.len())?;
+        // Threads need a moment to start; an operation due before would be late.
+        let start_ns = clock::now_ns() + 1_000_000 + 100_000 * self.cpus.len() as u64;
+        let begin_ns = start_ns + nanoseconds(order.lead_in);
+        let end_ns = begin_ns + nanoseconds(order.window);
+        let stretch_ns = nanoseconds(order.stretch).max(1);
+        let mut boundaries: Vec<u64> = Vec::new();
+        let mut at_ns = begin_ns;
+        while at_ns < end_ns {
+            boundaries.push(at_ns);
+            at_ns += stretch_ns;
+        }
+        boundaries.push(end_ns);
+        let timetable = Timetable {
+            boundaries,
+            stop_ns: end_ns + nanoseconds(TAIL),
+            silence_ns: nanoseconds(SILENCE),
+            drain_ns: nanoseconds(DRAIN),
+        };
+        let pacing = order.pacing;
+        let source = |part, parts| match pacing {
+            Pacing::Closed => Source::Closed { next: part, step: parts },
+            Pacing::Open { rate_per_s } => {
+                Source::Open(Pacer::new(start_ns, rate_per_s, part, parts))
+            }
+        };
+        self.drive(target, &job, &limits, &timetable, &source, follow, &mut |_| {})
+    }
+
+    /// Brings the number of prepared, working connections to `count`.
+    fn connect(&self, target: &mut Target, shape: &Shape, count: usize) -> Result<(), LoadError> {
+        target.connections.retain(Connection::is_idle);
+        target.connections.truncate(count);
+        while target.connections.len() < count {
+            let connection = Connection::open(target.address, Instant::now() + EXCHANGE)?;
+            target.connections.push(connection);
+        }
+        for connection in &mut target.connections {
+            connection.prepare(shape, Instant::now() + EXCHANGE)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the threads. `limits` says how many requests each connection may have in flight.
+    #[expect(clippy::too_many_arguments, reason = "private, called twice, each is another thing")]
+    fn drive(
+        &self,
+        target: &mut Target,
+        job: &Job,
+        limits: &[i16],
+        timetable: &Timetable,
+        source: &dyn Fn(u64, u64) -> Source,
+        follow: &mut Follow<'_>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Stats, LoadError> {
+        self.connect(target, &job.shape, limits.len())?;
+        let shared = Shared {
+            stop: follow.stop,
+            alive: AtomicUsize::new(limits.len()),
+            done: AtomicU64::new(0),
+            edge: follow.edge,
+        };
+        let share = limits.len().div_ceil(self.cpus.len());
+        let (sender, receiver) = mpsc::channel();
+        let mut gathered = Gathered::default();
+        let result = std::thread::scope(|scope| {
+            let mut parts = Vec::new();
+            let shares = target.connections.chunks_mut(share).zip(limits.chunks(share));
+            let count = shares.len() as u64;
+            gathered.threads = shares.len();
+            for (part, ((connections, limits), &cpu)) in (0..).zip(shares.zip(&self.cpus)) {
+                let plan = Plan {
+                    source: source(part, count),
+                    timetable: timetable.clone(),
+                    first: part == 0,
+                };
+                let (shared, chunks) = (&shared, sender.clone());
+                parts.push(scope.spawn(move || {
+                    pin(cpu)?;
+                    Worker::new(connections, job, shared, plan, chunks)?.run(limits)
+                }));
+            }
+            drop(sender);
+            loop {
+                match receiver.recv_timeout(Duration::from_millis(200)) {
+                    Ok(chunk) => gathered.take(chunk, follow.stretch),
+                    Err(RecvTimeoutError::Timeout) => {
+                        progress(shared.done.load(Ordering::Relaxed));
+                    }
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+            parts.into_iter().try_for_each(|part| match part.join() {
+                Ok(result) => result,
+                // A panic in a thread is ours, not the system's: let it be seen.
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        });
+        let total = gathered.finish(follow.stretch);
+        result?;
+        if shared.alive.load(Ordering::Relaxed) == 0 {
+            let mut reasons = total.errors.iter().map(|(kind, errors)| (kind.name(), errors));
+            let reason = reasons.next_back();
+            let reason = reason
+                .map_or_else(String::new, |(kind, errors)| format!("{kind}: {}", errors.first));
+            return Err(LoadError::NoConnection { address: target.address, reason });
+        }
+        Ok(total)
+    }
+}
+
+/// Puts the stretches of the threads together.
+#[derive(Default)]
+struct Gathered {
+    threads: usize,
+    /// Stretches that not all threads have handed over, and how many have.
+    pending: Vec<(Stats, usize)>,
+    /// Stretches told.
+    told: usize,
+    total: Option<Stats>,
+    tail: Option<Stats>,
+}
+
+impl Gathered {
+    fn take(&mut self, chunk: Chunk, tell: &mut dyn FnMut(&Stats)) {
+        match chunk {
+            Chunk::Tail(stats) => add(&mut self.tail, &stats),
+            Chunk::Stretch(number, stats) => {
+                while self.told + self.pending.len() <= number {
+                    self.pending.push((Stats::new(), 0));
+                }
+                let (sum, threads) = &mut self.pending[number - self.told];
+                sum.merge(&stats);
+                *threads += 1;
+                // The newest one is kept back: the tail may belong to it.
+                while self.pending.len() > 1 && self.pending[0].1 == self.threads {
+                    self.tell_first(tell);
+                }
+            }
+        }
+    }
+
+    fn tell_first(&mut self, tell: &mut dyn FnMut(&Stats)) {
+        let (stats, _) = self.pending.remove(0);
+        tell(&stats);
+        self.told += 1;
+        add(&mut self.total, &stats);
+    }
+
+    fn finish(mut self, tell: &mut dyn FnMut(&Stats)) -> Stats {
+        while self.pending.len() > 1 {
+            self.tell_first(tell);
+        }
+        let tail = self.tail.take().unwrap_or_else(Stats::new);
+        if let Some((last, _)) = self.pending.first_mut() {
+            let (begin_ns, end_ns) = (last.begin_ns, last.end_ns);
+            last.merge(&tail);
+            (last.begin_ns, last.end_ns) = (begin_ns, end_ns);
+            self.tell_first(tell);
+        }
+        self.total.unwrap_or(Stats { begin_ns: 0, end_ns: 0, ..tail })
+    }
+}
+
+fn add(sum: &mut Option<Stats>, stats: &Stats) {
+    sum.get_or_insert_with(Stats::new).merge(stats);
+}
+
+/// Divides `in_flight` over `connections`; the first ones get the remainder. Connections that would
+/// get none are left out.
+fn limits(connections: u32, in_flight: u32) -> Vec<i16> {
+    let connections = connections.min(in_flight);
+    let (each, more) = (in_flight / connections, in_flight % connections);
+    (0..connections)
+        .map(|index| (each + u32::from(index < more)).min(STREAMS_MAX))
+        .map(|limit| i16::try_from(limit).expect("at most STREAMS_MAX"))
+        .collect()
+}
+
+/// Refuses what the engine cannot do.
+fn check(workload: &WorkloadSpec) -> Result<(), LoadError> {
+    let refuse = |what, value: String, expected| Err(LoadError::Setting { what, value, expected });
+    let WorkloadSpec { rows, connections, in_flight, write_share, .. } = *workload;
+    if rows == 0 || rows > 1 << 62 {
+        return refuse("number of rows", rows.to_string(), "at least 1 and at most 2^62");
+    }
+    if connections == 0 || connections > 10_000 {
+        return refuse("number of connections", connections.to_string(), "from 1 to 10000");
+    }
+    if in_flight == 0 || in_flight.div_ceil(connections) > STREAMS_MAX {
+        let expected = "at least 1 and at most 16384 a connection";
+        return refuse("number of requests in flight", in_flight.to_string(), expected);
+    }
+    if !(0.0..=1.0).contains(&write_share) {
+        return refuse("share of writes", write_share.to_string(), "from 0 to 1");
+    }
+    Ok(())
+}
+
+/// Binds the calling thread to a CPU.
+fn pin(cpu: u32) -> Result<(), LoadError> {
+    let mut affinity = Affinity::new();
+    if (cpu as usize) < Affinity::MAX_CPU {
+        affinity.set(cpu as usize);
+    }
+    sched_setaffinity(None, &affinity).map_err(|errno| LoadError::Pin { cpu, source: errno.into() })
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn in_flight_is_divided_without_loss(connections in 1u32..300, in_flight in 1u32..5_000) {
+            let limits = limits(connections, in_flight);
+            prop_assert_eq!(limits.len(), connections.min(in_flight) as usize);
+            prop_assert_eq!(limits.iter().map(|&n| i64::from(n)).sum::<i64>(), i64::from(in_flight));
+            let spread = limits.iter().max().unwrap() - limits.iter().min().unwrap();
+            prop_assert!(spread <= 1);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The words between a study's driver and its load agent: JSON, one message a line.
+//!
+//! Order (to the agent's standard input) -> answers (from its standard output):
+//!
+//! | order | answers |
+//! |---|---|
+//! | `{"open":{"address":"127.0.0.1:9042","deadline":{"secs":5,"nanos":0}}}` | `{"opened":{"target":0}}` |
+//! | `{"populate":{"target":0,"workload":{..},"seed":1}}` | `{"progress":{"done":500,"all":1000}}` ..., `"populated"` |
+//! | `{"run":{"target":0,"order":{..}}}` | `"begin"`, `"end"` at the edges, `{"ran":{..}}` |
+//! | `{"close":{"target":0}}` | `"closed"` |
+//! | `"quit"` | none: the process ends |
+//!
+//! Any order may be answered by `{"failed":{"error":".."}}` instead. Orders are taken one after
+//! the other; the end of standard input ends a load that runs. Histograms are base64 of
+//! HdrHistogram's V2 compressed form.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use tare_lab::driver::{SliceLoad, SliceOrder, TargetId};
+use tare_lab::study::WorkloadSpec;
+
+/// From the driver to the agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Order {
+    Open { address: SocketAddr, deadline: Duration },
+    Populate { target: TargetId, workload: WorkloadSpec, seed: u64 },
+    Run { target: TargetId, order: SliceOrder },
+    Close { target: TargetId },
+    Quit,
+}
+
+/// From the agent to the driver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Opened { target: TargetId },
+    Progress { done: u64, all: u64 },
+    Populated,
+    Begin,
+    End,
+    Ran(Ran),
+    Closed,
+    Failed { error: String },
+}
+
+/// `SliceLoad` with its histograms as text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ran {
+    window_ns: u64,
+    operations: u64,
+    errors: Vec<(String, u64)>,
+    unsent: u64,
+    client_cpu_ns: u64,
+    response: String,
+    service: String,
+}
+
+impl From<&SliceLoad> for Ran {
+    fn from(load: &SliceLoad) -> Self {
+        Self {
+            window_ns: load.window_ns,
+            operations: load.operations,
+            errors: load.errors.clone(),
+            unsent: load.unsent,
+            client_cpu_ns: load.client_cpu_ns,
+            response: STANDARD.encode(&load.response),
+            service: STANDARD.encode(&load.service),
+        }
+    }
+}
+
+impl TryFrom<Ran> for SliceLoad {
+    type Error = base64::DecodeError;
+
+    fn try_from(ran: Ran) -> Result<Self, Self::Error> {
+        Ok(Self {
+            window_ns: ran.window_ns,
+            operations: ran.operations,
+            errors: ran.errors,
+            unsent: ran.unsent,
+            client_cpu_ns: ran.client_cpu_ns,
+            response: STANDARD.decode(ran.response)?,
+            service: STANDARD.decode(ran.service)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_the_table_are_the_words_on_the_wire() {
+        let check = |order: Order, text: &str| {
+            assert_eq!(serde_json::to_string(&order).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Order>(text).unwrap(), order);
+        };
+        check(
+            Order::Open {
+                address: "127.0.0.1:9042".parse().unwrap(),
+                deadline: Duration::from_secs(5),
+            },
+            r#"{"open":{"address":"127.0.0.1:9042","deadline":{"secs":5,"nanos":0}}}"#,
+        );
+        check(Order::Close { target: TargetId(0) }, r#"{"close":{"target":0}}"#);
+        check(Order::Quit, r#""quit""#);
+        let check = |answer: Answer, text: &str| {
+            assert_eq!(serde_json::to_string(&answer).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Answer>(text).unwrap(), answer);
+        };
+        check(Answer::Opened { target: TargetId(0) }, r#"{"opened":{"target":0}}"#);
+        check(Answer::Begin, r#""begin""#);
+        check(Answer::Progress { done: 5, all: 10 }, r#"{"progress":{"done":5,"all":10}}"#);
+    }
+
+    #[test]
+    fn a_slice_survives_the_journey() {
+        let load = SliceLoad {
+            window_ns: 200_000_123,
+            operations: 12_345,
+            errors: vec![("no answer".into(), 3)],
+            unsent: 7,
+            client_cpu_ns: 99,
+            response: Vec::new(),
+            service: vec![0, 1, 2, 255],
+        };
+        assert_eq!(SliceLoad::try_from(Ran::from(&load)).unwrap(), load);
+    }
+}

@@ -1,0 +1,110 @@
+//! From operation to request, and from answer to verdict.
+
+use tare_cql::frame::{Frame, Opcode};
+use tare_cql::request;
+use tare_cql::response::{Response, Rows};
+use tare_cql::wire::{DecodeError, Value};
+
+use crate::connection::{Connection, SETTINGS, Slot};
+use crate::keys::{Operation, Operations};
+use crate::pacing::Due;
+use crate::rows::{Row, Shape};
+use crate::stats::ErrorKind;
+
+/// What is asked of the system, apart from when.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) shape: Shape,
+    /// Rows derive from this and their key.
+    pub(crate) row_seed: u64,
+    /// Compare every row read with what was written.
+    pub(crate) verify: bool,
+    /// None: the index is the key and every operation writes.
+    pub(crate) operations: Option<Operations>,
+}
+
+/// Why an answer is none, with what the server said.
+pub(crate) type Failure = (ErrorKind, String);
+
+impl Job {
+    pub(crate) fn is_populating(&self) -> bool {
+        self.operations.is_none()
+    }
+
+    /// Appends the request to the connection's send buffer and takes a stream for it. False if
+    /// the connection has no room or is not prepared.
+    #[inline]
+    pub(crate) fn encode(&self, connection: &mut Connection, due: Due) -> bool {
+        let operation = match &self.operations {
+            Some(operations) => operations.derive(due.index),
+            None => Operation { key: due.index, write: true },
+        };
+        let Operation { key, write } = operation;
+        let Some(prepared) = &connection.prepared else { return false };
+        let Some(stream) = connection.free.pop() else { return false };
+        let key_bytes = key.to_be_bytes();
+        let id = if write { &prepared.insert } else { &prepared.select };
+        let mut values = request::execute(&mut connection.out, stream, id, &SETTINGS)
+            .value(Value::Bytes(&key_bytes));
+        if write {
+            let row = Row::new(&self.shape, self.row_seed, key);
+            for column in 0..self.shape.columns {
+                values = values.value_with(|out| row.write_column(column, out));
+            }
+        }
+        values.finish();
+        let slot = &mut connection.slots[usize::try_from(stream).unwrap_or_default()];
+        *slot = Slot { intended_ns: due.intended_ns, sent_ns: 0, key, write, taken: true };
+        connection.queued.push(stream);
+        true
+    }
+
+    /// Whether an answer is the one to the request.
+    #[inline]
+    pub(crate) fn judge(&self, frame: &Frame<'_>, slot: &Slot) -> Result<(), Failure> {
+        match Response::decode(frame) {
+            Ok(Response::Void) if slot.write => Ok(()),
+            Ok(Response::Rows(rows)) if !slot.write => {
+                if rows.is_empty() {
+                    return Err(missing(slot.key));
+                }
+                if self.verify { self.check_row(&rows, slot.key) } else { Ok(()) }
+            }
+            other => Err(failure(other, frame.opcode)),
+        }
+    }
+
+    /// Compares a row with what was written under its key.
+    #[inline]
+    fn check_row(&self, rows: &Rows<'_>, key: u64) -> Result<(), Failure> {
+        let row = Row::new(&self.shape, self.row_seed, key);
+        let mut cells = rows.cells();
+        for column in 0..self.shape.columns {
+            if !cells.next().flatten().is_some_and(|bytes| row.column_is(column, bytes)) {
+                return Err(differs(key, column));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn missing(key: u64) -> Failure {
+    (ErrorKind::RowMissing, format!("no row with key {key}"))
+}
+
+#[cold]
+fn differs(key: u64, column: u32) -> Failure {
+    (ErrorKind::RowDiffers, format!("column c{column} of the row with key {key}"))
+}
+
+#[cold]
+fn failure(answer: Result<Response<'_>, DecodeError>, opcode: Opcode) -> Failure {
+    match answer {
+        Ok(Response::Error(error)) => {
+            (ErrorKind::Server(error.kind.code()), error.message.to_string())
+        }
+        Ok(_) => (ErrorKind::Unexpected, format!("the answer is {opcode:?}")),
+        Err(error) => (ErrorKind::Unexpected, error.to_string()),
+    }
+}

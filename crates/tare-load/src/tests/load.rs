@@ -1,0 +1,220 @@
+//! `tare load` and the engine below it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tare_lab::driver::Pacing;
+use tare_lab::study::WorkloadSpec;
+
+use super::server::{Manner, Server};
+use super::{cpus, workload};
+use crate::error::LoadError;
+use crate::histogram;
+use crate::load::{LoadConfig, LoadReport, run};
+use crate::rows::{KeyType, Row, Shape};
+
+fn config(server: &Server) -> LoadConfig {
+    LoadConfig {
+        address: server.address,
+        cpus: cpus(2),
+        workload: workload(),
+        key_type: KeyType::Bigint,
+        pacing: Pacing::Closed,
+        populate: true,
+        lead_in: Duration::from_millis(20),
+        window: Duration::from_millis(200),
+        seed: 9,
+        verify: true,
+        hdr_file: None,
+        connect_deadline: Duration::from_secs(10),
+    }
+}
+
+fn load(config: &LoadConfig) -> Result<LoadReport, LoadError> {
+    run(config, &AtomicBool::new(false), &mut Vec::new())
+}
+
+fn kinds(report: &LoadReport) -> Vec<&str> {
+    report.errors.iter().map(|error| error.kind.as_str()).collect()
+}
+
+#[test]
+fn populate_writes_every_row_once_with_its_bytes() {
+    let server = Server::start(Manner::Good);
+    let mut config = config(&server);
+    config.workload.write_share = 0.0;
+    load(&config).unwrap();
+    let rows = server.rows();
+    assert_eq!(rows.len(), 1_000);
+    let shape = Shape::new(KeyType::Bigint, 3, 20).unwrap();
+    for (key, cells) in rows {
+        let row = Row::new(&shape, 9, key);
+        assert_eq!(cells.len(), 3);
+        assert!((0..).zip(&cells).all(|(column, cell)| row.column_is(column, cell)), "{key}");
+    }
+    assert!(server.statements()[0].starts_with("CREATE KEYSPACE IF NOT EXISTS tare "));
+    assert!(server.statements()[1].starts_with("CREATE TABLE IF NOT EXISTS tare.row3x20 "));
+}
+
+#[test]
+fn a_closed_loop_counts_what_it_does() {
+    let server = Server::start(Manner::Good);
+    let report = load(&config(&server)).unwrap();
+    assert!(report.operations > 0 && report.errors.is_empty(), "{report:?}");
+    assert_eq!(report.service.count, report.operations);
+    assert_eq!((report.pacing, report.unsent), ("closed", 0));
+    assert!(report.response.is_none() && report.late_max_ns.is_none());
+    assert!(report.client_cpu_us_per_operation.is_some_and(|us| us > 0.0), "{report:?}");
+    let json = serde_json::to_value(&report).unwrap();
+    assert!(json["service"]["p99_ns"].is_u64(), "{json}");
+}
+
+#[test]
+fn an_open_loop_sends_exactly_what_is_due_or_tells() {
+    let server = Server::start(Manner::Good);
+    let pacing = Pacing::Open { rate_per_s: 2_000.0 };
+    let report = load(&LoadConfig { pacing, ..config(&server) }).unwrap();
+    let response = report.response.as_ref().unwrap();
+    // 2,000/s for 0.2 s: every one is answered sooner or later, or told as unsent.
+    assert_eq!(response.count.max(report.service.count) + report.unsent, 400, "{report:?}");
+    assert!(report.errors.is_empty() && response.mean_ns >= report.service.mean_ns, "{report:?}");
+    let late = report.late_mean_ns.unwrap();
+    assert!((response.mean_ns - report.service.mean_ns - late).abs() < 0.01 * response.mean_ns);
+}
+
+#[test]
+fn bad_servers_are_counted_or_told_and_never_hang() {
+    let check = |manner, expect: &[&str]| {
+        let server = Server::start(manner);
+        let mut config = config(&server);
+        // The rows are those of a server that behaved until now.
+        config.populate = !matches!(manner, Manner::Errors);
+        let began = Instant::now();
+        let report = load(&config);
+        assert!(began.elapsed() < Duration::from_secs(60));
+        match report {
+            Ok(report) => {
+                let found = kinds(&report);
+                assert!(expect.iter().all(|kind| found.contains(kind)), "{manner:?} {report:?}");
+            }
+            Err(LoadError::NoConnection { reason, .. }) => {
+                assert!(expect.iter().any(|kind| reason.contains(kind)), "{manner:?} {reason}");
+            }
+            Err(error) => panic!("{manner:?} {error:?}"),
+        }
+    };
+    check(Manner::CloseAfter(1_500), &["connection closed"]);
+    check(Manner::GarbageAfter(1_500), &["garbage on the connection"]);
+    check(Manner::SilentAfter(1_500), &["no answer"]);
+    check(Manner::Errors, &["server answered overloaded"]);
+    check(Manner::Corrupt, &["row differs from what was written"]);
+}
+
+#[test]
+fn rows_that_were_never_written_are_missing() {
+    let server = Server::start(Manner::Good);
+    let mut config = config(&server);
+    config.populate = false;
+    config.workload.write_share = 0.0;
+    let report = load(&config).unwrap();
+    assert_eq!((kinds(&report), report.operations), (vec!["row missing"], 0), "{report:?}");
+}
+
+#[test]
+fn errors_while_rows_are_written_are_told() {
+    let server = Server::start(Manner::Errors);
+    let error = load(&config(&server)).unwrap_err();
+    assert!(
+        error.to_string().ends_with("143 of the writes failed, the first: too much of it"),
+        "{error}"
+    );
+    let server = Server::start(Manner::CloseAfter(10));
+    assert!(load(&config(&server)).is_err());
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let server = Server::start(Manner::Login);
+    let refused = |change: &dyn Fn(&mut LoadConfig)| {
+        let mut config = config(&server);
+        config.connect_deadline = Duration::from_millis(50);
+        change(&mut config);
+        load(&config).unwrap_err().to_string()
+    };
+    let login = refused(&|_| {});
+    assert!(
+        login.ends_with("asks for a login (PasswordAuthenticator), which tare load does not do")
+    );
+    let nobody = refused(&|config| config.address = "127.0.0.1:1".parse().unwrap());
+    assert!(nobody.starts_with("127.0.0.1:1 did not answer within 0."), "{nobody}");
+    let shape = refused(&|config| config.workload.columns = 0);
+    assert_eq!(shape, "a row of 0 columns x 20 bytes: give 1 to 1000 columns");
+    assert!(refused(&|config| config.cpus = "".parse().unwrap()).contains("no CPU to run on"));
+    let server = Server::start(Manner::Good);
+    let refused = |change: &dyn Fn(&mut WorkloadSpec)| {
+        let mut config = config(&server);
+        change(&mut config.workload);
+        load(&config).unwrap_err().to_string()
+    };
+    assert!(refused(&|workload| workload.rows = 0).contains("number of rows is 0"));
+    assert!(refused(&|workload| workload.in_flight = 0).contains("in flight is 0"));
+    assert!(refused(&|workload| workload.connections = 0).contains("connections is 0"));
+    assert!(
+        refused(&|workload| workload.write_share = f64::NAN).contains("share of writes is NaN")
+    );
+    let mut config = config(&server);
+    config.pacing = Pacing::Open { rate_per_s: 0.0 };
+    assert!(load(&config).unwrap_err().to_string().contains("rate is 0"));
+    config.cpus = "1023".parse().unwrap();
+    assert!(load(&config).unwrap_err().to_string().starts_with("cannot run on CPU 1023"));
+}
+
+#[test]
+fn an_interrupted_load_reports_what_there_was() {
+    let server = Server::start(Manner::Good);
+    let mut config = config(&server);
+    config.window = Duration::from_secs(3_600);
+    let stop = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        let load = scope.spawn(|| run(&config, &stop, &mut Vec::new()));
+        while server.rows().len() < 1_000 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        stop.store(true, Ordering::Relaxed);
+        load.join().unwrap().unwrap()
+    });
+    assert!(report.operations > 0 && report.window_s < 60.0, "{report:?}");
+}
+
+#[test]
+fn lines_and_log_tell_every_second() {
+    let server = Server::start(Manner::Good);
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(&server);
+    config.pacing = Pacing::Open { rate_per_s: 500.0 };
+    config.window = Duration::from_millis(2_500);
+    let path = folder.path().join("load.hdr");
+    config.hdr_file = Some(path.clone());
+    let mut lines = Vec::new();
+    let report = run(&config, &AtomicBool::new(false), &mut lines).unwrap();
+    let lines = String::from_utf8(lines).unwrap();
+    assert_eq!(lines.lines().filter(|line| line.contains(" op/s ")).count(), 3, "{lines}");
+    assert!(lines.starts_with("1,000 of 1,000 rows in tare.row3x20\n"), "{lines}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("#[Histogram log format version 1.3]\n"), "{text}");
+    let mut responses = histogram::new();
+    let mut tags = Vec::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("Tag=")) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [tag, _, _, _, encoded] = fields.as_slice() else { panic!("{line}") };
+        tags.push(*tag);
+        if *tag == "response" {
+            use base64::Engine;
+            let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap();
+            responses.add(histogram::decode(&bytes).unwrap()).unwrap();
+        }
+    }
+    assert_eq!(tags, ["response", "service"].repeat(3));
+    assert_eq!(responses.len(), report.response.unwrap().count);
+}

@@ -1,0 +1,192 @@
+//! A server that speaks just enough CQL: one thread per connection, rows in a map. It can be told
+//! to misbehave.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tare_cql::frame::{self, Direction};
+use tare_cql::request::Request;
+use tare_cql::response::{self, ColumnSpec, EncodedColumns, ErrorKind, RowsWriter};
+use tare_cql::types::Type;
+use tare_cql::wire::Value;
+
+/// What the server does with the requests that execute something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Good,
+    /// Answers this many, then closes every connection.
+    CloseAfter(u64),
+    /// Answers this many, then sends what is no CQL.
+    GarbageAfter(u64),
+    /// Answers this many, then none.
+    SilentAfter(u64),
+    /// Answers every seventh with an error.
+    Errors,
+    /// Returns rows with one byte changed.
+    Corrupt,
+    /// Asks for a login.
+    Login,
+}
+
+type Rows = Mutex<HashMap<u64, Vec<Vec<u8>>>>;
+
+struct State {
+    manner: Manner,
+    rows: Rows,
+    executed: AtomicU64,
+    connections: AtomicU64,
+    statements: Mutex<Vec<String>>,
+    stop: AtomicBool,
+}
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    state: Arc<State>,
+}
+
+impl Server {
+    pub(crate) fn start(manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(State {
+            manner,
+            rows: Rows::default(),
+            executed: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+            statements: Mutex::default(),
+            stop: AtomicBool::new(false),
+        });
+        let shared = Arc::clone(&state);
+        std::thread::spawn(move || {
+            for socket in listener.incoming() {
+                if shared.stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                shared.connections.fetch_add(1, Ordering::Relaxed);
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || serve(socket.unwrap(), &shared));
+            }
+        });
+        Self { address, state }
+    }
+
+    pub(crate) fn rows(&self) -> HashMap<u64, Vec<Vec<u8>>> {
+        self.state.rows.lock().unwrap().clone()
+    }
+
+    /// How many connections there have been.
+    #[allow(dead_code, reason = "only the driver's test asks")]
+    pub(crate) fn connections(&self) -> u64 {
+        self.state.connections.load(Ordering::Relaxed)
+    }
+
+    /// Every statement that was run or prepared.
+    pub(crate) fn statements(&self) -> Vec<String> {
+        self.state.statements.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.state.stop.store(true, Ordering::Relaxed);
+        // Wakes the thread that accepts.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn serve(mut socket: TcpStream, state: &State) {
+    let mut input = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let count = match socket.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => count,
+        };
+        input.extend_from_slice(&buffer[..count]);
+        let mut out = Vec::new();
+        let mut offset = 0;
+        while let Ok(Some((frame, length))) =
+            frame::decode(&input[offset..], Direction::Request, 1 << 24)
+        {
+            if !answer(&frame, state, &mut out) {
+                let _ = socket.write_all(&out);
+                return;
+            }
+            offset += length;
+        }
+        input.drain(..offset);
+        if socket.write_all(&out).is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
+    let stream = frame.stream;
+    let note = |statement: &str| state.statements.lock().unwrap().push(statement.into());
+    match Request::decode(frame).unwrap() {
+        Request::Startup { .. } if state.manner == Manner::Login => {
+            response::encode_authenticate(out, stream, "PasswordAuthenticator");
+        }
+        Request::Startup { .. } => response::encode_ready(out, stream),
+        Request::Query { statement, .. } => {
+            note(statement);
+            response::encode_void(out, stream);
+        }
+        Request::Prepare { statement } => {
+            note(statement);
+            let no_columns = EncodedColumns::new("", "", []);
+            let id = &statement.as_bytes()[..6];
+            response::encode_prepared(out, stream, id, &no_columns, &[], None);
+        }
+        Request::Execute { id, parameters } => {
+            let executed = state.executed.fetch_add(1, Ordering::Relaxed);
+            match state.manner {
+                Manner::CloseAfter(count) if executed >= count => return false,
+                Manner::SilentAfter(count) if executed >= count => return true,
+                Manner::GarbageAfter(count) if executed >= count => {
+                    out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+                    return true;
+                }
+                Manner::Errors if executed.is_multiple_of(7) => {
+                    let kind = ErrorKind::Overloaded;
+                    response::encode_error(out, stream, &kind, "too much of it");
+                    return true;
+                }
+                _ => {}
+            }
+            let mut values = parameters.values.iter().map(|value| match value {
+                Value::Bytes(bytes) => bytes.to_vec(),
+                other => panic!("{other:?}"),
+            });
+            let key = u64::from_be_bytes(values.next().unwrap().try_into().unwrap());
+            match id {
+                b"INSERT" => {
+                    state.rows.lock().unwrap().insert(key, values.collect());
+                    response::encode_void(out, stream);
+                }
+                b"SELECT" => {
+                    let row = state.rows.lock().unwrap().get(&key).cloned();
+                    let count = row.as_ref().map_or(1, Vec::len);
+                    let column = ColumnSpec { name: "c", kind: &Type::Blob };
+                    let columns = EncodedColumns::new("", "", vec![column; count]);
+                    let mut rows = RowsWriter::begin(out, stream, &columns, true, None);
+                    if let Some(mut row) = row {
+                        if state.manner == Manner::Corrupt {
+                            *row.last_mut().unwrap().last_mut().unwrap() ^= 1;
+                        }
+                        row.iter().for_each(|cell| rows.cell(Some(cell)));
+                        rows.end_row();
+                    }
+                    rows.finish();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        other => panic!("{other:?}"),
+    }
+    true
+}

@@ -1,0 +1,530 @@
+//! One thread of load: an event loop over its connections.
+//!
+//! Every turn sends what is due, in one send per connection; waits for answers, for the next due
+//! operation or for the next edge; and takes the answers, in one receive per connection. Before a
+//! due operation the thread sleeps on a timer that is set early by what timers have been late, and
+//! polls for the rest, so that operations leave on time without a CPU spinning all the while.
+//!
+//! The load is cut into stretches by boundaries. At each one the thread reads its CPU clock and
+//! hands over what it counted since the one before.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use tare_lab::driver::Edge;
+
+use crate::clock;
+use crate::connection::{Connection, Progress};
+use crate::error::LoadError;
+use crate::histogram;
+use crate::pacing::{Due, Pacer, WakeEarly};
+use crate::request::Job;
+use crate::stats::{ErrorKind, Stats};
+
+/// Where a thread's operations come from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// The next one when one has ended: indices `next`, `next + step` ...
+    Closed { next: u64, step: u64 },
+    /// By the clock.
+    Open(Pacer),
+    /// Every row once: keys `next`, `next + step` ... below `end`.
+    Rows { next: u64, step: u64, end: u64 },
+}
+
+impl Source {
+    /// The next operation, if one may be sent now.
+    #[inline]
+    fn take(&mut self, now_ns: u64) -> Option<Due> {
+        let (next, step) = match self {
+            Self::Open(pacer) => return pacer.take(now_ns),
+            Self::Rows { next, end, .. } if *next >= *end => return None,
+            Self::Rows { next, step, .. } | Self::Closed { next, step } => (next, *step),
+        };
+        let index = *next;
+        *next += step;
+        Some(Due { index, intended_ns: now_ns })
+    }
+
+    fn is_exhausted(&self) -> bool {
+        matches!(self, Self::Rows { next, end, .. } if next >= end)
+    }
+}
+
+/// When a load begins, is cut and ends, in ns on the clock of `clock::now_ns`.
+#[derive(Clone, Debug)]
+pub(crate) struct Timetable {
+    /// The first opens the measured window, the last closes it. Empty: nothing is measured.
+    pub(crate) boundaries: Vec<u64>,
+    /// No operation is sent from here on.
+    pub(crate) stop_ns: u64,
+    /// So long without any answer, once no operation is sent, and those in flight are given up.
+    pub(crate) silence_ns: u64,
+    /// So long after the stop they are given up in any case.
+    pub(crate) drain_ns: u64,
+}
+
+/// What all threads of a load share.
+pub(crate) struct Shared<'a> {
+    pub(crate) stop: &'a AtomicBool,
+    /// Connections that still work.
+    pub(crate) alive: AtomicUsize,
+    /// Operations that ended, well or not; counted only while rows are written.
+    pub(crate) done: AtomicU64,
+    /// Called by the first thread at the edges of the window.
+    pub(crate) edge: &'a (dyn Fn(Edge) + Sync),
+}
+
+/// What a thread counted.
+pub(crate) enum Chunk {
+    /// In the stretch between two boundaries, numbered from 0.
+    Stretch(usize, Stats),
+    /// After the last boundary: the ends of operations that belong to the window, and errors.
+    Tail(Stats),
+}
+
+/// How a thread paces its load.
+pub(crate) struct Plan {
+    pub(crate) source: Source,
+    pub(crate) timetable: Timetable,
+    /// True for the one thread that calls `Shared::edge`.
+    pub(crate) first: bool,
+}
+
+const TIMER: u64 = u64::MAX;
+/// The stop flag is looked at so often, in ns.
+const ATTENTION_NS: u64 = 100_000_000;
+/// Events taken from the queue at once. Edges are noticed between two such batches.
+const EVENTS_MAX: usize = 64;
+
+pub(crate) struct Worker<'a> {
+    connections: &'a mut [Connection],
+    job: &'a Job,
+    shared: &'a Shared<'a>,
+    source: Source,
+    timetable: Timetable,
+    first: bool,
+    chunks: Sender<Chunk>,
+    queue: OwnedFd,
+    timer: OwnedFd,
+    /// When the timer goes off; 0 if it has.
+    armed_ns: u64,
+    wake: WakeEarly,
+    stats: Stats,
+    /// Boundaries crossed.
+    crossed: usize,
+    /// The span whose operations count, as planned.
+    window_ns: (u64, u64),
+    /// The thread's CPU clock at the last boundary.
+    cpu_ns: u64,
+    in_flight: usize,
+    /// Open loop: where the search for a connection with room goes on.
+    turn: usize,
+    /// When the last answer came.
+    answer_ns: u64,
+    /// When the thread stopped sending.
+    stopped_ns: Option<u64>,
+}
+
+impl<'a> Worker<'a> {
+    /// Registers the connections with an event queue of the calling thread.
+    pub(crate) fn new(
+        connections: &'a mut [Connection],
+        job: &'a Job,
+        shared: &'a Shared<'a>,
+        plan: Plan,
+        chunks: Sender<Chunk>,
+    ) -> Result<Self, LoadError> {
+        let fail = |errno: Errno| LoadError::EventQueue { source: errno.into() };
+        let queue = epoll::create(CreateFlags::CLOEXEC).map_err(fail)?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(fail)?;
+        let edge = EventFlags::IN | EventFlags::ET;
+        epoll::add(&queue, &timer, EventData::new_u64(TIMER), edge).map_err(fail)?;
+        for (token, connection) in (0..).zip(connections.iter()) {
+            let flags = edge | EventFlags::OUT | EventFlags::RDHUP;
+            epoll::add(&queue, &connection.socket, EventData::new_u64(token), flags)
+                .map_err(fail)?;
+        }
+        let boundaries = &plan.timetable.boundaries;
+        let window_ns = match (boundaries.first(), boundaries.last()) {
+            (Some(&begin), Some(&end)) => (begin, end),
+            _ => (u64::MAX, u64::MAX),
+        };
+        Ok(Self {
+            connections,
+            job,
+            shared,
+            source: plan.source,
+            timetable: plan.timetable,
+            first: plan.first,
+            chunks,
+            queue,
+            timer,
+            armed_ns: 0,
+            wake: WakeEarly::default(),
+            stats: Stats::new(),
+            crossed: 0,
+            window_ns,
+            cpu_ns: 0,
+            in_flight: 0,
+            turn: 0,
+            answer_ns: 0,
+            stopped_ns: None,
+        })
+    }
+
+    /// Runs the load to its end. `in_flight` is the most that each connection may have in flight.
+    pub(crate) fn run(mut self, in_flight: &[i16]) -> Result<(), LoadError> {
+        for (connection, &limit) in self.connections.iter_mut().zip(in_flight) {
+            connection.reserve(limit);
+        }
+        if !matches!(self.source, Source::Open(_)) {
+            let now_ns = clock::now_ns();
+            for index in 0..self.connections.len() {
+                self.fill(index, now_ns);
+                self.flush(index);
+            }
+        }
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        loop {
+            let now_ns = clock::now_ns();
+            self.cross_boundaries(now_ns);
+            if self.is_over(now_ns) {
+                break;
+            }
+            if self.stopped_ns.is_none() && matches!(self.source, Source::Open(_)) {
+                self.send_due(now_ns);
+            }
+            self.wait(&mut events)?;
+            for event in &events {
+                match usize::try_from(event.data.u64()) {
+                    Ok(index) if index < self.connections.len() => self.serve(index),
+                    _ => {}
+                }
+            }
+        }
+        self.abandon();
+        self.send_chunk(Chunk::Tail);
+        Ok(())
+    }
+
+    /// True once nothing is sent and nothing is awaited any more.
+    fn is_over(&mut self, now_ns: u64) -> bool {
+        let interrupted = self.shared.stop.load(Ordering::Relaxed);
+        let dead = self.shared.alive.load(Ordering::Relaxed) == 0;
+        if self.stopped_ns.is_none() && (now_ns >= self.timetable.stop_ns || interrupted || dead) {
+            self.stopped_ns = Some(now_ns);
+            self.answer_ns = self.answer_ns.max(now_ns);
+            self.end_window_early(now_ns);
+        }
+        let silent = now_ns.saturating_sub(self.answer_ns) >= self.timetable.silence_ns;
+        if let Some(stopped_ns) = self.stopped_ns {
+            return self.in_flight == 0 || silent || now_ns >= stopped_ns + self.timetable.drain_ns;
+        }
+        if self.source.is_exhausted() && self.in_flight == 0 {
+            return true;
+        }
+        // While rows are written, silence is the only limit. A measured load ends by the clock.
+        matches!(self.source, Source::Rows { .. }) && self.answer_ns > 0 && silent
+    }
+
+    fn cross_boundaries(&mut self, now_ns: u64) {
+        while self.timetable.boundaries.get(self.crossed).is_some_and(|&at_ns| at_ns <= now_ns) {
+            self.cross(now_ns);
+        }
+    }
+
+    /// Crosses the next boundary now.
+    fn cross(&mut self, now_ns: u64) {
+        let cpu_ns = clock::thread_cpu_ns();
+        let is_last = self.crossed + 1 == self.timetable.boundaries.len();
+        if self.crossed == 0 {
+            if self.first {
+                (self.shared.edge)(Edge::Begin);
+            }
+            // What happened before the window does not count, but a broken connection does.
+            let before = std::mem::replace(&mut self.stats, Stats::new());
+            for (kind, errors) in before.errors {
+                if matches!(kind, ErrorKind::ConnectionClosed | ErrorKind::Garbage) {
+                    self.stats.error(kind, &errors.first, errors.count);
+                }
+            }
+        } else {
+            self.stats.end_ns = now_ns;
+            self.stats.cpu_ns = cpu_ns - self.cpu_ns;
+            if is_last {
+                if let Source::Open(pacer) = &self.source {
+                    self.stats.unsent = pacer.unsent(self.window_ns.0, self.window_ns.1);
+                }
+                if self.first {
+                    (self.shared.edge)(Edge::End);
+                }
+            }
+            let number = self.crossed - 1;
+            self.send_chunk(|stats| Chunk::Stretch(number, stats));
+        }
+        self.crossed += 1;
+        self.stats.begin_ns = now_ns;
+        self.cpu_ns = cpu_ns;
+    }
+
+    /// Closes the window now if it is open; if it has not begun, it never will.
+    fn end_window_early(&mut self, now_ns: u64) {
+        let remaining = self.timetable.boundaries.len() - self.crossed;
+        if remaining == 0 {
+            return;
+        }
+        self.timetable.boundaries.truncate(self.crossed);
+        if self.crossed > 0 {
+            self.timetable.boundaries.push(now_ns);
+            self.window_ns.1 = now_ns;
+            self.cross(now_ns);
+        }
+    }
+
+    fn send_chunk(&mut self, chunk: impl FnOnce(Stats) -> Chunk) {
+        let stats = std::mem::replace(&mut self.stats, Stats::new());
+        // The receiver lives as long as the threads; if it is gone nobody wants the figures.
+        let _ = self.chunks.send(chunk(stats));
+    }
+
+    /// Open loop: hands everything that is due to the connections, in turn.
+    fn send_due(&mut self, now_ns: u64) {
+        let mut first = None;
+        while let Some(index) = self.connection_with_room() {
+            let Some(due) = self.source.take(now_ns) else { break };
+            self.turn = index + 1;
+            self.encode(index, due);
+            first = Some(first.unwrap_or(index));
+        }
+        // Connections in turn from the first that was given something.
+        if let Some(first) = first {
+            let count = self.connections.len();
+            for offset in 0..count {
+                let index = (first + offset) % count;
+                if self.connections[index].queued.is_empty() {
+                    break;
+                }
+                self.flush(index);
+            }
+        }
+    }
+
+    /// The next connection, in turn, that can take a request.
+    #[inline]
+    fn connection_with_room(&mut self) -> Option<usize> {
+        let count = self.connections.len();
+        (0..count)
+            .map(|offset| {
+                let index = self.turn + offset;
+                if index >= count { index % count } else { index }
+            })
+            .find(|&index| !self.connections[index].free.is_empty())
+    }
+
+    /// Closed loop: puts as many operations on a connection as it may have in flight.
+    #[inline]
+    fn fill(&mut self, index: usize, now_ns: u64) {
+        while !self.connections[index].free.is_empty() {
+            let Some(due) = self.source.take(now_ns) else { break };
+            self.encode(index, due);
+        }
+    }
+
+    #[inline]
+    fn encode(&mut self, index: usize, due: Due) {
+        if self.job.encode(&mut self.connections[index], due) {
+            self.in_flight += 1;
+        }
+    }
+
+    /// Sends what is encoded for a connection.
+    #[inline]
+    fn flush(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if !connection.has_output() {
+            return;
+        }
+        let now_ns = clock::now_ns();
+        if matches!(self.source, Source::Open(_)) {
+            for &stream in &connection.queued {
+                let intended_ns =
+                    connection.slots[usize::try_from(stream).unwrap_or_default()].intended_ns;
+                if intended_ns >= self.window_ns.0 && intended_ns < self.window_ns.1 {
+                    let late_ns = now_ns.saturating_sub(intended_ns);
+                    self.stats.late_ns_sum += late_ns;
+                    self.stats.late_ns_max = self.stats.late_ns_max.max(late_ns);
+                }
+            }
+        }
+        if connection.flush(now_ns) == Progress::Ended {
+            self.lose(index, ErrorKind::ConnectionClosed, "cannot send");
+        }
+    }
+
+    /// Waits for answers, at most until the next boundary or due operation.
+    fn wait(&mut self, events: &mut Vec<Event>) -> Result<(), LoadError> {
+        let fail = |errno: Errno| LoadError::EventQueue { source: errno.into() };
+        events.clear();
+        let now_ns = clock::now_ns();
+        let mut until_ns = now_ns + ATTENTION_NS;
+        if let Some(&boundary_ns) = self.timetable.boundaries.get(self.crossed) {
+            until_ns = until_ns.min(boundary_ns);
+        }
+        if self.stopped_ns.is_none() {
+            until_ns = until_ns.min(self.timetable.stop_ns);
+            if let Source::Open(pacer) = &self.source
+                && self.connections.iter().any(|connection| !connection.free.is_empty())
+            {
+                let due_ns = pacer.next_due_ns();
+                if due_ns < until_ns {
+                    until_ns = self.wake.timer_ns(due_ns);
+                }
+            }
+        }
+        let timeout = if until_ns <= now_ns {
+            Some(Timespec { tv_sec: 0, tv_nsec: 0 })
+        } else {
+            if self.armed_ns <= now_ns || until_ns < self.armed_ns {
+                set_timer(&self.timer, until_ns).map_err(fail)?;
+                self.armed_ns = until_ns;
+            }
+            None
+        };
+        let spare = rustix::buffer::spare_capacity(events);
+        match epoll::wait(&self.queue, spare, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(fail(errno)),
+        }
+        if timeout.is_none() && events.iter().any(|event| event.data.u64() == TIMER) {
+            self.wake.woke(self.armed_ns, clock::now_ns());
+            self.armed_ns = 0;
+        }
+        Ok(())
+    }
+
+    /// Takes the answers of one connection and sends what follows from them.
+    fn serve(&mut self, index: usize) {
+        loop {
+            if !self.connections[index].alive {
+                return;
+            }
+            let progress = self.connections[index].receive();
+            let now_ns = clock::now_ns();
+            if let Err(reason) = self.take_answers(index, now_ns) {
+                self.lose(index, ErrorKind::Garbage, &reason);
+                return;
+            }
+            if progress == Progress::Ended {
+                self.lose(index, ErrorKind::ConnectionClosed, "closed by the server");
+                return;
+            }
+            if self.stopped_ns.is_none() && !matches!(self.source, Source::Open(_)) {
+                self.fill(index, now_ns);
+            }
+            self.flush(index);
+            if progress == Progress::Blocked {
+                return;
+            }
+        }
+    }
+
+    /// Judges every whole answer that was received. Fails if the bytes are no answers.
+    #[inline]
+    fn take_answers(&mut self, index: usize, now_ns: u64) -> Result<(), String> {
+        let connection = &mut self.connections[index];
+        let is_open = matches!(self.source, Source::Open(_));
+        let in_window = self.crossed > 0 && self.crossed < self.timetable.boundaries.len();
+        let mut offset = 0;
+        loop {
+            let bytes = &connection.input[offset..connection.filled];
+            let (frame, length) = match Connection::frame_at(bytes) {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                Err(error) => return Err(error.to_string()),
+            };
+            offset += length;
+            let slot = usize::try_from(frame.stream)
+                .ok()
+                .and_then(|stream| connection.slots.get_mut(stream))
+                .filter(|slot| slot.taken);
+            let Some(slot) = slot else {
+                if frame.stream < 0 {
+                    continue; // An event that nobody asked for.
+                }
+                return Err(format!("an answer on stream {} without a request", frame.stream));
+            };
+            slot.taken = false;
+            connection.free.push(frame.stream);
+            self.in_flight -= 1;
+            self.answer_ns = now_ns;
+            match self.job.judge(&frame, slot) {
+                Ok(()) => {
+                    self.stats.operations += u64::from(in_window);
+                    let counts = if is_open {
+                        slot.intended_ns >= self.window_ns.0 && slot.intended_ns < self.window_ns.1
+                    } else {
+                        in_window
+                    };
+                    if counts {
+                        let service_ns = now_ns.saturating_sub(slot.sent_ns);
+                        histogram::record(&mut self.stats.service, service_ns);
+                        if is_open {
+                            let response_ns = now_ns.saturating_sub(slot.intended_ns);
+                            histogram::record(&mut self.stats.response, response_ns);
+                        }
+                    }
+                }
+                Err((kind, message)) => self.stats.error(kind, &message, 1),
+            }
+            if self.job.is_populating() {
+                self.shared.done.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        connection.consume(offset);
+        Ok(())
+    }
+
+    /// Gives a connection up.
+    #[cold]
+    fn lose(&mut self, index: usize, kind: ErrorKind, reason: &str) {
+        let connection = &mut self.connections[index];
+        if !connection.alive {
+            return;
+        }
+        // Closing takes it out of the event queue once the owner drops it; until then it is quiet.
+        let _ = epoll::delete(&self.queue, &connection.socket);
+        let lost = connection.give_up();
+        self.in_flight -= lost;
+        self.stats.error(kind, reason, lost.max(1) as u64);
+        self.shared.alive.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Gives up every connection that still owes an answer.
+    fn abandon(&mut self) {
+        for index in 0..self.connections.len() {
+            if self.connections[index].in_flight() > 0 {
+                self.lose(index, ErrorKind::NoAnswer, "no answer after the load had ended");
+            }
+        }
+    }
+}
+
+/// Sets the timer to an absolute time. Timers of this kind know no slack, unlike time-outs.
+fn set_timer(timer: &OwnedFd, at_ns: u64) -> Result<(), Errno> {
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let at = Timespec {
+        tv_sec: (at_ns / 1_000_000_000).cast_signed(),
+        tv_nsec: (at_ns % 1_000_000_000).cast_signed(),
+    };
+    let spec = Itimerspec { it_interval: zero, it_value: at };
+    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &spec).map(|_| ())
+}
