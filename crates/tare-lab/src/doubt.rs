@@ -1,7 +1,10 @@
 //! Doubts: typed reasons to trust a figure less. They are data: stored with the slice, shown with
-//! the figure, with advice.
+//! the figure, with advice. When a doubt arises is decided in `judge`.
+
+pub mod judge;
 
 use serde::{Deserialize, Serialize};
+use tare_std::units::significant;
 
 /// A reason to trust a slice, an environment or the whole record less. Shares are 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,4 +38,128 @@ pub enum Doubt {
     FewBlocks { blocks: u32 },
     /// An environment of the study could not run on this host and was left out.
     EnvironmentLeftOut { environment: String, reason: String },
+}
+
+impl Doubt {
+    /// Name of the kind, as in the record: `steal`, `client_saturated` ...
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Steal { .. } => "steal",
+            Self::Strangers { .. } => "strangers",
+            Self::ClientSaturated { .. } => "client_saturated",
+            Self::ClientSharesCpus { .. } => "client_shares_cpus",
+            Self::Throttled { .. } => "throttled",
+            Self::RateNotReached { .. } => "rate_not_reached",
+            Self::OperationErrors { .. } => "operation_errors",
+            Self::LayerNotInForce { .. } => "layer_not_in_force",
+            Self::ControlBeyondClaim { .. } => "control_beyond_claim",
+            Self::BaselineNotClean { .. } => "baseline_not_clean",
+            Self::IoEngineDiffers { .. } => "io_engine_differs",
+            Self::ProbeFailed { .. } => "probe_failed",
+            Self::FewBlocks { .. } => "few_blocks",
+            Self::EnvironmentLeftOut { .. } => "environment_left_out",
+        }
+    }
+
+    /// What was seen, as one sentence without its full stop.
+    pub fn text(&self) -> String {
+        let percent = |share: &f64| format!("{} %", significant(share * 100.0, 2));
+        match self {
+            Self::Steal { share } => {
+                format!("the hypervisor gave {} of the CPUs' time to others", percent(share))
+            }
+            Self::Strangers { share } => {
+                format!("processes outside the study used {} of the CPUs", percent(share))
+            }
+            Self::ClientSaturated { share } => format!(
+                "the client used {} of its CPUs, so it may be what was measured",
+                percent(share)
+            ),
+            Self::ClientSharesCpus { cpus } => {
+                format!("client and system may both run on CPU {cpus}")
+            }
+            Self::Throttled { share } => {
+                format!("the CPU quota held the system back for {} of the time", percent(share))
+            }
+            Self::RateNotReached { asked_per_s, reached_per_s } => format!(
+                "the fixed rate was not reached: {reached_per_s:.0} of {asked_per_s:.0} \
+                 operations/s"
+            ),
+            Self::OperationErrors { error, count, operations } => {
+                format!("{count} operations failed beside {operations} that succeeded: {error}")
+            }
+            Self::LayerNotInForce { layer, wanted, found } => {
+                format!("the layer {layer} was not in force: wanted {wanted}, found {found}")
+            }
+            Self::ControlBeyondClaim { control_percent, smallest_percent } => format!(
+                "the baseline differs from itself by {} %, more than the smallest cost found \
+                 ({} %)",
+                significant(*control_percent, 2),
+                significant(*smallest_percent, 2)
+            ),
+            Self::BaselineNotClean { found } => {
+                format!("the baseline pays for container networking too: {found}")
+            }
+            Self::IoEngineDiffers { baseline, here } => {
+                format!("the system does its I/O by {here} here, by {baseline} in the baseline")
+            }
+            Self::ProbeFailed { probe, reason } => {
+                format!("the probe {probe} could not read: {reason}")
+            }
+            Self::FewBlocks { blocks } => {
+                format!("there are only {blocks} rounds, too few for an interval worth its name")
+            }
+            Self::EnvironmentLeftOut { environment, reason } => {
+                format!("\"{environment}\" was left out: {reason}")
+            }
+        }
+    }
+
+    /// What to do about it, as one sentence without its full stop.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Steal { .. } => {
+                "trust CPU per operation before throughput, and repeat at a quieter time or on a \
+                 host of your own"
+            }
+            Self::Strangers { .. } => {
+                "stop what else runs here (top shows it) and repeat; CPU per operation bears it \
+                 better than throughput"
+            }
+            Self::ClientSaturated { .. } => {
+                "read this throughput as a lower bound; give the client more CPUs ([cpus] client) \
+                 or the system fewer"
+            }
+            Self::ClientSharesCpus { .. } => {
+                "part of the cost is the client's company; the pinned environments are free of it"
+            }
+            Self::Throttled { .. } => {
+                "raise the quota, or take the throttling as part of what the quota costs"
+            }
+            Self::RateNotReached { .. } => {
+                "this latency is that of an overloaded system; lower latency_share or rate_per_s"
+            }
+            Self::OperationErrors { .. } => {
+                "look at the system's log; a failed operation is often cheaper than a good one"
+            }
+            Self::LayerNotInForce { .. } => {
+                "the slice does not count; `tare doctor` says what this host can do"
+            }
+            Self::ControlBeyondClaim { .. } => {
+                "do not claim costs of that size from this record; measure longer or on a quieter \
+                 host"
+            }
+            Self::BaselineNotClean { .. } => {
+                "real costs are larger than shown; take the baseline where no NAT table or \
+                 container bridge is"
+            }
+            Self::IoEngineDiffers { .. } => {
+                "the cost includes another way of doing I/O; security = \"default+io_uring\" \
+                 tells the two apart"
+            }
+            Self::ProbeFailed { .. } => "the doubts that rest on this probe are missing here",
+            Self::FewBlocks { .. } => "give it a larger budget, or more rounds",
+            Self::EnvironmentLeftOut { .. } => "`tare doctor` says what is missing for it",
+        }
+    }
 }

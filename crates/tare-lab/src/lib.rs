@@ -6,11 +6,15 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod campaign;
+pub mod cpus;
 pub mod doubt;
 pub mod driver;
 pub mod environment;
+pub mod fake;
 pub mod probe;
 pub mod record;
+pub mod schedule;
 pub mod stats;
 pub mod study;
 pub mod system;

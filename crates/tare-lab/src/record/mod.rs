@@ -1,5 +1,13 @@
 //! A record: what a whole study run left behind, as data. `Record` is what reports are drawn from;
 //! the SQLite file it is kept in is this module's own business.
+//!
+//! Anyone can open the file with sqlite3, pandas or DuckDB: the tables are in `schema.sql`.
+
+mod error;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +16,14 @@ use crate::environment::{CpuPlan, EnvironmentSpec, LayerState};
 use crate::probe::Counter;
 use crate::study::Study;
 use crate::system::OwnAccount;
+
+pub use error::RecordError;
+pub use write::{Opening, RecordWriter, free_path};
+
+/// SQLite's `application_id` of a record: `TARE` in ASCII.
+pub const APPLICATION_ID: i32 = 0x5441_5245;
+/// SQLite's `user_version` of the records that this version writes.
+pub const SCHEMA_VERSION: i32 = 1;
 
 /// Everything in a record file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,6 +87,23 @@ pub enum Phase {
     Capacity,
     /// Open loop at the rate that all environments share.
     Latency,
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Capacity => "capacity",
+        Phase::Latency => "latency",
+    }
+}
+
+/// The table's CHECK admits no other names.
+fn phase_of(name: &str) -> Phase {
+    if name == "latency" { Phase::Latency } else { Phase::Capacity }
+}
+
+fn as_json<T: Serialize>(value: &T) -> rusqlite::Result<String> {
+    serde_json::to_string(value)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
 /// One slice (or trial): one environment, one workload, one phase.

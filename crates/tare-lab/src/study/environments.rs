@@ -70,7 +70,7 @@ fn one(
     };
     let cpu = table.word("cpu", &vocabulary.cpus)?;
     if let Some(quota) = cpu.as_deref().and_then(|cpu| cpu.strip_prefix("quota=")) {
-        let valid = quota.parse::<f64>().is_ok_and(|cpus| cpus >= 0.01 && cpus <= 4096.0);
+        let valid = quota.parse::<f64>().is_ok_and(|cpus| (0.01..=4096.0).contains(&cpus));
         if !valid {
             let item = table.need("cpu")?;
             return Err(item.bad_value("a quota is a number of CPUs such as quota=1.5"));

@@ -12,7 +12,8 @@ pub struct StudyError {
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    pub problem: Problem,
+    /// Boxed, because an error travels through many results.
+    pub problem: Box<Problem>,
     line_text: String,
     /// Characters to underline; at least 1.
     width: usize,
@@ -92,7 +93,7 @@ impl StudyError {
             file: file.to_string(),
             line: line_of(text, start),
             column: column + 1,
-            problem,
+            problem: Box::new(problem),
             line_text,
             width,
         }

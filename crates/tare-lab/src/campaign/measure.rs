@@ -1,0 +1,281 @@
+//! One slice: load between two edges, accounts read at both.
+
+use std::time::Duration;
+
+use super::member::{Member, Running};
+use super::{Campaign, CampaignError, Event, READ_BACK_BLOCKS, one_line};
+use crate::PartError;
+use crate::doubt::{Doubt, judge};
+use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
+use crate::environment::Usage;
+use crate::probe::{Counter, Probe};
+use crate::record::{Phase, Slice};
+use crate::schedule::{self, Turn};
+use crate::system::{OwnAccount, System};
+
+/// What the accounts say at an edge.
+#[derive(Debug)]
+struct Reading {
+    usage: Usage,
+    own: Option<OwnAccount>,
+}
+
+/// What a slice gave.
+#[derive(Debug)]
+struct Measured {
+    load: SliceLoad,
+    begin: Reading,
+    end: Reading,
+    counters: Vec<Counter>,
+    probe_doubts: Vec<Doubt>,
+}
+
+/// Why a slice gave nothing.
+#[derive(Debug, thiserror::Error)]
+enum SliceError {
+    #[error("{reason}")]
+    NotUp { reason: String },
+    #[error("the fixed rate is not known")]
+    NoRate,
+    #[error("no operation ended in the window")]
+    Nothing,
+    #[error("the driver did not say when the window began and ended")]
+    NoEdges,
+    #[error("cannot thaw it")]
+    Thaw(#[source] PartError),
+    #[error("cannot freeze it")]
+    Freeze(#[source] PartError),
+    #[error("cannot load it")]
+    Load(#[source] PartError),
+    #[error("cannot read its CPU time")]
+    Usage(#[source] PartError),
+}
+
+fn read(running: &mut Running, system: &dyn System) -> Result<Reading, PartError> {
+    let usage = running.environment.usage()?;
+    let own = match &running.endpoint.data {
+        Some(data) => system.own_account(data)?,
+        None => None,
+    };
+    Ok(Reading { usage, own })
+}
+
+/// Reads what a probe saw, or the doubt that it saw nothing.
+fn collect(probe: &mut dyn Probe, begun: &Result<(), PartError>) -> Result<Vec<Counter>, Doubt> {
+    let failed = |error: &PartError, probe: &dyn Probe| Doubt::ProbeFailed {
+        probe: probe.name().to_string(),
+        reason: one_line(&**error),
+    };
+    match begun {
+        Err(error) => Err(failed(error, probe)),
+        Ok(()) => probe.end().map_err(|error| failed(&error, probe)),
+    }
+}
+
+impl Campaign<'_, '_> {
+    /// Runs one slice of a block, writes it, and tells the observer. What goes wrong voids it.
+    pub(super) fn turn(
+        &mut self,
+        block: u32,
+        turn: &Turn,
+        freezes: bool,
+    ) -> Result<(), CampaignError> {
+        let Turn { position, environment: index, cell } = *turn;
+        let workload = &self.study.workloads[cell.workload];
+        let rate_per_s = match cell.phase {
+            Phase::Capacity => None,
+            Phase::Latency => self.rates[cell.workload],
+        };
+        let started_unix_ms = self.parts.clock.unix_ms();
+        let seed = schedule::load_seed(self.seed, block, cell);
+        let order = match (cell.phase, rate_per_s) {
+            (Phase::Latency, None) => Err(SliceError::NoRate),
+            (_, rate) => Ok(self.order(cell.workload, rate, seed, self.study.schedule.window)),
+        };
+        let measured = order.and_then(|order| self.measure(index, &order, freezes));
+        let mut slice = Slice {
+            id: 0,
+            block,
+            position,
+            environment: self.members[index].name().to_string(),
+            workload: workload.name.clone(),
+            phase: cell.phase,
+            started_unix_ms,
+            window_ns: 0,
+            operations: 0,
+            errors: Vec::new(),
+            unsent: 0,
+            rate_per_s,
+            system_cpu_ns: 0,
+            layer_cpu_ns: Vec::new(),
+            own_account: None,
+            client_cpu_ns: 0,
+            throttled_ns: None,
+            response: Vec::new(),
+            service: Vec::new(),
+            counters: Vec::new(),
+            void: None,
+        };
+        let mut doubts = Vec::new();
+        let mut failure = None;
+        match measured {
+            Ok(measured) => {
+                if measured.load.operations == 0 {
+                    failure = Some(one_line(&SliceError::Nothing));
+                }
+                doubts.extend(measured.probe_doubts.iter().cloned());
+                fill(&mut slice, measured);
+                let (plan, client_in_harness) = (&self.parts.plan, self.client_in_harness);
+                let around = judge::Surroundings { plan, client_in_harness };
+                doubts.extend(judge::slice(&slice, around));
+            }
+            Err(error) => failure = Some(one_line(&error)),
+        }
+        slice.void.clone_from(&failure);
+        // An environment that fails to work is not asked about its layers too.
+        let due = block.is_multiple_of(READ_BACK_BLOCKS) || self.members[index].suspect;
+        if freezes && block > 0 && due && failure.is_none() {
+            let lost = self.look_again(index);
+            slice.void = lost.first().map(Doubt::text);
+            doubts.extend(lost);
+        }
+        slice.id = self.writer().put_slice(&slice, &doubts)?;
+        self.observer.event(&Event::SliceDone { slice: &slice, doubts: &doubts });
+        self.note_slice(index, failure.as_deref())
+    }
+
+    /// Reads the layers back while the environment is up, and says which are lost. An environment
+    /// that cannot be read is not doubted for that: its slices would fail.
+    fn look_again(&mut self, index: usize) -> Vec<Doubt> {
+        let member = &mut self.members[index];
+        let Some(running) = &mut member.running else { return Vec::new() };
+        if running.environment.thaw().is_err() {
+            return Vec::new();
+        }
+        let layers = running.environment.read_back();
+        // A failure to freeze shows in the next slice of this environment.
+        running.environment.freeze().ok();
+        let Ok(layers) = layers else { return Vec::new() };
+        let lost: Vec<Doubt> = judge::not_in_force(&layers).collect();
+        member.suspect = !lost.is_empty();
+        if member.suspect {
+            member.record.layers = layers;
+        }
+        lost
+    }
+
+    pub(super) fn order(
+        &self,
+        workload: usize,
+        rate_per_s: Option<f64>,
+        seed: u64,
+        window: Duration,
+    ) -> SliceOrder {
+        SliceOrder {
+            workload: self.study.workloads[workload].clone(),
+            pacing: rate_per_s.map_or(Pacing::Closed, |rate_per_s| Pacing::Open { rate_per_s }),
+            lead_in: self.study.schedule.lead_in,
+            window,
+            seed,
+        }
+    }
+
+    /// Operations/s of one closed-loop slice that is not recorded.
+    pub(super) fn capacity(
+        &mut self,
+        index: usize,
+        order: &SliceOrder,
+        freezes: bool,
+    ) -> Result<f64, String> {
+        let measured = self.measure(index, order, freezes).map_err(|error| one_line(&error))?;
+        let SliceLoad { operations, window_ns, .. } = measured.load;
+        if operations == 0 || window_ns == 0 {
+            return Err(one_line(&SliceError::Nothing));
+        }
+        Ok(operations as f64 * 1e9 / window_ns as f64)
+    }
+
+    fn measure(
+        &mut self,
+        index: usize,
+        order: &SliceOrder,
+        freezes: bool,
+    ) -> Result<Measured, SliceError> {
+        let Member { running, trouble, .. } = &mut self.members[index];
+        let Some(running) = running else {
+            let reason = trouble.clone().unwrap_or_else(|| "it is not up".into());
+            return Err(SliceError::NotUp { reason });
+        };
+        if freezes {
+            running.environment.thaw().map_err(SliceError::Thaw)?;
+        }
+        let (probes, system) = (&mut self.parts.probes, self.parts.system);
+        let mut begun: Vec<Result<(), PartError>> = Vec::new();
+        let mut collected = Vec::new();
+        let (mut begin, mut end) = (None, None);
+        let target = running.target;
+        let loaded = self.parts.driver.run(target, order, &mut |edge| match edge {
+            // The same order at both edges, so that each account spans the same time.
+            Edge::Begin => {
+                begun = probes.iter_mut().map(|probe| probe.begin()).collect();
+                begin = Some(read(running, system));
+            }
+            Edge::End => {
+                collected = probes
+                    .iter_mut()
+                    .zip(&begun)
+                    .map(|(probe, begun)| collect(&mut **probe, begun))
+                    .collect();
+                end = Some(read(running, system));
+            }
+        });
+        let frozen = if freezes { running.environment.freeze() } else { Ok(()) };
+        let load = loaded.map_err(SliceError::Load)?;
+        frozen.map_err(SliceError::Freeze)?;
+        let (begin, end) = begin.zip(end).ok_or(SliceError::NoEdges)?;
+        let (mut counters, mut probe_doubts) = (Vec::new(), Vec::new());
+        for one in collected {
+            match one {
+                Ok(values) => counters.extend(values),
+                Err(doubt) => probe_doubts.push(doubt),
+            }
+        }
+        Ok(Measured {
+            load,
+            begin: begin.map_err(SliceError::Usage)?,
+            end: end.map_err(SliceError::Usage)?,
+            counters,
+            probe_doubts,
+        })
+    }
+}
+
+/// Puts what was measured into a slice: differences between the edges.
+fn fill(slice: &mut Slice, measured: Measured) {
+    let Measured { load, begin, end, counters, .. } = measured;
+    let before = |part: &str| {
+        let parts = begin.usage.layer_cpu_ns.iter();
+        parts.filter(|(name, _)| name == part).map(|(_, ns)| *ns).sum::<u64>()
+    };
+    slice.system_cpu_ns = end.usage.system_cpu_ns.saturating_sub(begin.usage.system_cpu_ns);
+    slice.layer_cpu_ns = end
+        .usage
+        .layer_cpu_ns
+        .iter()
+        .map(|(part, ns)| (part.clone(), ns.saturating_sub(before(part))))
+        .collect();
+    slice.throttled_ns =
+        end.usage.throttled_ns.map(|ns| ns.saturating_sub(begin.usage.throttled_ns.unwrap_or(0)));
+    slice.own_account = begin.own.zip(end.own).map(|(begin, end)| OwnAccount {
+        busy_ns: end.busy_ns.saturating_sub(begin.busy_ns),
+        idle_poll_ns: end.idle_poll_ns.saturating_sub(begin.idle_poll_ns),
+    });
+    slice.window_ns = load.window_ns;
+    slice.operations = load.operations;
+    slice.errors = load.errors;
+    slice.unsent = load.unsent;
+    slice.client_cpu_ns = load.client_cpu_ns;
+    slice.response = load.response;
+    slice.service = load.service;
+    slice.counters = counters;
+}

@@ -1,0 +1,254 @@
+//! One environment of a campaign: starting it with its data, and ending it.
+
+use super::{Campaign, CampaignError, Event, FAILURES_MAX, READY_DEADLINE, one_line};
+use crate::PartError;
+use crate::doubt::{Doubt, judge};
+use crate::driver::TargetId;
+use crate::environment::{Endpoint, Environment, EnvironmentSpec};
+use crate::record::EnvironmentRecord;
+use crate::schedule;
+
+pub(super) struct Member {
+    pub(super) record: EnvironmentRecord,
+    pub(super) running: Option<Running>,
+    /// Slices that failed one after the other, up to now.
+    pub(super) failures: u32,
+    /// A layer was found not in force: look again after each slice.
+    pub(super) suspect: bool,
+    /// Why it did not come up the last time.
+    pub(super) trouble: Option<String>,
+    /// Taken out of the campaign.
+    pub(super) out: bool,
+}
+
+/// An environment that is up, with a system that answers.
+pub(super) struct Running {
+    pub(super) environment: Box<dyn Environment>,
+    pub(super) endpoint: Endpoint,
+    pub(super) target: TargetId,
+}
+
+/// Why an environment did not come up.
+#[derive(Debug)]
+pub(super) enum StartError {
+    Part { step: &'static str, source: PartError },
+    NotInForce { reason: String },
+    Record(CampaignError),
+}
+
+impl StartError {
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Part { step, source } => format!("cannot {step} it: {}", one_line(&**source)),
+            Self::NotInForce { reason } => reason.clone(),
+            Self::Record(error) => one_line(error),
+        }
+    }
+}
+
+/// A system that did not answer, with what it printed last.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}; it printed last: {}", .printed.trim().replace('\n', " | "))]
+struct Silent {
+    reason: String,
+    printed: String,
+}
+
+impl Member {
+    pub(super) fn new(spec: EnvironmentSpec, control: bool) -> Self {
+        let record = EnvironmentRecord {
+            spec,
+            control,
+            left_out: None,
+            layers: Vec::new(),
+            settings: Vec::new(),
+            config: None,
+            ready_ns: None,
+            teardown_ns: None,
+        };
+        Self { record, running: None, failures: 0, suspect: false, trouble: None, out: false }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.record.spec.name
+    }
+}
+
+impl Campaign<'_, '_> {
+    /// Starts an environment, waits until its system answers, reads its layers back and loads its
+    /// data. What was started is ended again if any of that fails.
+    pub(super) fn start_member(&mut self, index: usize) -> Result<(), StartError> {
+        let name = self.members[index].name().to_string();
+        self.observer.event(&Event::EnvironmentStarting { name: &name });
+        let result = self.bring_up(index);
+        match &result {
+            Ok(()) => {
+                let environment = &self.members[index].record;
+                self.observer.event(&Event::EnvironmentStarted { environment });
+            }
+            Err(_) => self.stop_member(index),
+        }
+        self.members[index].trouble = result.as_ref().err().map(StartError::text);
+        // Written in both cases: layers that are not in force are the reason.
+        self.put_member(index).map_err(StartError::Record)?;
+        result
+    }
+
+    fn bring_up(&mut self, index: usize) -> Result<(), StartError> {
+        let fail = |step| move |source| StartError::Part { step, source };
+        let spec = self.members[index].record.spec.clone();
+        let launch = self.parts.system.launch(self.system_cpus);
+        let mut environment = (self.parts.make)(&spec).map_err(fail("make"))?;
+        let began = self.parts.clock.now();
+        let endpoint = match environment.start(&launch) {
+            Ok(endpoint) => endpoint,
+            Err(source) => {
+                // It may have made something before it failed.
+                if let Err(error) = environment.stop() {
+                    self.leftover(&spec.name, &*error);
+                }
+                return Err(StartError::Part { step: "start", source });
+            }
+        };
+        let target = match self.parts.driver.open(endpoint.address, READY_DEADLINE) {
+            Ok(target) => target,
+            Err(error) => {
+                let (reason, printed) = (one_line(&*error), environment.log_tail());
+                let source: PartError =
+                    if printed.is_empty() { error } else { Silent { reason, printed }.into() };
+                if let Err(error) = environment.stop() {
+                    self.leftover(&spec.name, &*error);
+                }
+                return Err(StartError::Part { step: "connect to", source });
+            }
+        };
+        let ready = self.parts.clock.now() - began;
+        // From here on `stop_member` ends it.
+        let member = &mut self.members[index];
+        let running = member.running.insert(Running { environment, endpoint, target });
+        let record = &mut member.record;
+        record.ready_ns = u64::try_from(ready.as_nanos()).ok();
+        record.config = running.environment.config();
+        record.layers = running.environment.read_back().map_err(fail("read back"))?;
+        record.settings = match &running.endpoint.data {
+            Some(data) => self.parts.system.settings(data).map_err(fail("read the settings of"))?,
+            None => Vec::new(),
+        };
+        let lost = judge::not_in_force(&record.layers).next();
+        if let Some(doubt) = lost {
+            return Err(StartError::NotInForce { reason: doubt.text() });
+        }
+        for (number, workload) in self.study.workloads.iter().enumerate() {
+            let seed = schedule::rows_seed(self.seed, number);
+            let observer = &mut *self.observer;
+            let mut progress = |done, all| {
+                let (environment, workload) = (spec.name.as_str(), workload.name.as_str());
+                observer.event(&Event::Populating { environment, workload, done, all });
+            };
+            self.parts
+                .driver
+                .populate(target, workload, seed, &mut progress)
+                .map_err(fail("load the data of"))?;
+            if self.stopped() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the doubts about an environment that has started.
+    pub(super) fn doubt_member(&mut self, index: usize) -> Result<(), CampaignError> {
+        let record = &self.members[index].record;
+        let doubts = judge::environment(
+            &record.spec,
+            &self.parts.plan,
+            &record.layers,
+            &record.settings,
+            &self.members[self.baseline].record.settings,
+        );
+        let name = record.spec.name.clone();
+        doubts.into_iter().try_for_each(|doubt| self.put_doubt(Some(&name), doubt))
+    }
+
+    /// What follows from an environment that did not come up: it is left out where the study allows
+    /// it or the host does not give its layers, else the campaign ends.
+    pub(super) fn not_started(
+        &mut self,
+        index: usize,
+        error: StartError,
+    ) -> Result<(), CampaignError> {
+        let spec = &self.members[index].record.spec;
+        let needed = index == self.baseline || self.members[index].record.control;
+        let environment = spec.name.clone();
+        match error {
+            StartError::Record(error) => Err(error),
+            StartError::NotInForce { reason } if needed => {
+                Err(CampaignError::BaselineNotInForce { environment, reason })
+            }
+            StartError::Part { step, source } if needed || !spec.optional => {
+                Err(CampaignError::Start { environment, step, source })
+            }
+            other => self.leave_out(index, &other.text()),
+        }
+    }
+
+    /// Takes an environment out of the campaign. If it has slices that count, they stay.
+    pub(super) fn leave_out(&mut self, index: usize, reason: &str) -> Result<(), CampaignError> {
+        self.stop_member(index);
+        let name = self.members[index].name().to_string();
+        self.observer.event(&Event::EnvironmentLeftOut { name: &name, reason });
+        let slices = &self.writer().record().slices;
+        let counts = slices.iter().any(|slice| slice.environment == name && slice.void.is_none());
+        let member = &mut self.members[index];
+        member.out = true;
+        if counts {
+            let (environment, reason) = (name.clone(), reason.to_string());
+            let doubt = Doubt::EnvironmentLeftOut { environment, reason };
+            self.put_doubt(Some(&name), doubt)?;
+        } else {
+            member.record.left_out = Some(reason.to_string());
+        }
+        self.put_member(index)
+    }
+
+    /// Notes whether a slice of an environment worked, and takes out one that fails again and again.
+    pub(super) fn note_slice(
+        &mut self,
+        index: usize,
+        failure: Option<&str>,
+    ) -> Result<(), CampaignError> {
+        let member = &mut self.members[index];
+        let Some(reason) = failure else {
+            member.failures = 0;
+            return Ok(());
+        };
+        member.failures += 1;
+        if member.failures < FAILURES_MAX {
+            return Ok(());
+        }
+        let failures = member.failures;
+        if index == self.baseline {
+            let (environment, reason) = (member.name().to_string(), reason.to_string());
+            return Err(CampaignError::BaselineFailed { environment, failures, reason });
+        }
+        let reason = format!("it failed {failures} times in a row, the last time: {reason}");
+        self.leave_out(index, &reason)
+    }
+
+    /// Ends an environment, if it is up. What cannot be ended is a leftover.
+    pub(super) fn stop_member(&mut self, index: usize) {
+        let Some(mut running) = self.members[index].running.take() else { return };
+        let name = self.members[index].name().to_string();
+        if let Err(error) = self.parts.driver.close(running.target) {
+            self.leftover(&name, &*error);
+        }
+        let began = self.parts.clock.now();
+        if let Err(error) = running.environment.stop() {
+            self.leftover(&name, &*error);
+        }
+        let took = self.parts.clock.now() - began;
+        self.members[index].record.teardown_ns = u64::try_from(took.as_nanos()).ok();
+        self.teardown =
+            if self.teardown == super::TEARDOWN_GUESS { took } else { self.teardown.max(took) };
+    }
+}

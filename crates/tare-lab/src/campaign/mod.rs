@@ -1,0 +1,457 @@
+//! Running a study: environments are started, loaded, frozen, measured in turn, and ended.
+//!
+//! Method: `schedule` says the order, the four traits do the work, `record` keeps each slice as it
+//! ends, `doubt::judge` says what is wrong with it, and `analysis` says when the intervals are
+//! narrow enough. What goes wrong in one slice voids that slice; the campaign goes on. Every way
+//! out ends all environments and leaves a record that can be read.
+//!
+//! Limits: everything here happens on one thread, because a slice must not be disturbed by the
+//! harness. A part that never returns holds the campaign; parts have deadlines of their own.
+
+mod measure;
+mod member;
+mod rounds;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::PartError;
+use crate::analysis::Analysis;
+use crate::doubt::Doubt;
+use crate::driver::Driver;
+use crate::environment::{CpuPlan, Environment, EnvironmentSpec};
+use crate::probe::Probe;
+use crate::record::{DoubtRecord, EnvironmentRecord, RecordError, RecordWriter, Slice};
+use crate::schedule::{self, Cell};
+use crate::study::{ScheduleKind, Study, control_name};
+use crate::system::System;
+use member::Member;
+
+/// How long a started system may take until it answers.
+pub const READY_DEADLINE: Duration = Duration::from_secs(60);
+/// Slices by which the baseline's capacity is found; their median counts.
+pub const CALIBRATION_SLICES: u32 = 5;
+/// The longest of them; whole runs would take the budget.
+pub const CALIBRATION_WINDOW_MAX: Duration = Duration::from_secs(5);
+/// Slices that an environment may fail in a row before it is left out.
+pub const FAILURES_MAX: u32 = 3;
+/// Layers are read back again in every so many blocks: often enough to notice a layer that is
+/// lost, seldom enough not to take time from measuring.
+pub const READ_BACK_BLOCKS: u32 = 10;
+/// Time that ending one environment is taken to need before one was ended.
+pub const TEARDOWN_GUESS: Duration = Duration::from_millis(300);
+
+/// Time, so that tests need none.
+pub trait Clock {
+    /// Time since some fixed instant.
+    fn now(&self) -> Duration;
+    /// ms since 1970.
+    fn unix_ms(&self) -> u64;
+}
+
+/// The host's clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock(Instant);
+
+impl SystemClock {
+    /// Starts at zero.
+    #[expect(clippy::new_without_default, reason = "it reads the time")]
+    pub fn new() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Memory of the host against what the environments need while they are all up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// `MemAvailable` of the host.
+    pub available_bytes: u64,
+    /// What one environment with its data is expected to need; a memory limit caps it.
+    pub per_environment_bytes: u64,
+}
+
+/// Makes an environment, which does not start it.
+pub type Make<'p> = dyn FnMut(&EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> + 'p;
+
+/// What a campaign works with.
+#[expect(missing_debug_implementations, reason = "parts are trait objects without Debug")]
+pub struct Parts<'p> {
+    pub make: &'p mut Make<'p>,
+    pub system: &'p dyn System,
+    pub driver: &'p mut dyn Driver,
+    pub probes: Vec<Box<dyn Probe + 'p>>,
+    pub clock: &'p dyn Clock,
+    pub plan: CpuPlan,
+    /// `None` checks nothing.
+    pub memory: Option<Memory>,
+    /// Doubts about the whole record that the caller has found (a baseline that is not clean).
+    pub doubts: Vec<Doubt>,
+}
+
+/// What a campaign is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Starting,
+    Calibrating,
+    Measuring,
+    TearingDown,
+}
+
+/// What a live view is told.
+#[derive(Debug)]
+pub enum Event<'e> {
+    Stage(Stage),
+    EnvironmentStarting {
+        name: &'e str,
+    },
+    EnvironmentStarted {
+        environment: &'e EnvironmentRecord,
+    },
+    EnvironmentLeftOut {
+        name: &'e str,
+        reason: &'e str,
+    },
+    Populating {
+        environment: &'e str,
+        workload: &'e str,
+        done: u64,
+        all: u64,
+    },
+    Calibrated {
+        workload: &'e str,
+        capacity_per_s: f64,
+        rate_per_s: f64,
+    },
+    /// `blocks_expected` is how many there will be: the most that the study allows, or fewer where
+    /// the budget ends before. An early stop may come sooner.
+    BlockStarted {
+        block: u32,
+        blocks_expected: u32,
+        left: Duration,
+    },
+    SliceDone {
+        slice: &'e Slice,
+        doubts: &'e [Doubt],
+    },
+    /// `analysis` has no latencies: those are drawn from the finished record.
+    BlockDone {
+        block: u32,
+        blocks_expected: u32,
+        left: Duration,
+        analysis: &'e Analysis,
+    },
+    TeardownFailed {
+        name: &'e str,
+        reason: &'e str,
+    },
+}
+
+/// Someone who watches: a live view, a log, a test.
+pub trait Observer {
+    fn event(&mut self, event: &Event<'_>);
+}
+
+/// An observer that looks away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObserver;
+
+impl Observer for NoObserver {
+    fn event(&mut self, _event: &Event<'_>) {}
+}
+
+/// Why a campaign ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    RoundsDone,
+    IntervalsNarrow,
+    BudgetSpent,
+    Interrupted,
+}
+
+impl Ending {
+    /// As the record has it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::RoundsDone => "rounds done",
+            Self::IntervalsNarrow => "intervals narrow enough",
+            Self::BudgetSpent => "budget spent",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// How a campaign ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub ending: Ending,
+    /// Complete blocks in the record, those from before a resume included.
+    pub blocks: u32,
+    pub record: PathBuf,
+    /// What could not be ended: (environment, why). `tare clean` takes care of it.
+    pub leftovers: Vec<(String, String)>,
+}
+
+/// Why a campaign could not be run. The record says so too, and can be read and resumed.
+#[derive(Debug, thiserror::Error)]
+pub enum CampaignError {
+    #[error("{environments} environments at once need about {} MiB of memory and {} MiB are available; use fewer rows, limits.memory, or schedule.kind = \"trials\"", .needed_bytes >> 20, .available_bytes >> 20)]
+    Memory { environments: usize, needed_bytes: u64, available_bytes: u64 },
+    #[error("cannot {step} \"{environment}\"")]
+    Start {
+        environment: String,
+        step: &'static str,
+        #[source]
+        source: PartError,
+    },
+    #[error("the baseline \"{environment}\" cannot be what it is compared as: {reason}")]
+    BaselineNotInForce { environment: String, reason: String },
+    #[error(
+        "\"{environment}\" failed {failures} times in a row and nothing can be compared without it; the last time: {reason}"
+    )]
+    BaselineFailed { environment: String, failures: u32, reason: String },
+    #[error("cannot find the baseline's capacity under \"{workload}\": {reason}")]
+    Calibration { workload: String, reason: String },
+    #[error("cannot keep the results")]
+    Record(#[from] RecordError),
+}
+
+/// An error with its sources as one line.
+pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        source = inner.source();
+    }
+    text
+}
+
+/// Runs a study, or what is left of it after a resume, into its record.
+///
+/// Whatever happens, every environment is ended and the record is closed. `stop` ends the campaign
+/// after the running slice. A resumed campaign has a budget of its own, and goes on with the block
+/// that was not complete, in the order and at the rates that it began with.
+pub fn run(
+    parts: Parts<'_>,
+    study: &Study,
+    writer: RecordWriter,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Outcome, CampaignError> {
+    let mut campaign = Campaign::new(parts, study, writer, observer, stop);
+    let result = campaign.prepare().and_then(|()| match study.schedule.kind {
+        ScheduleKind::Slices => campaign.slices(),
+        ScheduleKind::Trials => campaign.trials(),
+    });
+    campaign.finish(result)
+}
+
+struct Campaign<'c, 'p> {
+    parts: Parts<'p>,
+    study: &'c Study,
+    /// `None` once it is finished.
+    writer: Option<RecordWriter>,
+    observer: &'c mut dyn Observer,
+    stop: &'c AtomicBool,
+    /// In the order of the study; the control is the last.
+    members: Vec<Member>,
+    baseline: usize,
+    cells: Vec<Cell>,
+    /// Fixed rate of each workload's latency phase, once it is known.
+    rates: Vec<Option<f64>>,
+    seed: u64,
+    began: Duration,
+    /// CPUs that every environment starts its system for.
+    system_cpus: usize,
+    client_in_harness: bool,
+    leftovers: Vec<(String, String)>,
+    /// The longest teardown of one environment so far.
+    teardown: Duration,
+    /// Durations of the blocks of this run.
+    block_times: Vec<Duration>,
+}
+
+impl<'c, 'p> Campaign<'c, 'p> {
+    fn new(
+        parts: Parts<'p>,
+        study: &'c Study,
+        writer: RecordWriter,
+        observer: &'c mut dyn Observer,
+        stop: &'c AtomicBool,
+    ) -> Self {
+        let is_baseline = |spec: &EnvironmentSpec| spec.name == study.baseline;
+        // A checked study has its baseline.
+        let baseline = study.environments.iter().position(is_baseline).unwrap_or(0);
+        let mut members: Vec<Member> =
+            study.environments.iter().map(|spec| Member::new(spec.clone(), false)).collect();
+        let mut control = study.environments[baseline].clone();
+        control.name = control_name(&study.baseline);
+        members.push(Member::new(control, true));
+        let cpu = study.environments[baseline].cpu.as_str();
+        let quota = cpu.strip_prefix("quota=").and_then(|cpus| cpus.parse::<f64>().ok());
+        let system_cpus = match (cpu, quota) {
+            ("pinned", _) => parts.plan.system.len(),
+            (_, Some(quota)) => {
+                let all = parts.plan.all.len();
+                (1..=all).find(|cpus| *cpus as f64 >= quota).unwrap_or(all)
+            }
+            _ => parts.plan.all.len(),
+        };
+        let known = writer.record().header.rates.clone();
+        let rate =
+            |name: &str| known.iter().find(|(known, _)| known == name).map(|(_, rate)| *rate);
+        Self {
+            baseline,
+            members,
+            cells: schedule::cells(study),
+            rates: study.workloads.iter().map(|one| one.rate_per_s.or(rate(&one.name))).collect(),
+            seed: writer.record().header.seed,
+            began: parts.clock.now(),
+            system_cpus,
+            client_in_harness: parts.driver.pids().contains(&std::process::id()),
+            leftovers: Vec::new(),
+            teardown: TEARDOWN_GUESS,
+            block_times: Vec::new(),
+            parts,
+            study,
+            writer: Some(writer),
+            observer,
+            stop,
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn stage(&mut self, stage: Stage) {
+        self.observer.event(&Event::Stage(stage));
+    }
+
+    /// The record, which is open until `finish`.
+    fn writer(&mut self) -> &mut RecordWriter {
+        self.writer.as_mut().expect("the record is closed by finish() alone")
+    }
+
+    /// Writes what is known before anything runs.
+    fn prepare(&mut self) -> Result<(), CampaignError> {
+        self.check_memory()?;
+        for doubt in std::mem::take(&mut self.parts.doubts) {
+            self.put_doubt(None, doubt)?;
+        }
+        for index in 0..self.members.len() {
+            self.put_if_new(index)?;
+        }
+        let rates: Vec<(String, f64)> = self
+            .study
+            .workloads
+            .iter()
+            .filter_map(|workload| Some((workload.name.clone(), workload.rate_per_s?)))
+            .collect();
+        for (workload, rate_per_s) in rates {
+            self.writer().put_rate(&workload, rate_per_s)?;
+        }
+        Ok(())
+    }
+
+    fn check_memory(&self) -> Result<(), CampaignError> {
+        let Some(memory) = self.parts.memory else { return Ok(()) };
+        let need = |member: &Member| {
+            let limit = member.record.spec.limits.memory_bytes.unwrap_or(u64::MAX);
+            limit.min(memory.per_environment_bytes)
+        };
+        let needs = self.members.iter().map(need);
+        let (environments, needed_bytes) = match self.study.schedule.kind {
+            ScheduleKind::Slices => (self.members.len(), needs.sum()),
+            ScheduleKind::Trials => (1, needs.max().unwrap_or(0)),
+        };
+        if needed_bytes > memory.available_bytes {
+            let available_bytes = memory.available_bytes;
+            return Err(CampaignError::Memory { environments, needed_bytes, available_bytes });
+        }
+        Ok(())
+    }
+
+    fn put_doubt(&mut self, environment: Option<&str>, doubt: Doubt) -> Result<(), CampaignError> {
+        let environment = environment.map(str::to_string);
+        Ok(self.writer().put_doubt(&DoubtRecord { slice: None, environment, doubt })?)
+    }
+
+    /// Writes an environment as it is known now.
+    fn put_member(&mut self, index: usize) -> Result<(), CampaignError> {
+        let position = u32::try_from(index).unwrap_or(u32::MAX);
+        let writer = self.writer.as_mut().expect("the record is open");
+        Ok(writer.put_environment(position, &self.members[index].record)?)
+    }
+
+    /// Writes an environment unless a run before a resume knew more about it.
+    fn put_if_new(&mut self, index: usize) -> Result<(), CampaignError> {
+        let record = &self.members[index].record;
+        let seen = record.ready_ns.is_some() || record.left_out.is_some();
+        let name = record.spec.name.clone();
+        let known = &self.writer().record().environments;
+        match seen || known.iter().all(|one| one.spec.name != name) {
+            true => self.put_member(index),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends everything and closes the record, whatever the result.
+    fn finish(mut self, result: Result<Ending, CampaignError>) -> Result<Outcome, CampaignError> {
+        self.stage(Stage::TearingDown);
+        self.tear_down();
+        let unix_ms = self.parts.clock.unix_ms();
+        // A disk that is full cannot take this either; the first error is the one to tell.
+        let written = (0..self.members.len()).try_for_each(|index| self.put_if_new(index));
+        let text = match &result {
+            Ok(ending) => ending.text().to_string(),
+            Err(error) => format!("failed: {}", one_line(error)),
+        };
+        let writer = self.writer.take().expect("finish is called once");
+        let (blocks, record) = (writer.blocks(), writer.path().to_path_buf());
+        let closed = writer.finish(&text, unix_ms);
+        let ending = result?;
+        written?;
+        closed?;
+        Ok(Outcome { ending, blocks, record, leftovers: std::mem::take(&mut self.leftovers) })
+    }
+
+    fn tear_down(&mut self) {
+        for index in (0..self.members.len()).rev() {
+            self.stop_member(index);
+        }
+        if let Err(error) = self.parts.driver.stop() {
+            self.leftover("the driver", &*error);
+        }
+    }
+
+    fn leftover(&mut self, name: &str, error: &(dyn std::error::Error + 'static)) {
+        let reason = one_line(error);
+        self.observer.event(&Event::TeardownFailed { name, reason: &reason });
+        self.leftovers.push((name.to_string(), reason));
+    }
+}
+
+impl Drop for Campaign<'_, '_> {
+    /// After a panic: no environment may outlive the campaign.
+    fn drop(&mut self) {
+        if self.writer.is_some() {
+            self.tear_down();
+        }
+    }
+}

@@ -1,0 +1,457 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::fake::{self, World, spec};
+use crate::record::{Opening, Phase, Record};
+use crate::study::{CpuSpec, KeyDistribution, ScheduleSpec, SystemSpec, WorkloadSpec};
+use tare_std::cpus::CpuSet;
+
+/// A folder with a record's path in it, gone afterwards.
+struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("study.tare")
+    }
+}
+
+fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
+    let workload = WorkloadSpec {
+        name: "write".into(),
+        write_share: 1.0,
+        rows: 1000,
+        columns: 5,
+        column_bytes: 64,
+        keys: KeyDistribution::Uniform,
+        connections: 1,
+        in_flight: 16,
+        latency_share: 0.5,
+        rate_per_s: None,
+    };
+    Study {
+        name: "test".into(),
+        title: String::new(),
+        baseline: "native".into(),
+        system: SystemSpec { name: fake::NAME.into(), options: vec![] },
+        driver: fake::NAME.into(),
+        schedule: ScheduleSpec {
+            kind,
+            window: Duration::from_millis(100),
+            lead_in: Duration::from_millis(20),
+            rounds: 12,
+            rounds_min: 4,
+            budget: Duration::from_secs(600),
+            stop_width_percent: 0.0,
+            seed: None,
+        },
+        cpus: CpuSpec::default(),
+        environments: environments.iter().map(|(name, runtime)| spec(name, runtime)).collect(),
+        workloads: vec![workload],
+        published: vec![],
+    }
+}
+
+fn two() -> Study {
+    study(ScheduleKind::Slices, &[("native", "fake"), ("box", "fake:cpu=1.2,throughput=0.8")])
+}
+
+fn plan() -> CpuPlan {
+    let list = |text: &str| CpuSet::parse_list(text).unwrap();
+    CpuPlan { all: list("0-1"), system: list("1"), client: list("0") }
+}
+
+fn opening(study: &Study) -> Opening {
+    Opening {
+        tare_version: "0".into(),
+        started_unix_ms: 1,
+        seed: 7,
+        command: vec!["tare".into()],
+        study: study.clone(),
+        study_text: String::new(),
+        cpu_plan: plan(),
+        host: vec![],
+    }
+}
+
+/// Notes each event in a word or two, and may raise the stop flag or crash.
+#[derive(Default)]
+struct Notes<'n> {
+    words: Vec<String>,
+    stop: Option<(&'n AtomicBool, &'n str)>,
+    panic_at: Option<&'n str>,
+}
+
+impl Observer for Notes<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        let word = match event {
+            Event::Stage(stage) => format!("{stage:?}").to_lowercase(),
+            Event::EnvironmentStarting { name } => format!("starting {name}"),
+            Event::EnvironmentStarted { environment } => {
+                format!("started {}", environment.spec.name)
+            }
+            Event::EnvironmentLeftOut { name, reason } => format!("left out {name}: {reason}"),
+            Event::Populating { environment, .. } => format!("populating {environment}"),
+            Event::Calibrated { workload, .. } => format!("calibrated {workload}"),
+            Event::BlockStarted { block, .. } => format!("block {block}"),
+            Event::SliceDone { slice, .. } => format!("slice {}.{}", slice.block, slice.position),
+            Event::BlockDone { block, blocks_expected, .. } => {
+                format!("done {block} of {blocks_expected}")
+            }
+            Event::TeardownFailed { name, .. } => format!("leftover {name}"),
+        };
+        if let Some((flag, at)) = self.stop
+            && at == word
+        {
+            flag.store(true, Ordering::Relaxed);
+        }
+        assert!(self.panic_at != Some(word.as_str()), "the test crashes here");
+        self.words.push(word);
+    }
+}
+
+fn go(
+    world: &World,
+    study: &Study,
+    writer: RecordWriter,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+    change: impl FnOnce(&mut Parts<'_>),
+) -> Result<Outcome, CampaignError> {
+    let (system, mut driver) = (world.system(), world.driver());
+    let mut make = |spec: &EnvironmentSpec| world.environment(spec);
+    let mut parts = Parts {
+        make: &mut make,
+        system: &system,
+        driver: &mut driver,
+        probes: vec![Box::new(world.probe())],
+        clock: world,
+        plan: plan(),
+        memory: None,
+        doubts: vec![],
+    };
+    change(&mut parts);
+    run(parts, study, writer, observer, stop)
+}
+
+/// Runs a study from its beginning; the record is read even if the campaign failed.
+fn run_study(study: &Study) -> (Result<Outcome, CampaignError>, Record, World) {
+    let (scratch, world) = (Scratch::new(), World::new(1));
+    let writer = RecordWriter::create(&scratch.path(), &opening(study)).unwrap();
+    let never = AtomicBool::new(false);
+    let outcome = go(&world, study, writer, &mut NoObserver, &never, |_| {});
+    assert_eq!(world.up(), Vec::<String>::new(), "everything is ended");
+    let left: Vec<_> = std::fs::read_dir(scratch.0.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "a single file: {left:?}");
+    (outcome, Record::read(&scratch.path()).unwrap(), world)
+}
+
+fn kinds(record: &Record, environment: &str) -> Vec<&'static str> {
+    let about = |doubt: &&DoubtRecord| doubt.environment.as_deref() == Some(environment);
+    let mut kinds: Vec<_> =
+        record.doubts.iter().filter(about).map(|doubt| doubt.doubt.kind()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}
+
+#[test]
+fn slices_keep_all_up_and_all_but_one_frozen() {
+    let (outcome, record, world) = run_study(&two());
+    let outcome = outcome.unwrap();
+    assert_eq!((outcome.ending, outcome.blocks), (Ending::RoundsDone, 12));
+    assert_eq!(record.header.ending.as_deref(), Some("rounds done"));
+    assert!(record.header.ended_unix_ms.is_some());
+    let log = world.log();
+    assert_eq!(log[..3], ["start native", "start box", "start native again"]);
+    assert!(!log.iter().any(|line| line.ends_with("in company")), "{log:?}");
+    // Two phases, three environments with the control, 12 blocks, in the order of the schedule.
+    assert_eq!(record.slices.len(), 2 * 3 * 12);
+    let names = ["native", "box", "native again"];
+    let cells = schedule::cells(&record.study);
+    for block in 0..12 {
+        let turns = schedule::block(ScheduleKind::Slices, 7, block, 3, &cells);
+        let slices = record.slices.iter().filter(|slice| slice.block == block);
+        for (turn, slice) in turns.iter().zip(slices) {
+            assert_eq!(slice.environment, names[turn.environment]);
+            assert_eq!((slice.position, slice.phase), (turn.position, turn.cell.phase));
+        }
+    }
+    assert!(record.environments[2].control && record.environments[2].ready_ns.is_some());
+    assert!(record.doubts.is_empty(), "{:?}", record.doubts);
+}
+
+#[test]
+fn the_rate_is_half_of_the_baseline_and_the_same_for_all() {
+    let (_, record, _) = run_study(&two());
+    let [(workload, rate)] = &record.header.rates[..] else { panic!() };
+    assert_eq!(workload, "write");
+    assert!((rate / fake::CAPACITY_PER_S - 0.5).abs() < 0.02, "{rate}");
+    for slice in &record.slices {
+        let expect = (slice.phase == Phase::Latency).then_some(*rate);
+        assert_eq!(slice.rate_per_s, expect);
+        assert_eq!(slice.response.is_empty(), slice.phase == Phase::Capacity);
+    }
+}
+
+#[test]
+fn the_costs_that_went_in_come_out() {
+    let (_, record, _) = run_study(&two());
+    let analysis = crate::analysis::analyse(&record);
+    let of = |name: &str| analysis.findings.iter().find(|one| one.environment == name).unwrap();
+    let cpu = of("box").server_cpu_cost.as_ref().unwrap().percent.value;
+    let throughput = of("box").throughput_cost.as_ref().unwrap().percent.value;
+    assert!((cpu - 20.0).abs() < 3.0 && (throughput - 20.0).abs() < 3.0, "{cpu} {throughput}");
+    let control = of("native again").server_cpu_cost.as_ref().unwrap();
+    assert!(control.percent.value.abs() < 1.5, "{control:?}");
+}
+
+#[test]
+fn trials_start_each_environment_afresh_in_each_round() {
+    let environments = [("native", "fake"), ("box", "fake:cpu=1.2")];
+    let mut study = study(ScheduleKind::Trials, &environments);
+    study.schedule.rounds = 3;
+    let (outcome, record, world) = run_study(&study);
+    assert_eq!(outcome.unwrap().blocks, 3);
+    let log = world.log();
+    let count = |line: &str| log.iter().filter(|one| *one == line).count();
+    // Once more for the baseline, whose capacity is found first.
+    assert_eq!((count("start native"), count("start box"), count("stop box")), (4, 3, 3));
+    assert!(!log.iter().any(|line| line.ends_with("in company")), "{log:?}");
+    assert_eq!(record.slices.len(), 3 * 3 * 2);
+    assert!(record.slices.iter().all(|slice| slice.void.is_none()));
+    assert!(record.environments.iter().all(|one| one.teardown_ns.is_some()));
+}
+
+#[test]
+fn it_stops_early_when_the_intervals_are_narrow() {
+    let mut study = two();
+    study.schedule.rounds = 200;
+    study.schedule.stop_width_percent = 3.0;
+    let (outcome, record, _) = run_study(&study);
+    let outcome = outcome.unwrap();
+    assert_eq!(outcome.ending, Ending::IntervalsNarrow);
+    assert!((4..100).contains(&outcome.blocks), "{outcome:?}");
+    assert_eq!(record.header.ending.as_deref(), Some("intervals narrow enough"));
+}
+
+#[test]
+fn it_stays_within_the_budget() {
+    for kind in [ScheduleKind::Slices, ScheduleKind::Trials] {
+        let mut study = study(kind, &[("native", "fake"), ("box", "fake")]);
+        study.schedule.rounds = 1000;
+        study.schedule.budget = Duration::from_secs(10);
+        let (outcome, _, world) = run_study(&study);
+        let outcome = outcome.unwrap();
+        assert_eq!(outcome.ending, Ending::BudgetSpent);
+        assert!(outcome.blocks >= 2, "{outcome:?}");
+        let spent = world.now();
+        assert!((7.5..10.0).contains(&spent.as_secs_f64()), "{kind:?} took {spent:?}");
+    }
+}
+
+#[test]
+fn the_stop_flag_ends_it_cleanly_wherever_it_is() {
+    for at in ["starting native", "populating box", "calibrating", "calibrated write", "slice 2.3"]
+    {
+        let (scratch, world, flag) = (Scratch::new(), World::new(1), AtomicBool::new(false));
+        let study = two();
+        let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
+        let mut notes = Notes { stop: Some((&flag, at)), ..Notes::default() };
+        let outcome = go(&world, &study, writer, &mut notes, &flag, |_| {}).unwrap();
+        assert_eq!(outcome.ending, Ending::Interrupted, "{at}");
+        assert_eq!(world.up(), Vec::<String>::new(), "{at}");
+        let record = Record::read(&scratch.path()).unwrap();
+        assert_eq!(record.header.ending.as_deref(), Some("interrupted"));
+        if at == "slice 2.3" {
+            assert_eq!((outcome.blocks, record.slices.len()), (2, 2 * 6 + 4));
+        }
+    }
+}
+
+#[test]
+fn a_crash_loses_the_running_block_and_resume_goes_on_as_it_began() {
+    let study = two();
+    let (_, whole, _) = run_study(&study);
+    let (scratch, world, never) = (Scratch::new(), World::new(1), AtomicBool::new(false));
+    let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
+    let crash = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut notes = Notes { panic_at: Some("slice 5.2"), ..Notes::default() };
+        go(&world, &study, writer, &mut notes, &never, |_| {})
+    }));
+    assert!(crash.is_err());
+    assert_eq!(world.up(), Vec::<String>::new(), "no environment outlives a panic");
+    let crashed = Record::read(&scratch.path()).unwrap();
+    assert_eq!((crashed.slices.len(), crashed.header.ending), (5 * 6 + 3, None));
+
+    let writer = RecordWriter::resume(&scratch.path()).unwrap();
+    assert_eq!((writer.blocks(), writer.record().slices.len()), (5, 5 * 6));
+    let rates = writer.record().header.rates.clone();
+    let mut notes = Notes::default();
+    let world = World::new(2);
+    let outcome = go(&world, &study, writer, &mut notes, &never, |_| {}).unwrap();
+    assert_eq!((outcome.ending, outcome.blocks), (Ending::RoundsDone, 12));
+    assert!(notes.words.contains(&"block 5".into()) && !notes.words.contains(&"block 4".into()));
+    assert!(!notes.words.contains(&"calibrating".into()), "the rate is kept");
+    let resumed = Record::read(&scratch.path()).unwrap();
+    assert_eq!(resumed.header.rates, rates);
+    let order = |record: &Record| {
+        let slices = record.slices.iter();
+        slices.map(|one| (one.block, one.position, one.environment.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(order(&resumed), order(&whole));
+}
+
+#[test]
+fn what_cannot_start_is_left_out_where_the_study_allows_it() {
+    let mut study = study(
+        ScheduleKind::Slices,
+        &[("native", "fake"), ("absent", "fake:start=fail"), ("box", "fake")],
+    );
+    let (outcome, record, _) = run_study(&study);
+    let error = outcome.unwrap_err();
+    assert_eq!(one_line(&error), "cannot start \"absent\": it was told not to start");
+    let ending = record.header.ending.unwrap();
+    assert_eq!(ending, "failed: cannot start \"absent\": it was told not to start");
+
+    study.environments[1].optional = true;
+    for kind in [ScheduleKind::Slices, ScheduleKind::Trials] {
+        study.schedule.kind = kind;
+        let (outcome, record, _) = run_study(&study);
+        assert_eq!(outcome.unwrap().ending, Ending::RoundsDone);
+        let reason = record.environments[1].left_out.as_deref();
+        assert_eq!(reason, Some("cannot start it: it was told not to start"));
+        assert!(record.slices.iter().all(|slice| slice.environment != "absent"));
+        assert_eq!(record.slices.len(), 12 * 2 * 3);
+    }
+}
+
+#[test]
+fn a_layer_that_is_not_in_force_leaves_out_or_voids() {
+    let environments =
+        [("native", "fake"), ("off", "fake:layer=off"), ("lost", "fake:layer_after=10")];
+    let (outcome, record, _) = run_study(&study(ScheduleKind::Slices, &environments));
+    assert_eq!(outcome.unwrap().ending, Ending::RoundsDone);
+    let reason = "the layer network was not in force: wanted host, found nothing";
+    assert_eq!(record.environments[1].left_out.as_deref(), Some(reason));
+    assert!(!record.environments[1].layers[0].in_force);
+    // Read back again in block 10, and after each slice from then on.
+    let void = |block: u32| {
+        let slices = record.slices.iter().filter(|one| one.environment == "lost");
+        slices.filter(|one| one.block == block && one.void.as_deref() == Some(reason)).count()
+    };
+    assert_eq!((void(9), void(10), void(11)), (0, 2, 2));
+    assert_eq!(kinds(&record, "lost"), ["layer_not_in_force"]);
+    let baseline_off = study(ScheduleKind::Slices, &[("native", "fake:layer=off")]);
+    let (outcome, ..) = run_study(&baseline_off);
+    let error = outcome.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!("the baseline \"native\" cannot be what it is compared as: {reason}")
+    );
+}
+
+#[test]
+fn what_fails_again_and_again_is_left_out_and_the_rest_goes_on() {
+    let environments =
+        [("native", "fake"), ("flaky", "fake:fail_after=3"), ("bad", "fake:fail_after=0")];
+    for kind in [ScheduleKind::Slices, ScheduleKind::Trials] {
+        let (outcome, record, _) = run_study(&study(kind, &environments));
+        assert_eq!(outcome.unwrap().blocks, 12, "{kind:?}");
+        let slices = |name: &str, void: bool| {
+            let of = record.slices.iter().filter(|one| one.environment == name);
+            of.filter(|one| one.void.is_some() == void).count()
+        };
+        assert_eq!((slices("bad", false), slices("bad", true)), (0, 3));
+        let reason =
+            "it failed 3 times in a row, the last time: cannot load it: it was told to fail";
+        assert_eq!(record.environments[2].left_out.as_deref(), Some(reason));
+        assert_eq!(slices("native", false), 24);
+        if kind == ScheduleKind::Slices {
+            // What it did before counts, and the doubt says that it is not there to the end.
+            assert_eq!((slices("flaky", false), slices("flaky", true)), (3, 3));
+            assert_eq!(record.environments[1].left_out, None);
+            assert_eq!(kinds(&record, "flaky"), ["environment_left_out"]);
+        }
+    }
+    let (outcome, ..) = run_study(&study(ScheduleKind::Slices, &[("native", "fake:fail_after=9")]));
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.starts_with("\"native\" failed 3 times in a row"), "{error}");
+    let (outcome, ..) = run_study(&study(ScheduleKind::Slices, &[("native", "fake:fail_after=0")]));
+    let error = outcome.unwrap_err().to_string();
+    let expect = "cannot find the baseline's capacity under \"write\": cannot load it";
+    assert!(error.starts_with(expect), "{error}");
+}
+
+#[test]
+fn doubts_come_from_what_was_seen() {
+    let (scratch, world, never) = (Scratch::new(), World::new(1), AtomicBool::new(false));
+    world.disturb(0.2, 0.05);
+    let mut study = two();
+    study.environments[1].cpu = "shared".into();
+    let slow = "fake:throughput=0.3";
+    study.environments.push(spec("slow", slow));
+    let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
+    let found = "table ip nat".to_string();
+    let given = Doubt::BaselineNotClean { found };
+    go(&world, &study, writer, &mut NoObserver, &never, |parts| {
+        parts.doubts.push(given.clone());
+    })
+    .unwrap();
+    let record = Record::read(&scratch.path()).unwrap();
+    assert_eq!(kinds(&record, "native"), ["steal", "strangers"]);
+    assert_eq!(kinds(&record, "box"), ["client_shares_cpus", "steal", "strangers"]);
+    assert_eq!(kinds(&record, "slow"), ["rate_not_reached", "steal", "strangers"]);
+    let whole = record.doubts.iter().find(|one| one.environment.is_none()).unwrap();
+    assert_eq!(whole.doubt, given);
+}
+
+#[test]
+fn too_little_memory_is_said_before_anything_starts() {
+    let (scratch, world, never) = (Scratch::new(), World::new(1), AtomicBool::new(false));
+    let mut study = two();
+    study.environments[1].limits.memory_bytes = Some(64 << 20);
+    let memory = Memory { available_bytes: 500 << 20, per_environment_bytes: 300 << 20 };
+    let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
+    let outcome =
+        go(&world, &study, writer, &mut NoObserver, &never, |parts| parts.memory = Some(memory));
+    let error = outcome.unwrap_err().to_string();
+    let expect = "3 environments at once need about 664 MiB of memory and 500 MiB are available";
+    assert!(error.starts_with(expect), "{error}");
+    assert!(world.log().is_empty());
+    assert!(Record::read(&scratch.path()).unwrap().header.ending.unwrap().starts_with("failed"));
+}
+
+#[test]
+fn polling_systems_keep_an_account_and_proxies_are_counted() {
+    let mut study = two();
+    study.environments[0].runtime = "fake:polling=1".into();
+    study.environments[1].network = "bridge+proxy".into();
+    let (_, record, _) = run_study(&study);
+    for slice in record.slices.iter().filter(|one| one.environment == "native") {
+        let account = slice.own_account.unwrap();
+        assert!(slice.system_cpu_ns >= 100_000_000);
+        assert!(slice.system_cpu_ns.abs_diff(account.busy_ns + account.idle_poll_ns) <= 2);
+    }
+    for slice in record.slices.iter().filter(|one| one.environment == "box") {
+        let [(part, ns)] = &slice.layer_cpu_ns[..] else { panic!() };
+        assert_eq!(part, "userland proxy");
+        assert!(*ns > 0 && slice.own_account.is_none());
+    }
+}
+
+#[test]
+fn the_time_left_is_told() {
+    let (scratch, world, never) = (Scratch::new(), World::new(1), AtomicBool::new(false));
+    let study = two();
+    let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
+    let mut notes = Notes::default();
+    go(&world, &study, writer, &mut notes, &never, |_| {}).unwrap();
+    let expect = ["starting", "starting native", "populating native", "started native"];
+    assert_eq!(notes.words[..4], expect);
+    assert!(notes.words.contains(&"done 11 of 12".into()));
+    assert_eq!(notes.words.last().map(String::as_str), Some("tearingdown"));
+}

@@ -1,0 +1,219 @@
+//! When a slice or an environment deserves a doubt. Pure: figures in, doubts out.
+
+use super::Doubt;
+use crate::environment::{CpuPlan, EnvironmentSpec, LayerState};
+use crate::probe::names;
+use crate::record::Slice;
+
+/// Steal time above this share of the plan's CPUs.
+pub const STEAL_SHARE: f64 = 0.01;
+/// CPU time of strangers above this share of the plan's CPUs. A machine at rest shows 1 to 2 %.
+pub const STRANGERS_SHARE: f64 = 0.05;
+/// The client's use of its own CPUs above this share.
+pub const CLIENT_SHARE: f64 = 0.85;
+/// Throttled for more than this share of the window.
+pub const THROTTLED_SHARE: f64 = 0.01;
+/// Operations done below this share of those that were due at the fixed rate.
+pub const RATE_REACHED_SHARE: f64 = 0.98;
+/// The setting by which a system says how it does its I/O.
+pub const IO_ENGINE: &str = "io_engine";
+
+/// What a slice's figures alone do not say.
+#[derive(Clone, Copy, Debug)]
+pub struct Surroundings<'a> {
+    pub plan: &'a CpuPlan,
+    /// The client's threads belong to the harness process, whose CPU time contains theirs.
+    pub client_in_harness: bool,
+}
+
+/// Doubts about one slice.
+pub fn slice(slice: &Slice, around: Surroundings<'_>) -> Vec<Doubt> {
+    let mut doubts = Vec::new();
+    let window = slice.window_ns as f64;
+    if window <= 0.0 {
+        return doubts;
+    }
+    let counter = |name: &str| slice.counters.iter().find(|one| one.name == name).map(|c| c.value);
+    let plan_ns = window * around.plan.all.len().max(1) as f64;
+    if let Some(share) =
+        counter(names::STEAL_NS).map(|ns| ns / plan_ns).filter(|s| *s > STEAL_SHARE)
+    {
+        doubts.push(Doubt::Steal { share });
+    }
+    if let Some(host) = counter(names::HOST_CPU_NS) {
+        let harness = counter(names::HARNESS_CPU_NS).unwrap_or(0.0);
+        let client = slice.client_cpu_ns as f64;
+        let own = if around.client_in_harness { harness.max(client) } else { harness + client };
+        let layer: u64 = slice.layer_cpu_ns.iter().map(|(_, ns)| ns).sum();
+        let share = (host - own - slice.system_cpu_ns as f64 - layer as f64) / plan_ns;
+        if share > STRANGERS_SHARE {
+            doubts.push(Doubt::Strangers { share });
+        }
+    }
+    let client_ns = window * around.plan.client.len().max(1) as f64;
+    let share = slice.client_cpu_ns as f64 / client_ns;
+    if share > CLIENT_SHARE {
+        doubts.push(Doubt::ClientSaturated { share });
+    }
+    let throttled = slice.throttled_ns.map(|ns| ns as f64 / window);
+    if let Some(share) = throttled.filter(|share| *share > THROTTLED_SHARE) {
+        doubts.push(Doubt::Throttled { share });
+    }
+    if let Some(asked_per_s) = slice.rate_per_s {
+        let reached_per_s = slice.operations as f64 * 1e9 / window;
+        if reached_per_s < asked_per_s * RATE_REACHED_SHARE {
+            doubts.push(Doubt::RateNotReached { asked_per_s, reached_per_s });
+        }
+    }
+    doubts.extend(slice.errors.iter().filter(|(_, count)| *count > 0).map(|(error, count)| {
+        Doubt::OperationErrors { error: error.clone(), count: *count, operations: slice.operations }
+    }));
+    doubts
+}
+
+/// Doubts about an environment, known once it has started. The baseline's settings are those of
+/// the baseline itself for the baseline.
+pub fn environment(
+    spec: &EnvironmentSpec,
+    plan: &CpuPlan,
+    layers: &[LayerState],
+    settings: &[(String, String)],
+    baseline_settings: &[(String, String)],
+) -> Vec<Doubt> {
+    let mut doubts: Vec<Doubt> = not_in_force(layers).collect();
+    let system = if spec.cpu == "pinned" { &plan.system } else { &plan.all };
+    let both = system.intersection(&plan.client);
+    if !both.is_empty() {
+        doubts.push(Doubt::ClientSharesCpus { cpus: both.to_string() });
+    }
+    let engine = |settings: &[(String, String)]| {
+        settings.iter().find(|(key, _)| key == IO_ENGINE).map(|(_, value)| value.clone())
+    };
+    if let (Some(baseline), Some(here)) = (engine(baseline_settings), engine(settings))
+        && baseline != here
+    {
+        doubts.push(Doubt::IoEngineDiffers { baseline, here });
+    }
+    doubts
+}
+
+/// One doubt for each layer that is not in force.
+pub fn not_in_force(layers: &[LayerState]) -> impl Iterator<Item = Doubt> + '_ {
+    layers.iter().filter(|state| !state.in_force).map(|state| Doubt::LayerNotInForce {
+        layer: state.layer.clone(),
+        wanted: state.wanted.clone(),
+        found: state.found.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::Counter;
+    use crate::record::Phase;
+    use tare_std::cpus::CpuSet;
+
+    fn plan(system: &str, client: &str) -> CpuPlan {
+        let list = |text: &str| CpuSet::parse_list(text).unwrap();
+        CpuPlan {
+            all: list(system).union(&list(client)),
+            system: list(system),
+            client: list(client),
+        }
+    }
+
+    /// 100 ms on 2 CPUs: 1,000 operations, system 90 ms, client 50 ms, nothing to doubt.
+    fn quiet() -> Slice {
+        let counter = |name: &str, value| Counter { name: name.into(), value };
+        Slice {
+            id: 0,
+            block: 0,
+            position: 0,
+            environment: "native".into(),
+            workload: "w".into(),
+            phase: Phase::Latency,
+            started_unix_ms: 0,
+            window_ns: 100_000_000,
+            operations: 1000,
+            errors: vec![],
+            unsent: 0,
+            rate_per_s: Some(10_000.0),
+            system_cpu_ns: 90_000_000,
+            layer_cpu_ns: vec![("userland proxy".into(), 2_000_000)],
+            own_account: None,
+            client_cpu_ns: 50_000_000,
+            throttled_ns: Some(0),
+            response: vec![],
+            service: vec![],
+            counters: vec![
+                counter(names::STEAL_NS, 1_000_000.0),
+                counter(names::HOST_CPU_NS, 150_000_000.0),
+                counter(names::HARNESS_CPU_NS, 51_000_000.0),
+            ],
+            void: None,
+        }
+    }
+
+    fn kinds(change: impl FnOnce(&mut Slice)) -> Vec<&'static str> {
+        let mut one = quiet();
+        change(&mut one);
+        let plan = plan("1", "0");
+        let around = Surroundings { plan: &plan, client_in_harness: true };
+        slice(&one, around).iter().map(Doubt::kind).collect()
+    }
+
+    #[test]
+    fn each_doubt_has_its_threshold() {
+        assert!(kinds(|_| {}).is_empty());
+        assert_eq!(kinds(|one| one.counters[0].value = 2_100_000.0), ["steal"]);
+        // 150 - 90 - 2 - 51 = 7 ms of 200; with 11 ms more it is beyond 5 %.
+        assert!(kinds(|one| one.counters[1].value += 2_900_000.0).is_empty());
+        assert_eq!(kinds(|one| one.counters[1].value += 11_000_000.0), ["strangers"]);
+        assert_eq!(kinds(|one| one.client_cpu_ns = 86_000_000), ["client_saturated"]);
+        assert_eq!(kinds(|one| one.throttled_ns = Some(1_100_000)), ["throttled"]);
+        assert!(kinds(|one| one.operations = 981).is_empty());
+        assert_eq!(kinds(|one| one.operations = 979), ["rate_not_reached"]);
+        assert_eq!(kinds(|one| one.errors = vec![("timeout".into(), 3)]), ["operation_errors"]);
+        assert!(kinds(|one| one.window_ns = 0).is_empty());
+    }
+
+    #[test]
+    fn an_environment_is_doubted_for_what_it_shares_and_lost() {
+        let layer = |in_force| LayerState {
+            layer: "cpu".into(),
+            wanted: "1".into(),
+            found: "Cpus_allowed_list: 0-1".into(),
+            in_force,
+        };
+        let mut spec = crate::fake::spec("box", "fake");
+        let engine = |name: &str| vec![(IO_ENGINE.to_string(), name.to_string())];
+        let kinds = |spec: &EnvironmentSpec, plan: &CpuPlan, in_force, here: &str| {
+            let layers = [layer(in_force)];
+            let doubts = environment(spec, plan, &layers, &engine(here), &engine("io_uring"));
+            doubts.iter().map(Doubt::kind).collect::<Vec<_>>()
+        };
+        spec.cpu = "pinned".into();
+        assert!(kinds(&spec, &plan("1", "0"), true, "io_uring").is_empty());
+        assert_eq!(kinds(&spec, &plan("0", "0"), true, "io_uring"), ["client_shares_cpus"]);
+        spec.cpu = "shared".into();
+        let all = ["layer_not_in_force", "client_shares_cpus", "io_engine_differs"];
+        assert_eq!(kinds(&spec, &plan("1", "0"), false, "epoll"), all);
+    }
+
+    #[test]
+    fn sentences_read_well() {
+        let check = |doubt: Doubt, expect: &str| assert_eq!(doubt.text(), expect);
+        check(
+            Doubt::Strangers { share: 0.123 },
+            "processes outside the study used 12 % of the CPUs",
+        );
+        check(
+            Doubt::RateNotReached { asked_per_s: 1000.0, reached_per_s: 900.4 },
+            "the fixed rate was not reached: 900 of 1000 operations/s",
+        );
+        check(
+            Doubt::ControlBeyondClaim { control_percent: 3.16, smallest_percent: 1.0 },
+            "the baseline differs from itself by 3.2 %, more than the smallest cost found (1.0 %)",
+        );
+    }
+}

@@ -1,0 +1,245 @@
+//! A world that is not there: environments, a system, a driver, a probe and a clock of its own,
+//! with costs that are known. For tests of the lab, and to try the tool without a container or a
+//! database (`runtime = "fake:cpu=1.3"`). Deterministic: equal seeds and equal calls give equal
+//! figures. Nothing here starts a process, opens a socket or touches a file.
+//!
+//! The runtime's name carries what an environment costs: `fake`, or `fake:KEY=VALUE,...` with
+//!
+//! - `cpu=F`, `throughput=F`: factors on CPU per operation and on capacity (1);
+//! - `noise=F`: standard deviation of the logarithm of both, slice by slice (0.01);
+//! - `polling=1`: the system burns its CPU whether or not it works, and keeps its own account;
+//! - `start=fail`: it cannot start; `layer=off`: its network layer is not in force;
+//! - `fail_after=N`: the load fails from the Nth slice on; `layer_after=N`: the layer is lost then.
+
+mod parts;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tare_std::rng::Rng;
+
+use crate::PartError;
+use crate::campaign::Clock;
+use crate::environment::{Environment, EnvironmentSpec, Limits};
+
+pub use parts::{FakeDriver, FakeEnvironment, FakeProbe, FakeSystem};
+
+/// Runtimes of the fake world, for a vocabulary.
+pub const RUNTIMES: &[&str] = &["fake", "fake:*"];
+/// Name of its system and of its driver.
+pub const NAME: &str = "fake";
+
+/// Operations/s, CPU per operation of the server and of the client, of an environment without cost.
+pub const CAPACITY_PER_S: f64 = 100_000.0;
+pub const SERVER_NS: f64 = 8_000.0;
+pub const CLIENT_NS: f64 = 4_000.0;
+/// What a userland proxy in the path takes per operation.
+pub const PROXY_NS: f64 = 5_000.0;
+
+const START: Duration = Duration::from_millis(50);
+const STOP: Duration = Duration::from_millis(20);
+const POPULATE: Duration = Duration::from_millis(200);
+const FREEZE: Duration = Duration::from_micros(100);
+
+/// An error of the fake world.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FakeError {
+    #[error(
+        "\"{text}\" is no fake runtime: {part:?} is none of cpu, throughput, noise, polling, start, layer, fail_after, layer_after with its value"
+    )]
+    Runtime { text: String, part: String },
+    #[error("it was told not to start")]
+    Start,
+    #[error("it was told to fail")]
+    Load,
+    #[error("there is no such target")]
+    NoTarget,
+    #[error("the target is frozen")]
+    Frozen,
+}
+
+/// What a fake environment costs and how it fails.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Behaviour {
+    cpu: f64,
+    throughput: f64,
+    noise: f64,
+    polling: bool,
+    start_fails: bool,
+    layer_off: bool,
+    fail_after: Option<u32>,
+    layer_after: Option<u32>,
+}
+
+impl Behaviour {
+    pub(crate) fn parse(text: &str) -> Result<Self, FakeError> {
+        let mut behaviour = Self {
+            cpu: 1.0,
+            throughput: 1.0,
+            noise: 0.01,
+            polling: false,
+            start_fails: false,
+            layer_off: false,
+            fail_after: None,
+            layer_after: None,
+        };
+        let options = text.strip_prefix("fake").unwrap_or(text);
+        for part in options.trim_start_matches(':').split(',').filter(|part| !part.is_empty()) {
+            let bad = || FakeError::Runtime { text: text.to_string(), part: part.to_string() };
+            let (key, value) = part.split_once('=').ok_or_else(bad)?;
+            let factor = || value.parse::<f64>().ok().filter(|f| f.is_finite() && *f >= 0.0);
+            let count = || value.parse::<u32>().map_err(|_| bad());
+            match (key, value) {
+                ("cpu", _) => behaviour.cpu = factor().ok_or_else(bad)?,
+                ("throughput", _) => behaviour.throughput = factor().ok_or_else(bad)?,
+                ("noise", _) => behaviour.noise = factor().ok_or_else(bad)?,
+                ("polling", "1") => behaviour.polling = true,
+                ("start", "fail") => behaviour.start_fails = true,
+                ("layer", "off") => behaviour.layer_off = true,
+                ("fail_after", _) => behaviour.fail_after = Some(count()?),
+                ("layer_after", _) => behaviour.layer_after = Some(count()?),
+                _ => return Err(bad()),
+            }
+        }
+        Ok(behaviour)
+    }
+}
+
+/// One started environment.
+#[derive(Debug)]
+struct Instance {
+    name: String,
+    behaviour: Behaviour,
+    proxy: bool,
+    frozen: bool,
+    slices: u32,
+    system_cpu_ns: f64,
+    proxy_cpu_ns: f64,
+    busy_ns: f64,
+}
+
+#[derive(Debug)]
+struct State {
+    now: Duration,
+    /// Virtual time passes in real time too.
+    real_time: bool,
+    rng: Rng,
+    next_port: u16,
+    instances: BTreeMap<u16, Instance>,
+    client_cpu_ns: f64,
+    other_cpu_ns: f64,
+    steal_ns: f64,
+    strangers_share: f64,
+    steal_share: f64,
+    log: Vec<String>,
+}
+
+/// The world. Clones are handles to the same one.
+#[derive(Clone, Debug)]
+pub struct World(Rc<RefCell<State>>);
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        Self(Rc::new(RefCell::new(State {
+            now: Duration::ZERO,
+            real_time: false,
+            rng: Rng::new(seed),
+            next_port: 10_000,
+            instances: BTreeMap::new(),
+            client_cpu_ns: 0.0,
+            other_cpu_ns: 0.0,
+            steal_ns: 0.0,
+            strangers_share: 0.0,
+            steal_share: 0.0,
+            log: Vec::new(),
+        })))
+    }
+
+    /// From now on a second of the world takes a second.
+    pub fn run_in_real_time(&self) {
+        self.0.borrow_mut().real_time = true;
+    }
+
+    /// Share of one CPU that strangers use, and that the hypervisor takes away, from now on.
+    pub fn disturb(&self, strangers_share: f64, steal_share: f64) {
+        let mut state = self.0.borrow_mut();
+        state.strangers_share = strangers_share;
+        state.steal_share = steal_share;
+    }
+
+    /// An environment of the world.
+    ///
+    /// # Errors
+    /// If the runtime is no fake one.
+    pub fn environment(&self, spec: &EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> {
+        let behaviour = Behaviour::parse(&spec.runtime)?;
+        Ok(Box::new(FakeEnvironment::new(self.clone(), spec.clone(), behaviour)))
+    }
+
+    pub fn system(&self) -> FakeSystem {
+        FakeSystem::new(self.clone())
+    }
+
+    pub fn driver(&self) -> FakeDriver {
+        FakeDriver::new(self.clone())
+    }
+
+    pub fn probe(&self) -> FakeProbe {
+        FakeProbe::new(self.clone())
+    }
+
+    /// What happened: `start NAME`, `run NAME closed`, `stop NAME` ...
+    pub fn log(&self) -> Vec<String> {
+        self.0.borrow().log.clone()
+    }
+
+    /// Names of the environments that are up.
+    pub fn up(&self) -> Vec<String> {
+        self.0.borrow().instances.values().map(|one| one.name.clone()).collect()
+    }
+
+    fn note(&self, text: String) {
+        self.0.borrow_mut().log.push(text);
+    }
+
+    /// Lets time pass, and with it the CPU time of strangers.
+    fn pass(&self, time: Duration) {
+        let real = {
+            let mut state = self.0.borrow_mut();
+            let ns = time.as_secs_f64() * 1e9;
+            state.now += time;
+            state.other_cpu_ns += ns * state.strangers_share;
+            state.steal_ns += ns * state.steal_share;
+            state.real_time
+        };
+        if real {
+            std::thread::sleep(time);
+        }
+    }
+}
+
+impl Clock for World {
+    fn now(&self) -> Duration {
+        self.0.borrow().now
+    }
+
+    fn unix_ms(&self) -> u64 {
+        1_800_000_000_000 + u64::try_from(self.now().as_millis()).unwrap_or(0)
+    }
+}
+
+/// An environment without layers, for studies made in code.
+pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
+    EnvironmentSpec {
+        name: name.to_string(),
+        runtime: runtime.to_string(),
+        network: "host".into(),
+        cpu: "pinned".into(),
+        security: "none".into(),
+        cgroup: "none".into(),
+        limits: Limits::default(),
+        optional: false,
+    }
+}

@@ -1,0 +1,241 @@
+//! Reading a record, finished, running or left behind by a crash.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::str::FromStr;
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, OpenFlags, Row};
+
+use super::error::RecordError;
+use super::{APPLICATION_ID, SCHEMA_VERSION, phase_of};
+use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
+use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
+use crate::probe::Counter;
+use crate::system::OwnAccount;
+
+impl Record {
+    /// Reads a record. One that is being written is read as it is at this moment.
+    pub fn read(path: &Path) -> Result<Self, RecordError> {
+        if !path.exists() {
+            return Err(RecordError::Missing { path: path.to_path_buf() });
+        }
+        let sqlite = |error| RecordError::sqlite("open", path, error);
+        let connection =
+            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sqlite)?;
+        connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(sqlite)?;
+        read_from(&connection, path)
+    }
+}
+
+/// Refuses a file that is no record, or one of a newer version.
+fn check_header(connection: &Connection, path: &Path) -> Result<(), RecordError> {
+    let sqlite = |error| RecordError::sqlite("read", path, error);
+    let pragma = |name: &str| -> Result<i64, RecordError> {
+        connection.pragma_query_value(None, name, |row| row.get(0)).map_err(sqlite)
+    };
+    if pragma("application_id")? != i64::from(APPLICATION_ID) {
+        return Err(RecordError::NoRecord { path: path.to_path_buf() });
+    }
+    let found = pragma("user_version")?;
+    if found > i64::from(SCHEMA_VERSION) {
+        let known = i64::from(SCHEMA_VERSION);
+        return Err(RecordError::Newer { path: path.to_path_buf(), found, known });
+    }
+    Ok(())
+}
+
+/// Reads everything inside one transaction, so that a writer does not change it under way.
+pub(super) fn read_from(connection: &Connection, path: &Path) -> Result<Record, RecordError> {
+    let sqlite = |error| RecordError::sqlite("read", path, error);
+    check_header(connection, path)?;
+    let transaction = connection.unchecked_transaction().map_err(sqlite)?;
+    let record = read_all(&transaction).map_err(|error| match error {
+        // A column that holds something else than this version writes.
+        rusqlite::Error::FromSqlConversionFailure(_, _, source) => {
+            RecordError::Damaged { path: path.to_path_buf(), what: source.to_string() }
+        }
+        rusqlite::Error::QueryReturnedNoRows => RecordError::Damaged {
+            path: path.to_path_buf(),
+            what: "it ends before its header".into(),
+        },
+        error => sqlite(error),
+    })?;
+    transaction.finish().map_err(sqlite)?;
+    Ok(record)
+}
+
+fn rows<T>(
+    connection: &Connection,
+    sql: &str,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    connection.prepare(sql)?.query_map([], read)?.collect()
+}
+
+/// Rows that belong to a slice or an environment, by its id.
+fn by_owner<T>(
+    connection: &Connection,
+    sql: &str,
+    mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<HashMap<i64, Vec<T>>> {
+    let mut owners: HashMap<i64, Vec<T>> = HashMap::new();
+    for (owner, value) in rows(connection, sql, |row| Ok((row.get(0)?, read(row)?)))? {
+        owners.entry(owner).or_default().push(value);
+    }
+    Ok(owners)
+}
+
+fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
+    Ok(optional(row, index)?.unwrap_or(0))
+}
+
+fn optional(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(index)?.map(|value| u64::try_from(value).unwrap_or(0)))
+}
+
+fn parsed<T>(row: &Row<'_>, index: usize) -> rusqlite::Result<T>
+where
+    T: FromStr,
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    row.get::<_, String>(index)?.parse().map_err(|error: T::Err| {
+        rusqlite::Error::FromSqlConversionFailure(index, Type::Text, Box::new(error))
+    })
+}
+
+fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
+    serde_json::from_str(&row.get::<_, String>(index)?).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(index, Type::Text, Box::new(error))
+    })
+}
+
+fn read_all(connection: &Connection) -> rusqlite::Result<Record> {
+    let rates = rows(connection, "SELECT workload, rate_per_s FROM rates ORDER BY rowid", |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?;
+    let sql = "SELECT tare_version, started_unix_ms, ended_unix_ms, seed, command, ending, \
+               study, study_text, cpus_all, cpus_system, cpus_client FROM record";
+    let (header, study, study_text, cpu_plan) = connection.query_row(sql, [], |row| {
+        let header = Header {
+            tare_version: row.get(0)?,
+            started_unix_ms: unsigned(row, 1)?,
+            ended_unix_ms: optional(row, 2)?,
+            seed: parsed(row, 3)?,
+            command: json(row, 4)?,
+            ending: row.get(5)?,
+            rates,
+        };
+        let cpus =
+            CpuPlan { all: parsed(row, 8)?, system: parsed(row, 9)?, client: parsed(row, 10)? };
+        Ok((header, json(row, 6)?, row.get(7)?, cpus))
+    })?;
+    let host =
+        rows(connection, "SELECT section, key, value FROM host_facts ORDER BY rowid", |row| {
+            Ok(HostFact { section: row.get(0)?, key: row.get(1)?, value: row.get(2)? })
+        })?;
+    let doubts = rows(
+        connection,
+        "SELECT d.slice, e.name, d.detail FROM doubts d \
+         LEFT JOIN environments e ON e.id = d.environment ORDER BY d.id",
+        |row| {
+            Ok(DoubtRecord { slice: row.get(0)?, environment: row.get(1)?, doubt: json(row, 2)? })
+        },
+    )?;
+    Ok(Record {
+        header,
+        study,
+        study_text,
+        cpu_plan,
+        host,
+        environments: environments(connection)?,
+        slices: slices(connection)?,
+        doubts,
+    })
+}
+
+fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentRecord>> {
+    let sql = "SELECT environment, layer, wanted, found, in_force FROM layers ORDER BY rowid";
+    let mut layers = by_owner(connection, sql, |row| {
+        Ok(LayerState {
+            layer: row.get(1)?,
+            wanted: row.get(2)?,
+            found: row.get(3)?,
+            in_force: row.get(4)?,
+        })
+    })?;
+    let sql = "SELECT environment, key, value FROM settings ORDER BY rowid";
+    let mut settings = by_owner(connection, sql, |row| Ok((row.get(1)?, row.get(2)?)))?;
+    let sql = "SELECT id, name, runtime, network, cpu, security, cgroup, memory_bytes, optional, \
+               control, left_out, config, ready_ns, teardown_ns FROM environments ORDER BY id";
+    rows(connection, sql, |row| {
+        let id: i64 = row.get(0)?;
+        Ok(EnvironmentRecord {
+            spec: EnvironmentSpec {
+                name: row.get(1)?,
+                runtime: row.get(2)?,
+                network: row.get(3)?,
+                cpu: row.get(4)?,
+                security: row.get(5)?,
+                cgroup: row.get(6)?,
+                limits: Limits { memory_bytes: optional(row, 7)? },
+                optional: row.get(8)?,
+            },
+            control: row.get(9)?,
+            left_out: row.get(10)?,
+            layers: layers.remove(&id).unwrap_or_default(),
+            settings: settings.remove(&id).unwrap_or_default(),
+            config: row.get(11)?,
+            ready_ns: optional(row, 12)?,
+            teardown_ns: optional(row, 13)?,
+        })
+    })
+}
+
+fn slices(connection: &Connection) -> rusqlite::Result<Vec<Slice>> {
+    let sql = "SELECT slice, part, ns FROM layer_cpu ORDER BY rowid";
+    let mut layer_cpu = by_owner(connection, sql, |row| Ok((row.get(1)?, unsigned(row, 2)?)))?;
+    let sql = "SELECT slice, kind, count FROM errors ORDER BY rowid";
+    let mut errors = by_owner(connection, sql, |row| Ok((row.get(1)?, unsigned(row, 2)?)))?;
+    let sql = "SELECT slice, name, value FROM counters ORDER BY rowid";
+    let mut counters =
+        by_owner(connection, sql, |row| Ok(Counter { name: row.get(1)?, value: row.get(2)? }))?;
+    let histograms = |kind: &str| -> rusqlite::Result<HashMap<i64, Vec<u8>>> {
+        let sql = format!("SELECT slice, data FROM histograms WHERE kind = '{kind}'");
+        let owners = by_owner(connection, &sql, |row| row.get::<_, Vec<u8>>(1))?;
+        let first = |(id, mut all): (i64, Vec<Vec<u8>>)| (id, all.pop().unwrap_or_default());
+        Ok(owners.into_iter().map(first).collect())
+    };
+    let (mut response, mut service) = (histograms("response")?, histograms("service")?);
+    let sql = "SELECT s.id, s.block, s.position, e.name, s.workload, s.phase, s.started_unix_ms, \
+               s.window_ns, s.operations, s.unsent, s.rate_per_s, s.system_cpu_ns, s.busy_ns, \
+               s.idle_poll_ns, s.client_cpu_ns, s.throttled_ns, s.void \
+               FROM slices s JOIN environments e ON e.id = s.environment ORDER BY s.id";
+    rows(connection, sql, |row| {
+        let id: i64 = row.get(0)?;
+        let account = |busy_ns, idle_poll_ns| OwnAccount { busy_ns, idle_poll_ns };
+        Ok(Slice {
+            id,
+            block: row.get(1)?,
+            position: row.get(2)?,
+            environment: row.get(3)?,
+            workload: row.get(4)?,
+            phase: phase_of(&row.get::<_, String>(5)?),
+            started_unix_ms: unsigned(row, 6)?,
+            window_ns: unsigned(row, 7)?,
+            operations: unsigned(row, 8)?,
+            errors: errors.remove(&id).unwrap_or_default(),
+            unsent: unsigned(row, 9)?,
+            rate_per_s: row.get(10)?,
+            system_cpu_ns: unsigned(row, 11)?,
+            layer_cpu_ns: layer_cpu.remove(&id).unwrap_or_default(),
+            own_account: optional(row, 12)?.zip(optional(row, 13)?).map(|(b, i)| account(b, i)),
+            client_cpu_ns: unsigned(row, 14)?,
+            throttled_ns: optional(row, 15)?,
+            response: response.remove(&id).unwrap_or_default(),
+            service: service.remove(&id).unwrap_or_default(),
+            counters: counters.remove(&id).unwrap_or_default(),
+            void: row.get(16)?,
+        })
+    })
+}

@@ -1,0 +1,362 @@
+use std::io::{Read, Seek, SeekFrom, Write};
+
+use proptest::prelude::*;
+use rusqlite::Connection;
+use tare_std::cpus::CpuSet;
+
+use super::*;
+use crate::fake::spec;
+use crate::study::{
+    CpuSpec, KeyDistribution, PublishedCost, ScheduleKind, ScheduleSpec, SystemSpec, WorkloadSpec,
+};
+
+fn study() -> Study {
+    Study {
+        name: "s".into(),
+        title: "what?".into(),
+        baseline: "native".into(),
+        system: SystemSpec { name: "fake".into(), options: vec![("a".into(), "b".into())] },
+        driver: "fake".into(),
+        schedule: ScheduleSpec {
+            kind: ScheduleKind::Slices,
+            window: std::time::Duration::from_millis(400),
+            lead_in: std::time::Duration::from_millis(100),
+            rounds: 9,
+            rounds_min: 3,
+            budget: std::time::Duration::from_secs(60),
+            stop_width_percent: 1.5,
+            seed: Some(3),
+        },
+        cpus: CpuSpec { system: Some([1].into_iter().collect()), client: None },
+        environments: vec![spec("native", "fake"), spec("box", "fake:cpu=1.1")],
+        workloads: vec![WorkloadSpec {
+            name: "w".into(),
+            write_share: 0.25,
+            rows: 10,
+            columns: 2,
+            column_bytes: 3,
+            keys: KeyDistribution::Gaussian { mean_share: 0.5, deviation_share: 0.1 },
+            connections: 1,
+            in_flight: 2,
+            latency_share: 0.5,
+            rate_per_s: None,
+        }],
+        published: vec![PublishedCost {
+            environment: "box".into(),
+            throughput_cost_percent: 69.0,
+            source: "somewhere".into(),
+        }],
+    }
+}
+
+fn opening() -> Opening {
+    let list = |text: &str| CpuSet::parse_list(text).unwrap();
+    let fact = |section: &str, key: &str, value: &str| HostFact {
+        section: section.into(),
+        key: key.into(),
+        value: value.into(),
+    };
+    Opening {
+        tare_version: "0.1.0".into(),
+        started_unix_ms: 1_700_000_000_123,
+        seed: u64::MAX - 5,
+        command: vec!["tare".into(), "weigh".into(), "it's \"ours\"".into()],
+        study: study(),
+        study_text: "name = \"s\"\n".into(),
+        cpu_plan: CpuPlan { all: list("0-3"), system: list("2-3"), client: list("0-1") },
+        host: vec![fact("cpu", "model", "x"), fact("kernel", "release", "6.1")],
+    }
+}
+
+fn environment(name: &str, control: bool) -> EnvironmentRecord {
+    let mut spec = spec(name, "fake");
+    spec.limits.memory_bytes = Some(6 << 30);
+    spec.optional = true;
+    EnvironmentRecord {
+        spec,
+        control,
+        left_out: None,
+        layers: vec![LayerState {
+            layer: "cpu".into(),
+            wanted: "1".into(),
+            found: "Cpus_allowed_list: 1".into(),
+            in_force: true,
+        }],
+        settings: vec![("io_engine".into(), "io_uring".into())],
+        config: Some("{}".into()),
+        ready_ns: Some(1_000),
+        teardown_ns: None,
+    }
+}
+
+fn slice(block: u32, position: u32, environment: &str) -> Slice {
+    Slice {
+        id: 0,
+        block,
+        position,
+        environment: environment.into(),
+        workload: "w".into(),
+        phase: Phase::Latency,
+        started_unix_ms: 1_700_000_000_456,
+        window_ns: 400_000_000,
+        operations: 4000,
+        errors: vec![("timeout".into(), 2)],
+        unsent: 3,
+        rate_per_s: Some(10_000.5),
+        system_cpu_ns: 40_000_000,
+        layer_cpu_ns: vec![("userland proxy".into(), 8_000_000)],
+        own_account: Some(OwnAccount { busy_ns: 30_000_000, idle_poll_ns: 10_000_000 }),
+        client_cpu_ns: 20_000_000,
+        throttled_ns: None,
+        response: vec![0, 1, 2, 255],
+        service: vec![9],
+        counters: vec![Counter { name: "steal_ns".into(), value: 1.5 }],
+        void: None,
+    }
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("s.tare")
+    }
+
+    fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// A writer with both environments and one complete block.
+    fn begun(&self) -> RecordWriter {
+        let mut writer = RecordWriter::create(&self.path(), &opening()).unwrap();
+        writer.put_environment(0, &environment("native", false)).unwrap();
+        writer.put_environment(1, &environment("native again", true)).unwrap();
+        writer.put_rate("w", 5000.0).unwrap();
+        writer.put_slice(&slice(0, 0, "native"), &[Doubt::Steal { share: 0.5 }]).unwrap();
+        writer.put_slice(&slice(0, 1, "native again"), &[]).unwrap();
+        writer.finish_block(0, 5).unwrap();
+        writer
+    }
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let place = Place::new();
+    let mut writer = place.begun();
+    let found = DoubtRecord {
+        slice: None,
+        environment: Some("native".into()),
+        doubt: Doubt::ClientSharesCpus { cpus: "0".into() },
+    };
+    writer.put_doubt(&found).unwrap();
+    let running = Record::read(&place.path()).unwrap();
+    assert_eq!((running.slices.len(), running.header.ended_unix_ms), (2, None));
+    writer.finish("rounds done", 1_700_000_009_999).unwrap();
+    assert_eq!(place.files(), ["s.tare"], "a single file");
+
+    let record = Record::read(&place.path()).unwrap();
+    let asked = opening();
+    assert_eq!(record.header.seed, asked.seed);
+    assert_eq!(record.header.command, asked.command);
+    assert_eq!(record.header.ended_unix_ms, Some(1_700_000_009_999));
+    assert_eq!(record.header.ending.as_deref(), Some("rounds done"));
+    assert_eq!(record.header.rates, [("w".to_string(), 5000.0)]);
+    assert_eq!((&record.study, &record.study_text), (&asked.study, &asked.study_text));
+    assert_eq!((&record.cpu_plan, &record.host), (&asked.cpu_plan, &asked.host));
+    let control = environment("native again", true);
+    assert_eq!(record.environments, [environment("native", false), control]);
+    let expect = Slice { id: record.slices[0].id, ..slice(0, 0, "native") };
+    assert_eq!(record.slices[0], expect);
+    let steal = DoubtRecord {
+        slice: Some(expect.id),
+        environment: Some("native".into()),
+        doubt: Doubt::Steal { share: 0.5 },
+    };
+    assert_eq!(record.doubts, [steal, found]);
+}
+
+#[test]
+fn resume_drops_the_block_that_did_not_end() {
+    let place = Place::new();
+    let mut writer = place.begun();
+    writer.put_slice(&slice(1, 0, "native"), &[Doubt::Steal { share: 0.1 }]).unwrap();
+    writer
+        .put_doubt(&DoubtRecord {
+            slice: None,
+            environment: None,
+            doubt: Doubt::FewBlocks { blocks: 1 },
+        })
+        .unwrap();
+    drop(writer);
+    assert_eq!(Record::read(&place.path()).unwrap().slices.len(), 3, "a crash keeps it");
+    let writer = RecordWriter::resume(&place.path()).unwrap();
+    assert_eq!(writer.blocks(), 1);
+    assert!(writer.record().slices.iter().all(|one| one.response.is_empty()));
+    drop(writer);
+    let record = Record::read(&place.path()).unwrap();
+    assert_eq!((record.slices.len(), record.doubts.len()), (2, 1));
+    assert_eq!(record.slices[0].response, [0, 1, 2, 255], "histograms stay in the file");
+}
+
+#[test]
+fn an_ended_record_can_be_gone_on_with() {
+    let place = Place::new();
+    place.begun().finish("budget spent", 7).unwrap();
+    let mut writer = RecordWriter::resume(&place.path()).unwrap();
+    writer.put_slice(&slice(1, 0, "native"), &[]).unwrap();
+    writer.finish_block(1, 8).unwrap();
+    writer.finish("rounds done", 9).unwrap();
+    let record = Record::read(&place.path()).unwrap();
+    assert_eq!((record.slices.len(), record.header.ending.as_deref()), (3, Some("rounds done")));
+    assert_eq!(place.files(), ["s.tare"]);
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    let place = Place::new();
+    std::fs::write(place.path(), "precious").unwrap();
+    let error = RecordWriter::create(&place.path(), &opening()).unwrap_err();
+    assert!(error.to_string().contains("exists already; records are never overwritten"), "{error}");
+    assert_eq!(std::fs::read(place.path()).unwrap(), b"precious");
+    assert_eq!(free_path(&place.path()).file_name().unwrap(), "s-2.tare");
+    std::fs::write(place.folder.path().join("s-2.tare"), "").unwrap();
+    assert_eq!(free_path(&place.path()).file_name().unwrap(), "s-3.tare");
+    let absent = place.folder.path().join("new.tare");
+    assert_eq!(free_path(&absent), absent);
+}
+
+#[test]
+fn files_that_are_no_records() {
+    let place = Place::new();
+    let path = place.path();
+    let name = path.display().to_string();
+    let check = |expect: &str| {
+        let expect = expect.replace("PATH", &name);
+        assert_eq!(Record::read(&path).unwrap_err().to_string(), expect);
+        assert_eq!(RecordWriter::resume(&path).unwrap_err().to_string(), expect);
+    };
+    check("there is no record PATH");
+    std::fs::write(&path, "x".repeat(5000)).unwrap();
+    check("PATH is no record of Tare");
+    std::fs::remove_file(&path).unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE t (x)").unwrap();
+    drop(other);
+    check("PATH is no record of Tare");
+    assert_eq!(place.files(), ["s.tare"], "another program's database is left as it is");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "").unwrap();
+    check("PATH is no record of Tare");
+    std::fs::remove_file(&path).unwrap();
+    place.begun().finish("rounds done", 1).unwrap();
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    check("PATH is a record of version 99, and this Tare reads up to version 1; use a newer Tare");
+}
+
+#[test]
+fn damage_is_told() {
+    let place = Place::new();
+    place.begun().finish("rounds done", 1).unwrap();
+    let connection = Connection::open(place.path()).unwrap();
+    connection.execute("UPDATE record SET study = '{'", []).unwrap();
+    drop(connection);
+    let error = Record::read(&place.path()).unwrap_err().to_string();
+    assert!(error.contains("is damaged: EOF while parsing"), "{error}");
+    // The second half of the file is overwritten: never a panic, always an error or a record.
+    let mut file = std::fs::File::options().read(true).write(true).open(place.path()).unwrap();
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).unwrap();
+    file.seek(SeekFrom::Start(bytes.len() as u64 / 2)).unwrap();
+    file.write_all(&vec![0xa5; bytes.len() / 2]).unwrap();
+    assert!(Record::read(&place.path()).is_err());
+}
+
+#[test]
+fn a_record_that_is_written_has_one_writer() {
+    let place = Place::new();
+    let writer = place.begun();
+    let error = RecordWriter::resume(&place.path()).unwrap_err().to_string();
+    assert!(
+        error.ends_with("is being written by a study that still runs; wait for it, or stop it")
+    );
+    drop(writer);
+    RecordWriter::resume(&place.path()).unwrap();
+}
+
+#[test]
+fn a_full_disk_is_one_clear_line_and_the_record_stays_readable() {
+    let place = Place::new();
+    let mut writer = place.begun();
+    writer.limit_pages(60);
+    let mut big = slice(1, 0, "native");
+    big.response = vec![7; 20_000];
+    let mut written = 0;
+    let error = loop {
+        match writer.put_slice(&big, &[]) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    let expect = format!(
+        "the disk is full: cannot write {}; free some space and go on with --resume",
+        place.path().display()
+    );
+    assert_eq!(error.to_string(), expect);
+    drop(writer);
+    assert_eq!(Record::read(&place.path()).unwrap().slices.len(), 2 + written);
+}
+
+#[test]
+fn the_tables_answer_the_common_questions() {
+    let place = Place::new();
+    place.begun().finish("rounds done", 1).unwrap();
+    let connection = Connection::open(place.path()).unwrap();
+    let sql = "SELECT environment, operations_per_s, server_cpu_us_per_operation, doubts \
+               FROM slice_figures ORDER BY id";
+    let row = connection
+        .query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+        .unwrap();
+    // 40 ms - 10 ms of idle polling + 8 ms of the proxy, over 4,000 operations.
+    assert_eq!(row, ("native".to_string(), 10_000.0, 9.5, 1));
+    let count: i64 = connection
+        .query_row("SELECT COUNT(*) FROM layers_not_in_force", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(count, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn any_slice_round_trips(
+        operations in 0u64..1 << 62,
+        text in ".{0,20}",
+        bytes in proptest::collection::vec(any::<u8>(), 0..50),
+        account in proptest::option::of((0u64..1 << 62, 0u64..1 << 62)),
+        rate in proptest::option::of(0.0f64..1e12),
+    ) {
+        let place = Place::new();
+        let mut writer = place.begun();
+        let mut one = slice(1, 0, "native");
+        one.operations = operations;
+        one.errors = vec![(text.clone(), operations)];
+        one.void = Some(text);
+        one.service = bytes;
+        one.own_account =
+            account.map(|(busy_ns, idle_poll_ns)| OwnAccount { busy_ns, idle_poll_ns });
+        one.rate_per_s = rate;
+        one.id = writer.put_slice(&one, &[]).unwrap();
+        drop(writer);
+        let record = Record::read(&place.path()).unwrap();
+        prop_assert_eq!(record.slices.last(), Some(&one));
+    }
+}

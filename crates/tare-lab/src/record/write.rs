@@ -1,0 +1,449 @@
+//! Writing a record while its study runs.
+//!
+//! The file is made with `O_EXCL`, so that nothing is ever overwritten, and locked with `flock` for
+//! as long as it is written, so that a living writer can be told from a dead one's leftovers. Each
+//! slice is one transaction. In WAL mode with `synchronous=NORMAL` a commit costs no sync, which
+//! would disturb the disk under test; a killed process loses nothing that was committed, and each
+//! complete block is synced, so that a power loss takes at most the running block too.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+use super::error::RecordError;
+use super::read::read_from;
+use super::{APPLICATION_ID, SCHEMA_VERSION, as_json, phase_name};
+use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
+use crate::doubt::Doubt;
+use crate::environment::CpuPlan;
+use crate::study::Study;
+
+/// What is known before a study runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Opening {
+    pub tare_version: String,
+    pub started_unix_ms: u64,
+    pub seed: u64,
+    /// The command line, as typed.
+    pub command: Vec<String>,
+    pub study: Study,
+    /// The study file as it was given.
+    pub study_text: String,
+    pub cpu_plan: CpuPlan,
+    pub host: Vec<HostFact>,
+}
+
+impl Opening {
+    fn as_record(&self) -> Record {
+        Record {
+            header: Header {
+                tare_version: self.tare_version.clone(),
+                started_unix_ms: self.started_unix_ms,
+                ended_unix_ms: None,
+                seed: self.seed,
+                command: self.command.clone(),
+                ending: None,
+                rates: Vec::new(),
+            },
+            study: self.study.clone(),
+            study_text: self.study_text.clone(),
+            cpu_plan: self.cpu_plan.clone(),
+            host: self.host.clone(),
+            environments: Vec::new(),
+            slices: Vec::new(),
+            doubts: Vec::new(),
+        }
+    }
+}
+
+/// The one writer of a record. Dropped without `finish`, it leaves what a crash leaves: a record
+/// that can be read and resumed.
+#[derive(Debug)]
+pub struct RecordWriter {
+    path: PathBuf,
+    // Dropped before the lock: fields are dropped in order.
+    connection: Connection,
+    _lock: File,
+    /// Blocks that are complete; the next one has this number.
+    blocks: u32,
+    /// What was written, without histograms.
+    record: Record,
+}
+
+/// The first of `NAME.tare`, `NAME-2.tare`, `NAME-3.tare` ... that does not exist, for a record
+/// whose name the user did not choose.
+pub fn free_path(wanted: &Path) -> PathBuf {
+    let stem = wanted.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let extension = wanted.extension().map_or_else(|| "tare".into(), |e| e.to_string_lossy());
+    let numbered =
+        (2u32..).map(|number| wanted.with_file_name(format!("{stem}-{number}.{extension}")));
+    let mut candidates = std::iter::once(wanted.to_path_buf()).chain(numbered);
+    candidates.find(|path| !path.exists()).unwrap_or_else(|| wanted.to_path_buf())
+}
+
+impl RecordWriter {
+    /// Makes a new record.
+    ///
+    /// # Errors
+    /// `Exists` where the path exists, whatever it is.
+    pub fn create(path: &Path, opening: &Opening) -> Result<Self, RecordError> {
+        let lock = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .map_err(|error| RecordError::file("make", path, error))?;
+        let made = Self::open(path, lock, opening.as_record()).and_then(|mut writer| {
+            writer.set_up()?;
+            writer.transact("make", |transaction| {
+                transaction.execute_batch(include_str!("schema.sql"))?;
+                transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+                transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+                insert_opening(transaction, opening)
+            })?;
+            Ok(writer)
+        });
+        if made.is_err() {
+            // It is this call's own file and holds nothing yet.
+            std::fs::remove_file(path).ok();
+        }
+        made
+    }
+
+    /// Opens a record to go on with it. Slices of a block that did not end are dropped, with their
+    /// doubts: a block is the statistical unit, and half of one compares environments across the
+    /// time that passed between. What is known of environments is kept until they start again;
+    /// doubts about them and about the whole are dropped, for they are found again.
+    pub fn resume(path: &Path) -> Result<Self, RecordError> {
+        // Not through SQLite yet: it must not touch a file that a living study writes.
+        let lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(|error| RecordError::file("open", path, error))?;
+        let (connection, lock) = Self::connect(path, lock)?;
+        // Before anything is set: another program's database is left as it is.
+        let record = read_from(&connection, path)?;
+        let mut writer =
+            Self { path: path.to_path_buf(), connection, _lock: lock, blocks: 0, record };
+        writer.set_up()?;
+        writer.transact("resume", |transaction| {
+            let partial = "DELETE FROM slices WHERE block NOT IN (SELECT block FROM blocks)";
+            transaction.execute(partial, [])?;
+            transaction.execute("DELETE FROM doubts WHERE slice IS NULL", [])?;
+            transaction.execute("UPDATE record SET ended_unix_ms = NULL, ending = NULL", [])?;
+            Ok(())
+        })?;
+        writer.record = read_from(&writer.connection, path)?;
+        writer.record.slices.iter_mut().for_each(strip);
+        let blocks = "SELECT COALESCE(MAX(block) + 1, 0) FROM blocks";
+        writer.blocks = writer
+            .connection
+            .query_row(blocks, [], |row| row.get(0))
+            .map_err(|error| RecordError::sqlite("read", path, error))?;
+        Ok(writer)
+    }
+
+    fn open(path: &Path, lock: File, record: Record) -> Result<Self, RecordError> {
+        let (connection, lock) = Self::connect(path, lock)?;
+        Ok(Self { path: path.to_path_buf(), connection, _lock: lock, blocks: 0, record })
+    }
+
+    /// Locks the file, then opens it.
+    fn connect(path: &Path, lock: File) -> Result<(Connection, File), RecordError> {
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(RecordError::Locked { path: path.to_path_buf() });
+            }
+            Err(TryLockError::Error(error)) => return Err(RecordError::file("lock", path, error)),
+        }
+        let sqlite = |error| RecordError::sqlite("open", path, error);
+        let connection = Connection::open(path).map_err(sqlite)?;
+        connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(sqlite)?;
+        Ok((connection, lock))
+    }
+
+    fn set_up(&self) -> Result<(), RecordError> {
+        let pragmas = |connection: &Connection| {
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+            connection.pragma_update(None, "synchronous", "NORMAL")?;
+            connection.pragma_update(None, "foreign_keys", true)
+        };
+        pragmas(&self.connection).map_err(|error| RecordError::sqlite("open", &self.path, error))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the record holds so far, without histograms.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Blocks that are complete; the next one has this number.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// Writes what is known of an environment, in place of what was known before. `position` is its
+    /// place in the study; the control comes last.
+    pub fn put_environment(
+        &mut self,
+        position: u32,
+        environment: &EnvironmentRecord,
+    ) -> Result<(), RecordError> {
+        self.transact("write", |transaction| {
+            insert_environment(transaction, position, environment)
+        })?;
+        let known = &mut self.record.environments;
+        match known.iter_mut().find(|one| one.spec.name == environment.spec.name) {
+            Some(one) => *one = environment.clone(),
+            None => known.push(environment.clone()),
+        }
+        Ok(())
+    }
+
+    /// Writes the fixed rate of a workload's latency phase.
+    pub fn put_rate(&mut self, workload: &str, rate_per_s: f64) -> Result<(), RecordError> {
+        self.transact("write", |transaction| {
+            let sql = "INSERT OR REPLACE INTO rates VALUES (?, ?)";
+            transaction.execute(sql, params![workload, rate_per_s]).map(drop)
+        })?;
+        self.record.header.rates.retain(|(name, _)| name != workload);
+        self.record.header.rates.push((workload.to_string(), rate_per_s));
+        Ok(())
+    }
+
+    /// Writes a slice and its doubts, in one transaction, and returns its id. The id that it has is
+    /// ignored.
+    pub fn put_slice(&mut self, slice: &Slice, doubts: &[Doubt]) -> Result<i64, RecordError> {
+        let id = self.transact("write", |transaction| {
+            let id = insert_slice(transaction, slice)?;
+            for doubt in doubts {
+                insert_doubt(transaction, Some(id), Some(&slice.environment), doubt)?;
+            }
+            Ok(id)
+        })?;
+        let mut kept = Slice { id, ..slice.clone() };
+        strip(&mut kept);
+        self.record.slices.push(kept);
+        self.record.doubts.extend(doubts.iter().map(|doubt| DoubtRecord {
+            slice: Some(id),
+            environment: Some(slice.environment.clone()),
+            doubt: doubt.clone(),
+        }));
+        Ok(id)
+    }
+
+    /// Writes a doubt about an environment or about the whole record.
+    pub fn put_doubt(&mut self, doubt: &DoubtRecord) -> Result<(), RecordError> {
+        self.transact("write", |transaction| {
+            let environment = doubt.environment.as_deref();
+            insert_doubt(transaction, doubt.slice, environment, &doubt.doubt)
+        })?;
+        self.record.doubts.push(doubt.clone());
+        Ok(())
+    }
+
+    /// Marks a block as complete and syncs it.
+    pub fn finish_block(&mut self, block: u32, unix_ms: u64) -> Result<(), RecordError> {
+        self.transact("write", |transaction| {
+            let sql = "INSERT OR REPLACE INTO blocks VALUES (?, ?)";
+            transaction.execute(sql, params![block, signed(unix_ms)]).map(drop)
+        })?;
+        self.blocks = block + 1;
+        self.connection
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+            .map_err(|error| RecordError::sqlite("sync", &self.path, error))
+    }
+
+    /// Ends the record: one file, no WAL beside it unless somebody reads it at this moment.
+    pub fn finish(mut self, ending: &str, unix_ms: u64) -> Result<(), RecordError> {
+        self.transact("finish", |transaction| {
+            let sql = "UPDATE record SET ended_unix_ms = ?, ending = ?";
+            transaction.execute(sql, params![signed(unix_ms), ending]).map(drop)
+        })?;
+        let close = |connection: &Connection| {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+            connection.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))
+        };
+        match close(&self.connection)
+            .map_err(|error| RecordError::sqlite("finish", &self.path, error))
+        {
+            // A reader has it open: the last one that closes it folds the WAL in.
+            Ok(()) | Err(RecordError::Locked { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn transact<T>(
+        &mut self,
+        operation: &'static str,
+        write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, RecordError> {
+        let attempt = |connection: &mut Connection| {
+            let transaction = connection.transaction()?;
+            let value = write(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        };
+        attempt(&mut self.connection)
+            .map_err(|error| RecordError::sqlite(operation, &self.path, error))
+    }
+
+    #[cfg(test)]
+    pub(super) fn limit_pages(&self, pages: u32) {
+        let sql = format!("PRAGMA max_page_count = {pages}");
+        self.connection.query_row(&sql, [], |_| Ok(())).unwrap();
+    }
+}
+
+/// Histograms stay in the file: hundreds of them are not needed to go on.
+fn strip(slice: &mut Slice) {
+    slice.response = Vec::new();
+    slice.service = Vec::new();
+}
+
+/// SQLite's integers are signed; a time or a count beyond 2^63 is none.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn insert_opening(transaction: &Transaction<'_>, opening: &Opening) -> rusqlite::Result<()> {
+    transaction.execute(
+        "INSERT INTO record VALUES (?, ?, NULL, ?, ?, NULL, ?, ?, ?, ?, ?, ?, ?)",
+        params![
+            opening.tare_version,
+            signed(opening.started_unix_ms),
+            opening.seed.to_string(),
+            as_json(&opening.command)?,
+            opening.study.name,
+            opening.study.baseline,
+            opening.study_text,
+            as_json(&opening.study)?,
+            opening.cpu_plan.all.to_string(),
+            opening.cpu_plan.system.to_string(),
+            opening.cpu_plan.client.to_string(),
+        ],
+    )?;
+    let mut insert = transaction.prepare("INSERT INTO host_facts VALUES (?, ?, ?)")?;
+    for fact in &opening.host {
+        insert.execute(params![fact.section, fact.key, fact.value])?;
+    }
+    Ok(())
+}
+
+fn insert_environment(
+    transaction: &Transaction<'_>,
+    position: u32,
+    environment: &EnvironmentRecord,
+) -> rusqlite::Result<()> {
+    let EnvironmentRecord { spec, control, left_out, layers, settings, config, .. } = environment;
+    transaction.execute(
+        "INSERT INTO environments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+         ON CONFLICT (id) DO UPDATE SET left_out = excluded.left_out, config = excluded.config, \
+         ready_ns = excluded.ready_ns, teardown_ns = excluded.teardown_ns",
+        params![
+            position,
+            spec.name,
+            spec.runtime,
+            spec.network,
+            spec.cpu,
+            spec.security,
+            spec.cgroup,
+            spec.limits.memory_bytes.map(signed),
+            spec.optional,
+            control,
+            left_out,
+            config,
+            environment.ready_ns.map(signed),
+            environment.teardown_ns.map(signed),
+        ],
+    )?;
+    transaction.execute("DELETE FROM layers WHERE environment = ?", [position])?;
+    transaction.execute("DELETE FROM settings WHERE environment = ?", [position])?;
+    for layer in layers {
+        transaction.execute(
+            "INSERT INTO layers VALUES (?, ?, ?, ?, ?)",
+            params![position, layer.layer, layer.wanted, layer.found, layer.in_force],
+        )?;
+    }
+    for (key, value) in settings {
+        let sql = "INSERT INTO settings VALUES (?, ?, ?)";
+        transaction.execute(sql, params![position, key, value])?;
+    }
+    Ok(())
+}
+
+fn environment_id(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT id FROM environments WHERE name = ?";
+    transaction.prepare_cached(sql)?.query_row([name], |row| row.get(0)).optional()
+}
+
+fn insert_slice(transaction: &Transaction<'_>, slice: &Slice) -> rusqlite::Result<i64> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO slices VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )?
+        .execute(params![
+            slice.block,
+            slice.position,
+            environment_id(transaction, &slice.environment)?,
+            slice.workload,
+            phase_name(slice.phase),
+            signed(slice.started_unix_ms),
+            signed(slice.window_ns),
+            signed(slice.operations),
+            signed(slice.unsent),
+            slice.rate_per_s,
+            signed(slice.system_cpu_ns),
+            slice.own_account.map(|account| signed(account.busy_ns)),
+            slice.own_account.map(|account| signed(account.idle_poll_ns)),
+            signed(slice.client_cpu_ns),
+            slice.throttled_ns.map(signed),
+            slice.void,
+        ])?;
+    let id = transaction.last_insert_rowid();
+    for (part, ns) in &slice.layer_cpu_ns {
+        let sql = "INSERT INTO layer_cpu VALUES (?, ?, ?)";
+        transaction.prepare_cached(sql)?.execute(params![id, part, signed(*ns)])?;
+    }
+    for (kind, count) in &slice.errors {
+        let sql = "INSERT INTO errors VALUES (?, ?, ?)";
+        transaction.prepare_cached(sql)?.execute(params![id, kind, signed(*count)])?;
+    }
+    for counter in &slice.counters {
+        let sql = "INSERT INTO counters VALUES (?, ?, ?)";
+        transaction.prepare_cached(sql)?.execute(params![id, counter.name, counter.value])?;
+    }
+    for (kind, data) in [("response", &slice.response), ("service", &slice.service)] {
+        if !data.is_empty() {
+            let sql = "INSERT INTO histograms VALUES (?, ?, ?)";
+            transaction.prepare_cached(sql)?.execute(params![id, kind, data])?;
+        }
+    }
+    Ok(id)
+}
+
+fn insert_doubt(
+    transaction: &Transaction<'_>,
+    slice: Option<i64>,
+    environment: Option<&str>,
+    doubt: &Doubt,
+) -> rusqlite::Result<()> {
+    let environment = match environment {
+        Some(name) => environment_id(transaction, name)?,
+        None => None,
+    };
+    let sql = "INSERT INTO doubts VALUES (NULL, ?, ?, ?, ?, ?)";
+    transaction.prepare_cached(sql)?.execute(params![
+        slice,
+        environment,
+        doubt.kind(),
+        as_json(doubt)?,
+        doubt.text()
+    ])?;
+    Ok(())
+}
