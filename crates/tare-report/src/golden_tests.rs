@@ -60,3 +60,28 @@ fn html() {
         check(&format!("{name}.html"), &crate::html::page(&record, &analysis));
     }
 }
+
+#[test]
+fn json_and_csv() {
+    // One block is enough to guard the schema.
+    for (name, make) in
+        [("single-block", fixture::single_block as Fixture), ("empty", fixture::empty)]
+    {
+        let (record, analysis) = make();
+        check(&format!("{name}.json"), &crate::json::render(&record, &analysis));
+        check(&format!("{name}.csv"), &crate::csv::render(&record));
+    }
+}
+
+#[test]
+fn comparison() {
+    let (before, analysis) = fixture::quick();
+    let (mut after, mut slower) = fixture::two_workloads();
+    after.host[3].value = "6.19.2".to_string();
+    after.study.workloads[0].in_flight = 128;
+    slower.findings.retain(|finding| finding.environment != "+ no cgroup");
+    let records =
+        [("before.tare".to_string(), before, analysis), ("after.tare".to_string(), after, slower)];
+    check("compare.txt", &crate::compare::terminal(&records, Style::new(false, 120)));
+    check("compare.json", &crate::compare::json(&records));
+}

@@ -9,14 +9,14 @@
 //! is escaped ([`html`]).
 #![forbid(unsafe_code)]
 
-// pub mod compare;
-// pub mod csv;
+pub mod compare;
+pub mod csv;
 mod doubts;
 mod figures;
 mod headline;
 mod histogram;
 pub mod html;
-// pub mod json;
+pub mod json;
 pub mod terminal;
 
 #[cfg(test)]

@@ -310,7 +310,7 @@ pub(super) fn distribution(
     looks: &[Look],
     id: &str,
 ) -> Option<String> {
-    const HEIGHT: f64 = 340.0;
+    const HEIGHT: f64 = 430.0;
     const FLOOR: f64 = HEIGHT - 40.0;
     let curves: Vec<(&&Finding, &Look, Histogram<u64>)> = findings
         .iter()
@@ -322,7 +322,7 @@ pub(super) fn distribution(
     let low = all().map(|p| p.latency_ns).reduce(f64::min)?;
     let high = all().map(|p| p.latency_ns).fold(low, f64::max);
     let nines = all().map(|p| p.nines).fold(1.0f64, f64::max);
-    let (x, y) = (Scale::linear(0.0, nines), Scale::log(low * 0.8, high * 1.2));
+    let (x, y) = (Scale::linear(0.0, nines).after(12.0), Scale::log(low * 0.8, high * 1.2));
     let at = |latency: f64| FLOOR - y.share(latency) * (FLOOR - 16.0);
     let description = curves
         .iter()

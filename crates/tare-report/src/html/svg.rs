@@ -173,19 +173,26 @@ pub(super) struct Scale {
     low: f64,
     high: f64,
     log: bool,
+    /// Where the scale begins, in percent of the chart's width.
+    left: f64,
 }
 
 const EDGE: f64 = 3.0;
 
 impl Scale {
     pub(super) fn linear(low: f64, high: f64) -> Scale {
-        Scale { low, high: if high > low { high } else { low + 1.0 }, log: false }
+        Scale { low, high: if high > low { high } else { low + 1.0 }, log: false, left: EDGE }
     }
 
     /// Both ends above 0.
     pub(super) fn log(low: f64, high: f64) -> Scale {
         let (low, high) = (low.max(1.0).log10(), high.max(1.0).log10());
-        Scale { low, high: if high > low { high } else { low + 1.0 }, log: true }
+        Scale { low, high: if high > low { high } else { low + 1.0 }, log: true, left: EDGE }
+    }
+
+    /// Leaves room on the left for the labels of a vertical axis.
+    pub(super) fn after(self, left: f64) -> Scale {
+        Scale { left, ..self }
     }
 
     /// 0 to 1 over the scale, clamped.
@@ -196,7 +203,7 @@ impl Scale {
 
     /// In percent of the chart's width.
     pub(super) fn x(&self, value: f64) -> f64 {
-        EDGE + self.share(value) * (100.0 - 2.0 * EDGE)
+        self.left + self.share(value) * (100.0 - EDGE - self.left)
     }
 
     /// Round figures on the scale: about `count` of them on a linear one; 1, (2, 5,) 10 ... on a

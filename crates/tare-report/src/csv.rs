@@ -1,0 +1,182 @@
+//! The slices of a record as CSV: one line per slice, quoted as RFC 4180 says, so that a
+//! spreadsheet or a data frame can start from it. Totals and quantiles stand in columns of their
+//! own; the raw histograms are in the JSON.
+
+use std::collections::BTreeSet;
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use tare_lab::record::{Phase, Record, Slice};
+
+const COLUMNS: [&str; 29] = [
+    "id",
+    "block",
+    "position",
+    "environment",
+    "workload",
+    "phase",
+    "started_unix_ms",
+    "window_ns",
+    "operations",
+    "throughput_per_s",
+    "errors",
+    "unsent",
+    "rate_per_s",
+    "system_cpu_ns",
+    "layer_cpu_ns",
+    "busy_ns",
+    "idle_poll_ns",
+    "client_cpu_ns",
+    "throttled_ns",
+    "response_mean_ns",
+    "response_p50_ns",
+    "response_p99_ns",
+    "response_p999_ns",
+    "response_max_ns",
+    "service_mean_ns",
+    "service_p50_ns",
+    "service_p99_ns",
+    "service_p999_ns",
+    "void",
+];
+
+/// The slices in the order in which they ran, a header line first. Counters follow the fixed
+/// columns, one column each. Lines end in CR LF. A figure that a slice does not have is empty.
+pub fn render(record: &Record) -> String {
+    let counters: BTreeSet<&str> =
+        record.slices.iter().flat_map(|s| &s.counters).map(|c| c.name.as_str()).collect();
+    let mut out = String::new();
+    line(
+        &mut out,
+        COLUMNS.iter().map(|c| c.to_string()).chain(counters.iter().map(|c| c.to_string())),
+    );
+    for slice in &record.slices {
+        let of_counter = |name: &&str| {
+            let counter = slice.counters.iter().find(|c| c.name == **name);
+            counter.map_or_else(String::new, |c| c.value.to_string())
+        };
+        line(&mut out, fields(slice).into_iter().chain(counters.iter().map(of_counter)));
+    }
+    out
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
+fn fields(slice: &Slice) -> [String; 29] {
+    let optional = |value: Option<u64>| value.map_or_else(String::new, |v| v.to_string());
+    let sum = |parts: &[(String, u64)]| parts.iter().map(|(_, n)| n).sum::<u64>().to_string();
+    let throughput = if slice.window_ns == 0 {
+        String::new()
+    } else {
+        format!("{:.3}", slice.operations as f64 * 1e9 / slice.window_ns as f64)
+    };
+    let phase = match slice.phase {
+        Phase::Capacity => "capacity",
+        Phase::Latency => "latency",
+    };
+    let [response, service] = [&slice.response, &slice.service].map(|bytes| histogram(bytes));
+    let mean = |h: &Option<Histogram<u64>>| {
+        h.as_ref().map_or_else(String::new, |h| format!("{:.0}", h.mean()))
+    };
+    let at =
+        |h: &Option<Histogram<u64>>, q: f64| optional(h.as_ref().map(|h| h.value_at_quantile(q)));
+    [
+        slice.id.to_string(),
+        slice.block.to_string(),
+        slice.position.to_string(),
+        slice.environment.clone(),
+        slice.workload.clone(),
+        phase.to_string(),
+        slice.started_unix_ms.to_string(),
+        slice.window_ns.to_string(),
+        slice.operations.to_string(),
+        throughput,
+        sum(&slice.errors),
+        slice.unsent.to_string(),
+        slice.rate_per_s.map_or_else(String::new, |rate| rate.to_string()),
+        slice.system_cpu_ns.to_string(),
+        sum(&slice.layer_cpu_ns),
+        optional(slice.own_account.map(|own| own.busy_ns)),
+        optional(slice.own_account.map(|own| own.idle_poll_ns)),
+        slice.client_cpu_ns.to_string(),
+        optional(slice.throttled_ns),
+        mean(&response),
+        at(&response, 0.5),
+        at(&response, 0.99),
+        at(&response, 0.999),
+        optional(response.as_ref().map(Histogram::max)),
+        mean(&service),
+        at(&service, 0.5),
+        at(&service, 0.99),
+        at(&service, 0.999),
+        slice.void.clone().unwrap_or_default(),
+    ]
+}
+
+fn histogram(bytes: &[u8]) -> Option<Histogram<u64>> {
+    Deserializer::new().deserialize(&mut &*bytes).ok().filter(|h: &Histogram<u64>| !h.is_empty())
+}
+
+fn line(out: &mut String, fields: impl Iterator<Item = String>) {
+    for (index, field) in fields.enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        if field.contains(['"', ',', '\r', '\n']) {
+            out.push('"');
+            out.push_str(&field.replace('"', "\"\""));
+            out.push('"');
+        } else {
+            out.push_str(&field);
+        }
+    }
+    out.push_str("\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    /// Reads RFC 4180 back, so that the quoting is tested by what it means.
+    fn parse(text: &str) -> Vec<Vec<String>> {
+        let (mut rows, mut row, mut field) = (Vec::new(), Vec::new(), String::new());
+        let (mut quoted, mut chars) = (false, text.chars().peekable());
+        while let Some(c) = chars.next() {
+            match (quoted, c) {
+                (true, '"') if chars.peek() == Some(&'"') => {
+                    field.push('"');
+                    chars.next();
+                }
+                (_, '"') => quoted = !quoted,
+                (false, ',') => row.push(std::mem::take(&mut field)),
+                (false, '\r') => {}
+                (false, '\n') => {
+                    row.push(std::mem::take(&mut field));
+                    rows.push(std::mem::take(&mut row));
+                }
+                (_, c) => field.push(c),
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn every_slice_is_a_line_and_names_survive() {
+        let (mut record, _) = fixture::hostile();
+        record.slices[0].environment = "a,\"b\"\r\nc".to_string();
+        let rows = parse(&render(&record));
+        assert_eq!(rows.len(), record.slices.len() + 1);
+        assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+        for (row, slice) in rows[1..].iter().zip(&record.slices) {
+            let expected = slice.environment.clone();
+            assert_eq!(row[3], expected);
+            assert_eq!(row[8], slice.operations.to_string());
+        }
+    }
+
+    #[test]
+    fn an_empty_record_has_a_header() {
+        let (record, _) = fixture::empty();
+        assert_eq!(render(&record).lines().count(), 1);
+    }
+}

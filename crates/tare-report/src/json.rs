@@ -1,0 +1,199 @@
+//! A record and its analysis as JSON. The schema is documented in
+//! `docs/reference/record-json.md`; a golden test guards it, and [`SCHEMA_VERSION`] rises when a
+//! field changes its meaning or goes.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tare_lab::analysis::{Analysis, Finding};
+use tare_lab::record::{EnvironmentRecord, Record, Slice};
+use tare_lab::study::Study;
+
+use crate::headline::headline;
+
+/// Version of the schema. New fields do not raise it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What to do with the raw histograms, which are most of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Histograms {
+    Omit,
+    /// HdrHistogram V2 (compressed) in base64, as other HdrHistogram tools read it.
+    Base64,
+}
+
+/// The record without its raw histograms, ending in a line break.
+pub fn render(record: &Record, analysis: &Analysis) -> String {
+    render_with(record, analysis, Histograms::Omit)
+}
+
+/// The record with or without its raw histograms, ending in a line break.
+pub fn render_with(record: &Record, analysis: &Analysis, histograms: Histograms) -> String {
+    let document = document(record, analysis, histograms);
+    format!("{document:#}\n")
+}
+
+fn document(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value {
+    let header = &record.header;
+    let rates: Vec<Value> = header
+        .rates
+        .iter()
+        .map(|(workload, rate)| json!({ "workload": workload, "rate_per_s": rate }))
+        .collect();
+    json!({
+        "schema": "tare-record",
+        "schema_version": SCHEMA_VERSION,
+        "headline": headline(record, analysis),
+        "header": {
+            "tare_version": header.tare_version,
+            "started_unix_ms": header.started_unix_ms,
+            "ended_unix_ms": header.ended_unix_ms,
+            "ending": header.ending,
+            "seed": header.seed,
+            "command": header.command,
+            "rates": rates,
+        },
+        "study": study(&record.study),
+        "study_text": record.study_text,
+        "cpu_plan": record.cpu_plan,
+        "host": record.host,
+        "environments": record.environments.iter().map(environment).collect::<Vec<_>>(),
+        "analysis": {
+            "blocks": analysis.blocks,
+            "arithmetic": analysis.arithmetic,
+            "doubts": analysis.doubts,
+            "findings": analysis.findings.iter().map(finding).collect::<Vec<_>>(),
+        },
+        "slices": record.slices.iter().map(|s| slice(s, histograms)).collect::<Vec<_>>(),
+        "doubts": record.doubts,
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "durations far below 2^53 ms")]
+fn study(study: &Study) -> Value {
+    let schedule = &study.schedule;
+    let ms = |duration: std::time::Duration| duration.as_micros() as f64 / 1e3;
+    json!({
+        "name": study.name,
+        "title": study.title,
+        "baseline": study.baseline,
+        "system": { "name": study.system.name, "options": pairs(&study.system.options) },
+        "driver": study.driver,
+        "schedule": {
+            "kind": schedule.kind,
+            "window_ms": ms(schedule.window),
+            "lead_in_ms": ms(schedule.lead_in),
+            "rounds": schedule.rounds,
+            "rounds_min": schedule.rounds_min,
+            "budget_ms": ms(schedule.budget),
+            "stop_width_percent": schedule.stop_width_percent,
+            "seed": schedule.seed,
+        },
+        "cpus": study.cpus,
+        "environments": study.environments,
+        "workloads": study.workloads,
+        "published": study.published,
+    })
+}
+
+fn environment(environment: &EnvironmentRecord) -> Value {
+    json!({
+        "name": environment.spec.name,
+        "control": environment.control,
+        "left_out": environment.left_out,
+        "spec": environment.spec,
+        "layers": environment.layers,
+        "settings": pairs(&environment.settings),
+        "config": environment.config,
+        "ready_ns": environment.ready_ns,
+        "teardown_ns": environment.teardown_ns,
+    })
+}
+
+/// A finding as it is, with its doubts as objects that say how many slices each touched.
+fn finding(finding: &Finding) -> Value {
+    let mut value = json!(finding);
+    let doubts: Vec<Value> = finding
+        .doubts
+        .iter()
+        .map(|(doubt, slices)| json!({ "doubt": doubt, "slices": slices }))
+        .collect();
+    value["doubts"] = Value::Array(doubts);
+    value
+}
+
+fn slice(slice: &Slice, histograms: Histograms) -> Value {
+    let counters: Vec<Value> = slice
+        .counters
+        .iter()
+        .map(|counter| json!({ "name": counter.name, "value": counter.value }))
+        .collect();
+    let mut value = json!({
+        "id": slice.id,
+        "block": slice.block,
+        "position": slice.position,
+        "environment": slice.environment,
+        "workload": slice.workload,
+        "phase": slice.phase,
+        "started_unix_ms": slice.started_unix_ms,
+        "window_ns": slice.window_ns,
+        "operations": slice.operations,
+        "errors": counts(&slice.errors, "error", "count"),
+        "unsent": slice.unsent,
+        "rate_per_s": slice.rate_per_s,
+        "system_cpu_ns": slice.system_cpu_ns,
+        "layer_cpu_ns": counts(&slice.layer_cpu_ns, "part", "cpu_ns"),
+        "own_account": slice.own_account,
+        "client_cpu_ns": slice.client_cpu_ns,
+        "throttled_ns": slice.throttled_ns,
+        "counters": counters,
+        "void": slice.void,
+    });
+    if histograms == Histograms::Base64 {
+        value["response"] = json!(STANDARD.encode(&slice.response));
+        value["service"] = json!(STANDARD.encode(&slice.service));
+    }
+    value
+}
+
+fn pairs(pairs: &[(String, String)]) -> Vec<Value> {
+    pairs.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect()
+}
+
+fn counts(counts: &[(String, u64)], name: &str, count: &str) -> Vec<Value> {
+    counts.iter().map(|(what, many)| json!({ name: what, count: many })).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn it_is_json_with_histograms_only_when_asked() {
+        for (record, analysis) in
+            [fixture::quick(), fixture::empty(), fixture::hostile(), fixture::single_block()]
+        {
+            let without: Value = serde_json::from_str(&render(&record, &analysis)).unwrap();
+            assert_eq!(without["schema_version"], SCHEMA_VERSION);
+            assert!(
+                without["slices"].as_array().unwrap().iter().all(|s| s.get("service").is_none())
+            );
+            let with = render_with(&record, &analysis, Histograms::Base64);
+            let with: Value = serde_json::from_str(&with).unwrap();
+            let slices = with["slices"].as_array().unwrap();
+            assert_eq!(slices.len(), record.slices.len());
+            for (value, slice) in slices.iter().zip(&record.slices) {
+                let bytes = STANDARD.decode(value["service"].as_str().unwrap()).unwrap();
+                assert_eq!(bytes, slice.service);
+            }
+        }
+    }
+
+    #[test]
+    fn names_survive_as_they_are() {
+        let (record, analysis) = fixture::hostile();
+        let value: Value = serde_json::from_str(&render(&record, &analysis)).unwrap();
+        assert_eq!(value["environments"][3]["name"], record.environments[3].spec.name);
+    }
+}
