@@ -13,6 +13,7 @@
 pub mod frame;
 pub mod request;
 pub mod response;
+pub mod statement;
 pub mod system_schema;
 pub mod types;
 pub mod wire;
