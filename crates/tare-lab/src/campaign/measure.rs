@@ -125,7 +125,8 @@ impl Campaign<'_, '_> {
                 }
                 doubts.extend(measured.probe_doubts.iter().cloned());
                 fill(&mut slice, measured);
-                let (plan, client_in_harness) = (&self.parts.plan, self.client_in_harness);
+                let plan = &self.parts.plan;
+                let client_in_harness = self.parts.driver.pids().contains(&std::process::id());
                 let around = judge::Surroundings { plan, client_in_harness };
                 doubts.extend(judge::slice(&slice, around));
             }

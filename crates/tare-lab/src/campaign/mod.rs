@@ -8,27 +8,28 @@
 //! Limits: everything here happens on one thread, because a slice must not be disturbed by the
 //! harness. A part that never returns holds the campaign; parts have deadlines of their own.
 
+mod events;
 mod measure;
 mod member;
+mod outcome;
+mod parts;
 mod rounds;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use crate::PartError;
-use crate::analysis::Analysis;
 use crate::doubt::Doubt;
-use crate::driver::Driver;
-use crate::environment::{CpuPlan, Environment, EnvironmentSpec};
-use crate::probe::Probe;
-use crate::record::{DoubtRecord, EnvironmentRecord, RecordError, RecordWriter, Slice};
+use crate::environment::EnvironmentSpec;
+use crate::record::{DoubtRecord, RecordWriter};
 use crate::schedule::{self, Cell};
 use crate::study::{ScheduleKind, Study, control_name};
-use crate::system::System;
 use member::Member;
+
+pub use events::{Event, NoObserver, Observer, Stage};
+pub use outcome::{CampaignError, Ending, Outcome, one_line};
+pub use parts::{Clock, Make, Memory, Parts, SystemClock};
 
 /// How long a started system may take until it answers.
 pub const READY_DEADLINE: Duration = Duration::from_secs(60);
@@ -43,203 +44,6 @@ pub const FAILURES_MAX: u32 = 3;
 pub const READ_BACK_BLOCKS: u32 = 10;
 /// Time that ending one environment is taken to need before one was ended.
 pub const TEARDOWN_GUESS: Duration = Duration::from_millis(300);
-
-/// Time, so that tests need none.
-pub trait Clock {
-    /// Time since some fixed instant.
-    fn now(&self) -> Duration;
-    /// ms since 1970.
-    fn unix_ms(&self) -> u64;
-}
-
-/// The host's clocks.
-#[derive(Clone, Copy, Debug)]
-pub struct SystemClock(Instant);
-
-impl SystemClock {
-    /// Starts at zero.
-    #[expect(clippy::new_without_default, reason = "it reads the time")]
-    pub fn new() -> Self {
-        Self(Instant::now())
-    }
-}
-
-impl Clock for SystemClock {
-    fn now(&self) -> Duration {
-        self.0.elapsed()
-    }
-
-    fn unix_ms(&self) -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-/// Memory of the host against what the environments need while they are all up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
-    /// `MemAvailable` of the host.
-    pub available_bytes: u64,
-    /// What one environment with its data is expected to need; a memory limit caps it.
-    pub per_environment_bytes: u64,
-}
-
-/// Makes an environment, which does not start it.
-pub type Make<'p> = dyn FnMut(&EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> + 'p;
-
-/// What a campaign works with.
-#[expect(missing_debug_implementations, reason = "parts are trait objects without Debug")]
-pub struct Parts<'p> {
-    pub make: &'p mut Make<'p>,
-    pub system: &'p dyn System,
-    pub driver: &'p mut dyn Driver,
-    pub probes: Vec<Box<dyn Probe + 'p>>,
-    pub clock: &'p dyn Clock,
-    pub plan: CpuPlan,
-    /// `None` checks nothing.
-    pub memory: Option<Memory>,
-    /// Doubts about the whole record that the caller has found (a baseline that is not clean).
-    pub doubts: Vec<Doubt>,
-}
-
-/// What a campaign is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    Starting,
-    Calibrating,
-    Measuring,
-    TearingDown,
-}
-
-/// What a live view is told.
-#[derive(Debug)]
-pub enum Event<'e> {
-    Stage(Stage),
-    EnvironmentStarting {
-        name: &'e str,
-    },
-    EnvironmentStarted {
-        environment: &'e EnvironmentRecord,
-    },
-    EnvironmentLeftOut {
-        name: &'e str,
-        reason: &'e str,
-    },
-    Populating {
-        environment: &'e str,
-        workload: &'e str,
-        done: u64,
-        all: u64,
-    },
-    Calibrated {
-        workload: &'e str,
-        capacity_per_s: f64,
-        rate_per_s: f64,
-    },
-    /// `blocks_expected` is how many there will be: the most that the study allows, or fewer where
-    /// the budget ends before. An early stop may come sooner.
-    BlockStarted {
-        block: u32,
-        blocks_expected: u32,
-        left: Duration,
-    },
-    SliceDone {
-        slice: &'e Slice,
-        doubts: &'e [Doubt],
-    },
-    /// `analysis` has no latencies: those are drawn from the finished record.
-    BlockDone {
-        block: u32,
-        blocks_expected: u32,
-        left: Duration,
-        analysis: &'e Analysis,
-    },
-    TeardownFailed {
-        name: &'e str,
-        reason: &'e str,
-    },
-}
-
-/// Someone who watches: a live view, a log, a test.
-pub trait Observer {
-    fn event(&mut self, event: &Event<'_>);
-}
-
-/// An observer that looks away.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoObserver;
-
-impl Observer for NoObserver {
-    fn event(&mut self, _event: &Event<'_>) {}
-}
-
-/// Why a campaign ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    RoundsDone,
-    IntervalsNarrow,
-    BudgetSpent,
-    Interrupted,
-}
-
-impl Ending {
-    /// As the record has it.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::RoundsDone => "rounds done",
-            Self::IntervalsNarrow => "intervals narrow enough",
-            Self::BudgetSpent => "budget spent",
-            Self::Interrupted => "interrupted",
-        }
-    }
-}
-
-/// How a campaign ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    pub ending: Ending,
-    /// Complete blocks in the record, those from before a resume included.
-    pub blocks: u32,
-    pub record: PathBuf,
-    /// What could not be ended: (environment, why). `tare clean` takes care of it.
-    pub leftovers: Vec<(String, String)>,
-}
-
-/// Why a campaign could not be run. The record says so too, and can be read and resumed.
-#[derive(Debug, thiserror::Error)]
-pub enum CampaignError {
-    #[error("{environments} environments at once need about {} MiB of memory and {} MiB are available; use fewer rows, limits.memory, or schedule.kind = \"trials\"", .needed_bytes >> 20, .available_bytes >> 20)]
-    Memory { environments: usize, needed_bytes: u64, available_bytes: u64 },
-    #[error("cannot {step} \"{environment}\"")]
-    Start {
-        environment: String,
-        step: &'static str,
-        #[source]
-        source: PartError,
-    },
-    #[error("the baseline \"{environment}\" cannot be what it is compared as: {reason}")]
-    BaselineNotInForce { environment: String, reason: String },
-    #[error(
-        "\"{environment}\" failed {failures} times in a row and nothing can be compared without it; the last time: {reason}"
-    )]
-    BaselineFailed { environment: String, failures: u32, reason: String },
-    #[error("cannot find the baseline's capacity under \"{workload}\": {reason}")]
-    Calibration { workload: String, reason: String },
-    #[error("cannot keep the results")]
-    Record(#[from] RecordError),
-}
-
-/// An error with its sources as one line.
-pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        source = inner.source();
-    }
-    text
-}
 
 /// Runs a study, or what is left of it after a resume, into its record.
 ///
@@ -278,7 +82,6 @@ struct Campaign<'c, 'p> {
     began: Duration,
     /// CPUs that every environment starts its system for.
     system_cpus: usize,
-    client_in_harness: bool,
     leftovers: Vec<(String, String)>,
     /// The longest teardown of one environment so far.
     teardown: Duration,
@@ -323,7 +126,6 @@ impl<'c, 'p> Campaign<'c, 'p> {
             seed: writer.record().header.seed,
             began: parts.clock.now(),
             system_cpus,
-            client_in_harness: parts.driver.pids().contains(&std::process::id()),
             leftovers: Vec::new(),
             teardown: TEARDOWN_GUESS,
             block_times: Vec::new(),

@@ -53,6 +53,7 @@ impl Campaign<'_, '_> {
         if self.stopped() {
             return Ok(Ending::Interrupted);
         }
+        self.warm_up();
         self.calibrate()?;
         self.rounds(|campaign, block, turns| {
             for turn in turns {
@@ -113,6 +114,24 @@ impl Campaign<'_, '_> {
         self.stop_member(index);
         self.put_member(index)?;
         Ok(true)
+    }
+
+    /// One slice of each workload in each environment that is not recorded: the first touch of
+    /// memory, files and caches is paid by nobody's block, and the baseline, which is loaded for
+    /// its capacity too, is not the only one that is warm.
+    fn warm_up(&mut self) {
+        self.stage(Stage::WarmingUp);
+        for index in 0..self.members.len() {
+            for at in 0..self.study.workloads.len() {
+                if self.members[index].out || self.stopped() {
+                    continue;
+                }
+                let seed = schedule::calibration_seed(self.seed, at, CALIBRATION_SLICES);
+                let order = self.order(at, None, seed, self.study.schedule.window);
+                // What fails here fails in its first slice again, and is written there.
+                self.capacity(index, &order, true).ok();
+            }
+        }
     }
 
     /// Finds the fixed rate of each workload that has none yet: a share of the median of a few

@@ -1,6 +1,8 @@
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::environment::CpuPlan;
 use crate::fake::{self, World, spec};
 use crate::record::{Opening, Phase, Record};
 use crate::study::{CpuSpec, KeyDistribution, ScheduleSpec, SystemSpec, WorkloadSpec};
@@ -332,7 +334,7 @@ fn what_cannot_start_is_left_out_where_the_study_allows_it() {
 #[test]
 fn a_layer_that_is_not_in_force_leaves_out_or_voids() {
     let environments =
-        [("native", "fake"), ("off", "fake:layer=off"), ("lost", "fake:layer_after=10")];
+        [("native", "fake"), ("off", "fake:layer=off"), ("lost", "fake:layer_after=11")];
     let (outcome, record, _) = run_study(&study(ScheduleKind::Slices, &environments));
     assert_eq!(outcome.unwrap().ending, Ending::RoundsDone);
     let reason = "the layer network was not in force: wanted host, found nothing";
@@ -357,7 +359,7 @@ fn a_layer_that_is_not_in_force_leaves_out_or_voids() {
 #[test]
 fn what_fails_again_and_again_is_left_out_and_the_rest_goes_on() {
     let environments =
-        [("native", "fake"), ("flaky", "fake:fail_after=3"), ("bad", "fake:fail_after=0")];
+        [("native", "fake"), ("flaky", "fake:fail_after=4"), ("bad", "fake:fail_after=0")];
     for kind in [ScheduleKind::Slices, ScheduleKind::Trials] {
         let (outcome, record, _) = run_study(&study(kind, &environments));
         assert_eq!(outcome.unwrap().blocks, 12, "{kind:?}");

@@ -5,6 +5,7 @@
 
 mod error;
 mod read;
+mod rows;
 #[cfg(test)]
 mod tests;
 mod write;

@@ -9,11 +9,12 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, Transaction, params};
 
 use super::error::RecordError;
 use super::read::read_from;
-use super::{APPLICATION_ID, SCHEMA_VERSION, as_json, phase_name};
+use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice, signed};
+use super::{APPLICATION_ID, SCHEMA_VERSION};
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use crate::doubt::Doubt;
 use crate::environment::CpuPlan;
@@ -304,146 +305,4 @@ impl RecordWriter {
 fn strip(slice: &mut Slice) {
     slice.response = Vec::new();
     slice.service = Vec::new();
-}
-
-/// SQLite's integers are signed; a time or a count beyond 2^63 is none.
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-fn insert_opening(transaction: &Transaction<'_>, opening: &Opening) -> rusqlite::Result<()> {
-    transaction.execute(
-        "INSERT INTO record VALUES (?, ?, NULL, ?, ?, NULL, ?, ?, ?, ?, ?, ?, ?)",
-        params![
-            opening.tare_version,
-            signed(opening.started_unix_ms),
-            opening.seed.to_string(),
-            as_json(&opening.command)?,
-            opening.study.name,
-            opening.study.baseline,
-            opening.study_text,
-            as_json(&opening.study)?,
-            opening.cpu_plan.all.to_string(),
-            opening.cpu_plan.system.to_string(),
-            opening.cpu_plan.client.to_string(),
-        ],
-    )?;
-    let mut insert = transaction.prepare("INSERT INTO host_facts VALUES (?, ?, ?)")?;
-    for fact in &opening.host {
-        insert.execute(params![fact.section, fact.key, fact.value])?;
-    }
-    Ok(())
-}
-
-fn insert_environment(
-    transaction: &Transaction<'_>,
-    position: u32,
-    environment: &EnvironmentRecord,
-) -> rusqlite::Result<()> {
-    let EnvironmentRecord { spec, control, left_out, layers, settings, config, .. } = environment;
-    transaction.execute(
-        "INSERT INTO environments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
-         ON CONFLICT (id) DO UPDATE SET left_out = excluded.left_out, config = excluded.config, \
-         ready_ns = excluded.ready_ns, teardown_ns = excluded.teardown_ns",
-        params![
-            position,
-            spec.name,
-            spec.runtime,
-            spec.network,
-            spec.cpu,
-            spec.security,
-            spec.cgroup,
-            spec.limits.memory_bytes.map(signed),
-            spec.optional,
-            control,
-            left_out,
-            config,
-            environment.ready_ns.map(signed),
-            environment.teardown_ns.map(signed),
-        ],
-    )?;
-    transaction.execute("DELETE FROM layers WHERE environment = ?", [position])?;
-    transaction.execute("DELETE FROM settings WHERE environment = ?", [position])?;
-    for layer in layers {
-        transaction.execute(
-            "INSERT INTO layers VALUES (?, ?, ?, ?, ?)",
-            params![position, layer.layer, layer.wanted, layer.found, layer.in_force],
-        )?;
-    }
-    for (key, value) in settings {
-        let sql = "INSERT INTO settings VALUES (?, ?, ?)";
-        transaction.execute(sql, params![position, key, value])?;
-    }
-    Ok(())
-}
-
-fn environment_id(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<Option<i64>> {
-    let sql = "SELECT id FROM environments WHERE name = ?";
-    transaction.prepare_cached(sql)?.query_row([name], |row| row.get(0)).optional()
-}
-
-fn insert_slice(transaction: &Transaction<'_>, slice: &Slice) -> rusqlite::Result<i64> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO slices VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        )?
-        .execute(params![
-            slice.block,
-            slice.position,
-            environment_id(transaction, &slice.environment)?,
-            slice.workload,
-            phase_name(slice.phase),
-            signed(slice.started_unix_ms),
-            signed(slice.window_ns),
-            signed(slice.operations),
-            signed(slice.unsent),
-            slice.rate_per_s,
-            signed(slice.system_cpu_ns),
-            slice.own_account.map(|account| signed(account.busy_ns)),
-            slice.own_account.map(|account| signed(account.idle_poll_ns)),
-            signed(slice.client_cpu_ns),
-            slice.throttled_ns.map(signed),
-            slice.void,
-        ])?;
-    let id = transaction.last_insert_rowid();
-    for (part, ns) in &slice.layer_cpu_ns {
-        let sql = "INSERT INTO layer_cpu VALUES (?, ?, ?)";
-        transaction.prepare_cached(sql)?.execute(params![id, part, signed(*ns)])?;
-    }
-    for (kind, count) in &slice.errors {
-        let sql = "INSERT INTO errors VALUES (?, ?, ?)";
-        transaction.prepare_cached(sql)?.execute(params![id, kind, signed(*count)])?;
-    }
-    for counter in &slice.counters {
-        let sql = "INSERT INTO counters VALUES (?, ?, ?)";
-        transaction.prepare_cached(sql)?.execute(params![id, counter.name, counter.value])?;
-    }
-    for (kind, data) in [("response", &slice.response), ("service", &slice.service)] {
-        if !data.is_empty() {
-            let sql = "INSERT INTO histograms VALUES (?, ?, ?)";
-            transaction.prepare_cached(sql)?.execute(params![id, kind, data])?;
-        }
-    }
-    Ok(id)
-}
-
-fn insert_doubt(
-    transaction: &Transaction<'_>,
-    slice: Option<i64>,
-    environment: Option<&str>,
-    doubt: &Doubt,
-) -> rusqlite::Result<()> {
-    let environment = match environment {
-        Some(name) => environment_id(transaction, name)?,
-        None => None,
-    };
-    let sql = "INSERT INTO doubts VALUES (NULL, ?, ?, ?, ?, ?)";
-    transaction.prepare_cached(sql)?.execute(params![
-        slice,
-        environment,
-        doubt.kind(),
-        as_json(doubt)?,
-        doubt.text()
-    ])?;
-    Ok(())
 }

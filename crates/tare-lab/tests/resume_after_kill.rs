@@ -1,0 +1,161 @@
+//! A study that is killed with SIGKILL, at whatever moment, leaves a record that can be read and
+//! resumed; at most the running block is lost, and the order is the one that it began with.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use tare_lab::campaign::{Ending, NoObserver, Parts, run};
+use tare_lab::cpus;
+use tare_lab::fake::{self, World};
+use tare_lab::record::{Opening, Record, RecordError, RecordWriter};
+use tare_lab::schedule;
+use tare_lab::study::{Study, SystemWords, Vocabulary, parse};
+use tare_std::cpus::CpuSet;
+
+const ROUNDS: u32 = 40;
+const SEED: u64 = 11;
+/// Names the record to write: this process is the one that will be killed.
+const CHILD: &str = "TARE_LAB_TEST_CHILD";
+
+fn study() -> Study {
+    let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+    let vocabulary = Vocabulary {
+        runtimes: words(fake::RUNTIMES),
+        networks: words(&["host", "bridge"]),
+        cpus: words(&["shared", "pinned"]),
+        securities: words(&["default", "none"]),
+        cgroups: words(&["own", "none"]),
+        systems: vec![SystemWords { name: fake::NAME.into(), options: vec![] }],
+        drivers: words(&[fake::NAME]),
+    };
+    let text = format!(
+        "name = \"killed\"\nbaseline = \"native\"\n\
+         [schedule]\nwindow = \"20ms\"\nlead_in = \"0s\"\nrounds = {ROUNDS}\n\
+         stop_width_percent = 0\n\
+         [[environment]]\nname = \"native\"\nruntime = \"fake\"\n\
+         [[environment]]\nname = \"box\"\nruntime = \"fake:cpu=1.3\"\n\
+         [[workload]]\nname = \"w\"\nwrite_share = 1\nlatency_share = 0\n"
+    );
+    parse(&text, "killed.toml", &vocabulary).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn go(writer: RecordWriter, real_time: bool) {
+    let (world, study) = (World::new(1), study());
+    if real_time {
+        world.run_in_real_time();
+    }
+    let (system, mut driver) = (world.system(), world.driver());
+    let parts = Parts {
+        make: &mut |spec| world.environment(spec),
+        system: &system,
+        driver: &mut driver,
+        probes: vec![],
+        clock: &world,
+        plan: cpus::plan(&[0, 1].into_iter().collect::<CpuSet>(), &study.cpus).unwrap(),
+        memory: None,
+        doubts: vec![],
+    };
+    let outcome = run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false)).unwrap();
+    assert_eq!((outcome.ending, outcome.blocks), (Ending::RoundsDone, ROUNDS));
+}
+
+fn create(path: &Path) -> RecordWriter {
+    let study = study();
+    let opening = Opening {
+        tare_version: "0".into(),
+        started_unix_ms: 1,
+        seed: SEED,
+        command: vec![],
+        cpu_plan: cpus::plan(&[0, 1].into_iter().collect::<CpuSet>(), &study.cpus).unwrap(),
+        study,
+        study_text: String::new(),
+        host: vec![],
+    };
+    RecordWriter::create(path, &opening).unwrap()
+}
+
+/// The process that runs the study, killed on every way out.
+struct Victim(Child);
+
+impl Victim {
+    fn start(path: &Path) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["child_that_is_killed", "--exact"])
+            .env(CHILD, path)
+            .stdout(Stdio::null())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[test]
+fn child_that_is_killed() {
+    if let Some(path) = std::env::var_os(CHILD).map(PathBuf::from) {
+        go(create(&path), true);
+    }
+}
+
+/// Waits until the record of the running study has so many slices.
+fn wait_for(path: &Path, slices: usize) -> Record {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        match Record::read(path) {
+            Ok(record) if record.slices.len() >= slices => return record,
+            // It is not there yet, or its tables are not.
+            Ok(_) | Err(RecordError::Missing { .. } | RecordError::NoRecord { .. }) => {}
+            Err(error) => panic!("a record must be readable while it is written: {error}"),
+        }
+        assert!(Instant::now() < deadline, "the study does not come to {slices} slices");
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+#[test]
+fn a_killed_study_loses_at_most_the_running_block() {
+    let folder = tempfile::tempdir().unwrap();
+    for (round, slices) in [1, 4, 11, 18, 29].into_iter().enumerate() {
+        let path = folder.path().join(format!("{round}.tare"));
+        let mut victim = Victim::start(&path);
+        let seen = wait_for(&path, slices).slices.len();
+        let locked = RecordWriter::resume(&path).unwrap_err();
+        assert!(locked.to_string().contains("a study that still runs"), "{locked}");
+        victim.kill();
+        let killed = Record::read(&path).unwrap();
+        assert!(killed.slices.len() >= seen, "no committed slice is lost");
+        assert_eq!(killed.header.ended_unix_ms, None);
+
+        let writer = RecordWriter::resume(&path).unwrap();
+        let kept = writer.record().slices.len();
+        assert_eq!(kept, writer.blocks() as usize * 3);
+        assert!(killed.slices.len() - kept <= 3, "at most the running block");
+        go(writer, false);
+
+        let record = Record::read(&path).unwrap();
+        assert_eq!(record.header.ending.as_deref(), Some("rounds done"));
+        let names = ["native", "box", "native again"];
+        let cells = schedule::cells(&record.study);
+        let expect: Vec<(u32, &str)> = (0..ROUNDS)
+            .flat_map(|block| {
+                let turns = schedule::block(record.study.schedule.kind, SEED, block, 3, &cells);
+                turns.into_iter().map(move |turn| (block, names[turn.environment]))
+            })
+            .collect();
+        let found: Vec<(u32, &str)> =
+            record.slices.iter().map(|slice| (slice.block, slice.environment.as_str())).collect();
+        assert_eq!(found, expect);
+        assert!(!folder.path().join(format!("{round}.tare-wal")).exists());
+    }
+}
