@@ -146,6 +146,7 @@ impl Engine {
             silence_ns: nanoseconds(SILENCE_POPULATE),
             drain_ns: nanoseconds(DRAIN),
         };
+        self.connect(target, &shape, workload.connections)?;
         let rows = workload.rows;
         let source = |part, parts| Source::Rows { next: part, step: parts, end: rows };
         let mut follow = Follow { stop, edge: &|_| {}, stretch: &mut |_| {} };
@@ -200,7 +201,7 @@ impl Engine {
             }
             Pacing::Open { .. } => limits(connections, OPEN_IN_FLIGHT.max(connections)),
         };
-        self.connect(target, &job.shape, limits.len())?;
+        self.connect(target, &job.shape, connections)?;
         // Threads need a moment to start; an operation due before would be late.
         let start_ns = clock::now_ns() + 1_000_000 + 100_000 * self.cpus.len() as u64;
         let begin_ns = start_ns + nanoseconds(order.lead_in);
@@ -230,7 +231,8 @@ impl Engine {
     }
 
     /// Brings the number of prepared, working connections to `count`.
-    fn connect(&self, target: &mut Target, shape: &Shape, count: usize) -> Result<(), LoadError> {
+    fn connect(&self, target: &mut Target, shape: &Shape, count: u32) -> Result<(), LoadError> {
+        let count = count as usize;
         target.connections.retain(Connection::is_idle);
         target.connections.truncate(count);
         while target.connections.len() < count {
@@ -243,7 +245,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs the threads. `limits` says how many requests each connection may have in flight.
+    /// Runs the threads. `limits` says how many requests each connection may have in flight; those
+    /// without a limit stay idle.
     #[expect(clippy::too_many_arguments, reason = "private, called twice, each is another thing")]
     fn drive(
         &self,
@@ -255,7 +258,6 @@ impl Engine {
         follow: &mut Follow<'_>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Stats, LoadError> {
-        self.connect(target, &job.shape, limits.len())?;
         let shared = Shared {
             stop: follow.stop,
             alive: AtomicUsize::new(limits.len()),
@@ -267,7 +269,8 @@ impl Engine {
         let mut gathered = Gathered::default();
         let result = std::thread::scope(|scope| {
             let mut parts = Vec::new();
-            let shares = target.connections.chunks_mut(share).zip(limits.chunks(share));
+            let connections = &mut target.connections[..limits.len()];
+            let shares = connections.chunks_mut(share).zip(limits.chunks(share));
             let count = shares.len() as u64;
             gathered.threads = shares.len();
             for (part, ((connections, limits), &cpu)) in (0..).zip(shares.zip(&self.cpus)) {

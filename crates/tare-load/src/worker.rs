@@ -5,6 +5,11 @@
 //! due operation the thread sleeps on a timer that is set early by what timers have been late, and
 //! polls for the rest, so that operations leave on time without a CPU spinning all the while.
 //!
+//! The event queue is epoll, edge-triggered. Where batches are smallest (64 connections with one
+//! request each, over the loopback) 68 % of the thread's CPU time were TCP's sending, the receiver's
+//! part included, 13 % its receiving, and 2.5 % the event queue: io_uring could save the last and
+//! some system call entries, and would be missing wherever a seccomp profile forbids it.
+//!
 //! The load is cut into stretches by boundaries. At each one the thread reads its CPU clock and
 //! hands over what it counted since the one before.
 
@@ -127,7 +132,11 @@ pub(crate) struct Worker<'a> {
     in_flight: usize,
     /// Open loop: where the search for a connection with room goes on.
     turn: usize,
-    /// When the last answer came.
+    /// Open loop: connections that were given something in this turn.
+    given: Vec<usize>,
+    /// Connections that may have more to receive than was taken.
+    again: Vec<usize>,
+    /// When the last answer came, or the load began.
     answer_ns: u64,
     /// When the thread stopped sending.
     stopped_ns: Option<u64>,
@@ -176,6 +185,8 @@ impl<'a> Worker<'a> {
             cpu_ns: 0,
             in_flight: 0,
             turn: 0,
+            given: Vec::new(),
+            again: Vec::new(),
             answer_ns: 0,
             stopped_ns: None,
         })
@@ -186,8 +197,10 @@ impl<'a> Worker<'a> {
         for (connection, &limit) in self.connections.iter_mut().zip(in_flight) {
             connection.reserve(limit);
         }
+        self.given.reserve(self.connections.len());
+        self.answer_ns = clock::now_ns();
         if !matches!(self.source, Source::Open(_)) {
-            let now_ns = clock::now_ns();
+            let now_ns = self.answer_ns;
             for index in 0..self.connections.len() {
                 self.fill(index, now_ns);
                 self.flush(index);
@@ -203,6 +216,7 @@ impl<'a> Worker<'a> {
             if self.stopped_ns.is_none() && matches!(self.source, Source::Open(_)) {
                 self.send_due(now_ns);
             }
+            let unfinished = self.again.len();
             self.wait(&mut events)?;
             for event in &events {
                 match usize::try_from(event.data.u64()) {
@@ -210,6 +224,10 @@ impl<'a> Worker<'a> {
                     _ => {}
                 }
             }
+            for turn in 0..unfinished {
+                self.serve(self.again[turn]);
+            }
+            self.again.drain(..unfinished);
         }
         self.abandon();
         self.send_chunk(Chunk::Tail);
@@ -233,7 +251,7 @@ impl<'a> Worker<'a> {
             return true;
         }
         // While rows are written, silence is the only limit. A measured load ends by the clock.
-        matches!(self.source, Source::Rows { .. }) && self.answer_ns > 0 && silent
+        matches!(self.source, Source::Rows { .. }) && silent
     }
 
     fn cross_boundaries(&mut self, now_ns: u64) {
@@ -298,23 +316,16 @@ impl<'a> Worker<'a> {
 
     /// Open loop: hands everything that is due to the connections, in turn.
     fn send_due(&mut self, now_ns: u64) {
-        let mut first = None;
         while let Some(index) = self.connection_with_room() {
             let Some(due) = self.source.take(now_ns) else { break };
             self.turn = index + 1;
-            self.encode(index, due);
-            first = Some(first.unwrap_or(index));
-        }
-        // Connections in turn from the first that was given something.
-        if let Some(first) = first {
-            let count = self.connections.len();
-            for offset in 0..count {
-                let index = (first + offset) % count;
-                if self.connections[index].queued.is_empty() {
-                    break;
-                }
-                self.flush(index);
+            if self.connections[index].queued.is_empty() {
+                self.given.push(index);
             }
+            self.encode(index, due);
+        }
+        while let Some(index) = self.given.pop() {
+            self.flush(index);
         }
     }
 
@@ -390,7 +401,7 @@ impl<'a> Worker<'a> {
                 }
             }
         }
-        let timeout = if until_ns <= now_ns {
+        let timeout = if until_ns <= now_ns || !self.again.is_empty() {
             Some(Timespec { tv_sec: 0, tv_nsec: 0 })
         } else {
             if self.armed_ns <= now_ns || until_ns < self.armed_ns {
@@ -413,28 +424,27 @@ impl<'a> Worker<'a> {
 
     /// Takes the answers of one connection and sends what follows from them.
     fn serve(&mut self, index: usize) {
-        loop {
-            if !self.connections[index].alive {
-                return;
-            }
-            let progress = self.connections[index].receive();
-            let now_ns = clock::now_ns();
-            if let Err(reason) = self.take_answers(index, now_ns) {
-                self.lose(index, ErrorKind::Garbage, &reason);
-                return;
-            }
-            if progress == Progress::Ended {
-                self.lose(index, ErrorKind::ConnectionClosed, "closed by the server");
-                return;
-            }
-            if self.stopped_ns.is_none() && !matches!(self.source, Source::Open(_)) {
-                self.fill(index, now_ns);
-            }
-            self.flush(index);
-            if progress == Progress::Blocked {
-                return;
-            }
+        if !self.connections[index].alive {
+            return;
         }
+        let progress = self.connections[index].receive();
+        let now_ns = clock::now_ns();
+        if let Err(reason) = self.take_answers(index, now_ns) {
+            self.lose(index, ErrorKind::Garbage, &reason);
+            return;
+        }
+        match progress {
+            Progress::Ended => {
+                return self.lose(index, ErrorKind::ConnectionClosed, "closed by the server");
+            }
+            // The queue will not tell of it again. It is not this connection's turn either.
+            Progress::More => self.again.push(index),
+            Progress::Blocked => {}
+        }
+        if self.stopped_ns.is_none() && !matches!(self.source, Source::Open(_)) {
+            self.fill(index, now_ns);
+        }
+        self.flush(index);
     }
 
     /// Judges every whole answer that was received. Fails if the bytes are no answers.

@@ -75,8 +75,10 @@ fn an_open_loop_sends_exactly_what_is_due_or_tells() {
     let pacing = Pacing::Open { rate_per_s: 2_000.0 };
     let report = load(&LoadConfig { pacing, ..config(&server) }).unwrap();
     let response = report.response.as_ref().unwrap();
-    // 2,000/s for 0.2 s: every one is answered sooner or later, or told as unsent.
-    assert_eq!(response.count.max(report.service.count) + report.unsent, 400, "{report:?}");
+    // 2,000/s for 0.2 s: every one is answered sooner or later, or told as unsent. What was unsent
+    // at the end of the window was sent in the tail, if there was time.
+    assert!((400 - report.unsent..=400).contains(&response.count), "{report:?}");
+    assert_eq!(response.count, report.service.count);
     assert!(report.errors.is_empty() && response.mean_ns >= report.service.mean_ns, "{report:?}");
     let late = report.late_mean_ns.unwrap();
     assert!((response.mean_ns - report.service.mean_ns - late).abs() < 0.01 * response.mean_ns);
