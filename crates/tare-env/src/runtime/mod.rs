@@ -13,6 +13,7 @@ use tare_lab::environment::{Environment, EnvironmentSpec};
 use crate::layer::Layers;
 use crate::site::Ground;
 
+pub mod docker;
 pub mod process;
 
 /// How long a killed process may take to end. It is at most waiting for its disk.
@@ -100,7 +101,7 @@ pub(crate) fn undo(
 }
 
 /// Every runtime.
-pub const ALL: &[Runtime] = &[process::RUNTIME];
+pub const ALL: &[Runtime] = &[process::RUNTIME, docker::RUNTIME, docker::PODMAN];
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,6 @@
 //! A container engine that speaks docker's API on a unix socket: the calls that Tare makes, each
-//! with a time limit, for callers that know nothing of asynchronous code.
+//! with a time limit, for callers that know nothing of asynchronous code. What the calls make is
+//! removed by the journal, which speaks to the engine itself.
 //!
 //! Limits: only engines on this host. What is read back (namespaces, CPUs, filters) is read from
 //! this host's /proc, and the client's network is wired to the engine's network namespace.
@@ -15,7 +16,7 @@ use bollard::Docker;
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions,
-    LogsOptionsBuilder, RemoveContainerOptionsBuilder, RemoveImageOptionsBuilder,
+    LogsOptionsBuilder, StartContainerOptions,
 };
 use futures_util::{TryStreamExt, stream};
 use tokio::runtime::{Builder, Runtime};
@@ -156,6 +157,11 @@ impl Engine {
         &self.socket
     }
 
+    /// The engine's process.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// The network namespace that the engine works in: `network = "host"` means this one.
     pub(super) fn namespace(&self) -> PathBuf {
         format!("/proc/{}/ns/net", self.pid).into()
@@ -193,10 +199,7 @@ impl Engine {
     }
 
     pub(super) fn start(&self, name: &str) -> Result<(), EngineError> {
-        let start = self.client.start_container(
-            name,
-            None::<bollard::query_parameters::StartContainerOptions>,
-        );
+        let start = self.client.start_container(name, None::<StartContainerOptions>);
         self.call(&format!("start the container {name}"), start)
     }
 
@@ -211,20 +214,6 @@ impl Engine {
         let logs = self.client.logs(name, Some(options));
         let lines = logs.map_ok(|line| line.to_string()).try_collect::<String>();
         self.call(&format!("show the log of {name}"), lines)
-    }
-
-    /// Kills and removes a container. One that is gone is no error.
-    pub(super) fn remove(&self, name: &str) -> Result<(), EngineError> {
-        let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-        let remove = self.client.remove_container(name, Some(options));
-        gone(self.call(&format!("remove the container {name}"), remove))
-    }
-
-    /// Removes an image. One that is gone is no error.
-    pub(super) fn remove_image(&self, name: &str) -> Result<(), EngineError> {
-        let options = RemoveImageOptionsBuilder::new().force(true).build();
-        let remove = self.client.remove_image(name, Some(options), None);
-        gone(self.call(&format!("remove the image {name}"), remove).map(drop))
     }
 
     fn call<T>(
@@ -243,21 +232,9 @@ impl Engine {
     }
 }
 
-/// "No such thing" is what a removal wants to hear; 409 says that it is being removed already.
-fn gone(result: Result<(), EngineError>) -> Result<(), EngineError> {
-    match result {
-        Err(EngineError::Call {
-            source:
-                bollard::errors::Error::DockerResponseServerError { status_code: 404 | 409, .. },
-            ..
-        }) => Ok(()),
-        result => result,
-    }
-}
-
-/// The processes of the engine's userland proxies for a published port, in the engine's namespace.
-pub(super) fn userland_proxies(namespace: &Path, port: u16) -> Vec<u32> {
-    let Ok(wanted) = fs::read_link(namespace) else { return Vec::new() };
+/// The engine's userland proxy for a port that is published on one address, if it runs one.
+pub(super) fn userland_proxy(namespace: &Path, port: u16) -> Option<u32> {
+    let wanted = fs::read_link(namespace).ok()?;
     let port = port.to_string();
     let is_proxy = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -267,5 +244,5 @@ pub(super) fn userland_proxies(namespace: &Path, port: u16) -> Vec<u32> {
             && words.windows(2).any(|w| w[0] == b"-host-port" && w[1] == port.as_bytes())
             && fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|found| found == wanted)
     };
-    tare_host::process::all().into_iter().filter(is_proxy).collect()
+    tare_host::process::all().into_iter().find(is_proxy)
 }

@@ -1,0 +1,480 @@
+//! Containers of an engine that speaks docker's API on a unix socket of this host: Docker with any
+//! runtime that it knows, and Podman.
+//!
+//! The image is made from the one static program and imported, nothing is pulled. The client's
+//! namespace is linked to the engine's by a veth pair, whose far end is where the client dials:
+//! - `host`: the system listens there, in the engine's namespace.
+//! - `bridge`: the engine publishes the port there, and DNAT takes it (the packet comes from
+//!   outside, as a client on another host would send it).
+//! - `bridge+proxy`: the same, but an nft table of ours, hooked before the engine's, maps the
+//!   connection to itself, so that the engine's DNAT finds it mapped already and it arrives at the
+//!   userland proxy, which Docker runs for every published port.
+//!
+//! Freezing is by signal (SIGSTOP), not by cgroup: on cgroup v1 a frozen process cannot be killed,
+//! and after a crash the engine would wait for it for ever.
+//!
+//! Limits: `cgroup = "none"` is refused, an engine has no such switch. An engine that maps users
+//! (userns-remap, rootless) cannot write the data directory.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tare_host::exec::{Command, ExecError};
+use tare_host::journal::{Entry, EntryId};
+use tare_host::{netns, process};
+use tare_lab::PartError;
+use tare_lab::environment::{Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Usage};
+use tare_std::cpus::CpuSet;
+
+use super::{Argument, Runtime, Unavailable};
+use crate::layer::network::{self, NetworkLayer, PORT};
+use crate::layer::{CgroupLayer, Layers, rootfs, security};
+use crate::site::Ground;
+use crate::system::{self, System};
+
+mod engine;
+mod image;
+mod request;
+
+use engine::{Engine, Kind};
+use request::Request;
+
+/// How long SIGSTOP may take to stop every thread.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+pub const RUNTIME: Runtime = Runtime {
+    name: "docker",
+    help: "a container of the Docker engine, through its API",
+    argument: Argument::Optional("RUNTIME"),
+    options: &[
+        ("cgroup", "only own: an engine puts every container into a cgroup"),
+        ("network", "bridge and host are the engine's; bridge+proxy needs its userland proxy"),
+    ],
+    needs: |argument| needs(Kind::Docker, argument),
+    cleanup: "container and image are removed through the engine, the nft table with nft",
+    read_back: "the engine's inspection, and /proc/PID of the container's process",
+    found: || found(Kind::Docker),
+    make: |ground, spec, layers, argument| make(Kind::Docker, ground, spec, layers, argument),
+};
+
+pub const PODMAN: Runtime = Runtime {
+    name: "podman",
+    help: "a container of Podman, through the socket of its service",
+    argument: Argument::None,
+    options: &[
+        ("cgroup", "only own: the API has no switch"),
+        ("network", "bridge and host; Podman has no userland proxy"),
+    ],
+    needs: |argument| needs(Kind::Podman, argument),
+    cleanup: "container and image are removed through the engine",
+    read_back: "the engine's inspection, and /proc/PID of the container's process",
+    found: || found(Kind::Podman),
+    make: |ground, spec, layers, argument| make(Kind::Podman, ground, spec, layers, argument),
+};
+
+/// Why an engine's container could not be made an environment.
+#[derive(Debug, thiserror::Error)]
+pub enum DockerError {
+    #[error(
+        "environment {environment:?}: {engine} puts every container into a cgroup; \
+         set cgroup = \"own\" or take an oci runtime"
+    )]
+    Cgroup { environment: String, engine: &'static str },
+    #[error(
+        "environment {environment:?}: {engine} runs no userland proxy for a published port; \
+         take network = \"bridge\", or switch the engine's userland-proxy on"
+    )]
+    NoProxy { environment: String, engine: &'static str },
+    #[error("cannot make {}", .path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("cannot lead connections to the userland proxy")]
+    Table(#[source] ExecError),
+    #[error("the container of environment {environment:?} ended at once with {code}: {log}")]
+    Ended { environment: String, code: i64, log: String },
+    #[error("environment {environment:?} is not started")]
+    NotStarted { environment: String },
+}
+
+fn needs(kind: Kind, argument: Option<&str>) -> Result<(), Unavailable> {
+    let engine = Engine::connect(kind)?;
+    let Some(asked) = argument else { return Ok(()) };
+    let what = format!("{}:{asked}", kind.name());
+    match engine.runtimes() {
+        // A name with dots is a shim, which an engine finds on its PATH when it is asked.
+        Ok((names, _)) if names.iter().any(|name| name == asked) || asked.contains('.') => Ok(()),
+        Ok((names, _)) => Err(Unavailable {
+            what,
+            why: format!("the engine knows only {}", names.join(", ")),
+            remedy: "install the runtime, add it to \"runtimes\" in /etc/docker/daemon.json and \
+                     restart the engine"
+                .into(),
+        }),
+        Err(error) => Err(Unavailable {
+            what,
+            why: error.to_string(),
+            remedy: "look at the engine's log".into(),
+        }),
+    }
+}
+
+/// The words that work on this host.
+fn found(kind: Kind) -> Vec<String> {
+    let Ok(engine) = Engine::connect(kind) else { return Vec::new() };
+    let mut words = vec![kind.name().to_string()];
+    if kind == Kind::Docker
+        && let Ok((names, _)) = engine.runtimes()
+    {
+        let names = names.iter().filter(|name| !name.contains('.'));
+        words.extend(names.map(|name| format!("{}:{name}", kind.name())));
+    }
+    words
+}
+
+fn make(
+    kind: Kind,
+    ground: &Arc<Ground>,
+    spec: EnvironmentSpec,
+    layers: Layers,
+    argument: Option<&str>,
+) -> Result<Box<dyn Environment>, PartError> {
+    let (environment, engine) = (spec.name.clone(), kind.name());
+    if layers.cgroup == CgroupLayer::None {
+        return Err(DockerError::Cgroup { environment, engine }.into());
+    }
+    if kind == Kind::Podman && layers.network == (NetworkLayer::Bridge { proxy: true }) {
+        return Err(DockerError::NoProxy { environment, engine }.into());
+    }
+    let engine = Engine::connect(kind)?;
+    let number = ground.next_environment();
+    Ok(Box::new(Container {
+        name: format!("{}-e{number}", ground.prefix()),
+        runtime: argument.map(str::to_owned),
+        ground: Arc::clone(ground),
+        engine,
+        spec,
+        layers,
+        number,
+        entries: Vec::new(),
+        config: None,
+        running: None,
+    }))
+}
+
+struct Container {
+    ground: Arc<Ground>,
+    engine: Engine,
+    spec: EnvironmentSpec,
+    layers: Layers,
+    /// The runtime that was asked for; the engine's default otherwise.
+    runtime: Option<String>,
+    number: u32,
+    name: String,
+    entries: Vec<EntryId>,
+    config: Option<String>,
+    running: Option<Running>,
+}
+
+struct Running {
+    system: System,
+    /// The runtime that the engine says it took.
+    runtime: String,
+    /// What the engine was asked for, as `cpuset_cpus` and `security_opt`.
+    cpuset: String,
+    security_opt: Vec<String>,
+}
+
+impl Container {
+    fn folder(&self) -> PathBuf {
+        self.ground.work().join(format!("e{}", self.number))
+    }
+
+    fn running(&mut self) -> Result<&mut Running, DockerError> {
+        let environment = self.spec.name.clone();
+        self.running.as_mut().ok_or(DockerError::NotStarted { environment })
+    }
+
+    /// Imports the image unless another environment of the run has.
+    fn provide_image(&self) -> Result<(), PartError> {
+        let journal = self.ground.journal();
+        let entry = self.image_entry();
+        if journal.live().iter().any(|(_, live)| *live == entry) {
+            return Ok(());
+        }
+        let ids = journal.write(vec![entry])?;
+        let imported = self.engine.import(&self.ground.prefix(), self.ground.program());
+        if imported.is_err() {
+            journal.undo(&ids);
+        }
+        Ok(imported?)
+    }
+
+    fn image_entry(&self) -> Entry {
+        Entry::Image {
+            engine: self.engine.kind().name().into(),
+            socket: self.engine.socket().into(),
+            name: self.ground.prefix(),
+        }
+    }
+
+    /// The option `seccomp=`: Docker takes the profile itself, Podman the path of a file.
+    fn seccomp(&self, folder: &Path) -> Result<String, PartError> {
+        let Some(profile) = security::moby_json(&self.layers.security)? else {
+            return Ok("unconfined".into());
+        };
+        if self.engine.kind() == Kind::Docker {
+            return Ok(profile);
+        }
+        let path = folder.join("seccomp.json");
+        fs::write(&path, profile)
+            .map_err(|source| DockerError::File { path: path.clone(), source })?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    /// The CPUs to confine the container to, where the engine itself may use more.
+    fn cpuset(&self) -> Option<String> {
+        let wanted = self.layers.cpu.set(self.ground.cpus());
+        let allowed = process::status_field(self.engine.pid(), "Cpus_allowed_list");
+        let allowed = allowed.and_then(|list| CpuSet::parse_list(&list).ok());
+        (allowed.as_ref() != Some(wanted)).then(|| wanted.to_string())
+    }
+
+    fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
+        let ground = Arc::clone(&self.ground);
+        let folder = self.folder();
+        let namespace = self.engine.namespace();
+        let bridge = matches!(self.layers.network, NetworkLayer::Bridge { .. });
+        let proxy = self.layers.network == (NetworkLayer::Bridge { proxy: true });
+
+        let mut entries = vec![Entry::Directory { path: folder.clone() }];
+        let table = format!("{}-p{}", ground.prefix(), self.number);
+        if proxy {
+            entries.push(Entry::NftTable {
+                family: "ip".into(),
+                name: table.clone(),
+                namespace: Some(namespace.clone()),
+            });
+        }
+        self.entries = ground.journal().write(entries)?;
+        self.provide_image()?;
+        let container = Entry::Container {
+            engine: self.engine.kind().name().into(),
+            socket: self.engine.socket().into(),
+            name: self.name.clone(),
+        };
+        self.entries.extend(ground.journal().write(vec![container])?);
+
+        let data = folder.join("data");
+        fs::create_dir_all(&data)
+            .map_err(|source| DockerError::File { path: data.clone(), source })?;
+        let address = ground.client().link(&ground, Some(&namespace))?;
+        let port = netns::within(&namespace, || network::free_port(address))??;
+        let published = SocketAddrV4::new(address, port);
+        let listen = match bridge {
+            true => SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, PORT),
+            false => published,
+        };
+        let cpuset = self.cpuset();
+        let request = Request {
+            kind: self.engine.kind(),
+            image: &ground.prefix(),
+            run: ground.run(),
+            environment: &self.spec.name,
+            runtime: self.runtime.as_deref(),
+            layers: &self.layers,
+            cpuset: cpuset.clone(),
+            published,
+            data: &data,
+            arguments: system::arguments(launch, listen, rootfs::DATA),
+            seccomp: self.seccomp(&folder)?,
+        };
+        let body = request.body();
+        let security_opt = body.host_config.as_ref().and_then(|host| host.security_opt.clone());
+        self.config = Some(request::shown(&body, &self.layers.security));
+        self.engine.create(&self.name, body)?;
+        self.engine.start(&self.name)?;
+
+        let inspected = self.engine.inspect(&self.name)?;
+        let state = inspected.state.unwrap_or_default();
+        let pid = state.pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
+        let Some(pid) = pid else {
+            let environment = self.spec.name.clone();
+            let code = state.exit_code.unwrap_or(-1);
+            return Err(DockerError::Ended { environment, code, log: self.log_tail() }.into());
+        };
+        let userland = match bridge {
+            true => engine::userland_proxy(&namespace, port),
+            false => None,
+        };
+        if proxy {
+            if userland.is_none() {
+                let (environment, engine) = (self.spec.name.clone(), self.engine.kind().name());
+                return Err(DockerError::NoProxy { environment, engine }.into());
+            }
+            lead_to_proxy(&table, published, &namespace)?;
+        }
+        let id = inspected.id.unwrap_or_default();
+        let paths = ground.cgroups().of_process(Path::new("/proc"), &pid.to_string())?;
+        let group = paths.into_iter().find(|(_, path)| !id.is_empty() && path.contains(&id));
+        let group = group.map(|(_, path)| ground.cgroups().group(&path));
+        self.running = Some(Running {
+            system: System::new(pid, group, userland, &self.layers),
+            runtime: inspected.host_config.and_then(|host| host.runtime).unwrap_or_default(),
+            cpuset: cpuset.unwrap_or_default(),
+            security_opt: security_opt.unwrap_or_default(),
+        });
+        Ok(Endpoint { address: published.into(), data: Some(data) })
+    }
+
+    /// The image's entry, when no other container of this engine was made from it.
+    fn image_to_drop(&self) -> Option<EntryId> {
+        let live = self.ground.journal().live();
+        let here = self.engine.socket();
+        let in_use = live.iter().any(|(_, entry)| match entry {
+            Entry::Container { socket, name, .. } => socket == here && *name != self.name,
+            _ => false,
+        });
+        let image = self.image_entry();
+        let found = live.iter().find(|(_, entry)| *entry == image);
+        found.filter(|_| !in_use).map(|(id, _)| *id)
+    }
+}
+
+/// Maps connections to the published port to the very port, before the engine's chain (priority
+/// -100) maps them to the container: a connection is mapped once (nf_nat_inet_fn in the kernel's
+/// net/netfilter/nf_nat_core.c), so it stays here and meets the userland proxy.
+fn lead_to_proxy(table: &str, to: SocketAddrV4, namespace: &Path) -> Result<(), DockerError> {
+    let (address, port) = (to.ip(), to.port());
+    let text = format!(
+        "table ip {table} {{\n  chain prerouting {{\n    \
+         type nat hook prerouting priority -110; policy accept;\n    \
+         ip daddr {address} tcp dport {port} dnat to {address}:{port}\n  }}\n}}\n"
+    );
+    let command = Command::new("nft").args(["-f", "-"]).input(text).in_namespace(namespace);
+    command.run().map(drop).map_err(DockerError::Table)
+}
+
+impl Environment for Container {
+    fn spec(&self) -> &EnvironmentSpec {
+        &self.spec
+    }
+
+    fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
+        self.stop()?;
+        let started = self.begin(launch);
+        if started.is_err() {
+            // The first error is the one that tells; what is left is in the journal.
+            let _ = self.stop();
+        }
+        started
+    }
+
+    fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
+        let (layers, spec) = (self.layers.clone(), self.spec.clone());
+        let plan = self.ground.cpus().clone();
+        let engine_ns = process::namespace_inode(self.engine.pid(), "net");
+        let inspected = self.engine.inspect(&self.name)?;
+        let host = inspected.host_config.unwrap_or_default();
+        let version = self.engine.version()?;
+        let default = self.engine.runtimes()?.1.unwrap_or_default();
+        let wanted_runtime = self.runtime.clone().unwrap_or(default);
+        let running = self.running()?;
+        let pid = running.system.pid;
+
+        let alive = inspected.state.and_then(|state| state.pid) == Some(i64::from(pid));
+        let runtime = host.runtime.unwrap_or_default();
+        // Podman names its runtime elsewhere; an empty name is its default.
+        let in_force = alive && (runtime == wanted_runtime || runtime == running.runtime);
+        let name = process::name(pid).unwrap_or_default();
+        let found = format!("{version}, runtime {runtime}, process {pid} ({name})");
+        let mut states = vec![system::state("runtime", &spec.runtime, found, in_force)];
+
+        let mode = host.network_mode.unwrap_or_default();
+        let inode = process::namespace_inode(pid, "net");
+        let in_force = inode.is_some()
+            && match layers.network {
+                NetworkLayer::Host => inode == engine_ns && mode == "host",
+                NetworkLayer::Bridge { proxy } => {
+                    inode != engine_ns
+                        && mode != "host"
+                        && (!proxy || running.system.proxy.is_some_and(is_alive))
+                }
+            };
+        let number = |inode: Option<u64>| inode.map_or("unreadable".into(), |n| n.to_string());
+        let found = format!(
+            "network mode {mode}, net:[{}], the engine's is net:[{}]",
+            number(inode),
+            number(engine_ns)
+        );
+        states.push(system::state("network", &spec.network, found, in_force));
+
+        let mut cpu = running.system.read_cpu(&layers, &plan, &spec.cpu);
+        let cpuset = host.cpuset_cpus.unwrap_or_default();
+        cpu.in_force &= cpuset == running.cpuset;
+        cpu.found += &format!("; the engine's cpuset: {cpuset:?}");
+        states.push(cpu);
+
+        let seccomp = running.system.read_seccomp();
+        let told = host.security_opt.unwrap_or_default() == running.security_opt;
+        let in_force = told && seccomp == Some(security::status_mode(&spec.security)?);
+        let found = format!(
+            "Seccomp: {}; the engine {} the profile that it was given",
+            seccomp.map_or("unreadable".into(), |mode| mode.to_string()),
+            if told { "names" } else { "does not name" }
+        );
+        states.push(system::state("security", &spec.security, found, in_force));
+
+        let path = running.system.group.as_ref().map(|group| format!("/{}", group.name()));
+        let in_force = path.is_some();
+        let found = path.unwrap_or_else(|| "no cgroup with the container's id".into());
+        states.push(system::state("cgroup", &spec.cgroup, found, in_force));
+        states.extend(running.system.read_memory(&layers));
+        Ok(states)
+    }
+
+    fn freeze(&mut self) -> Result<(), PartError> {
+        Ok(process::stop(&self.running()?.system.pids(), STOP_LIMIT)?)
+    }
+
+    fn thaw(&mut self) -> Result<(), PartError> {
+        Ok(process::resume(&self.running()?.system.pids())?)
+    }
+
+    fn usage(&mut self) -> Result<Usage, PartError> {
+        self.running()?.system.usage()
+    }
+
+    fn config(&self) -> Option<String> {
+        self.config.clone()
+    }
+
+    fn log_tail(&self) -> String {
+        self.engine.log_tail(&self.name).unwrap_or_default().trim_end().to_string()
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        if let Some(running) = self.running.take() {
+            // Faster than the engine, which asks first. What has ended already is no error.
+            let _ = process::kill(&running.system.pids(), super::KILL_LIMIT)?;
+        }
+        self.entries.extend(self.image_to_drop());
+        Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `stop`; the journal keeps what is left.
+        let _ = self.stop();
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    process::name(pid).is_some()
+}

@@ -1,0 +1,169 @@
+//! What an engine is asked for: the layers of an environment as a create request.
+
+use std::collections::HashMap;
+use std::net::SocketAddrV4;
+use std::path::Path;
+
+use bollard::models::{
+    ContainerCreateBody, HostConfig, Mount, MountType, PortBinding, ResourcesUlimits,
+};
+
+use super::engine::Kind;
+use crate::layer::network::PORT;
+use crate::layer::rootfs::{DATA, PROGRAM};
+use crate::layer::{CpuLayer, Layers, NetworkLayer};
+
+/// Everything that a request depends on.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) kind: Kind,
+    pub(super) image: &'a str,
+    pub(super) run: &'a str,
+    pub(super) environment: &'a str,
+    pub(super) runtime: Option<&'a str>,
+    pub(super) layers: &'a Layers,
+    /// The CPUs that the container is confined to, if it has to be.
+    pub(super) cpuset: Option<String>,
+    /// Where the client dials: the port to publish, unless the network is the engine's own.
+    pub(super) published: SocketAddrV4,
+    pub(super) data: &'a Path,
+    pub(super) arguments: Vec<String>,
+    /// The value of the option `seccomp=`.
+    pub(super) seccomp: String,
+}
+
+impl Request<'_> {
+    pub(super) fn body(&self) -> ContainerCreateBody {
+        let port = format!("{PORT}/tcp");
+        let bridge = matches!(self.layers.network, NetworkLayer::Bridge { .. });
+        let binding = PortBinding {
+            host_ip: Some(self.published.ip().to_string()),
+            host_port: Some(self.published.port().to_string()),
+        };
+        let nano_cpus = match self.layers.cpu {
+            CpuLayer::Quota(cpus) => Some(nano_cpus(cpus)),
+            _ => None,
+        };
+        let host = HostConfig {
+            runtime: self.runtime.map(str::to_owned),
+            network_mode: Some(if bridge { "bridge" } else { "host" }.into()),
+            port_bindings: bridge.then(|| HashMap::from([(port.clone(), Some(vec![binding]))])),
+            cpuset_cpus: self.cpuset.clone(),
+            nano_cpus,
+            memory: self.layers.memory_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
+            security_opt: Some(vec![format!("seccomp={}", self.seccomp)]),
+            mounts: Some(vec![Mount {
+                typ: Some(MountType::BIND),
+                source: Some(self.data.to_string_lossy().into_owned()),
+                target: Some(DATA.into()),
+                ..Mount::default()
+            }]),
+            readonly_rootfs: Some(true),
+            ulimits: (self.kind == Kind::Podman).then(podman_limits),
+            ..HostConfig::default()
+        };
+        ContainerCreateBody {
+            image: Some(self.image.to_owned()),
+            entrypoint: Some(vec![PROGRAM.into()]),
+            cmd: Some(self.arguments.clone()),
+            // The mark by which processes of a dead run are found.
+            env: Some(vec![format!("{}={}", tare_host::RUN_VARIABLE, self.run)]),
+            labels: Some(HashMap::from([
+                ("tare.run".into(), self.run.to_owned()),
+                ("tare.environment".into(), self.environment.to_owned()),
+            ])),
+            exposed_ports: bridge.then(|| vec![port]),
+            host_config: Some(host),
+            ..ContainerCreateBody::default()
+        }
+    }
+}
+
+/// Podman raises limits to its own defaults, which fails where it may not (no CAP_SYS_RESOURCE).
+fn podman_limits() -> Vec<ResourcesUlimits> {
+    ["nofile", "nproc"]
+        .map(|name| ResourcesUlimits {
+            name: Some(name.into()),
+            soft: Some(4096),
+            hard: Some(4096),
+        })
+        .to_vec()
+}
+
+/// A quota in the engine's unit: 10^-9 CPUs.
+fn nano_cpus(cpus: f64) -> i64 {
+    #[expect(clippy::cast_possible_truncation, reason = "at most 4096 CPUs")]
+    let nano = (cpus * 1e9).round() as i64;
+    nano
+}
+
+/// The request as text that can be compared line by line. The filter's thousands of lines are
+/// named instead.
+pub(super) fn shown(body: &ContainerCreateBody, security: &str) -> String {
+    let mut body = body.clone();
+    if let Some(host) = &mut body.host_config
+        && security != "none"
+    {
+        let version = crate::layer::security::VERSION;
+        host.security_opt =
+            Some(vec![format!("seccomp=<{security}, from moby's profile {version}>")]);
+    }
+    let value = serde_json::to_value(&body).and_then(|value| serde_json::to_string_pretty(&value));
+    // Maps of strings are always JSON.
+    value.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layer::CgroupLayer;
+
+    fn body(network: NetworkLayer, cpu: CpuLayer, kind: Kind) -> ContainerCreateBody {
+        let layers = Layers {
+            network,
+            cpu,
+            security: "default".into(),
+            cgroup: CgroupLayer::Own,
+            memory_bytes: Some(1 << 30),
+        };
+        let request = Request {
+            kind,
+            image: "tare-ab12",
+            run: "ab12",
+            environment: "x",
+            runtime: Some("runc"),
+            layers: &layers,
+            cpuset: Some("1".into()),
+            published: "198.18.0.2:9999".parse().unwrap(),
+            data: Path::new("/data-here"),
+            arguments: vec!["db".into()],
+            seccomp: "{}".into(),
+        };
+        request.body()
+    }
+
+    #[test]
+    fn layers_become_the_engines_options() {
+        let bridge = NetworkLayer::Bridge { proxy: false };
+        let text = shown(&body(bridge, CpuLayer::Quota(1.5), Kind::Docker), "default");
+        for part in [
+            "\"NetworkMode\": \"bridge\"",
+            "\"HostIp\": \"198.18.0.2\"",
+            "\"NanoCpus\": 1500000000",
+            "\"CpusetCpus\": \"1\"",
+            "\"Memory\": 1073741824",
+            "\"Runtime\": \"runc\"",
+            "\"ReadonlyRootfs\": true",
+            "seccomp=<default",
+            "TARE_RUN=ab12",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(!text.contains("Ulimits"), "{text}");
+        let text = shown(&body(NetworkLayer::Host, CpuLayer::Shared, Kind::Podman), "none");
+        for part in ["\"NetworkMode\": \"host\"", "Ulimits", "seccomp={}"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(!text.contains("NanoCpus") && !text.contains("PortBindings"), "{text}");
+    }
+}

@@ -1,0 +1,236 @@
+//! The environments of container engines, where one answers: start, layers in force, a client that
+//! gets through, freezing, accounts, and nothing left behind.
+//!
+//! The system in the container is this very test program: `inside` serves in it.
+#![expect(clippy::print_stderr, reason = "what is skipped")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tare_env::runtime;
+use tare_env::{Site, SiteOptions};
+use tare_host::netns;
+use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch, Limits};
+use tare_std::cpus::CpuSet;
+
+/// Serves in the container; does nothing when it is run as a test.
+#[test]
+fn inside() {
+    let words: Vec<String> = std::env::args().collect();
+    let Some(address) = words.iter().find_map(|word| word.strip_prefix("serve=")) else { return };
+    let data = words.iter().find_map(|word| word.strip_prefix("data=")).unwrap();
+    std::fs::write(format!("{data}/here"), std::fs::read("/proc/self/status").unwrap()).unwrap();
+    let ring = io_uring::IoUring::new(8).err().and_then(|error| error.raw_os_error());
+    std::fs::write(format!("{data}/io_uring"), format!("{ring:?}")).unwrap();
+    for stream in TcpListener::bind(address).unwrap().incoming() {
+        let Ok(mut stream) = stream else { continue };
+        std::thread::spawn(move || {
+            let reader = BufReader::new(stream.try_clone().unwrap());
+            for line in reader.lines().map_while(Result::ok) {
+                let begin = Instant::now();
+                while begin.elapsed() < Duration::from_millis(5) {}
+                if writeln!(stream, "{line}").is_err() {
+                    break;
+                }
+            }
+        });
+    }
+}
+
+fn launch() -> Launch {
+    let words = ["inside", "--exact", "--nocapture", "serve={listen}:{port}", "data={data}"];
+    Launch { arguments: words.map(str::to_owned).to_vec() }
+}
+
+/// A site in a scratch state directory. Closing it, also by unwinding, removes everything.
+struct Scratch {
+    site: Site,
+    folder: PathBuf,
+}
+
+impl Scratch {
+    fn open(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("tare-test-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let all = tare_host::process::cpus_of_this_thread().unwrap();
+        let last = all.iter().last().unwrap();
+        let first = all.iter().next().unwrap();
+        let one = |cpu: u32| CpuSet::parse_list(&cpu.to_string()).unwrap();
+        let cpus = CpuPlan { system: one(last), client: one(first), all };
+        let program = std::env::current_exe().unwrap();
+        let site = Site::open(SiteOptions { state: folder.clone(), program, cpus }).unwrap();
+        Self { site, folder }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let left = self.site.close();
+        if left.is_empty() {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+        assert!(left.is_empty() || std::thread::panicking(), "{left:?}");
+    }
+}
+
+fn spec(runtime: &str, network: &str, cpu: &str, security: &str) -> EnvironmentSpec {
+    EnvironmentSpec {
+        name: format!("{runtime} {network} {cpu} {security}"),
+        runtime: runtime.into(),
+        network: network.into(),
+        cpu: cpu.into(),
+        security: security.into(),
+        cgroup: "own".into(),
+        limits: Limits { memory_bytes: Some(256 << 20) },
+        optional: false,
+    }
+}
+
+/// One line to the system and back, from where the client stands.
+fn ask(site: &Site, address: SocketAddr) -> std::io::Result<String> {
+    let ask = || {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let stream = loop {
+            match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
+                Ok(stream) => break stream,
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        writeln!(&stream, "hello")?;
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line)?;
+        Ok(line)
+    };
+    netns::within(site.client_namespace(), ask).unwrap()
+}
+
+fn conforms(site: &Site, spec: &EnvironmentSpec) {
+    let name = &spec.name;
+    let mut environment = site.environment(spec).unwrap();
+    let begin = Instant::now();
+    let endpoint = environment.start(&launch()).unwrap();
+    let created = begin.elapsed();
+    let answer = ask(site, endpoint.address);
+    assert_eq!(answer.unwrap(), "hello\n", "{name}: {}", environment.log_tail());
+    eprintln!("{name}: created {created:?}, answers {:?}", begin.elapsed());
+
+    for state in environment.read_back().unwrap() {
+        eprintln!("  {} {} | {} | {}", state.in_force, state.layer, state.wanted, state.found);
+        assert!(state.in_force, "{name}: {state:?}");
+    }
+    let data = endpoint.data.unwrap();
+    let ring = std::fs::read_to_string(data.join("io_uring")).unwrap();
+    assert_eq!(ring == "Some(1)", spec.security == "default", "{name}: io_uring {ring}");
+
+    let before = environment.usage().unwrap();
+    ask(site, endpoint.address).unwrap();
+    let after = environment.usage().unwrap();
+    assert!(after.system_cpu_ns > before.system_cpu_ns, "{name}: {before:?} {after:?}");
+    if spec.network == "bridge+proxy" {
+        let proxy = |usage: &tare_lab::environment::Usage| usage.layer_cpu_ns[0].1;
+        assert!(proxy(&after) > proxy(&before), "{name}: {before:?} {after:?}");
+    }
+    assert_eq!(after.throttled_ns.is_some(), spec.cpu.starts_with("quota"), "{name}");
+
+    environment.freeze().unwrap();
+    let frozen = environment.usage().unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(environment.usage().unwrap().system_cpu_ns, frozen.system_cpu_ns, "{name}");
+    environment.thaw().unwrap();
+    assert_eq!(ask(site, endpoint.address).unwrap(), "hello\n", "{name}");
+
+    assert!(environment.config().unwrap().contains("\"HostConfig\""));
+    environment.freeze().unwrap();
+    let begin = Instant::now();
+    environment.stop().unwrap();
+    eprintln!("{name}: gone {:?}", begin.elapsed());
+    environment.stop().unwrap();
+    assert!(environment.usage().is_err(), "{name} is stopped");
+    let again = environment.start(&launch()).unwrap();
+    assert_eq!(ask(site, again.address).unwrap(), "hello\n", "{name}, again");
+}
+
+/// Whether an engine answers; says why not.
+fn answers(test: &str, runtime: &str) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: {test}: needs root");
+        return false;
+    }
+    match runtime::check(&spec(runtime, "bridge", "shared", "default")) {
+        Ok(()) => true,
+        Err(error) => {
+            eprintln!("skipped: {test}: {error}");
+            false
+        }
+    }
+}
+
+#[test]
+fn docker_conforms() {
+    if !answers("docker_conforms", "docker") {
+        return;
+    }
+    let scratch = Scratch::open("docker");
+    for (network, cpu, security) in [
+        ("bridge", "shared", "default"),
+        ("bridge+proxy", "shared", "default"),
+        ("bridge", "pinned", "default+io_uring"),
+        ("host", "pinned", "none"),
+        ("host", "quota=0.5", "default"),
+    ] {
+        conforms(&scratch.site, &spec("docker", network, cpu, security));
+    }
+}
+
+#[test]
+fn docker_passes_a_runtime_through() {
+    let test = "docker_passes_a_runtime_through";
+    for runtime in ["docker:runc", "docker:crun", "docker:runsc"] {
+        if answers(test, runtime) {
+            let scratch = Scratch::open(&runtime.replace(':', "-"));
+            conforms(&scratch.site, &spec(runtime, "bridge", "shared", "default"));
+        }
+    }
+    if answers(test, "docker") {
+        let none = spec("docker:tare-none", "bridge", "shared", "default");
+        let error = runtime::check(&none).unwrap_err().to_string();
+        assert!(error.contains("docker:tare-none") && error.contains("runc"), "{error}");
+    }
+}
+
+#[test]
+fn podman_conforms() {
+    if !answers("podman_conforms", "podman") {
+        return;
+    }
+    let scratch = Scratch::open("podman");
+    for (network, cpu, security) in
+        [("bridge", "shared", "default"), ("host", "pinned", "none"), ("host", "shared", "default")]
+    {
+        conforms(&scratch.site, &spec("podman", network, cpu, security));
+    }
+}
+
+#[test]
+fn what_an_engine_cannot_do_is_refused() {
+    let test = "what_an_engine_cannot_do_is_refused";
+    if !answers(test, "docker") {
+        return;
+    }
+    let scratch = Scratch::open("docker-refuses");
+    let mut none = spec("docker", "bridge", "shared", "default");
+    none.cgroup = "none".into();
+    none.limits.memory_bytes = None;
+    let error = scratch.site.environment(&none).err().unwrap().to_string();
+    assert!(error.contains("cgroup = \"own\""), "{error}");
+    // A system that ends at once is reported with its words.
+    let mut short = scratch.site.environment(&spec("docker", "host", "shared", "none")).unwrap();
+    let error = short.start(&Launch { arguments: vec!["--no-such-flag".into()] });
+    let error = error.err().map(|error| error.to_string());
+    let text = error.unwrap_or_else(|| short.log_tail());
+    assert!(text.contains("no-such-flag"), "{text}");
+}
