@@ -248,6 +248,23 @@ fn idle_polling_is_subtracted_in_both_or_in_neither() {
 }
 
 #[test]
+fn an_account_that_ran_on_while_the_cpu_was_taken_is_scaled_to_the_cpu_time() {
+    let mut record = record();
+    for block in 0..6 {
+        for environment in ["native", "bridge"] {
+            // 8 µs busy and 12 µs idle by the clock, of which the bridge got half as CPU time.
+            let us = if environment == "native" { 20.0 } else { 10.0 };
+            let (busy_ns, idle_poll_ns) = (8000 * OPERATIONS, 12_000 * OPERATIONS);
+            slice(&mut record, block, environment, us).own_account =
+                Some(OwnAccount { busy_ns, idle_poll_ns });
+        }
+    }
+    let analysis = analyse(&record);
+    assert!((named(&analysis, "native").server_cpu_us.unwrap().value - 8.0).abs() < 1e-9);
+    assert!((named(&analysis, "bridge").server_cpu_us.unwrap().value - 4.0).abs() < 1e-9);
+}
+
+#[test]
 fn what_the_layer_adds_counts() {
     let mut record = record();
     for block in 0..6 {
