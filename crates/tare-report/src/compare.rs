@@ -14,7 +14,7 @@ use tare_lab::record::Record;
 
 use crate::figures::{Room, cost, shorten, utc};
 use crate::headline::{Metric, headline};
-use crate::terminal::{Paint, Style};
+use crate::terminal::{Paint, Style, paragraph};
 
 /// A record with the name it is shown by, such as its file's.
 pub type Named = (String, Record, Analysis);
@@ -40,7 +40,10 @@ pub fn terminal(records: &[Named], style: Style) -> String {
         out.push(paint.bold(&paint.plain(&format!("{}. {name}", letter(index)))));
         let when = utc(record.header.started_unix_ms);
         out.push(paint.plain(&format!("   study {}, {when}", record.study.name)));
-        out.push(paint.plain(&format!("   {}", headline(record, analysis))));
+        let sentence =
+            paint.plain(&format!("{}.", headline(record, analysis).trim_end_matches('.')));
+        let width = style.width.saturating_sub(3);
+        out.extend(paragraph(&sentence, "", width).iter().map(|line| format!("   {line}")));
     }
     for metric in Metric::ALL {
         let rows = rows(records, metric);
@@ -55,7 +58,7 @@ pub fn terminal(records: &[Named], style: Style) -> String {
         out.push(table(records, &rows, paint));
     }
     out.push(String::new());
-    out.push(paint.plain(ASSUMPTION));
+    out.extend(paragraph(&paint.plain(ASSUMPTION), "", style.width));
     for (title, lines) in [
         ("Only in some records", only_in_some(records)),
         ("The studies differ", study_differences(records)),
@@ -70,7 +73,7 @@ pub fn terminal(records: &[Named], style: Style) -> String {
     out.join("\n") + "\n"
 }
 
-/// The comparison as JSON, ending in a line break. Schema: `docs/reference/record-json.md`.
+/// The comparison as JSON. Schema: `docs/reference/record-json.md`.
 pub fn json(records: &[Named]) -> String {
     let described: Vec<Value> = records
         .iter()
@@ -115,7 +118,7 @@ pub fn json(records: &[Named]) -> String {
         "study_differences": study_differences(records),
         "host_differences": hosts,
     });
-    format!("{document:#}\n")
+    format!("{document:#}")
 }
 
 /// By how much `other` costs more than `first`, in percent of the first's ratio.
@@ -270,12 +273,27 @@ fn study_differences(records: &[Named]) -> Vec<String> {
     let mut names: Vec<&str> = workloads().map(|w| w.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
+    let Some(example) = workloads().next() else { return lines };
+    let keys: Vec<String> = match json!(example) {
+        Value::Object(fields) => fields.into_iter().map(|(key, _)| key).collect(),
+        _ => Vec::new(),
+    };
     for name in names {
-        let text = |record: &Record| {
-            let workload = record.study.workloads.iter().find(|w| w.name == name);
-            workload.map_or_else(|| "absent".to_string(), |w| json!(w).to_string())
+        let find = |record: &Record| {
+            record.study.workloads.iter().find(|w| w.name == name).map(|w| json!(w))
         };
-        add(&format!("workload {name}"), each(&text));
+        if records.iter().any(|(_, record, _)| find(record).is_none()) {
+            let there =
+                |r: &Record| if find(r).is_some() { "present" } else { "absent" }.to_string();
+            add(&format!("workload {name}"), each(&there));
+            continue;
+        }
+        for key in &keys {
+            let text = |record: &Record| {
+                find(record).map_or_else(String::new, |workload| workload[key.as_str()].to_string())
+            };
+            add(&format!("workload {name}, {key}"), each(&text));
+        }
     }
     lines
 }

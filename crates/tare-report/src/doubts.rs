@@ -1,11 +1,11 @@
-//! Doubts in words: what was seen, what it means, what to do about it. Each kind of doubt gets one
-//! number in a report; its mark stands beside the figures and its text once below them.
+//! Doubts as a report shows them: each kind gets one number; its mark stands beside the figures and
+//! its text once below them. What a doubt says and advises is the core's (`Doubt::text`,
+//! `Doubt::advice`); here it gets a heading.
 
 use tare_lab::analysis::Analysis;
 use tare_lab::doubt::Doubt;
-use tare_std::units::thousands;
 
-use crate::figures::{clean, percent, rate, share};
+use crate::figures::clean;
 
 /// Doubts of one kind: its number, its words, and where it was seen.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub(crate) struct Mark {
     /// The `kind` of the record's JSON.
     pub(crate) kind: &'static str,
     pub(crate) title: &'static str,
-    pub(crate) advice: &'static str,
+    pub(crate) advice: String,
     /// One line each: environment (none: the record as a whole), workload, what was seen, slices.
     pub(crate) seen: Vec<Seen>,
 }
@@ -81,21 +81,20 @@ impl Marks {
         workload: Option<&str>,
         slices: u32,
     ) {
-        let words = words(doubt);
         let seen = Seen {
             environment: environment.map(String::from),
             workload: workload.map(String::from),
-            detail: words.detail,
+            detail: doubt.text(),
             slices,
         };
-        match self.0.iter_mut().find(|mark| mark.kind == words.kind) {
+        match self.0.iter_mut().find(|mark| mark.kind == doubt.kind()) {
             Some(mark) if mark.seen.contains(&seen) => {}
             Some(mark) => mark.seen.push(seen),
             None => self.0.push(Mark {
                 number: self.0.len() + 1,
-                kind: words.kind,
-                title: words.title,
-                advice: words.advice,
+                kind: doubt.kind(),
+                title: title(doubt),
+                advice: sentence(doubt.advice()),
                 seen: vec![seen],
             }),
         }
@@ -111,110 +110,31 @@ impl Marks {
     }
 }
 
-/// The words of one doubt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Words {
-    pub(crate) kind: &'static str,
-    pub(crate) title: &'static str,
-    pub(crate) detail: String,
-    pub(crate) advice: &'static str,
+/// The heading of a kind of doubt.
+fn title(doubt: &Doubt) -> &'static str {
+    match doubt {
+        Doubt::Steal { .. } => "The hypervisor took the CPUs away",
+        Doubt::Strangers { .. } => "Other processes used the CPUs",
+        Doubt::ClientSaturated { .. } => "The client was saturated",
+        Doubt::ClientSharesCpus { .. } => "The client and the system shared CPUs",
+        Doubt::Throttled { .. } => "The CPU quota held the system back",
+        Doubt::RateNotReached { .. } => "The fixed rate was not reached",
+        Doubt::OperationErrors { .. } => "Operations failed",
+        Doubt::LayerNotInForce { .. } => "A layer was not in force",
+        Doubt::ControlBeyondClaim { .. } => "The baseline differs from itself",
+        Doubt::BaselineNotClean { .. } => "The baseline is taxed by the host's network set-up",
+        Doubt::IoEngineDiffers { .. } => "The system chose another I/O engine",
+        Doubt::ProbeFailed { .. } => "A probe could not read",
+        Doubt::FewBlocks { .. } => "Too few blocks",
+        Doubt::EnvironmentLeftOut { .. } => "An environment was left out",
+    }
 }
 
-pub(crate) fn words(doubt: &Doubt) -> Words {
-    let (kind, title, detail, advice) = match doubt {
-        Doubt::Steal { share: s } => (
-            "steal",
-            "The hypervisor took the CPUs away",
-            format!("up to {} of the CPU time of the plan was stolen", share(*s)),
-            "Trust CPU per operation before throughput; run again on a dedicated host or at a quiet hour.",
-        ),
-        Doubt::Strangers { share: s } => (
-            "strangers",
-            "Other processes used the CPUs",
-            format!(
-                "up to {} of the CPU time of the plan went to processes outside the study",
-                share(*s)
-            ),
-            "Stop what else runs (`top`), or give the study CPUs of its own in [cpus]; trust CPU per operation before throughput.",
-        ),
-        Doubt::ClientSaturated { share: s } => (
-            "client_saturated",
-            "The client was saturated",
-            format!("the client used {} of its CPUs", share(*s)),
-            "The throughput may be the client's, and a cost too small: give the client more CPUs ([cpus] client) or fewer requests in flight.",
-        ),
-        Doubt::ClientSharesCpus { cpus } => (
-            "client_shares_cpus",
-            "The client and the system shared CPUs",
-            format!("shared: CPU {cpus}"),
-            "Part of the throughput cost may be the client's own; on a larger host give each its own CPUs, or read CPU per operation.",
-        ),
-        Doubt::Throttled { share: s } => (
-            "throttled",
-            "The CPU quota held the system back",
-            format!("throttled for up to {} of the time", share(*s)),
-            "If the quota is the question, this is its cost; if not, raise it or pin CPUs instead.",
-        ),
-        Doubt::RateNotReached { asked_per_s, reached_per_s } => (
-            "rate_not_reached",
-            "The fixed rate was not reached",
-            format!("asked {}/s, reached {}/s", rate(*asked_per_s), rate(*reached_per_s)),
-            "Latency then measures a queue without end: lower the workload's latency_share or rate_per_s.",
-        ),
-        Doubt::OperationErrors { error, count, operations } => (
-            "operation_errors",
-            "Operations failed",
-            format!("{} of {} operations: {error}", thousands(*count), thousands(*operations)),
-            "A failed operation is often a cheap one: find the cause in the system's log before you believe the figures.",
-        ),
-        Doubt::LayerNotInForce { layer, wanted, found } => (
-            "layer_not_in_force",
-            "A layer was not in force",
-            format!("{layer}: wanted {wanted}, found {found}"),
-            "The slices are void, because they measured something else; see `tare doctor` for what this host can do.",
-        ),
-        Doubt::ControlBeyondClaim { control_percent, smallest_percent } => (
-            "control_beyond_claim",
-            "The baseline differs from itself",
-            format!(
-                "A/A differs by {} %, the smallest claimed cost is {} %",
-                percent(*control_percent),
-                percent(*smallest_percent)
-            ),
-            "Costs of that size are void: run more rounds, or on a quieter host.",
-        ),
-        Doubt::BaselineNotClean { found } => (
-            "baseline_not_clean",
-            "The baseline is taxed by the host's network set-up",
-            found.clone(),
-            "Connection tracking and bridges slow the native run too, so costs come out too small: remove the NAT rules or stop the container engine, and run again.",
-        ),
-        Doubt::IoEngineDiffers { baseline, here } => (
-            "io_engine_differs",
-            "The system chose another I/O engine",
-            format!("baseline {baseline}, here {here}"),
-            "The cost includes the loss of the engine: it is the layer's doing, usually its seccomp profile's; compare with security = \"default+io_uring\".",
-        ),
-        Doubt::ProbeFailed { probe, reason } => (
-            "probe_failed",
-            "A probe could not read",
-            format!("{probe}: {reason}"),
-            "Its figures are missing; other figures stand. `tare doctor` says what it needs.",
-        ),
-        Doubt::FewBlocks { blocks } => (
-            "few_blocks",
-            "Too few blocks",
-            format!("{blocks} {}", if *blocks == 1 { "block" } else { "blocks" }),
-            "Intervals from so few blocks are wide or missing: run more rounds (--rounds) or a longer --budget.",
-        ),
-        Doubt::EnvironmentLeftOut { environment, reason } => (
-            "environment_left_out",
-            "An environment was left out",
-            format!("{environment}: {reason}"),
-            "`tare doctor` says what this host lacks for it.",
-        ),
-    };
-    Words { kind, title, detail, advice }
+/// A sentence from the core's words: capital first, full stop last.
+fn sentence(words: &str) -> String {
+    let mut chars = words.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str())
 }
 
 #[cfg(test)]
@@ -222,17 +142,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kind_is_the_one_in_the_json() {
-        let doubts = [
-            Doubt::Steal { share: 0.1 },
-            Doubt::ClientSharesCpus { cpus: "1".into() },
-            Doubt::RateNotReached { asked_per_s: 2.0, reached_per_s: 1.0 },
-            Doubt::IoEngineDiffers { baseline: "io_uring".into(), here: "epoll".into() },
-            Doubt::FewBlocks { blocks: 1 },
-        ];
-        for doubt in doubts {
-            let json = serde_json::to_value(&doubt).unwrap();
-            assert_eq!(json["kind"], words(&doubt).kind);
-        }
+    fn one_kind_has_one_number_and_says_equal_words_once() {
+        let (_, analysis) = crate::fixture::quick();
+        let marks = Marks::of(&analysis);
+        let kinds: Vec<&str> = marks.0.iter().map(|mark| mark.kind).collect();
+        let engine = marks.0.iter().find(|mark| mark.kind == "io_engine_differs").unwrap();
+        assert_eq!(kinds.iter().filter(|kind| **kind == engine.kind).count(), 1);
+        assert_eq!(engine.seen.len(), 3);
+        assert_eq!(engine.lines().len(), 1);
+        assert_eq!(marks.numbers("+ cpuset", "write"), [engine.number]);
+        assert!(engine.advice.ends_with('.'));
     }
 }

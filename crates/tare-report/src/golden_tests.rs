@@ -68,7 +68,7 @@ fn json_and_csv() {
         [("single-block", fixture::single_block as Fixture), ("empty", fixture::empty)]
     {
         let (record, analysis) = make();
-        check(&format!("{name}.json"), &crate::json::render(&record, &analysis));
+        check(&format!("{name}.json"), &(crate::json::render(&record, &analysis) + "\n"));
         check(&format!("{name}.csv"), &crate::csv::render(&record));
     }
 }
@@ -83,5 +83,5 @@ fn comparison() {
     let records =
         [("before.tare".to_string(), before, analysis), ("after.tare".to_string(), after, slower)];
     check("compare.txt", &crate::compare::terminal(&records, Style::new(false, 120)));
-    check("compare.json", &crate::compare::json(&records));
+    check("compare.json", &(crate::compare::json(&records) + "\n"));
 }

@@ -22,15 +22,15 @@ pub enum Histograms {
     Base64,
 }
 
-/// The record without its raw histograms, ending in a line break.
+/// The record without its raw histograms.
 pub fn render(record: &Record, analysis: &Analysis) -> String {
     render_with(record, analysis, Histograms::Omit)
 }
 
-/// The record with or without its raw histograms, ending in a line break.
+/// The record with or without its raw histograms.
 pub fn render_with(record: &Record, analysis: &Analysis, histograms: Histograms) -> String {
     let document = document(record, analysis, histograms);
-    format!("{document:#}\n")
+    format!("{document:#}")
 }
 
 fn document(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value {

@@ -232,7 +232,7 @@ pub(super) fn throughput(
             .map_or_else(|| "-".to_string(), |t| format!("{}/s", with_interval(t, rate)));
         let y = chart.label(&finding.environment, &figure);
         for slice in slices.iter().filter(|s| s.environment == finding.environment) {
-            let jitter = f64::from((slice.block * 7) % 11) * 1.8 - 9.0;
+            let jitter = f64::from((slice.block * 7) % 11) * 1.4 - 5.0;
             let text = format!("block {}: {} op/s", slice.block, rate(per_s(slice)));
             let (class, shape, text) = match &slice.void {
                 None => (format!("dot {}", look.class), Shape::Circle, text),

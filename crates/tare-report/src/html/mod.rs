@@ -139,7 +139,7 @@ struct PublishedRow {
 struct MarkView {
     number: usize,
     title: &'static str,
-    advice: &'static str,
+    advice: String,
     seen: Vec<String>,
 }
 
@@ -174,7 +174,8 @@ impl View {
             style: Value::from_safe_string(STYLE.to_string()),
             title: clean(&record.study.title),
             name: clean(&record.study.name),
-            headline: headline(record, analysis),
+            // A percent sign never starts a line.
+            headline: headline(record, analysis).replace(" %", "\u{a0}%"),
             running: record.header.ended_unix_ms.is_none(),
             facts: facts(record, analysis),
             several: workloads.len() > 1,
@@ -449,7 +450,12 @@ fn published(record: &Record, findings: &[&Finding]) -> Vec<PublishedRow> {
 
 impl MarkView {
     fn new(mark: &crate::doubts::Mark) -> MarkView {
-        MarkView { number: mark.number, title: mark.title, advice: mark.advice, seen: mark.lines() }
+        MarkView {
+            number: mark.number,
+            title: mark.title,
+            advice: mark.advice.clone(),
+            seen: mark.lines(),
+        }
     }
 }
 

@@ -20,10 +20,11 @@ use crate::figures::{
 use crate::headline::{Metric, blocks, claimed, headline};
 use bars::Bars;
 pub(crate) use text::Paint;
-use text::{numbered, paragraph};
+use text::numbered;
+pub(crate) use text::paragraph;
 
 /// How to write for a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
     /// Use ANSI colours.
     pub colour: bool,
@@ -407,7 +408,7 @@ fn doubts(out: &mut Vec<String>, marks: &Marks, paint: Paint) {
 
 fn reading(analysis: &Analysis) -> Vec<(String, String)> {
     let mut notes = vec![
-        "A cost is what the environment loses against the baseline: the median over blocks of the paired ratio, with its 95 % interval. Above 0 is a loss.",
+        "A cost is what the environment loses against the baseline, from ratios paired inside each block, with its 95 % interval. Above 0 is a loss.",
         "server CPU: CPU time of the system and of what the layer adds, per operation, at capacity.",
     ];
     if analysis.findings.iter().any(|f| f.control) {

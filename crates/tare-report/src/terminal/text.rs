@@ -26,7 +26,7 @@ pub(super) fn pad(text: &str, width: usize) -> String {
 }
 
 /// Wraps at words; lines after the first get the indent.
-pub(super) fn paragraph(text: &str, indent: &str, width: u16) -> Vec<String> {
+pub(crate) fn paragraph(text: &str, indent: &str, width: u16) -> Vec<String> {
     let room = usize::from(width).clamp(20, PARAGRAPH_COLUMNS);
     let mut lines = Vec::new();
     let mut line = String::new();
