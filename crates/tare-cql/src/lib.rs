@@ -15,8 +15,12 @@ pub mod request;
 pub mod response;
 pub mod statement;
 pub mod system_schema;
+pub mod token;
 pub mod types;
 pub mod wire;
+
+#[cfg(test)]
+mod tests;
 
 /// The version of the native protocol that this crate speaks.
 pub const PROTOCOL_VERSION: u8 = 4;

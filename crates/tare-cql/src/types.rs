@@ -1,6 +1,10 @@
 //! Column types: their names in CQL, their options on the wire (section 4.2.5.2), the check and the
 //! printing of their values (section 6).
 
+mod value;
+
+pub use value::ValueError;
+
 use crate::wire::{DecodeError, Reader, put_short, put_string};
 use std::fmt;
 

@@ -394,7 +394,8 @@ impl Parser<'_> {
             return Err(unsupported(format!("types by class such as '{class}'")));
         }
         let start = self.at;
-        let name = self.name()?;
+        // The one type whose name is a reserved word.
+        let name = if self.word("set") { "set".to_owned() } else { self.name()? };
         if !self.mark("<") {
             return match Type::scalar(&name) {
                 Some(kind) => Ok(kind),

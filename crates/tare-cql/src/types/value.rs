@@ -1,0 +1,410 @@
+//! Values: the check of what a client sends, the printing of what a table holds, and the bytes of
+//! what a statement spells out (section 6 of the specification).
+
+use super::Type;
+use crate::statement::Literal;
+use crate::wire::{Reader, put_bytes, put_count};
+use std::fmt;
+use std::net::IpAddr;
+
+#[cfg(test)]
+mod tests;
+mod time;
+
+/// Why bytes or a literal are no value of a type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    #[error("expected {expected} bytes for a value of type {kind}, got {length}")]
+    Length { kind: Type, expected: &'static str, length: usize },
+    #[error("the bytes are no value of type {kind}")]
+    Content { kind: Type },
+    #[error("invalid {literal} constant for a value of type {kind}")]
+    Literal { kind: Type, literal: &'static str },
+    #[error("{value} is out of range for type {kind}")]
+    Range { kind: Type, value: i128 },
+    #[error("unable to read '{text}' as {kind}")]
+    Text { kind: Type, text: String },
+    #[error("null is not allowed within a value of type {kind}")]
+    NullInside { kind: Type },
+}
+
+impl Type {
+    /// Checks that bytes are a value of this type. Empty bytes are a value of every type that is
+    /// no string, as in Cassandra, except of collections, date, time, smallint and tinyint.
+    #[inline]
+    pub fn validate(&self, bytes: &[u8]) -> Result<(), ValueError> {
+        match self {
+            Self::Blob | Self::Custom(_) => Ok(()),
+            Self::Text => match std::str::from_utf8(bytes) {
+                Ok(_) => Ok(()),
+                Err(_) => Err(self.content()),
+            },
+            Self::Ascii if bytes.is_ascii() => Ok(()),
+            Self::Ascii => Err(self.content()),
+            Self::Smallint => self.length(bytes, "2", bytes.len() == 2),
+            Self::Tinyint => self.length(bytes, "1", bytes.len() == 1),
+            Self::Date => self.length(bytes, "4", bytes.len() == 4),
+            Self::Time => {
+                let Ok(nanoseconds) = bytes.try_into().map(i64::from_be_bytes) else {
+                    return self.length(bytes, "8", false);
+                };
+                if (0..86_400_000_000_000).contains(&nanoseconds) {
+                    Ok(())
+                } else {
+                    Err(self.content())
+                }
+            }
+            Self::List(_) | Self::Set(_) | Self::Map(..) | Self::Tuple(_) => self.parts(bytes),
+            Self::Frozen(within) => within.validate(bytes),
+            _ if bytes.is_empty() => Ok(()),
+            Self::Bigint | Self::Counter | Self::Double | Self::Timestamp => {
+                self.length(bytes, "8 or 0", bytes.len() == 8)
+            }
+            Self::Int | Self::Float => self.length(bytes, "4 or 0", bytes.len() == 4),
+            Self::Boolean => self.length(bytes, "1 or 0", bytes.len() == 1),
+            Self::Uuid => self.length(bytes, "16 or 0", bytes.len() == 16),
+            Self::Timeuuid => {
+                self.length(bytes, "16 or 0", bytes.len() == 16)?;
+                if bytes[6] >> 4 == 1 { Ok(()) } else { Err(self.content()) }
+            }
+            Self::Inet => self.length(bytes, "4, 16 or 0", matches!(bytes.len(), 4 | 16)),
+            Self::Decimal => self.length(bytes, "at least 5", bytes.len() > 4),
+            Self::Duration => self.length(bytes, "at least 3", bytes.len() > 2),
+            Self::Varint => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn content(&self) -> ValueError {
+        ValueError::Content { kind: self.clone() }
+    }
+
+    #[inline]
+    fn length(&self, bytes: &[u8], expected: &'static str, fits: bool) -> Result<(), ValueError> {
+        if fits {
+            Ok(())
+        } else {
+            Err(ValueError::Length { kind: self.clone(), expected, length: bytes.len() })
+        }
+    }
+
+    /// Collections and tuples: a count and `[bytes]` for each part. A tuple has no count and may
+    /// end early.
+    fn parts(&self, bytes: &[u8]) -> Result<(), ValueError> {
+        let mut reader = Reader::new(bytes);
+        let content = |_| self.content();
+        if let Self::Tuple(fields) = self {
+            for field in fields {
+                if reader.rest().is_empty() {
+                    break;
+                }
+                if let Some(bytes) = reader.bytes("field").map_err(content)? {
+                    field.validate(bytes)?;
+                }
+            }
+            return reader.end().map_err(content);
+        }
+        for _ in 0..reader.count("number of parts").map_err(content)? {
+            for kind in self.part_types() {
+                match reader.bytes("part of a value").map_err(content)? {
+                    Some(bytes) => kind.validate(bytes)?,
+                    None => return Err(ValueError::NullInside { kind: self.clone() }),
+                }
+            }
+        }
+        reader.end().map_err(content)
+    }
+
+    /// The types of one element: key and value of a map.
+    fn part_types(&self) -> impl Iterator<Item = &Type> {
+        let (first, second): (Option<&Type>, Option<&Type>) = match self {
+            Self::List(element) | Self::Set(element) => (Some(element), None),
+            Self::Map(key, value) => (Some(key), Some(value)),
+            _ => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// The value as CQL would spell it; bytes that are no value of the type print as a blob.
+    pub fn print<'a>(&'a self, bytes: &'a [u8]) -> impl fmt::Display + use<'a> {
+        fmt::from_fn(move |f| {
+            if self.validate(bytes).is_err() {
+                return write_blob(f, bytes);
+            }
+            self.write(f, bytes)
+        })
+    }
+
+    /// Prints bytes that were validated.
+    fn write(&self, f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+        match self {
+            Self::Ascii | Self::Text => {
+                write!(f, "'{}'", String::from_utf8_lossy(bytes).replace('\'', "''"))
+            }
+            Self::Frozen(within) => within.write(f, bytes),
+            Self::List(_) | Self::Set(_) | Self::Map(..) | Self::Tuple(_) => {
+                self.write_parts(f, bytes)
+            }
+            Self::Blob | Self::Custom(_) | Self::Decimal | Self::Duration => write_blob(f, bytes),
+            // Cassandra's own tools print nothing here; something is easier to see.
+            _ if bytes.is_empty() => f.write_str("''"),
+            Self::Bigint | Self::Counter | Self::Int | Self::Smallint | Self::Tinyint => {
+                write!(f, "{}", signed(bytes))
+            }
+            Self::Varint if bytes.len() <= 16 => write!(f, "{}", signed(bytes)),
+            Self::Varint => write_blob(f, bytes),
+            Self::Timestamp => time::write_timestamp(f, low_i64(bytes)),
+            Self::Date => time::write_date(f, low_i64(bytes) & 0xffff_ffff),
+            Self::Time => time::write_time(f, low_i64(bytes)),
+            Self::Boolean => write!(f, "{}", bytes != [0]),
+            Self::Double => {
+                let bytes = bytes.try_into().unwrap_or_default();
+                write_float(f, f64::from_be_bytes(bytes))
+            }
+            Self::Float => {
+                let value = f32::from_be_bytes(bytes.try_into().unwrap_or_default());
+                // Through the shortest text, lest 0.1 becomes 0.10000000149011612.
+                write_float(f, value.to_string().parse().unwrap_or(f64::from(value)))
+            }
+            Self::Inet => match bytes {
+                &[a, b, c, d] => write!(f, "'{}'", IpAddr::from([a, b, c, d])),
+                rest => {
+                    let octets: [u8; 16] = rest.try_into().unwrap_or_default();
+                    write!(f, "'{}'", IpAddr::from(octets))
+                }
+            },
+            Self::Uuid | Self::Timeuuid => {
+                for (position, byte) in bytes.iter().enumerate() {
+                    let dash = if matches!(position, 4 | 6 | 8 | 10) { "-" } else { "" };
+                    write!(f, "{dash}{byte:02x}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn write_parts(&self, f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+        let (open, close) = match self {
+            Self::List(_) => ("[", "]"),
+            Self::Tuple(_) => ("(", ")"),
+            _ => ("{", "}"),
+        };
+        f.write_str(open)?;
+        let mut reader = Reader::new(bytes);
+        if let Self::Tuple(fields) = self {
+            for (position, field) in fields.iter().enumerate() {
+                let Ok(part) = reader.bytes("field") else { break };
+                f.write_str(if position == 0 { "" } else { ", " })?;
+                match part {
+                    Some(part) => field.write(f, part)?,
+                    None => f.write_str("null")?,
+                }
+            }
+            return f.write_str(close);
+        }
+        for position in 0..reader.count("number of parts").unwrap_or(0) {
+            f.write_str(if position == 0 { "" } else { ", " })?;
+            for (place, kind) in self.part_types().enumerate() {
+                f.write_str(if place == 0 { "" } else { ": " })?;
+                kind.write(f, reader.bytes("part").ok().flatten().unwrap_or_default())?;
+            }
+        }
+        f.write_str(close)
+    }
+}
+
+fn write_blob(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    f.write_str("0x")?;
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+fn write_float(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
+    if value.is_nan() {
+        f.write_str("NaN")
+    } else if value.is_infinite() {
+        f.write_str(if value > 0.0 { "Infinity" } else { "-Infinity" })
+    } else {
+        write!(f, "{value:?}")
+    }
+}
+
+/// A big-endian two's complement number of 1 to 16 bytes.
+fn signed(bytes: &[u8]) -> i128 {
+    let sign = if bytes.first().is_some_and(|byte| *byte >= 0x80) { -1 } else { 0 };
+    bytes.iter().fold(sign, |value, byte| value << 8 | i128::from(*byte))
+}
+
+fn low_i64(bytes: &[u8]) -> i64 {
+    i64::try_from(signed(bytes)).unwrap_or_default()
+}
+
+impl Literal {
+    /// The kind of constant, as Cassandra names it in its errors.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "NULL",
+            Self::Boolean(_) => "BOOLEAN",
+            Self::Integer(_) => "INTEGER",
+            Self::Float(_) => "FLOAT",
+            Self::Text(_) => "STRING",
+            Self::Uuid(_) => "UUID",
+            Self::Blob(_) => "HEX",
+            Self::List(_) => "LIST",
+            Self::Set(_) => "SET",
+            Self::Map(_) => "MAP",
+            Self::Tuple(_) => "TUPLE",
+        }
+    }
+
+    /// The bytes of this constant as a value of a type; `None` is null.
+    pub fn encode(&self, kind: &Type) -> Result<Option<Vec<u8>>, ValueError> {
+        if *self == Self::Null {
+            return Ok(None);
+        }
+        let mut out = Vec::new();
+        self.encode_into(kind, &mut out).map(|()| Some(out))
+    }
+
+    fn encode_into(&self, kind: &Type, out: &mut Vec<u8>) -> Result<(), ValueError> {
+        match (self, kind) {
+            (_, Type::Frozen(within)) => return self.encode_into(within, out),
+            (Self::Null, _) => return Err(ValueError::NullInside { kind: kind.clone() }),
+            (Self::Boolean(value), Type::Boolean) => out.push(u8::from(*value)),
+            (Self::Uuid(value), Type::Uuid | Type::Timeuuid) => out.extend_from_slice(value),
+            (Self::Blob(value), Type::Blob) => out.extend_from_slice(value),
+            (Self::Text(text), _) => return encode_text(text, kind, out),
+            (Self::Integer(value), _) => return encode_integer(*value, kind, out),
+            (Self::Float(value), Type::Double) => out.extend_from_slice(&value.to_be_bytes()),
+            (Self::Float(value), Type::Float) => {
+                #[expect(clippy::cast_possible_truncation, reason = "rounded, as Cassandra does")]
+                out.extend_from_slice(&(*value as f32).to_be_bytes());
+            }
+            (Self::List(items), Type::List(element)) | (Self::Set(items), Type::Set(element)) => {
+                let mut items = encode_all(items, element)?;
+                if matches!(kind, Type::Set(_)) {
+                    items.sort();
+                    items.dedup();
+                }
+                put_count(out, items.len());
+                items.iter().for_each(|item| put_bytes(out, Some(item)));
+            }
+            (Self::Map(pairs), Type::Set(_) | Type::Map(..)) if pairs.is_empty() => {
+                put_count(out, 0);
+            }
+            (Self::Map(pairs), Type::Map(key, value)) => {
+                let mut sorted = std::collections::BTreeMap::new();
+                for (name, item) in pairs {
+                    let mut encoded = (Vec::new(), Vec::new());
+                    name.encode_into(key, &mut encoded.0)?;
+                    item.encode_into(value, &mut encoded.1)?;
+                    sorted.insert(encoded.0, encoded.1);
+                }
+                put_count(out, sorted.len());
+                for (name, item) in &sorted {
+                    put_bytes(out, Some(name));
+                    put_bytes(out, Some(item));
+                }
+            }
+            (Self::Tuple(items), Type::Tuple(fields)) if items.len() <= fields.len() => {
+                for (item, field) in items.iter().zip(fields) {
+                    put_bytes(out, item.encode(field)?.as_deref());
+                }
+            }
+            _ => {
+                let literal = self.kind();
+                return Err(ValueError::Literal { kind: kind.clone(), literal });
+            }
+        }
+        kind.validate(out)
+    }
+}
+
+fn encode_all(items: &[Literal], kind: &Type) -> Result<Vec<Vec<u8>>, ValueError> {
+    items
+        .iter()
+        .map(|item| {
+            let mut encoded = Vec::new();
+            item.encode_into(kind, &mut encoded).map(|()| encoded)
+        })
+        .collect()
+}
+
+fn encode_text(text: &str, kind: &Type, out: &mut Vec<u8>) -> Result<(), ValueError> {
+    let unreadable = || ValueError::Text { kind: kind.clone(), text: text.to_owned() };
+    match kind {
+        Type::Text => {}
+        Type::Ascii if text.is_ascii() => {}
+        Type::Inet => {
+            match text.parse().map_err(|_| unreadable())? {
+                IpAddr::V4(address) => out.extend_from_slice(&address.octets()),
+                IpAddr::V6(address) => out.extend_from_slice(&address.octets()),
+            }
+            return Ok(());
+        }
+        Type::Timestamp => {
+            let milliseconds = time::parse_timestamp(text).ok_or_else(unreadable)?;
+            out.extend_from_slice(&milliseconds.to_be_bytes());
+            return Ok(());
+        }
+        Type::Date => {
+            let days = time::parse_date(text).ok_or_else(unreadable)?;
+            out.extend_from_slice(&days.to_be_bytes());
+            return Ok(());
+        }
+        Type::Time => {
+            let nanoseconds = time::parse_time(text).ok_or_else(unreadable)?;
+            out.extend_from_slice(&nanoseconds.to_be_bytes());
+            return Ok(());
+        }
+        Type::Ascii => return Err(unreadable()),
+        _ => return Err(ValueError::Literal { kind: kind.clone(), literal: "STRING" }),
+    }
+    out.extend_from_slice(text.as_bytes());
+    Ok(())
+}
+
+fn encode_integer(value: i128, kind: &Type, out: &mut Vec<u8>) -> Result<(), ValueError> {
+    let range = || ValueError::Range { kind: kind.clone(), value };
+    match kind {
+        Type::Bigint | Type::Counter | Type::Timestamp | Type::Time => {
+            let value = i64::try_from(value).map_err(|_| range())?;
+            out.extend_from_slice(&value.to_be_bytes());
+            return kind.validate(out).map_err(|_| range());
+        }
+        Type::Int => {
+            out.extend_from_slice(&i32::try_from(value).map_err(|_| range())?.to_be_bytes());
+        }
+        Type::Date => {
+            out.extend_from_slice(&u32::try_from(value).map_err(|_| range())?.to_be_bytes());
+        }
+        Type::Smallint => {
+            out.extend_from_slice(&i16::try_from(value).map_err(|_| range())?.to_be_bytes());
+        }
+        Type::Tinyint => {
+            out.extend_from_slice(&i8::try_from(value).map_err(|_| range())?.to_be_bytes());
+        }
+        Type::Varint => out.extend_from_slice(shortest(&value.to_be_bytes())),
+        #[expect(clippy::cast_precision_loss, reason = "rounded, as Cassandra does")]
+        Type::Double => out.extend_from_slice(&(value as f64).to_be_bytes()),
+        #[expect(clippy::cast_precision_loss, reason = "rounded, as Cassandra does")]
+        Type::Float => out.extend_from_slice(&(value as f32).to_be_bytes()),
+        Type::Decimal => {
+            // A scale of 0 and the number.
+            put_count(out, 0);
+            out.extend_from_slice(shortest(&value.to_be_bytes()));
+        }
+        _ => return Err(ValueError::Literal { kind: kind.clone(), literal: "INTEGER" }),
+    }
+    Ok(())
+}
+
+/// Two's complement without the leading bytes that only repeat the sign.
+fn shortest(bytes: &[u8; 16]) -> &[u8] {
+    let mut rest: &[u8] = bytes;
+    while let [first, second, ..] = rest
+        && ((*first == 0 && *second < 0x80) || (*first == 0xff && *second >= 0x80))
+    {
+        rest = &rest[1..];
+    }
+    rest
+}
