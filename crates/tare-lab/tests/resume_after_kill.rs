@@ -1,6 +1,8 @@
 //! A study that is killed with SIGKILL, at whatever moment, leaves a record that can be read and
 //! resumed; at most the running block is lost, and the order is the one that it began with.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::member::{Member, Running};
-use super::{Campaign, CampaignError, Event, READ_BACK_BLOCKS, one_line};
+use super::{Campaign, CampaignError, Event, FAILURES_MAX, READ_BACK_BLOCKS, one_line};
 use crate::PartError;
 use crate::doubt::{Doubt, judge};
 use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
@@ -118,6 +118,7 @@ impl Campaign<'_, '_> {
         };
         let mut doubts = Vec::new();
         let mut failure = None;
+        let mut thawed = false;
         match measured {
             Ok(measured) => {
                 if measured.load.operations == 0 {
@@ -130,7 +131,10 @@ impl Campaign<'_, '_> {
                 let around = judge::Surroundings { plan, client_in_harness };
                 doubts.extend(judge::slice(&slice, around));
             }
-            Err(error) => failure = Some(one_line(&error)),
+            Err(error) => {
+                thawed = matches!(error, SliceError::Freeze(_));
+                failure = Some(one_line(&error));
+            }
         }
         slice.void.clone_from(&failure);
         // An environment that fails to work is not asked about its layers too.
@@ -142,7 +146,9 @@ impl Campaign<'_, '_> {
         }
         slice.id = self.writer().put_slice(&slice, &doubts)?;
         self.observer.event(&Event::SliceDone { slice: &slice, doubts: &doubts });
-        self.note_slice(index, failure.as_deref())
+        // One that cannot be frozen would run beside all the others from now on.
+        let failures_max = if thawed { 1 } else { FAILURES_MAX };
+        self.note_slice(index, failure.as_deref(), failures_max)
     }
 
     /// Reads the layers back while the environment is up, and says which are lost. An environment

@@ -1,6 +1,6 @@
 //! One environment of a campaign: starting it with its data, and ending it.
 
-use super::{Campaign, CampaignError, Event, FAILURES_MAX, READY_DEADLINE, one_line};
+use super::{Campaign, CampaignError, Event, READY_DEADLINE, one_line};
 use crate::PartError;
 use crate::doubt::{Doubt, judge};
 use crate::driver::TargetId;
@@ -48,10 +48,17 @@ impl StartError {
 
 /// A system that did not answer, with what it printed last.
 #[derive(Debug, thiserror::Error)]
-#[error("{reason}; it printed last: {}", .printed.trim().replace('\n', " | "))]
+#[error("{text}")]
 struct Silent {
-    reason: String,
-    printed: String,
+    text: String,
+}
+
+/// A reason with what the system or the runtime printed last, on one line.
+fn said(reason: &str, printed: &str) -> String {
+    match printed.trim() {
+        "" => reason.to_string(),
+        printed => format!("{reason}; it printed last: {}", printed.replace('\n', " | ")),
+    }
 }
 
 impl Member {
@@ -113,9 +120,8 @@ impl Campaign<'_, '_> {
         let target = match self.parts.driver.open(endpoint.address, READY_DEADLINE) {
             Ok(target) => target,
             Err(error) => {
-                let (reason, printed) = (one_line(&*error), environment.log_tail());
-                let source: PartError =
-                    if printed.is_empty() { error } else { Silent { reason, printed }.into() };
+                let text = said(&one_line(&*error), &environment.log_tail());
+                let source: PartError = Silent { text }.into();
                 if let Err(error) = environment.stop() {
                     self.leftover(&spec.name, &*error);
                 }
@@ -216,6 +222,7 @@ impl Campaign<'_, '_> {
         &mut self,
         index: usize,
         failure: Option<&str>,
+        failures_max: u32,
     ) -> Result<(), CampaignError> {
         let member = &mut self.members[index];
         let Some(reason) = failure else {
@@ -223,16 +230,19 @@ impl Campaign<'_, '_> {
             return Ok(());
         };
         member.failures += 1;
-        if member.failures < FAILURES_MAX {
+        if member.failures < failures_max {
             return Ok(());
         }
         let failures = member.failures;
+        let printed = member.running.as_ref().map(|running| running.environment.log_tail());
+        let reason = said(reason, &printed.unwrap_or_default());
         if index == self.baseline {
-            let (environment, reason) = (member.name().to_string(), reason.to_string());
+            let environment = member.name().to_string();
             return Err(CampaignError::BaselineFailed { environment, failures, reason });
         }
-        let reason = format!("it failed {failures} times in a row, the last time: {reason}");
-        self.leave_out(index, &reason)
+        let times =
+            if failures == 1 { "once".into() } else { format!("{failures} times in a row") };
+        self.leave_out(index, &format!("it failed {times}, the last time: {reason}"))
     }
 
     /// Ends an environment, if it is up. What cannot be ended is a leftover.

@@ -52,7 +52,7 @@ pub enum CampaignError {
     #[error("the baseline \"{environment}\" cannot be what it is compared as: {reason}")]
     BaselineNotInForce { environment: String, reason: String },
     #[error(
-        "\"{environment}\" failed {failures} times in a row and nothing can be compared without it; the last time: {reason}"
+        "\"{environment}\" failed {failures} times in a row, and nothing can be compared without it; the last time: {reason}"
     )]
     BaselineFailed { environment: String, failures: u32, reason: String },
     #[error("cannot find the baseline's capacity under \"{workload}\": {reason}")]

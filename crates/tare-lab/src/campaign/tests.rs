@@ -457,3 +457,16 @@ fn the_time_left_is_told() {
     assert!(notes.words.contains(&"done 11 of 12".into()));
     assert_eq!(notes.words.last().map(String::as_str), Some("tearingdown"));
 }
+
+#[test]
+fn what_cannot_be_frozen_is_ended_at_once() {
+    let environments = [("native", "fake"), ("restless", "fake:thaw_after=5")];
+    let (outcome, record, world) = run_study(&study(ScheduleKind::Slices, &environments));
+    assert_eq!(outcome.unwrap().blocks, 12);
+    assert!(!world.log().iter().any(|line| line.ends_with("in company")), "{:?}", world.log());
+    let slices = record.slices.iter().filter(|one| one.environment == "restless");
+    let void: Vec<bool> = slices.map(|one| one.void.is_some()).collect();
+    // One to warm up, four that count, and the one after which it ran on.
+    assert_eq!(void, [false, false, false, false, true]);
+    assert_eq!(kinds(&record, "restless"), ["environment_left_out"]);
+}

@@ -9,7 +9,8 @@
 //! - `noise=F`: standard deviation of the logarithm of both, slice by slice (0.01);
 //! - `polling=1`: the system burns its CPU whether or not it works, and keeps its own account;
 //! - `start=fail`: it cannot start; `layer=off`: its network layer is not in force;
-//! - `fail_after=N`: the load fails from the Nth slice on; `layer_after=N`: the layer is lost then.
+//! - `fail_after=N`: the load fails from the Nth slice on; `layer_after=N`: the layer is lost then;
+//!   `thaw_after=N`: it cannot be frozen any more.
 
 mod parts;
 
@@ -47,13 +48,15 @@ const FREEZE: Duration = Duration::from_micros(100);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FakeError {
     #[error(
-        "\"{text}\" is no fake runtime: {part:?} is none of cpu, throughput, noise, polling, start, layer, fail_after, layer_after with its value"
+        "\"{text}\" is no fake runtime: {part:?} is none of cpu, throughput, noise, polling, start, layer, fail_after, layer_after, thaw_after with its value"
     )]
     Runtime { text: String, part: String },
     #[error("it was told not to start")]
     Start,
     #[error("it was told to fail")]
     Load,
+    #[error("it was told to stay thawed")]
+    Thawed,
     #[error("there is no such target")]
     NoTarget,
     #[error("the target is frozen")]
@@ -71,6 +74,7 @@ pub(crate) struct Behaviour {
     layer_off: bool,
     fail_after: Option<u32>,
     layer_after: Option<u32>,
+    thaw_after: Option<u32>,
 }
 
 impl Behaviour {
@@ -84,6 +88,7 @@ impl Behaviour {
             layer_off: false,
             fail_after: None,
             layer_after: None,
+            thaw_after: None,
         };
         let options = text.strip_prefix("fake").unwrap_or(text);
         for part in options.trim_start_matches(':').split(',').filter(|part| !part.is_empty()) {
@@ -100,6 +105,7 @@ impl Behaviour {
                 ("layer", "off") => behaviour.layer_off = true,
                 ("fail_after", _) => behaviour.fail_after = Some(count()?),
                 ("layer_after", _) => behaviour.layer_after = Some(count()?),
+                ("thaw_after", _) => behaviour.thaw_after = Some(count()?),
                 _ => return Err(bad()),
             }
         }

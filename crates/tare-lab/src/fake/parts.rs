@@ -96,7 +96,12 @@ impl Environment for FakeEnvironment {
 
     fn freeze(&mut self) -> Result<(), PartError> {
         self.world.pass(FREEZE);
-        self.with(|instance| instance.frozen = true)
+        let thaw_after = self.behaviour.thaw_after;
+        self.with(|instance| {
+            instance.frozen = thaw_after.is_none_or(|after| instance.slices <= after);
+            instance.frozen.then_some(()).ok_or(FakeError::Thawed)
+        })??;
+        Ok(())
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {

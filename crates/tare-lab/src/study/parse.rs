@@ -35,6 +35,8 @@ pub mod defaults {
     pub const BUDGET: Duration = Duration::from_secs(5 * 60);
     /// `schedule.stop_width_percent`.
     pub const STOP_WIDTH_PERCENT: f64 = 2.0;
+    /// `workload.write_share`.
+    pub const WRITE_SHARE: f64 = 1.0;
     /// `workload.rows`.
     pub const ROWS: u64 = 100_000;
     /// `workload.columns` and `workload.column_bytes`: cassandra-stress's default row is 5 x 34
@@ -279,10 +281,9 @@ fn workloads(root: &Table<'_>, source: Source<'_>) -> Result<Vec<WorkloadSpec>, 
         )?;
         let rate_per_s = table.get("rate_per_s").map(|item| item.number(1.0..=1e9)).transpose()?;
         let share = if rate_per_s.is_some() { 0.0 } else { defaults::LATENCY_SHARE };
-        table.need("write_share")?;
         workloads.push(WorkloadSpec {
             name,
-            write_share: table.share("write_share", 1.0)?,
+            write_share: table.share("write_share", defaults::WRITE_SHARE)?,
             rows: table.whole("rows", 1..=1_000_000_000_000, defaults::ROWS)?,
             columns: table.whole_u32("columns", 1..=1000, defaults::COLUMNS)?,
             column_bytes: table.whole_u32("column_bytes", 1..=1 << 20, defaults::COLUMN_BYTES)?,

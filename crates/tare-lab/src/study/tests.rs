@@ -368,10 +368,10 @@ s.toml:13:15: "half" is no valid value for "write_share": a share is a number fr
    |               ^^^^^^"#,
     );
     check(
-        "write_share = 1\n",
+        "name = \"w\"\n",
         "",
         r#"
-s.toml:11:1: [[workload]] lacks the key "write_share"
+s.toml:11:1: [[workload]] lacks the key "name"
    |
 11 | [[workload]]
    | ^^^^^^^^^^^^"#,
