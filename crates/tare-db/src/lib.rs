@@ -1,1 +1,35 @@
-#![forbid(unsafe_code)]
+//! The reference database: a shard per core, each a thread that owns its part of the data, over
+//! io_uring or epoll; CQL's native protocol to the outside, `tare-store` inside.
+//!
+//! [`serve`] runs a server until it is told to stop; [`metrics::read`] reads its account of time
+//! and [`report::read`] what it found and chose, both from the data directory.
+#![deny(unsafe_code)]
+
+mod catalog;
+mod clock;
+pub mod config;
+mod directory;
+mod execute;
+mod failure;
+mod mailbox;
+mod message;
+pub mod metrics;
+mod ordered;
+mod placement;
+mod plan;
+mod planner;
+mod reactor;
+pub mod report;
+mod rows;
+mod schema;
+mod server;
+mod session;
+mod shard;
+mod system;
+
+pub use catalog::journal::JournalError;
+pub use config::{Choice, Config, Durability, IoChoice};
+pub use directory::DirectoryError;
+pub use placement::PlacementError;
+pub use reactor::{ReactorError, UringError};
+pub use server::{DbError, serve};

@@ -1,0 +1,72 @@
+//! A server for the tests of this crate: `serve DATA PORT sync|MILLISECONDS auto|uring|epoll SMP
+//! [auto|yes|no]`. It ends when its standard input does. The program `tare db` is the real one.
+
+use std::io::Read;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tare_db::{Choice, Config, Durability, IoChoice, serve};
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some(config) = config(&arguments) else {
+        eprintln_line("usage: serve DATA PORT sync|MS auto|uring|epoll SMP [auto|yes|no]");
+        return ExitCode::from(2);
+    };
+    let watcher = std::thread::Builder::new().spawn(|| {
+        // Ends with an error or with the end of the input: both mean stop.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        STOP.store(true, Ordering::Relaxed);
+    });
+    let served = watcher
+        .map_err(|error| error.to_string())
+        .and_then(|_| serve(&config, &STOP, &mut std::io::stderr()).map_err(|e| chain(&e)));
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln_line(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn config(arguments: &[String]) -> Option<Config> {
+    let [data, port, durability, io, smp, rest @ ..] = arguments else { return None };
+    let mut config = Config::new(data);
+    config.port = port.parse().ok()?;
+    config.durability = match durability.as_str() {
+        "sync" => Durability::Sync,
+        period => Durability::Periodic(Duration::from_millis(period.parse().ok()?)),
+    };
+    config.io = match io.as_str() {
+        "auto" => IoChoice::Auto,
+        "uring" => IoChoice::Uring,
+        "epoll" => IoChoice::Epoll,
+        _ => return None,
+    };
+    config.smp = Some(smp.parse().ok()?);
+    config.overprovisioned = match rest.first().map(String::as_str) {
+        Some("yes") => Choice::Yes,
+        Some("no") => Choice::No,
+        _ => Choice::Auto,
+    };
+    Some(config)
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text = format!("{text}: {source}");
+        next = source.source();
+    }
+    text
+}
+
+#[expect(clippy::print_stderr, reason = "an example speaks to its user")]
+fn eprintln_line(line: &str) {
+    eprintln!("{line}");
+}

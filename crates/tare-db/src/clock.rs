@@ -1,0 +1,29 @@
+//! The only place that reads clocks.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Monotonic time since the clock was made, and wall-clock time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now() }
+    }
+
+    /// Nanoseconds since the clock was made.
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Microseconds since 1970.
+    #[expect(clippy::disallowed_methods, clippy::unused_self, reason = "this is the clock")]
+    pub(crate) fn wall_us(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    }
+}

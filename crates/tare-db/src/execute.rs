@@ -1,0 +1,524 @@
+//! Runs planned statements: values bound, the owning shard found, rows written and read.
+
+use std::sync::Arc;
+
+use tare_cql::request::{Parameters, Values};
+use tare_cql::response::{RowsWriter, encode_void};
+use tare_cql::token::Token;
+use tare_cql::types::Type;
+use tare_cql::wire::Value;
+use tare_std::rng::mix64;
+use tare_store::{Mutation, cells};
+
+use crate::config::Durability;
+use crate::failure::Failure;
+use crate::message::{Message, Origin, Paging, Read, Scan};
+use crate::ordered;
+use crate::plan::{Insert, Items, Plan, Prepared, Select, Source, SystemSelect};
+use crate::rows::{self, Collected, Cursor, Outcome, Range};
+use crate::shard::{Conn, Shard, Waiter};
+use crate::system;
+
+/// Values that are bound without an allocation.
+const BOUND_INLINE: usize = 32;
+
+/// The values of a request by position.
+pub(crate) struct Bound<'a> {
+    inline: [Value<'a>; BOUND_INLINE],
+    more: Vec<Value<'a>>,
+}
+
+impl<'a> Bound<'a> {
+    /// Brings the values into the order of the markers. Their lengths were not checked yet.
+    #[inline]
+    fn new(markers: &[(String, Type)], values: &Values<'a>) -> Result<Self, Failure> {
+        let mut bound = Self { inline: [Value::Unset; BOUND_INLINE], more: Vec::new() };
+        if values.is_named() {
+            for (index, (name, _)) in markers.iter().enumerate() {
+                let missing = || Failure::invalid(format!("no value is bound to {name}"));
+                bound.put(index, values.get(name).ok_or_else(missing)?);
+            }
+        } else {
+            if values.len() != markers.len() {
+                let (given, wanted) = (values.len(), markers.len());
+                let message = format!("{given} values are bound to {wanted} markers");
+                return Err(Failure::Invalid(message));
+            }
+            values.iter().enumerate().for_each(|(index, value)| bound.put(index, value));
+        }
+        for (index, (name, kind)) in markers.iter().enumerate() {
+            if let Value::Bytes(bytes) = bound.at(index) {
+                planner_check(name, kind, bytes)?;
+            }
+        }
+        Ok(bound)
+    }
+
+    #[inline]
+    fn put(&mut self, index: usize, value: Value<'a>) {
+        match self.inline.get_mut(index) {
+            Some(slot) => *slot = value,
+            None => self.more.push(value),
+        }
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> Value<'a> {
+        match self.inline.get(index) {
+            Some(value) => *value,
+            None => self.more.get(index - BOUND_INLINE).copied().unwrap_or(Value::Unset),
+        }
+    }
+
+    #[inline]
+    fn get<'s>(&'s self, source: &'s Source) -> Value<'s> {
+        match source {
+            Source::Marker(index) => self.at(usize::from(*index)),
+            Source::Literal(Some(bytes)) => Value::Bytes(bytes),
+            Source::Literal(None) => Value::Null,
+        }
+    }
+
+    /// A value that must be there, such as one of a key.
+    #[inline]
+    fn needed<'s>(&'s self, source: &'s Source, name: &str) -> Result<&'s [u8], Failure> {
+        match self.get(source) {
+            Value::Bytes(bytes) => Ok(bytes),
+            Value::Null => Err(Failure::Invalid(format!("{name} is part of the key: not null"))),
+            Value::Unset => Err(Failure::Invalid(format!("{name} is part of the key: not unset"))),
+        }
+    }
+}
+
+#[inline]
+fn planner_check(name: &str, kind: &Type, bytes: &[u8]) -> Result<(), Failure> {
+    crate::planner::check_value(name, kind, bytes)
+}
+
+/// Which shard owns a token. Mixed again, so that the tokens of one shard stay evenly spread.
+#[inline]
+pub(crate) fn owner(token: i64, shards: usize) -> usize {
+    if shards == 1 {
+        return 0;
+    }
+    let product = u128::from(mix64(token.cast_unsigned())) * shards as u128;
+    usize::try_from(product >> 64).unwrap_or(0)
+}
+
+impl Shard {
+    pub(crate) fn run_statement(
+        &mut self,
+        conn: &mut Conn,
+        stream: i16,
+        prepared: &Arc<Prepared>,
+        parameters: &Parameters<'_>,
+    ) -> Result<(), Failure> {
+        let bound = Bound::new(&prepared.markers, &parameters.values)?;
+        match &prepared.plan {
+            Plan::Insert(insert) => self.insert(conn, stream, insert, &bound, parameters),
+            Plan::Select(select) => {
+                self.state.metrics.reads += 1;
+                self.select(conn, stream, prepared, select, &bound, parameters)
+            }
+            Plan::System(select) => self.system(conn, stream, select, &bound, parameters),
+            Plan::Other(statement) => self.schema_statement(conn, stream, statement),
+        }
+    }
+
+    #[inline]
+    fn insert(
+        &mut self,
+        conn: &mut Conn,
+        stream: i16,
+        insert: &Insert,
+        bound: &Bound<'_>,
+        parameters: &Parameters<'_>,
+    ) -> Result<(), Failure> {
+        let timestamp = match insert.timestamp.as_ref().map(|source| bound.get(source)) {
+            Some(Value::Bytes(bytes)) => bytes
+                .try_into()
+                .map(i64::from_be_bytes)
+                .map_err(|_| Failure::invalid("a timestamp is a bigint"))?,
+            Some(Value::Null) => return Err(Failure::invalid("the timestamp is null")),
+            Some(Value::Unset) | None => {
+                parameters.settings.timestamp_us.unwrap_or_else(|| self.timestamp())
+            }
+        };
+        let table = &insert.table;
+        let mut key = std::mem::take(&mut self.state.key);
+        let mut clustering = std::mem::take(&mut self.state.clustering);
+        let mut row = std::mem::take(&mut self.state.cells);
+        row.clear();
+        let mut build = || {
+            build_key(&mut key, insert_key(insert), bound)?;
+            build_clustering(&mut clustering, &table.clustering, &insert.clustering, bound)?;
+            let mark = cells::Cell { column: cells::MARKER, timestamp, value: Some(&[]) };
+            cells::push(&mut row, mark);
+            for (column, source) in &insert.cells {
+                let value = match bound.get(source) {
+                    Value::Bytes(bytes) => Some(bytes),
+                    Value::Null => None,
+                    Value::Unset => continue,
+                };
+                cells::push(&mut row, cells::Cell { column: *column, timestamp, value });
+            }
+            Ok(())
+        };
+        let result = build().and_then(|()| {
+            let token = Token::of(&key).0;
+            let (key, clustering, cells) = (&key[..], &clustering[..], &row[..]);
+            let mutation = Mutation { table: table.store, token, key, clustering, cells };
+            self.write(conn, stream, &mutation)
+        });
+        (self.state.key, self.state.clustering, self.state.cells) = (key, clustering, row);
+        result
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        conn: &mut Conn,
+        stream: i16,
+        mutation: &Mutation<'_>,
+    ) -> Result<(), Failure> {
+        let shards = self.common.mailboxes.len();
+        let owner = owner(mutation.token, shards);
+        self.state.metrics.writes += 1;
+        if owner != self.number {
+            if mutation.key.len().max(mutation.clustering.len()) > tare_store::entry::KEY_BYTES_MAX
+            {
+                return Err(Failure::invalid("a key is longer than 65,535 bytes"));
+            }
+            let mut payload = vec![0; mutation.payload_bytes()];
+            mutation.encode_payload(&mut payload);
+            let origin = Origin { shard: self.number, conn: conn.id, stream };
+            self.state.remote += 1;
+            self.post(owner, Message::Write { origin, payload });
+            return Ok(());
+        }
+        let ticket = self.store.write(mutation)?;
+        match self.durability {
+            Durability::Periodic(_) => encode_void(&mut conn.out, stream),
+            Durability::Sync => {
+                self.state.waiters.push_back((ticket, Waiter::Here { conn: conn.id, stream }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a row for a client of a sibling.
+    pub(crate) fn write_for(&mut self, origin: Origin, payload: &[u8]) {
+        self.refresh();
+        let mutation = Mutation::decode_payload(payload).expect("a sibling encoded it");
+        let result = match self.store.write(&mutation) {
+            Ok(ticket) if self.durability == Durability::Sync => {
+                self.state.waiters.push_back((ticket, Waiter::There(origin)));
+                return;
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        let Origin { shard, conn, stream } = origin;
+        self.post(shard, Message::Written { conn, stream, result });
+    }
+
+    fn select(
+        &mut self,
+        conn: &mut Conn,
+        stream: i16,
+        prepared: &Arc<Prepared>,
+        select: &Select,
+        bound: &Bound<'_>,
+        parameters: &Parameters<'_>,
+    ) -> Result<(), Failure> {
+        let skip_metadata = parameters.settings.skip_metadata;
+        let origin = Origin { shard: self.number, conn: conn.id, stream };
+        if select.key.is_empty() {
+            let paging = paging(select, bound, parameters)?;
+            let shard = paging.after.as_ref().map_or(0, |after| usize::from(after.shard));
+            let found = Collected::default();
+            let prepared = Arc::clone(prepared);
+            let scan = Box::new(Scan { origin, prepared, paging, found, shard });
+            self.state.remote += 1;
+            self.pass_on(scan);
+            return Ok(());
+        }
+        let mut key = std::mem::take(&mut self.state.key);
+        let mut clustering = std::mem::take(&mut self.state.clustering);
+        let columns = &select.table.clustering;
+        let built = build_key(&mut key, (&select.key, &select.table), bound)
+            .and_then(|()| build_clustering(&mut clustering, columns, &select.clustering, bound));
+        let result = built.and_then(|()| {
+            let token = Token::of(&key).0;
+            let owner = owner(token, self.common.mailboxes.len());
+            let whole = select.clustering.len() == columns.len() && select.limit.is_none();
+            if let (true, Items::Columns(items)) = (whole && owner == self.number, &select.items) {
+                let table = self.store.table(select.table.store);
+                let place = (token, &key[..], &clustering[..]);
+                let to = (stream, &mut conn.out);
+                rows::answer_row(select, items, table, place, skip_metadata, to);
+                return Ok(());
+            }
+            let paging = paging(select, bound, parameters)?;
+            let (key, clustering) = (key.clone(), clustering.clone());
+            let prepared = Arc::clone(prepared);
+            let read = Read { origin, prepared, token, key, clustering, paging };
+            if owner == self.number {
+                self.read(&read, &mut conn.out);
+            } else {
+                self.state.remote += 1;
+                self.post(owner, Message::Read(Box::new(read)));
+            }
+            Ok(())
+        });
+        (self.state.key, self.state.clustering) = (key, clustering);
+        result
+    }
+
+    /// Reads a partition for a client of a sibling.
+    pub(crate) fn read_for(&mut self, read: &Read) {
+        self.refresh();
+        let mut frame = Vec::new();
+        self.read(read, &mut frame);
+        let Origin { shard, conn, .. } = read.origin;
+        self.post(shard, Message::Answer { conn, frame });
+    }
+
+    fn read(&self, read: &Read, out: &mut Vec<u8>) {
+        let Plan::Select(select) = &read.prepared.plan else { return };
+        let Read { token, key, clustering: prefix, paging, .. } = read;
+        let mut found = Collected::default();
+        let range = Range::Partition { token: *token, key, prefix };
+        let rows = wanted(select, paging);
+        let outcome = match self.store.table(select.table.store) {
+            Some(table) if rows > 0 => {
+                let row = |partition: &_, cells: &_| found.add(select, partition, cells);
+                rows::read(table, range, paging.after.as_ref(), rows, row)
+            }
+            _ => Outcome::Done,
+        };
+        finish(select, paging, &found, outcome, self.number, (read.origin.stream, out));
+    }
+
+    /// Takes the next step of a scan that is at this shard.
+    pub(crate) fn step_scan(&mut self) -> bool {
+        let Some(mut scan) = self.state.scans.pop_front() else { return false };
+        self.refresh();
+        let prepared = Arc::clone(&scan.prepared);
+        let Plan::Select(select) = &prepared.plan else { return true };
+        let Scan { found, paging, .. } = &mut *scan;
+        let rows = wanted(select, paging).saturating_sub(found.rows);
+        let outcome = match self.store.table(select.table.store) {
+            Some(table) if rows > 0 => {
+                let row = |partition: &_, cells: &_| found.add(select, partition, cells);
+                let after = paging.after.as_ref();
+                rows::read(table, Range::All, after, rows, row)
+            }
+            _ => Outcome::Done,
+        };
+        let full =
+            found.rows >= wanted(select, paging) || found.cells.len() >= rows::ANSWER_BYTES_MAX;
+        match outcome {
+            Outcome::More(token, key, clustering) if !full => {
+                // Only a pause, for the sake of others.
+                let left = paging.left;
+                let shard = u16::try_from(self.number).unwrap_or(u16::MAX);
+                paging.after = Some(Cursor { shard, left, token, key, clustering });
+                self.state.scans.push_back(scan);
+            }
+            Outcome::Done if !full && self.number + 1 < self.common.mailboxes.len() => {
+                paging.after = None;
+                scan.shard = self.number + 1;
+                self.pass_on(scan);
+            }
+            outcome => {
+                let mut frame = Vec::new();
+                let to = (scan.origin.stream, &mut frame);
+                let end = match outcome {
+                    // The page is full and so is this shard: the next page starts at the next.
+                    Outcome::Done if full && self.number + 1 < self.common.mailboxes.len() => {
+                        Outcome::More(i64::MIN, Vec::new(), Vec::new())
+                    }
+                    outcome => outcome,
+                };
+                let shard = match &end {
+                    Outcome::More(i64::MIN, key, _) if key.is_empty() => self.number + 1,
+                    _ => self.number,
+                };
+                finish(select, &scan.paging, &scan.found, end, shard, to);
+                let Origin { shard, conn, .. } = scan.origin;
+                if shard == self.number {
+                    self.state.remote -= 1;
+                    if let Some(conn) = self.conn(conn) {
+                        conn.out.extend_from_slice(&frame);
+                        let id = conn.id;
+                        self.mark_dirty(id);
+                    }
+                } else {
+                    self.post(shard, Message::Answer { conn, frame });
+                }
+            }
+        }
+        true
+    }
+
+    fn pass_on(&mut self, scan: Box<Scan>) {
+        if scan.shard == self.number {
+            self.state.scans.push_back(scan);
+        } else {
+            let last = self.common.mailboxes.len() - 1;
+            self.post(scan.shard.min(last), Message::Scan(scan));
+        }
+    }
+
+    fn system(
+        &mut self,
+        conn: &mut Conn,
+        stream: i16,
+        select: &SystemSelect,
+        bound: &Bound<'_>,
+        parameters: &Parameters<'_>,
+    ) -> Result<(), Failure> {
+        let (keyspace, name) = (&select.keyspace, &select.table);
+        let table = tare_cql::system_schema::table(keyspace, name)
+            .ok_or_else(|| Failure::Invalid(format!("table {keyspace}.{name} does not exist")))?;
+        let mut rows = system::rows(table, &self.state.catalog, &self.common.node);
+        for (column, source) in &select.filters {
+            let wanted = bound.needed(source, table.columns[*column].name)?;
+            rows.retain(|row| row[*column].as_deref() == Some(wanted));
+        }
+        let skip = parameters.settings.skip_metadata;
+        let mut writer = RowsWriter::begin(&mut conn.out, stream, &select.columns, skip, None);
+        match &select.items {
+            Some(items) => {
+                for row in &rows {
+                    items.iter().for_each(|&column| writer.cell(row[column].as_deref()));
+                    writer.end_row();
+                }
+            }
+            None => {
+                writer.cell(Some(&(rows.len() as u64).to_be_bytes()));
+                writer.end_row();
+            }
+        }
+        writer.finish();
+        Ok(())
+    }
+
+    /// The server's own time of writing: never twice the same on one shard.
+    fn timestamp(&mut self) -> i64 {
+        self.state.last_timestamp = self.clock.wall_us().max(self.state.last_timestamp + 1);
+        self.state.last_timestamp
+    }
+}
+
+fn insert_key(insert: &Insert) -> (&[Source], &crate::catalog::Table) {
+    (&insert.key, &insert.table)
+}
+
+/// Serialises the partition key: one component as it is, several as Cassandra's CompositeType.
+#[inline]
+fn build_key(
+    key: &mut Vec<u8>,
+    (sources, table): (&[Source], &crate::catalog::Table),
+    bound: &Bound<'_>,
+) -> Result<(), Failure> {
+    key.clear();
+    if let ([source], [column]) = (sources, &table.partition[..]) {
+        let value = bound.needed(source, &column.name)?;
+        if value.is_empty() {
+            return Err(Failure::invalid(format!("key {} is empty", column.name)));
+        }
+        key.extend_from_slice(value);
+        return Ok(());
+    }
+    for (source, column) in sources.iter().zip(&table.partition) {
+        let value = bound.needed(source, &column.name)?;
+        let length = u16::try_from(value.len())
+            .map_err(|_| Failure::invalid(format!("key {} is too long", column.name)))?;
+        key.extend_from_slice(&length.to_be_bytes());
+        key.extend_from_slice(value);
+        key.push(0);
+    }
+    Ok(())
+}
+
+#[inline]
+fn build_clustering(
+    out: &mut Vec<u8>,
+    columns: &[crate::catalog::Column],
+    sources: &[Source],
+    bound: &Bound<'_>,
+) -> Result<(), Failure> {
+    out.clear();
+    for (source, column) in sources.iter().zip(columns) {
+        let value = bound.needed(source, &column.name)?;
+        ordered::push(out, &column.kind, column.descending, value);
+    }
+    Ok(())
+}
+
+fn paging(
+    select: &Select,
+    bound: &Bound<'_>,
+    parameters: &Parameters<'_>,
+) -> Result<Paging, Failure> {
+    let settings = &parameters.settings;
+    let broken = || Failure::Protocol("the paging state is not one of this server".into());
+    let state = settings.paging_state.map(|state| Cursor::decode(state).ok_or_else(broken));
+    let after = state.transpose()?;
+    let limit = match select.limit.as_ref().map(|source| bound.get(source)) {
+        Some(Value::Bytes(bytes)) => {
+            let bytes = bytes.try_into().map_err(|_| Failure::invalid("LIMIT is an int"))?;
+            let limit = u64::try_from(i32::from_be_bytes(bytes)).unwrap_or(0);
+            if limit == 0 {
+                return Err(Failure::invalid("LIMIT must be positive"));
+            }
+            limit
+        }
+        Some(Value::Null) => return Err(Failure::invalid("LIMIT is null")),
+        Some(Value::Unset) | None => u64::MAX,
+    };
+    let page = settings.page_size.and_then(|rows| u64::try_from(rows).ok()).filter(|&r| r > 0);
+    let left = after.as_ref().map_or(limit, |after| after.left);
+    Ok(Paging {
+        // A cursor without a key means: from the start of its shard.
+        after,
+        page: page.unwrap_or(u64::MAX),
+        left,
+        pages: page.is_some(),
+        skip_metadata: settings.skip_metadata,
+    })
+}
+
+/// Rows that this answer may have.
+fn wanted(select: &Select, paging: &Paging) -> u64 {
+    match select.items {
+        Items::Count => u64::MAX,
+        Items::Columns(_) => paging.page.min(paging.left),
+    }
+}
+
+/// Writes the answer, with a paging state if there is more and the client may have it.
+fn finish(
+    select: &Select,
+    paging: &Paging,
+    found: &Collected,
+    outcome: Outcome,
+    shard: usize,
+    to: (i16, &mut Vec<u8>),
+) {
+    let left = paging.left.saturating_sub(found.rows);
+    let cursor = match outcome {
+        Outcome::More(token, key, clustering) if left > 0 => {
+            let shard = u16::try_from(shard).unwrap_or(u16::MAX);
+            Some(Cursor { shard, left, token, key, clustering })
+        }
+        _ => None,
+    };
+    if cursor.is_some() && !paging.pages {
+        let message = "the result is too long for one answer; ask for pages or use LIMIT";
+        return Failure::invalid(message).encode(to.1, to.0);
+    }
+    found.answer(select, paging.skip_metadata, cursor.as_ref(), to);
+}

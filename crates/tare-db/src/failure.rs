@@ -1,0 +1,70 @@
+//! What a client is told when its request fails.
+
+use tare_cql::response::{ErrorKind, encode_error};
+use tare_store::{LogError, WriteError};
+
+use crate::catalog::journal::JournalError;
+
+/// A failed request; the kinds are those of the protocol (section 9 of its specification).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Syntax(String),
+    Invalid(String),
+    Protocol(String),
+    Overloaded(String),
+    Server(String),
+    Unprepared([u8; 16]),
+    AlreadyExists { keyspace: String, table: String },
+}
+
+impl Failure {
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid(message.into())
+    }
+
+    /// Appends the error frame.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, stream: i16) {
+        let (kind, message) = match self {
+            Self::Syntax(message) => (ErrorKind::Syntax, message.as_str()),
+            Self::Invalid(message) => (ErrorKind::Invalid, message.as_str()),
+            Self::Protocol(message) => (ErrorKind::Protocol, message.as_str()),
+            Self::Overloaded(message) => (ErrorKind::Overloaded, message.as_str()),
+            Self::Server(message) => (ErrorKind::Server, message.as_str()),
+            Self::Unprepared(id) => {
+                (ErrorKind::Unprepared { id }, "no statement of this id is prepared; prepare it")
+            }
+            Self::AlreadyExists { keyspace, table } => {
+                let message = match table.as_str() {
+                    "" => format!("keyspace {keyspace} exists already"),
+                    table => format!("table {keyspace}.{table} exists already"),
+                };
+                let kind = ErrorKind::AlreadyExists { keyspace, table };
+                return encode_error(out, stream, &kind, &message);
+            }
+        };
+        encode_error(out, stream, &kind, message);
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        let message = error.to_string();
+        match error {
+            WriteError::MemoryFull { .. } | WriteError::Log(LogError::Behind { .. }) => {
+                Self::Overloaded(message)
+            }
+            WriteError::KeyTooLong { .. } => Self::Invalid(message),
+            WriteError::Log(_) => Self::Server(message),
+        }
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        let mut message = error.to_string();
+        if let Some(source) = std::error::Error::source(&error) {
+            message = format!("{message}: {source}");
+        }
+        Self::Server(message)
+    }
+}

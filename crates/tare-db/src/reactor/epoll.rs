@@ -1,0 +1,292 @@
+//! The engine for environments that deny io_uring: epoll, level triggered, one `recv` per event
+//! and one `send` per batch of answers; the commit log is written and synced by a thread of its
+//! own, because `fdatasync` blocks.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use tare_store::Job;
+
+use super::{ConnId, Event, Source, Wait};
+
+/// Room for one `recv`.
+const READ_BYTES: usize = 16 << 10;
+const EVENTS_MAX: usize = 256;
+/// Connections accepted per event, so that a storm of them does not starve the others.
+const ACCEPT_MAX: usize = 16;
+
+const LISTENER: u64 = u64::MAX;
+const WAKEUP: u64 = u64::MAX - 1;
+
+type LogResult = (Job, io::Result<()>);
+
+struct Slot {
+    fd: Option<OwnedFd>,
+    generation: u32,
+    sending: Vec<u8>,
+    sent: usize,
+    paused: bool,
+    /// Waits until the socket takes more.
+    blocked: bool,
+}
+
+pub(crate) struct Epoll {
+    epoll: OwnedFd,
+    wakeup: Arc<OwnedFd>,
+    listener: Option<OwnedFd>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    ready: Vec<epoll::Event>,
+    log_jobs: Option<mpsc::Sender<(Job, Arc<File>)>>,
+    log_results: Option<mpsc::Receiver<LogResult>>,
+    log_in_flight: bool,
+}
+
+impl Epoll {
+    pub(crate) fn new(wakeup: Arc<OwnedFd>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &wakeup, epoll::EventData::new_u64(WAKEUP), epoll::EventFlags::IN)?;
+        Ok(Self {
+            epoll,
+            wakeup,
+            listener: None,
+            slots: Vec::new(),
+            free: Vec::new(),
+            ready: Vec::with_capacity(EVENTS_MAX),
+            log_jobs: None,
+            log_results: None,
+            log_in_flight: false,
+        })
+    }
+
+    pub(crate) fn listen(&mut self, listener: OwnedFd) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(LISTENER);
+        rustix::io::ioctl_fionbio(&listener, true)?;
+        epoll::add(&self.epoll, &listener, data, epoll::EventFlags::IN)?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    pub(crate) fn stop_listening(&mut self) {
+        self.listener = None;
+    }
+
+    pub(crate) fn add(&mut self, fd: OwnedFd) -> io::Result<ConnId> {
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(Slot {
+                    fd: None,
+                    generation: 0,
+                    sending: Vec::new(),
+                    sent: 0,
+                    paused: false,
+                    blocked: false,
+                });
+                u32::try_from(self.slots.len() - 1).map_err(io::Error::other)?
+            }
+        };
+        let entry = &mut self.slots[slot as usize];
+        let data = epoll::EventData::new_u64(u64::from(slot));
+        if let Err(error) = epoll::add(&self.epoll, &fd, data, epoll::EventFlags::IN) {
+            self.free.push(slot);
+            return Err(error.into());
+        }
+        entry.fd = Some(fd);
+        Ok(ConnId { slot, generation: entry.generation })
+    }
+
+    pub(crate) fn read(&mut self, conn: ConnId, _: Source, into: &mut Vec<u8>) -> bool {
+        let Some(fd) = self.slots[conn.slot as usize].fd.as_ref() else { return false };
+        into.reserve(READ_BYTES);
+        match rustix::net::recv(fd, spare_capacity(into), RecvFlags::empty()) {
+            Ok((_, length)) => length > 0,
+            Err(Errno::AGAIN | Errno::INTR) => true,
+            Err(_) => false,
+        }
+    }
+
+    pub(crate) fn send(&mut self, conn: ConnId, from: &mut Vec<u8>) -> bool {
+        let slot = &mut self.slots[conn.slot as usize];
+        if slot.blocked || from.is_empty() {
+            return true;
+        }
+        slot.sending.clear();
+        slot.sent = 0;
+        std::mem::swap(&mut slot.sending, from);
+        let gone = slot.push().is_err();
+        if slot.blocked {
+            self.interest(conn.slot);
+        }
+        !gone
+    }
+
+    pub(crate) fn pause(&mut self, conn: ConnId) {
+        self.slots[conn.slot as usize].paused = true;
+        self.interest(conn.slot);
+    }
+
+    pub(crate) fn resume(&mut self, conn: ConnId) {
+        self.slots[conn.slot as usize].paused = false;
+        self.interest(conn.slot);
+    }
+
+    pub(crate) fn close(&mut self, conn: ConnId) {
+        let slot = &mut self.slots[conn.slot as usize];
+        if let Some(fd) = slot.fd.take() {
+            // Best effort: the descriptor is dropped either way.
+            let _ = rustix::net::shutdown(&fd, Shutdown::Both);
+            slot.generation = slot.generation.wrapping_add(1);
+            slot.paused = false;
+            slot.blocked = false;
+            slot.sending = Vec::new();
+            self.free.push(conn.slot);
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "fdatasync blocks, and epoll has no other way")]
+    pub(crate) fn log(&mut self, job: Job, file: Arc<File>) {
+        self.log_in_flight = true;
+        let jobs = self.log_jobs.get_or_insert_with(|| {
+            let (jobs, work) = mpsc::channel::<(Job, Arc<File>)>();
+            let (done, results) = mpsc::channel();
+            let wakeup = Arc::clone(&self.wakeup);
+            self.log_results = Some(results);
+            std::thread::spawn(move || {
+                for (job, file) in work {
+                    let result = carry_out(&job, &file);
+                    if done.send((job, result)).is_err() {
+                        return;
+                    }
+                    super::super::mailbox::signal(&wakeup);
+                }
+            });
+            jobs
+        });
+        assert!(jobs.send((job, file)).is_ok(), "the log thread ends only after the engine");
+    }
+
+    pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
+        let timeout = match wait {
+            Wait::Poll => Duration::ZERO,
+            Wait::Sleep(timeout) => timeout,
+        };
+        let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        match epoll::wait(&self.epoll, spare_capacity(&mut ready), Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &ready {
+            match event.data.u64() {
+                LISTENER => self.accept(events),
+                WAKEUP => {
+                    super::super::mailbox::drain(&self.wakeup);
+                    events.push(Event::Woken);
+                }
+                slot => self.socket_ready(slot, event.flags, events),
+            }
+        }
+        self.ready = ready;
+        if self.log_in_flight
+            && let Some(Ok((job, result))) = self.log_results.as_ref().map(mpsc::Receiver::try_recv)
+        {
+            self.log_in_flight = false;
+            events.push(Event::LogDone(job, result));
+        }
+        Ok(())
+    }
+
+    fn socket_ready(&mut self, slot: u64, flags: epoll::EventFlags, events: &mut Vec<Event>) {
+        let Some((number, slot)) = u32::try_from(slot)
+            .ok()
+            .and_then(|number| Some((number, self.slots.get_mut(number as usize)?)))
+        else {
+            return;
+        };
+        if slot.fd.is_none() {
+            return;
+        }
+        let conn = ConnId { slot: number, generation: slot.generation };
+        if flags.intersects(epoll::EventFlags::OUT) && slot.blocked {
+            let gone = slot.push().is_err();
+            let done = !slot.blocked;
+            if done {
+                self.interest(number);
+            }
+            if gone {
+                events.push(Event::Hangup(conn));
+                return;
+            } else if done {
+                events.push(Event::Sent(conn));
+            }
+        }
+        if flags.intersects(epoll::EventFlags::IN) {
+            events.push(Event::Input(conn, Source::Socket));
+        } else if flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP) {
+            events.push(Event::Hangup(conn));
+        }
+    }
+
+    fn accept(&mut self, events: &mut Vec<Event>) {
+        let Some(listener) = &self.listener else { return };
+        for _ in 0..ACCEPT_MAX {
+            // Out of descriptors or a peer that gave up: the next event tries again.
+            let Ok(fd) = rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC)
+            else {
+                return;
+            };
+            events.push(Event::Accepted(fd));
+        }
+    }
+
+    fn interest(&mut self, slot: u32) {
+        let entry = &self.slots[slot as usize];
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, !entry.paused);
+        flags.set(epoll::EventFlags::OUT, entry.blocked);
+        if let Some(fd) = &entry.fd {
+            let data = epoll::EventData::new_u64(u64::from(slot));
+            // It can only fail for a descriptor that is not registered, and this one is.
+            let _ = epoll::modify(&self.epoll, fd, data, flags);
+        }
+    }
+}
+
+impl Slot {
+    /// Sends what is left; sets `blocked` if the socket takes no more.
+    fn push(&mut self) -> Result<(), Errno> {
+        let Some(fd) = &self.fd else { return Err(Errno::BADF) };
+        self.blocked = false;
+        while self.sent < self.sending.len() {
+            match rustix::net::send(fd, &self.sending[self.sent..], SendFlags::NOSIGNAL) {
+                Ok(length) => self.sent += length,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.blocked = true;
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn carry_out(job: &Job, file: &File) -> io::Result<()> {
+    if let Some(chunk) = &job.chunk {
+        file.write_all_at(chunk.bytes(), job.offset)?;
+    }
+    if job.sync { file.sync_data() } else { Ok(()) }
+}

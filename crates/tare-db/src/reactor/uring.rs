@@ -1,0 +1,549 @@
+//! The io_uring engine: multishot accept and receive into provided buffers, sends and log writes
+//! submitted together once per turn. A polling turn that finds nothing makes no system call: the
+//! kernel sets a flag in the shared ring when it has work to hand over (`IORING_SETUP_TASKRUN_FLAG`).
+//!
+//! It needs Linux 6.1 (`DEFER_TASKRUN`); whatever is missing is reported with the step that
+//! failed, and the caller falls back to epoll.
+//!
+//! Memory that the kernel may touch belongs to the engine: a connection's bytes under way stay in
+//! its slot, the log's in `log`, received ones in the pool. A slot is reused only when no operation
+//! on it is under way, and dropping the engine leaks what the kernel may still hold.
+
+use std::alloc::Layout;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use io_uring::types::{BufRingEntry, Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use tare_store::Job;
+
+use super::{ConnId, Event, Source, Wait};
+
+const SUBMISSIONS: u32 = 1024;
+const COMPLETIONS: u32 = 4096;
+const BUFFERS: u16 = 256;
+const BUFFER_BYTES: u32 = 16 << 10;
+const BUFFER_GROUP: u16 = 0;
+
+const MSG_NOSIGNAL: i32 = 0x4000;
+const MSG_WAITALL: i32 = 0x100;
+const POLLIN: u32 = 1;
+
+/// What a completion belongs to: the high byte of its user data. The low half is the slot.
+const RECEIVE: u64 = 1 << 56;
+const SEND: u64 = 2 << 56;
+const ACCEPT: u64 = 3 << 56;
+const WAKE: u64 = 4 << 56;
+const LOG_WRITE: u64 = 5 << 56;
+const LOG_SYNC: u64 = 6 << 56;
+const CANCEL: u64 = 7 << 56;
+
+/// Why io_uring cannot be used here.
+#[derive(Debug, thiserror::Error)]
+pub enum UringError {
+    #[error("io_uring_setup failed: {source} (errno {})", .source.raw_os_error().unwrap_or(0))]
+    Setup { source: io::Error },
+    #[error("this io_uring lacks {what}")]
+    Lacks { what: &'static str },
+    #[error("io_uring cannot {what}: {source} (errno {})", .source.raw_os_error().unwrap_or(0))]
+    Step { what: &'static str, source: io::Error },
+}
+
+struct Slot {
+    fd: Option<OwnedFd>,
+    generation: u32,
+    /// Operations under way.
+    pending: u32,
+    sending: Vec<u8>,
+    sent: usize,
+    send_active: bool,
+    receiving: bool,
+    paused: bool,
+    closing: bool,
+}
+
+struct LogWork {
+    job: Job,
+    file: Arc<File>,
+    written: usize,
+}
+
+pub(crate) struct Uring {
+    ring: IoUring,
+    buffers: BufferPool,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    listener: Option<OwnedFd>,
+    accepting: bool,
+    wakeup: Arc<OwnedFd>,
+    log: Option<LogWork>,
+}
+
+impl Uring {
+    /// Makes the ring on the calling thread, which alone may use it, and tries what is needed.
+    pub(crate) fn new(wakeup: Arc<OwnedFd>) -> Result<Self, UringError> {
+        let ring: IoUring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_submit_all()
+            .setup_cqsize(COMPLETIONS)
+            .build(SUBMISSIONS)
+            .map_err(|source| UringError::Setup { source })?;
+        for (there, what) in [
+            (ring.params().is_feature_ext_arg(), "timeouts of io_uring_enter (EXT_ARG)"),
+            (ring.params().is_feature_nodrop(), "completions that are never dropped (NODROP)"),
+            (ring.params().is_feature_fast_poll(), "internal polling (FAST_POLL)"),
+        ] {
+            if !there {
+                return Err(UringError::Lacks { what });
+            }
+        }
+        let buffers = BufferPool::new();
+        // JUSTIFICATION: without provided buffers every idle connection would pin one of its own.
+        // SAFETY: the ring of the pool has BUFFERS entries and is leaked, never freed, on drop.
+        unsafe {
+            ring.submitter().register_buf_ring_with_flags(
+                buffers.address(),
+                BUFFERS,
+                BUFFER_GROUP,
+                0,
+            )
+        }
+        .map_err(|source| UringError::Step { what: "register a buffer ring", source })?;
+        let mut engine = Self {
+            ring,
+            buffers,
+            slots: Vec::new(),
+            free: Vec::new(),
+            listener: None,
+            accepting: false,
+            wakeup,
+            log: None,
+        };
+        engine.watch_wakeup();
+        engine
+            .ring
+            .submit()
+            .map_err(|source| UringError::Step { what: "submit (io_uring_enter)", source })?;
+        Ok(engine)
+    }
+
+    pub(crate) fn listen(&mut self, listener: OwnedFd) -> io::Result<()> {
+        self.listener = Some(listener);
+        self.arm_accept();
+        Ok(())
+    }
+
+    pub(crate) fn stop_listening(&mut self) {
+        if self.listener.take().is_some() && self.accepting {
+            self.push(opcode::AsyncCancel::new(ACCEPT).build().user_data(CANCEL));
+        }
+    }
+
+    pub(crate) fn add(&mut self, fd: OwnedFd) -> io::Result<ConnId> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                let slot = u32::try_from(self.slots.len()).map_err(io::Error::other)?;
+                self.slots.push(Slot {
+                    fd: None,
+                    generation: 0,
+                    pending: 0,
+                    sending: Vec::new(),
+                    sent: 0,
+                    send_active: false,
+                    receiving: false,
+                    paused: false,
+                    closing: false,
+                });
+                slot
+            }
+        };
+        let entry = &mut self.slots[slot as usize];
+        entry.fd = Some(fd);
+        let generation = entry.generation;
+        self.arm_receive(slot);
+        Ok(ConnId { slot, generation })
+    }
+
+    pub(crate) fn read(&mut self, _: ConnId, source: Source, into: &mut Vec<u8>) -> bool {
+        if let Source::Buffer { id, length } = source {
+            into.extend_from_slice(self.buffers.bytes(id, length as usize));
+            self.buffers.give_back(id);
+        }
+        true
+    }
+
+    pub(crate) fn send(&mut self, conn: ConnId, from: &mut Vec<u8>) -> bool {
+        let slot = &mut self.slots[conn.slot as usize];
+        if slot.send_active || from.is_empty() {
+            return true;
+        }
+        slot.sending.clear();
+        slot.sent = 0;
+        std::mem::swap(&mut slot.sending, from);
+        slot.send_active = true;
+        slot.pending += 1;
+        self.push_send(conn.slot);
+        true
+    }
+
+    pub(crate) fn pause(&mut self, conn: ConnId) {
+        let slot = &mut self.slots[conn.slot as usize];
+        slot.paused = true;
+        if slot.receiving {
+            let target = RECEIVE | u64::from(conn.slot);
+            self.push(opcode::AsyncCancel::new(target).build().user_data(CANCEL));
+        }
+    }
+
+    pub(crate) fn resume(&mut self, conn: ConnId) {
+        let slot = &mut self.slots[conn.slot as usize];
+        slot.paused = false;
+        if !slot.receiving {
+            self.arm_receive(conn.slot);
+        }
+    }
+
+    pub(crate) fn close(&mut self, conn: ConnId) {
+        let slot = &mut self.slots[conn.slot as usize];
+        if slot.closing {
+            return;
+        }
+        slot.closing = true;
+        if let Some(fd) = &slot.fd {
+            // Makes the operations under way complete. A peer that has gone makes it fail.
+            let _ = rustix::net::shutdown(fd, Shutdown::Both);
+        }
+        self.release(conn.slot);
+    }
+
+    pub(crate) fn log(&mut self, job: Job, file: Arc<File>) {
+        assert!(self.log.is_none(), "the log has one job at a time");
+        self.log = Some(LogWork { job, file, written: 0 });
+        self.push_log();
+    }
+
+    pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
+        let ready = !self.ring.completion().is_empty();
+        let entered = match wait {
+            Wait::Sleep(timeout) if !ready => {
+                let timeout = Timespec::from(timeout);
+                let args = SubmitArgs::new().timespec(&timeout);
+                self.ring.submitter().submit_with_args(1, &args)
+            }
+            _ => {
+                let queue = self.ring.submission();
+                let needed = !queue.is_empty() || queue.taskrun() || queue.cq_overflow();
+                drop(queue);
+                if needed { self.ring.submit() } else { Ok(0) }
+            }
+        };
+        if let Err(error) = entered {
+            // Interrupted, timed out, or completions wait to be taken first.
+            let passing = [Errno::INTR, Errno::TIME, Errno::BUSY, Errno::AGAIN];
+            let errno = Errno::from_io_error(&error);
+            if !errno.is_some_and(|errno| passing.contains(&errno)) {
+                return Err(error);
+            }
+        }
+        loop {
+            let next = self.ring.completion().next();
+            let Some(entry) = next else { break };
+            self.complete(&entry, events);
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, entry: &cqueue::Entry, events: &mut Vec<Event>) {
+        #[expect(clippy::cast_possible_truncation, reason = "the slot is the low half")]
+        let slot = entry.user_data() as u32;
+        let more = cqueue::more(entry.flags());
+        match entry.user_data() & (0xff << 56) {
+            RECEIVE => self.received(slot, entry, more, events),
+            SEND => self.sent(slot, entry.result(), events),
+            ACCEPT => {
+                self.accepting = more;
+                if let Ok(fd) = check(entry.result()) {
+                    // JUSTIFICATION: io_uring returns a new descriptor as a number.
+                    // SAFETY: it was made by this accept, and nobody else owns it.
+                    events.push(Event::Accepted(unsafe { OwnedFd::from_raw_fd(fd) }));
+                }
+                if !more && self.listener.is_some() {
+                    self.arm_accept();
+                }
+            }
+            WAKE => {
+                crate::mailbox::drain(&self.wakeup);
+                events.push(Event::Woken);
+                if !more {
+                    self.watch_wakeup();
+                }
+            }
+            LOG_WRITE => self.log_written(entry.result(), events),
+            LOG_SYNC => self.log_done(check(entry.result()).map(drop), events),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn received(
+        &mut self,
+        number: u32,
+        entry: &cqueue::Entry,
+        more: bool,
+        events: &mut Vec<Event>,
+    ) {
+        let slot = &mut self.slots[number as usize];
+        let conn = ConnId { slot: number, generation: slot.generation };
+        if !more {
+            slot.receiving = false;
+            slot.pending -= 1;
+        }
+        let buffer = cqueue::buffer_select(entry.flags());
+        let length = u32::try_from(entry.result()).unwrap_or(0);
+        if slot.closing {
+            if let Some(id) = buffer {
+                self.buffers.give_back(id);
+            }
+            self.release(number);
+            return;
+        }
+        match (buffer, length) {
+            (Some(id), 1..) => events.push(Event::Input(conn, Source::Buffer { id, length })),
+            (buffer, _) => {
+                if let Some(id) = buffer {
+                    self.buffers.give_back(id);
+                }
+                let passing = [Errno::NOBUFS, Errno::CANCELED, Errno::INTR, Errno::AGAIN];
+                if !passing.iter().any(|errno| entry.result() == -errno.raw_os_error()) {
+                    events.push(Event::Hangup(conn));
+                    return;
+                }
+            }
+        }
+        if !more && !self.slots[number as usize].paused {
+            self.arm_receive(number);
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, number: u32, result: i32, events: &mut Vec<Event>) {
+        let slot = &mut self.slots[number as usize];
+        let conn = ConnId { slot: number, generation: slot.generation };
+        let sent = usize::try_from(result).unwrap_or(0);
+        slot.sent += sent;
+        if sent > 0 && slot.sent < slot.sending.len() && !slot.closing {
+            self.push_send(number);
+            return;
+        }
+        slot.send_active = false;
+        slot.pending -= 1;
+        if slot.closing {
+            self.release(number);
+        } else if sent == 0 {
+            events.push(Event::Hangup(conn));
+        } else {
+            events.push(Event::Sent(conn));
+        }
+    }
+
+    /// Frees a closing slot when the kernel is done with it.
+    fn release(&mut self, number: u32) {
+        let slot = &mut self.slots[number as usize];
+        if slot.closing && slot.pending == 0 {
+            slot.fd = None;
+            slot.generation = slot.generation.wrapping_add(1);
+            slot.closing = false;
+            slot.paused = false;
+            slot.sending = Vec::new();
+            self.free.push(number);
+        }
+    }
+
+    fn log_written(&mut self, result: i32, events: &mut Vec<Event>) {
+        let Some(work) = self.log.as_mut() else { return };
+        match check(result) {
+            Ok(0) => self.log_done(Err(io::ErrorKind::WriteZero.into()), events),
+            Ok(length) => {
+                work.written += usize::try_from(length).unwrap_or(0);
+                let all = work.job.chunk.as_ref().is_none_or(|c| work.written >= c.len());
+                if all && !work.job.sync {
+                    self.log_done(Ok(()), events);
+                } else {
+                    self.push_log();
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.push_log(),
+            Err(error) => self.log_done(Err(error), events),
+        }
+    }
+
+    fn log_done(&mut self, result: io::Result<()>, events: &mut Vec<Event>) {
+        if let Some(work) = self.log.take() {
+            events.push(Event::LogDone(work.job, result));
+        }
+    }
+
+    /// Submits the next step of the log's job: the rest of the write, or the sync.
+    fn push_log(&mut self) {
+        let Some(work) = &self.log else { return };
+        let fd = Fd(work.file.as_raw_fd());
+        let rest = work.job.chunk.as_ref().map(|chunk| &chunk.bytes()[work.written..]);
+        let entry = match rest {
+            Some(rest) if !rest.is_empty() => {
+                let length = u32::try_from(rest.len()).expect("a group is shorter than 4 GiB");
+                opcode::Write::new(fd, rest.as_ptr(), length)
+                    .offset(work.job.offset + work.written as u64)
+                    .build()
+                    .user_data(LOG_WRITE)
+            }
+            _ => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build().user_data(LOG_SYNC),
+        };
+        self.push(entry);
+    }
+
+    fn push_send(&mut self, number: u32) {
+        let slot = &self.slots[number as usize];
+        let rest = &slot.sending[slot.sent..];
+        // What does not fit into 32 bits goes with the next send.
+        let length = u32::try_from(rest.len()).unwrap_or(1 << 30);
+        let entry = opcode::Send::new(Fd(raw(slot.fd.as_ref())), rest.as_ptr(), length)
+            .flags(MSG_NOSIGNAL | MSG_WAITALL)
+            .build()
+            .user_data(SEND | u64::from(number));
+        self.push(entry);
+    }
+
+    fn arm_receive(&mut self, number: u32) {
+        let slot = &mut self.slots[number as usize];
+        slot.receiving = true;
+        slot.pending += 1;
+        let fd = Fd(raw(slot.fd.as_ref()));
+        let entry = opcode::RecvMulti::new(fd, BUFFER_GROUP).build();
+        self.push(entry.user_data(RECEIVE | u64::from(number)));
+    }
+
+    fn arm_accept(&mut self) {
+        self.accepting = true;
+        let entry = opcode::AcceptMulti::new(Fd(raw(self.listener.as_ref()))).build();
+        self.push(entry.user_data(ACCEPT));
+    }
+
+    fn watch_wakeup(&mut self) {
+        let fd = Fd(self.wakeup.as_raw_fd());
+        let entry = opcode::PollAdd::new(fd, POLLIN).multi(true).build().user_data(WAKE);
+        self.push(entry);
+    }
+
+    #[inline]
+    fn push(&mut self, entry: squeue::Entry) {
+        loop {
+            // JUSTIFICATION: the crate cannot know how long an entry's memory lives.
+            // SAFETY: every pointer in an entry is into memory that the engine owns and neither
+            // moves, changes nor frees until the completion (see the head of this file).
+            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+                return;
+            }
+            // The queue is full: hand it over. An error shows again at the next turn.
+            let _ = self.ring.submit();
+        }
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // The kernel may still read or write these until the ring is gone, which it is only some
+        // time after its descriptor. An engine lives as long as its shard: once.
+        std::mem::forget(std::mem::take(&mut self.slots));
+        std::mem::forget(self.log.take());
+    }
+}
+
+fn raw(fd: Option<&OwnedFd>) -> RawFd {
+    // A slot in use has its descriptor; -1 makes the operation fail instead of hitting another.
+    fd.map_or(-1, AsRawFd::as_raw_fd)
+}
+
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) }
+}
+
+/// Buffers that the kernel takes for what it receives: a ring of descriptions, and the bytes.
+/// Layout: `struct io_uring_buf_ring`, io_uring_register_buf_ring(3). Never freed.
+struct BufferPool {
+    entries: *mut BufRingEntry,
+    bytes: *mut u8,
+    tail: u16,
+}
+
+impl BufferPool {
+    fn new() -> Self {
+        const PAGE: usize = 4096;
+        let ring = usize::from(BUFFERS) * size_of::<BufRingEntry>();
+        let (entries, bytes) = (
+            zeroed(ring, PAGE).cast::<BufRingEntry>(),
+            zeroed(usize::from(BUFFERS) * BUFFER_BYTES as usize, PAGE),
+        );
+        let mut pool = Self { entries, bytes, tail: 0 };
+        (0..BUFFERS).for_each(|id| pool.give_back(id));
+        pool
+    }
+
+    fn address(&self) -> u64 {
+        self.entries as u64
+    }
+
+    /// The bytes of a buffer that the kernel has filled and handed over.
+    #[inline]
+    fn bytes(&self, id: u16, length: usize) -> &[u8] {
+        assert!(
+            id < BUFFERS && length <= BUFFER_BYTES as usize,
+            "the kernel returned a foreign buffer"
+        );
+        // JUSTIFICATION: the buffers are one raw allocation, written by the kernel.
+        // SAFETY: in bounds by the check above; initialised (zeroed at first); between the
+        // completion and `give_back` the kernel does not touch it.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.bytes.add(usize::from(id) * BUFFER_BYTES as usize),
+                length,
+            )
+        }
+    }
+
+    /// Gives a buffer to the kernel.
+    #[inline]
+    fn give_back(&mut self, id: u16) {
+        let index = usize::from(self.tail & (BUFFERS - 1));
+        self.tail = self.tail.wrapping_add(1);
+        // JUSTIFICATION: the ring is shared with the kernel and has no safe interface.
+        // SAFETY: `index` is inside the ring, `id` inside the buffers; the entry at the tail is
+        // ours until the tail is stored, with release, after it. The tail overlays the reserved
+        // field of entry 0, which `set_*` do not write.
+        unsafe {
+            let entry = &mut *self.entries.add(index);
+            entry.set_addr(self.bytes.add(usize::from(id) * BUFFER_BYTES as usize) as u64);
+            entry.set_len(BUFFER_BYTES);
+            entry.set_bid(id);
+            let tail = BufRingEntry::tail(self.entries).cast_mut().cast::<AtomicU16>();
+            (*tail).store(self.tail, Ordering::Release);
+        }
+    }
+}
+
+/// Zeroed memory that lives as long as the process.
+fn zeroed(bytes: usize, align: usize) -> *mut u8 {
+    let layout = Layout::from_size_align(bytes, align).expect("sizes are constants");
+    // JUSTIFICATION: the kernel wants the ring aligned to a page.
+    // SAFETY: the layout is not of size zero.
+    let memory = unsafe { std::alloc::alloc_zeroed(layout) };
+    assert!(!memory.is_null(), "no memory for {bytes} bytes of receive buffers");
+    memory
+}

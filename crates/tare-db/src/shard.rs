@@ -1,0 +1,594 @@
+//! One shard: a thread that owns its part of the data and its connections, and one loop over one
+//! closed set of events. It shares the schema and the prepared texts with its siblings, and
+//! nothing else; what concerns their data goes to them as a message.
+//!
+//! Limits, all of which hold a client up rather than grow: bytes waiting to be sent to a client,
+//! messages waiting for a sibling, bytes waiting for the log (refused as overloaded).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tare_store::{Store, Ticket};
+
+use crate::catalog::{Catalog, Shared};
+use crate::clock::Clock;
+use crate::config::Durability;
+use crate::directory::LogFiles;
+use crate::failure::Failure;
+use crate::mailbox::{MESSAGES_MAX, Mailbox};
+use crate::message::{Message, Origin, Scan};
+use crate::metrics::{Account, ShardMetrics};
+use crate::plan::Prepared;
+use crate::reactor::{ConnId, Engine, Event, ReactorError, Wait};
+use crate::system::Node;
+
+/// Bytes waiting for one client, above which its requests wait too.
+const OUT_BYTES_MAX: usize = 1 << 20;
+/// Messages waiting for siblings, above which all clients' requests wait.
+const OUTBOX_MAX: usize = 1024;
+/// Messages handled per turn of the loop.
+const MESSAGES_PER_TURN: usize = 256;
+/// A shard that sleeps looks around this often, in case a wakeup was lost.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// How long a stopping shard waits for clients to take their answers.
+const DRAIN_NS_MAX: u64 = 2_000_000_000;
+/// How long a full disk is left alone.
+const RETRY_NS: u64 = 100_000_000;
+/// A connection's buffers above this are given back when they are empty.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// The keyspace in use and the text of a prepared statement.
+pub(crate) type PreparedText = Arc<(Option<String>, String)>;
+
+/// What all shards share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) schema: Shared,
+    /// Texts of prepared statements by id: keyspace and statement.
+    pub(crate) prepared: Mutex<BTreeMap<[u8; 16], PreparedText>>,
+    pub(crate) mailboxes: Vec<Mailbox<Message>>,
+    pub(crate) node: Node,
+    pub(crate) stop: &'static AtomicBool,
+    /// Shards that have nothing left to answer.
+    pub(crate) drained: std::sync::atomic::AtomicUsize,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) id: ConnId,
+    pub(crate) input: Vec<u8>,
+    pub(crate) out: Vec<u8>,
+    pub(crate) keyspace: Option<Arc<str>>,
+    pub(crate) started: bool,
+    pub(crate) wants_schema_events: bool,
+    /// Close as soon as what is in `out` has been sent.
+    pub(crate) closing: bool,
+    sending: bool,
+    dirty: bool,
+    stalled: bool,
+}
+
+/// Who waits for a write to become durable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waiter {
+    Here { conn: ConnId, stream: i16 },
+    There(Origin),
+}
+
+pub(crate) struct Shard {
+    pub(crate) number: usize,
+    pub(crate) common: Arc<Common>,
+    pub(crate) store: Store,
+    pub(crate) segments: LogFiles,
+    pub(crate) durability: Durability,
+    pub(crate) engine: Engine,
+    pub(crate) polling: bool,
+    pub(crate) clock: Clock,
+    pub(crate) account: Account,
+    pub(crate) messages: Receiver<Message>,
+    pub(crate) state: State,
+}
+
+/// What a shard keeps between turns.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) conns: Vec<Option<Box<Conn>>>,
+    pub(crate) metrics: ShardMetrics,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) epoch: u64,
+    pub(crate) prepared: BTreeMap<[u8; 16], Arc<Prepared>>,
+    pub(crate) waiters: VecDeque<(Ticket, Waiter)>,
+    pub(crate) scans: VecDeque<Box<Scan>>,
+    pub(crate) last_timestamp: i64,
+    pub(crate) key: Vec<u8>,
+    pub(crate) clustering: Vec<u8>,
+    pub(crate) cells: Vec<u8>,
+    /// Answers that are still owed by siblings.
+    pub(crate) remote: u64,
+    outboxes: Vec<VecDeque<Message>>,
+    outbox_len: usize,
+    dirty: Vec<ConnId>,
+    stalled: Vec<ConnId>,
+    next_shard: usize,
+    next_sync_ns: u64,
+    /// No segment could be made: not to be tried again before.
+    retry_ns: u64,
+    stopping_since_ns: Option<u64>,
+    announced: bool,
+}
+
+impl Shard {
+    /// Runs until the server stops, and leaves the log durable.
+    pub(crate) fn run(&mut self) -> Result<(), ReactorError> {
+        self.state.outboxes.resize_with(self.common.mailboxes.len(), VecDeque::new);
+        self.refresh();
+        let mut events = Vec::with_capacity(256);
+        let mut mark = self.clock.now_ns();
+        loop {
+            let wait = self.wait(mark);
+            let asleep = wait != Wait::Poll;
+            if asleep {
+                let before = self.clock.now_ns();
+                self.state.metrics.busy_ns += before - mark;
+                mark = before;
+            }
+            let turned = self.engine.turn(wait, &mut events);
+            turned.map_err(|source| ReactorError::Wait { source })?;
+            if asleep {
+                let after = self.clock.now_ns();
+                self.state.metrics.sleep_ns += after - mark;
+                mark = after;
+            }
+            if !self.polling {
+                self.common.mailboxes[self.number].is_awake();
+            }
+            let mut worked = !events.is_empty();
+            for event in events.drain(..) {
+                self.event(event);
+            }
+            worked |= self.receive();
+            worked |= self.step_scan();
+            worked |= self.unstall();
+            worked |= self.flush_outboxes();
+            worked |= self.pump_log(mark);
+            self.send_all();
+            let now = self.clock.now_ns();
+            if worked || asleep {
+                self.state.metrics.busy_ns += now - mark;
+            } else {
+                self.state.metrics.idle_poll_ns += now - mark;
+            }
+            mark = now;
+            self.account.store(&self.state.metrics);
+            if self.common.stop.load(Ordering::Relaxed) && self.is_drained(now) {
+                return self.finish();
+            }
+        }
+    }
+
+    /// Whether the next turn may sleep, and for how long.
+    fn wait(&mut self, now_ns: u64) -> Wait {
+        let idle = self.state.scans.is_empty()
+            && self.state.outbox_len == 0
+            && self.state.stalled.is_empty()
+            && !self.common.stop.load(Ordering::Relaxed);
+        if self.polling || !idle {
+            return Wait::Poll;
+        }
+        self.common.mailboxes[self.number].will_sleep();
+        if self.receive() || self.common.stop.load(Ordering::Relaxed) {
+            return Wait::Poll;
+        }
+        let log = self.store.log();
+        let due = matches!(self.durability, Durability::Periodic(_)) && log.is_dirty();
+        let next_ns = self.state.next_sync_ns.max(self.state.retry_ns);
+        let until_sync = Duration::from_nanos(next_ns.saturating_sub(now_ns));
+        match due && !log.is_in_flight() {
+            true if until_sync.is_zero() => Wait::Poll,
+            true => Wait::Sleep(until_sync.min(SLEEP_MAX)),
+            false if log.is_dirty() && !log.is_in_flight() => {
+                let retry = self.state.retry_ns.saturating_sub(now_ns);
+                Wait::Sleep(Duration::from_nanos(retry).min(SLEEP_MAX))
+            }
+            false => Wait::Sleep(SLEEP_MAX),
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Input(id, source) => {
+                let Some(mut conn) = self.take(id) else {
+                    // Fetched all the same: a provided buffer has to go back.
+                    self.engine.read(id, source, &mut Vec::new());
+                    return;
+                };
+                if self.engine.read(id, source, &mut conn.input) {
+                    self.process(&mut conn);
+                    self.put(conn);
+                } else {
+                    self.put(conn);
+                    self.drop_conn(id);
+                }
+            }
+            Event::Sent(id) => {
+                if let Some(conn) = self.conn(id) {
+                    conn.sending = false;
+                    if !conn.out.is_empty() || conn.closing {
+                        self.mark_dirty(id);
+                    }
+                }
+            }
+            Event::Hangup(id) => self.drop_conn(id),
+            Event::Accepted(fd) => self.accepted(fd),
+            // The messages are received after the events.
+            Event::Woken => {}
+            Event::LogDone(job, result) => {
+                let done = self.store.log_mut().complete(job, result);
+                match done {
+                    Ok(()) => self.release_waiters(),
+                    Err(error) => self.fail_waiters(&Failure::Server(error.to_string())),
+                }
+            }
+        }
+    }
+
+    fn accepted(&mut self, fd: OwnedFd) {
+        let shards = self.common.mailboxes.len();
+        let target = self.state.next_shard % shards;
+        self.state.next_shard = target + 1;
+        if target == self.number {
+            self.adopt(fd);
+        } else {
+            self.post(target, Message::Connection(fd));
+        }
+    }
+
+    fn adopt(&mut self, fd: OwnedFd) {
+        // Fails only for a socket that has gone already; then receiving says so.
+        let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
+        // Out of memory for the registration: the peer sees its connection closed.
+        let Ok(id) = self.engine.add(fd) else { return };
+        let slot = id.slot as usize;
+        if self.state.conns.len() <= slot {
+            self.state.conns.resize_with(slot + 1, || None);
+        }
+        self.state.conns[slot] = Some(Box::new(Conn {
+            id,
+            input: Vec::new(),
+            out: Vec::new(),
+            keyspace: None,
+            started: false,
+            wants_schema_events: false,
+            closing: false,
+            sending: false,
+            dirty: false,
+            stalled: false,
+        }));
+        self.state.metrics.connections += 1;
+    }
+
+    pub(crate) fn conn(&mut self, id: ConnId) -> Option<&mut Conn> {
+        let conn = self.state.conns.get_mut(id.slot as usize)?.as_deref_mut()?;
+        (conn.id == id).then_some(conn)
+    }
+
+    fn take(&mut self, id: ConnId) -> Option<Box<Conn>> {
+        self.conn(id)?;
+        self.state.conns[id.slot as usize].take()
+    }
+
+    fn put(&mut self, conn: Box<Conn>) {
+        let id = conn.id;
+        let has_output = !conn.out.is_empty() || conn.closing;
+        self.state.conns[id.slot as usize] = Some(conn);
+        if has_output {
+            self.mark_dirty(id);
+        }
+    }
+
+    fn drop_conn(&mut self, id: ConnId) {
+        if self.take(id).is_some() {
+            self.engine.close(id);
+            self.state.metrics.connections -= 1;
+        }
+    }
+
+    /// Has a connection's answers sent at the end of this turn.
+    pub(crate) fn mark_dirty(&mut self, id: ConnId) {
+        if let Some(conn) = self.conn(id)
+            && !conn.dirty
+        {
+            conn.dirty = true;
+            self.state.dirty.push(id);
+        }
+    }
+
+    fn send_all(&mut self) {
+        let mut dirty = std::mem::take(&mut self.state.dirty);
+        for id in dirty.drain(..) {
+            let Some(slot) = self.state.conns.get_mut(id.slot as usize) else { continue };
+            let Some(conn) = slot.as_deref_mut().filter(|conn| conn.id == id) else { continue };
+            conn.dirty = false;
+            let had_output = !conn.out.is_empty();
+            let there = self.engine.send(id, &mut conn.out);
+            conn.sending |= had_output;
+            // The epoll engine is usually done at once; io_uring says when.
+            if matches!(self.engine, Engine::Epoll(_)) {
+                conn.sending = !conn.out.is_empty();
+            }
+            if conn.out.is_empty() && conn.out.capacity() > KEPT_BYTES_MAX {
+                conn.out = Vec::new();
+            }
+            if !there || (conn.closing && conn.out.is_empty() && !conn.sending) {
+                self.drop_conn(id);
+            }
+        }
+        self.state.dirty = dirty;
+    }
+
+    /// Whether a connection's requests have to wait.
+    pub(crate) fn is_held_up(&self, conn: &Conn) -> bool {
+        conn.out.len() > OUT_BYTES_MAX || self.state.outbox_len > OUTBOX_MAX
+    }
+
+    /// Leaves a connection's input where it is until there is room again.
+    pub(crate) fn stall(&mut self, conn: &mut Conn) {
+        if !conn.stalled {
+            conn.stalled = true;
+            self.engine.pause(conn.id);
+            self.state.stalled.push(conn.id);
+        }
+    }
+
+    fn unstall(&mut self) -> bool {
+        if self.state.stalled.is_empty() || self.state.outbox_len > OUTBOX_MAX {
+            return false;
+        }
+        let mut worked = false;
+        for id in std::mem::take(&mut self.state.stalled) {
+            let Some(mut conn) = self.take(id) else { continue };
+            if self.is_held_up(&conn) {
+                self.state.stalled.push(id);
+            } else {
+                worked = true;
+                conn.stalled = false;
+                self.engine.resume(id);
+                self.process(&mut conn);
+            }
+            self.put(conn);
+        }
+        worked
+    }
+
+    /// Sends a message to a sibling, now or when it has room.
+    pub(crate) fn post(&mut self, shard: usize, message: Message) {
+        let outbox = &mut self.state.outboxes[shard];
+        let message = match outbox.is_empty() {
+            true => match self.common.mailboxes[shard].post(message) {
+                Ok(()) => return,
+                Err(message) => message,
+            },
+            false => message,
+        };
+        outbox.push_back(message);
+        self.state.outbox_len += 1;
+    }
+
+    fn flush_outboxes(&mut self) -> bool {
+        if self.state.outbox_len == 0 {
+            return false;
+        }
+        let before = self.state.outbox_len;
+        for (outbox, mailbox) in self.state.outboxes.iter_mut().zip(&self.common.mailboxes) {
+            while let Some(message) = outbox.pop_front() {
+                if let Err(message) = mailbox.post(message) {
+                    outbox.push_front(message);
+                    break;
+                }
+                self.state.outbox_len -= 1;
+            }
+        }
+        self.state.outbox_len < before
+    }
+
+    fn receive(&mut self) -> bool {
+        if self.common.mailboxes.len() == 1 {
+            return false;
+        }
+        let mut received = 0;
+        while received < MESSAGES_PER_TURN.min(MESSAGES_MAX) {
+            let Ok(message) = self.messages.try_recv() else { break };
+            received += 1;
+            match message {
+                Message::Connection(fd) => self.adopt(fd),
+                Message::Write { origin, payload } => self.write_for(origin, &payload),
+                Message::Written { conn, stream, result } => self.written(conn, stream, result),
+                Message::Read(read) => self.read_for(&read),
+                Message::Answer { conn, frame } => self.answer(conn, &frame),
+                Message::Scan(scan) => self.state.scans.push_back(scan),
+                Message::SchemaEvent(frame) => self.tell_schema_event(&frame),
+            }
+        }
+        received > 0
+    }
+
+    fn written(&mut self, id: ConnId, stream: i16, result: Result<(), Failure>) {
+        self.state.remote -= 1;
+        if result.is_err() {
+            self.state.metrics.errors += 1;
+        }
+        if let Some(conn) = self.conn(id) {
+            match result {
+                Ok(()) => tare_cql::response::encode_void(&mut conn.out, stream),
+                Err(failure) => failure.encode(&mut conn.out, stream),
+            }
+            self.mark_dirty(id);
+        }
+    }
+
+    fn answer(&mut self, id: ConnId, frame: &[u8]) {
+        self.state.remote -= 1;
+        if let Some(conn) = self.conn(id) {
+            conn.out.extend_from_slice(frame);
+            self.mark_dirty(id);
+        }
+    }
+
+    pub(crate) fn tell_schema_event(&mut self, frame: &[u8]) {
+        let wanting = self.state.conns.iter_mut().flatten().filter(|c| c.wants_schema_events);
+        let ids: Vec<ConnId> = wanting
+            .map(|conn| {
+                conn.out.extend_from_slice(frame);
+                conn.id
+            })
+            .collect();
+        ids.into_iter().for_each(|id| self.mark_dirty(id));
+    }
+
+    /// Takes over changes of the schema.
+    #[inline]
+    pub(crate) fn refresh(&mut self) {
+        let epoch = self.common.schema.epoch();
+        if epoch != self.state.epoch || self.state.catalog.next_store == 0 {
+            self.state.epoch = epoch;
+            self.state.catalog = self.common.schema.current();
+            let catalog = Arc::clone(&self.state.catalog);
+            self.store.retain(|store| catalog.is_live(store));
+        }
+    }
+
+    /// Hands the log's work to the engine.
+    fn pump_log(&mut self, now_ns: u64) -> bool {
+        let log = self.store.log();
+        if log.is_in_flight() || !log.is_dirty() || now_ns < self.state.retry_ns {
+            return false;
+        }
+        let (flush, sync) = match self.durability {
+            Durability::Sync => (true, true),
+            Durability::Periodic(period) => {
+                let due = now_ns >= self.state.next_sync_ns;
+                if due {
+                    let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+                    self.state.next_sync_ns = now_ns.saturating_add(period);
+                }
+                (due, due)
+            }
+        };
+        if !flush && !log.is_behind() {
+            return false;
+        }
+        self.start_log_job(flush, sync)
+    }
+
+    fn start_log_job(&mut self, flush: bool, sync: bool) -> bool {
+        match self.store.log_mut().next_job(&mut self.segments, flush, sync) {
+            Ok(Some(job)) => {
+                let file = self.segments.current(job.segment);
+                let file = file.expect("the log writes to the segment that it made last");
+                self.engine.log(job, file);
+                true
+            }
+            Ok(None) => false,
+            // Later writes are refused with the reason until a later try succeeds. Those that wait
+            // for it have been promised nothing.
+            Err(error) => {
+                self.state.retry_ns = self.clock.now_ns() + RETRY_NS;
+                self.fail_waiters(&Failure::Server(error.to_string()));
+                false
+            }
+        }
+    }
+
+    fn release_waiters(&mut self) {
+        let durable = self.store.log().durable();
+        while let Some(&(ticket, waiter)) = self.state.waiters.front() {
+            if ticket.0 >= durable {
+                return;
+            }
+            self.state.waiters.pop_front();
+            self.tell(waiter, Ok(()));
+        }
+    }
+
+    fn fail_waiters(&mut self, failure: &Failure) {
+        for (_, waiter) in std::mem::take(&mut self.state.waiters) {
+            self.tell(waiter, Err(failure.clone()));
+        }
+    }
+
+    fn tell(&mut self, waiter: Waiter, result: Result<(), Failure>) {
+        match waiter {
+            Waiter::Here { conn, stream } => {
+                self.state.remote += 1;
+                self.written(conn, stream, result);
+            }
+            Waiter::There(Origin { shard, conn, stream }) => {
+                self.post(shard, Message::Written { conn, stream, result });
+            }
+        }
+    }
+
+    /// After the stop was asked for: true when nothing is owed to anyone any more.
+    fn is_drained(&mut self, now_ns: u64) -> bool {
+        let since = match self.state.stopping_since_ns {
+            Some(since) => since,
+            None => {
+                self.engine.stop_listening();
+                let ids: Vec<_> = self.state.conns.iter().flatten().map(|conn| conn.id).collect();
+                ids.into_iter().for_each(|id| self.engine.pause(id));
+                self.state.stopping_since_ns = Some(now_ns);
+                now_ns
+            }
+        };
+        let state = &self.state;
+        let settled = state.remote == 0
+            && state.outbox_len == 0
+            && state.scans.is_empty()
+            && state.waiters.is_empty()
+            && state.conns.iter().flatten().all(|conn| conn.out.is_empty() && !conn.sending);
+        let late = now_ns.saturating_sub(since) > DRAIN_NS_MAX;
+        if (settled || late) && !self.state.announced {
+            self.state.announced = true;
+            self.common.drained.fetch_add(1, Ordering::AcqRel);
+        }
+        // Siblings may still ask for something while they are not settled.
+        let all = self.common.drained.load(Ordering::Acquire) >= self.common.mailboxes.len();
+        late || (settled && all)
+    }
+
+    /// Makes the log durable and closes it.
+    fn finish(&mut self) -> Result<(), ReactorError> {
+        let failed = |source: io::Error| ReactorError::Wait { source };
+        let mut closed = false;
+        let mut events = Vec::new();
+        loop {
+            if !self.store.log().is_in_flight() && !self.start_log_job(true, true) {
+                if closed || self.store.log().is_poisoned() {
+                    break;
+                }
+                closed = true;
+                self.store.log_mut().seal_closing_group();
+                continue;
+            }
+            self.engine.turn(Wait::Sleep(SLEEP_MAX), &mut events).map_err(failed)?;
+            for event in events.drain(..) {
+                if let Event::LogDone(job, result) = event {
+                    // A failure poisons the log, which ends the loop.
+                    let _ = self.store.log_mut().complete(job, result);
+                }
+            }
+        }
+        for conn in self.state.conns.iter_mut().filter_map(Option::take) {
+            self.engine.close(conn.id);
+        }
+        self.state.metrics.connections = 0;
+        self.account.store(&self.state.metrics);
+        Ok(())
+    }
+}
