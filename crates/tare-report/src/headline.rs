@@ -8,7 +8,7 @@
 //! 3. Nothing claimed is said as "no cost found", with how small a cost could have been missed.
 //! 4. The control is always named, and so is that it is missing; a run that has not ended says so.
 
-use tare_lab::analysis::{Analysis, Cost, Finding};
+use tare_lab::analysis::{Analysis, Cost, Finding, Interval};
 use tare_lab::record::Record;
 
 use crate::figures::{clean, percent_interval};
@@ -45,6 +45,24 @@ pub(crate) fn noise(analysis: &Analysis, workload: &str, metric: Metric) -> Opti
     let percent = metric.cost(control)?.percent;
     let noise = percent.low.abs().max(percent.high.abs());
     noise.is_finite().then_some(noise)
+}
+
+/// The ends of a common scale for costs in percent, 0 among them. Intervals of very few blocks can
+/// be a hundred times as wide as the costs; they are cut where they would press the rest together.
+pub(crate) fn extent<'a>(
+    costs: impl Iterator<Item = &'a Cost>,
+    others: impl Iterator<Item = f64>,
+) -> (f64, f64) {
+    let intervals: Vec<Interval> = costs.map(|cost| cost.percent).collect();
+    let values = intervals.iter().map(|i| i.value).chain(others).filter(|x| x.is_finite());
+    let (mut low, mut high) =
+        values.fold((-1.0f64, 1.0f64), |(low, high), x| (low.min(x), high.max(x)));
+    let most = 3.0 * high.max(-low).max(2.0);
+    for interval in intervals.iter().filter(|i| i.low.is_finite() && i.high.is_finite()) {
+        low = low.min(interval.low.max(-most));
+        high = high.max(interval.high.min(most));
+    }
+    (low, high)
 }
 
 /// Whether a cost may be claimed (rule 1).
@@ -200,6 +218,18 @@ mod tests {
         assert_eq!(headline(&record, &analysis), "Nothing has been measured yet.");
         let (record, analysis) = fixture::running();
         assert!(headline(&record, &analysis).starts_with("Not finished, after 4 blocks: "));
+    }
+
+    #[test]
+    fn very_wide_intervals_do_not_press_the_scale_together() {
+        let cost = |value, low, high| {
+            let percent = Interval { value, low, high, blocks: 2 };
+            Cost { percent, found: false, within_percent: high }
+        };
+        let none = std::iter::empty;
+        let wide = [cost(10.0, -90.0, 900.0), cost(2.0, -100.0, f64::INFINITY)];
+        assert_eq!(extent(wide.iter(), none()), (-30.0, 30.0));
+        assert_eq!(extent([cost(10.0, 8.0, 12.0)].iter(), none()), (-1.0, 12.0));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use tare_lab::record::{Phase, Record, Slice};
 
 use super::svg::{Anchor, Scale, Shape, Svg};
 use crate::figures::{Room, cost, percent, percent_interval, rate, role, shorten, with_interval};
-use crate::headline::{Metric, claimed, noise};
+use crate::headline::{Metric, claimed, extent, noise};
 use crate::histogram::{curve, response};
 use tare_std::units::{nanoseconds, significant, thousands};
 
@@ -105,22 +105,10 @@ pub(super) fn ladder(
         let of = |p: &&tare_lab::study::PublishedCost| p.environment == finding.environment;
         record.study.published.iter().find(of).filter(|_| metric == Metric::Throughput)
     };
-    let ends = rows
-        .iter()
-        .flat_map(|f| {
-            let interval = metric.cost(f).map(|c| c.percent);
-            let published = published(f).map(|p| p.throughput_cost_percent);
-            [
-                interval.map(|i| i.value),
-                interval.map(|i| i.low),
-                interval.map(|i| i.high),
-                published,
-            ]
-        })
-        .flatten()
-        .chain(noise.into_iter().flat_map(|noise| [noise, -noise]))
-        .filter(|x| x.is_finite());
-    let (low, high) = ends.fold((-1.0f64, 1.0f64), |(low, high), x| (low.min(x), high.max(x)));
+    let published_costs =
+        rows.iter().filter_map(|f| published(f)).map(|p| p.throughput_cost_percent);
+    let costs = rows.iter().filter_map(|f| metric.cost(f));
+    let (low, high) = extent(costs, noise.into_iter().chain(published_costs));
     let (title, unit) = match metric {
         Metric::ServerCpu => {
             ("Cost in server CPU per operation", "% more CPU per operation than the baseline")
@@ -169,7 +157,9 @@ pub(super) fn ladder(
         if interval.low.is_finite() && interval.high.is_finite() {
             let (from, to) = (scale.x(interval.low), scale.x(interval.high));
             chart.svg.line(from, y, to, y, &format!("interval {class}"));
-            for end in [from, to] {
+            let whole = |end: &f64| *end >= low && *end <= high;
+            for end in [interval.low, interval.high].iter().filter(|end| whole(end)) {
+                let end = scale.x(*end);
                 chart.svg.line(end, y - 5.0, end, y + 5.0, &format!("end {class}"));
             }
         }

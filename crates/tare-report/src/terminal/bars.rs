@@ -6,7 +6,7 @@ use tare_lab::analysis::{Analysis, Cost, Finding};
 use super::Paint;
 use super::text::{columns, pad};
 use crate::figures::{percent, shorten};
-use crate::headline::{Metric, claimed, noise};
+use crate::headline::{Metric, claimed, extent, noise};
 
 pub(super) struct Bars<'a> {
     rows: Vec<(&'a Finding, &'a Cost)>,
@@ -37,24 +37,11 @@ impl<'a> Bars<'a> {
             .collect();
         let workload = &rows.first()?.0.workload;
         let claims = rows.iter().map(|(f, _)| claimed(analysis, f, metric)).collect();
-        let ends = rows
-            .iter()
-            .flat_map(|(_, cost)| [cost.percent.value, cost.percent.low, cost.percent.high])
-            .filter(|x| x.is_finite());
-        let (low, high) = ends.fold((-1.0f64, 1.0f64), |(low, high), x| (low.min(x), high.max(x)));
+        let noise = noise(analysis, workload, metric);
+        let (low, high) = extent(rows.iter().map(|(_, cost)| *cost), noise.into_iter());
         let names = rows.iter().map(|(f, _)| columns(&name(f, paint))).max().unwrap_or(0);
         let scale = usize::from(paint.0.width).saturating_sub(names + 4).clamp(20, 80);
-        Some(Bars {
-            claims,
-            noise: noise(analysis, workload, metric),
-            metric,
-            paint,
-            low,
-            high,
-            names,
-            scale,
-            rows,
-        })
+        Some(Bars { claims, noise, metric, paint, low, high, names, scale, rows })
     }
 
     pub(super) fn draw(&self) -> Vec<String> {
