@@ -1,24 +1,30 @@
-# A container engine of our own for tests, where none answers. Sourced by ./test; see `engine` for
-# running it by hand.
+# Container engines of our own for tests, where none answers: dockerd, and the service of Podman where
+# it is installed. Sourced by ./test; see `engine` for running them by hand.
 #
-# Everything it makes stands in a network namespace, a mount namespace, a cgroup and a directory of
-# its own, so that an engine of the host is not touched and nothing is left when it ends.
+# Everything that they make stands in network namespaces, mount namespaces, cgroups and a directory
+# of their own, so that an engine of the host is not touched and nothing is left when they end.
 
 engine_dir="" # /tmp/tare-engine-PID.XXXXXX, PID being the script's; its cgroups are named so too
-engine_pid=""
+engine_pids=""
 
-# The engine that the tests would find: DOCKER_HOST, else the usual socket.
+# engine_socket VARIABLE USUAL: the socket at which the tests would look for an engine.
 engine_socket() {
-    case "${DOCKER_HOST:-}" in
-    unix://*) printf '%s\n' "${DOCKER_HOST#unix://}" ;;
-    *) printf '/run/docker.sock\n' ;;
+    eval "value=\${$1:-}"
+    case "$value" in
+    unix://*) printf '%s\n' "${value#unix://}" ;;
+    *) printf '%s\n' "$2" ;;
     esac
 }
 
 # perl is there wherever Debian is; elsewhere a missing one reads as "no engine".
 engine_answers() {
-    perl -MIO::Socket::UNIX -e 'exit !IO::Socket::UNIX->new(Peer => $ARGV[0])' "$(engine_socket)" 2>/dev/null
+    socket=$(engine_socket "$1" "$2")
+    perl -MIO::Socket::UNIX -e 'exit !IO::Socket::UNIX->new(Peer => $ARGV[0])' "$socket" 2>/dev/null
 }
+
+docker_answers() { engine_answers DOCKER_HOST /var/run/docker.sock; }
+
+podman_answers() { engine_answers CONTAINER_HOST /run/podman/podman.sock; }
 
 # Engines of scripts that were killed with no chance to clean up. The engine itself ended with its
 # script (pdeathsig).
@@ -46,83 +52,143 @@ WRAPPER
     chmod 755 "$engine_dir/crun"
 }
 
-# Starts an engine unless one answers, and exports DOCKER_HOST.
-engine_start() {
-    engine_sweep
-    if engine_answers; then
-        say "$script: using the container engine at $(engine_socket)"
-        return
-    fi
+# Makes the directory of the engines that this script starts.
+engine_make_dir() {
+    [ -z "$engine_dir" ] || return 0
     engine_name=tare-engine-$$
     engine_dir=$(mktemp -d "/tmp/$engine_name.XXXXXX")
-    engine_crun
-    # The engine's packages have these paths built in; in its mount namespace they are empty and
-    # its own, so a mount point is all that the host ever sees.
-    for dir in /etc/docker /run/docker /run/containerd; do
+}
+
+# engine_hide DIRECTORY...: prints those that have to be made as mount points, and makes them. The
+# engines have these paths built in; in their mount namespaces they are empty and their own, so that
+# an empty directory is all that the host ever sees.
+engine_hide() {
+    for dir in "$@"; do
         [ -d "$dir" ] && continue
-        mkdir "$dir"
+        mkdir -p "$dir"
         printf '%s\n' "$dir" >>"$engine_dir/mount-points"
     done
+}
+
+# engine_run NAME SOCKET HIDDEN COMMAND...: starts an engine in namespaces of its own, with the
+# directories HIDDEN (a list) out of its sight, and waits until its socket answers.
+engine_run() {
+    engine=$1 socket=$2 hidden=$3
+    shift 3
+    # shellcheck disable=SC2086 # a list, split on purpose
+    engine_hide $hidden
     # shellcheck disable=SC2016 # expands in the inner shell
     setsid setpriv --pdeathsig TERM unshare --net --mount --propagation slave sh -c '
-        name=$1 dir=$2
-        for own in /etc/docker /run/docker /run/containerd; do
-            mount --no-mtab -t tmpfs tare-engine "$own"
-        done
-        readlink /proc/self/ns/net >"$dir/netns"
+        netns=$1 hidden=$2
+        shift 2
+        for own in $hidden; do mount --no-mtab -t tmpfs tare-engine "$own"; done
+        readlink /proc/self/ns/net >>"$netns"
         ip link set lo up
-        exec dockerd --host "unix://$dir/docker.sock" --data-root "$dir/data" \
-            --exec-root "$dir/exec" --pidfile "$dir/pid" --bip 172.31.250.1/24 \
-            --cgroup-parent "/$name" --exec-opt native.cgroupdriver=cgroupfs \
-            --add-runtime "crun=$dir/crun"
-    ' sh "$engine_name" "$engine_dir" >"$engine_dir/log" 2>&1 &
-    engine_pid=$!
+        exec "$@"
+    ' sh "$engine_dir/netns" "$hidden" "$@" >"$engine_dir/$engine.log" 2>&1 &
+    pid=$!
+    engine_pids="$engine_pids $pid"
     tries=300
-    while ! grep -q 'API listen on' "$engine_dir/log"; do
+    while ! engine_answers NONE "$socket"; do
         tries=$((tries - 1))
-        if [ "$tries" -eq 0 ] || ! kill -0 "$engine_pid" 2>/dev/null; then
-            tail -n 20 "$engine_dir/log" >&2
-            fail "the private dockerd did not start; its last words are above"
+        if [ "$tries" -eq 0 ] || ! kill -0 "$pid" 2>/dev/null; then
+            tail -n 20 "$engine_dir/$engine.log" >&2
+            return 1
         fi
         sleep 0.1
     done
-    DOCKER_HOST="unix://$engine_dir/docker.sock"
-    export DOCKER_HOST
-    say "$script: private dockerd answers at $DOCKER_HOST"
+    say "$script: a private $engine answers at $socket"
 }
 
-# Ends the engine that engine_start started and removes all of it. Idempotent.
+# Starts Docker unless one answers, and exports DOCKER_HOST.
+docker_start() {
+    if docker_answers; then
+        say "$script: using the Docker engine at $(engine_socket DOCKER_HOST /var/run/docker.sock)"
+        return
+    fi
+    engine_make_dir
+    engine_crun
+    engine_run dockerd "$engine_dir/docker.sock" "/etc/docker /run/docker /run/containerd" dockerd \
+        --host "unix://$engine_dir/docker.sock" --data-root "$engine_dir/data" \
+        --exec-root "$engine_dir/exec" --pidfile "$engine_dir/pid" --bip 172.31.250.1/24 \
+        --cgroup-parent "/$engine_name" --exec-opt native.cgroupdriver=cgroupfs \
+        --add-runtime "crun=$engine_dir/crun" ||
+        fail "the private dockerd did not start; its last words are above"
+    DOCKER_HOST="unix://$engine_dir/docker.sock"
+    export DOCKER_HOST
+}
+
+# Starts Podman's service where it is installed and unless one answers, and exports CONTAINER_HOST.
+# Without it the tests of Podman skip, so it may fail.
+podman_start() {
+    command -v podman >/dev/null 2>&1 || return 0
+    if podman_answers; then
+        say "$script: using Podman at $(engine_socket CONTAINER_HOST /run/podman/podman.sock)"
+        return
+    fi
+    engine_make_dir
+    # The cgroup that it puts containers into has a name of its own, which is not ours to remove if
+    # it was there before.
+    if [ -z "$(find /sys/fs/cgroup -maxdepth 2 -name libpod_parent)" ]; then
+        printf 'libpod_parent\n' >"$engine_dir/cgroups"
+    fi
+    hidden="/var/lib/cni /var/lib/containers /run/containers /run/libpod /run/netns /dev/shm"
+    if engine_run podman "$engine_dir/podman.sock" "$hidden" podman --root "$engine_dir/podman" \
+        --runroot "$engine_dir/podman-run" --tmpdir "$engine_dir/podman-tmp" \
+        --network-config-dir "$engine_dir/podman-net" --cgroup-manager cgroupfs \
+        --events-backend none --runtime runc system service --time 0 "unix://$engine_dir/podman.sock"; then
+        CONTAINER_HOST="unix://$engine_dir/podman.sock"
+        export CONTAINER_HOST
+    else
+        say "$script: going on without Podman, which did not start; its last words are above"
+    fi
+}
+
+# Starts what does not answer yet.
+engine_start() {
+    engine_sweep
+    docker_start
+    podman_start
+}
+
+# Ends the engines that engine_start started and removes all of them. Idempotent.
 engine_stop() {
     [ -n "$engine_dir" ] || return 0
-    if [ -n "$engine_pid" ]; then
-        kill -TERM "$engine_pid" 2>/dev/null || true
+    for pid in $engine_pids; do kill -TERM "$pid" 2>/dev/null || true; done
+    for pid in $engine_pids; do
         tries=200
-        while [ "$tries" -gt 0 ] && kill -0 "$engine_pid" 2>/dev/null; do
+        while [ "$tries" -gt 0 ] && kill -0 "$pid" 2>/dev/null; do
             tries=$((tries - 1))
             sleep 0.1
         done
-        kill -KILL "$engine_pid" 2>/dev/null || true
-        wait "$engine_pid" 2>/dev/null || true
-        engine_pid=""
-    fi
+        kill -KILL "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
+    done
     engine_remove "$engine_dir"
-    engine_dir=""
+    engine_dir="" engine_pids=""
 }
 
-# engine_remove DIRECTORY: kills what still runs in the engine's network namespace (shims, proxies) or
-# cgroups (containers), then removes cgroups and directory. The namespaces end with their processes.
+# The processes in the network namespaces whose names stand in a file.
+engine_processes() {
+    [ -s "$1" ] || return 0
+    for process in /proc/[0-9]*; do
+        netns=$(readlink "$process/ns/net" 2>/dev/null) || continue
+        if grep -qxF "$netns" "$1"; then printf '%s\n' "${process#/proc/}"; fi
+    done
+}
+
+# engine_remove DIRECTORY: kills what still runs in the engines' network namespaces (shims, proxies)
+# or cgroups (containers), then removes cgroups and directory. Namespaces end with their processes.
 engine_remove() {
     name=${1##*/}
     name=${name%.*}
-    netns=$(cat "$1/netns" 2>/dev/null || true)
     tries=50
     while [ "$tries" -gt 0 ]; do
-        left=""
-        for process in /proc/[0-9]*; do
-            [ -n "$netns" ] && [ "$(readlink "$process/ns/net" 2>/dev/null)" = "$netns" ] || continue
-            left="$left ${process#/proc/}"
+        groups=""
+        for parent in "$name" $(cat "$1/cgroups" 2>/dev/null || true); do
+            groups="$groups $(find /sys/fs/cgroup -depth -type d -path "*/$parent*" 2>/dev/null || true)"
         done
-        groups=$(find /sys/fs/cgroup -depth -type d -path "*/$name*" 2>/dev/null || true)
+        left=$(engine_processes "$1/netns")
         for group in $groups; do
             left="$left $(cat "$group/cgroup.procs" 2>/dev/null || true)"
         done
