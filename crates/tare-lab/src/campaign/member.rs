@@ -87,7 +87,9 @@ impl Campaign<'_, '_> {
     pub(super) fn start_member(&mut self, index: usize) -> Result<(), StartError> {
         let name = self.members[index].name().to_string();
         self.observer.event(&Event::EnvironmentStarting { name: &name });
+        let began = self.parts.clock.now();
         let result = self.bring_up(index);
+        self.start_time = self.start_time.max(self.parts.clock.now() - began);
         match &result {
             Ok(()) => {
                 let environment = &self.members[index].record;

@@ -85,6 +85,8 @@ struct Campaign<'c, 'p> {
     leftovers: Vec<(String, String)>,
     /// The longest teardown of one environment so far.
     teardown: Duration,
+    /// The longest start of one environment so far, its data included.
+    start_time: Duration,
     /// Durations of the blocks of this run.
     block_times: Vec<Duration>,
 }
@@ -128,6 +130,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
             system_cpus,
             leftovers: Vec::new(),
             teardown: TEARDOWN_GUESS,
+            start_time: Duration::ZERO,
             block_times: Vec::new(),
             parts,
             study,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::member::StartError;
+use super::member::{Member, StartError};
 use super::{
     CALIBRATION_SLICES, CALIBRATION_WINDOW_MAX, Campaign, CampaignError, Ending, Event, Stage,
 };
@@ -14,12 +14,13 @@ use crate::study::ScheduleKind;
 const SLICE_EXTRA_GUESS: Duration = Duration::from_millis(50);
 
 /// Whether every cost's interval is narrower than asked, end to end, in percentage points. The
-/// control counts too: while it is wide, nothing is settled.
-fn narrow_enough(analysis: &Analysis, width_percent: f64) -> bool {
+/// control counts too: while it is wide, nothing is settled. What is out will not get narrower.
+fn narrow_enough(analysis: &Analysis, width_percent: f64, members: &[Member]) -> bool {
+    let out = |name: &str| members.iter().any(|member| member.out && member.name() == name);
     let mut costs = analysis
         .findings
         .iter()
-        .filter(|finding| !finding.baseline)
+        .filter(|finding| !finding.baseline && !out(&finding.environment))
         .flat_map(|finding| {
             [&finding.server_cpu_cost, &finding.server_cpu_cost_at_rate, &finding.throughput_cost]
         })
@@ -217,7 +218,7 @@ impl Campaign<'_, '_> {
             let analysis = &analysis;
             self.observer.event(&Event::BlockDone { block, blocks_expected, left, analysis });
             let enough = block + 1 >= schedule.rounds_min && schedule.stop_width_percent > 0.0;
-            if enough && narrow_enough(analysis, schedule.stop_width_percent) {
+            if enough && narrow_enough(analysis, schedule.stop_width_percent, &self.members) {
                 return Ok(Ending::IntervalsNarrow);
             }
         }
@@ -239,7 +240,14 @@ impl Campaign<'_, '_> {
             None => {
                 let members = self.members.iter().filter(|member| !member.out).count();
                 let slices = u32::try_from(members * self.cells.len()).unwrap_or(u32::MAX);
-                (schedule.window + schedule.lead_in + SLICE_EXTRA_GUESS) * slices
+                let load = (schedule.window + schedule.lead_in + SLICE_EXTRA_GUESS) * slices;
+                match schedule.kind {
+                    ScheduleKind::Slices => load,
+                    ScheduleKind::Trials => {
+                        let starts = u32::try_from(members).unwrap_or(u32::MAX);
+                        load + (self.start_time + self.teardown) * starts
+                    }
+                }
             }
         }
     }

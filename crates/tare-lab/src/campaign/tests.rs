@@ -470,3 +470,16 @@ fn what_cannot_be_frozen_is_ended_at_once() {
     assert_eq!(void, [false, false, false, false, true]);
     assert_eq!(kinds(&record, "restless"), ["environment_left_out"]);
 }
+
+#[test]
+fn what_was_left_out_does_not_hold_up_the_early_stop() {
+    let mut study = study(
+        ScheduleKind::Slices,
+        &[("native", "fake"), ("flaky", "fake:noise=0.5,fail_after=5")],
+    );
+    study.schedule.rounds = 200;
+    study.schedule.stop_width_percent = 3.0;
+    let (outcome, record, _) = run_study(&study);
+    assert_eq!(outcome.unwrap().ending, Ending::IntervalsNarrow);
+    assert_eq!(kinds(&record, "flaky"), ["environment_left_out"]);
+}
