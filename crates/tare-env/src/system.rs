@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tare_host::account::Account;
 use tare_host::cgroup::{Cgroup, CgroupError};
-use tare_host::process;
+use tare_host::process::{self, Hold};
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Launch, LayerState, Usage};
 
@@ -26,6 +26,10 @@ const LOG_TAIL_BYTES: u64 = 4096;
 pub(crate) struct System {
     /// The system's first process, as the host numbers it.
     pub(crate) pid: u32,
+    /// Keeps its number from being taken for that of a later process.
+    hold: Option<Hold>,
+    /// Processes of the system that do not descend from the first one.
+    pub(crate) others: Vec<u32>,
     /// Its own cgroup, where it has one.
     pub(crate) group: Option<Cgroup>,
     /// The userland proxy's process, where there is one.
@@ -44,14 +48,19 @@ impl System {
     ) -> Self {
         let has_quota = matches!(layers.cpu, CpuLayer::Quota(_));
         let (account, proxy_account) = (Account::new(), Account::new());
-        Self { pid, group, proxy, account, proxy_account, has_quota }
+        let hold = Hold::open(pid);
+        Self { pid, hold, others: Vec::new(), group, proxy, account, proxy_account, has_quota }
     }
 
     /// Every process of the system.
     pub(crate) fn pids(&self) -> Vec<u32> {
         match &self.group {
             Some(group) => group.pids(),
-            None => process::tree(self.pid),
+            None if self.hold.as_ref().is_none_or(Hold::has_ended) => Vec::new(),
+            None => {
+                let roots = std::iter::once(&self.pid).chain(&self.others);
+                roots.flat_map(|pid| process::tree(*pid)).collect()
+            }
         }
     }
 
@@ -177,7 +186,6 @@ impl System {
         process::status_field(self.pid, "Seccomp")?.parse().ok()
     }
 
-    #[expect(dead_code, reason = "the oci runtime comes next")]
     /// The system's own mount table.
     pub(crate) fn mount_table(&self) -> String {
         fs::read_to_string(format!("/proc/{}/mountinfo", self.pid)).unwrap_or_default()

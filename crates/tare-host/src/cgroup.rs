@@ -327,6 +327,13 @@ impl Cgroup {
             .try_for_each(|folder| write(&folder.join("cgroup.procs"), &pid.to_string()))
     }
 
+    /// Removes the directories if nobody is in them; those that are busy stay for the journal.
+    pub fn remove_empty(&self) {
+        for folder in self.layout.folders(&self.name) {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+
     /// Processes in the cgroup, those in cgroups below it included.
     pub fn pids(&self) -> Vec<u32> {
         let folder = ["cpuset", "cpu", "freezer", "memory"]

@@ -1,1 +1,155 @@
-//! Undoing what dead runs left behind.
+//! Undoing what dead runs left behind, and finding what bears Tare's name on a host.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::cgroup::Layout;
+use crate::exec::{Command, find};
+use crate::journal::{self, Journal, JournalError};
+use crate::{NAME_PREFIX, RUN_VARIABLE, error_line, netns, process, undo};
+
+/// What `clean` found of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its process lives and holds its journal; it was left alone.
+    Alive { pid: u32 },
+    /// So many entries were undone; nothing is left.
+    Cleaned { entries: usize },
+    /// Something could not be undone, one line each; the journal stays.
+    Failed { errors: Vec<String> },
+}
+
+/// What `clean` did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Run id and what became of it, in the order of the ids.
+    pub runs: Vec<(String, Outcome)>,
+}
+
+/// Why `clean` could not look.
+#[derive(Debug, thiserror::Error)]
+pub enum CleanError {
+    #[error("cannot read the journals in {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+}
+
+/// Undoes what every dead run in this state directory left. Runs that are alive are left alone.
+/// Idempotent.
+///
+/// # Errors
+/// When the directory of journals is there but cannot be read.
+pub fn clean(state: &Path) -> Result<Report, CleanError> {
+    let mut report = Report::default();
+    for path in journals(state)? {
+        let run = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let outcome = match Journal::adopt(&path) {
+            Ok(journal) => {
+                let entries = journal.live().len();
+                let errors = journal.close();
+                match errors.is_empty() {
+                    true => Outcome::Cleaned { entries },
+                    false => {
+                        Outcome::Failed { errors: errors.iter().map(|e| error_line(e)).collect() }
+                    }
+                }
+            }
+            Err(JournalError::Alive { pid, .. }) => Outcome::Alive { pid },
+            // Another `clean` was faster.
+            Err(JournalError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                continue;
+            }
+            Err(error) => Outcome::Failed { errors: vec![error_line(&error)] },
+        };
+        report.runs.push((run.unwrap_or_default(), outcome));
+    }
+    Ok(report)
+}
+
+fn journals(state: &Path) -> Result<Vec<PathBuf>, CleanError> {
+    let path = journal::folder(state);
+    let folder = match fs::read_dir(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        folder => folder.map_err(|source| CleanError::Read { path, source })?,
+    };
+    let mut paths: Vec<PathBuf> = folder.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "journal"));
+    paths.sort();
+    Ok(paths)
+}
+
+/// Something on the host that bears Tare's name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Leftover {
+    /// `link`, `network namespace`, `cgroup`, `mount`, `nft table`, `process`.
+    pub kind: &'static str,
+    pub name: String,
+    /// The run that it belongs to and that is alive, if it does.
+    pub alive: Option<String>,
+}
+
+/// Everything named `tare-*` on the host, for `doctor`. What belongs to a living run says so.
+/// Containers of engines are found by the processes in them.
+pub fn leftovers(state: &Path) -> Vec<Leftover> {
+    let living: Vec<String> = journals(state)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|path| match Journal::adopt(path) {
+            Err(JournalError::Alive { run, .. }) => Some(run),
+            _ => None,
+        })
+        .collect();
+    let mut found: BTreeSet<(&'static str, String)> = BTreeSet::new();
+    let mut add = |kind, name: String| found.insert((kind, name));
+
+    for line in fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default().lines() {
+        if let Some((name, _)) = line.split_once(':')
+            && name.trim().starts_with(NAME_PREFIX)
+        {
+            add("link", name.trim().into());
+        }
+    }
+    for name in names_in(Path::new(netns::FOLDER)) {
+        add("network namespace", name);
+    }
+    if let Ok(layout) = Layout::read(Path::new("/proc")) {
+        for folder in layout.folders("") {
+            for name in names_in(&folder) {
+                add("cgroup", folder.join(name).display().to_string());
+            }
+        }
+    }
+    for mount in undo::mounts().unwrap_or_default() {
+        let named = mount.iter().any(|part| part.to_string_lossy().starts_with(NAME_PREFIX));
+        if named && !mount.starts_with(netns::FOLDER) {
+            add("mount", mount.display().to_string());
+        }
+    }
+    if find("nft").is_some()
+        && let Ok(output) = Command::new("nft").args(["list", "tables"]).run()
+    {
+        for line in output.stdout.lines() {
+            if line.rsplit(' ').next().is_some_and(|name| name.starts_with(NAME_PREFIX)) {
+                add("nft table", line.trim_start_matches("table ").into());
+            }
+        }
+    }
+    let own = std::process::id();
+    for pid in process::all().into_iter().filter(|pid| *pid != own) {
+        if let Some(run) = process::variable(pid, RUN_VARIABLE) {
+            let name = process::name(pid).unwrap_or_default();
+            add("process", format!("{pid} ({name}) of {NAME_PREFIX}{run}"));
+        }
+    }
+    let alive = |name: &str| {
+        living.iter().find(|run| name.contains(&format!("{NAME_PREFIX}{run}"))).cloned()
+    };
+    found.into_iter().map(|(kind, name)| Leftover { kind, alive: alive(&name), name }).collect()
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(NAME_PREFIX)).collect()
+}

@@ -11,11 +11,12 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as StdCommand, ExitStatus, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -38,6 +39,7 @@ pub struct Command {
     input: Option<String>,
     namespace: Option<PathBuf>,
     cpus: Option<CpuSet>,
+    output: Option<(Arc<File>, Arc<File>)>,
     time_limit: Duration,
 }
 
@@ -94,6 +96,7 @@ impl Command {
             input: None,
             namespace: None,
             cpus: None,
+            output: None,
             time_limit: TIME_LIMIT,
         }
     }
@@ -129,6 +132,13 @@ impl Command {
     /// Runs the command, and what it starts, on these CPUs only.
     pub fn on_cpus(mut self, cpus: &CpuSet) -> Self {
         self.cpus = Some(cpus.clone());
+        self
+    }
+
+    /// Lets the command, and what it leaves running, write its output to these files, which must be
+    /// readable too: errors show what stands in the second.
+    pub fn output_to(mut self, stdout: File, stderr: File) -> Self {
+        self.output = Some((Arc::new(stdout), Arc::new(stderr)));
         self
     }
 
@@ -206,7 +216,10 @@ impl Command {
                     Stdio::from(file)
                 }
             };
-            Ok((stdin, memory_file()?, memory_file()?))
+            match &self.output {
+                Some((out, err)) => Ok((stdin, out.try_clone()?, err.try_clone()?)),
+                None => Ok((stdin, memory_file()?, memory_file()?)),
+            }
         };
         let spawned = files()
             .and_then(|(stdin, out, err)| Ok((stdin, out.try_clone()?, err.try_clone()?, out, err)))
@@ -227,17 +240,17 @@ impl Command {
             Ok(None) => "timed out".into(),
             Err(error) => error.to_string(),
         };
-        let stderr = read_back(err).trim().to_string();
+        let stderr = read_back(&err).trim().to_string();
         let result = match ended {
             Ok(Some(status)) if status.success() => Ok(Output {
-                stdout: read_back(out),
+                stdout: read_back(&out),
                 stderr: stderr.clone(),
                 elapsed: begin.elapsed(),
             }),
             Ok(Some(status)) => Err(ExecError::Failed {
                 argv: self.typed(),
                 status,
-                stderr: said(&stderr, &read_back(out)),
+                stderr: said(&stderr, &read_back(&out)),
             }),
             Ok(None) => Err(ExecError::TimedOut {
                 argv: self.typed(),
@@ -264,11 +277,13 @@ fn memory_file() -> io::Result<File> {
     Ok(File::from(memfd_create("tare-output", MemfdFlags::CLOEXEC)?))
 }
 
-fn read_back(mut file: File) -> String {
+/// Reads by position: the offset of an output file belongs to whoever still writes to it.
+fn read_back(file: &File) -> String {
     let mut bytes = Vec::new();
-    // A memory file cannot fail to be read; if it did, the text is only what an error shows.
-    if file.rewind().is_ok() {
-        let _ = file.read_to_end(&mut bytes);
+    let mut chunk = [0; 4096];
+    // What cannot be read is only what an error would show.
+    while let Ok(count @ 1..) = file.read_at(&mut chunk, bytes.len() as u64) {
+        bytes.extend_from_slice(&chunk[..count]);
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

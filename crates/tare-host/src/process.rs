@@ -83,6 +83,11 @@ impl Hold {
         }
     }
 
+    /// Whether the process has ended (a zombie has).
+    pub fn has_ended(&self) -> bool {
+        self.wait_end(Instant::now()).unwrap_or(true)
+    }
+
     /// Waits until the process has ended (a zombie has). False when the deadline came first.
     pub fn wait_end(&self, deadline: Instant) -> io::Result<bool> {
         readable(self.descriptor.as_fd(), deadline)

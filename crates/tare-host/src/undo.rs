@@ -58,10 +58,14 @@ pub(crate) fn undo(run: &str, entry: &Entry) -> Result<(), UndoError> {
             check_name(run, name)?;
             remove_table(family, name, namespace.as_deref())
         }
-        Entry::Cgroup { paths } => paths.iter().try_for_each(|path| {
-            check_path(run, path)?;
-            remove_cgroup(run, path)
-        }),
+        Entry::Cgroup { paths } => {
+            paths.iter().try_for_each(|path| check_path(run, path))?;
+            // All of them first: a process that is frozen through one cannot be killed through
+            // another.
+            let folders: Vec<PathBuf> = paths.iter().flat_map(|path| folders(path)).collect();
+            folders.iter().for_each(|folder| cgroup::thaw_folder(folder));
+            folders.iter().rev().try_for_each(|folder| remove_cgroup(run, folder))
+        }
         Entry::SubtreeControl { path, controllers } => {
             disable_controllers(path, controllers);
             Ok(())
@@ -215,12 +219,9 @@ fn remove_table(family: &str, name: &str, namespace: Option<&Path>) -> Result<()
     }
 }
 
-/// Kills what is in a cgroup and removes it with all below it, the deepest first.
-fn remove_cgroup(run: &str, path: &Path) -> Result<(), UndoError> {
-    if !path.exists() {
-        return Ok(());
-    }
-    let mut folders = vec![path.to_path_buf()];
+/// A cgroup directory and all below it, parents first; none when it is gone.
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = path.exists().then(|| path.into()).into_iter().collect();
     let mut next = 0;
     while next < folders.len() {
         let below = fs::read_dir(&folders[next]).into_iter().flatten().flatten();
@@ -229,26 +230,27 @@ fn remove_cgroup(run: &str, path: &Path) -> Result<(), UndoError> {
         folders.extend(below);
         next += 1;
     }
-    for folder in folders.iter().rev() {
-        cgroup::thaw_folder(folder);
-        let deadline = Instant::now() + KILL_LIMIT;
-        loop {
-            let pids = cgroup::pids_of_folder(folder);
-            let alive = process::kill(&pids, KILL_LIMIT)
-                .map_err(|source| UndoError::Signal { run: run.into(), source })?;
-            if !alive.is_empty() {
-                return Err(UndoError::Unkillable { run: run.into(), pids: alive });
-            }
-            match fs::remove_dir(folder) {
-                Ok(()) => break,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-                // A zombie that its parent has not fetched, or a process that is just ending.
-                Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(2)),
-                Err(source) => return Err(UndoError::Remove { path: folder.clone(), source }),
-            }
+    folders
+}
+
+/// Kills what is in one cgroup directory and removes it.
+fn remove_cgroup(run: &str, folder: &Path) -> Result<(), UndoError> {
+    let deadline = Instant::now() + KILL_LIMIT;
+    loop {
+        let pids = cgroup::pids_of_folder(folder);
+        let alive = process::kill(&pids, KILL_LIMIT)
+            .map_err(|source| UndoError::Signal { run: run.into(), source })?;
+        if !alive.is_empty() {
+            return Err(UndoError::Unkillable { run: run.into(), pids: alive });
+        }
+        match fs::remove_dir(folder) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            // A process that is just ending.
+            Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(1)),
+            Err(source) => return Err(UndoError::Remove { path: folder.into(), source }),
         }
     }
-    Ok(())
 }
 
 /// Takes controllers off again. Somebody who uses one by now keeps it (EBUSY), which is right.

@@ -14,6 +14,7 @@ use crate::layer::Layers;
 use crate::site::Ground;
 
 pub mod docker;
+pub mod oci;
 pub mod process;
 
 /// How long a killed process may take to end. It is at most waiting for its disk.
@@ -101,7 +102,7 @@ pub(crate) fn undo(
 }
 
 /// Every runtime.
-pub const ALL: &[Runtime] = &[process::RUNTIME, docker::RUNTIME, docker::PODMAN];
+pub const ALL: &[Runtime] = &[process::RUNTIME, oci::RUNTIME, docker::RUNTIME, docker::PODMAN];
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

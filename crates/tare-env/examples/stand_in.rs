@@ -1,0 +1,93 @@
+//! Stands in for the product where only environments are tested: a TCP echo server that works a
+//! little for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen A --to
+//! B`), and a harness that starts environments until it is killed (`harness STATE`).
+#![expect(clippy::print_stdout, reason = "its parent reads how far it has come")]
+
+use std::error::Error;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use tare_env::{Site, SiteOptions};
+use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch, Limits};
+
+fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["serve", address, port, data] => serve(address, port.parse()?, data),
+        ["proxy", "--listen", listen, "--to", to] => {
+            Ok(tare_env::proxy::run(listen.parse()?, to.parse()?, &AtomicBool::new(false))?)
+        }
+        ["harness", state, runtimes @ ..] => harness(state, runtimes),
+        _ => Err("usage: serve ADDRESS PORT DATA | proxy ... | harness STATE RUNTIME...".into()),
+    }
+}
+
+fn serve(address: &str, port: u16, data: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
+    fs::write(format!("{data}/seen"), std::process::id().to_string())?;
+    let listener = TcpListener::bind((address, port))?;
+    println!("listening on {address}:{port}");
+    for stream in listener.incoming() {
+        let stream = stream?;
+        thread::spawn(move || echo(stream));
+    }
+    Ok(())
+}
+
+/// Sends back what comes, after some work that shows in the account.
+fn echo(mut stream: TcpStream) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        let sum = (0..200_000u64).fold(0u64, |sum, n| sum.wrapping_mul(31).wrapping_add(n));
+        buffer[0] = std::hint::black_box(sum).to_le_bytes()[0].max(1).min(buffer[0]);
+        if stream.write_all(&buffer[..count]).is_err() {
+            return;
+        }
+    }
+}
+
+/// Starts, freezes, thaws and stops environments for ever, saying each step.
+fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let cpus = tare_host::process::cpus_of_this_thread()?;
+    let cpus = CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus };
+    println!("opening");
+    let program = std::env::current_exe()?;
+    let site = Site::open(SiteOptions { state: state.into(), program, cpus })?;
+    let words = ["serve", "{listen}", "{port}", "{data}"];
+    let launch = Launch { arguments: words.map(String::from).to_vec() };
+    for round in 0.. {
+        let mut environments = Vec::new();
+        for runtime in runtimes {
+            for network in ["bridge", "host", "bridge+proxy"] {
+                let cgroup = if network == "host" { "none" } else { "own" };
+                let mut environment = site.environment(&EnvironmentSpec {
+                    name: format!("{runtime} {network}"),
+                    runtime: (*runtime).into(),
+                    network: network.into(),
+                    cpu: "shared".into(),
+                    security: "none".into(),
+                    cgroup: cgroup.into(),
+                    limits: Limits::default(),
+                    optional: false,
+                })?;
+                environment.start(&launch)?;
+                environment.freeze()?;
+                println!("round {round}: {runtime} {network} started and frozen");
+                environments.push(environment);
+            }
+        }
+        for mut environment in environments {
+            environment.thaw()?;
+            environment.stop()?;
+            println!("round {round}: {} stopped", environment.spec().name);
+        }
+        // A run has at most 254 environments behind a bridge.
+        if round == 20 {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,387 @@
+//! OCI runtimes: runc, crun, runsc and whatever else understands `create`, `start`, `state` and
+//! `delete`. Tare writes the bundle and makes the network itself, so each layer is switched alone.
+//!
+//! Method: `create` leaves the container's first process waiting, so that its CPUs are set, and
+//! with `cgroup = "none"` its cgroups left, before the system's first instruction. With `none` the
+//! runtime still makes a cgroup, from which the processes are moved to Tare's own and which is then
+//! removed: no runtime can do without, and this way works with all of them.
+//!
+//! Limits: crun up to 1.8 refuses hybrid cgroups; it is started in a mount namespace where the v2
+//! tree is unmounted. gVisor applies filters of its own and no seccomp profile; its root and its
+//! threads' view are inside the sandbox, where the host cannot read them back.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tare_host::cgroup::{Layout, Version};
+use tare_host::exec::{self, Command};
+use tare_host::journal::{Entry, EntryId};
+use tare_host::{RUN_VARIABLE, process};
+use tare_lab::PartError;
+use tare_lab::environment::{Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Usage};
+
+use super::{Argument, Runtime, Unavailable};
+use crate::layer::network::Place;
+use crate::layer::{CgroupLayer, Layers, NetworkLayer, rootfs, security};
+use crate::site::Ground;
+use crate::system::{self, System};
+
+mod bundle;
+
+pub use bundle::BundleError;
+
+pub const RUNTIME: Runtime = Runtime {
+    name: "oci",
+    help: "a container that Tare makes with an OCI runtime: runc, crun, runsc, youki ...",
+    argument: Argument::Required("RUNTIME, a program on PATH or an absolute path"),
+    options: &[],
+    needs,
+    cleanup: "processes killed, the runtime's delete, cgroup and directory removed",
+    read_back: "the runtime's state; the pid namespace of the system's process",
+    found: || {
+        let names = ["runc", "crun", "runsc", "youki"].into_iter();
+        names.filter(|name| exec::find(name).is_some()).map(|name| format!("oci:{name}")).collect()
+    },
+    make,
+};
+
+/// Starts a runtime where it does not see the v2 tree of a hybrid host: `$0` is where that is
+/// mounted, `$@` the runtime's command line.
+const WITHOUT_UNIFIED: &str = "umount \"$0\" && exec \"$@\"";
+
+/// Why a container could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum OciError {
+    #[error("cannot make {}", .path.display())]
+    Directory { path: PathBuf, source: io::Error },
+    #[error("{runtime} left no process id in {}", .path.display())]
+    NoPid { runtime: String, path: PathBuf },
+    #[error("cannot set the CPUs of process {pid}")]
+    Pin { pid: u32, source: io::Error },
+    #[error("environment {environment:?} is not started")]
+    NotStarted { environment: String },
+    #[error("processes {pids:?} of environment {environment:?} do not end when killed")]
+    Unkillable { environment: String, pids: Vec<u32> },
+}
+
+fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
+    let program = argument.unwrap_or_default();
+    if exec::find(program).is_some() {
+        return Ok(());
+    }
+    let remedy = match program {
+        "runc" | "crun" => format!("apt-get install {program}"),
+        "runsc" => "install gVisor's runsc on PATH".into(),
+        _ => "put it on PATH or give its absolute path".into(),
+    };
+    Err(Unavailable {
+        what: format!("oci:{program}"),
+        why: format!("there is no program {program}"),
+        remedy,
+    })
+}
+
+fn make(
+    ground: &Arc<Ground>,
+    spec: EnvironmentSpec,
+    layers: Layers,
+    argument: Option<&str>,
+) -> Result<Box<dyn Environment>, PartError> {
+    let ground = Arc::clone(ground);
+    let program = argument.unwrap_or_default().to_string();
+    let number = ground.next_environment();
+    let command = command(&program, ground.cgroups(), &layers);
+    let entries = Vec::new();
+    let oci = Oci {
+        ground,
+        spec,
+        layers,
+        program,
+        command,
+        number,
+        entries,
+        config: None,
+        running: None,
+    };
+    Ok(Box::new(oci))
+}
+
+/// The words before `--root`: the runtime, with what it needs around it and its own options.
+fn command(program: &str, cgroups: &Layout, layers: &Layers) -> Vec<String> {
+    let mut words = Vec::new();
+    let name = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or(program);
+    if let (true, Version::Hybrid, Some(unified)) =
+        (name.contains("crun"), cgroups.version(), cgroups.unified())
+    {
+        let unified = unified.to_string_lossy().into_owned();
+        words.extend(["unshare", "--mount", "sh", "-c", WITHOUT_UNIFIED].map(String::from));
+        words.push(unified);
+    }
+    words.push(program.into());
+    if is_gvisor(program) && layers.network == NetworkLayer::Host {
+        words.push("--network=host".into());
+    }
+    words
+}
+
+fn is_gvisor(program: &str) -> bool {
+    Path::new(program).file_name().is_some_and(|name| name.to_string_lossy().contains("runsc"))
+}
+
+struct Oci {
+    ground: Arc<Ground>,
+    spec: EnvironmentSpec,
+    layers: Layers,
+    program: String,
+    command: Vec<String>,
+    number: u32,
+    entries: Vec<EntryId>,
+    config: Option<String>,
+    running: Option<Running>,
+}
+
+struct Running {
+    system: System,
+    place: Place,
+    /// What the runtime said of the container, asked once: it costs a process.
+    state: Option<String>,
+}
+
+impl Oci {
+    fn folder(&self) -> PathBuf {
+        self.ground.work().join(format!("e{}", self.number))
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder().join("runtime")
+    }
+
+    fn id(&self) -> String {
+        format!("{}-e{}", self.ground.prefix(), self.number)
+    }
+
+    fn logs(&self) -> [PathBuf; 2] {
+        ["stdout", "stderr"].map(|name| self.folder().join(name))
+    }
+
+    /// The runtime with its own options, ready for a verb.
+    fn runtime(&self) -> Command {
+        // The command is never empty: it ends with the program.
+        let (program, options) = self.command.split_first().unwrap_or((&self.program, &[]));
+        Command::new(program)
+            .args(options)
+            .arg("--root")
+            .arg(self.root())
+            .variable(RUN_VARIABLE, self.ground.run())
+    }
+
+    fn running(&mut self) -> Result<&mut Running, OciError> {
+        let environment = self.spec.name.clone();
+        self.running.as_mut().ok_or(OciError::NotStarted { environment })
+    }
+
+    fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
+        let ground = Arc::clone(&self.ground);
+        let (folder, id) = (self.folder(), self.id());
+        let name = format!("{}/e{}", ground.prefix(), self.number);
+        let group = ground.cgroups().group(&name);
+
+        let (network, router) = Place::plan(&ground, self.layers.network, self.number)?;
+        let mut entries = vec![Entry::Directory { path: folder.clone() }];
+        entries.extend(network);
+        let (command, root) = (self.command.clone(), self.root());
+        entries.push(Entry::OciContainer { command, root, id: id.clone() });
+        // Undone before the container: a frozen process could not be killed.
+        entries.push(ground.cgroups().entry(&name));
+        self.entries = ground.journal().write(entries)?;
+
+        let data = folder.join("data");
+        fs::create_dir_all(&data)
+            .map_err(|source| OciError::Directory { path: data.clone(), source })?;
+        let place = Place::make(&ground, self.layers.network, router)?;
+        let contents = bundle::Contents {
+            id: &id,
+            run: ground.run(),
+            program: ground.program(),
+            data: &data,
+            arguments: system::arguments(launch, place.listen, rootfs::DATA),
+            cgroup: &name,
+            network: place.namespace.as_deref(),
+            cpus: ground.cpus(),
+        };
+        self.config = Some(bundle::write(&folder, &contents, &self.layers)?);
+
+        let pid_file = folder.join("pid");
+        let cpus = self.layers.cpu.set(ground.cpus());
+        // Two files: gVisor opens its output anew, and would write over itself in one.
+        let [out, err] = self.logs().map(|path| {
+            let file = File::options().read(true).append(true).create(true).open(&path);
+            file.map_err(|source| OciError::Directory { path, source })
+        });
+        let create = self.runtime().arg("create").arg("--bundle").arg(&folder);
+        let create = create.arg("--pid-file").arg(&pid_file).arg(&id);
+        create.on_cpus(cpus).output_to(out?, err?).run()?;
+        let pid = fs::read_to_string(&pid_file).ok().and_then(|text| text.trim().parse().ok());
+        let no_pid = || OciError::NoPid { runtime: self.program.clone(), path: pid_file };
+        let pid: u32 = pid.ok_or_else(no_pid)?;
+        let proxy = place.router.as_ref().and_then(|router| router.proxy_pid());
+        let own = self.layers.cgroup == CgroupLayer::Own;
+        let mut system = System::new(pid, own.then(|| group.clone()), proxy, &self.layers);
+        if !own {
+            // gVisor's gofer is no child of the first process.
+            system.others = group.pids().into_iter().filter(|other| *other != pid).collect();
+        }
+        let roots = system.pids();
+        let endpoint = Endpoint { address: place.address, data: Some(data) };
+        self.running = Some(Running { system, place, state: None });
+        for pid in roots {
+            if !own {
+                ground.cgroups().move_to_ours(pid)?;
+            }
+            // Entering a cpuset may have widened the affinity (kernels before 6.2).
+            process::pin(pid, cpus).map_err(|source| OciError::Pin { pid, source })?;
+        }
+        if !own {
+            group.remove_empty();
+        }
+        self.runtime().args(["start", &id]).run()?;
+        Ok(endpoint)
+    }
+
+    /// What the runtime says of the container: `running`, and the same process.
+    fn state(&self, pid: u32) -> String {
+        match self.runtime().args(["state", &self.id()]).run() {
+            Ok(output) => {
+                let state: serde_json::Value =
+                    serde_json::from_str(&output.stdout).unwrap_or_default();
+                let status = state["status"].as_str().unwrap_or("unreadable");
+                match state["pid"].as_u64() == Some(pid.into()) {
+                    true => status.to_string(),
+                    false => format!("{status}, but as process {}", state["pid"]),
+                }
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn read_security(&self, system: &System) -> Result<LayerState, PartError> {
+        let wanted = &self.spec.security;
+        let mode = system.read_seccomp();
+        let found = mode.map_or("unreadable".into(), |mode| format!("Seccomp: {mode}"));
+        if is_gvisor(&self.program) {
+            // Whatever was asked, the sentry filters itself and answers the system's calls.
+            let found = format!("{found} (gVisor's own filter; it takes no profile)");
+            return Ok(system::state("security", wanted, found, mode.is_some()));
+        }
+        let in_force = mode == Some(security::status_mode(wanted)?);
+        Ok(system::state("security", wanted, found, in_force))
+    }
+
+    fn read_rootfs(&self, system: &System) -> LayerState {
+        if is_gvisor(&self.program) {
+            let found = "inside gVisor's sandbox; the host cannot read it".to_string();
+            return system::state("rootfs", "read-only", found, true);
+        }
+        let read_only = rootfs::root_is_read_only(&system.mount_table());
+        let found = match read_only {
+            Some(true) => "read-only",
+            Some(false) => "writable",
+            None => "unreadable",
+        };
+        system::state("rootfs", "read-only", found.into(), read_only == Some(true))
+    }
+}
+
+impl Environment for Oci {
+    fn spec(&self) -> &EnvironmentSpec {
+        &self.spec
+    }
+
+    fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
+        self.stop()?;
+        let started = self.begin(launch);
+        if started.is_err() {
+            // The first error is the one that tells; what is left is in the journal.
+            let _ = self.stop();
+        }
+        started
+    }
+
+    fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
+        let running = self.running()?;
+        let pid = running.system.pid;
+        if running.state.is_none() {
+            let state = self.state(pid);
+            self.running()?.state = Some(state);
+        }
+        let (layers, spec, plan) = (&self.layers, &self.spec, self.ground.cpus());
+        let environment = || spec.name.clone();
+        let running = self.running.as_ref();
+        let running = running.ok_or_else(|| OciError::NotStarted { environment: environment() })?;
+        let system = &running.system;
+        let said = running.state.clone().unwrap_or_default();
+        let inside = process::namespace_inode(pid, "pid");
+        let host = process::namespace_inode(std::process::id(), "pid");
+        let apart = inside.is_some() && inside != host;
+        let place = if apart { "a pid namespace of its own" } else { "the host's pid namespace" };
+        let found = format!("{} says {said}; process {pid} in {place}", self.program);
+        // crun takes a container that has left its cgroup for stopped.
+        let runs = said == "running" || layers.cgroup == CgroupLayer::None;
+        let mut states = vec![
+            system::state("runtime", &spec.runtime, found, apart && runs),
+            system.read_network(layers, &spec.network),
+            system.read_cpu(layers, plan, &spec.cpu),
+            self.read_security(system)?,
+            system.read_cgroup(layers, &spec.cgroup),
+            self.read_rootfs(system),
+        ];
+        states.extend(system.read_memory(layers));
+        Ok(states)
+    }
+
+    fn freeze(&mut self) -> Result<(), PartError> {
+        self.running()?.system.freeze()
+    }
+
+    fn thaw(&mut self) -> Result<(), PartError> {
+        self.running()?.system.thaw()
+    }
+
+    fn usage(&mut self) -> Result<Usage, PartError> {
+        self.running()?.system.usage()
+    }
+
+    fn config(&self) -> Option<String> {
+        self.config.clone()
+    }
+
+    fn log_tail(&self) -> String {
+        let logs = self.logs();
+        system::log_tail(&[&logs[0], &logs[1]])
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        if let Some(mut running) = self.running.take() {
+            // On cgroup v1 a frozen process cannot be killed. One that is gone cannot be thawed.
+            let _ = running.system.thaw();
+            let pids = process::kill(&running.system.pids(), super::KILL_LIMIT)?;
+            if !pids.is_empty() {
+                let environment = self.spec.name.clone();
+                return Err(OciError::Unkillable { environment, pids }.into());
+            }
+            if let Some(router) = &mut running.place.router {
+                router.end_proxy()?;
+            }
+        }
+        Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+    }
+}
+
+impl Drop for Oci {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `stop`; the journal keeps what is left.
+        let _ = self.stop();
+    }
+}

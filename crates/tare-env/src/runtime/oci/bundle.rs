@@ -1,0 +1,215 @@
+//! The OCI bundle: an empty root file system and the `config.json` that says every layer. Two
+//! environments differ by a diff of that file, so its text is the same whenever its meaning is.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use oci_spec::runtime::Spec;
+use rustix::process::{Resource, getrlimit};
+use serde_json::{Value, json};
+use tare_host::RUN_VARIABLE;
+use tare_host::cgroup::{QUOTA_PERIOD_US, quota_us};
+use tare_lab::environment::CpuPlan;
+
+use crate::layer::rootfs::{DATA, PROGRAM};
+use crate::layer::security::{self, SecurityError};
+use crate::layer::{CgroupLayer, CpuLayer, Layers};
+
+/// Why a bundle could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    #[error("cannot write the bundle at {}", .path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("the configuration is no OCI runtime specification")]
+    Form(#[from] serde_json::Error),
+    #[error(transparent)]
+    Security(#[from] SecurityError),
+}
+
+/// What goes into a bundle besides the layers.
+#[derive(Debug)]
+pub(super) struct Contents<'a> {
+    pub(super) id: &'a str,
+    pub(super) run: &'a str,
+    pub(super) program: &'a Path,
+    pub(super) data: &'a Path,
+    pub(super) arguments: Vec<String>,
+    /// Path of the cgroup below the root of each hierarchy.
+    pub(super) cgroup: &'a str,
+    pub(super) network: Option<&'a Path>,
+    pub(super) cpus: &'a CpuPlan,
+}
+
+/// Writes root file system and `config.json` into a folder and returns the text of the latter.
+pub(super) fn write(
+    folder: &Path,
+    contents: &Contents<'_>,
+    layers: &Layers,
+) -> Result<String, BundleError> {
+    let fail = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| BundleError::Write { path, source }
+    };
+    let root = folder.join("rootfs");
+    // Mount points have to be there: the root is read-only.
+    for name in ["proc", "dev", "sys", "tmp", "data"] {
+        let path = root.join(name);
+        fs::create_dir_all(&path).map_err(fail(&path))?;
+    }
+    let program = root.join(PROGRAM.trim_start_matches('/'));
+    File::create(&program).map_err(fail(&program))?;
+    let config = config(contents, layers)?;
+    // What does not parse as the specification would fail in the runtime with less to go by.
+    serde_json::from_value::<Spec>(config.clone())?;
+    let text = serde_json::to_string_pretty(&config)?;
+    let path = folder.join("config.json");
+    fs::write(&path, &text).map_err(fail(&path))?;
+    Ok(text)
+}
+
+fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError> {
+    let own = layers.cgroup == CgroupLayer::Own;
+    let mut namespaces = vec![
+        json!({ "type": "pid" }),
+        json!({ "type": "ipc" }),
+        json!({ "type": "uts" }),
+        json!({ "type": "mount" }),
+    ];
+    if own {
+        namespaces.push(json!({ "type": "cgroup" }));
+    }
+    if let Some(path) = contents.network {
+        namespaces.push(json!({ "type": "network", "path": path }));
+    }
+    let mut resources = json!({ "devices": [{ "allow": false, "access": "rwm" }] });
+    match layers.cpu {
+        CpuLayer::Pinned => resources["cpu"] = json!({ "cpus": contents.cpus.system.to_string() }),
+        CpuLayer::Quota(cpus) => {
+            resources["cpu"] = json!({ "quota": quota_us(cpus), "period": QUOTA_PERIOD_US });
+        }
+        CpuLayer::Shared => {}
+    }
+    if let Some(bytes) = layers.memory_bytes {
+        resources["memory"] = json!({ "limit": bytes });
+    }
+    // The limits that a native process gets, so that they are no difference. Written out because
+    // runtimes in Go raise the soft limit for themselves and may pass that on.
+    let files = getrlimit(Resource::Nofile);
+    let hard = files.maximum.unwrap_or(1 << 20);
+    let soft = files.current.unwrap_or(hard);
+    let capabilities = security::CAPABILITIES;
+    let mut args = vec![PROGRAM.to_string()];
+    args.extend(contents.arguments.iter().cloned());
+    let mut config = json!({
+        "ociVersion": "1.0.2",
+        "hostname": contents.id,
+        "root": { "path": "rootfs", "readonly": true },
+        "process": {
+            "terminal": false,
+            "user": { "uid": 0, "gid": 0 },
+            "args": args,
+            "env": ["PATH=/", format!("{RUN_VARIABLE}={}", contents.run)],
+            "cwd": "/",
+            "capabilities": {
+                "bounding": capabilities,
+                "effective": capabilities,
+                "permitted": capabilities,
+            },
+            "rlimits": [{ "type": "RLIMIT_NOFILE", "hard": hard, "soft": soft }],
+            "noNewPrivileges": false,
+        },
+        "mounts": mounts(contents),
+        "linux": {
+            "namespaces": namespaces,
+            "cgroupsPath": format!("/{}", contents.cgroup),
+            "resources": resources,
+            "maskedPaths": oci_spec::runtime::get_default_maskedpaths(),
+            "readonlyPaths": oci_spec::runtime::get_default_readonly_paths(),
+        },
+    });
+    let bounding: Vec<String> = capabilities.iter().map(|name| (*name).into()).collect();
+    let filter = security::profile(&layers.security, &bounding, kernel())?;
+    if let Some(filter) = filter {
+        config["linux"]["seccomp"] = serde_json::to_value(filter)?;
+    }
+    Ok(config)
+}
+
+/// Docker's mounts for a container with a read-only root, and ours.
+fn mounts(contents: &Contents<'_>) -> Value {
+    let tmpfs = |path: &str, options: &[&str]| json!({ "destination": path, "type": "tmpfs", "source": "tmpfs", "options": options });
+    json!([
+        { "destination": "/proc", "type": "proc", "source": "proc",
+          "options": ["nosuid", "noexec", "nodev"] },
+        tmpfs("/dev", &["nosuid", "strictatime", "mode=755", "size=65536k"]),
+        { "destination": "/dev/pts", "type": "devpts", "source": "devpts",
+          "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"] },
+        tmpfs("/dev/shm", &["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"]),
+        { "destination": "/sys", "type": "sysfs", "source": "sysfs",
+          "options": ["nosuid", "noexec", "nodev", "ro"] },
+        tmpfs("/tmp", &["nosuid", "nodev", "mode=1777"]),
+        { "destination": PROGRAM, "type": "bind", "source": contents.program,
+          "options": ["bind", "ro", "nosuid", "nodev"] },
+        { "destination": DATA, "type": "bind", "source": contents.data,
+          "options": ["bind", "rw", "nosuid", "nodev"] },
+    ])
+}
+
+/// Version and major revision of the running kernel.
+fn kernel() -> (u32, u32) {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layer::NetworkLayer;
+    use tare_std::cpus::CpuSet;
+
+    fn text(layers: &Layers) -> String {
+        let cpus = CpuPlan {
+            all: CpuSet::parse_list("0-3").unwrap(),
+            system: CpuSet::parse_list("2-3").unwrap(),
+            client: CpuSet::parse_list("0").unwrap(),
+        };
+        let contents = Contents {
+            id: "tare-ab12-e0",
+            run: "ab12",
+            program: Path::new("/bin/tare"),
+            data: Path::new("/d"),
+            arguments: vec!["db".into()],
+            cgroup: "tare-ab12/e0",
+            network: None,
+            cpus: &cpus,
+        };
+        serde_json::to_string_pretty(&config(&contents, layers).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn each_layer_changes_its_own_part_only() {
+        let base = Layers {
+            network: NetworkLayer::Host,
+            cpu: CpuLayer::Shared,
+            security: "none".into(),
+            cgroup: CgroupLayer::Own,
+            memory_bytes: None,
+        };
+        let plain = text(&base);
+        assert_eq!(plain, text(&base), "the same layers give the same text");
+        let pinned = text(&Layers { cpu: CpuLayer::Pinned, ..base.clone() });
+        assert!(pinned.contains(r#""cpus": "2-3""#) && !plain.contains("\"cpu\""));
+        let quota = text(&Layers { cpu: CpuLayer::Quota(0.5), ..base.clone() });
+        assert!(quota.contains(r#""quota": 50000"#));
+        let filtered = text(&Layers { security: "default".into(), ..base.clone() });
+        assert!(filtered.contains("seccomp") && !plain.contains("seccomp"));
+        let limited = text(&Layers { memory_bytes: Some(1 << 20), ..base.clone() });
+        assert!(limited.contains(r#""limit": 1048576"#));
+        for changed in [pinned, quota, filtered, limited] {
+            assert!(serde_json::from_str::<Spec>(&changed).is_ok());
+        }
+    }
+}

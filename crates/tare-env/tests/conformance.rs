@@ -1,0 +1,396 @@
+//! One suite for all runtimes and layers that this machine can run: a system is started in each,
+//! answers over TCP from the client's namespace, every layer is in force, its account grows under
+//! load, freezing stops it, and nothing is left afterwards, also when the harness is killed.
+#![expect(clippy::print_stderr, reason = "tests that are skipped say so, and times are shown")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tare_env::{Site, SiteOptions, runtime};
+use tare_host::clean::{self, Outcome};
+use tare_host::netns;
+use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec, Launch, Limits};
+use tare_std::cpus::CpuSet;
+
+/// The host's state is compared before and after, so one test at a time.
+static HOST: Mutex<()> = Mutex::new(());
+
+fn host() -> MutexGuard<'static, ()> {
+    HOST.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// True when the test cannot run, after saying why.
+fn skipped(test: &str) -> bool {
+    let reason = match (rustix::process::geteuid().is_root(), tare_host::exec::find("nft")) {
+        (false, _) => "needs root",
+        (_, None) => "needs nftables",
+        _ => return false,
+    };
+    eprintln!("skipped: {test}: {reason}");
+    true
+}
+
+/// A state directory of the test's own, removed with what is in it.
+struct State(PathBuf);
+
+impl State {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tare-test-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        let _ = clean::clean(&self.0);
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(Path::parent).unwrap();
+    let program = folder.join("examples/stand_in");
+    assert!(program.exists(), "{} is built with the tests", program.display());
+    program
+}
+
+fn plan() -> CpuPlan {
+    let all = tare_host::process::cpus_of_this_thread().unwrap();
+    let last = all.iter().last().unwrap();
+    let system = CpuSet::parse_list(&last.to_string()).unwrap();
+    CpuPlan { client: all.difference(&system), system, all }
+}
+
+fn open(state: &State) -> Site {
+    let state = state.0.clone();
+    Site::open(SiteOptions { state, program: program(), cpus: plan() }).unwrap()
+}
+
+fn launch() -> Launch {
+    let words = ["serve", "{listen}", "{port}", "{data}"];
+    Launch { arguments: words.map(String::from).to_vec() }
+}
+
+fn spec(runtime: &str, network: &str, cpu: &str, security: &str, cgroup: &str) -> EnvironmentSpec {
+    let memory_bytes = (cgroup == "own" && cpu != "shared").then_some(256 << 20);
+    EnvironmentSpec {
+        name: format!("{runtime} {network} {cpu} {security} {cgroup}"),
+        runtime: runtime.into(),
+        network: network.into(),
+        cpu: cpu.into(),
+        security: security.into(),
+        cgroup: cgroup.into(),
+        limits: Limits { memory_bytes },
+        optional: false,
+    }
+}
+
+/// What of the host must be as before: links, namespaces, nft tables, mounts, cgroups, processes.
+fn host_state() -> BTreeSet<String> {
+    let mut state = BTreeSet::new();
+    let mut add = |kind: &str, text: String| {
+        state.extend(text.lines().map(|line| format!("{kind} {line}")));
+    };
+    let names = |path: &str| {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|e| e.file_name().to_string_lossy().into_owned() + "\n").collect::<String>()
+    };
+    add("link", names("/sys/class/net"));
+    add("netns", names("/run/netns"));
+    let nft = Command::new("nft").args(["list", "tables"]).output().unwrap();
+    add("nft", String::from_utf8(nft.stdout).unwrap());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    add(
+        "mount",
+        mounts.lines().filter_map(|l| l.split(' ').nth(4)).map(|p| format!("{p}\n")).collect(),
+    );
+    let find = Command::new("find").args(["/sys/fs/cgroup", "-type", "d"]).output().unwrap();
+    add("cgroup", String::from_utf8(find.stdout).unwrap());
+    let marked = tare_host::process::all().into_iter().filter_map(|pid| {
+        let run = tare_host::process::variable(pid, tare_host::RUN_VARIABLE)?;
+        Some(format!("{pid} {run}\n"))
+    });
+    add("process", marked.collect());
+    state
+}
+
+/// Nothing of this run is left. Other runs on the machine may come and go meanwhile.
+fn assert_clean(before: &BTreeSet<String>, run: &str, what: &str) {
+    let after = host_state();
+    let ours = |line: &&String| line.contains(&format!("tare-{run}")) || line.ends_with(run);
+    let left: Vec<&String> = after.difference(before).filter(ours).collect();
+    assert!(left.is_empty(), "{what}: the host is not as it was: {left:#?}");
+}
+
+/// Dials from the client's namespace until the system answers.
+fn dial(client: &Path, address: SocketAddr, environment: &dyn Environment) -> TcpStream {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let stream = netns::within(client, || TcpStream::connect(address)).unwrap();
+        if let Ok(mut stream) = stream {
+            stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            if ask(&mut stream) {
+                return stream;
+            }
+        }
+        let log = environment.log_tail();
+        assert!(
+            Instant::now() < deadline,
+            "{} at {address}: no answer\n{log}",
+            environment.spec().name
+        );
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn ask(stream: &mut TcpStream) -> bool {
+    let mut answer = [0; 4];
+    stream.write_all(b"weig").is_ok() && stream.read_exact(&mut answer).is_ok()
+}
+
+/// The life of one environment.
+fn live(site: &Site, spec: &EnvironmentSpec) {
+    let name = &spec.name;
+    let mut environment = site.environment(spec).unwrap();
+    let begin = Instant::now();
+    let endpoint = environment.start(&launch()).unwrap_or_else(|error| {
+        panic!("{name}: {}\n{}", tare_host::error_line(error.as_ref()), environment.log_tail())
+    });
+    let made = begin.elapsed();
+    let mut stream = dial(site.client_namespace(), endpoint.address, environment.as_ref());
+    let ready = begin.elapsed();
+
+    let layers = environment.read_back().unwrap();
+    for layer in &layers {
+        assert!(layer.in_force, "{name}: {layer:?}");
+    }
+    for layer in ["runtime", "network", "cpu", "security", "cgroup"] {
+        assert!(layers.iter().any(|state| state.layer == layer), "{name}: {layer} is not read");
+    }
+    let data = endpoint.data.unwrap();
+    assert!(data.join("seen").exists(), "{name}: the data directory is not the one inside");
+
+    let before = environment.usage().unwrap();
+    while environment.usage().unwrap().system_cpu_ns < before.system_cpu_ns + 5_000_000 {
+        assert!(ask(&mut stream), "{name}: no answer under load");
+    }
+    let after = environment.usage().unwrap();
+    if spec.network == "bridge+proxy" {
+        assert_eq!(after.layer_cpu_ns[0].0, "userland proxy");
+        while environment.usage().unwrap().layer_cpu_ns[0].1 <= before.layer_cpu_ns[0].1 {
+            assert!(ask(&mut stream), "{name}: no answer through the proxy");
+        }
+    }
+    assert_eq!(after.throttled_ns.is_some(), spec.cpu.starts_with("quota"), "{name}");
+    let begin = Instant::now();
+    for _ in 0..20 {
+        environment.usage().unwrap();
+    }
+    let usage = begin.elapsed() / 20;
+
+    environment.freeze().unwrap();
+    let frozen = environment.usage().unwrap().system_cpu_ns;
+    stream.write_all(b"cold").unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let mut answer = [0; 4];
+    assert!(stream.read(&mut answer).is_err(), "{name}: it answers while it is frozen");
+    assert_eq!(environment.usage().unwrap().system_cpu_ns, frozen, "{name}: it runs while frozen");
+    environment.thaw().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.read_exact(&mut answer).unwrap();
+
+    let begin = Instant::now();
+    environment.stop().unwrap();
+    let stopped = begin.elapsed();
+    environment.stop().unwrap();
+    assert!(!data.exists(), "{name}: its data is left");
+    eprintln!(
+        "{name}: made {made:.0?}, ready {ready:.0?}, usage {usage:.0?}, stopped {stopped:.0?}"
+    );
+}
+
+fn run_all(test: &str, runtime: &str, securities: &[&str]) {
+    let _host = host();
+    if skipped(test) {
+        return;
+    }
+    let (kind, argument) = runtime::find(runtime).unwrap();
+    if let Err(missing) = (kind.needs)(argument) {
+        eprintln!("skipped: {test}: {missing}");
+        return;
+    }
+    let before = host_state();
+    let state = State::new(test);
+    let site = open(&state);
+    for network in ["host", "bridge", "bridge+proxy"] {
+        live(&site, &spec(runtime, network, "shared", "none", "own"));
+    }
+    for cpu in ["pinned", "quota=0.5"] {
+        live(&site, &spec(runtime, "bridge", cpu, "none", "own"));
+    }
+    for security in securities {
+        live(&site, &spec(runtime, "host", "shared", security, "own"));
+    }
+    for cpu in ["shared", "pinned"] {
+        live(&site, &spec(runtime, "host", cpu, "none", "none"));
+    }
+    live(&site, &spec(runtime, "bridge", "pinned", "none", "none"));
+    assert!(site.close().is_empty());
+    assert_clean(&before, site.run(), test);
+    assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);
+}
+
+#[test]
+fn process() {
+    run_all("process", "process", &[]);
+}
+
+#[test]
+fn runc() {
+    run_all("runc", "oci:runc", &["default", "default+io_uring"]);
+}
+
+#[test]
+fn crun() {
+    run_all("crun", "oci:crun", &["default", "default+io_uring"]);
+}
+
+#[test]
+fn runsc() {
+    run_all("runsc", "oci:runsc", &["default"]);
+}
+
+#[test]
+fn several_environments_are_up_at_once_and_dropping_the_site_removes_them() {
+    let _host = host();
+    let test = "several_environments_are_up_at_once_and_dropping_the_site_removes_them";
+    if skipped(test) {
+        return;
+    }
+    let before = host_state();
+    let state = State::new("several");
+    let site = open(&state);
+    let mut environments = Vec::new();
+    for name in ["process", "oci:runc", "oci:crun"] {
+        for network in ["host", "bridge"] {
+            let spec = spec(name, network, "shared", "none", "own");
+            if runtime::check(&spec).is_err() {
+                continue;
+            }
+            let mut environment = site.environment(&spec).unwrap();
+            let endpoint = environment.start(&launch()).unwrap();
+            dial(site.client_namespace(), endpoint.address, environment.as_ref());
+            environment.freeze().unwrap();
+            environments.push((environment, endpoint));
+        }
+    }
+    for (environment, endpoint) in &mut environments {
+        environment.thaw().unwrap();
+        dial(site.client_namespace(), endpoint.address, environment.as_ref());
+        environment.freeze().unwrap();
+    }
+    let run = site.run().to_string();
+    drop(site);
+    // Their own end comes second and finds nothing.
+    drop(environments);
+    assert_clean(&before, &run, test);
+}
+
+#[test]
+fn a_system_that_does_not_start_leaves_nothing() {
+    let _host = host();
+    let test = "a_system_that_does_not_start_leaves_nothing";
+    if skipped(test) {
+        return;
+    }
+    let before = host_state();
+    let state = State::new("fails");
+    let options = SiteOptions { state: state.0.clone(), program: "/bin/true".into(), cpus: plan() };
+    let site = Site::open(options).unwrap();
+    // A runtime that fails while the network is there already.
+    let fails = spec("oci:/bin/false", "bridge", "shared", "none", "own");
+    let mut environment = site.environment(&fails).unwrap();
+    let error = environment.start(&launch()).unwrap_err().to_string();
+    assert!(error.contains("/bin/false") && error.contains("failed"), "{error}");
+    if tare_host::exec::find("runc").is_some() {
+        // It is not static and the root is empty: only its log can tell.
+        let spec = spec("oci:runc", "host", "shared", "none", "own");
+        let mut environment = site.environment(&spec).unwrap();
+        environment.start(&launch()).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !environment.log_tail().contains("no such file") {
+            assert!(Instant::now() < deadline, "the log says {:?}", environment.log_tail());
+            thread::sleep(Duration::from_millis(1));
+        }
+        let layers = environment.read_back().unwrap();
+        assert!(layers.iter().any(|layer| layer.layer == "runtime" && !layer.in_force));
+    }
+    let refused = spec("process", "host", "shared", "default", "own");
+    assert!(site.environment(&refused).err().unwrap().to_string().contains("seccomp"));
+    let missing = spec("oci:no-such-runtime", "host", "shared", "none", "own");
+    assert!(site.environment(&missing).err().unwrap().to_string().contains("no program"));
+    site.close();
+    assert_clean(&before, site.run(), test);
+}
+
+#[test]
+fn what_a_killed_harness_leaves_is_cleaned() {
+    let _host = host();
+    let test = "what_a_killed_harness_leaves_is_cleaned";
+    if skipped(test) {
+        return;
+    }
+    let before = host_state();
+    let state = State::new("killed");
+    let runtimes = ["oci:runc", "oci:crun", "process"];
+    let runtimes = runtimes
+        .into_iter()
+        .filter(|name| runtime::check(&spec(name, "host", "shared", "none", "own")).is_ok());
+    let runtimes: Vec<&str> = runtimes.collect();
+    for point in 0..20u64 {
+        let mut harness = Command::new(program())
+            .arg("harness")
+            .arg(&state.0)
+            .args(&runtimes)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(harness.stdout.take().unwrap()).lines();
+        // So many steps, then some ms into the next one.
+        for _ in 0..point % 5 + point / 10 * 7 {
+            lines.next();
+        }
+        thread::sleep(Duration::from_millis(point * 13 % 60));
+        if point == 7 {
+            let report = clean::clean(&state.0).unwrap();
+            assert!(matches!(report.runs[0].1, Outcome::Alive { .. }), "{report:?}");
+        }
+        harness.kill().unwrap();
+        harness.wait().unwrap();
+        let begin = Instant::now();
+        let report = clean::clean(&state.0).unwrap();
+        let elapsed = begin.elapsed();
+        for (run, outcome) in &report.runs {
+            assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
+            eprintln!("point {point}: {outcome:?} in {elapsed:.0?}");
+        }
+        assert!(clean::clean(&state.0).unwrap().runs.is_empty());
+        for (run, _) in &report.runs {
+            assert_clean(&before, run, &format!("killed at point {point}"));
+            let named = format!("tare-{run}");
+            let left = clean::leftovers(&state.0);
+            assert!(!left.iter().any(|left| left.name.contains(&named)), "{left:?}");
+        }
+        let left: Vec<_> = fs::read_dir(&state.0).unwrap().flatten().collect();
+        assert_eq!(left.len(), usize::from(state.0.join("runs").exists()), "{left:?}");
+    }
+}
