@@ -280,10 +280,12 @@ impl Engine {
                     first: part == 0,
                 };
                 let (shared, chunks) = (&shared, sender.clone());
-                parts.push(scope.spawn(move || {
+                let work = move || {
                     pin(cpu)?;
                     Worker::new(connections, job, shared, plan, chunks)?.run(limits)
-                }));
+                };
+                let thread = std::thread::Builder::new().name(format!("load-{cpu}"));
+                parts.push(thread.spawn_scoped(scope, work));
             }
             drop(sender);
             loop {
@@ -295,10 +297,12 @@ impl Engine {
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
             }
-            parts.into_iter().try_for_each(|part| match part.join() {
-                Ok(result) => result,
-                // A panic in a thread is ours, not the system's: let it be seen.
-                Err(panic) => std::panic::resume_unwind(panic),
+            parts.into_iter().try_for_each(|part| {
+                match part.map_err(|source| LoadError::Thread { source })?.join() {
+                    Ok(result) => result,
+                    // A panic in a thread is ours, not the system's: let it be seen.
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
             })
         });
         let total = gathered.finish(follow.stretch);

@@ -35,6 +35,8 @@ pub enum LoadError {
     NoCpus,
     #[error("cannot run on CPU {cpu}; is it online and in this process's cpuset?")]
     Pin { cpu: u32, source: io::Error },
+    #[error("cannot start a thread of the load")]
+    Thread { source: io::Error },
     #[error("cannot make the thread's event queue or timer")]
     EventQueue { source: io::Error },
     #[error("the load's {what} is {value}; it must be {expected}")]

@@ -154,8 +154,11 @@ fn the_agent_stands_where_it_was_put() {
         return say("skipped: the_agent_stands_where_it_was_put: needs root");
     }
     let namespace = format!("/proc/{}/ns/net", holder.0.id());
-    let driver =
+    let mut driver =
         TareLoad::start(&program(), &cpus(), Some(Path::new(&namespace)), "run-7").unwrap();
+    // An agent that answers has got its environment; one that was just started may not have.
+    let nobody = driver.open("127.0.0.1:1".parse().unwrap(), Duration::from_millis(1));
+    assert!(nobody.is_err_and(|error| error.to_string().contains("did not answer within")));
     let agent = format!("/proc/{}", driver.pids()[0]);
     let link = |path: &str| std::fs::read_link(path).unwrap();
     assert_eq!(link(&format!("{agent}/ns/net")), link(&namespace));

@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -95,6 +96,8 @@ impl TareLoad {
             .args(["load-agent", "--cpus"])
             .arg(cpus.to_string())
             .env(RUN_VARIABLE, run)
+            // The terminal's interrupt is for the harness, which ends the agent in good order.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
