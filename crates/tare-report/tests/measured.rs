@@ -2,6 +2,8 @@
 //! back, in every format. The formats' own tests use records made up by hand; this one meets what
 //! the campaign and the analysis really write.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 

@@ -336,8 +336,10 @@ fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)>
     };
     let writes = workload.write_share * 100.0;
     let capacity = format!(
-        "closed loop, {} in flight over {} connections: a maximum, not a service level",
-        workload.in_flight, workload.connections
+        "closed loop, {} in flight over {} connection{}: a maximum, not a service level",
+        workload.in_flight,
+        workload.connections,
+        if workload.connections == 1 { "" } else { "s" }
     );
     let at_rate = match fixed_rate(record, &workload.name) {
         Some(at) => format!("open loop at {} op/s, the same for every environment", rate(at)),
