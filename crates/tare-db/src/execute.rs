@@ -2,98 +2,21 @@
 
 use std::sync::Arc;
 
-use tare_cql::request::{Parameters, Values};
+use tare_cql::request::Parameters;
 use tare_cql::response::{RowsWriter, encode_void};
 use tare_cql::token::Token;
-use tare_cql::types::Type;
 use tare_cql::wire::Value;
 use tare_std::rng::mix64;
 use tare_store::{Mutation, cells};
 
+use crate::bind::{Bound, build_clustering, build_key};
 use crate::config::Durability;
 use crate::failure::Failure;
 use crate::message::{Message, Origin, Paging, Read, Scan};
-use crate::ordered;
-use crate::plan::{Insert, Items, Plan, Prepared, Select, Source, SystemSelect};
+use crate::plan::{Insert, Items, Plan, Prepared, Select, SystemSelect};
 use crate::rows::{self, Collected, Cursor, Outcome, Range};
 use crate::shard::{Conn, Shard, Waiter};
 use crate::system;
-
-/// Values that are bound without an allocation.
-const BOUND_INLINE: usize = 32;
-
-/// The values of a request by position.
-pub(crate) struct Bound<'a> {
-    inline: [Value<'a>; BOUND_INLINE],
-    more: Vec<Value<'a>>,
-}
-
-impl<'a> Bound<'a> {
-    /// Brings the values into the order of the markers. Their lengths were not checked yet.
-    #[inline]
-    fn new(markers: &[(String, Type)], values: &Values<'a>) -> Result<Self, Failure> {
-        let mut bound = Self { inline: [Value::Unset; BOUND_INLINE], more: Vec::new() };
-        if values.is_named() {
-            for (index, (name, _)) in markers.iter().enumerate() {
-                let missing = || Failure::invalid(format!("no value is bound to {name}"));
-                bound.put(index, values.get(name).ok_or_else(missing)?);
-            }
-        } else {
-            if values.len() != markers.len() {
-                let (given, wanted) = (values.len(), markers.len());
-                let message = format!("{given} values are bound to {wanted} markers");
-                return Err(Failure::Invalid(message));
-            }
-            values.iter().enumerate().for_each(|(index, value)| bound.put(index, value));
-        }
-        for (index, (name, kind)) in markers.iter().enumerate() {
-            if let Value::Bytes(bytes) = bound.at(index) {
-                planner_check(name, kind, bytes)?;
-            }
-        }
-        Ok(bound)
-    }
-
-    #[inline]
-    fn put(&mut self, index: usize, value: Value<'a>) {
-        match self.inline.get_mut(index) {
-            Some(slot) => *slot = value,
-            None => self.more.push(value),
-        }
-    }
-
-    #[inline]
-    fn at(&self, index: usize) -> Value<'a> {
-        match self.inline.get(index) {
-            Some(value) => *value,
-            None => self.more.get(index - BOUND_INLINE).copied().unwrap_or(Value::Unset),
-        }
-    }
-
-    #[inline]
-    fn get<'s>(&'s self, source: &'s Source) -> Value<'s> {
-        match source {
-            Source::Marker(index) => self.at(usize::from(*index)),
-            Source::Literal(Some(bytes)) => Value::Bytes(bytes),
-            Source::Literal(None) => Value::Null,
-        }
-    }
-
-    /// A value that must be there, such as one of a key.
-    #[inline]
-    fn needed<'s>(&'s self, source: &'s Source, name: &str) -> Result<&'s [u8], Failure> {
-        match self.get(source) {
-            Value::Bytes(bytes) => Ok(bytes),
-            Value::Null => Err(Failure::Invalid(format!("{name} is part of the key: not null"))),
-            Value::Unset => Err(Failure::Invalid(format!("{name} is part of the key: not unset"))),
-        }
-    }
-}
-
-#[inline]
-fn planner_check(name: &str, kind: &Type, bytes: &[u8]) -> Result<(), Failure> {
-    crate::planner::check_value(name, kind, bytes)
-}
 
 /// Which shard owns a token. Mixed again, so that the tokens of one shard stay evenly spread.
 #[inline]
@@ -150,7 +73,7 @@ impl Shard {
         let mut row = std::mem::take(&mut self.state.cells);
         row.clear();
         let mut build = || {
-            build_key(&mut key, insert_key(insert), bound)?;
+            build_key(&mut key, &insert.key, table, bound)?;
             build_clustering(&mut clustering, &table.clustering, &insert.clustering, bound)?;
             let mark = cells::Cell { column: cells::MARKER, timestamp, value: Some(&[]) };
             cells::push(&mut row, mark);
@@ -246,7 +169,7 @@ impl Shard {
         let mut key = std::mem::take(&mut self.state.key);
         let mut clustering = std::mem::take(&mut self.state.clustering);
         let columns = &select.table.clustering;
-        let built = build_key(&mut key, (&select.key, &select.table), bound)
+        let built = build_key(&mut key, &select.key, &select.table, bound)
             .and_then(|()| build_clustering(&mut clustering, columns, &select.clustering, bound));
         let result = built.and_then(|()| {
             let token = Token::of(&key).0;
@@ -382,7 +305,12 @@ impl Shard {
         let (keyspace, name) = (&select.keyspace, &select.table);
         let table = tare_cql::system_schema::table(keyspace, name)
             .ok_or_else(|| Failure::Invalid(format!("table {keyspace}.{name} does not exist")))?;
-        let mut rows = system::rows(table, &self.state.catalog, &self.common.node);
+        let mut node = self.common.node.clone();
+        if node.address.ip().is_unspecified() {
+            // Listening everywhere, the server is where the client has found it.
+            node.address = conn.local.unwrap_or(node.address);
+        }
+        let mut rows = system::rows(table, &self.state.catalog, &node);
         for (column, source) in &select.filters {
             let wanted = bound.needed(source, table.columns[*column].name)?;
             rows.retain(|row| row[*column].as_deref() == Some(wanted));
@@ -410,52 +338,6 @@ impl Shard {
         self.state.last_timestamp = self.clock.wall_us().max(self.state.last_timestamp + 1);
         self.state.last_timestamp
     }
-}
-
-fn insert_key(insert: &Insert) -> (&[Source], &crate::catalog::Table) {
-    (&insert.key, &insert.table)
-}
-
-/// Serialises the partition key: one component as it is, several as Cassandra's CompositeType.
-#[inline]
-fn build_key(
-    key: &mut Vec<u8>,
-    (sources, table): (&[Source], &crate::catalog::Table),
-    bound: &Bound<'_>,
-) -> Result<(), Failure> {
-    key.clear();
-    if let ([source], [column]) = (sources, &table.partition[..]) {
-        let value = bound.needed(source, &column.name)?;
-        if value.is_empty() {
-            return Err(Failure::invalid(format!("key {} is empty", column.name)));
-        }
-        key.extend_from_slice(value);
-        return Ok(());
-    }
-    for (source, column) in sources.iter().zip(&table.partition) {
-        let value = bound.needed(source, &column.name)?;
-        let length = u16::try_from(value.len())
-            .map_err(|_| Failure::invalid(format!("key {} is too long", column.name)))?;
-        key.extend_from_slice(&length.to_be_bytes());
-        key.extend_from_slice(value);
-        key.push(0);
-    }
-    Ok(())
-}
-
-#[inline]
-fn build_clustering(
-    out: &mut Vec<u8>,
-    columns: &[crate::catalog::Column],
-    sources: &[Source],
-    bound: &Bound<'_>,
-) -> Result<(), Failure> {
-    out.clear();
-    for (source, column) in sources.iter().zip(columns) {
-        let value = bound.needed(source, &column.name)?;
-        ordered::push(out, &column.kind, column.descending, value);
-    }
-    Ok(())
 }
 
 fn paging(

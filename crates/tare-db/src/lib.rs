@@ -5,6 +5,7 @@
 //! and [`report::read`] what it found and chose, both from the data directory.
 #![deny(unsafe_code)]
 
+mod bind;
 mod catalog;
 mod clock;
 pub mod config;

@@ -17,6 +17,9 @@ use crate::ordered;
 use crate::planner::{qualified, user_table};
 use crate::shard::{Conn, Shard};
 
+/// Columns of one table at most.
+const COLUMNS_MAX: usize = 4096;
+
 impl Shard {
     /// Runs a statement that is neither INSERT nor SELECT.
     pub(crate) fn schema_statement(
@@ -200,6 +203,9 @@ fn create_table(
             true => Ok(None),
             false => Err(Failure::AlreadyExists { keyspace: keyspace.into(), table: name }),
         };
+    }
+    if create.columns.len() > COLUMNS_MAX {
+        return Err(Failure::Invalid(format!("more than {COLUMNS_MAX} columns are not supported")));
     }
     let mut columns: Vec<Column> = Vec::new();
     for (number, (name, kind)) in (1..).zip(&create.columns) {

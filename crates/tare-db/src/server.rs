@@ -129,7 +129,7 @@ pub fn serve(
     let mut chosen = None;
     let mut replayed = 0;
     let mut failure = None;
-    for (number, (_, ready)) in threads.iter().enumerate() {
+    for (number, Running { ready, .. }) in threads.iter().enumerate() {
         match ready.recv() {
             Ok(Ok((engine, recovered))) => {
                 replayed += recovered.entries;
@@ -148,16 +148,18 @@ pub fn serve(
         let announced = announce(&directory, &report, log);
         failure = announced.err();
     }
+    // Nobody is answered before the report is written: who is answered may read it.
+    let threads: Vec<_> = threads.into_iter().map(|running| running.release(&failure)).collect();
     if failure.is_some() {
         stop.store(true, Ordering::Relaxed);
     }
-    while !stop.load(Ordering::Relaxed) && threads.iter().all(|(thread, _)| !thread.is_finished()) {
+    while !stop.load(Ordering::Relaxed) && threads.iter().all(|thread| !thread.is_finished()) {
         std::thread::sleep(STOP_CHECK);
     }
     // A shard that ended takes the others with it: a part of the data would be missing.
     stop.store(true, Ordering::Relaxed);
     common.mailboxes.iter().for_each(Mailbox::wake);
-    for (number, (thread, _)) in threads.into_iter().enumerate() {
+    for (number, thread) in threads.into_iter().enumerate() {
         match thread.join() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => failure = failure.or(Some(error)),
@@ -170,18 +172,36 @@ pub fn serve(
     }
 }
 
-type Running = (JoinHandle<Result<(), DbError>>, Receiver<Ready>);
+/// A shard's thread: it says when it is ready, and waits to be released.
+struct Running {
+    thread: JoinHandle<Result<(), DbError>>,
+    ready: Receiver<Ready>,
+    go: Sender<()>,
+}
+
+impl Running {
+    /// Lets the shard serve, or end where something has failed.
+    fn release(self, failure: &Option<DbError>) -> JoinHandle<Result<(), DbError>> {
+        if failure.is_none() {
+            // A shard that has ended by itself is found by its thread.
+            let _ = self.go.send(());
+        }
+        self.thread
+    }
+}
 
 fn spawn(start: Start) -> Result<Running, DbError> {
     let shard = start.number;
     let (tell, ready) = channel();
+    let (go, gone) = channel();
     let builder = std::thread::Builder::new().name(format!("shard-{shard}"));
-    let thread = builder.spawn(move || run(start, &tell));
-    Ok((thread.map_err(|source| DbError::Thread { shard, source })?, ready))
+    let thread = builder.spawn(move || run(start, &tell, &gone));
+    let thread = thread.map_err(|source| DbError::Thread { shard, source })?;
+    Ok(Running { thread, ready, go })
 }
 
 /// The life of a shard's thread.
-fn run(start: Start, ready: &Sender<Ready>) -> Result<(), DbError> {
+fn run(start: Start, ready: &Sender<Ready>, go: &Receiver<()>) -> Result<(), DbError> {
     let shard = start.number;
     let tell = |message| {
         // The server waits for it; if it has gone there is nobody to tell.
@@ -190,6 +210,9 @@ fn run(start: Start, ready: &Sender<Ready>) -> Result<(), DbError> {
     match prepare(start) {
         Ok((mut shard_, chosen, recovered)) => {
             tell(Ok((chosen, recovered)));
+            if go.recv().is_err() {
+                return Ok(());
+            }
             let ended = shard_.run();
             ended.map_err(|source| DbError::Shard { shard, source })
         }

@@ -5,8 +5,11 @@
 //! Limits, all of which hold a client up rather than grow: bytes waiting to be sent to a client,
 //! messages waiting for a sibling, bytes waiting for the log (refused as overloaded).
 
+mod durability;
+mod stopping;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
@@ -35,10 +38,6 @@ const OUTBOX_MAX: usize = 1024;
 const MESSAGES_PER_TURN: usize = 256;
 /// A shard that sleeps looks around this often, in case a wakeup was lost.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// How long a stopping shard waits for clients to take their answers.
-const DRAIN_NS_MAX: u64 = 2_000_000_000;
-/// How long a full disk is left alone.
-const RETRY_NS: u64 = 100_000_000;
 /// A connection's buffers above this are given back when they are empty.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
@@ -64,6 +63,8 @@ pub(crate) struct Conn {
     pub(crate) id: ConnId,
     pub(crate) input: Vec<u8>,
     pub(crate) out: Vec<u8>,
+    /// The address that the client has connected to.
+    pub(crate) local: Option<SocketAddr>,
     pub(crate) keyspace: Option<Arc<str>>,
     pub(crate) started: bool,
     pub(crate) wants_schema_events: bool,
@@ -252,6 +253,7 @@ impl Shard {
     fn adopt(&mut self, fd: OwnedFd) {
         // Fails only for a socket that has gone already; then receiving says so.
         let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
+        let local = rustix::net::getsockname(&fd).ok().and_then(|a| SocketAddr::try_from(a).ok());
         // Out of memory for the registration: the peer sees its connection closed.
         let Ok(id) = self.engine.add(fd) else { return };
         let slot = id.slot as usize;
@@ -262,6 +264,7 @@ impl Shard {
             id,
             input: Vec::new(),
             out: Vec::new(),
+            local,
             keyspace: None,
             started: false,
             wants_schema_events: false,
@@ -461,134 +464,5 @@ impl Shard {
             let catalog = Arc::clone(&self.state.catalog);
             self.store.retain(|store| catalog.is_live(store));
         }
-    }
-
-    /// Hands the log's work to the engine.
-    fn pump_log(&mut self, now_ns: u64) -> bool {
-        let log = self.store.log();
-        if log.is_in_flight() || !log.is_dirty() || now_ns < self.state.retry_ns {
-            return false;
-        }
-        let (flush, sync) = match self.durability {
-            Durability::Sync => (true, true),
-            Durability::Periodic(period) => {
-                let due = now_ns >= self.state.next_sync_ns;
-                if due {
-                    let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
-                    self.state.next_sync_ns = now_ns.saturating_add(period);
-                }
-                (due, due)
-            }
-        };
-        if !flush && !log.is_behind() {
-            return false;
-        }
-        self.start_log_job(flush, sync)
-    }
-
-    fn start_log_job(&mut self, flush: bool, sync: bool) -> bool {
-        match self.store.log_mut().next_job(&mut self.segments, flush, sync) {
-            Ok(Some(job)) => {
-                let file = self.segments.current(job.segment);
-                let file = file.expect("the log writes to the segment that it made last");
-                self.engine.log(job, file);
-                true
-            }
-            Ok(None) => false,
-            // Later writes are refused with the reason until a later try succeeds. Those that wait
-            // for it have been promised nothing.
-            Err(error) => {
-                self.state.retry_ns = self.clock.now_ns() + RETRY_NS;
-                self.fail_waiters(&Failure::Server(error.to_string()));
-                false
-            }
-        }
-    }
-
-    fn release_waiters(&mut self) {
-        let durable = self.store.log().durable();
-        while let Some(&(ticket, waiter)) = self.state.waiters.front() {
-            if ticket.0 >= durable {
-                return;
-            }
-            self.state.waiters.pop_front();
-            self.tell(waiter, Ok(()));
-        }
-    }
-
-    fn fail_waiters(&mut self, failure: &Failure) {
-        for (_, waiter) in std::mem::take(&mut self.state.waiters) {
-            self.tell(waiter, Err(failure.clone()));
-        }
-    }
-
-    fn tell(&mut self, waiter: Waiter, result: Result<(), Failure>) {
-        match waiter {
-            Waiter::Here { conn, stream } => {
-                self.state.remote += 1;
-                self.written(conn, stream, result);
-            }
-            Waiter::There(Origin { shard, conn, stream }) => {
-                self.post(shard, Message::Written { conn, stream, result });
-            }
-        }
-    }
-
-    /// After the stop was asked for: true when nothing is owed to anyone any more.
-    fn is_drained(&mut self, now_ns: u64) -> bool {
-        let since = match self.state.stopping_since_ns {
-            Some(since) => since,
-            None => {
-                self.engine.stop_listening();
-                let ids: Vec<_> = self.state.conns.iter().flatten().map(|conn| conn.id).collect();
-                ids.into_iter().for_each(|id| self.engine.pause(id));
-                self.state.stopping_since_ns = Some(now_ns);
-                now_ns
-            }
-        };
-        let state = &self.state;
-        let settled = state.remote == 0
-            && state.outbox_len == 0
-            && state.scans.is_empty()
-            && state.waiters.is_empty()
-            && state.conns.iter().flatten().all(|conn| conn.out.is_empty() && !conn.sending);
-        let late = now_ns.saturating_sub(since) > DRAIN_NS_MAX;
-        if (settled || late) && !self.state.announced {
-            self.state.announced = true;
-            self.common.drained.fetch_add(1, Ordering::AcqRel);
-        }
-        // Siblings may still ask for something while they are not settled.
-        let all = self.common.drained.load(Ordering::Acquire) >= self.common.mailboxes.len();
-        late || (settled && all)
-    }
-
-    /// Makes the log durable and closes it.
-    fn finish(&mut self) -> Result<(), ReactorError> {
-        let failed = |source: io::Error| ReactorError::Wait { source };
-        let mut closed = false;
-        let mut events = Vec::new();
-        loop {
-            if !self.store.log().is_in_flight() && !self.start_log_job(true, true) {
-                if closed || self.store.log().is_poisoned() {
-                    break;
-                }
-                closed = true;
-                self.store.log_mut().seal_closing_group();
-                continue;
-            }
-            self.engine.turn(Wait::Sleep(SLEEP_MAX), &mut events).map_err(failed)?;
-            for event in events.drain(..) {
-                if let Event::LogDone(job, result) = event {
-                    // A failure poisons the log, which ends the loop.
-                    let _ = self.store.log_mut().complete(job, result);
-                }
-            }
-        }
-        for conn in self.state.conns.iter_mut().filter_map(Option::take) {
-            self.engine.close(conn.id);
-        }
-        self.state.metrics.connections = 0;
-        self.account.store(&self.state.metrics);
-        Ok(())
     }
 }

@@ -21,7 +21,7 @@ const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 
 type Value = Option<Vec<u8>>;
 
-/// The rows of a system table. `local` is the address that the client has connected to.
+/// The rows of a system table.
 pub(crate) fn rows(table: &SystemTable, catalog: &Catalog, node: &Node) -> Vec<Vec<Value>> {
     let fill = |fields: &dyn Fn(&str) -> Value| {
         table.columns.iter().map(|column| fields(column.name)).collect::<Vec<_>>()

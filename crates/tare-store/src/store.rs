@@ -95,7 +95,11 @@ impl Store {
 
     /// Forgets the tables that `is_live` denies.
     pub fn retain(&mut self, is_live: impl Fn(u32) -> bool) {
+        let before = self.tables.len();
         self.tables.retain(|&table, _| is_live(table));
+        if self.tables.len() == before {
+            return;
+        }
         let partitions = self.tables.values().flat_map(Table::iter);
         self.used_bytes = partitions.map(partition_bytes).sum();
     }

@@ -43,6 +43,8 @@ pub(crate) struct Epoll {
     epoll: OwnedFd,
     wakeup: Arc<OwnedFd>,
     listener: Option<OwnedFd>,
+    /// Out of descriptors: accepts again when a connection has ended.
+    accept_later: bool,
     slots: Vec<Slot>,
     free: Vec<u32>,
     ready: Vec<epoll::Event>,
@@ -59,6 +61,7 @@ impl Epoll {
             epoll,
             wakeup,
             listener: None,
+            accept_later: false,
             slots: Vec::new(),
             free: Vec::new(),
             ready: Vec::with_capacity(EVENTS_MAX),
@@ -107,7 +110,11 @@ impl Epoll {
     }
 
     pub(crate) fn read(&mut self, conn: ConnId, _: Source, into: &mut Vec<u8>) -> bool {
-        let Some(fd) = self.slots[conn.slot as usize].fd.as_ref() else { return false };
+        let slot = &self.slots[conn.slot as usize];
+        // The slot may be another connection's by now, whose bytes are not to be taken.
+        let Some(fd) = slot.fd.as_ref().filter(|_| slot.generation == conn.generation) else {
+            return false;
+        };
         into.reserve(READ_BYTES);
         match rustix::net::recv(fd, spare_capacity(into), RecvFlags::empty()) {
             Ok((_, length)) => length > 0,
@@ -151,6 +158,7 @@ impl Epoll {
             slot.blocked = false;
             slot.sending = Vec::new();
             self.free.push(conn.slot);
+            self.accept_again();
         }
     }
 
@@ -242,12 +250,24 @@ impl Epoll {
     fn accept(&mut self, events: &mut Vec<Event>) {
         let Some(listener) = &self.listener else { return };
         for _ in 0..ACCEPT_MAX {
-            // Out of descriptors or a peer that gave up: the next event tries again.
-            let Ok(fd) = rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC)
-            else {
-                return;
-            };
-            events.push(Event::Accepted(fd));
+            match rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC) {
+                Ok(fd) => events.push(Event::Accepted(fd)),
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    // It would be ready again at once, and the loop would spin.
+                    self.accept_later = epoll::delete(&self.epoll, listener).is_ok();
+                    return;
+                }
+                // None left, or a peer that gave up: the next event tries again.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn accept_again(&mut self) {
+        if let (true, Some(listener)) = (self.accept_later, &self.listener) {
+            let data = epoll::EventData::new_u64(LISTENER);
+            let added = epoll::add(&self.epoll, listener, data, epoll::EventFlags::IN);
+            self.accept_later = added.is_err();
         }
     }
 

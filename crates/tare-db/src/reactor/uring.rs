@@ -275,7 +275,10 @@ impl Uring {
                     // SAFETY: it was made by this accept, and nobody else owns it.
                     events.push(Event::Accepted(unsafe { OwnedFd::from_raw_fd(fd) }));
                 }
-                if !more && self.listener.is_some() {
+                let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+                let exhausted = exhausted.iter().any(|e| entry.result() == -e.raw_os_error());
+                // Out of descriptors: armed again when a connection has ended, not to spin.
+                if !more && self.listener.is_some() && !exhausted {
                     self.arm_accept();
                 }
             }
@@ -364,6 +367,9 @@ impl Uring {
             slot.paused = false;
             slot.sending = Vec::new();
             self.free.push(number);
+            if !self.accepting && self.listener.is_some() {
+                self.arm_accept();
+            }
         }
     }
 

@@ -1,0 +1,70 @@
+//! How a shard stops: it answers what it was asked, then makes its log durable.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use crate::reactor::{Event, ReactorError, Wait};
+use crate::shard::{SLEEP_MAX, Shard};
+
+/// How long a stopping shard waits for clients to take their answers.
+const DRAIN_NS_MAX: u64 = 2_000_000_000;
+
+impl Shard {
+    /// After the stop was asked for: true when nothing is owed to anyone any more.
+    pub(super) fn is_drained(&mut self, now_ns: u64) -> bool {
+        let since = match self.state.stopping_since_ns {
+            Some(since) => since,
+            None => {
+                self.engine.stop_listening();
+                let ids: Vec<_> = self.state.conns.iter().flatten().map(|conn| conn.id).collect();
+                ids.into_iter().for_each(|id| self.engine.pause(id));
+                self.state.stopping_since_ns = Some(now_ns);
+                now_ns
+            }
+        };
+        let state = &self.state;
+        let settled = state.remote == 0
+            && state.outbox_len == 0
+            && state.scans.is_empty()
+            && state.waiters.is_empty()
+            && state.conns.iter().flatten().all(|conn| conn.out.is_empty() && !conn.sending);
+        let late = now_ns.saturating_sub(since) > DRAIN_NS_MAX;
+        if (settled || late) && !self.state.announced {
+            self.state.announced = true;
+            self.common.drained.fetch_add(1, Ordering::AcqRel);
+        }
+        // Siblings may still ask for something while they are not settled.
+        let all = self.common.drained.load(Ordering::Acquire) >= self.common.mailboxes.len();
+        late || (settled && all)
+    }
+
+    /// Makes the log durable and closes it.
+    pub(super) fn finish(&mut self) -> Result<(), ReactorError> {
+        let failed = |source: io::Error| ReactorError::Wait { source };
+        let mut closed = false;
+        let mut events = Vec::new();
+        loop {
+            if !self.store.log().is_in_flight() && !self.start_log_job(true, true) {
+                if closed || self.store.log().is_poisoned() {
+                    break;
+                }
+                closed = true;
+                self.store.log_mut().seal_closing_group();
+                continue;
+            }
+            self.engine.turn(Wait::Sleep(SLEEP_MAX), &mut events).map_err(failed)?;
+            for event in events.drain(..) {
+                if let Event::LogDone(job, result) = event {
+                    // A failure poisons the log, which ends the loop.
+                    let _ = self.store.log_mut().complete(job, result);
+                }
+            }
+        }
+        for conn in self.state.conns.iter_mut().filter_map(Option::take) {
+            self.engine.close(conn.id);
+        }
+        self.state.metrics.connections = 0;
+        self.account.store(&self.state.metrics);
+        Ok(())
+    }
+}
