@@ -4,13 +4,16 @@
 //! The system in the container is this very test program: `inside` serves in it.
 #![expect(clippy::print_stderr, reason = "what is skipped")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tare_env::runtime;
 use tare_env::{Site, SiteOptions};
+use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch, Limits};
 use tare_std::cpus::CpuSet;
@@ -54,15 +57,17 @@ impl Scratch {
     fn open(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("tare-test-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let all = tare_host::process::cpus_of_this_thread().unwrap();
-        let last = all.iter().last().unwrap();
-        let first = all.iter().next().unwrap();
-        let one = |cpu: u32| CpuSet::parse_list(&cpu.to_string()).unwrap();
-        let cpus = CpuPlan { system: one(last), client: one(first), all };
-        let program = std::env::current_exe().unwrap();
-        let site = Site::open(SiteOptions { state: folder.clone(), program, cpus }).unwrap();
-        Self { site, folder }
+        Self { site: open(&folder), folder }
     }
+}
+
+fn open(state: &Path) -> Site {
+    let all = tare_host::process::cpus_of_this_thread().unwrap();
+    let (first, last) = (all.iter().next().unwrap(), all.iter().last().unwrap());
+    let one = |cpu: u32| CpuSet::parse_list(&cpu.to_string()).unwrap();
+    let cpus = CpuPlan { system: one(last), client: one(first), all };
+    let program = std::env::current_exe().unwrap();
+    Site::open(SiteOptions { state: state.into(), program, cpus }).unwrap()
 }
 
 impl Drop for Scratch {
@@ -233,4 +238,100 @@ fn what_an_engine_cannot_do_is_refused() {
     let error = error.err().map(|error| error.to_string());
     let text = error.unwrap_or_else(|| short.log_tail());
     assert!(text.contains("no-such-flag"), "{text}");
+}
+
+/// Starts and freezes containers until it is killed; does nothing when it is run as a test.
+#[test]
+fn harness() {
+    let words: Vec<String> = std::env::args().collect();
+    let Some(state) = words.iter().find_map(|word| word.strip_prefix("state=")) else { return };
+    let runtime = words.iter().find_map(|word| word.strip_prefix("runtime=")).unwrap();
+    eprintln!("opening");
+    let site = open(Path::new(state));
+    loop {
+        let mut environments = Vec::new();
+        for network in ["bridge", "bridge+proxy", "host"] {
+            if runtime == "podman" && network == "bridge+proxy" {
+                continue;
+            }
+            let spec = spec(runtime, network, "shared", "none");
+            let mut environment = site.environment(&spec).unwrap();
+            environment.start(&launch()).unwrap();
+            environment.freeze().unwrap();
+            eprintln!("started");
+            environments.push(environment);
+        }
+        for mut environment in environments {
+            environment.stop().unwrap();
+            eprintln!("stopped");
+        }
+    }
+}
+
+/// What an engine has that bears Tare's name, by its API.
+fn left_in_engine(variable: &str, usual: &str) -> Vec<String> {
+    let socket = std::env::var(variable).unwrap_or_else(|_| usual.into());
+    let mut found = Vec::new();
+    for target in ["/containers/json?all=true", "/images/json"] {
+        let mut stream = UnixStream::connect(socket.trim_start_matches("unix://")).unwrap();
+        write!(stream, "GET {target} HTTP/1.0\r\nHost: tare\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.lines().next().unwrap().contains("200"), "{answer}");
+        let names = answer.split('"').filter(|word| word.contains("tare-") && !word.contains(' '));
+        found.extend(names.map(str::to_owned));
+    }
+    found
+}
+
+fn killed_harness_is_cleaned(test: &str, runtime: &str, variable: &str, usual: &str) {
+    if !answers(test, runtime) {
+        return;
+    }
+    let state = std::env::temp_dir().join(format!("tare-test-{test}-{}", std::process::id()));
+    std::fs::create_dir_all(&state).unwrap();
+    let before = left_in_engine(variable, usual);
+    for point in 0..8u64 {
+        let mut harness = Command::new(std::env::current_exe().unwrap())
+            .args(["harness", "--exact", "--nocapture"])
+            .arg(format!("state={}", state.display()))
+            .arg(format!("runtime={runtime}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(harness.stderr.take().unwrap()).lines();
+        // So many steps, then some time into the next one.
+        for _ in 0..=point % 5 {
+            lines.next();
+        }
+        std::thread::sleep(Duration::from_millis(point * 97 % 400));
+        harness.kill().unwrap();
+        harness.wait().unwrap();
+        let begin = Instant::now();
+        let report = clean::clean(&state).unwrap();
+        eprintln!("{test}: point {point}: {:?} in {:?}", report.runs, begin.elapsed());
+        for (run, outcome) in &report.runs {
+            assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
+        }
+        // An engine goes on for a moment with what it was asked for by the dead.
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(left_in_engine(variable, usual), before, "point {point}");
+        let left = clean::leftovers(&state);
+        let ours = |name: &str| report.runs.iter().any(|(run, _)| name.contains(run.as_str()));
+        assert!(!left.iter().any(|left| ours(&left.name)), "point {point}: {left:?}");
+    }
+    std::fs::remove_dir_all(&state).unwrap();
+}
+
+#[test]
+fn what_a_killed_harness_leaves_in_docker_is_cleaned() {
+    let test = "what_a_killed_harness_leaves_in_docker_is_cleaned";
+    killed_harness_is_cleaned(test, "docker", "DOCKER_HOST", "/var/run/docker.sock");
+}
+
+#[test]
+fn what_a_killed_harness_leaves_in_podman_is_cleaned() {
+    let test = "what_a_killed_harness_leaves_in_podman_is_cleaned";
+    killed_harness_is_cleaned(test, "podman", "CONTAINER_HOST", "/run/podman/podman.sock");
 }

@@ -42,6 +42,23 @@ pub enum UndoError {
     Engine { what: String, socket: PathBuf, answer: String },
 }
 
+/// Ends what may still be making things: every marked process of the run, those in its cgroups
+/// thawed first, because on cgroup v1 a frozen process cannot be killed.
+pub(crate) fn end_processes(run: &str, entries: &[Entry]) -> Result<(), UndoError> {
+    for entry in entries {
+        if let Entry::Cgroup { paths } = entry {
+            for path in paths {
+                check_path(run, path)?;
+                folders(path).iter().for_each(|folder| cgroup::thaw_folder(folder));
+            }
+        }
+    }
+    match entries.contains(&Entry::Processes) {
+        true => kill_run(run),
+        false => Ok(()),
+    }
+}
+
 /// Undoes one entry of a run.
 pub(crate) fn undo(run: &str, entry: &Entry) -> Result<(), UndoError> {
     match entry {
@@ -92,7 +109,7 @@ pub(crate) fn undo(run: &str, entry: &Entry) -> Result<(), UndoError> {
         Entry::Directory { path } => {
             check_path(run, path)?;
             unmount_below(path)?;
-            gone(path, fs::remove_dir_all(path))
+            remove_directory(path)
         }
         Entry::File { path } => {
             check_path(run, path)?;
@@ -140,6 +157,22 @@ fn gone(path: &Path, result: io::Result<()>) -> Result<(), UndoError> {
             Err(UndoError::Remove { path: path.into(), source })
         }
         _ => Ok(()),
+    }
+}
+
+/// A process that is just ending may write once more while the directory is emptied.
+fn remove_directory(path: &Path) -> Result<(), UndoError> {
+    let deadline = Instant::now() + Duration::from_secs(2);
+    loop {
+        match fs::remove_dir_all(path) {
+            Err(error)
+                if error.kind() == io::ErrorKind::DirectoryNotEmpty
+                    && Instant::now() < deadline =>
+            {
+                thread::sleep(Duration::from_millis(5));
+            }
+            result => return gone(path, result),
+        }
     }
 }
 
@@ -320,7 +353,8 @@ fn unescape(text: &str) -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// One `DELETE` of docker's API (also podman's). 404 says that it is gone, which is what we want.
+/// A `DELETE` of docker's API (also podman's), until it is gone and stays gone: an engine finishes
+/// what a process asked for that was killed before the answer.
 fn engine_delete(socket: &Path, what: &str, target: &str) -> Result<(), UndoError> {
     let fail =
         |answer: String| UndoError::Engine { what: what.into(), socket: socket.into(), answer };
@@ -338,12 +372,22 @@ fn engine_delete(socket: &Path, what: &str, target: &str) -> Result<(), UndoErro
         let body = rest.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         Ok((code, format!("{} {}", status.trim(), body.trim())))
     };
-    match ask() {
-        Ok((200..=299 | 404, _)) => Ok(()),
-        Ok((_, answer)) => Err(fail(answer)),
-        // Without its socket the engine is gone, and a container that outlived it is found by the
-        // mark of its processes.
-        Err(error) => Err(fail(error.to_string())),
+    let deadline = Instant::now() + ENGINE_LIMIT;
+    let mut absences = 0;
+    loop {
+        match ask() {
+            Ok((200..=299, _)) => return Ok(()),
+            // It may still be in the making, asked for by a process that was killed meanwhile.
+            Ok((404, _)) if absences == 2 => return Ok(()),
+            Ok((404, _)) => absences += 1,
+            // It is being removed already, for somebody who was killed meanwhile.
+            Ok((409, _)) if Instant::now() < deadline => {}
+            Ok((_, answer)) => return Err(fail(answer)),
+            // Without its socket the engine is gone, and a container that outlived it is found by
+            // the mark of its processes.
+            Err(error) => return Err(fail(error.to_string())),
+        }
+        thread::sleep(Duration::from_millis(100));
     }
 }
 
