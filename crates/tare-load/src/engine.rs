@@ -17,12 +17,13 @@ use tare_std::cpus::CpuSet;
 use crate::clock;
 use crate::connection::Connection;
 use crate::error::LoadError;
+use crate::gather::Gathered;
 use crate::keys::Operations;
 use crate::pacing::Pacer;
 use crate::request::Job;
 use crate::rows::{KeyType, Shape};
 use crate::stats::Stats;
-use crate::worker::{Chunk, Plan, Shared, Source, Timetable, Worker};
+use crate::worker::{Plan, Shared, Source, Timetable, Worker};
 
 /// After the window the load goes on for so long, so that accounts are read under load.
 const TAIL: Duration = Duration::from_millis(10);
@@ -266,13 +267,12 @@ impl Engine {
         };
         let share = limits.len().div_ceil(self.cpus.len());
         let (sender, receiver) = mpsc::channel();
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered::new(limits.len().div_ceil(share));
         let result = std::thread::scope(|scope| {
             let mut parts = Vec::new();
             let connections = &mut target.connections[..limits.len()];
             let shares = connections.chunks_mut(share).zip(limits.chunks(share));
             let count = shares.len() as u64;
-            gathered.threads = shares.len();
             for (part, ((connections, limits), &cpu)) in (0..).zip(shares.zip(&self.cpus)) {
                 let plan = Plan {
                     source: source(part, count),
@@ -316,63 +316,6 @@ impl Engine {
         }
         Ok(total)
     }
-}
-
-/// Puts the stretches of the threads together.
-#[derive(Default)]
-struct Gathered {
-    threads: usize,
-    /// Stretches that not all threads have handed over, and how many have.
-    pending: Vec<(Stats, usize)>,
-    /// Stretches told.
-    told: usize,
-    total: Option<Stats>,
-    tail: Option<Stats>,
-}
-
-impl Gathered {
-    fn take(&mut self, chunk: Chunk, tell: &mut dyn FnMut(&Stats)) {
-        match chunk {
-            Chunk::Tail(stats) => add(&mut self.tail, &stats),
-            Chunk::Stretch(number, stats) => {
-                while self.told + self.pending.len() <= number {
-                    self.pending.push((Stats::new(), 0));
-                }
-                let (sum, threads) = &mut self.pending[number - self.told];
-                sum.merge(&stats);
-                *threads += 1;
-                // The newest one is kept back: the tail may belong to it.
-                while self.pending.len() > 1 && self.pending[0].1 == self.threads {
-                    self.tell_first(tell);
-                }
-            }
-        }
-    }
-
-    fn tell_first(&mut self, tell: &mut dyn FnMut(&Stats)) {
-        let (stats, _) = self.pending.remove(0);
-        tell(&stats);
-        self.told += 1;
-        add(&mut self.total, &stats);
-    }
-
-    fn finish(mut self, tell: &mut dyn FnMut(&Stats)) -> Stats {
-        while self.pending.len() > 1 {
-            self.tell_first(tell);
-        }
-        let tail = self.tail.take().unwrap_or_else(Stats::new);
-        if let Some((last, _)) = self.pending.first_mut() {
-            let (begin_ns, end_ns) = (last.begin_ns, last.end_ns);
-            last.merge(&tail);
-            (last.begin_ns, last.end_ns) = (begin_ns, end_ns);
-            self.tell_first(tell);
-        }
-        self.total.unwrap_or(Stats { begin_ns: 0, end_ns: 0, ..tail })
-    }
-}
-
-fn add(sum: &mut Option<Stats>, stats: &Stats) {
-    sum.get_or_insert_with(Stats::new).merge(stats);
 }
 
 /// Divides `in_flight` over `connections`; the first ones get the remainder. Connections that would

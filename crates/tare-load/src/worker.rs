@@ -13,23 +13,18 @@
 //! The load is cut into stretches by boundaries. At each one the thread reads its CPU clock and
 //! hands over what it counted since the one before.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::io::Errno;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
+use rustix::event::epoll::Event;
 use tare_lab::driver::Edge;
 
 use crate::clock;
 use crate::connection::{Connection, Progress};
 use crate::error::LoadError;
 use crate::histogram;
-use crate::pacing::{Due, Pacer, WakeEarly};
+use crate::pacing::{Due, Pacer};
+use crate::queue::Queue;
 use crate::request::Job;
 use crate::stats::{ErrorKind, Stats};
 
@@ -103,7 +98,6 @@ pub(crate) struct Plan {
     pub(crate) first: bool,
 }
 
-const TIMER: u64 = u64::MAX;
 /// The stop flag is looked at so often, in ns.
 const ATTENTION_NS: u64 = 100_000_000;
 /// Events taken from the queue at once. Edges are noticed between two such batches.
@@ -117,11 +111,7 @@ pub(crate) struct Worker<'a> {
     timetable: Timetable,
     first: bool,
     chunks: Sender<Chunk>,
-    queue: OwnedFd,
-    timer: OwnedFd,
-    /// When the timer goes off; 0 if it has.
-    armed_ns: u64,
-    wake: WakeEarly,
+    queue: Queue,
     stats: Stats,
     /// Boundaries crossed.
     crossed: usize,
@@ -151,17 +141,7 @@ impl<'a> Worker<'a> {
         plan: Plan,
         chunks: Sender<Chunk>,
     ) -> Result<Self, LoadError> {
-        let fail = |errno: Errno| LoadError::EventQueue { source: errno.into() };
-        let queue = epoll::create(CreateFlags::CLOEXEC).map_err(fail)?;
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(fail)?;
-        let edge = EventFlags::IN | EventFlags::ET;
-        epoll::add(&queue, &timer, EventData::new_u64(TIMER), edge).map_err(fail)?;
-        for (token, connection) in (0..).zip(connections.iter()) {
-            let flags = edge | EventFlags::OUT | EventFlags::RDHUP;
-            epoll::add(&queue, &connection.socket, EventData::new_u64(token), flags)
-                .map_err(fail)?;
-        }
+        let queue = Queue::new(connections)?;
         let boundaries = &plan.timetable.boundaries;
         let window_ns = match (boundaries.first(), boundaries.last()) {
             (Some(&begin), Some(&end)) => (begin, end),
@@ -176,9 +156,6 @@ impl<'a> Worker<'a> {
             first: plan.first,
             chunks,
             queue,
-            timer,
-            armed_ns: 0,
-            wake: WakeEarly::default(),
             stats: Stats::new(),
             crossed: 0,
             window_ns,
@@ -383,8 +360,6 @@ impl<'a> Worker<'a> {
 
     /// Waits for answers, at most until the next boundary or due operation.
     fn wait(&mut self, events: &mut Vec<Event>) -> Result<(), LoadError> {
-        let fail = |errno: Errno| LoadError::EventQueue { source: errno.into() };
-        events.clear();
         let now_ns = clock::now_ns();
         let mut until_ns = now_ns + ATTENTION_NS;
         if let Some(&boundary_ns) = self.timetable.boundaries.get(self.crossed) {
@@ -397,29 +372,12 @@ impl<'a> Worker<'a> {
             {
                 let due_ns = pacer.next_due_ns();
                 if due_ns < until_ns {
-                    until_ns = self.wake.timer_ns(due_ns);
+                    until_ns = self.queue.early(due_ns);
                 }
             }
         }
-        let timeout = if until_ns <= now_ns || !self.again.is_empty() {
-            Some(Timespec { tv_sec: 0, tv_nsec: 0 })
-        } else {
-            if self.armed_ns <= now_ns || until_ns < self.armed_ns {
-                set_timer(&self.timer, until_ns).map_err(fail)?;
-                self.armed_ns = until_ns;
-            }
-            None
-        };
-        let spare = rustix::buffer::spare_capacity(events);
-        match epoll::wait(&self.queue, spare, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(fail(errno)),
-        }
-        if timeout.is_none() && events.iter().any(|event| event.data.u64() == TIMER) {
-            self.wake.woke(self.armed_ns, clock::now_ns());
-            self.armed_ns = 0;
-        }
-        Ok(())
+        let until_ns = if self.again.is_empty() { until_ns } else { now_ns };
+        self.queue.wait(events, now_ns, until_ns)
     }
 
     /// Takes the answers of one connection and sends what follows from them.
@@ -510,8 +468,7 @@ impl<'a> Worker<'a> {
         if !connection.alive {
             return;
         }
-        // Closing takes it out of the event queue once the owner drops it; until then it is quiet.
-        let _ = epoll::delete(&self.queue, &connection.socket);
+        self.queue.forget(connection);
         let lost = connection.give_up();
         self.in_flight -= lost;
         self.stats.error(kind, reason, lost.max(1) as u64);
@@ -526,15 +483,4 @@ impl<'a> Worker<'a> {
             }
         }
     }
-}
-
-/// Sets the timer to an absolute time. Timers of this kind know no slack, unlike time-outs.
-fn set_timer(timer: &OwnedFd, at_ns: u64) -> Result<(), Errno> {
-    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let at = Timespec {
-        tv_sec: (at_ns / 1_000_000_000).cast_signed(),
-        tv_nsec: (at_ns % 1_000_000_000).cast_signed(),
-    };
-    let spec = Itimerspec { it_interval: zero, it_value: at };
-    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &spec).map(|_| ())
 }
