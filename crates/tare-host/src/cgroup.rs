@@ -360,12 +360,24 @@ impl Cgroup {
             if self.is_v2() { ("cgroup.freeze", "1") } else { ("freezer.state", "FROZEN") };
         write(&folder.join(file), value)?;
         let deadline = Instant::now() + FREEZE_LIMIT;
-        while !is_frozen(&folder)? {
+        for look in 1.. {
+            if is_frozen(&folder)? {
+                break;
+            }
             if Instant::now() > deadline {
                 thaw_folder(&folder);
                 return Err(CgroupError::NotFrozen { path: folder });
             }
             thread::sleep(Duration::from_micros(200));
+            // On v1 a process that forks or executes meanwhile can hold the cgroup in FREEZING for
+            // ever; cgroup-v1/freezer-subsystem.rst says to write again, or to thaw and retry.
+            if !self.is_v2() {
+                if look % 50 == 0 {
+                    thaw_folder(&folder);
+                    thread::sleep(Duration::from_millis(2));
+                }
+                write(&folder.join(file), value)?;
+            }
         }
         Ok(())
     }

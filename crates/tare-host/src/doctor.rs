@@ -1,1 +1,205 @@
-//! Checks.
+//! What can be measured on this host, what is missing and how to get it, and what is left over.
+//!
+//! Nothing is changed: what has to be tried is tried in a network namespace without a name, which
+//! ends with its thread.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use crate::cgroup::{Layout, Version};
+use crate::clean::{self, Leftover};
+use crate::exec::{Command, ExecError};
+use crate::{error_line, facts, netns, process};
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Ok,
+    /// Works, but not all of it.
+    Limited,
+    Missing,
+}
+
+/// One thing that was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// What it is for: `oci:runc`, `network layers`, `cgroups`.
+    pub what: String,
+    pub verdict: Verdict,
+    /// What was found.
+    pub detail: String,
+    /// How to get what is missing; empty when nothing is.
+    pub remedy: String,
+}
+
+/// Sockets on which container engines that speak docker's API listen by default.
+const ENGINES: &[(&str, &str)] =
+    &[("docker", "/var/run/docker.sock"), ("podman", "/run/podman/podman.sock")];
+
+/// Checks this host. `state` is the state directory of the runs.
+pub fn checks(state: &Path) -> Vec<Check> {
+    let mut checks = vec![root(), cpus(), cgroups(), network(), baseline(), io_uring()];
+    for (program, remedy) in [
+        ("runc", "apt-get install runc"),
+        ("crun", "apt-get install crun"),
+        ("runsc", "install gVisor's runsc on PATH (gvisor.dev)"),
+    ] {
+        checks.push(match facts::version(program, "--version") {
+            Some(version) => check(&format!("oci:{program}"), Verdict::Ok, version, ""),
+            None => check(&format!("oci:{program}"), Verdict::Missing, "not on PATH", remedy),
+        });
+    }
+    for (engine, socket) in ENGINES {
+        checks.push(match UnixStream::connect(socket) {
+            Ok(_) => check(engine, Verdict::Ok, format!("listens on {socket}"), ""),
+            Err(error) => {
+                let remedy = format!("install and start {engine}, if it is to be weighed");
+                check(engine, Verdict::Missing, format!("{socket}: {error}"), &remedy)
+            }
+        });
+    }
+    checks.push(leftovers(&clean::leftovers(state)));
+    checks
+}
+
+fn check(what: &str, verdict: Verdict, detail: impl Into<String>, remedy: &str) -> Check {
+    Check { what: what.into(), verdict, detail: detail.into(), remedy: remedy.into() }
+}
+
+fn root() -> Check {
+    let what = "privileges";
+    if !rustix::process::geteuid().is_root() {
+        let remedy = "run as root (sudo): namespaces, cgroups and the seccomp layer need it";
+        return check(what, Verdict::Missing, "not root", remedy);
+    }
+    // Bit numbers from linux/capability.h.
+    let needed = [("CAP_NET_ADMIN", 12), ("CAP_SYS_ADMIN", 21), ("CAP_SYS_RESOURCE", 24)];
+    let text = process::status_field(std::process::id(), "CapEff").unwrap_or_default();
+    let set = u64::from_str_radix(&text, 16).unwrap_or(0);
+    let missing: Vec<&str> =
+        needed.iter().filter(|(_, bit)| set & (1 << bit) == 0).map(|(name, _)| *name).collect();
+    match missing.as_slice() {
+        [] => check(what, Verdict::Ok, "root with all that is needed", ""),
+        ["CAP_SYS_RESOURCE"] => {
+            let detail = "root without CAP_SYS_RESOURCE: limits on open files cannot be raised";
+            check(what, Verdict::Limited, detail, "start Tare where the capability is kept")
+        }
+        missing => {
+            let detail = format!("root without {}", missing.join(", "));
+            check(what, Verdict::Missing, detail, "start Tare outside of a restricted container")
+        }
+    }
+}
+
+fn cpus() -> Check {
+    let what = "CPUs";
+    let remedy = "give the machine at least two CPUs, so that client and system have their own";
+    match process::cpus_of_this_thread() {
+        Ok(cpus) if cpus.len() >= 2 => check(what, Verdict::Ok, cpus.to_string(), ""),
+        Ok(cpus) => check(what, Verdict::Limited, format!("only CPU {cpus}"), remedy),
+        Err(error) => check(what, Verdict::Limited, error.to_string(), remedy),
+    }
+}
+
+fn cgroups() -> Check {
+    let what = "cgroups";
+    let layout = match Layout::read(Path::new("/proc")) {
+        Ok(layout) => layout,
+        Err(error) => return check(what, Verdict::Missing, error_line(&error), "mount /proc"),
+    };
+    let version = match layout.version() {
+        Version::None => {
+            let remedy = "mount -t cgroup2 none /sys/fs/cgroup";
+            return check(what, Verdict::Missing, "none mounted", remedy);
+        }
+        Version::V1 => "v1",
+        Version::Hybrid => "v1 with a v2 tree beside it (hybrid)",
+        Version::V2 => "v2",
+    };
+    let controllers = layout.controllers();
+    let mut needed = vec!["cpu", "cpuset", "memory"];
+    if layout.version() != Version::V2 {
+        needed.push("freezer");
+    }
+    needed.retain(|name| !controllers.iter().any(|controller| controller == name));
+    if needed.is_empty() {
+        return check(what, Verdict::Ok, format!("{version}: {}", controllers.join(" ")), "");
+    }
+    let detail = format!("{version}, without {}", needed.join(", "));
+    check(what, Verdict::Limited, detail, "enable these controllers, or set cgroup = \"none\"")
+}
+
+/// Tries all that the network layers are made of.
+fn network() -> Check {
+    let what = "network layers";
+    let table = "table ip t { chain c { type nat hook prerouting priority -100; } \
+                 chain d { type filter hook forward priority 0; ct state established accept; } }";
+    let tried = netns::in_scratch(|| -> Result<(), ExecError> {
+        let links = "link add b0 type bridge\nlink add v0 type veth peer name v1\n";
+        Command::new("ip").args(["-batch", "-"]).input(links).run()?;
+        Command::new("nft").args(["-f", "-"]).input(table).run()?;
+        Ok(())
+    });
+    let remedy = "run as root; apt-get install iproute2 nftables; the kernel needs veth, bridge, \
+                  nf_tables, nf_nat and nf_conntrack";
+    match tried {
+        Ok(Ok(())) => check(what, Verdict::Ok, "namespaces, veth, bridge, nft NAT", ""),
+        Ok(Err(error)) => check(what, Verdict::Missing, error_line(&error), remedy),
+        Err(error) => check(what, Verdict::Missing, error.to_string(), remedy),
+    }
+}
+
+/// Whether a native system in this network namespace runs untaxed.
+fn baseline() -> Check {
+    let what = "clean baseline";
+    let mut found = facts::bridges(Path::new("/sys"));
+    found.extend(facts::nat_tables().into_iter().map(|table| format!("NAT in table {table}")));
+    if found.is_empty() {
+        return check(what, Verdict::Ok, "no NAT table and no bridge in this namespace", "");
+    }
+    let remedy = "every connection passes conntrack, the native one too: stop the engine, or \
+                  start Tare in a network namespace without it";
+    check(what, Verdict::Limited, found.join(", "), remedy)
+}
+
+fn io_uring() -> Check {
+    let what = "io_uring";
+    let remedy = "sysctl kernel.io_uring_disabled=0";
+    match fs::read_to_string("/proc/sys/kernel/io_uring_disabled") {
+        Ok(text) if text.trim() == "0" => check(what, Verdict::Ok, "allowed", ""),
+        Ok(text) if text.trim() == "1" => {
+            check(what, Verdict::Limited, "for privileged processes only", remedy)
+        }
+        Ok(_) => check(what, Verdict::Missing, "switched off on this host", remedy),
+        // The switch came with Linux 6.6.
+        Err(_) => check(what, Verdict::Ok, "no switch on this kernel", ""),
+    }
+}
+
+fn leftovers(found: &[Leftover]) -> Check {
+    let what = "leftovers";
+    let dead = found.iter().filter(|left| left.alive.is_none());
+    let names: Vec<String> =
+        dead.take(8).map(|left| format!("{} {}", left.kind, left.name)).collect();
+    match names.is_empty() {
+        true => check(what, Verdict::Ok, "none of dead runs", ""),
+        false => check(what, Verdict::Limited, names.join(", "), "tare clean"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_ok_says_how_to_get_it() {
+        let state = std::env::temp_dir().join("tare-test-no-such-state");
+        let checks = checks(&state);
+        assert!(checks.len() > 8);
+        for check in checks {
+            let told = check.verdict == Verdict::Ok || !check.remedy.is_empty();
+            assert!(told && !check.detail.is_empty(), "{check:?}");
+        }
+    }
+}

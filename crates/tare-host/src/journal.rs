@@ -300,8 +300,12 @@ impl Journal {
 
     /// Undoes all that is left and, if all went well, removes the file. Idempotent.
     pub fn close(&self) -> Vec<UndoError> {
-        let ids: Vec<EntryId> = self.live().into_iter().map(|(id, _)| id).collect();
-        let errors = self.undo(&ids);
+        let (ids, entries): (Vec<EntryId>, Vec<Entry>) = self.live().into_iter().unzip();
+        // First of all, so that nothing is made any more behind the back of what follows. If it
+        // fails, so does the entry of the processes, or the cgroup that they live in.
+        let ended = undo::end_processes(self.run(), &entries);
+        let mut errors = self.undo(&ids);
+        errors.extend(ended.err());
         if errors.is_empty() {
             // A journal without live entries that stays is removed by the next `clean`.
             let _ = fs::remove_file(&self.path);

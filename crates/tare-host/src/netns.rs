@@ -88,6 +88,18 @@ pub fn within<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> Result<T
         .map_err(|source| NetnsError::Enter { path: path.into(), source })
 }
 
+/// Runs `work` in a new network namespace without a name, which is gone afterwards.
+///
+/// # Errors
+/// When the caller may not make namespaces.
+pub fn in_scratch<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    on_own_thread(|| {
+        #[expect(deprecated, reason = "unsafe only for the descriptor table, which stays shared")]
+        rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET)?;
+        Ok(work())
+    })
+}
+
 /// Runs `work` on a fresh thread and waits for it. A panic in it goes on in the caller.
 pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| match scope.spawn(work).join() {

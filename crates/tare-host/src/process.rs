@@ -174,11 +174,10 @@ pub fn tree(pid: u32) -> Vec<u32> {
 /// a vfork before it has laid out the new environment, so for some µs a new process shows none.
 pub fn variable(pid: u32, name: &str) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let value = bytes.split(|byte| *byte == 0).find_map(|entry| {
+    bytes.split(|byte| *byte == 0).find_map(|entry| {
         let rest = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
         Some(String::from_utf8_lossy(rest).into_owned())
-    });
-    value
+    })
 }
 
 /// One field of `/proc/PID/status`, such as `Seccomp` or `Cpus_allowed_list`.

@@ -107,7 +107,7 @@ impl Client {
         journal.write(vec![Entry::NetworkNamespace { name: name.clone() }])?;
         let namespace = netns::make(&name)?;
         without_ipv6(&namespace)?;
-        batch(Some(&namespace), "link set lo up\n")?;
+        batch(journal.run(), Some(&namespace), "link set lo up\n")?;
         Ok(Self { name, namespace, links: Mutex::default() })
     }
 
@@ -140,6 +140,7 @@ impl Client {
         ground.journal().write(vec![entry])?;
         let client = &self.name;
         batch(
+            ground.run(),
             to,
             &format!(
                 "link add {there} type veth peer name tare-h{number} netns {client}\n\
@@ -148,6 +149,7 @@ impl Client {
             ),
         )?;
         batch(
+            ground.run(),
             Some(&self.namespace),
             &format!("addr add {near}/30 dev tare-h{number}\nlink set tare-h{number} up\n"),
         )?;
@@ -245,6 +247,7 @@ impl Router {
         let (number, client) = (self.number, &ground.client().name);
         // One command makes both veth pairs, with their far ends in the other namespaces.
         batch(
+            ground.run(),
             Some(&router),
             &format!(
                 "link set lo up\n\
@@ -263,6 +266,7 @@ impl Router {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
                 batch(
+                    ground.run(),
                     Some(&system),
                     &format!(
                         "link set lo up\n\
@@ -275,7 +279,7 @@ impl Router {
             let outside = scope.spawn(|| {
                 let link = format!("tare-r{number}");
                 let text = format!("addr add {near}/30 dev {link}\nlink set {link} up\n");
-                batch(Some(ground.client().namespace()), &text)
+                batch(ground.run(), Some(ground.client().namespace()), &text)
             });
             let forward = || {
                 let path = PathBuf::from("/proc/sys/net/ipv4/ip_forward");
@@ -284,7 +288,7 @@ impl Router {
             };
             netns::within(&router, forward)??;
             let table = Command::new("nft").args(["-f", "-"]).input(table(proxy));
-            table.in_namespace(&router).run()?;
+            table.variable(RUN_VARIABLE, ground.run()).in_namespace(&router).run()?;
             joined(inside)?;
             joined(outside)
         })?;
@@ -375,9 +379,10 @@ fn without_ipv6(namespace: &Path) -> Result<(), NetworkError> {
     netns::within(namespace, write)?
 }
 
-/// Runs lines of `ip` in one process.
-fn batch(namespace: Option<&Path>, lines: &str) -> Result<(), NetworkError> {
-    let mut command = Command::new("ip").args(["-batch", "-"]).input(lines);
+/// Runs lines of `ip` in one process, marked as the run's like all that it starts.
+fn batch(run: &str, namespace: Option<&Path>, lines: &str) -> Result<(), NetworkError> {
+    let mut command =
+        Command::new("ip").args(["-batch", "-"]).input(lines).variable(RUN_VARIABLE, run);
     if let Some(path) = namespace {
         command = command.in_namespace(path);
     }

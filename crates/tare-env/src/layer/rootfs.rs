@@ -21,7 +21,8 @@ pub const LAYER: Layer = Layer {
 
 /// Whether the root is read-only in a process's mount table. `None` when it cannot be told.
 pub fn root_is_read_only(mountinfo: &str) -> Option<bool> {
-    let root = mountinfo.lines().filter(|line| line.split(' ').nth(4) == Some("/")).last()?;
+    let mut roots = mountinfo.lines().filter(|line| line.split(' ').nth(4) == Some("/"));
+    let root = roots.next_back()?;
     let options = root.split(' ').nth(5)?;
     Some(options.split(',').any(|option| option == "ro"))
 }
