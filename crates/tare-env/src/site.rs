@@ -180,7 +180,7 @@ impl Ground {
         &self.client
     }
 
-    /// Number of the next environment, from 0. Its names end in it.
+    /// A number for the next start of an environment, from 0. The names of what it makes end in it.
     pub fn next_environment(&self) -> u32 {
         self.environments.fetch_add(1, Ordering::Relaxed)
     }

@@ -214,6 +214,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
     let stopped = begin.elapsed();
     environment.stop().unwrap();
     assert!(!data.exists(), "{name}: its data is left");
+    assert!(environment.log_tail().contains("listening"), "{name}: its last words are lost");
     eprintln!(
         "{name}: made {made:.0?}, ready {ready:.0?}, usage {usage:.0?}, stopped {stopped:.0?}"
     );

@@ -63,8 +63,8 @@ impl NetworkLayer {
 /// Where a containerised system listens, and the port that is published for it: Cassandra's.
 pub const PORT: u16 = 9042;
 
-/// How many environments of one run can have a router: their links are numbered in one byte.
-const ROUTERS_MAX: u32 = 254;
+/// How many starts behind a bridge one run can have: their links share 198.19.0.0 to 198.19.254.255.
+const ROUTERS_MAX: u32 = 255 * 64;
 
 /// The container's address and that of its bridge, the same behind every router.
 const SYSTEM_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 2);
@@ -87,7 +87,7 @@ pub enum NetworkError {
     NoAddress,
     #[error("no port is free on {address}")]
     NoPort { address: Ipv4Addr, source: io::Error },
-    #[error("a run has at most {ROUTERS_MAX} environments behind a bridge")]
+    #[error("a run can start at most {ROUTERS_MAX} environments behind a bridge")]
     TooManyRouters,
 }
 
@@ -189,7 +189,8 @@ pub fn free_port(address: Ipv4Addr) -> Result<u16, NetworkError> {
     Ok(bound.port())
 }
 
-/// The namespaces of one environment behind a bridge.
+/// The namespaces of one started environment behind a bridge. Every start takes a number of its own:
+/// the kernel removes the links of a namespace some time after its name.
 #[derive(Debug)]
 pub struct Router {
     number: u32,
@@ -226,9 +227,8 @@ impl Router {
     }
 
     /// Address `last` of the /30 between client and router.
-    fn link_address(&self, last: u8) -> Ipv4Addr {
-        let [_, _, _, number] = self.number.to_be_bytes();
-        Ipv4Addr::new(198, 19, number, last)
+    fn link_address(&self, last: u32) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 19, 0, 0)) + self.number * 4 + last)
     }
 
     /// Makes both namespaces with all that is in them, and starts the proxy if asked.

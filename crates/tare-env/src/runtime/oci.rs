@@ -91,7 +91,6 @@ fn make(
 ) -> Result<Box<dyn Environment>, PartError> {
     let ground = Arc::clone(ground);
     let program = argument.unwrap_or_default().to_string();
-    let number = ground.next_environment();
     let command = command(&program, ground.cgroups(), &layers);
     let entries = Vec::new();
     let oci = Oci {
@@ -100,8 +99,9 @@ fn make(
         layers,
         program,
         command,
-        number,
+        number: 0,
         entries,
+        log: String::new(),
         config: None,
         running: None,
     };
@@ -136,8 +136,11 @@ struct Oci {
     layers: Layers,
     program: String,
     command: Vec<String>,
+    /// Of the last start.
     number: u32,
     entries: Vec<EntryId>,
+    /// What the last system printed last.
+    log: String,
     config: Option<String>,
     running: Option<Running>,
 }
@@ -184,6 +187,7 @@ impl Oci {
 
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
         let ground = Arc::clone(&self.ground);
+        self.number = ground.next_environment();
         let (folder, id) = (self.folder(), self.id());
         let name = format!("{}/e{}", ground.prefix(), self.number);
         let group = ground.cgroups().group(&name);
@@ -359,10 +363,14 @@ impl Environment for Oci {
 
     fn log_tail(&self) -> String {
         let logs = self.logs();
-        system::log_tail(&[&logs[0], &logs[1]])
+        match self.entries.is_empty() {
+            true => self.log.clone(),
+            false => system::log_tail(&[&logs[0], &logs[1]]),
+        }
     }
 
     fn stop(&mut self) -> Result<(), PartError> {
+        self.log = self.log_tail();
         if let Some(mut running) = self.running.take() {
             // On cgroup v1 a frozen process cannot be killed. One that is gone cannot be thawed.
             let _ = running.system.thaw();

@@ -63,16 +63,26 @@ fn make(
         return Err(ProcessError::Security { environment, value }.into());
     }
     let ground = Arc::clone(ground);
-    let number = ground.next_environment();
-    Ok(Box::new(Process { ground, spec, layers, number, entries: Vec::new(), running: None }))
+    Ok(Box::new(Process {
+        ground,
+        spec,
+        layers,
+        number: 0,
+        entries: Vec::new(),
+        log: String::new(),
+        running: None,
+    }))
 }
 
 struct Process {
     ground: Arc<Ground>,
     spec: EnvironmentSpec,
     layers: Layers,
+    /// Of the last start.
     number: u32,
     entries: Vec<EntryId>,
+    /// What the last system printed last.
+    log: String,
     running: Option<Running>,
 }
 
@@ -95,6 +105,7 @@ impl Process {
 
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
         let ground = Arc::clone(&self.ground);
+        self.number = ground.next_environment();
         let folder = self.folder();
         let own = self.layers.cgroup == CgroupLayer::Own;
         let group = format!("{}/e{}", ground.prefix(), self.number);
@@ -214,10 +225,14 @@ impl Environment for Process {
 
     fn log_tail(&self) -> String {
         let logs = self.logs();
-        system::log_tail(&[&logs[0], &logs[1]])
+        match self.entries.is_empty() {
+            true => self.log.clone(),
+            false => system::log_tail(&[&logs[0], &logs[1]]),
+        }
     }
 
     fn stop(&mut self) -> Result<(), PartError> {
+        self.log = self.log_tail();
         let environment = || self.spec.name.clone();
         if let Some(mut running) = self.running.take() {
             // On cgroup v1 a frozen process cannot be killed. One that is gone cannot be thawed.
