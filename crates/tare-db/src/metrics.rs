@@ -30,11 +30,13 @@ const FIELDS: usize = 7;
 /// One shard's account since the server started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardMetrics {
-    /// Time in turns of the loop that found work.
+    /// Time in turns of the loop that found work. Kept by the clock, so that it includes what
+    /// others took of the CPU meanwhile.
     pub busy_ns: u64,
     /// Time in turns that found none, while polling.
     pub idle_poll_ns: u64,
-    /// Time asleep in the kernel.
+    /// Time in the call that waits, when not polling. The kernel also sends and receives in that
+    /// call, so for a server that sleeps the CPU time of its threads is the truth, not `busy_ns`.
     pub sleep_ns: u64,
     /// Rows written for clients of this shard.
     pub writes: u64,

@@ -43,7 +43,7 @@ pub enum DbError {
     Schema(#[from] JournalError),
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
-    #[error("cannot listen on {address}: {source}; choose another address or port")]
+    #[error("cannot listen on {address}; choose another address or port")]
     Listen { address: SocketAddr, source: io::Error },
     #[error("cannot make the metrics file {}", .path.display())]
     Metrics { path: PathBuf, source: io::Error },
@@ -76,7 +76,7 @@ type Ready = Result<(Chosen, Recovered), DbError>;
 
 /// Runs a server until `stop` is set, which a signal handler may do: then it stops accepting,
 /// answers what it was asked, makes the log durable, and returns. What it finds and chooses goes
-/// to `log`, one line each, and to `report.json`.
+/// to `log`, one line each, and to `report.json`. A failure sets `stop` too.
 pub fn serve(
     config: &Config,
     stop: &'static AtomicBool,

@@ -90,7 +90,7 @@ impl Engine {
                     return Ok((Self::Uring(Box::new(uring)), chosen));
                 }
                 Err(error) if choice == IoChoice::Uring => return Err(error.into()),
-                Err(error) => error.to_string(),
+                Err(error) => error.explain(),
             },
         };
         let epoll = Epoll::new(wakeup).map_err(|source| ReactorError::Epoll { source })?;

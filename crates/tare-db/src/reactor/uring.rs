@@ -46,12 +46,25 @@ const CANCEL: u64 = 7 << 56;
 /// Why io_uring cannot be used here.
 #[derive(Debug, thiserror::Error)]
 pub enum UringError {
-    #[error("io_uring_setup failed: {source} (errno {})", .source.raw_os_error().unwrap_or(0))]
+    #[error("io_uring_setup failed")]
     Setup { source: io::Error },
     #[error("this io_uring lacks {what}")]
     Lacks { what: &'static str },
-    #[error("io_uring cannot {what}: {source} (errno {})", .source.raw_os_error().unwrap_or(0))]
+    #[error("io_uring cannot {what}")]
     Step { what: &'static str, source: io::Error },
+}
+
+impl UringError {
+    /// The error in one line, with the errno where there is one.
+    pub(crate) fn explain(&self) -> String {
+        match self {
+            Self::Setup { source } | Self::Step { source, .. } => match source.raw_os_error() {
+                Some(errno) => format!("{self}: {source} (errno {errno})"),
+                None => format!("{self}: {source}"),
+            },
+            Self::Lacks { .. } => self.to_string(),
+        }
+    }
 }
 
 struct Slot {
