@@ -1,6 +1,6 @@
 //! Everything that must pass before a change is good, in the order in which it fails fastest.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -11,7 +11,10 @@ const STEPS: [(&str, &[&str]); 6] = [
     ("format", &["fmt", "--all", "--check"]),
     ("clippy", &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     ("build", &["build", "--release", "--workspace", "--bins", "--examples"]),
-    ("tests", &["test", "--release", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"]),
+    (
+        "tests",
+        &["test", "--release", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"],
+    ),
     ("doc tests", &["test", "--release", "--workspace", "--doc"]),
     ("docs", &["doc", "--release", "--workspace", "--no-deps"]),
 ];
@@ -45,7 +48,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
         announce("drivers");
         let script = root.join("tests/drivers/run");
         let status = Command::new(&script)
-            .arg(crate::bench::program(root))
+            .arg(program(root)?)
             .current_dir(root)
             .status()
             .with_context(|| format!("cannot start {}", script.display()))?;
@@ -58,6 +61,18 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!("ci: failed: {}", failed.join(", "))
+}
+
+/// The program that the build step made. The target's folder carries the host's own triple, because
+/// `.cargo/config.toml` names it.
+fn program(root: &Path) -> anyhow::Result<PathBuf> {
+    let output = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let triple = text.lines().find_map(|line| line.strip_prefix("host: "));
+    let triple = triple.context("rustc -vV does not name the host")?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join(triple).join("release/tare"))
 }
 
 fn announce(step: &str) {

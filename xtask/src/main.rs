@@ -1,7 +1,6 @@
-//! Chores of the project: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask bench NAME`.
+//! Chores of the project: `cargo xtask ci` and `cargo xtask tidy`.
 #![forbid(unsafe_code)]
 
-mod bench;
 mod ci;
 mod tidy;
 
@@ -15,8 +14,7 @@ fn main() -> anyhow::Result<()> {
     match words.as_slice() {
         ["ci"] => ci::run(&root()?),
         ["tidy"] => tidy::run(&root()?),
-        ["bench", name, rest @ ..] => bench::run(&root()?, name, rest),
-        _ => bail!("usage: cargo xtask ci | tidy | bench {}", bench::NAMES.join("|")),
+        _ => bail!("usage: cargo xtask ci | tidy"),
     }
 }
 

@@ -17,7 +17,8 @@ const UNSAFE_FILES: [(&str, &str); 2] = [
 const LINES_MAX: usize = 1000;
 
 /// Words that say that something was left for later. Spelt apart so that this file passes.
-const MARKERS: [&str; 4] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X"), concat!("todo", "!(")];
+const MARKERS: [&str; 4] =
+    [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X"), concat!("todo", "!(")];
 
 /// Finds every untidiness and fails with the list.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
@@ -61,10 +62,15 @@ fn sources(root: &Path, files: &[PathBuf]) -> anyhow::Result<Vec<String>> {
         let listed = UNSAFE_FILES.iter().any(|(listed, _)| Path::new(listed) == file);
         let uses = |line: &str| {
             let code = line.trim_start();
-            !code.starts_with("//") && (code.contains("unsafe {") || code.contains("unsafe fn ") || code.contains("unsafe impl "))
+            !code.starts_with("//")
+                && (code.contains("unsafe {")
+                    || code.contains("unsafe fn ")
+                    || code.contains("unsafe impl "))
         };
         if !listed && text.lines().any(uses) && !file.ends_with("tidy.rs") {
-            found.push(format!("{name}: unsafe code in a file that is not listed in xtask/src/tidy.rs"));
+            found.push(format!(
+                "{name}: unsafe code in a file that is not listed in xtask/src/tidy.rs"
+            ));
         }
     }
     for (listed, _) in UNSAFE_FILES.iter().filter(|(listed, _)| !root.join(listed).is_file()) {
@@ -79,7 +85,9 @@ fn crates(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     let mut names = BTreeSet::new();
     let folder = root.join("crates");
-    for entry in fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {
+    for entry in
+        fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?
+    {
         let name = entry?.file_name().to_string_lossy().into_owned();
         let readme = folder.join(&name).join("README.md");
         match fs::read_to_string(&readme) {
@@ -110,7 +118,9 @@ fn changelog(root: &Path) -> anyhow::Result<Vec<String>> {
     let text = read(&root.join("CHANGELOG.md"))?;
     let headings = text.lines().filter_map(|line| line.strip_prefix("### "));
     let odd = headings.filter(|heading| !HEADINGS.contains(heading));
-    Ok(odd.map(|heading| format!("CHANGELOG.md: the heading {heading:?} is not one of {HEADINGS:?}")).collect())
+    Ok(odd
+        .map(|heading| format!("CHANGELOG.md: the heading {heading:?} is not one of {HEADINGS:?}"))
+        .collect())
 }
 
 /// The Rust version is the same wherever it is written.
@@ -119,8 +129,10 @@ fn toolchain(root: &Path) -> anyhow::Result<Vec<String>> {
     let pinned = pinned.split('"').nth(1).context("rust-toolchain.toml names no channel")?;
     let manifest = read(&root.join("Cargo.toml"))?;
     let line = manifest.lines().find(|line| line.starts_with("rust-version"));
-    let wanted = line.and_then(|line| line.split('"').nth(1)).context("Cargo.toml names no rust-version")?;
-    let same = pinned == wanted || pinned.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.'));
+    let wanted =
+        line.and_then(|line| line.split('"').nth(1)).context("Cargo.toml names no rust-version")?;
+    let same =
+        pinned == wanted || pinned.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.'));
     let finding = format!("rust-toolchain.toml pins {pinned}, Cargo.toml wants {wanted}");
     Ok(if same { Vec::new() } else { vec![finding] })
 }

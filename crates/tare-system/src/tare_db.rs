@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use tare_lab::PartError;
 use tare_lab::environment::Launch;
-use tare_lab::study::SystemSpec;
 use tare_lab::system::{OwnAccount, System};
 
 use super::{OptionInfo, SystemInfo};
@@ -70,7 +69,7 @@ impl System for TareDb {
     }
 
     fn settings(&self, data: &Path) -> Result<Vec<(String, String)>, PartError> {
-        let path = data.join(::tare_db::REPORT_FILE);
+        let path = data.join(::tare_db::report::FILE);
         let text = std::fs::read_to_string(&path)
             .map_err(|source| TareDbError::ReadReport { path: path.clone(), source })?;
         let report: serde_json::Map<String, serde_json::Value> =
@@ -91,6 +90,7 @@ impl System for TareDb {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tare_lab::study::SystemSpec;
 
     fn system(options: &[(&str, &str)]) -> Box<dyn System> {
         let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
@@ -111,8 +111,11 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let error = system(&[]).settings(data.path()).unwrap_err().to_string();
         assert!(error.contains("says of itself"), "{error}");
-        std::fs::write(data.path().join(::tare_db::REPORT_FILE), r#"{"shards":1,"io_engine":"epoll"}"#)
-            .unwrap();
+        std::fs::write(
+            data.path().join(::tare_db::report::FILE),
+            r#"{"shards":1,"io_engine":"epoll"}"#,
+        )
+        .unwrap();
         let settings = system(&[]).settings(data.path()).unwrap();
         assert!(settings.contains(&("io_engine".into(), "epoll".into())), "{settings:?}");
         assert!(settings.contains(&("shards".into(), "1".into())), "{settings:?}");

@@ -10,7 +10,8 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return tare::cli::usage_error(&error),
     };
-    let mut out = std::io::stdout().lock();
+    // Not locked: the load agent answers from its load threads.
+    let mut out = std::io::stdout();
     match tare::run(&arguments, &mut out) {
         Ok(exit) => exit.into(),
         Err(error) => tare::exit::report(&error).into(),

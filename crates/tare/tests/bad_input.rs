@@ -96,8 +96,10 @@ fn a_runtime_that_is_missing_is_one_line() {
         return;
     }
     let here = scratch();
-    let text = "[[environment]]\nname = \"x\"\nextends = \"native\"\nruntime = \"oci:nosuchruntime\"\n";
-    fs::write(here.path().join("s.toml"), format!("{STUDY}{text}[[workload]]\nname = \"w\"\n")).unwrap();
+    let text =
+        "[[environment]]\nname = \"x\"\nextends = \"native\"\nruntime = \"oci:nosuchruntime\"\n";
+    fs::write(here.path().join("s.toml"), format!("{STUDY}{text}[[workload]]\nname = \"w\"\n"))
+        .unwrap();
     let state = here.path().join("state");
     let before = common::HostState::read();
     let arguments = ["weigh", "s.toml", "--state", state.to_str().unwrap()];

@@ -53,7 +53,10 @@ fn slices_give_costs_a_record_and_a_page() {
     }
     let page = fs::read_to_string(here.path().join("out.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("runc bridge"));
-    assert!(!page.contains("http://") || !page.contains("<script src"), "the page needs no network");
+    assert!(
+        !page.contains("http://") || !page.contains("<script src"),
+        "the page needs no network"
+    );
 
     // The report comes from the record alone, and says the same.
     let report = run_in(here.path(), ["report", "out.tare", "--json"]);

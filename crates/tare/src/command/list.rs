@@ -1,0 +1,149 @@
+//! `tare list`: everything that can be plugged in, from the `ALL` lists of the crates.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use crate::cli::{List, ListKind};
+use crate::exit::Exit;
+use crate::studies;
+
+/// One thing that can be named in a study.
+#[derive(Serialize)]
+struct Item {
+    name: String,
+    help: String,
+    /// Values or options, with a line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    options: Vec<(String, String)>,
+    /// Why it cannot be used on this host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unavailable: Option<String>,
+}
+
+impl Item {
+    fn new(name: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { name: name.into(), help: help.into(), options: Vec::new(), unavailable: None }
+    }
+}
+
+const KINDS: [ListKind; 6] = [
+    ListKind::Runtimes,
+    ListKind::Layers,
+    ListKind::Systems,
+    ListKind::Drivers,
+    ListKind::Probes,
+    ListKind::Studies,
+];
+
+pub(crate) fn run(options: &List, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let kinds: Vec<ListKind> = options.kind.map_or_else(|| KINDS.to_vec(), |kind| vec![kind]);
+    if options.json {
+        let all: serde_json::Map<String, serde_json::Value> = kinds
+            .into_iter()
+            .map(|kind| Ok((title(kind).to_string(), serde_json::to_value(items(kind))?)))
+            .collect::<Result<_, serde_json::Error>>()?;
+        writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
+        return Ok(Exit::Success);
+    }
+    for (index, kind) in kinds.into_iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        writeln!(out, "{}", title(kind))?;
+        print(&items(kind), out)?;
+    }
+    Ok(Exit::Success)
+}
+
+fn title(kind: ListKind) -> &'static str {
+    match kind {
+        ListKind::Runtimes => "runtimes",
+        ListKind::Layers => "layers",
+        ListKind::Systems => "systems",
+        ListKind::Drivers => "drivers",
+        ListKind::Probes => "probes",
+        ListKind::Studies => "studies",
+    }
+}
+
+fn items(kind: ListKind) -> Vec<Item> {
+    match kind {
+        ListKind::Runtimes => runtimes(),
+        ListKind::Layers => {
+            let layer = |layer: &tare_env::layer::Layer| Item {
+                options: pairs(layer.values),
+                ..Item::new(layer.name, layer.help)
+            };
+            tare_env::layer::ALL.iter().map(layer).collect()
+        }
+        ListKind::Systems => {
+            let option =
+                |option: &tare_system::OptionInfo| (option.name.into(), option.help.into());
+            let system = |system: &tare_system::SystemInfo| Item {
+                options: system.options.iter().map(option).collect(),
+                ..Item::new(system.name, system.help)
+            };
+            tare_system::ALL.iter().map(system).collect()
+        }
+        ListKind::Drivers => tare_load::drivers::ALL
+            .iter()
+            .map(|driver| Item::new(driver.name, driver.help))
+            .collect(),
+        ListKind::Probes => {
+            tare_probe::ALL.iter().map(|probe| Item::new(probe.name, probe.help)).collect()
+        }
+        ListKind::Studies => {
+            studies::ALL.iter().map(|(name, text)| Item::new(*name, title_of(text))).collect()
+        }
+    }
+}
+
+/// Runtimes with what each understands, and what is missing here. One that takes an argument is
+/// listed as it is written, and with the names that work on this host.
+fn runtimes() -> Vec<Item> {
+    use tare_env::runtime::Argument;
+    let item = |runtime: &tare_env::runtime::Runtime| {
+        let name = match runtime.argument {
+            Argument::None => runtime.name.to_string(),
+            Argument::Optional(_) => format!("{}[:NAME]", runtime.name),
+            Argument::Required(_) => format!("{}:NAME", runtime.name),
+        };
+        let found = (runtime.found)();
+        let mut item = Item::new(name, runtime.help);
+        item.options = pairs(runtime.options);
+        if found.is_empty() {
+            let why = (runtime.needs)(None).err().map(|why| why.to_string());
+            item.unavailable = Some(why.unwrap_or_else(|| "none found on this host".into()));
+        } else {
+            item.options.push(("here".into(), found.join(", ")));
+        }
+        item
+    };
+    tare_env::runtime::ALL.iter().map(item).collect()
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, help)| ((*name).to_string(), (*help).to_string())).collect()
+}
+
+/// The `title` of a study's text.
+fn title_of(text: &str) -> String {
+    let line = text.lines().find_map(|line| line.strip_prefix("title = "));
+    line.unwrap_or_default().trim_matches('"').to_string()
+}
+
+fn print(items: &[Item], out: &mut dyn Write) -> anyhow::Result<()> {
+    let width = items.iter().map(|item| item.name.chars().count()).max().unwrap_or(0);
+    for item in items {
+        writeln!(out, "  {:<width$}  {}", item.name, item.help)?;
+        let inner = item.options.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        for (name, help) in &item.options {
+            writeln!(out, "  {:<width$}    {name:<inner$}  {help}", "")?;
+        }
+        if let Some(why) = &item.unavailable {
+            writeln!(out, "  {:<width$}    not here: {why}", "")?;
+        }
+    }
+    Ok(())
+}

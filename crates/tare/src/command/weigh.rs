@@ -1,0 +1,238 @@
+//! `tare weigh`: runs a study and reports it.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, anyhow};
+use tare_env::{Site, SiteError, SiteOptions};
+use tare_lab::analysis::analyse;
+use tare_lab::campaign::{self, CampaignError, Ending, Memory, Parts, SystemClock};
+use tare_lab::cpus;
+use tare_lab::doubt::Doubt;
+use tare_lab::environment::CpuPlan;
+use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path};
+use tare_lab::study::{self, Study};
+use tare_load::drivers::TareLoad;
+
+use super::report;
+use crate::cli::Weigh;
+use crate::exit::{Exit, ExitWith};
+use crate::{live, registry, signals, studies};
+
+/// Memory that a system needs besides its rows.
+const SYSTEM_BYTES: u64 = 64 << 20;
+/// What a row costs in memory besides its columns: key, index, allocator.
+const ROW_EXTRA_BYTES: u64 = 200;
+
+pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let stop = signals::stop_flag()?;
+    let question = Question::of(options)?;
+    let allowed =
+        tare_host::process::cpus_of_this_thread().context("cannot read the allowed CPUs")?;
+    let plan = cpus::plan(&allowed, &question.study.cpus).exit_with(Exit::Input)?;
+    for spec in question.study.environments.iter().filter(|spec| !spec.optional) {
+        tare_env::runtime::check(spec)
+            .map_err(|error| anyhow!(error).context(format!("cannot run \"{}\"", spec.name)))
+            .exit_with(Exit::Host)?;
+    }
+    // What a killed run left behind would be in the way, and in the figures.
+    super::clean::quietly(state);
+    let site = open_site(state, &plan)?;
+    let (ending, path) = measure(&question, &site, plan, &stop)?;
+    let left = site.close();
+    for error in &left {
+        warn(&format!("left behind: {}; run tare clean", tare_host::error_line(error)));
+    }
+    present(options, &path, out)?;
+    Ok(match ending {
+        Ending::Interrupted => Exit::Interrupted,
+        _ if !left.is_empty() => Exit::Failure,
+        _ => Exit::Success,
+    })
+}
+
+/// What is asked, and where the answer goes.
+struct Question {
+    study: Study,
+    text: String,
+    /// A record to go on with.
+    resume: Option<PathBuf>,
+    path: PathBuf,
+    seed: u64,
+}
+
+impl Question {
+    fn of(options: &Weigh) -> anyhow::Result<Self> {
+        let (mut study, text, seed) = match &options.resume {
+            Some(path) => {
+                let record = report::read(path)?;
+                (record.study, record.study_text, record.header.seed)
+            }
+            None => {
+                let (name, text) = study_text(&options.study)?;
+                let study =
+                    study::parse(&text, &name, &registry::vocabulary()).exit_with(Exit::Input)?;
+                let seed = options.seed.or(study.schedule.seed).unwrap_or_else(fresh_seed);
+                (study, text, seed)
+            }
+        };
+        let schedule = &mut study.schedule;
+        schedule.rounds = options.rounds.unwrap_or(schedule.rounds);
+        schedule.rounds_min = schedule.rounds_min.min(schedule.rounds);
+        schedule.budget = options.budget.unwrap_or(schedule.budget);
+        let path = match (&options.resume, &options.output) {
+            (Some(path), _) | (None, Some(path)) => path.clone(),
+            (None, None) => free_path(Path::new(&format!("{}.tare", study.name))),
+        };
+        Ok(Self { study, text, resume: options.resume.clone(), path, seed })
+    }
+
+    /// The record's writer: the old one goes on, or a new one is made.
+    fn writer(&self, plan: &CpuPlan, host: Vec<HostFact>) -> anyhow::Result<RecordWriter> {
+        if let Some(path) = &self.resume {
+            return RecordWriter::resume(path).exit_with(Exit::Input);
+        }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let opening = Opening {
+            tare_version: env!("CARGO_PKG_VERSION").into(),
+            started_unix_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            seed: self.seed,
+            command: std::env::args().collect(),
+            study: self.study.clone(),
+            study_text: self.text.clone(),
+            cpu_plan: plan.clone(),
+            host,
+        };
+        RecordWriter::create(&self.path, &opening).exit_with(Exit::Input)
+    }
+
+    /// Memory that one environment needs while all are up.
+    fn memory_per_environment(&self) -> u64 {
+        let rows = |w: &study::WorkloadSpec| {
+            w.rows * (u64::from(w.columns) * u64::from(w.column_bytes) + ROW_EXTRA_BYTES)
+        };
+        SYSTEM_BYTES + self.study.workloads.iter().map(rows).sum::<u64>()
+    }
+}
+
+/// Name and text of a study: a file, or one that ships.
+fn study_text(word: &str) -> anyhow::Result<(String, String)> {
+    let path = Path::new(word);
+    if !path.exists()
+        && let Some(text) = studies::find(word)
+    {
+        return Ok((word.to_string(), text.to_string()));
+    }
+    let text = fs::read_to_string(path).map_err(|error| {
+        let names: Vec<&str> = studies::ALL.iter().map(|(name, _)| *name).collect();
+        let names = names.join(", ");
+        anyhow!(error).context(format!("cannot read the study {word} (studies that ship: {names})"))
+    });
+    Ok((word.to_string(), text.exit_with(Exit::Input)?))
+}
+
+fn fresh_seed() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    #[expect(clippy::cast_possible_truncation, reason = "the low bits are the ones that change")]
+    let ns = since.as_nanos() as u64;
+    // Small enough to type, and to survive JSON readers that know no 64-bit integers.
+    tare_std::rng::mix64(ns ^ u64::from(std::process::id())) >> 32
+}
+
+fn open_site(state: &Path, plan: &CpuPlan) -> anyhow::Result<Site> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let options = SiteOptions { state: state.to_path_buf(), program, cpus: plan.clone() };
+    Site::open(options).map_err(|error| {
+        let exit = match &error {
+            SiteError::NoRoot | SiteError::Missing { .. } => Exit::Host,
+            _ => Exit::Failure,
+        };
+        Err::<Site, _>(error).exit_with(exit).err().unwrap_or_else(|| anyhow!("unreachable"))
+    })
+}
+
+/// Runs the study into its record.
+fn measure(
+    question: &Question,
+    site: &Site,
+    plan: CpuPlan,
+    stop: &AtomicBool,
+) -> anyhow::Result<(Ending, PathBuf)> {
+    let study = &question.study;
+    let info = tare_system::find(&study.system.name)
+        .with_context(|| format!("there is no system {}", study.system.name))?;
+    let system = info.make(&study.system);
+    let host: Vec<HostFact> = Vec::new();
+    let unclean: Option<String> = None;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut driver =
+        TareLoad::start(&program, &plan.client, Some(site.client_namespace()), site.run())?;
+    let (probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &plan.all);
+    let mut doubts: Vec<Doubt> = missing
+        .into_iter()
+        .map(|(probe, error)| Doubt::ProbeFailed {
+            probe: probe.into(),
+            reason: tare_host::error_line(&error),
+        })
+        .collect();
+    if let Some(found) = unclean {
+        doubts.push(Doubt::BaselineNotClean { found });
+    }
+    let host = host.into_iter().map(|fact| HostFact {
+        section: fact.section,
+        key: fact.key,
+        value: fact.value,
+    });
+    let writer = question.writer(&plan, host.collect())?;
+    let available = Some(20u64 << 30);
+    let parts = Parts {
+        make: &mut |spec| site.environment(spec),
+        system: &*system,
+        driver: &mut driver,
+        probes,
+        clock: &SystemClock::new(),
+        plan,
+        memory: available.map(|available_bytes| Memory {
+            available_bytes,
+            per_environment_bytes: question.memory_per_environment(),
+        }),
+        doubts,
+    };
+    let mut observer = live::observer(report::style());
+    let outcome = campaign::run(parts, study, writer, &mut *observer, stop).map_err(|error| {
+        let exit = match &error {
+            CampaignError::Memory { .. } | CampaignError::Start { .. } => Exit::Host,
+            _ => Exit::Failure,
+        };
+        (error, exit)
+    });
+    match outcome {
+        Ok(outcome) => Ok((outcome.ending, outcome.record)),
+        Err((error, exit)) => Err(error).exit_with(exit),
+    }
+}
+
+/// Prints the result from the record alone, and writes the page.
+fn present(options: &Weigh, path: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+    let record = Record::read(path)?;
+    let analysis = analyse(&record);
+    let page = options.html.clone().unwrap_or_else(|| path.with_extension("html"));
+    fs::write(&page, tare_report::html::page(&record, &analysis)).with_context(|| {
+        format!("the record is whole, but cannot write the page {}", page.display())
+    })?;
+    if options.json {
+        writeln!(out, "{}", tare_report::json::render(&record, &analysis))?;
+        return Ok(());
+    }
+    write!(out, "{}", tare_report::terminal::render(&record, &analysis, report::style()))?;
+    writeln!(out, "\nrecord: {}\npage:   {}", path.display(), page.display())?;
+    Ok(())
+}
+
+#[expect(clippy::print_stderr, reason = "a warning goes to standard error")]
+fn warn(line: &str) {
+    eprintln!("tare: {line}");
+}
