@@ -2,7 +2,8 @@
 //! gets through, freezing, accounts, and nothing left behind.
 //!
 //! The system in the container is this very test program: `inside` serves in it.
-#![expect(clippy::print_stderr, reason = "what is skipped")]
+#![expect(clippy::print_stderr, reason = "what is skipped, and how long things take")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -232,12 +233,16 @@ fn what_an_engine_cannot_do_is_refused() {
     none.limits.memory_bytes = None;
     let error = scratch.site.environment(&none).err().unwrap().to_string();
     assert!(error.contains("cgroup = \"own\""), "{error}");
-    // A system that ends at once is reported with its words.
+    // A system that ends at once is reported with its words, by the start or soon after.
     let mut short = scratch.site.environment(&spec("docker", "host", "shared", "none")).unwrap();
     let error = short.start(&Launch { arguments: vec!["--no-such-flag".into()] });
-    let error = error.err().map(|error| error.to_string());
-    let text = error.unwrap_or_else(|| short.log_tail());
-    assert!(text.contains("no-such-flag"), "{text}");
+    let mut text = error.err().map(|error| error.to_string()).unwrap_or_default();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !text.contains("no-such-flag") {
+        assert!(Instant::now() < deadline, "{text}");
+        std::thread::sleep(Duration::from_millis(10));
+        text = short.log_tail();
+    }
 }
 
 /// Starts and freezes containers until it is killed; does nothing when it is run as a test.

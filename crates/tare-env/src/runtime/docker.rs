@@ -11,10 +11,12 @@
 //!   userland proxy, which Docker runs for every published port.
 //!
 //! Freezing is by signal (SIGSTOP), not by cgroup: on cgroup v1 a frozen process cannot be killed,
-//! and after a crash the engine would wait for it for ever.
+//! and after a crash the engine would wait for it for ever. Only gVisor is frozen by cgroup, because
+//! its processes trace each other and would see the signal.
 //!
 //! Limits: `cgroup = "none"` is refused, an engine has no such switch. An engine that maps users
-//! (userns-remap, rootless) cannot write the data directory.
+//! (userns-remap, rootless) cannot write the data directory. What the engine itself says of a
+//! container is asked once per start; what /proc says, at every reading.
 
 use std::fs;
 use std::io;
@@ -38,9 +40,11 @@ use crate::system::{self, System};
 
 mod engine;
 mod image;
+mod reading;
 mod request;
 
 use engine::{Engine, Kind};
+use reading::Told;
 use request::Request;
 
 /// How long SIGSTOP may take to stop every thread.
@@ -180,11 +184,11 @@ struct Container {
 
 struct Running {
     system: System,
-    /// The runtime that the engine says it took.
-    runtime: String,
     /// What the engine was asked for, as `cpuset_cpus` and `security_opt`.
     cpuset: String,
     security_opt: Vec<String>,
+    /// What the engine says of the container, once it was asked.
+    told: Option<Told>,
 }
 
 impl Container {
@@ -252,10 +256,13 @@ impl Container {
         let mut entries = vec![Entry::Directory { path: folder.clone() }];
         let table = format!("{}-p{}", ground.prefix(), self.number);
         if proxy {
+            // An engine in our own namespace may be another process by the time of the undoing.
+            let inode = |pid| process::namespace_inode(pid, "net");
+            let elsewhere = inode(self.engine.pid()) != inode(std::process::id());
             entries.push(Entry::NftTable {
                 family: "ip".into(),
                 name: table.clone(),
-                namespace: Some(namespace.clone()),
+                namespace: elsewhere.then(|| namespace.clone()),
             });
         }
         self.entries = ground.journal().write(entries)?;
@@ -322,11 +329,16 @@ impl Container {
         let group = group.map(|(_, path)| ground.cgroups().group(&path));
         self.running = Some(Running {
             system: System::new(pid, group, userland, &self.layers),
-            runtime: inspected.host_config.and_then(|host| host.runtime).unwrap_or_default(),
             cpuset: cpuset.unwrap_or_default(),
             security_opt: security_opt.unwrap_or_default(),
+            told: None,
         });
         Ok(Endpoint { address: published.into(), data: Some(data) })
+    }
+
+    fn is_gvisor(&self) -> bool {
+        let name = self.runtime.as_deref().unwrap_or_default();
+        name.contains("runsc") || name.contains("gvisor")
     }
 
     /// The image's entry, when no other container of this engine was made from it.
@@ -373,74 +385,25 @@ impl Environment for Container {
     }
 
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
-        let (layers, spec) = (self.layers.clone(), self.spec.clone());
-        let plan = self.ground.cpus().clone();
-        let engine_ns = process::namespace_inode(self.engine.pid(), "net");
-        let inspected = self.engine.inspect(&self.name)?;
-        let host = inspected.host_config.unwrap_or_default();
-        let version = self.engine.version()?;
-        let default = self.engine.runtimes()?.1.unwrap_or_default();
-        let wanted_runtime = self.runtime.clone().unwrap_or(default);
-        let running = self.running()?;
-        let pid = running.system.pid;
-
-        let alive = inspected.state.and_then(|state| state.pid) == Some(i64::from(pid));
-        let runtime = host.runtime.unwrap_or_default();
-        // Podman names its runtime elsewhere; an empty name is its default.
-        let in_force = alive && (runtime == wanted_runtime || runtime == running.runtime);
-        let name = process::name(pid).unwrap_or_default();
-        let found = format!("{version}, runtime {runtime}, process {pid} ({name})");
-        let mut states = vec![system::state("runtime", &spec.runtime, found, in_force)];
-
-        let mode = host.network_mode.unwrap_or_default();
-        let inode = process::namespace_inode(pid, "net");
-        let in_force = inode.is_some()
-            && match layers.network {
-                NetworkLayer::Host => inode == engine_ns && mode == "host",
-                NetworkLayer::Bridge { proxy } => {
-                    inode != engine_ns
-                        && mode != "host"
-                        && (!proxy || running.system.proxy.is_some_and(is_alive))
-                }
-            };
-        let number = |inode: Option<u64>| inode.map_or("unreadable".into(), |n| n.to_string());
-        let found = format!(
-            "network mode {mode}, net:[{}], the engine's is net:[{}]",
-            number(inode),
-            number(engine_ns)
-        );
-        states.push(system::state("network", &spec.network, found, in_force));
-
-        let mut cpu = running.system.read_cpu(&layers, &plan, &spec.cpu);
-        let cpuset = host.cpuset_cpus.unwrap_or_default();
-        cpu.in_force &= cpuset == running.cpuset;
-        cpu.found += &format!("; the engine's cpuset: {cpuset:?}");
-        states.push(cpu);
-
-        let seccomp = running.system.read_seccomp();
-        let told = host.security_opt.unwrap_or_default() == running.security_opt;
-        let in_force = told && seccomp == Some(security::status_mode(&spec.security)?);
-        let found = format!(
-            "Seccomp: {}; the engine {} the profile that it was given",
-            seccomp.map_or("unreadable".into(), |mode| mode.to_string()),
-            if told { "names" } else { "does not name" }
-        );
-        states.push(system::state("security", &spec.security, found, in_force));
-
-        let path = running.system.group.as_ref().map(|group| format!("/{}", group.name()));
-        let in_force = path.is_some();
-        let found = path.unwrap_or_else(|| "no cgroup with the container's id".into());
-        states.push(system::state("cgroup", &spec.cgroup, found, in_force));
-        states.extend(running.system.read_memory(&layers));
-        Ok(states)
+        self.read_layers()
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
-        Ok(process::stop(&self.running()?.system.pids(), STOP_LIMIT)?)
+        let gvisor = self.is_gvisor();
+        let system = &self.running()?.system;
+        match gvisor {
+            true => system.freeze(),
+            false => Ok(process::stop(&system.pids(), STOP_LIMIT)?),
+        }
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {
-        Ok(process::resume(&self.running()?.system.pids())?)
+        let gvisor = self.is_gvisor();
+        let system = &self.running()?.system;
+        match gvisor {
+            true => system.thaw(),
+            false => Ok(process::resume(&system.pids())?),
+        }
     }
 
     fn usage(&mut self) -> Result<Usage, PartError> {
@@ -460,6 +423,10 @@ impl Environment for Container {
             return Ok(());
         }
         if let Some(running) = self.running.take() {
+            // A frozen process of cgroup v1 cannot be killed; one that is gone cannot be thawed.
+            if self.is_gvisor() {
+                let _ = running.system.thaw();
+            }
             // Faster than the engine, which asks first. What has ended already is no error.
             let _ = process::kill(&running.system.pids(), super::KILL_LIMIT)?;
         }
@@ -473,8 +440,4 @@ impl Drop for Container {
         // Whoever wants to know calls `stop`; the journal keeps what is left.
         let _ = self.stop();
     }
-}
-
-fn is_alive(pid: u32) -> bool {
-    process::name(pid).is_some()
 }

@@ -1,0 +1,128 @@
+//! Reading back: what the engine says of a container, and what the host's /proc says of its process.
+//! A layer is in force when both say so.
+
+use tare_host::process;
+use tare_lab::PartError;
+use tare_lab::environment::LayerState;
+
+use super::Container;
+use super::engine::Kind;
+use crate::layer::network::NetworkLayer;
+use crate::layer::{rootfs, security};
+use crate::system;
+
+/// What an engine says of a running container.
+#[derive(Clone)]
+pub(super) struct Told {
+    /// Name and version.
+    engine: String,
+    /// Whether it is the process that we look at.
+    same_process: bool,
+    runtime: String,
+    /// Whether that is the runtime that was asked for.
+    runtime_as_asked: bool,
+    network_mode: String,
+    cpuset: String,
+    security_opt: Vec<String>,
+}
+
+impl Container {
+    /// Reads every layer back.
+    pub(super) fn read_layers(&mut self) -> Result<Vec<LayerState>, PartError> {
+        let pid = self.running()?.system.pid;
+        let told = match self.running()?.told.clone() {
+            Some(told) => told,
+            None => self.ask_engine(pid)?,
+        };
+        self.running()?.told = Some(told.clone());
+        let (layers, spec) = (self.layers.clone(), self.spec.clone());
+        let plan = self.ground.cpus().clone();
+        let gvisor = self.is_gvisor();
+        let engine_ns = process::namespace_inode(self.engine.pid(), "net");
+        let running = self.running()?;
+        let system = &running.system;
+
+        let name = process::name(pid).unwrap_or_default();
+        let found = format!("{}, runtime {}, process {pid} ({name})", told.engine, told.runtime);
+        let in_force = told.same_process && told.runtime_as_asked && !name.is_empty();
+        let mut states = vec![system::state("runtime", &spec.runtime, found, in_force)];
+
+        let inode = process::namespace_inode(pid, "net");
+        let apart = inode != engine_ns && told.network_mode != "host";
+        let in_force = inode.is_some()
+            && match layers.network {
+                NetworkLayer::Host => inode == engine_ns && told.network_mode == "host",
+                NetworkLayer::Bridge { proxy: false } => apart,
+                NetworkLayer::Bridge { proxy: true } => {
+                    apart && system.proxy.is_some_and(|proxy| process::name(proxy).is_some())
+                }
+            };
+        let number = |inode: Option<u64>| inode.map_or("unreadable".into(), |n| n.to_string());
+        let found = format!(
+            "network mode {}, net:[{}], the engine's is net:[{}]",
+            told.network_mode,
+            number(inode),
+            number(engine_ns)
+        );
+        states.push(system::state("network", &spec.network, found, in_force));
+
+        let mut cpu = system.read_cpu(&layers, &plan, &spec.cpu);
+        cpu.in_force &= told.cpuset == running.cpuset;
+        cpu.found += &format!("; the engine's cpuset: {:?}", told.cpuset);
+        states.push(cpu);
+
+        let seccomp = system.read_seccomp();
+        let as_asked = told.security_opt == running.security_opt;
+        let filtered = seccomp == Some(security::status_mode(&spec.security)?);
+        let mut found = format!(
+            "Seccomp: {}; the engine {} the profile that it was given",
+            seccomp.map_or("unreadable".into(), |mode| mode.to_string()),
+            if as_asked { "names" } else { "does not name" }
+        );
+        if gvisor {
+            found += " (gVisor's own filter; it takes no profile)";
+        }
+        let in_force = as_asked && (filtered || gvisor && seccomp.is_some());
+        states.push(system::state("security", &spec.security, found, in_force));
+
+        let path = system.group.as_ref().map(|group| format!("/{}", group.name()));
+        let in_force = path.is_some();
+        let found = path.unwrap_or_else(|| "no cgroup with the container's id".into());
+        states.push(system::state("cgroup", &spec.cgroup, found, in_force));
+
+        if !gvisor {
+            let read_only = rootfs::root_is_read_only(&system.mount_table());
+            let found = match read_only {
+                Some(true) => "read-only",
+                Some(false) => "writable",
+                None => "unreadable",
+            };
+            let in_force = read_only == Some(true);
+            states.push(system::state("rootfs", "read-only", found.into(), in_force));
+        }
+        states.extend(system.read_memory(&layers));
+        Ok(states)
+    }
+
+    /// Asks the engine what it says of the running container.
+    fn ask_engine(&self, pid: u32) -> Result<Told, PartError> {
+        let inspected = self.engine.inspect(&self.name)?;
+        let host = inspected.host_config.unwrap_or_default();
+        let runtime = host.runtime.unwrap_or_default();
+        let runtime_as_asked = match &self.runtime {
+            Some(asked) => runtime == *asked,
+            // Podman does not name its own here.
+            None if self.engine.kind() == Kind::Podman => true,
+            None => Some(&runtime) == self.engine.runtimes()?.1.as_ref(),
+        };
+        Ok(Told {
+            engine: self.engine.version()?,
+            same_process: inspected.state.and_then(|state| state.pid) == Some(i64::from(pid)),
+            runtime,
+            runtime_as_asked,
+            network_mode: host.network_mode.unwrap_or_default(),
+            cpuset: host.cpuset_cpus.unwrap_or_default(),
+            security_opt: host.security_opt.unwrap_or_default(),
+        })
+    }
+}
