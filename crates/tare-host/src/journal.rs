@@ -13,13 +13,19 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::NAME_PREFIX;
+use crate::process::Hold;
 use crate::undo::{self, UndoError};
+
+/// How long the lock of a run whose process has ended may stay: the run may be on the other side
+/// of a pid namespace, where its process cannot be seen.
+const LOCK_LIMIT: Duration = Duration::from_secs(2);
 
 /// Format of the file. A newer one is left alone.
 const VERSION: u32 = 1;
@@ -193,11 +199,9 @@ impl Journal {
         file.read_to_string(&mut text).map_err(read)?;
         let mut lines = text.lines();
         let header = lines.next().and_then(|line| serde_json::from_str::<Header>(line).ok());
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let (run, pid) = match header {
-                Some(header) => (header.run, header.pid),
-                None => (run_of(path), 0),
-            };
+        let pid = header.as_ref().map_or(0, |header| header.pid);
+        if !lock_dead(&file, pid) {
+            let run = header.map_or_else(|| run_of(path), |header| header.run);
             return Err(JournalError::Alive { run, pid });
         }
         let header = match header {
@@ -342,6 +346,24 @@ impl Journal {
             if sync { state.file.sync_data() } else { Ok(()) }
         };
         write().map_err(|source| JournalError::Write { path: self.path.clone(), source })
+    }
+}
+
+/// Takes the lock of a journal whose run `pid` is dead; false when it is alive.
+///
+/// A child that the run was just starting when it was killed holds a copy of the descriptor until
+/// its execve closes it. So a lock whose owner has ended is waited for, a little.
+fn lock_dead(file: &File, pid: u32) -> bool {
+    let deadline = Instant::now() + LOCK_LIMIT;
+    loop {
+        if flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        let alive = Hold::open(pid).is_some_and(|run| !run.has_ended());
+        if alive || Instant::now() > deadline {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
