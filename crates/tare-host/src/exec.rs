@@ -13,7 +13,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as StdCommand, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -302,11 +301,6 @@ pub fn find(program: &str) -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
-}
-
-/// True when a command ended by a signal.
-pub fn ended_by_signal(status: ExitStatus) -> bool {
-    status.signal().is_some()
 }
 
 #[cfg(test)]

@@ -62,6 +62,11 @@ pub enum LayerError {
     Value { environment: String, layer: &'static str, value: String, known: String },
     #[error("environment {environment:?}: {what} needs a cgroup of its own; set cgroup = \"own\"")]
     NeedsCgroup { environment: String, what: String },
+    #[error(
+        "environment {environment:?}: a plain process has no security layer {value:?}; \
+         set security = \"none\" or take an oci runtime"
+    )]
+    NoFilter { environment: String, value: String },
 }
 
 impl Layers {
@@ -83,6 +88,10 @@ impl Layers {
             .ok_or_else(|| unknown(&cgroup::LAYER, &spec.cgroup))?;
         if !security::ALL.iter().any(|(name, _)| *name == spec.security) {
             return Err(unknown(&SECURITY, &spec.security));
+        }
+        if spec.runtime == "process" && spec.security != "none" {
+            let (environment, value) = (spec.name.clone(), spec.security.clone());
+            return Err(LayerError::NoFilter { environment, value });
         }
         let memory_bytes = spec.limits.memory_bytes;
         let needs = match (cpu, memory_bytes) {

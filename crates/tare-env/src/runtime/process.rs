@@ -37,11 +37,6 @@ const GATE: &str = "read -r go && exec \"$0\" \"$@\" </dev/null";
 /// Why a process could not be made an environment.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
-    #[error(
-        "environment {environment:?}: runtime process has no security layer {value:?}; \
-         set security = \"none\" or take an oci runtime"
-    )]
-    Security { environment: String, value: String },
     #[error("cannot make {}", .path.display())]
     Directory { path: PathBuf, source: io::Error },
     #[error("cannot start the system in environment {environment:?}")]
@@ -58,10 +53,6 @@ fn make(
     layers: Layers,
     _argument: Option<&str>,
 ) -> Result<Box<dyn Environment>, PartError> {
-    if layers.security != "none" {
-        let (environment, value) = (spec.name, layers.security);
-        return Err(ProcessError::Security { environment, value }.into());
-    }
     let ground = Arc::clone(ground);
     Ok(Box::new(Process {
         ground,
