@@ -21,6 +21,9 @@ const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// How long a container engine may take to remove something.
 const ENGINE_LIMIT: Duration = Duration::from_secs(30);
 
+/// How long an engine is asked again that failed to remove something.
+const ENGINE_RETRY: Duration = Duration::from_secs(3);
+
 /// Why something that was made could not be removed.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
@@ -372,7 +375,7 @@ fn engine_delete(socket: &Path, what: &str, target: &str) -> Result<(), UndoErro
         let body = rest.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         Ok((code, format!("{} {}", status.trim(), body.trim())))
     };
-    let deadline = Instant::now() + ENGINE_LIMIT;
+    let begin = Instant::now();
     let mut absences = 0;
     loop {
         match ask() {
@@ -381,7 +384,9 @@ fn engine_delete(socket: &Path, what: &str, target: &str) -> Result<(), UndoErro
             Ok((404, _)) if absences == 2 => return Ok(()),
             Ok((404, _)) => absences += 1,
             // It is being removed already, for somebody who was killed meanwhile.
-            Ok((409, _)) if Instant::now() < deadline => {}
+            Ok((409, _)) if begin.elapsed() < ENGINE_LIMIT => {}
+            // Podman, when the container's process ended while it was about to kill it.
+            Ok((500, _)) if begin.elapsed() < ENGINE_RETRY => {}
             Ok((_, answer)) => return Err(fail(answer)),
             // Without its socket the engine is gone, and a container that outlived it is found by
             // the mark of its processes.
