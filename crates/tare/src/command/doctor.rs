@@ -1,8 +1,81 @@
-//! `tare doctor`
-use crate::cli::Doctor;
-use crate::exit::Exit;
+//! `tare doctor`: what can be measured here, what is missing and how to get it, what is left over.
+
 use std::io::Write;
 use std::path::Path;
-pub(crate) fn run(_o: &Doctor, _s: &Path, _out: &mut dyn Write) -> anyhow::Result<Exit> {
+
+use serde_json::json;
+use tare_host::clean::{Leftover, leftovers};
+use tare_host::doctor::{Check, Verdict, checks};
+
+use crate::cli::Doctor;
+use crate::exit::Exit;
+
+pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let mut checks = checks(state);
+    checks.extend(engines());
+    let leftovers = leftovers(state);
+    if options.json {
+        let checks: Vec<_> = checks.iter().map(check_json).collect();
+        let leftovers: Vec<_> = leftovers.iter().map(leftover_json).collect();
+        let both = json!({ "checks": checks, "leftovers": leftovers });
+        writeln!(out, "{}", serde_json::to_string_pretty(&both)?)?;
+        return Ok(Exit::Success);
+    }
+    let width = checks.iter().map(|check| check.what.chars().count()).max().unwrap_or(0);
+    for check in &checks {
+        let Check { what, detail, remedy, .. } = check;
+        writeln!(out, "{:<8} {what:<width$}  {detail}", word(check.verdict))?;
+        if !remedy.is_empty() {
+            writeln!(out, "{:<8} {:<width$}  -> {remedy}", "", "")?;
+        }
+    }
+    writeln!(out)?;
+    if leftovers.is_empty() {
+        writeln!(out, "nothing of an ended run is left on this host")?;
+    }
+    for Leftover { kind, name, alive } in &leftovers {
+        match alive {
+            Some(run) => writeln!(out, "in use by run {run}: {kind} {name}")?,
+            None => {
+                writeln!(out, "left over: {kind} {name}; tare clean removes what has a journal")?
+            }
+        }
+    }
     Ok(Exit::Success)
+}
+
+/// Container engines: the runtimes of `tare-env` say themselves what is missing.
+fn engines() -> Vec<Check> {
+    let engines =
+        tare_env::runtime::ALL.iter().filter(|runtime| matches!(runtime.name, "docker" | "podman"));
+    let check = |runtime: &tare_env::runtime::Runtime| {
+        let what = runtime.name.to_string();
+        match (runtime.needs)(None) {
+            Ok(()) => {
+                let detail = format!("answers; usable: {}", (runtime.found)().join(", "));
+                Check { what, verdict: Verdict::Ok, detail, remedy: String::new() }
+            }
+            Err(error) => {
+                Check { what, verdict: Verdict::Missing, detail: error.why, remedy: error.remedy }
+            }
+        }
+    };
+    engines.map(check).collect()
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Ok => "ok",
+        Verdict::Limited => "limited",
+        Verdict::Missing => "missing",
+    }
+}
+
+fn check_json(check: &Check) -> serde_json::Value {
+    let Check { what, verdict, detail, remedy } = check;
+    json!({ "what": what, "verdict": word(*verdict), "detail": detail, "remedy": remedy })
+}
+
+fn leftover_json(leftover: &Leftover) -> serde_json::Value {
+    json!({ "kind": leftover.kind, "name": leftover.name, "alive": leftover.alive })
 }

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use tare_env::{Site, SiteError, SiteOptions};
+use tare_host::facts;
 use tare_lab::analysis::analyse;
 use tare_lab::campaign::{self, CampaignError, Ending, Memory, Parts, SystemClock};
 use tare_lab::cpus;
@@ -165,8 +166,7 @@ fn measure(
     let info = tare_system::find(&study.system.name)
         .with_context(|| format!("there is no system {}", study.system.name))?;
     let system = info.make(&study.system);
-    let host: Vec<HostFact> = Vec::new();
-    let unclean: Option<String> = None;
+    let host = facts::read(Path::new("/proc"), Path::new("/sys"));
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut driver =
         TareLoad::start(&program, &plan.client, Some(site.client_namespace()), site.run())?;
@@ -178,16 +178,14 @@ fn measure(
             reason: tare_host::error_line(&error),
         })
         .collect();
-    if let Some(found) = unclean {
-        doubts.push(Doubt::BaselineNotClean { found });
-    }
+    doubts.extend(baseline_taxes().map(|found| Doubt::BaselineNotClean { found }));
     let host = host.into_iter().map(|fact| HostFact {
-        section: fact.section,
-        key: fact.key,
+        section: fact.section.to_string(),
+        key: fact.key.to_string(),
         value: fact.value,
     });
     let writer = question.writer(&plan, host.collect())?;
-    let available = Some(20u64 << 30);
+    let available = memory_available_bytes();
     let parts = Parts {
         make: &mut |spec| site.environment(spec),
         system: &*system,
@@ -213,6 +211,22 @@ fn measure(
         Ok(outcome) => Ok((outcome.ending, outcome.record)),
         Err((error, exit)) => Err(error).exit_with(exit),
     }
+}
+
+/// What taxes every packet of the native run: NAT tables and bridges in this network namespace.
+fn baseline_taxes() -> Option<String> {
+    let tables = facts::nat_tables().into_iter().map(|table| format!("NAT table {table}"));
+    let bridges =
+        facts::bridges(Path::new("/sys")).into_iter().map(|name| format!("bridge {name}"));
+    let found: Vec<String> = tables.chain(bridges).collect();
+    (!found.is_empty()).then(|| found.join(", "))
+}
+
+/// `MemAvailable` of the host.
+fn memory_available_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 
 /// Prints the result from the record alone, and writes the page.

@@ -8,25 +8,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The built program.
-pub fn tare() -> Command {
+pub(crate) fn tare() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tare"))
 }
 
 /// Runs the program with arguments in a directory and returns what it did.
-pub fn run_in<S: AsRef<OsStr>>(directory: &Path, arguments: impl IntoIterator<Item = S>) -> Output {
+pub(crate) fn run_in<S: AsRef<OsStr>>(
+    directory: &Path,
+    arguments: impl IntoIterator<Item = S>,
+) -> Output {
     tare().args(arguments).current_dir(directory).output().expect("the built program starts")
 }
 
-pub fn stdout(output: &Output) -> String {
+pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-pub fn stderr(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Says why a test does nothing here, and whether it does.
-pub fn skipped(test: &str, wanted: &[Need]) -> bool {
+pub(crate) fn skipped(test: &str, wanted: &[Need]) -> bool {
     for need in wanted {
         if let Err(reason) = need.met() {
             eprintln!("skipped: {test}: {reason}");
@@ -38,7 +41,7 @@ pub fn skipped(test: &str, wanted: &[Need]) -> bool {
 
 /// What a test needs of the host.
 #[derive(Clone, Copy, Debug)]
-pub enum Need {
+pub(crate) enum Need {
     Root,
     Program(&'static str),
 }
@@ -61,10 +64,10 @@ impl Need {
 
 /// Everything that a study could leave on a host, as lines; two snapshots of a clean host are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostState(BTreeSet<String>);
+pub(crate) struct HostState(BTreeSet<String>);
 
 impl HostState {
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let mut lines = BTreeSet::new();
         let mut add = |kind: &str, text: &str| {
             lines.extend(text.lines().map(|line| format!("{kind}: {line}")));
@@ -82,7 +85,7 @@ impl HostState {
     }
 
     /// What the other has and this one has not, and the other way round.
-    pub fn difference(&self, after: &Self) -> Vec<String> {
+    pub(crate) fn difference(&self, after: &Self) -> Vec<String> {
         let gone = self.0.difference(&after.0).map(|line| format!("- {line}"));
         gone.chain(after.0.difference(&self.0).map(|line| format!("+ {line}"))).collect()
     }
@@ -148,7 +151,7 @@ fn cgroups(root: &Path) -> Vec<String> {
 }
 
 /// A lock that tests take which compare the host's state: one at a time, over all test programs.
-pub fn alone() -> fs::File {
+pub(crate) fn alone() -> fs::File {
     let path = std::env::temp_dir().join("tare-tests.lock");
     let file = fs::File::create(&path).expect("the lock file can be made");
     file.lock().expect("the lock can be taken");

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Writes the study and returns its path. `rounds` and `schedule` are as in a study.
-pub fn write(directory: &Path, schedule: &str, rounds: u32) -> PathBuf {
+pub(crate) fn write(directory: &Path, schedule: &str, rounds: u32) -> PathBuf {
     let text = format!(
         r#"name = "tiny"
 title = "Does everything work?"
