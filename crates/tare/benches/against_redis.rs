@@ -4,6 +4,7 @@
 //! rows, 64 requests in flight, server on one CPU and client on another, in interleaved rounds of
 //! random order; the server that is not measured is stopped. Prints every round, then medians and
 //! the ratio to Redis with its 95 % interval. Needs two CPUs, redis-server and redis-benchmark.
+#![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -1,4 +1,5 @@
 //! Bad input through the built program: one clear line, the documented exit code, nothing lost.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 

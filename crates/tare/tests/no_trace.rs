@@ -1,4 +1,5 @@
 //! A study killed at random moments, then `tare clean`: the host is as it was.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 #[path = "common/tiny.rs"]
@@ -12,7 +13,7 @@ use tare_std::rng::Rng;
 
 /// Kills, at moments drawn uniformly from the first seconds: start-up, population, slices.
 const KILLS: u64 = 20;
-const LATEST_MS: u64 = 4000;
+const LATEST: Duration = Duration::from_secs(4);
 
 #[test]
 fn a_study_killed_at_random_moments_leaves_no_trace_after_clean() {
@@ -36,7 +37,7 @@ fn a_study_killed_at_random_moments_leaves_no_trace_after_clean() {
             .unwrap();
         // Denser early on, where most things are made.
         let share = rng.next_f64();
-        let delay = Duration::from_micros(((share * share * LATEST_MS as f64) * 1000.0) as u64);
+        let delay = LATEST.mul_f64(share * share);
         std::thread::sleep(delay);
         child.kill().unwrap();
         child.wait().unwrap();
