@@ -4,7 +4,6 @@
 //! ends with its thread.
 
 use std::fs;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use crate::cgroup::{Layout, Version};
@@ -33,10 +32,6 @@ pub struct Check {
     pub remedy: String,
 }
 
-/// Sockets on which container engines that speak docker's API listen by default.
-const ENGINES: &[(&str, &str)] =
-    &[("docker", "/var/run/docker.sock"), ("podman", "/run/podman/podman.sock")];
-
 /// Checks this host. `state` is the state directory of the runs.
 pub fn checks(state: &Path) -> Vec<Check> {
     let mut checks = vec![root(), cpus(), cgroups(), network(), baseline(), io_uring()];
@@ -48,15 +43,6 @@ pub fn checks(state: &Path) -> Vec<Check> {
         checks.push(match facts::version(program, "--version") {
             Some(version) => check(&format!("oci:{program}"), Verdict::Ok, version, ""),
             None => check(&format!("oci:{program}"), Verdict::Missing, "not on PATH", remedy),
-        });
-    }
-    for (engine, socket) in ENGINES {
-        checks.push(match UnixStream::connect(socket) {
-            Ok(_) => check(engine, Verdict::Ok, format!("listens on {socket}"), ""),
-            Err(error) => {
-                let remedy = format!("install and start {engine}, if it is to be weighed");
-                check(engine, Verdict::Missing, format!("{socket}: {error}"), &remedy)
-            }
         });
     }
     checks.push(leftovers(&clean::leftovers(state)));
@@ -133,8 +119,10 @@ fn cgroups() -> Check {
 /// Tries all that the network layers are made of.
 fn network() -> Check {
     let what = "network layers";
-    let table = "table ip t { chain c { type nat hook prerouting priority -100; } \
-                 chain d { type filter hook forward priority 0; ct state established accept; } }";
+    let table = "table ip t {\n\
+                 chain c { type nat hook prerouting priority -100; }\n\
+                 chain d { type filter hook forward priority 0; ct state established accept; }\n\
+                 }\n";
     let tried = netns::in_scratch(|| -> Result<(), ExecError> {
         let links = "link add b0 type bridge\nlink add v0 type veth peer name v1\n";
         Command::new("ip").args(["-batch", "-"]).input(links).run()?;

@@ -205,7 +205,7 @@ fn line(at: Duration, stats: &Stats, cpus: usize, is_open: bool) -> String {
         "{:>4.0} s  {:>9} op/s  {name} p50 {}, p99 {}, p99.9 {}, max {}  client {} µs/op, {:.0} % \
          CPU  errors {errors}",
         at.as_secs_f64(),
-        significant(per_s.round(), 9),
+        format!("{per_s:.0}"),
         quantile(0.5),
         quantile(0.99),
         quantile(0.999),
