@@ -1,4 +1,4 @@
-//! A study small enough for a test: a native baseline, a container on a bridge, few short slices.
+//! A study small enough for a test: a native baseline, containers on a bridge, few short slices.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::fs;
@@ -43,6 +43,13 @@ cgroup = "own"
 name = "runc proxy"
 extends = "runc bridge"
 network = "bridge+proxy"
+
+# Left out where no engine answers.
+[[environment]]
+name = "docker bridge"
+extends = "runc bridge"
+runtime = "docker"
+optional = true
 
 [[workload]]
 name = "write"
