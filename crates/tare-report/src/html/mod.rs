@@ -1,7 +1,7 @@
 //! A record as one self-contained HTML page: no script, no network, everything inside.
 //!
 //! The template escapes every value (`page.html`, minijinja's auto-escape); the charts are drawn
-//! here as SVG by a writer that escapes by construction ([`svg`]). Colours are Okabe and Ito's,
+//! here as SVG by a writer that escapes by construction (`svg`). Colours are Okabe and Ito's,
 //! which people with any colour vision can tell apart (<https://jfly.uni-koeln.de/color/>), and
 //! shape or text always says the same again.
 
