@@ -1,5 +1,6 @@
 //! Everything that can be plugged in, in one place: the words that a study may use.
 
+use tare_lab::fake;
 use tare_lab::study::{OptionWords, SystemWords, Vocabulary};
 
 /// The words of a study, from the `ALL` lists of the crates.
@@ -17,13 +18,16 @@ pub(crate) fn vocabulary() -> Vocabulary {
         name: system.name.into(),
         options: system.options.iter().map(option).collect(),
     };
+    let runtimes = tare_env::runtime::words().into_iter();
+    let fake = SystemWords { name: fake::NAME.into(), options: Vec::new() };
+    let drivers = tare_load::drivers::ALL.iter().map(|driver| driver.name);
     Vocabulary {
-        runtimes: tare_env::runtime::words(),
+        runtimes: runtimes.chain(fake::RUNTIMES.iter().map(|name| (*name).into())).collect(),
         networks: values("network"),
         cpus: values("cpu"),
         securities: values("security"),
         cgroups: values("cgroup"),
-        systems: tare_system::ALL.iter().map(system).collect(),
-        drivers: tare_load::drivers::ALL.iter().map(|driver| driver.name.into()).collect(),
+        systems: tare_system::ALL.iter().map(system).chain([fake]).collect(),
+        drivers: drivers.chain([fake::NAME]).map(String::from).collect(),
     }
 }

@@ -37,6 +37,31 @@ fn unchanged(before: &HostState) {
 }
 
 #[test]
+fn the_fake_study_finds_the_costs_that_were_put_in() {
+    let _alone = common::alone();
+    let here = tempfile::tempdir().unwrap();
+    let output = weigh(here.path(), &["fake", "--seed", "5", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&stdout(&output));
+    let findings = report["analysis"]["findings"].as_array().unwrap();
+    let cost = |name: &str, field: &str| {
+        let finding = findings.iter().find(|one| one["environment"] == name).unwrap();
+        finding[field]["percent"]["value"].as_f64().unwrap()
+    };
+    let near = |value: f64, truth: f64| assert!((value - truth).abs() < 1.5, "{value} {truth}");
+    near(cost("3 % CPU", "server_cpu_cost"), 3.0);
+    near(cost("30 % CPU, 20 % throughput", "server_cpu_cost"), 30.0);
+    near(cost("30 % CPU, 20 % throughput", "throughput_cost"), 20.0);
+    // A study of both worlds is refused.
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/fake.toml"));
+    let text = text.unwrap().replacen("runtime = \"fake\"", "runtime = \"process\"", 1);
+    fs::write(here.path().join("mixed.toml"), text).unwrap();
+    let output = weigh(here.path(), &["mixed.toml"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("mixes fake and real"), "{}", stderr(&output));
+}
+
+#[test]
 fn slices_give_costs_a_record_and_a_page() {
     if skipped("slices_give_costs_a_record_and_a_page", &NEEDS) {
         return;

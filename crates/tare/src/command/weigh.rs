@@ -8,12 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use tare_env::{Site, SiteError, SiteOptions};
-use tare_host::facts;
+use tare_host::{UndoError, facts};
 use tare_lab::analysis::analyse;
-use tare_lab::campaign::{self, CampaignError, Ending, Memory, Parts, SystemClock};
+use tare_lab::campaign::{self, CampaignError, Clock, Ending, Memory, Parts, SystemClock};
 use tare_lab::cpus;
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::CpuPlan;
+use tare_lab::fake;
 use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path};
 use tare_lab::study::{self, Study};
 use tare_load::drivers::TareLoad;
@@ -34,20 +35,14 @@ pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow:
     let allowed =
         tare_host::process::cpus_of_this_thread().context("cannot read the allowed CPUs")?;
     let plan = cpus::plan(&allowed, &question.study.cpus).exit_with(Exit::Input)?;
-    for spec in question.study.environments.iter().filter(|spec| !spec.optional) {
-        tare_env::runtime::check(spec)
-            .map_err(|error| anyhow!(error).context(format!("cannot run \"{}\"", spec.name)))
-            .exit_with(Exit::Host)?;
-    }
-    // What a killed run left behind would be in the way, and in the figures.
-    super::clean::quietly(state);
-    let site = open_site(state, &plan)?;
-    let (ending, path) = measure(&question, &site, plan, &stop)?;
-    let left = site.close();
+    let (ending, left) = match question.is_fake()? {
+        true => (measure_fake(&question, plan, &stop)?, Vec::new()),
+        false => measure_here(&question, state, plan, &stop)?,
+    };
     for error in &left {
         warn(&format!("left behind: {}; run tare clean", tare_host::error_line(error)));
     }
-    present(options, &path, out)?;
+    present(options, &question.path, out)?;
     Ok(match ending {
         Ending::Interrupted => Exit::Interrupted,
         _ if !left.is_empty() => Exit::Failure,
@@ -92,14 +87,18 @@ impl Question {
     }
 
     /// The record's writer: the old one goes on, or a new one is made.
-    fn writer(&self, plan: &CpuPlan, host: Vec<HostFact>) -> anyhow::Result<RecordWriter> {
+    fn writer(
+        &self,
+        plan: &CpuPlan,
+        host: Vec<HostFact>,
+        clock: &dyn Clock,
+    ) -> anyhow::Result<RecordWriter> {
         if let Some(path) = &self.resume {
             return RecordWriter::resume(path).exit_with(Exit::Input);
         }
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let opening = Opening {
             tare_version: env!("CARGO_PKG_VERSION").into(),
-            started_unix_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            started_unix_ms: clock.unix_ms(),
             seed: self.seed,
             command: std::env::args().collect(),
             study: self.study.clone(),
@@ -108,6 +107,24 @@ impl Question {
             host,
         };
         RecordWriter::create(&self.path, &opening).exit_with(Exit::Input)
+    }
+
+    /// Whether the study is of the fake world. Real and fake parts do not go together.
+    fn is_fake(&self) -> anyhow::Result<bool> {
+        let study = &self.study;
+        let is_fake = |name: &str| name.split(':').next() == Some(fake::NAME);
+        let runtimes = study.environments.iter().map(|spec| spec.runtime.as_str());
+        let names = runtimes.chain([study.system.name.as_str(), study.driver.as_str()]);
+        let fakes = names.clone().filter(|name| is_fake(name)).count();
+        match fakes {
+            0 => Ok(false),
+            _ if fakes == names.count() => Ok(true),
+            _ => Err(anyhow!(
+                "the study {} mixes fake and real parts; make the system, the driver and every runtime fake, or none",
+                study.name
+            ))
+            .exit_with(Exit::Input),
+        }
     }
 
     /// Memory that one environment needs while all are up.
@@ -155,43 +172,51 @@ fn open_site(state: &Path, plan: &CpuPlan) -> anyhow::Result<Site> {
     })
 }
 
-/// Runs the study into its record.
-fn measure(
+/// Runs the study on this host into its record, and removes everything again. Returns why it ended
+/// and what could not be removed.
+fn measure_here(
     question: &Question,
-    site: &Site,
+    state: &Path,
     plan: CpuPlan,
     stop: &AtomicBool,
-) -> anyhow::Result<(Ending, PathBuf)> {
+) -> anyhow::Result<(Ending, Vec<UndoError>)> {
     let study = &question.study;
+    for spec in study.environments.iter().filter(|spec| !spec.optional) {
+        tare_env::runtime::check(spec)
+            .map_err(|error| anyhow!(error).context(format!("cannot run \"{}\"", spec.name)))
+            .exit_with(Exit::Host)?;
+    }
+    // What a killed run left behind would be in the way, and in the figures.
+    super::clean::quietly(state);
+    let site = open_site(state, &plan)?;
     let info = tare_system::find(&study.system.name)
         .with_context(|| format!("there is no system {}", study.system.name))?;
     let system = info.make(&study.system);
-    let host = facts::read(Path::new("/proc"), Path::new("/sys"));
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let mut driver =
-        TareLoad::start(&program, &plan.client, Some(site.client_namespace()), site.run())?;
-    let (probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &plan.all);
-    let mut doubts: Vec<Doubt> = missing
-        .into_iter()
-        .map(|(probe, error)| Doubt::ProbeFailed {
-            probe: probe.into(),
-            reason: tare_host::error_line(&error),
-        })
-        .collect();
-    doubts.extend(baseline_taxes().map(|found| Doubt::BaselineNotClean { found }));
-    let host = host.into_iter().map(|fact| HostFact {
+    let host = facts::read(Path::new("/proc"), Path::new("/sys")).into_iter();
+    let host = host.map(|fact| HostFact {
         section: fact.section.to_string(),
         key: fact.key.to_string(),
         value: fact.value,
     });
-    let writer = question.writer(&plan, host.collect())?;
+    let clock = SystemClock::new();
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut driver =
+        TareLoad::start(&program, &plan.client, Some(site.client_namespace()), site.run())?;
+    let (probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &plan.all);
+    let unread = |(probe, error): (&str, tare_probe::ProbeError)| Doubt::ProbeFailed {
+        probe: probe.into(),
+        reason: tare_host::error_line(&error),
+    };
+    let mut doubts: Vec<Doubt> = missing.into_iter().map(unread).collect();
+    doubts.extend(baseline_taxes().map(|found| Doubt::BaselineNotClean { found }));
+    let writer = question.writer(&plan, host.collect(), &clock)?;
     let available = memory_available_bytes();
     let parts = Parts {
         make: &mut |spec| site.environment(spec),
         system: &*system,
         driver: &mut driver,
         probes,
-        clock: &SystemClock::new(),
+        clock: &clock,
         plan,
         memory: available.map(|available_bytes| Memory {
             available_bytes,
@@ -199,18 +224,41 @@ fn measure(
         }),
         doubts,
     };
+    let ending = conduct(question, parts, writer, stop)?;
+    Ok((ending, site.close()))
+}
+
+/// Runs a study of the fake world into its record. Nothing on the host is touched.
+fn measure_fake(question: &Question, plan: CpuPlan, stop: &AtomicBool) -> anyhow::Result<Ending> {
+    let world = fake::World::new(question.seed);
+    let writer = question.writer(&plan, Vec::new(), &world)?;
+    let parts = Parts {
+        make: &mut |spec| world.environment(spec),
+        system: &world.system(),
+        driver: &mut world.driver(),
+        probes: vec![Box::new(world.probe())],
+        clock: &world,
+        plan,
+        memory: None,
+        doubts: Vec::new(),
+    };
+    conduct(question, parts, writer, stop)
+}
+
+/// Runs the campaign under the eyes of a live view.
+fn conduct(
+    question: &Question,
+    parts: Parts<'_>,
+    writer: RecordWriter,
+    stop: &AtomicBool,
+) -> anyhow::Result<Ending> {
     let mut observer = live::observer(report::style());
-    let outcome = campaign::run(parts, study, writer, &mut *observer, stop).map_err(|error| {
-        let exit = match &error {
-            CampaignError::Memory { .. } | CampaignError::Start { .. } => Exit::Host,
-            _ => Exit::Failure,
-        };
-        (error, exit)
-    });
-    match outcome {
-        Ok(outcome) => Ok((outcome.ending, outcome.record)),
-        Err((error, exit)) => Err(error).exit_with(exit),
-    }
+    let outcome = campaign::run(parts, &question.study, writer, &mut *observer, stop);
+    let exit = match &outcome {
+        Err(CampaignError::Memory { .. } | CampaignError::Start { .. }) => Exit::Host,
+        _ => Exit::Failure,
+    };
+    Ok(outcome.exit_with(exit)?.ending)
 }
 
 /// What taxes every packet of the native run: NAT tables and bridges in this network namespace.
