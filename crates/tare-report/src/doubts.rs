@@ -1,21 +1,30 @@
 //! Doubts as a report shows them: each kind gets one number; its mark stands beside the figures and
 //! its text once below them. What a doubt says and advises is the core's (`Doubt::text`,
-//! `Doubt::advice`); here it gets a heading.
+//! `Doubt::advice`); here it gets a heading, and the short words of one line on a terminal.
+//!
+//! Order: slices touched times gravity, so that what taxes every slice comes before what touched
+//! two. A doubt about the record as a whole touches all of them.
 
 use tare_lab::analysis::Analysis;
 use tare_lab::doubt::Doubt;
+use tare_lab::record::Record;
+use tare_std::units::significant;
 
 use crate::figures::clean;
+
+/// Environments that one line names before it only counts them.
+const NAMED: usize = 3;
 
 /// Doubts of one kind: its number, its words, and where it was seen.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mark {
-    /// From 1, in the order in which the report meets them.
+    /// From 1, the heaviest first.
     pub(crate) number: usize,
     /// The `kind` of the record's JSON.
     pub(crate) kind: &'static str,
     pub(crate) title: &'static str,
     pub(crate) advice: String,
+    pub(crate) short_advice: &'static str,
     /// One line each: environment (none: the record as a whole), workload, what was seen, slices.
     pub(crate) seen: Vec<Seen>,
 }
@@ -24,9 +33,11 @@ pub(crate) struct Mark {
 pub(crate) struct Seen {
     pub(crate) environment: Option<String>,
     pub(crate) workload: Option<String>,
-    pub(crate) detail: String,
+    pub(crate) doubt: Doubt,
     /// Slices that it touched; 0 where that means nothing.
     pub(crate) slices: u32,
+    /// Slices of this environment under this workload.
+    of: u32,
 }
 
 impl Mark {
@@ -34,10 +45,11 @@ impl Mark {
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<(String, Vec<String>)> = Vec::new();
         for seen in &self.seen {
+            let text = seen.doubt.text();
             let detail = match seen.slices {
-                0 => seen.detail.clone(),
-                1 => format!("{} (1 slice)", seen.detail),
-                slices => format!("{} ({slices} slices)", seen.detail),
+                0 => text,
+                1 => format!("{text} (1 slice)"),
+                slices => format!("{text} ({slices} slices)"),
             };
             let place = seen.environment.clone().unwrap_or_default();
             match lines.iter_mut().find(|(known, _)| *known == detail) {
@@ -54,47 +66,124 @@ impl Mark {
         };
         lines.into_iter().map(line).collect()
     }
+
+    /// The shortest form: the worst that was seen, then the environments and their slices, most
+    /// first. One line where only a size differs, else one per thing seen.
+    pub(crate) fn brief(&self) -> Vec<String> {
+        let mut groups: Vec<(&Doubt, Vec<&Seen>)> = Vec::new();
+        for seen in &self.seen {
+            let sized = size(&seen.doubt).is_some();
+            let known = |d: &Doubt| sized || brief_text(d) == brief_text(&seen.doubt);
+            match groups.iter_mut().find(|(doubt, _)| known(doubt)) {
+                Some((worst, all)) => {
+                    if size(&seen.doubt) > size(worst) {
+                        *worst = &seen.doubt;
+                    }
+                    all.push(seen);
+                }
+                None => groups.push((&seen.doubt, vec![seen])),
+            }
+        }
+        let line = |(worst, seen): (&Doubt, Vec<&Seen>)| {
+            let text = brief_text(worst);
+            let places = places(&seen);
+            clean(&if places.is_empty() { text } else { format!("{text}: {places}") })
+        };
+        groups.into_iter().map(line).collect()
+    }
+
+    /// Slices touched times gravity, of so many slices in the record.
+    fn weight(&self, all: u32) -> u64 {
+        let touched = |seen: &Seen| u64::from(if seen.slices == 0 { all } else { seen.slices });
+        let doubt = self.seen.first().map(|seen| &seen.doubt);
+        self.seen.iter().map(touched).sum::<u64>() * doubt.map_or(0, gravity)
+    }
 }
 
-/// All doubts of an analysis, grouped by kind.
+/// `native 76, + no seccomp 75, native again 74, 4 more, of 76 slices`.
+fn places(seen: &[&Seen]) -> String {
+    // The same environment under several workloads is one place.
+    let mut places: Vec<(&str, u32, u32)> = Vec::new();
+    for seen in seen {
+        let Some(name) = seen.environment.as_deref() else { continue };
+        match places.iter_mut().find(|(known, ..)| *known == name) {
+            Some((_, slices, of)) => {
+                *slices += seen.slices;
+                *of += seen.of;
+            }
+            None => places.push((name, seen.slices, seen.of)),
+        }
+    }
+    let Some(&(_, slices, of)) = places.first() else { return String::new() };
+    let alike = places.iter().all(|place| place.1 == slices);
+    let named = |(name, count, _): &(&str, u32, u32)| {
+        if alike { (*name).to_string() } else { format!("{name} {count}") }
+    };
+    places.sort_by_key(|place| std::cmp::Reverse(place.1));
+    let shown = if places.len() == NAMED + 1 { NAMED + 1 } else { NAMED };
+    let mut text = places.iter().take(shown).map(named).collect::<Vec<_>>().join(", ");
+    if places.len() > shown {
+        text.push_str(&format!(", {} more", places.len() - shown));
+    }
+    let most = places.iter().map(|place| place.2).max().unwrap_or(of);
+    match (slices, alike) {
+        (0, true) => text,
+        (slices, true) if places.len() > 1 => format!("{text}, {slices} of {most} slices each"),
+        (slices, true) => format!("{text}, {slices} of {most} slices"),
+        _ => format!("{text}, of {most} slices"),
+    }
+}
+
+/// All doubts of an analysis, grouped by kind, the heaviest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks(pub(crate) Vec<Mark>);
 
 impl Marks {
-    pub(crate) fn of(analysis: &Analysis) -> Marks {
+    pub(crate) fn of(record: &Record, analysis: &Analysis) -> Marks {
         let mut marks = Marks::default();
-        for doubt in &analysis.doubts {
-            marks.add(doubt, None, None, 0);
+        let listed = |doubt: &Doubt| match doubt {
+            // The reports have a list of these, with the reasons.
+            Doubt::EnvironmentLeftOut { environment, .. } => record
+                .environments
+                .iter()
+                .any(|e| e.left_out.is_some() && e.spec.name == *environment),
+            _ => false,
+        };
+        for doubt in analysis.doubts.iter().filter(|doubt| !listed(doubt)) {
+            let doubt = doubt.clone();
+            marks.add(Seen { environment: None, workload: None, doubt, slices: 0, of: 0 });
         }
+        let mut all = 0;
         for finding in &analysis.findings {
+            let of = finding.slices + finding.slices_void;
+            all += of;
             for (doubt, slices) in &finding.doubts {
-                marks.add(doubt, Some(&finding.environment), Some(&finding.workload), *slices);
+                marks.add(Seen {
+                    environment: Some(finding.environment.clone()),
+                    workload: Some(finding.workload.clone()),
+                    doubt: doubt.clone(),
+                    slices: *slices,
+                    of,
+                });
             }
+        }
+        marks.0.sort_by_key(|mark| std::cmp::Reverse(mark.weight(all)));
+        for (index, mark) in marks.0.iter_mut().enumerate() {
+            mark.number = index + 1;
         }
         marks
     }
 
-    fn add(
-        &mut self,
-        doubt: &Doubt,
-        environment: Option<&str>,
-        workload: Option<&str>,
-        slices: u32,
-    ) {
-        let seen = Seen {
-            environment: environment.map(String::from),
-            workload: workload.map(String::from),
-            detail: doubt.text(),
-            slices,
-        };
-        match self.0.iter_mut().find(|mark| mark.kind == doubt.kind()) {
+    fn add(&mut self, seen: Seen) {
+        match self.0.iter_mut().find(|mark| mark.kind == seen.doubt.kind()) {
             Some(mark) if mark.seen.contains(&seen) => {}
             Some(mark) => mark.seen.push(seen),
             None => self.0.push(Mark {
-                number: self.0.len() + 1,
-                kind: doubt.kind(),
-                title: title(doubt),
-                advice: sentence(doubt.advice()),
+                number: 0,
+                kind: seen.doubt.kind(),
+                title: title(&seen.doubt),
+                advice: sentence(seen.doubt.advice()),
+                short_advice: short_advice(&seen.doubt),
                 seen: vec![seen],
             }),
         }
@@ -107,6 +196,97 @@ impl Marks {
                 && seen.workload.as_deref().is_none_or(|w| w == workload)
         };
         self.0.iter().filter(|mark| mark.seen.iter().any(about)).map(|mark| mark.number).collect()
+    }
+}
+
+/// How much a doubt takes from the figures it touches: 3 they may be of something else, 2 they are
+/// biased, 1 they are noisier.
+fn gravity(doubt: &Doubt) -> u64 {
+    match doubt {
+        Doubt::ClientSaturated { .. }
+        | Doubt::OperationErrors { .. }
+        | Doubt::LayerNotInForce { .. }
+        | Doubt::ControlBeyondClaim { .. }
+        | Doubt::BaselineNotClean { .. }
+        | Doubt::FewBlocks { .. } => 3,
+        Doubt::ClientSharesCpus { .. }
+        | Doubt::Throttled { .. }
+        | Doubt::RateNotReached { .. }
+        | Doubt::IoEngineDiffers { .. } => 2,
+        Doubt::Steal { .. }
+        | Doubt::Strangers { .. }
+        | Doubt::ProbeFailed { .. }
+        | Doubt::EnvironmentLeftOut { .. } => 1,
+    }
+}
+
+/// What makes one doubt worse than another of its kind, where only a size differs.
+fn size(doubt: &Doubt) -> Option<f64> {
+    match doubt {
+        Doubt::Steal { share }
+        | Doubt::Strangers { share }
+        | Doubt::ClientSaturated { share }
+        | Doubt::Throttled { share } => Some(*share),
+        Doubt::RateNotReached { asked_per_s, reached_per_s } => {
+            Some(1.0 - reached_per_s / asked_per_s)
+        }
+        Doubt::FewBlocks { blocks } => Some(-f64::from(*blocks)),
+        _ => None,
+    }
+}
+
+/// What was seen in the fewest words; a share is the largest that was seen.
+fn brief_text(doubt: &Doubt) -> String {
+    let percent = |share: &f64| format!("{} %", significant(share * 100.0, 2));
+    match doubt {
+        Doubt::Steal { share } => format!("hypervisor took {} of the CPUs", percent(share)),
+        Doubt::Strangers { share } => {
+            format!("other processes used {} of the CPUs", percent(share))
+        }
+        Doubt::ClientSaturated { share } => {
+            format!("client saturated, {} of its CPUs", percent(share))
+        }
+        Doubt::ClientSharesCpus { cpus } => format!("client and system share CPU {cpus}"),
+        Doubt::Throttled { share } => {
+            format!("CPU quota held back {} of the time", percent(share))
+        }
+        Doubt::RateNotReached { asked_per_s, reached_per_s } => {
+            format!("fixed rate not reached, {reached_per_s:.0} of {asked_per_s:.0} op/s")
+        }
+        Doubt::OperationErrors { error, count, .. } => {
+            format!("{count} operations failed ({error})")
+        }
+        Doubt::LayerNotInForce { layer, wanted, found } => {
+            format!("layer {layer} not in force, wanted {wanted}, found {found}")
+        }
+        Doubt::IoEngineDiffers { baseline, here } => {
+            format!("I/O by {here}, {baseline} in the baseline")
+        }
+        Doubt::FewBlocks { blocks } => format!("only {}", crate::headline::blocks(*blocks)),
+        Doubt::ControlBeyondClaim { .. }
+        | Doubt::BaselineNotClean { .. }
+        | Doubt::ProbeFailed { .. }
+        | Doubt::EnvironmentLeftOut { .. } => doubt.text(),
+    }
+}
+
+/// The core's advice in the fewest words.
+fn short_advice(doubt: &Doubt) -> &'static str {
+    match doubt {
+        Doubt::Steal { .. } => "Trust CPU before throughput.",
+        Doubt::Strangers { .. } => "Stop what else runs here and repeat.",
+        Doubt::ClientSaturated { .. } => "Throughput is a lower bound; give it more CPUs.",
+        Doubt::ClientSharesCpus { .. } => "Part of the cost is the client's company.",
+        Doubt::Throttled { .. } => "Raise the quota, or count this as its cost.",
+        Doubt::RateNotReached { .. } => "Latency of an overloaded system; lower the rate.",
+        Doubt::OperationErrors { .. } => "See the system's log.",
+        Doubt::LayerNotInForce { .. } => "These slices do not count; see `tare doctor`.",
+        Doubt::ControlBeyondClaim { .. } => "Claim no cost of that size; measure longer.",
+        Doubt::BaselineNotClean { .. } => "Real costs are larger than shown.",
+        Doubt::IoEngineDiffers { .. } => "security = \"default+io_uring\" tells its part.",
+        Doubt::ProbeFailed { .. } => "Doubts that rest on this probe are missing.",
+        Doubt::FewBlocks { .. } => "Give it a larger budget, or more rounds.",
+        Doubt::EnvironmentLeftOut { .. } => "See `tare doctor`.",
     }
 }
 
@@ -132,9 +312,7 @@ fn title(doubt: &Doubt) -> &'static str {
 
 /// A sentence from the core's words: capital first, full stop last.
 fn sentence(words: &str) -> String {
-    let mut chars = words.chars();
-    let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", chars.as_str())
+    format!("{}.", crate::headline::capital(words))
 }
 
 #[cfg(test)]
@@ -143,8 +321,8 @@ mod tests {
 
     #[test]
     fn one_kind_has_one_number_and_says_equal_words_once() {
-        let (_, analysis) = crate::fixture::quick();
-        let marks = Marks::of(&analysis);
+        let (record, analysis) = crate::fixture::quick();
+        let marks = Marks::of(&record, &analysis);
         let kinds: Vec<&str> = marks.0.iter().map(|mark| mark.kind).collect();
         let engine = marks.0.iter().find(|mark| mark.kind == "io_engine_differs").unwrap();
         assert_eq!(kinds.iter().filter(|kind| **kind == engine.kind).count(), 1);
@@ -152,5 +330,37 @@ mod tests {
         assert_eq!(engine.lines().len(), 1);
         assert_eq!(marks.numbers("+ cpuset", "write"), [engine.number]);
         assert!(engine.advice.ends_with('.'));
+    }
+
+    #[test]
+    fn what_touches_every_slice_comes_before_what_touched_two() {
+        let (record, mut analysis) = crate::fixture::quick();
+        for finding in &mut analysis.findings {
+            finding.doubts = vec![(Doubt::Steal { share: 0.03 }, 1)];
+            let slices = if finding.baseline { 24 } else { 20 };
+            finding.doubts.push((Doubt::ClientSaturated { share: 0.97 }, slices));
+        }
+        let marks = Marks::of(&record, &analysis);
+        let kinds: Vec<&str> = marks.0.iter().map(|mark| mark.kind).collect();
+        assert_eq!(kinds, ["client_saturated", "steal"]);
+        assert_eq!(
+            marks.0[0].brief(),
+            [
+                "client saturated, 97 % of its CPUs: native 24, native again 20, docker-default 20, 4 more, of 24 slices"
+            ]
+        );
+        assert_eq!(
+            marks.0[1].brief(),
+            [
+                "hypervisor took 3.0 % of the CPUs: native, native again, docker-default, 4 more, 1 of 24 slices each"
+            ]
+        );
+    }
+
+    #[test]
+    fn environments_of_the_left_out_list_are_not_doubts_again() {
+        let (record, analysis) = crate::fixture::quick();
+        assert!(analysis.doubts.iter().any(|d| d.kind() == "environment_left_out"));
+        assert!(Marks::of(&record, &analysis).0.iter().all(|m| m.kind != "environment_left_out"));
     }
 }

@@ -2,6 +2,7 @@
 //! the terminal, the page and the headline never say the same figure in two ways.
 
 use tare_lab::analysis::{Cost, Finding, Interval};
+use tare_lab::record::{EnvironmentRecord, Record};
 use tare_std::units::{nanoseconds, significant};
 
 /// A signed percentage with one decimal: `+69.1`, `−2.0`. Zero has no sign.
@@ -98,6 +99,20 @@ pub(crate) fn role(finding: &Finding) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// The environments of a record in the order of its study, the A/A control after the baseline.
+/// (They ran in random order, and a record may list the control last.)
+pub(crate) fn in_order(record: &Record) -> Vec<&EnvironmentRecord> {
+    let study = &record.study;
+    let place = |environment: &&EnvironmentRecord| {
+        let name = if environment.control { &study.baseline } else { &environment.spec.name };
+        let known = study.environments.iter().position(|spec| spec.name == *name);
+        (known.unwrap_or(usize::MAX), environment.control)
+    };
+    let mut environments: Vec<&EnvironmentRecord> = record.environments.iter().collect();
+    environments.sort_by_key(place);
+    environments
 }
 
 /// Text of a stranger without what could steer a terminal or reorder a line: control characters and
@@ -202,6 +217,14 @@ mod tests {
         let one = Interval { value: 3.0, low: f64::NAN, high: f64::INFINITY, blocks: 1 };
         assert_eq!(percent_interval(&one), "+3.0 % [no interval]");
         assert_eq!(with_interval(&one, micros), "3.00 [no interval]");
+    }
+
+    #[test]
+    fn the_control_comes_after_the_baseline() {
+        let (record, _) = crate::fixture::quick();
+        let names: Vec<&str> = in_order(&record).iter().map(|e| e.spec.name.as_str()).collect();
+        assert_eq!(names[..3], ["native", "native again", "docker-default"]);
+        assert_eq!(names.len(), record.environments.len());
     }
 
     #[test]

@@ -26,6 +26,11 @@ pub(crate) fn two_workloads() -> (Record, Analysis) {
     make(8, &["write", "read"])
 }
 
+/// As long as the longest study that is delivered: 60 blocks, three workloads.
+pub(crate) fn long() -> (Record, Analysis) {
+    make(60, &["write", "read", "read uniform"])
+}
+
 /// A study that still runs.
 pub(crate) fn running() -> (Record, Analysis) {
     let (mut record, analysis) = make(4, &["write"]);

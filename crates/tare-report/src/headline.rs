@@ -99,7 +99,7 @@ pub fn headline(record: &Record, analysis: &Analysis) -> String {
             .max_by(|a, b| a.1.percent.value.total_cmp(&b.1.percent.value))
     };
     let place = |finding: &Finding| {
-        let name = clean(&finding.environment);
+        let name = format!("\"{}\"", clean(&finding.environment));
         if several { format!("{name} ({})", clean(&finding.workload)) } else { name }
     };
     let claim = match (largest(Metric::ServerCpu), largest(Metric::Throughput)) {
@@ -128,7 +128,15 @@ pub fn headline(record: &Record, analysis: &Analysis) -> String {
         ),
         (None, None) => nothing_claimed(&compared, &baseline),
     };
+    let claim = if lead.is_empty() { capital(&claim) } else { claim };
     format!("{lead}{claim}; {}.", control_clause(analysis))
+}
+
+/// With a capital in front.
+pub(crate) fn capital(words: &str) -> String {
+    let mut chars = words.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}", chars.as_str())
 }
 
 fn cost_text(cost: &Cost) -> String {
@@ -194,7 +202,7 @@ mod tests {
     fn the_largest_claimed_costs_are_named() {
         let (record, analysis) = fixture::quick();
         let text = headline(&record, &analysis);
-        assert!(text.starts_with("docker-default costs the most: +"), "{text}");
+        assert!(text.starts_with("\"docker-default\" costs the most: +"), "{text}");
         assert!(text.contains("A/A control stays within"), "{text}");
     }
 
@@ -209,7 +217,7 @@ mod tests {
             }
         }
         let text = headline(&record, &analysis);
-        assert!(text.starts_with("no cost against native stands out of the noise ("), "{text}");
+        assert!(text.starts_with("No cost against native stands out of the noise ("), "{text}");
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn measured(rounds: u32) -> (Record, Analysis) {
 fn known_costs_are_reported_in_every_format() {
     let (record, analysis) = measured(12);
     let headline = tare_report::headline(&record, &analysis);
-    assert!(headline.starts_with("box costs the most: +"), "{headline}");
+    assert!(headline.starts_with("\"box\" costs the most: +"), "{headline}");
     let text = tare_report::terminal::render(&record, &analysis, Style::new(false, 160));
     assert!(text.contains(&headline[..60]) && text.contains("native again (A/A)"), "{text}");
     let page = tare_report::html::page(&record, &analysis);
@@ -122,7 +122,7 @@ fn known_costs_are_reported_in_every_format() {
 fn one_measured_block_claims_nothing() {
     let (record, analysis) = measured(1);
     let headline = tare_report::headline(&record, &analysis);
-    assert!(headline.starts_with("no cost against native can be told yet"), "{headline}");
+    assert!(headline.starts_with("No cost against native can be told yet"), "{headline}");
     let text = tare_report::terminal::render(&record, &analysis, Style::new(false, 160));
     for bad in ["inf", "NaN", "-100.0", "\u{2212}100.0"] {
         assert!(!text.contains(bad), "{bad} in\n{text}");

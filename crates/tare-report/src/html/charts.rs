@@ -5,7 +5,9 @@ use tare_lab::analysis::{Analysis, Finding};
 use tare_lab::record::{Phase, Record, Slice};
 
 use super::svg::{Anchor, Scale, Shape, Svg};
-use crate::figures::{Room, cost, percent, percent_interval, rate, role, shorten, with_interval};
+use crate::figures::{
+    Room, cost, in_order, percent, percent_interval, rate, role, shorten, with_interval,
+};
 use crate::headline::{Metric, claimed, extent, noise};
 use crate::histogram::{curve, response};
 use tare_std::units::{nanoseconds, significant, thousands};
@@ -224,13 +226,14 @@ pub(super) fn throughput(
         for slice in slices.iter().filter(|s| s.environment == finding.environment) {
             let jitter = f64::from((slice.block * 7) % 11) * 1.4 - 5.0;
             let text = format!("block {}: {} op/s", slice.block, rate(per_s(slice)));
-            let (class, shape, text) = match &slice.void {
-                None => (format!("dot {}", look.class), Shape::Circle, text),
+            let (x, y) = (scale.x(per_s(slice)), y + jitter);
+            match &slice.void {
+                None => chart.svg.dot(x, y, 3.0, &format!("dot {}", look.class), &text),
                 Some(reason) => {
-                    ("void".to_string(), Shape::Cross, format!("{text}, void: {reason}"))
+                    let text = format!("{text}, void: {reason}");
+                    chart.svg.mark(x, y, Shape::Cross, 3.0, "void", &text);
                 }
-            };
-            chart.svg.mark(scale.x(per_s(slice)), y + jitter, shape, 3.0, &class, &text);
+            }
         }
         if let Some(t) = finding.throughput_per_s {
             if t.low.is_finite() && t.high.is_finite() {
@@ -361,9 +364,8 @@ pub(super) fn distribution(
 pub(super) fn order(record: &Record, id: &str) -> Option<String> {
     let start = record.slices.iter().map(|s| s.started_unix_ms).min()?;
     let end = record.slices.iter().map(|s| s.started_unix_ms + s.window_ns / 1_000_000).max()?;
-    let names: Vec<&str> = record
-        .environments
-        .iter()
+    let names: Vec<&str> = in_order(record)
+        .into_iter()
         .map(|e| e.spec.name.as_str())
         .filter(|name| record.slices.iter().any(|s| s.environment == *name))
         .collect();
@@ -388,24 +390,26 @@ pub(super) fn order(record: &Record, id: &str) -> Option<String> {
             _ => format!("{} slices, {void} void", own.len()),
         };
         let y = chart.label(name, &figure);
+        let (mut capacity, mut latency) = (Vec::new(), Vec::new());
         for slice in own {
             let from = as_f64(slice.started_unix_ms.saturating_sub(start)) / 1e3;
             let to = from + as_f64(slice.window_ns) / 1e9;
-            let class = match (&slice.void, slice.phase) {
-                (Some(_), _) => "slice-void",
-                (None, Phase::Capacity) => "slice-capacity",
-                (None, Phase::Latency) => "slice-latency",
-            };
-            let width = (scale.x(to) - scale.x(from)).max(0.12);
-            let text = format!(
-                "block {}, position {}: {}{}",
-                slice.block,
-                slice.position,
-                slice.workload,
-                slice.void.as_ref().map(|why| format!(", void: {why}")).unwrap_or_default()
-            );
-            chart.svg.rect(scale.x(from), y - 6.0, width, 12.0, class, &text);
+            let x = scale.x(from);
+            let width = (scale.x(to) - x).max(0.12);
+            match (&slice.void, slice.phase) {
+                (None, Phase::Capacity) => capacity.push((x, width)),
+                (None, Phase::Latency) => latency.push((x, width)),
+                (Some(why), _) => {
+                    let text = format!(
+                        "block {}, position {}: {}, void: {why}",
+                        slice.block, slice.position, slice.workload
+                    );
+                    chart.svg.rect(x, y - 6.0, width, 12.0, "slice-void", &text);
+                }
+            }
         }
+        chart.svg.blocks(&capacity, y - 6.0, 12.0, "slice-capacity");
+        chart.svg.blocks(&latency, y - 6.0, 12.0, "slice-latency");
     }
     Some(chart.svg.finish())
 }

@@ -28,7 +28,7 @@ const LINES_MAX: usize = 300;
 
 /// Each environment that has a config, against the nearest one before it that has one too. The
 /// first is shown whole.
-pub(super) fn between(environments: &[EnvironmentRecord]) -> Vec<ConfigDiff> {
+pub(super) fn between(environments: &[&EnvironmentRecord]) -> Vec<ConfigDiff> {
     let mut diffs = Vec::new();
     let mut before: Option<(&str, String)> = None;
     for environment in environments {

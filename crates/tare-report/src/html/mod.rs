@@ -14,12 +14,12 @@ use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency};
 use tare_lab::record::{EnvironmentRecord, Record};
-use tare_lab::study::{KeyDistribution, ScheduleKind, WorkloadSpec};
+use tare_lab::study::{KeyDistribution, PublishedCost, ScheduleKind, WorkloadSpec};
 use tare_std::units::{nanoseconds, thousands};
 
 use crate::doubts::Marks;
 use crate::figures::{
-    Room, clean, command, cost, latency, micros, percent, rate, role, share, span, utc,
+    Room, clean, command, cost, in_order, latency, micros, percent, rate, role, share, span, utc,
     with_interval,
 };
 use crate::headline::{Metric, blocks, claimed, headline, noise};
@@ -97,24 +97,30 @@ struct CostRow {
     blocks: String,
     slices: u32,
     void: u32,
-    cpu: String,
-    busy: bool,
+    cpu: Stacked,
     cpu_cost: CostView,
-    cpu_at_rate: String,
+    cpu_at_rate: Stacked,
     cpu_cost_at_rate: CostView,
-    total_cpu: String,
+    total_cpu: Stacked,
     total_cpu_cost: CostView,
-    throughput: String,
+    throughput: Stacked,
     throughput_cost: CostView,
-    client_cpu: String,
+    client_cpu: Stacked,
     client_share: String,
     doubts: Vec<usize>,
+}
+
+/// A figure and, on a line below it, its interval.
+#[derive(Serialize)]
+struct Stacked {
+    value: String,
+    below: String,
 }
 
 /// A cost and how it is shown: `loss`, `gain` or `none`.
 #[derive(Serialize)]
 struct CostView {
-    text: String,
+    text: Stacked,
     class: &'static str,
 }
 
@@ -162,7 +168,8 @@ struct Settings {
 
 impl View {
     fn new(record: &Record, analysis: &Analysis) -> View {
-        let marks = Marks::of(analysis);
+        let marks = Marks::of(record, analysis);
+        let environments = in_order(record);
         let workloads: Vec<WorkloadView> = record
             .study
             .workloads
@@ -180,21 +187,19 @@ impl View {
             facts: facts(record, analysis),
             several: workloads.len() > 1,
             workloads,
-            left_out: record
-                .environments
+            left_out: environments
                 .iter()
                 .filter_map(|e| e.left_out.as_ref().map(|why| (clean(&e.spec.name), clean(why))))
                 .collect(),
             arithmetic: analysis.arithmetic.iter().map(|line| clean(line)).collect(),
             marks: marks.0.iter().map(MarkView::new).collect(),
-            layers: record
-                .environments
+            layers: environments
                 .iter()
                 .filter(|e| !e.layers.is_empty())
                 .map(|e| EnvironmentView::new(e, &record.study.baseline))
                 .collect(),
-            settings: settings(record),
-            diffs: diff::between(&record.environments),
+            settings: settings(&environments),
+            diffs: diff::between(&environments),
             host: host(record),
             order_chart: charts::order(record, "order").map(Value::from_safe_string),
             order: order(record),
@@ -365,10 +370,21 @@ fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)>
     ]
 }
 
+/// `+76.4 % [72.1, 84.7]` as two lines.
+fn stacked(text: &str) -> Stacked {
+    let at = text.find(" [").or_else(|| text.find(" (")).unwrap_or(text.len());
+    let (value, below) = text.split_at(at);
+    Stacked { value: value.to_string(), below: below.trim_start().to_string() }
+}
+
+fn missing() -> String {
+    "\u{2013}".to_string()
+}
+
 impl CostRow {
     fn new(analysis: &Analysis, finding: &Finding, marks: &Marks) -> CostRow {
         let figure = |interval: &Option<Interval>, form| {
-            interval.as_ref().map_or_else(|| "\u{2013}".to_string(), |i| with_interval(i, form))
+            stacked(&interval.as_ref().map_or_else(missing, |i| with_interval(i, form)))
         };
         let view = |cost: &Option<Cost>, metric: Option<Metric>| {
             CostView::new(cost.as_ref(), finding, metric.map(|m| claimed(analysis, finding, m)))
@@ -381,7 +397,6 @@ impl CostRow {
             slices: finding.slices,
             void: finding.slices_void,
             cpu: figure(&finding.server_cpu_us, micros),
-            busy: finding.server_cpu_is_busy_time,
             cpu_cost: view(&finding.server_cpu_cost, Some(Metric::ServerCpu)),
             cpu_at_rate: figure(&finding.server_cpu_us_at_rate, micros),
             cpu_cost_at_rate: view(&finding.server_cpu_cost_at_rate, None),
@@ -390,7 +405,7 @@ impl CostRow {
             throughput: figure(&finding.throughput_per_s, rate),
             throughput_cost: view(&finding.throughput_cost, Some(Metric::Throughput)),
             client_cpu: figure(&finding.client_cpu_us, micros),
-            client_share: finding.client_cpu_share.map_or_else(|| "\u{2013}".to_string(), share),
+            client_share: finding.client_cpu_share.map_or_else(missing, share),
             doubts: marks.numbers(&finding.environment, &finding.workload),
         }
     }
@@ -401,14 +416,14 @@ impl CostView {
     fn new(of: Option<&Cost>, finding: &Finding, claim: Option<bool>) -> CostView {
         let Some(of) = of else {
             let text = if finding.baseline { "baseline" } else { "\u{2013}" };
-            return CostView { text: text.to_string(), class: "none" };
+            return CostView { text: stacked(text), class: "none" };
         };
         let class = match (claim.unwrap_or(of.found), of.percent.value > 0.0) {
             (true, true) => "loss",
             (true, false) => "gain",
             _ => "none",
         };
-        CostView { text: cost(of, Room::Full), class }
+        CostView { text: stacked(&cost(of, Room::Short)), class }
     }
 }
 
@@ -437,10 +452,13 @@ fn published(record: &Record, findings: &[&Finding]) -> Vec<PublishedRow> {
         let finding = findings.iter().find(|f| f.environment == environment)?;
         finding.throughput_cost.as_ref().map(|c| cost(c, Room::Full))
     };
-    record
-        .study
-        .published
-        .iter()
+    let study = &record.study;
+    let place =
+        |p: &&PublishedCost| study.environments.iter().position(|e| e.name == p.environment);
+    let mut published: Vec<&PublishedCost> = study.published.iter().collect();
+    published.sort_by_key(|p| place(p).unwrap_or(usize::MAX));
+    published
+        .into_iter()
         .map(|p| PublishedRow {
             environment: clean(&p.environment),
             here: here(&p.environment).unwrap_or_else(|| "not measured".to_string()),
@@ -482,9 +500,9 @@ impl EnvironmentView {
     }
 }
 
-fn settings(record: &Record) -> Settings {
+fn settings(environments: &[&EnvironmentRecord]) -> Settings {
     let shown: Vec<&EnvironmentRecord> =
-        record.environments.iter().filter(|e| !e.settings.is_empty()).collect();
+        environments.iter().copied().filter(|e| !e.settings.is_empty()).collect();
     let mut keys: Vec<&str> = Vec::new();
     for (key, _) in shown.iter().flat_map(|e| &e.settings) {
         if !keys.contains(&key.as_str()) {
@@ -556,6 +574,16 @@ mod tests {
             let page = page(&record, &analysis);
             assert!(page.starts_with("<!doctype html>"));
             assert!(!page.contains("NaN") && !page.contains("inf%"), "a figure is missing");
+        }
+    }
+
+    #[test]
+    fn long_studies_stay_small() {
+        let (record, analysis) = fixture::long();
+        let page = page(&record, &analysis);
+        assert!(page.len() < 1_000_000, "{} bytes", page.len());
+        if let Some(path) = std::env::var_os("TARE_LONG_PAGE") {
+            std::fs::write(path, &page).unwrap();
         }
     }
 

@@ -2,14 +2,15 @@
 //! arithmetic, the doubts.
 //!
 //! Layout: everything in one table where the width allows it; else costs and latencies in two; else
-//! the same without the intervals of the absolute figures. Text of strangers loses its control
+//! the same in fewer words, then without the intervals of the absolute figures, then without the
+//! client's CPU. Text of strangers loses its control
 //! characters. Escape sequences appear only when colour is asked for.
 
 mod bars;
 mod text;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
-use tare_lab::analysis::{Analysis, Cost, Finding};
+use tare_lab::analysis::{Analysis, Cost, Finding, Interval};
 use tare_lab::record::Record;
 use tare_lab::study::WorkloadSpec;
 
@@ -44,7 +45,7 @@ impl Style {
 /// The final report.
 pub fn render(record: &Record, analysis: &Analysis, style: Style) -> String {
     let paint = Paint(style);
-    let marks = Marks::of(analysis);
+    let marks = Marks::of(record, analysis);
     let mut out = Vec::new();
     opening(&mut out, record, analysis, paint);
     for workload in &record.study.workloads {
@@ -54,7 +55,9 @@ pub fn render(record: &Record, analysis: &Analysis, style: Style) -> String {
             continue;
         }
         out.push(String::new());
-        out.push(paint.bold(&conditions(record, workload)));
+        for line in paragraph(&paint.plain(&conditions(record, workload)), "", paint.0.width) {
+            out.push(paint.bold(&line));
+        }
         tables(&mut out, analysis, &findings, &marks, paint);
         for metric in Metric::ALL {
             if let Some(bars) = Bars::new(analysis, &findings, metric, paint) {
@@ -185,7 +188,15 @@ const COSTS: [Column; 7] = [
     Client,
     Doubts,
 ];
+const COSTS_ALONE: [Column; 5] = [
+    Environment,
+    Column::ServerCpu,
+    Column::ServerCpuCost,
+    Column::Throughput,
+    Column::ThroughputCost,
+];
 const LATENCIES: [Column; 6] = [Environment, Mean, P50, P95, P99, P999];
+const LATENCIES_AND_DOUBTS: [Column; 7] = [Environment, Mean, P50, P95, P99, P999, Doubts];
 const ALL: [Column; 12] = [
     Environment,
     Column::ServerCpu,
@@ -201,6 +212,19 @@ const ALL: [Column; 12] = [
     Doubts,
 ];
 
+/// How much a table says in its cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Detail {
+    /// Words of a cost that was not found.
+    words: Room,
+    /// Absolute figures with their intervals, and a blank more between columns.
+    intervals: bool,
+}
+
+const LONG: Detail = Detail { words: Room::Full, intervals: true };
+const MIDDLE: Detail = Detail { words: Room::Short, intervals: true };
+const SHORT: Detail = Detail { words: Room::Short, intervals: false };
+
 fn tables(
     out: &mut Vec<String>,
     analysis: &Analysis,
@@ -209,35 +233,35 @@ fn tables(
     paint: Paint,
 ) {
     let any_latency = findings.iter().any(|f| f.response.is_some());
-    let latencies: &[Column] = if any_latency { &LATENCIES } else { &[] };
-    let candidates: [(&[&[Column]], Room); 3] = [
-        (&[&ALL], Room::Full),
-        (&[&COSTS, latencies], Room::Full),
-        (&[&COSTS, latencies], Room::Short),
+    let (latencies, and_doubts): (&[Column], &[Column]) =
+        if any_latency { (&LATENCIES, &LATENCIES_AND_DOUBTS) } else { (&[], &[]) };
+    let narrowest: &[Column] = if any_latency { &COSTS_ALONE } else { &COSTS };
+    let candidates: [(&[&[Column]], Detail); 6] = [
+        (&[&ALL], LONG),
+        (&[&ALL], MIDDLE),
+        (&[&COSTS, latencies], LONG),
+        (&[&COSTS, latencies], MIDDLE),
+        (&[&COSTS, latencies], SHORT),
+        (&[narrowest, and_doubts], SHORT),
     ];
-    let fits = |tables: &[&[Column]], room: Room| {
-        tables.iter().all(|columns| {
-            natural_width(&table(columns, findings, marks, room, paint))
-                <= usize::from(paint.0.width)
-        })
+    let fits = |(tables, detail): &(&[&[Column]], Detail)| {
+        let width =
+            |columns: &&[Column]| natural_width(&table(columns, findings, marks, *detail, paint));
+        tables.iter().all(|columns| width(columns) <= usize::from(paint.0.width))
     };
-    let last = candidates.len() - 1;
-    let (chosen, room) = candidates
-        .into_iter()
-        .enumerate()
-        .find(|(index, (tables, room))| *index == last || fits(tables, *room))
-        .map_or((candidates[last].0, Room::Short), |(_, candidate)| candidate);
+    let last = candidates[candidates.len() - 1];
+    let (chosen, detail) = candidates.into_iter().find(fits).unwrap_or(last);
     for columns in chosen.iter().filter(|columns| !columns.is_empty()) {
-        if columns.len() == LATENCIES.len() {
+        if columns.contains(&P50) && !columns.contains(&Column::ServerCpu) {
             out.push(String::new());
             out.push("Response time at the fixed rate, from the intended start:".to_string());
         }
-        let mut drawn = table(columns, findings, marks, room, paint);
+        let mut drawn = table(columns, findings, marks, detail, paint);
         if natural_width(&drawn) > usize::from(paint.0.width) {
             drawn.set_content_arrangement(ContentArrangement::Dynamic).set_width(paint.0.width);
         }
         for line in drawn.lines() {
-            out.push(coloured(line.trim_end(), analysis, findings, room, paint));
+            out.push(coloured(line.trim_end(), analysis, findings, detail, paint));
         }
     }
 }
@@ -253,30 +277,27 @@ fn table(
     columns: &[Column],
     findings: &[&Finding],
     marks: &Marks,
-    room: Room,
+    detail: Detail,
     paint: Paint,
 ) -> Table {
     let rule = LineStyle::none().fill(paint.glyph('─')).junction(paint.glyph('─'));
+    let heads: Vec<[&str; 2]> = columns.iter().map(|column| head(*column, detail)).collect();
+    let tall = heads.iter().any(|[above, _]| !above.is_empty());
     let mut table = Table::new();
     table
         .load_style(TableStyle::new().top_border(rule).header_separator(rule).bottom_border(rule))
-        .set_header(columns.iter().map(|column| {
-            Cell::new(
-                header(*column)
-                    .lines()
-                    .map(|line| paint.plain(line))
-                    .collect::<Vec<_>>()
-                    .join("\n"),
-            )
-            .set_alignment(alignment(*column))
+        .set_header(columns.iter().zip(heads).map(|(column, [above, below])| {
+            let (above, below) = (paint.plain(above), paint.plain(below));
+            let text = if tall { format!("{above}\n{below}") } else { below };
+            Cell::new(text).set_alignment(alignment(*column))
         }));
     for finding in findings {
         table.add_row(columns.iter().map(|column| {
-            Cell::new(paint.plain(&cell(*column, finding, marks, room)))
+            Cell::new(paint.plain(&cell(*column, finding, marks, detail)))
                 .set_alignment(alignment(*column))
         }));
     }
-    if room == Room::Short {
+    if !detail.intervals {
         table.column_iter_mut().for_each(|column| {
             column.set_padding((1, 0));
         });
@@ -291,28 +312,37 @@ fn alignment(column: Column) -> CellAlignment {
     }
 }
 
-fn header(column: Column) -> &'static str {
-    match column {
-        Environment => "environment",
-        Column::ServerCpu => "server\nCPU\nµs/op",
-        Column::ServerCpuCost => "CPU cost\n[95 %]",
-        Column::Throughput => "through-\nput op/s",
-        Column::ThroughputCost => "throughput lost\n[95 %]",
-        Mean => "mean",
-        P50 => "p50",
-        P95 => "p95",
-        P99 => "p99",
-        P999 => "p99.9",
-        Client => "client\nCPU",
-        Doubts => "doubts",
+/// The two lines of a column's head.
+fn head(column: Column, detail: Detail) -> [&'static str; 2] {
+    match (column, detail.intervals) {
+        (Environment, _) => ["", "environment"],
+        (Column::ServerCpu, true) => ["server CPU", "µs/op [95 %]"],
+        (Column::ServerCpu, false) => ["server", "µs/op"],
+        (Column::ServerCpuCost, _) => ["CPU cost", "[95 %]"],
+        (Column::Throughput, true) => ["throughput", "op/s [95 %]"],
+        (Column::Throughput, false) => ["", "op/s"],
+        (Column::ThroughputCost, _) => ["throughput lost", "[95 %]"],
+        (Mean, _) => ["", "mean"],
+        (P50, _) => ["", "p50"],
+        (P95, _) => ["", "p95"],
+        (P99, _) => ["", "p99"],
+        (P999, _) => ["", "p99.9"],
+        (Client, true) => ["client CPU", "µs/op, used"],
+        (Client, false) => ["client", "used"],
+        (Doubts, _) => ["", "doubts"],
     }
 }
 
-fn cell(column: Column, finding: &Finding, marks: &Marks, room: Room) -> String {
+fn cell(column: Column, finding: &Finding, marks: &Marks, detail: Detail) -> String {
     let none = || "-".to_string();
     let own_cost = |which: Option<&Cost>| match which {
-        Some(which) => cost(which, room),
+        Some(which) => cost(which, detail.words),
         None if finding.baseline => "baseline".to_string(),
+        None => none(),
+    };
+    let figure = |of: Option<&Interval>, form: fn(f64) -> String| match of {
+        Some(of) if detail.intervals => with_interval(of, form),
+        Some(of) => form(of.value),
         None => none(),
     };
     let response = |of: fn(&tare_lab::analysis::Latency) -> u64| {
@@ -320,20 +350,12 @@ fn cell(column: Column, finding: &Finding, marks: &Marks, room: Room) -> String 
     };
     match column {
         Environment => {
-            let name = shorten(&finding.environment, if room == Room::Full { 28 } else { 20 });
+            let name = shorten(&finding.environment, if detail.intervals { 28 } else { 20 });
             if finding.control { format!("{name} (A/A)") } else { name }
         }
-        Column::ServerCpu => finding.server_cpu_us.as_ref().map_or_else(none, |us| match room {
-            Room::Full => with_interval(us, micros),
-            Room::Short => micros(us.value),
-        }),
+        Column::ServerCpu => figure(finding.server_cpu_us.as_ref(), micros),
         Column::ServerCpuCost => own_cost(finding.server_cpu_cost.as_ref()),
-        Column::Throughput => {
-            finding.throughput_per_s.as_ref().map_or_else(none, |per_s| match room {
-                Room::Full => with_interval(per_s, rate),
-                Room::Short => rate(per_s.value),
-            })
-        }
+        Column::Throughput => figure(finding.throughput_per_s.as_ref(), rate),
         Column::ThroughputCost => own_cost(finding.throughput_cost.as_ref()),
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of ns")]
         Mean => finding.response.as_ref().map_or_else(none, |r| latency(r.mean_ns as u64)),
@@ -341,7 +363,13 @@ fn cell(column: Column, finding: &Finding, marks: &Marks, room: Room) -> String 
         P95 => response(|r| r.p95_ns),
         P99 => response(|r| r.p99_ns),
         P999 => response(|r| r.p999_ns),
-        Client => finding.client_cpu_share.map_or_else(none, share),
+        Client => {
+            let used = finding.client_cpu_share.map_or_else(none, share);
+            match finding.client_cpu_us.as_ref().filter(|_| detail.intervals) {
+                Some(us) => format!("{}, {used}", micros(us.value)),
+                None => used,
+            }
+        }
         Doubts => {
             let numbers = marks.numbers(&finding.environment, &finding.workload);
             let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
@@ -355,14 +383,14 @@ fn coloured(
     line: &str,
     analysis: &Analysis,
     findings: &[&Finding],
-    room: Room,
+    detail: Detail,
     paint: Paint,
 ) -> String {
     if !paint.0.colour {
         return line.to_string();
     }
     let name =
-        |finding: &Finding| paint.plain(&cell(Environment, finding, &Marks::default(), room));
+        |finding: &Finding| paint.plain(&cell(Environment, finding, &Marks::default(), detail));
     let Some(finding) = findings.iter().find(|f| line.trim_start().starts_with(&name(f))) else {
         return line.to_string();
     };
@@ -372,7 +400,7 @@ fn coloured(
     let mut line = line.to_string();
     for metric in Metric::ALL {
         let Some(of) = metric.cost(finding) else { continue };
-        let figure = paint.plain(&cost(of, room));
+        let figure = paint.plain(&cost(of, detail.words));
         let painted = paint.cost(&figure, Some(of), claimed(analysis, finding, metric));
         line = line.replacen(&figure, &painted, 1);
     }
@@ -400,9 +428,8 @@ fn doubts(out: &mut Vec<String>, marks: &Marks, paint: Paint) {
             out.push(String::new());
             out.push(paint.bold("Doubts"));
         }
-        let text = format!("{}. {}. Advice: {}", mark.title, mark.lines().join("; "), mark.advice);
-        let lines = numbered(&format!("[{}]", mark.number), &paint.plain(&text), paint.0.width);
-        out.extend(lines);
+        let text = format!("{}. {}", mark.brief().join("; "), mark.short_advice);
+        out.extend(numbered(&format!("[{}]", mark.number), &paint.plain(&text), paint.0.width));
     }
 }
 
@@ -413,6 +440,9 @@ fn reading(analysis: &Analysis) -> Vec<(String, String)> {
     ];
     if analysis.findings.iter().any(|f| f.control) {
         notes.push("A/A: the baseline a second time. What it seems to cost is noise; nothing smaller is claimed.");
+    }
+    if analysis.findings.iter().any(|f| f.client_cpu_share.is_some()) {
+        notes.push("client: its CPU time per operation where there is room, and the share of its CPUs that it used, at capacity.");
     }
     if analysis.findings.iter().any(|f| f.server_cpu_is_busy_time) {
         notes.push("Where the system polls, its idle polling is subtracted by its own account (busy time).");

@@ -8,7 +8,7 @@ fn widest(text: &str) -> usize {
 #[test]
 fn lines_fit_the_width() {
     let (record, analysis) = fixture::quick();
-    for width in [100, 120, 140, 160, 200, 240] {
+    for width in [80, 100, 120, 140, 160, 200, 240] {
         for ascii in [false, true] {
             let text = render(&record, &analysis, Style { colour: false, width, ascii });
             assert!(widest(&text) <= usize::from(width), "{width}: {}\n{text}", widest(&text));
@@ -59,8 +59,10 @@ fn unfinished_and_tiny_records_render() {
 #[test]
 fn a_missing_difference_is_said_and_not_zero() {
     let (record, analysis) = fixture::quick();
-    let text = render(&record, &analysis, Style::new(false, 200));
-    assert!(text.contains("no difference found (within "), "{text}");
+    for (width, words) in [(240, "no difference found (within "), (100, "none found (\u{b1}")] {
+        let text = render(&record, &analysis, Style::new(false, width));
+        assert!(text.contains(words), "{text}");
+    }
     let lines = costs_so_far(&analysis, Style::new(false, 120));
     assert_eq!(lines.len(), analysis.findings.len() - 1);
     assert!(lines.iter().any(|line| line.contains("none found (\u{b1}")), "{lines:#?}");

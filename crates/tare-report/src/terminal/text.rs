@@ -7,6 +7,8 @@ use crate::figures::clean;
 
 /// Longer lines of prose are hard to read, whatever the terminal.
 const PARAGRAPH_COLUMNS: usize = 120;
+/// Items of a list are read one by one, so that one line each counts for more.
+const ITEM_COLUMNS: usize = 180;
 
 /// Columns that a text takes, by the same rule as the tables. (Comfy-table measures by the Unicode
 /// width tables; a table of one cell is asked, so that there is one rule.)
@@ -27,7 +29,10 @@ pub(super) fn pad(text: &str, width: usize) -> String {
 
 /// Wraps at words; lines after the first get the indent.
 pub(crate) fn paragraph(text: &str, indent: &str, width: u16) -> Vec<String> {
-    let room = usize::from(width).clamp(20, PARAGRAPH_COLUMNS);
+    wrapped(text, indent, usize::from(width).clamp(20, PARAGRAPH_COLUMNS))
+}
+
+fn wrapped(text: &str, indent: &str, room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     let (mut used, mut fresh) = (0, true);
@@ -57,8 +62,8 @@ pub(super) fn numbered(mark: &str, text: &str, width: u16) -> Vec<String> {
     } else {
         (format!("  {mark} "), mark.len() + 3)
     };
-    let width = width.saturating_sub(u16::try_from(first.len()).unwrap_or(0));
-    let mut lines = paragraph(text, &" ".repeat(indent - first.len()), width).into_iter();
+    let room = usize::from(width).saturating_sub(first.len()).clamp(20, ITEM_COLUMNS);
+    let mut lines = wrapped(text, &" ".repeat(indent - first.len()), room).into_iter();
     let mut out: Vec<String> =
         lines.next().map(|line| format!("{first}{line}")).into_iter().collect();
     out.extend(lines.map(|line| format!("{}{line}", " ".repeat(first.len()))));
