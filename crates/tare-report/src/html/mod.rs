@@ -582,6 +582,11 @@ mod tests {
         let (record, analysis) = fixture::long();
         let page = page(&record, &analysis);
         assert!(page.len() < 1_000_000, "{} bytes", page.len());
+        let table =
+            page.split_once("id=\"published-0\"").unwrap().1.split_once("</table>").unwrap().0;
+        let at = |text: &str| table.find(text).unwrap();
+        assert!(at("container default") < at("docker default"), "in the order of the study");
+        assert!(table.contains("not measured"), "{table}");
         if let Some(path) = std::env::var_os("TARE_LONG_PAGE") {
             std::fs::write(path, &page).unwrap();
         }
