@@ -38,6 +38,8 @@ const OUTBOX_MAX: usize = 1024;
 const MESSAGES_PER_TURN: usize = 256;
 /// A shard that sleeps looks around this often, in case a wakeup was lost.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// Longest turn without work that is taken for polling, in ns.
+const IDLE_TURN_NS_MAX: u64 = 100_000;
 /// A connection's buffers above this are given back when they are empty.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
@@ -163,7 +165,11 @@ impl Shard {
             if worked || asleep {
                 self.state.metrics.busy_ns += now - mark;
             } else {
-                self.state.metrics.idle_poll_ns += now - mark;
+                // A turn without work takes a few µs. One that took longer was preempted or frozen
+                // in the middle, and burnt no CPU meanwhile.
+                let polled = (now - mark).min(IDLE_TURN_NS_MAX);
+                self.state.metrics.idle_poll_ns += polled;
+                self.state.metrics.sleep_ns += now - mark - polled;
             }
             mark = now;
             self.account.store(&self.state.metrics);

@@ -87,6 +87,8 @@ fn main() -> Result<()> {
                 if server == Server::Redis { (&redis, &tare) } else { (&tare, &redis) };
             other.signal(Signal::STOP)?;
             running.signal(Signal::CONT)?;
+            // The turn of the loop in which it was stopped ends before the accounts are read.
+            std::thread::sleep(Duration::from_millis(20));
             let cell = match server {
                 Server::Redis => ask_redis(running, client_cpu, seconds, how)?,
                 Server::Tare => ask_tare(running, client_cpu, seconds, how, scratch.path())?,

@@ -135,7 +135,8 @@ impl Client {
         }
         let number = links.len();
         let there = format!("{}-h{number}", ground.prefix());
-        let (near, far) = free_pair(ground.run(), to)?;
+        let known: Vec<Ipv4Addr> = links.values().copied().collect();
+        let (near, far) = free_pair(ground.run(), to, known)?;
         let entry = Entry::Link { name: there.clone(), namespace: to.map(Path::to_path_buf) };
         ground.journal().write(vec![entry])?;
         let client = &self.name;
@@ -158,9 +159,14 @@ impl Client {
     }
 }
 
-/// Two neighbouring addresses in a /30 of 198.18/16 that the namespace does not have yet. Runs
-/// begin to look at different places, so that two of them hardly ever race for the same.
-fn free_pair(run: &str, namespace: Option<&Path>) -> Result<(Ipv4Addr, Ipv4Addr), NetworkError> {
+/// Two neighbouring addresses in a /30 of 198.18/16 that neither the namespace nor one of the
+/// client's links (`known`) has yet. Runs begin to look at different places, so that two of them
+/// hardly ever race for the same.
+fn free_pair(
+    run: &str,
+    namespace: Option<&Path>,
+    known: Vec<Ipv4Addr>,
+) -> Result<(Ipv4Addr, Ipv4Addr), NetworkError> {
     let routes = || fs::read_to_string("/proc/thread-self/net/fib_trie").unwrap_or_default();
     let routes = match namespace {
         None => routes(),
@@ -169,6 +175,7 @@ fn free_pair(run: &str, namespace: Option<&Path>) -> Result<(Ipv4Addr, Ipv4Addr)
     let taken: Vec<Ipv4Addr> = routes
         .split(|c: char| c.is_whitespace() || c == '/')
         .filter_map(|word| word.parse().ok())
+        .chain(known)
         .collect();
     let first = u32::from_str_radix(run, 16).unwrap_or(0);
     for step in 0..256 {
@@ -447,5 +454,18 @@ impl Place {
                 Ok(Self { address: listen.into(), listen, namespace: None, router: None })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_to_two_namespaces_never_share_addresses() {
+        let first = free_pair("01ab", None, Vec::new()).unwrap();
+        let second = free_pair("01ab", None, vec![first.1]).unwrap();
+        assert_ne!(u32::from(first.1) / 4, u32::from(second.1) / 4);
+        assert_eq!(u32::from(first.0) + 1, u32::from(first.1));
     }
 }
