@@ -64,7 +64,7 @@ fn each_step_of_the_quick_ladder_changes_one_layer() {
     let study = read(text);
     let ladder: Vec<_> =
         study.environments.iter().filter(|one| one.runtime == "oci:runc").collect();
-    assert_eq!(ladder.len(), 5);
+    assert_eq!(ladder.len(), 6);
     for pair in ladder.windows(2) {
         let layers = |spec: &crate::environment::EnvironmentSpec| {
             [&spec.network, &spec.cpu, &spec.security, &spec.cgroup].map(|layer| layer.clone())
