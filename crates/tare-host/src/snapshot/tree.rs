@@ -1,0 +1,170 @@
+//! The tree: lookup through links, listing, changes.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use super::{Node, Snapshot};
+
+/// Links that are followed in one lookup, as in the kernel (`MAXSYMLINKS`).
+const LINKS_MAX: usize = 40;
+
+impl Snapshot {
+    /// Content of a file, without surrounding white space. `None` when there is none.
+    pub fn read(&self, path: &str) -> Option<&str> {
+        match self.nodes.get(&self.real(path)?)? {
+            Node::File(text) => Some(text.trim()),
+            _ => None,
+        }
+    }
+
+    /// A file that holds one number in decimal.
+    pub fn read_number<N: std::str::FromStr>(&self, path: &str) -> Option<N> {
+        self.read(path)?.parse().ok()
+    }
+
+    /// True for a file, or for a folder that is listed or holds something.
+    pub fn exists(&self, path: &str) -> bool {
+        self.real(path).is_some()
+    }
+
+    /// The path with every link followed; `None` when it leads nowhere.
+    pub fn real(&self, path: &str) -> Option<String> {
+        let mut links = 0;
+        let mut rest: Vec<String> = parts(path);
+        rest.reverse();
+        let mut real = String::new();
+        while let Some(part) = rest.pop() {
+            if part == ".." {
+                real.truncate(real.rfind('/')?);
+                continue;
+            }
+            let next = format!("{real}/{part}");
+            match self.nodes.get(&next) {
+                Some(Node::Link(target)) => {
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return None;
+                    }
+                    if target.starts_with('/') {
+                        real.clear();
+                    }
+                    rest.extend(parts(target).into_iter().rev());
+                }
+                _ => real = next,
+            }
+        }
+        (self.nodes.contains_key(&real) || self.first_below(&real).is_some()).then_some(real)
+    }
+
+    /// Names in a folder, in the order of their bytes. Empty when it is no folder.
+    pub fn names(&self, folder: &str) -> Vec<&str> {
+        let Some(real) = self.real(folder) else { return Vec::new() };
+        let prefix = format!("{real}/");
+        let mut names = BTreeSet::new();
+        let mut from = Bound::Excluded(prefix.clone());
+        while let Some((path, _)) = self.nodes.range((from, Bound::<String>::Unbounded)).next() {
+            let Some(below) = path.strip_prefix(&prefix) else { break };
+            let name = below.split('/').next().unwrap_or(below);
+            names.insert(name);
+            // Over all that is deeper: '0' is the character after '/'.
+            from = match below.len() == name.len() {
+                true => Bound::Excluded(path.clone()),
+                false => Bound::Included(format!("{prefix}{name}0")),
+            };
+        }
+        names.into_iter().collect()
+    }
+
+    /// Every path with its node, in the order of the paths.
+    pub fn nodes(&self) -> impl Iterator<Item = (&str, &Node)> {
+        self.nodes.iter().map(|(path, node)| (path.as_str(), node))
+    }
+
+    /// Puts a node at a path, which must be real: no part of it may be a link.
+    pub fn insert(&mut self, path: &str, node: Node) {
+        debug_assert!(path.starts_with('/') && !path.ends_with('/'), "{path}");
+        self.nodes.insert(path.to_string(), node);
+    }
+
+    /// Replaces the content of a file, through links. Makes it where it is not.
+    pub fn write(&mut self, path: &str, text: &str) {
+        let real = self.real(path).unwrap_or_else(|| path.to_string());
+        self.insert(&real, Node::File(text.to_string()));
+    }
+
+    /// Removes a path and all below it; a link goes, not its target.
+    pub fn remove(&mut self, path: &str) {
+        let below = format!("{path}/");
+        self.nodes.retain(|name, _| name != path && !name.starts_with(&below));
+    }
+
+    fn first_below(&self, folder: &str) -> Option<&str> {
+        let prefix = format!("{folder}/");
+        let after = self.nodes.range(prefix.clone()..).next().map(|(path, _)| path.as_str());
+        after.filter(|path| path.starts_with(&prefix))
+    }
+}
+
+fn parts(path: &str) -> Vec<String> {
+    let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+    parts.map(str::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> Snapshot {
+        let mut tree = Snapshot::default();
+        let file = |text: &str| Node::File(text.into());
+        tree.insert("/sys/devices/pci0/0000:00:03.0/net/eth0/mtu", file("1500\n"));
+        tree.insert("/sys/devices/pci0/0000:00:03.0/vendor", file("0x1af4"));
+        tree.insert("/sys/devices/pci0/0000:00:03.0/msi_irqs", Node::Directory);
+        tree.insert(
+            "/sys/devices/pci0/0000:00:03.0/net/eth0/device",
+            Node::Link("../../../0000:00:03.0".into()),
+        );
+        let target = "../../devices/pci0/0000:00:03.0/net/eth0";
+        tree.insert("/sys/class/net/eth0", Node::Link(target.into()));
+        tree.insert("/sys/class/net/eth0-2/mtu", file("1"));
+        tree
+    }
+
+    #[test]
+    fn links_are_followed() {
+        let tree = tree();
+        assert_eq!(tree.read("/sys/class/net/eth0/mtu"), Some("1500"));
+        assert_eq!(tree.read("/sys/class/net/eth0/device/vendor"), Some("0x1af4"));
+        let device = tree.real("/sys/class/net/eth0/device").unwrap();
+        assert_eq!(device, "/sys/devices/pci0/0000:00:03.0");
+        assert_eq!(tree.read("/sys/class/net/eth1/mtu"), None);
+        assert!(!tree.exists("/sys/class/net/eth"));
+    }
+
+    #[test]
+    fn folders_are_listed() {
+        let tree = tree();
+        assert_eq!(tree.names("/sys/class/net"), ["eth0", "eth0-2"]);
+        assert_eq!(tree.names("/sys/class/net/eth0/device"), ["msi_irqs", "net", "vendor"]);
+        assert!(tree.names("/sys/class/net/eth0/device/msi_irqs").is_empty());
+        assert!(tree.exists("/sys/class/net/eth0/device/msi_irqs"));
+    }
+
+    #[test]
+    fn changes_go_through_links() {
+        let mut tree = tree();
+        tree.write("/sys/class/net/eth0/mtu", "9000");
+        assert_eq!(tree.read("/sys/devices/pci0/0000:00:03.0/net/eth0/mtu"), Some("9000"));
+        tree.remove("/sys/devices/pci0/0000:00:03.0/net");
+        assert!(!tree.exists("/sys/class/net/eth0/mtu"));
+        assert_eq!(tree.read("/sys/class/net/eth0-2/mtu"), Some("1"));
+    }
+
+    #[test]
+    fn a_loop_of_links_leads_nowhere() {
+        let mut tree = Snapshot::default();
+        tree.insert("/a", Node::Link("b".into()));
+        tree.insert("/b", Node::Link("a".into()));
+        assert_eq!(tree.real("/a"), None);
+    }
+}

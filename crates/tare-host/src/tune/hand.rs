@@ -1,0 +1,55 @@
+//! The hand: what reads and writes the settings of a host. The living host, a directory that stands
+//! for one, and a snapshot in memory have one each, so that everything above it is tested off the host.
+
+use crate::plan::Key;
+use crate::snapshot::Snapshot;
+
+/// Reads and writes settings.
+pub trait Hand {
+    /// The value as the host gives it.
+    ///
+    /// # Errors
+    /// `Absent` when the host does not have the setting.
+    fn read(&self, key: &Key) -> Result<String, Trouble>;
+
+    /// Writes a value.
+    ///
+    /// # Errors
+    /// Why the host did not take it.
+    fn write(&mut self, key: &Key, value: &str) -> Result<(), Trouble>;
+
+    /// Everything that the planner reads, now.
+    fn snapshot(&self) -> Snapshot;
+
+    /// Differs after each boot: /proc/sys/kernel/random/boot_id.
+    fn boot_id(&self) -> String;
+}
+
+/// Why a setting could not be read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Trouble {
+    pub class: TroubleClass,
+    /// What failed, on what, why.
+    pub text: String,
+}
+
+/// Kinds of trouble, each with its own advice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TroubleClass {
+    /// The kernel manages the affinity of this interrupt (EPERM or EIO on /proc/irq).
+    ManagedIrq,
+    /// The CPU has no interrupt vector left (ENOSPC).
+    NoVector,
+    /// The host, the driver or the device does not have it (ENOENT, EOPNOTSUPP, EINVAL).
+    Absent,
+    /// EACCES, EPERM, EROFS.
+    Permission,
+    /// It was written but reads back as it was, or as a third value.
+    NotTaken,
+    /// Somebody else wrote it meanwhile.
+    ChangedByOther,
+    /// Anything else of the host.
+    Failed,
+}

@@ -1,0 +1,7 @@
+//! Tuning a host: applying a plan, verifying it, putting it back.
+//!
+//! **Invariant:** nothing is written before its old value is in the journal, synced.
+
+mod hand;
+
+pub use hand::{Hand, Trouble, TroubleClass};
