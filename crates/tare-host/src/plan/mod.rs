@@ -17,8 +17,7 @@ use crate::snapshot::Snapshot;
 
 pub use cpus::{CpuSets, CpuSetsError, Mode};
 pub use guard::GuardError;
-pub(crate) use setting::ethtool_value;
-pub use setting::{Change, EthtoolSetting, Form, Identity, Key, Need};
+pub use setting::{Change, EthtoolSetting, Form, Identity, Key, Need, ethtool_value};
 
 /// What is asked of the planner. `default()` asks for what `tare tune plan` does without options.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

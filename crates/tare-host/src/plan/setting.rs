@@ -87,12 +87,7 @@ impl Key {
 }
 
 /// A line `NAME VALUE` of what ethtool said of a device.
-pub(crate) fn ethtool_value(
-    snapshot: &Snapshot,
-    nic: &str,
-    file: &str,
-    name: &str,
-) -> Option<String> {
+pub fn ethtool_value(snapshot: &Snapshot, nic: &str, file: &str, name: &str) -> Option<String> {
     let text = snapshot.read(&format!("/tare/ethtool/{nic}/{file}"))?;
     let lines = text.lines().filter_map(|line| line.split_once(' '));
     lines.filter(|(of, _)| *of == name).map(|(_, value)| value.trim().to_string()).next()
