@@ -9,6 +9,7 @@
 //! of them more often than one time in twenty (docs/concepts/cost.md).
 
 mod arithmetic;
+mod between;
 mod cells;
 mod doubts;
 mod latency;
@@ -19,6 +20,8 @@ use crate::doubt::Doubt;
 use crate::record::{EnvironmentRecord, Phase, Record};
 use crate::stats::Estimate;
 use cells::{Cell, Cells, Series};
+
+pub use between::{Between, between};
 
 /// A figure with its 95 % interval, which holds the figure.
 ///

@@ -193,6 +193,33 @@ fn costs_have_their_known_truth_although_the_host_wanders() {
 }
 
 #[test]
+fn any_two_environments_can_be_paired() {
+    let record = campaign(31, &RATIOS);
+    let pair = between(&record, WORKLOAD, "proxy", "bridge").unwrap();
+    let holds = |cost: &Cost, percent: f64| {
+        assert!(cost.percent.low <= percent && percent <= cost.percent.high, "{cost:?}");
+    };
+    let (cpu, throughput) = (pair.cpu.unwrap(), pair.throughput.unwrap());
+    assert!(cpu.found && cpu.percent.blocks == 31, "{cpu:?}");
+    holds(&cpu, 100.0 * (1.6 / 1.09 - 1.0));
+    assert!((throughput.percent.value - 100.0 * (1.0 - 1.09 / 1.6)).abs() < 0.1, "{throughput:?}");
+
+    // Against the baseline it is what the analysis says; the other way round it is the inverse.
+    let analysis = analyse(&record);
+    let base = between(&record, WORKLOAD, "proxy", "native").unwrap();
+    assert_eq!(base.cpu, named(&analysis, "proxy").server_cpu_cost);
+    assert_eq!(base.throughput, named(&analysis, "proxy").throughput_cost);
+    let back = between(&record, WORKLOAD, "bridge", "proxy").unwrap().cpu.unwrap();
+    assert!(back.found && back.percent.value < 0.0, "{back:?}");
+    let same = between(&record, WORKLOAD, "native-again", "native").unwrap().cpu.unwrap();
+    assert!(same.within_percent < 2.0, "{same:?}");
+
+    assert_eq!(between(&record, WORKLOAD, "proxy", "proxy"), None);
+    assert_eq!(between(&record, WORKLOAD, "proxy", "nobody"), None);
+    assert_eq!(between(&record, "read", "proxy", "bridge"), None);
+}
+
+#[test]
 fn the_control_stands_after_the_baseline_and_finds_nothing() {
     let analysis = analyse(&campaign(31, &RATIOS));
     let order: Vec<&str> = analysis.findings.iter().map(|f| f.environment.as_str()).collect();
