@@ -7,6 +7,7 @@
 //! characters. Escape sequences appear only when colour is asked for.
 
 mod bars;
+mod grid;
 mod text;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
@@ -20,9 +21,10 @@ use crate::figures::{
 };
 use crate::headline::{Metric, blocks, claimed, headline};
 use bars::Bars;
+pub use grid::grid;
 pub(crate) use text::Paint;
 use text::numbered;
-pub(crate) use text::paragraph;
+pub use text::paragraph;
 
 /// How to write for a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

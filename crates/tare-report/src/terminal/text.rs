@@ -28,7 +28,7 @@ pub(super) fn pad(text: &str, width: usize) -> String {
 }
 
 /// Wraps at words; lines after the first get the indent.
-pub(crate) fn paragraph(text: &str, indent: &str, width: u16) -> Vec<String> {
+pub fn paragraph(text: &str, indent: &str, width: u16) -> Vec<String> {
     wrapped(text, indent, usize::from(width).clamp(20, PARAGRAPH_COLUMNS))
 }
 
