@@ -18,6 +18,16 @@ pub trait Hand {
     /// Why the host did not take it.
     fn write(&mut self, key: &Key, value: &str) -> Result<(), Trouble>;
 
+    /// Whether a write of this setting could be tried at all: asked for all settings of a tuning
+    /// before the first is written. `Ok` where that cannot be known.
+    ///
+    /// # Errors
+    /// `Permission`: not root, or the file is on a file system that is mounted read only.
+    fn may_write(&self, key: &Key) -> Result<(), Trouble> {
+        let _ = key;
+        Ok(())
+    }
+
     /// Everything that the planner reads, now.
     fn snapshot(&self) -> Snapshot;
 
@@ -26,7 +36,7 @@ pub trait Hand {
 }
 
 /// Why a setting could not be read or written.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[error("{text}")]
 pub struct Trouble {
     pub class: TroubleClass,
