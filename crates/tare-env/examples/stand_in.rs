@@ -70,6 +70,7 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
                     cpu: "shared".into(),
                     security: "none".into(),
                     cgroup: cgroup.into(),
+                    host: "as-is".into(),
                     limits: Limits::default(),
                     optional: false,
                 })?;

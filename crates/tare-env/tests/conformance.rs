@@ -90,6 +90,7 @@ fn spec(runtime: &str, network: &str, cpu: &str, security: &str, cgroup: &str) -
         cpu: cpu.into(),
         security: security.into(),
         cgroup: cgroup.into(),
+        host: "as-is".into(),
         limits: Limits { memory_bytes },
         optional: false,
     }

@@ -89,6 +89,7 @@ fn spec(runtime: &str, network: &str, cpu: &str, security: &str) -> EnvironmentS
         cpu: cpu.into(),
         security: security.into(),
         cgroup: "own".into(),
+        host: "as-is".into(),
         limits: Limits { memory_bytes: Some(256 << 20) },
         optional: false,
     }

@@ -23,10 +23,24 @@ pub struct EnvironmentSpec {
     pub security: String,
     /// `own`, `none`.
     pub cgroup: String,
+    /// `as-is`, `tuned`, `tuned=GROUP[+GROUP...]`: the host around the environment while it runs.
+    #[serde(default = "host_as_is", skip_serializing_if = "is_host_as_is")]
+    pub host: String,
     pub limits: Limits,
     /// True: where the host cannot run it, the study goes on without it and says so.
     #[serde(default)]
     pub optional: bool,
+}
+
+/// The host layer of an environment that takes the host as it is found.
+pub const HOST_AS_IS: &str = "as-is";
+
+fn host_as_is() -> String {
+    HOST_AS_IS.to_string()
+}
+
+fn is_host_as_is(host: &str) -> bool {
+    host == HOST_AS_IS
 }
 
 /// Resource limits of an environment. `None` is no limit.

@@ -29,6 +29,7 @@ fn study() -> Study {
         cpus: words(&["shared", "pinned"]),
         securities: words(&["default", "none"]),
         cgroups: words(&["own", "none"]),
+        hosts: words(&["as-is", "tuned", "tuned=*"]),
         systems: vec![SystemWords { name: fake::NAME.into(), options: vec![] }],
         drivers: words(&[fake::NAME]),
     };

@@ -166,6 +166,7 @@ fn spec(truth: &Truth) -> EnvironmentSpec {
         cpu: truth.cpu.into(),
         security: truth.security.into(),
         cgroup: truth.cgroup.into(),
+        host: "as-is".into(),
         limits: Limits::default(),
         optional: false,
     }

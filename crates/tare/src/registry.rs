@@ -27,6 +27,7 @@ pub(crate) fn vocabulary() -> Vocabulary {
         cpus: values("cpu"),
         securities: values("security"),
         cgroups: values("cgroup"),
+        hosts: values("host"),
         systems: tare_system::ALL.iter().map(system).chain([fake]).collect(),
         drivers: drivers.chain([fake::NAME]).map(String::from).collect(),
     }

@@ -121,6 +121,7 @@ mod tests {
             cpu: cpu.into(),
             security: "none".into(),
             cgroup: cgroup.into(),
+            host: "as-is".into(),
             limits: Limits { memory_bytes },
             optional: false,
         }

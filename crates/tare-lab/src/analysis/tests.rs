@@ -26,6 +26,7 @@ fn spec(name: &str) -> EnvironmentSpec {
         cpu: text("pinned"),
         security: text("none"),
         cgroup: text("none"),
+        host: text("as-is"),
         limits: Limits::default(),
         optional: false,
     }

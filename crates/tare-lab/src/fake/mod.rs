@@ -23,7 +23,7 @@ use tare_std::rng::Rng;
 
 use crate::PartError;
 use crate::campaign::Clock;
-use crate::environment::{Environment, EnvironmentSpec, Limits};
+use crate::environment::{Environment, EnvironmentSpec, HOST_AS_IS, Limits};
 
 pub use parts::{FakeDriver, FakeEnvironment, FakeProbe, FakeSystem};
 
@@ -245,6 +245,7 @@ pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
         cpu: "pinned".into(),
         security: "none".into(),
         cgroup: "none".into(),
+        host: HOST_AS_IS.into(),
         limits: Limits::default(),
         optional: false,
     }

@@ -24,7 +24,9 @@ pub use write::{Opening, RecordWriter, free_path};
 /// SQLite's `application_id` of a record: `TARE` in ASCII.
 pub const APPLICATION_ID: i32 = 0x5441_5245;
 /// SQLite's `user_version` of the records that this version writes.
-pub const SCHEMA_VERSION: i32 = 1;
+pub const SCHEMA_VERSION: i32 = 2;
+/// The first whose environments have a host layer; in older ones the host was as it is.
+const VERSION_WITH_HOST: i64 = 2;
 
 /// Everything in a record file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OpenFlags, Row};
 
 use super::error::RecordError;
-use super::{APPLICATION_ID, SCHEMA_VERSION, phase_of};
+use super::{APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, phase_of};
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
 use crate::probe::Counter;
@@ -166,9 +166,13 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
     })?;
     let sql = "SELECT environment, key, value FROM settings ORDER BY rowid";
     let mut settings = by_owner(connection, sql, |row| Ok((row.get(1)?, row.get(2)?)))?;
-    let sql = "SELECT id, name, runtime, network, cpu, security, cgroup, memory_bytes, optional, \
-               control, left_out, config, ready_ns, teardown_ns FROM environments ORDER BY id";
-    rows(connection, sql, |row| {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let host = if version < VERSION_WITH_HOST { "'as-is'" } else { "host" };
+    let sql = format!(
+        "SELECT id, name, runtime, network, cpu, security, cgroup, memory_bytes, optional, \
+         control, left_out, config, ready_ns, teardown_ns, {host} FROM environments ORDER BY id"
+    );
+    rows(connection, &sql, |row| {
         let id: i64 = row.get(0)?;
         Ok(EnvironmentRecord {
             spec: EnvironmentSpec {
@@ -178,6 +182,7 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
                 cpu: row.get(4)?,
                 security: row.get(5)?,
                 cgroup: row.get(6)?,
+                host: row.get(14)?,
                 limits: Limits { memory_bytes: optional(row, 7)? },
                 optional: row.get(8)?,
             },

@@ -38,7 +38,8 @@ CREATE TABLE environments (
     left_out      TEXT,
     config        TEXT,
     ready_ns      INTEGER,
-    teardown_ns   INTEGER
+    teardown_ns   INTEGER,
+    host          TEXT NOT NULL DEFAULT 'as-is'  -- the host around it while it runs; since version 2
 );
 CREATE TABLE layers (
     environment  INTEGER NOT NULL REFERENCES environments (id) ON DELETE CASCADE,

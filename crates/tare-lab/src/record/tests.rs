@@ -260,7 +260,7 @@ fn files_that_are_no_records() {
     std::fs::remove_file(&path).unwrap();
     place.begun().finish("rounds done", 1).unwrap();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    check("PATH is a record of version 99, and this Tare reads up to version 1; use a newer Tare");
+    check("PATH is a record of version 99, and this Tare reads up to version 2; use a newer Tare");
 }
 
 #[test]
@@ -359,4 +359,31 @@ proptest! {
         let record = Record::read(&place.path()).unwrap();
         prop_assert_eq!(record.slices.last(), Some(&one));
     }
+}
+
+/// A record that was written before environments had a host layer.
+fn make_old(path: &std::path::Path) {
+    let connection = Connection::open(path).unwrap();
+    connection.execute("ALTER TABLE environments DROP COLUMN host", []).unwrap();
+    connection.pragma_update(None, "user_version", 1).unwrap();
+}
+
+#[test]
+fn records_without_a_host_layer_are_read_and_resumed() {
+    let place = Place::new();
+    let writer = place.begun();
+    let before = writer.record().environments.clone();
+    drop(writer);
+    make_old(&place.path());
+    let record = Record::read(&place.path()).unwrap();
+    assert_eq!(record.environments, before);
+    assert!(record.environments.iter().all(|one| one.spec.host == "as-is"));
+    let mut writer = RecordWriter::resume(&place.path()).unwrap();
+    let mut tuned = before[0].clone();
+    tuned.spec.name = "tuned".into();
+    tuned.spec.host = "tuned=disk".into();
+    writer.put_environment(9, &tuned).unwrap();
+    drop(writer);
+    let record = Record::read(&place.path()).unwrap();
+    assert_eq!(record.environments.last().unwrap().spec.host, "tuned=disk");
 }

@@ -14,7 +14,7 @@ use rusqlite::{Connection, Transaction, params};
 use super::error::RecordError;
 use super::read::read_from;
 use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice, signed};
-use super::{APPLICATION_ID, SCHEMA_VERSION};
+use super::{APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST};
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use crate::doubt::Doubt;
 use crate::environment::CpuPlan;
@@ -129,6 +129,7 @@ impl RecordWriter {
             Self { path: path.to_path_buf(), connection, _lock: lock, blocks: 0, record };
         writer.set_up()?;
         writer.transact("resume", |transaction| {
+            upgrade(transaction)?;
             let partial = "DELETE FROM slices WHERE block NOT IN (SELECT block FROM blocks)";
             transaction.execute(partial, [])?;
             transaction.execute("DELETE FROM doubts WHERE slice IS NULL", [])?;
@@ -305,4 +306,15 @@ impl RecordWriter {
 fn strip(slice: &mut Slice) {
     slice.response = Vec::new();
     slice.service = Vec::new();
+}
+
+/// Brings the tables of an older version to this one's.
+fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version < VERSION_WITH_HOST {
+        let column = "ALTER TABLE environments ADD COLUMN host TEXT NOT NULL DEFAULT 'as-is'";
+        transaction.execute(column, [])?;
+        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    }
+    Ok(())
 }

@@ -6,10 +6,12 @@ use super::error::{Problem, StudyError};
 use super::parse::{Names, must_exist, name_of};
 use super::reader::{Source, Table};
 use super::vocabulary::Vocabulary;
-use crate::environment::{EnvironmentSpec, Limits};
+use crate::environment::{EnvironmentSpec, HOST_AS_IS, Limits};
 
-pub(super) const KEYS: &[&str] =
-    &["name", "extends", "optional", "runtime", "network", "cpu", "security", "cgroup", "limits"];
+pub(super) const KEYS: &[&str] = &[
+    "name", "extends", "optional", "runtime", "network", "cpu", "security", "cgroup", "host",
+    "limits",
+];
 
 /// An environment as written: only what the file says.
 #[derive(Debug)]
@@ -23,6 +25,7 @@ struct Written {
     cpu: Option<String>,
     security: Option<String>,
     cgroup: Option<String>,
+    host: Option<String>,
     /// `Some(None)` is `memory = "none"`.
     memory: Option<Option<u64>>,
 }
@@ -30,7 +33,7 @@ struct Written {
 /// Reads all environments. An environment takes each layer that it does not name from the one it
 /// extends, else from its runtime's default: `process` has no layers (network host, cpu shared,
 /// security none, cgroup none), every other runtime has those of a container (bridge, shared,
-/// default, own). `optional` is not inherited.
+/// default, own), and always the host as it is. `optional` is not inherited.
 pub(super) fn read(
     root: &Table<'_>,
     source: Source<'_>,
@@ -98,6 +101,7 @@ fn one(
         cpu,
         security: table.word("security", &vocabulary.securities)?,
         cgroup: table.word("cgroup", &vocabulary.cgroups)?,
+        host: table.word("host", &vocabulary.hosts)?,
         memory,
     })
 }
@@ -133,6 +137,7 @@ fn resolve(
         cpu: or(first(|one| &one.cpu), "shared", "shared"),
         security: or(first(|one| &one.security), "none", "default"),
         cgroup: or(first(|one| &one.cgroup), "none", "own"),
+        host: or(first(|one| &one.host), HOST_AS_IS, HOST_AS_IS),
         limits: Limits { memory_bytes: chain.iter().find_map(|at| written[*at].memory).flatten() },
         optional: written[index].optional,
         runtime,

@@ -8,6 +8,7 @@ fn vocabulary() -> Vocabulary {
         cpus: words(&["shared", "pinned", "quota=*"]),
         securities: words(&["default", "default+io_uring", "none"]),
         cgroups: words(&["own", "none"]),
+        hosts: words(&["as-is", "tuned", "tuned=*"]),
         systems: vec![SystemWords {
             name: "tare-db".into(),
             options: vec![
@@ -476,4 +477,16 @@ s.toml:12:15: "environment" names "boxx", but no environment has that name; did 
         error.to_string().lines().next(),
         Some("empty.toml:1:1: the study lacks the key \"name\"")
     );
+}
+
+#[test]
+fn the_host_layer_is_as_it_is_unless_said() {
+    let study =
+        read(&GOOD.replace("extends = \"native\"", "extends = \"native\"\nhost = \"tuned\""));
+    let hosts: Vec<&str> = study.environments.iter().map(|one| one.host.as_str()).collect();
+    assert_eq!(hosts, ["as-is", "tuned"]);
+    // A study of before the layer reads as before, and its JSON stays what it was.
+    let json = serde_json::to_string(&study).unwrap();
+    assert_eq!(json.matches("\"host\":").count(), 1, "{json}");
+    assert_eq!(serde_json::from_str::<Study>(&json).unwrap(), study);
 }

@@ -10,6 +10,7 @@ pub struct Vocabulary {
     pub cpus: Vec<String>,
     pub securities: Vec<String>,
     pub cgroups: Vec<String>,
+    pub hosts: Vec<String>,
     /// The first is the default.
     pub systems: Vec<SystemWords>,
     /// The first is the default.
