@@ -1,11 +1,28 @@
 //! Network devices: from the name that a user gives to the physical functions behind it, with their
 //! queues and interrupts.
+//!
+//! Method: a device with `/sys/class/net/NAME/device` has hardware (or a paravirtual device) of its
+//! own. One without is looked through: a bond to its slaves, everything else (VLAN, team, bridge) by
+//! its `lower_*` links, down to what has hardware. A synthetic device of Hyper-V hands its traffic to
+//! the virtual function below it, so that one is tuned where there is one. What has no hardware
+//! anywhere below is tuned only when it is named, and only its queue files: a veth has RPS and XPS.
+//!
+//! Interrupts come from the device's `msi_irqs`, its `irq`, for virtio from the names `virtioN-...`
+//! of exactly this device, for Xen from the names that begin with the device's. An empty `msi_irqs`
+//! (rpk #10838) falls through to the PCI address in /proc/interrupts.
 
+pub mod names;
+mod resolve;
+#[cfg(test)]
+mod tests;
+
+use crate::plan::ethtool_value;
 use crate::snapshot::Snapshot;
 
-use super::{Interrupts, Irq};
+use super::{Interrupts, Irq, is_pci_address, last_pci_address};
 
-/// One tunable network device: it has hardware (or a paravirtual device) of its own.
+/// One tunable network device: it has hardware (or a paravirtual device) of its own, or queue files
+/// and was named by the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nic {
     /// `eth0`.
@@ -13,7 +30,7 @@ pub struct Nic {
     /// The name that was asked for: the bond, VLAN or synthetic device that this one serves; its own
     /// name otherwise.
     pub asked: String,
-    /// Kernel driver: `virtio_net`, `ena`, `mlx5_core`, ...
+    /// Kernel driver: `virtio_net`, `ena`, `mlx5_core`, ... Empty where it is not known.
     pub driver: String,
     /// PCI address, where it has one.
     pub pci: Option<String>,
@@ -44,10 +61,23 @@ pub struct Channels {
 /// Why a network device cannot be tuned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NicError {
-    #[error("there is no network device {name:?}{}", .nearest.as_ref().map(|n| format!("; did you mean {n:?}?")).unwrap_or_default())]
-    Unknown { name: String, nearest: Option<String> },
-    #[error("network device {name:?} has no hardware behind it to tune")]
+    #[error("there is no network device {name:?}{}; there are {}", .nearest.as_ref().map(|n| format!("; did you mean {n:?}?")).unwrap_or_default(), listed(.known))]
+    Unknown { name: String, nearest: Option<String>, known: Vec<String> },
+    /// A user of perftune.py did this (scylladb #5259).
+    #[error("{name:?} is a driver, not a network device; the devices it drives are {}: give --nic with one of them", listed(.devices))]
+    IsDriver { name: String, devices: Vec<String> },
+    /// A stored list that was taken apart into letters (scylladb #4553).
+    #[error("{name:?} is one letter of a name, no network device; give each device whole, as in --nic eth0; there are {}", listed(.known))]
+    Letter { name: String, known: Vec<String> },
+    #[error("network device {name:?} has no hardware behind it, nor queues, that could be tuned")]
     Virtual { name: String },
+}
+
+fn listed(names: &[String]) -> String {
+    match names.is_empty() {
+        true => "none".into(),
+        false => names.join(", "),
+    }
 }
 
 /// The tunable devices behind the names; without names, every device with hardware that is up.
@@ -59,6 +89,123 @@ pub fn find(
     interrupts: &Interrupts,
     names: &[String],
 ) -> Result<Vec<Nic>, NicError> {
-    let _ = (snapshot, interrupts, names);
-    Ok(Vec::new())
+    let found = match names.is_empty() {
+        true => resolve::all(snapshot),
+        false => resolve::named(snapshot, names)?,
+    };
+    Ok(found.into_iter().map(|(name, asked)| read(snapshot, interrupts, name, asked)).collect())
+}
+
+/// True for a device with hardware, or a paravirtual device, of its own.
+pub fn has_hardware(snapshot: &Snapshot, name: &str) -> bool {
+    snapshot.exists(&format!("/sys/class/net/{name}/device"))
+}
+
+fn read(snapshot: &Snapshot, interrupts: &Interrupts, name: String, asked: String) -> Nic {
+    let device = snapshot.real(&format!("/sys/class/net/{name}/device"));
+    let pci = device.as_deref().and_then(last_pci_address).map(str::to_string);
+    let mut irqs = match &device {
+        Some(device) => irqs_of(snapshot, interrupts, &name, device, pci.as_deref()),
+        None => Vec::new(),
+    };
+    let of_queues = irqs.iter().filter(|irq| names::queue_of(&irq.name).is_some()).count();
+    // Stable: receive before transmit as the driver asked for them.
+    irqs.sort_by_key(|irq| names::queue_of(&irq.name).unwrap_or(u32::MAX));
+    let irqs_of_queues = if of_queues == 0 { irqs.len() } else { of_queues };
+    Nic {
+        driver: driver_of(snapshot, &name).unwrap_or_default(),
+        rx_queues: queues(snapshot, &name, "rx-"),
+        tx_queues: queues(snapshot, &name, "tx-"),
+        channels: channels(snapshot, &name),
+        name,
+        asked,
+        pci,
+        irqs,
+        irqs_of_queues,
+    }
+}
+
+/// The interrupts of a device's folder in sysfs, in the order of their numbers.
+fn irqs_of(
+    snapshot: &Snapshot,
+    interrupts: &Interrupts,
+    nic: &str,
+    device: &str,
+    pci: Option<&str>,
+) -> Vec<Irq> {
+    let known = |numbers: Vec<u32>| -> Vec<Irq> {
+        let irqs = numbers.iter().filter_map(|number| interrupts.irqs.get(number));
+        let own =
+            |irq: &Irq| Irq { pci: irq.pci.clone().or(pci.map(str::to_string)), ..irq.clone() };
+        irqs.map(own).collect()
+    };
+    let named = |wanted: &dyn Fn(&str) -> bool| -> Vec<u32> {
+        let irqs = interrupts.irqs.values();
+        irqs.filter(|irq| irq.name.split(", ").any(wanted)).map(|irq| irq.number).collect()
+    };
+    let modalias = snapshot.read(&format!("{device}/modalias")).unwrap_or_default();
+    let folder = device.rsplit('/').next().unwrap_or_default();
+    if modalias.starts_with("virtio") || is_virtio(folder) {
+        // Exactly this device: `virtio1` is no part of `virtio10`.
+        let of_queue = format!("{folder}-");
+        return known(named(&|name| name == folder || name.starts_with(&of_queue)));
+    }
+    if modalias.starts_with("xen:") {
+        let of_queue = format!("{nic}-");
+        return known(named(&|name| name == nic || name.starts_with(&of_queue)));
+    }
+    let listed = snapshot.names(&format!("{device}/msi_irqs"));
+    let mut listed: Vec<u32> = listed.iter().filter_map(|name| name.parse().ok()).collect();
+    listed.sort_unstable();
+    let listed = known(listed);
+    if !listed.is_empty() {
+        return listed;
+    }
+    // Only where the folder is the PCI device itself: a device below it is one of several.
+    if let Some(address) = pci.filter(|_| is_pci_address(folder)) {
+        let of_address: Vec<u32> = interrupts.of_pci(address).map(|irq| irq.number).collect();
+        if !of_address.is_empty() {
+            return known(of_address);
+        }
+    }
+    known(snapshot.read_number(&format!("{device}/irq")).into_iter().collect())
+}
+
+fn is_virtio(folder: &str) -> bool {
+    folder.strip_prefix("virtio").is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// As ethtool names it, else the folder of the driver in sysfs.
+fn driver_of(snapshot: &Snapshot, nic: &str) -> Option<String> {
+    ethtool_value(snapshot, nic, "driver", "driver").or_else(|| {
+        let path = snapshot.real(&format!("/sys/class/net/{nic}/device/driver"))?;
+        path.rsplit('/').next().map(str::to_string)
+    })
+}
+
+/// Numbers of the folders `rx-N` or `tx-N`, ascending: their names alone sort `rx-10` before `rx-2`.
+fn queues(snapshot: &Snapshot, nic: &str, prefix: &str) -> Vec<u32> {
+    let names = snapshot.names(&format!("/sys/class/net/{nic}/queues"));
+    let numbers = names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok());
+    let mut numbers: Vec<u32> = numbers.collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+fn channels(snapshot: &Snapshot, nic: &str) -> Option<Channels> {
+    if !snapshot.exists(&format!("/tare/ethtool/{nic}/channels")) {
+        return None;
+    }
+    let value = |name: &str| {
+        let value = ethtool_value(snapshot, nic, "channels", name);
+        value.and_then(|value| value.parse().ok()).unwrap_or(0)
+    };
+    Some(Channels {
+        rx: value("rx"),
+        rx_max: value("rx-max"),
+        tx: value("tx"),
+        tx_max: value("tx-max"),
+        combined: value("combined"),
+        combined_max: value("combined-max"),
+    })
 }
