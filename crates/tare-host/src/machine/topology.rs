@@ -1,5 +1,9 @@
 //! Sockets, NUMA nodes, cores and threads, from /sys/devices/system/{cpu,node}.
 
+mod read;
+#[cfg(test)]
+mod tests;
+
 use tare_std::cpus::CpuSet;
 
 use crate::snapshot::Snapshot;
@@ -11,6 +15,9 @@ use crate::snapshot::Snapshot;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
     pub nodes: Vec<Node>,
+    /// CPUs that share something between machine and core: packages, dies, caches. Interrupts are
+    /// spread over these too, as hwloc does it. Each set once, in no particular order.
+    pub domains: Vec<CpuSet>,
     /// CPUs that exist but are offline.
     pub offline: CpuSet,
     /// CPUs that the kernel was told at boot to keep tasks off: `isolcpus=`.
@@ -19,7 +26,7 @@ pub struct Topology {
     pub nohz_full: CpuSet,
     /// CPUs of isolated cpuset partitions (cgroup v2 `cpuset.cpus.isolated`).
     pub partitioned: CpuSet,
-    /// Cores of a hybrid machine that are built to save energy (Intel `cpu_atom`; arm64 by a lower
+    /// CPUs of a hybrid machine that are built to save energy (Intel `cpu_atom`; arm64 by a lower
     /// `cpu_capacity`). Empty where all cores are of a kind.
     pub efficiency: CpuSet,
 }
@@ -55,14 +62,26 @@ impl Topology {
     /// # Errors
     /// When the files of the topology are missing or make no sense.
     pub fn read(snapshot: &Snapshot) -> Result<Self, TopologyError> {
-        let _ = snapshot;
-        Ok(Self::default())
+        read::read(snapshot)
+    }
+
+    /// The topology of a host that does not tell one: every online CPU is a core of its own.
+    /// Interrupts cannot be placed by it, but CPUs that are given by hand can be checked.
+    ///
+    /// # Errors
+    /// When not even the online CPUs are told.
+    pub fn flat(snapshot: &Snapshot) -> Result<Self, TopologyError> {
+        read::flat(snapshot)
     }
 
     /// All CPUs that are online.
     pub fn cpus(&self) -> CpuSet {
-        let nodes = self.nodes.iter().map(Node::cpus);
-        nodes.fold(CpuSet::new(), |all, cpus| all.union(&cpus))
+        self.cores().flat_map(|core| core.cpus.iter()).collect()
+    }
+
+    /// All cores, node by node.
+    pub fn cores(&self) -> impl Iterator<Item = &Core> {
+        self.nodes.iter().flat_map(|node| &node.cores)
     }
 
     /// The part that lies in a set: nodes and cores without CPUs of the set are left out.
@@ -84,13 +103,13 @@ impl Topology {
         for node in &mut self.nodes {
             node.cores.sort_by_key(|core| core.cpus.iter().next());
         }
-        self.nodes.sort_by_key(|node| node.cpus().iter().next());
+        // Cores are sorted: the first CPU of the first core is the lowest of the node.
+        self.nodes.sort_by_key(|node| node.cores.first().and_then(|core| core.cpus.iter().next()));
     }
 }
 
 impl Node {
     pub fn cpus(&self) -> CpuSet {
-        let cores = self.cores.iter();
-        cores.fold(CpuSet::new(), |all, core| all.union(&core.cpus))
+        self.cores.iter().flat_map(|core| core.cpus.iter()).collect()
     }
 }

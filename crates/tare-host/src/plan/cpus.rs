@@ -1,10 +1,14 @@
 //! Which CPUs take interrupts and which compute.
 
+mod notes;
+#[cfg(test)]
+mod tests;
+
 use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
 
 use super::Options;
-use crate::machine::Machine;
+use crate::machine::{Machine, Topology};
 
 /// How the CPUs are divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,24 +38,257 @@ pub struct CpuSets {
     pub why: String,
 }
 
+/// Cores for each core of interrupts, unless asked otherwise.
+pub const RATIO: u32 = 16;
+
+/// The smallest ratio that is accepted: below it, interrupts would take a fifth of the machine.
+pub const RATIO_MIN: u32 = 5;
+
+/// Up to as many hardware threads, interrupts and compute share all of them.
+const SHARED_THREADS_MAX: usize = 4;
+
+/// Up to as many cores, one hardware thread takes the interrupts.
+const SINGLE_CORES_MAX: usize = 4;
+
 /// Why the CPUs cannot be divided.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CpuSetsError {
-    #[error("placeholder")]
-    Empty,
+    #[error("no CPU is left to plan with: {reason}; name some with --cpus")]
+    NoUniverse { reason: String },
+    #[error("CPUs {missing} of --cpus are {state}; online are {online}")]
+    NotOnline { missing: CpuSet, state: &'static str, online: CpuSet },
+    #[error(
+        "CPUs {outside} of --irq-cpus are not among the CPUs {universe} that may be used; leave them out or add them to --cpus"
+    )]
+    IrqOutside { outside: CpuSet, universe: CpuSet },
+    #[error(
+        "--irq-cpus names no CPU; name at least one, or use --mode none to leave interrupts where they are"
+    )]
+    NoIrq,
+    #[error("both --irq-cpus and --mode {} say where interrupts go; give one of them", .mode.name())]
+    TwoRules { mode: Mode },
+    #[error(
+        "interrupts on CPUs {irq} leave none of {universe} to compute; give more --cpus or fewer --irq-cpus"
+    )]
+    NoCompute { irq: CpuSet, universe: CpuSet },
+    #[error(
+        "a ratio of {ratio} is too small: at least {RATIO_MIN} cores for each core of interrupts"
+    )]
+    Ratio { ratio: u32 },
+    #[error(
+        "the NUMA nodes are uneven ({nodes}), so the automatic rule does not divide them; give the CPUs of interrupts by hand, such as --irq-cpus {suggestion}"
+    )]
+    Uneven { nodes: String, suggestion: CpuSet },
+    #[error(
+        "all of the CPUs {cpus} run without a scheduler tick (nohz_full), which interrupts would undo; add a housekeeping CPU to --cpus, or insist with --irq-cpus"
+    )]
+    OnlyTickless { cpus: CpuSet },
+}
+
+impl Mode {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Mq => "mq",
+            Self::Sq => "sq",
+            Self::SqSplit => "sq_split",
+            Self::None => "none",
+        }
+    }
 }
 
 /// Divides the CPUs of a machine.
 ///
+/// The automatic rule is perftune.py's (seastar, since 2023-02): nodes must be even; up to 4 threads
+/// share everything; up to 4 cores give one thread; up to `ratio` cores give one core; above, each
+/// node gives one core for each `ratio` of its own. Tare differs where `like_perftune` is not asked:
+/// isolated CPUs are left out of the universe, and interrupts go to efficiency cores, isolated CPUs
+/// and CPUs without a tick only when asked.
+///
 /// # Errors
 /// When the options name CPUs that are not there, leave none to compute, or leave NUMA nodes uneven.
 pub fn choose(machine: &Machine, options: &Options) -> Result<CpuSets, CpuSetsError> {
-    let _ = (machine, options);
-    Ok(CpuSets::default())
+    let ratio = options.ratio.unwrap_or(RATIO);
+    if ratio < RATIO_MIN {
+        return Err(CpuSetsError::Ratio { ratio });
+    }
+    let topology = &machine.topology;
+    let universe = universe(topology, options)?;
+    let part = topology.restrict(&universe);
+    let (irq, why) = match (&options.irq_cpus, options.mode) {
+        (Some(_), mode) if mode != Mode::Auto => return Err(CpuSetsError::TwoRules { mode }),
+        (Some(irq), _) => (given(irq, &universe)?, "asked for by --irq-cpus".to_string()),
+        (None, Mode::Auto) => auto(&part, options, ratio as usize)?,
+        (None, Mode::Mq) => {
+            (universe.clone(), "mode mq: interrupts and compute share all CPUs".into())
+        }
+        (None, Mode::None) => {
+            (universe.clone(), "mode none: interrupts stay where they are".into())
+        }
+        (None, Mode::Sq) => {
+            let cpu = first_core(&part).iter().take(1).collect();
+            (cpu, "mode sq: the first hardware thread takes the interrupts".into())
+        }
+        (None, Mode::SqSplit) => {
+            (first_core(&part), "mode sq_split: the first core takes the interrupts".into())
+        }
+    };
+    let compute = match irq == universe {
+        true => universe.clone(),
+        false => universe.difference(&irq),
+    };
+    if compute.is_empty() {
+        return Err(CpuSetsError::NoCompute { irq, universe });
+    }
+    Ok(CpuSets { universe, irq, compute, why })
+}
+
+fn universe(topology: &Topology, options: &Options) -> Result<CpuSet, CpuSetsError> {
+    let online = topology.cpus();
+    let Some(asked) = &options.cpus else {
+        if options.like_perftune {
+            return Ok(online);
+        }
+        let universe = online.difference(&kept_free(topology));
+        return match universe.is_empty() {
+            true => Err(CpuSetsError::NoUniverse {
+                reason: format!("all of {online} are isolated (isolcpus= or a cpuset partition)"),
+            }),
+            false => Ok(universe),
+        };
+    };
+    let missing = asked.difference(&online);
+    if asked.is_empty() {
+        return Err(CpuSetsError::NoUniverse { reason: "--cpus is empty".into() });
+    }
+    if !missing.is_empty() {
+        let off = missing.is_subset(&topology.offline);
+        let state = if off { "offline" } else { "not on this machine" };
+        return Err(CpuSetsError::NotOnline { missing, state, online });
+    }
+    Ok(asked.clone())
+}
+
+/// CPUs that somebody keeps for tasks that are put there by hand.
+fn kept_free(topology: &Topology) -> CpuSet {
+    topology.isolated.union(&topology.partitioned)
+}
+
+fn given(irq: &CpuSet, universe: &CpuSet) -> Result<CpuSet, CpuSetsError> {
+    let outside = irq.difference(universe);
+    if irq.is_empty() {
+        return Err(CpuSetsError::NoIrq);
+    }
+    match outside.is_empty() {
+        true => Ok(irq.clone()),
+        false => Err(CpuSetsError::IrqOutside { outside, universe: universe.clone() }),
+    }
+}
+
+/// The automatic rule, with its reason.
+fn auto(
+    part: &Topology,
+    options: &Options,
+    ratio: usize,
+) -> Result<(CpuSet, String), CpuSetsError> {
+    let all = part.cpus();
+    let threads = all.len();
+    let cores = part.cores().count();
+    let takers = match options.like_perftune {
+        true => part.clone(),
+        false => part.restrict(&takers(part)?),
+    };
+    if !is_even(part) {
+        let nodes = part.nodes.iter().map(|node| {
+            format!("node {}: {}", node.id, shape(node.cores.len(), node.cpus().len()))
+        });
+        let nodes = nodes.collect::<Vec<_>>().join(", ");
+        return Err(CpuSetsError::Uneven { nodes, suggestion: by_node(part, &takers, ratio) });
+    }
+    let shape = shape(cores, threads);
+    if threads <= SHARED_THREADS_MAX {
+        let irq = takers.cpus();
+        let why = match irq == all {
+            true => format!("{shape}: too few to keep some for interrupts alone"),
+            false => format!("{shape}: interrupts go to those with a scheduler tick"),
+        };
+        return Ok((irq, why));
+    }
+    if cores <= SINGLE_CORES_MAX {
+        let irq = first_core(&takers).iter().take(1).collect();
+        return Ok((irq, format!("{shape}: one thread takes the interrupts")));
+    }
+    if cores <= ratio {
+        let why = format!(
+            "{shape}: one core takes the interrupts, as up to {ratio} cores need no second"
+        );
+        return Ok((first_core(&takers), why));
+    }
+    let irq = by_node(part, &takers, ratio);
+    let of_each = part.nodes.first().map_or(0, |node| node.cores.len().div_ceil(ratio));
+    let nodes = part.nodes.len();
+    let whose =
+        if nodes == 1 { String::new() } else { format!(" of each of the {nodes} NUMA nodes") };
+    let noun = if of_each == 1 { "core takes" } else { "cores take" };
+    let why =
+        format!("{shape}: {of_each} {noun} the interrupts{whose}, one for each {ratio} cores");
+    Ok((irq, why))
+}
+
+/// CPUs that may take interrupts without being asked: with a tick, and, as far as there are such,
+/// neither isolated nor of efficiency cores.
+fn takers(part: &Topology) -> Result<CpuSet, CpuSetsError> {
+    let all = part.cpus();
+    let mut takers = all.difference(&part.nohz_full);
+    if takers.is_empty() {
+        return Err(CpuSetsError::OnlyTickless { cpus: all });
+    }
+    // Where all share, efficiency cores share too.
+    let efficiency =
+        if all.len() <= SHARED_THREADS_MAX { CpuSet::new() } else { part.efficiency.clone() };
+    for avoided in [kept_free(part), efficiency] {
+        let rest = takers.difference(&avoided);
+        if !rest.is_empty() {
+            takers = rest;
+        }
+    }
+    Ok(takers)
+}
+
+/// In every node one core for each `ratio` of the node's cores, the first that may take interrupts.
+fn by_node(part: &Topology, takers: &Topology, ratio: usize) -> CpuSet {
+    let nodes = takers.nodes.iter().flat_map(|node| {
+        let whole = part.nodes.iter().find(|whole| whole.id == node.id);
+        let count = whole.map_or(0, |whole| whole.cores.len().div_ceil(ratio));
+        node.cores.iter().take(count)
+    });
+    nodes.flat_map(|core| core.cpus.iter()).collect()
+}
+
+fn first_core(topology: &Topology) -> CpuSet {
+    topology.cores().next().map(|core| core.cpus.clone()).unwrap_or_default()
+}
+
+fn is_even(topology: &Topology) -> bool {
+    let mut shapes = topology.nodes.iter().map(|node| (node.cores.len(), node.cpus().len()));
+    let first = shapes.next();
+    shapes.all(|shape| Some(shape) == first)
+}
+
+/// `16 cores with 32 threads`.
+fn shape(cores: usize, threads: usize) -> String {
+    let noun = |count: usize, one: &str| match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {one}s"),
+    };
+    match cores == threads {
+        true => noun(cores, "core"),
+        false => format!("{} with {}", noun(cores, "core"), noun(threads, "thread")),
+    }
 }
 
 /// What the user should know of the division.
 pub fn notes(machine: &Machine, options: &Options, cpus: &CpuSets) -> Vec<String> {
-    let _ = (machine, options, cpus);
-    Vec::new()
+    notes::notes(&machine.topology, options, cpus)
 }

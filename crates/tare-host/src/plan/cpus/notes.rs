@@ -1,0 +1,114 @@
+//! What the user should know of a division of the CPUs.
+
+use tare_std::cpus::CpuSet;
+
+use super::{CpuSets, Mode, is_even, shape};
+use crate::machine::Topology;
+use crate::plan::Options;
+
+pub(super) fn notes(topology: &Topology, options: &Options, cpus: &CpuSets) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |set: &CpuSet, text: &dyn Fn(&CpuSet) -> String| {
+        if !set.is_empty() {
+            notes.push(text(set));
+        }
+    };
+    note(&topology.offline, &|set| {
+        format!("CPUs {set} are offline: they take part in nothing; plan again when they come back")
+    });
+    isolation(topology, options, cpus, &mut note);
+    hybrid(topology, options, cpus, &mut note);
+    let part = topology.restrict(&cpus.universe);
+    if !is_even(&part) {
+        let nodes = part.nodes.iter().map(|node| {
+            format!("node {} has {}", node.id, shape(node.cores.len(), node.cpus().len()))
+        });
+        let nodes: Vec<String> = nodes.collect();
+        notes.push(format!("the NUMA nodes are uneven: {}", nodes.join(", ")));
+    }
+    let without: Vec<String> = match cpus.irq == cpus.universe {
+        true => Vec::new(),
+        false => {
+            let nodes = part.nodes.iter();
+            let without = nodes.filter(|node| node.cpus().intersection(&cpus.irq).is_empty());
+            without.map(|node| node.id.to_string()).collect()
+        }
+    };
+    // Up to a ratio of cores one core serves all nodes: the rule says so, which is no news.
+    if !without.is_empty() && options.irq_cpus.is_some() {
+        notes.push(format!(
+            "NUMA node {} takes no interrupt: its traffic crosses to another node",
+            without.join(", ")
+        ));
+    }
+    notes
+}
+
+type Note<'a> = &'a mut dyn FnMut(&CpuSet, &dyn Fn(&CpuSet) -> String);
+
+fn isolation(topology: &Topology, options: &Options, cpus: &CpuSets, note: Note<'_>) {
+    let left_out = |set: &CpuSet| set.difference(&cpus.universe);
+    let used = |set: &CpuSet| set.intersection(&cpus.universe);
+    note(&left_out(&topology.isolated), &|set| {
+        format!(
+            "CPUs {set} are isolated (isolcpus=) and left out: the kernel does not balance the load of \
+             tasks there, so threads that are not pinned one by one pile up on one CPU; name them in \
+             --cpus for a database that pins its threads"
+        )
+    });
+    note(&used(&topology.isolated), &|set| {
+        format!(
+            "CPUs {set} are isolated (isolcpus=): the kernel does not balance the load of tasks there; \
+             right for a database that pins one thread to each CPU, wrong for any other"
+        )
+    });
+    note(&left_out(&topology.partitioned), &|set| {
+        format!(
+            "CPUs {set} belong to an isolated cpuset partition and are left out: only tasks of its \
+             cgroup run there, without load balancing"
+        )
+    });
+    note(&used(&topology.partitioned), &|set| {
+        format!(
+            "CPUs {set} belong to an isolated cpuset partition: only tasks of its cgroup run there, \
+             without load balancing"
+        )
+    });
+    let tickless = topology.nohz_full.intersection(&cpus.irq);
+    let chosen = options.irq_cpus.is_none() && !options.like_perftune && options.mode == Mode::Auto;
+    note(&used(&topology.nohz_full), &|set| match (tickless.is_empty(), chosen) {
+        (true, true) => format!(
+            "CPUs {set} run without a scheduler tick (nohz_full=) while one task runs there: they are \
+             kept free of interrupts"
+        ),
+        (true, false) => format!(
+            "CPUs {set} run without a scheduler tick (nohz_full=) while one task runs there"
+        ),
+        (false, _) => format!(
+            "CPUs {tickless} take interrupts although they run without a scheduler tick (nohz_full=), \
+             which undoes what that is for"
+        ),
+    });
+}
+
+fn hybrid(topology: &Topology, options: &Options, cpus: &CpuSets, note: Note<'_>) {
+    let efficient = topology.efficiency.intersection(&cpus.universe);
+    let fast = cpus.universe.difference(&efficient);
+    if fast.is_empty() {
+        return;
+    }
+    let by_hand = options.irq_cpus.is_some() || options.like_perftune;
+    note(&efficient, &|set| {
+        let interrupts = match by_hand || cpus.irq == cpus.universe {
+            true => String::new(),
+            false => format!(
+                "; interrupts go to them only when asked (--irq-cpus {})",
+                set.iter().take(cpus.irq.len()).collect::<CpuSet>()
+            ),
+        };
+        format!(
+            "CPUs {set} are efficiency cores: a shard there is slower than the others; leave them out \
+             with --cpus {fast}{interrupts}"
+        )
+    });
+}
