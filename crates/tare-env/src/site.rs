@@ -13,7 +13,9 @@ use tare_host::{UndoError, exec};
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec};
 
+use crate::layer::host::{HostError, OnHost, TunedHost};
 use crate::layer::network::{Client, NetworkError};
+use crate::layer::{HostLayer, Layers};
 use crate::runtime;
 
 /// What a run is given.
@@ -49,6 +51,8 @@ pub enum SiteError {
 #[derive(Debug)]
 pub struct Site {
     ground: Arc<Ground>,
+    /// `None`: no environment of this run changes the host.
+    host: Option<TunedHost>,
 }
 
 /// What runtimes and layers see of the site.
@@ -85,7 +89,7 @@ impl Site {
             Ok((work, cgroups, client)) => {
                 let environments = AtomicU32::new(0);
                 let ground = Ground { journal, work, program, cpus, cgroups, client, environments };
-                Ok(Self { ground: Arc::new(ground) })
+                Ok(Self { ground: Arc::new(ground), host: None })
             }
             Err(error) => {
                 journal.close();
@@ -114,7 +118,28 @@ impl Site {
     /// # Errors
     /// When this host cannot run it: what is missing and how to get it.
     pub fn environment(&self, spec: &EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> {
-        runtime::make(&self.ground, spec)
+        let environment = runtime::make(&self.ground, spec)?;
+        match (&self.host, Layers::parse(spec)?.host) {
+            (Some(host), layer) => Ok(Box::new(OnHost::new(environment, layer, host.clone()))),
+            (None, HostLayer::AsIs) => Ok(environment),
+            (None, HostLayer::Tuned(_)) => {
+                let (environment, value) = (spec.name.clone(), spec.host.clone());
+                Err(HostError::NoPlan { environment, value }.into())
+            }
+        }
+    }
+
+    /// Gives the environments that are made from now on a host that can be tuned.
+    pub fn tune(&mut self, host: TunedHost) {
+        self.host = Some(host);
+    }
+
+    /// Puts the host back as it was found, whatever environment it is tuned for. Idempotent.
+    ///
+    /// # Errors
+    /// What could not be put back.
+    pub fn untune(&self) -> Result<(), PartError> {
+        self.host.as_ref().map_or(Ok(()), TunedHost::revert)
     }
 
     /// The network namespace in which the client has to stand.

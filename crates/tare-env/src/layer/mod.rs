@@ -5,6 +5,7 @@ use tare_lab::environment::EnvironmentSpec;
 
 pub mod cgroup;
 pub mod cpu;
+pub mod host;
 pub mod limits;
 pub mod network;
 pub mod rootfs;
@@ -12,6 +13,7 @@ pub mod security;
 
 pub use cgroup::CgroupLayer;
 pub use cpu::CpuLayer;
+pub use host::HostLayer;
 pub use network::NetworkLayer;
 
 /// A layer: what it is called and what it can be.
@@ -32,8 +34,15 @@ pub struct Layer {
 }
 
 /// Every layer.
-pub const ALL: &[Layer] =
-    &[network::LAYER, cpu::LAYER, SECURITY, cgroup::LAYER, limits::LAYER, rootfs::LAYER];
+pub const ALL: &[Layer] = &[
+    network::LAYER,
+    cpu::LAYER,
+    SECURITY,
+    cgroup::LAYER,
+    host::LAYER,
+    limits::LAYER,
+    rootfs::LAYER,
+];
 
 const SECURITY: Layer = Layer {
     name: "security",
@@ -52,6 +61,7 @@ pub struct Layers {
     /// One of `security::ALL`.
     pub security: String,
     pub cgroup: CgroupLayer,
+    pub host: HostLayer,
     pub memory_bytes: Option<u64>,
 }
 
@@ -86,6 +96,7 @@ impl Layers {
         let cpu = CpuLayer::parse(&spec.cpu).ok_or_else(|| unknown(&cpu::LAYER, &spec.cpu))?;
         let cgroup = CgroupLayer::parse(&spec.cgroup)
             .ok_or_else(|| unknown(&cgroup::LAYER, &spec.cgroup))?;
+        let host = HostLayer::parse(&spec.host).ok_or_else(|| unknown(&host::LAYER, &spec.host))?;
         if !security::ALL.iter().any(|(name, _)| *name == spec.security) {
             return Err(unknown(&SECURITY, &spec.security));
         }
@@ -103,7 +114,10 @@ impl Layers {
             Some(what) if cgroup == CgroupLayer::None => {
                 Err(LayerError::NeedsCgroup { environment: spec.name.clone(), what })
             }
-            _ => Ok(Self { network, cpu, security: spec.security.clone(), cgroup, memory_bytes }),
+            _ => {
+                let security = spec.security.clone();
+                Ok(Self { network, cpu, security, cgroup, host, memory_bytes })
+            }
         }
     }
 }

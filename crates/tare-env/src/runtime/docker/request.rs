@@ -116,7 +116,7 @@ pub(super) fn shown(body: &ContainerCreateBody, security: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layer::CgroupLayer;
+    use crate::layer::{CgroupLayer, HostLayer};
 
     fn body(network: NetworkLayer, cpu: CpuLayer, kind: Kind) -> ContainerCreateBody {
         let layers = Layers {
@@ -124,6 +124,7 @@ mod tests {
             cpu,
             security: "default".into(),
             cgroup: CgroupLayer::Own,
+            host: HostLayer::AsIs,
             memory_bytes: Some(1 << 30),
         };
         let request = Request {

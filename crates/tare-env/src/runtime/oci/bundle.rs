@@ -167,7 +167,7 @@ fn kernel() -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layer::NetworkLayer;
+    use crate::layer::{HostLayer, NetworkLayer};
     use tare_std::cpus::CpuSet;
 
     fn text(layers: &Layers) -> String {
@@ -196,6 +196,7 @@ mod tests {
             cpu: CpuLayer::Shared,
             security: "none".into(),
             cgroup: CgroupLayer::Own,
+            host: HostLayer::AsIs,
             memory_bytes: None,
         };
         let plain = text(&base);

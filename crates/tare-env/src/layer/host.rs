@@ -1,0 +1,277 @@
+//! The host layer: whether the host around an environment is tuned while the environment runs.
+//!
+//! Method: all environments of a study are up at once and frozen but one. One with a tuned host
+//! applies the changes as it thaws and puts them back once it is frozen again, so every slice of it
+//! runs on the tuned host and every other slice on the host as it was found. Before and after
+//! alternate within every block, and the pairs of a block are compared like those of any layer.
+//!
+//! Limits: only what a running system notices can be weighed so. Limits that are read once at the
+//! start, and channels, whose change takes a network device down, are left to the caller to name.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tare_host::plan::{Change, Group, Item, Key};
+use tare_lab::PartError;
+use tare_lab::environment::{
+    Endpoint, Environment, EnvironmentSpec, HOST_AS_IS, Launch, LayerState, Usage,
+};
+
+use super::Layer;
+
+pub const LAYER: Layer = Layer {
+    name: "host",
+    help: "whether the host is tuned while the environment runs",
+    values: &[
+        (HOST_AS_IS, "as it was found"),
+        ("tuned", "with every change of the plan that a running system notices"),
+        ("tuned=*", "with those of some groups of knobs only, such as tuned=disk+network"),
+    ],
+    needs: "root, and a plan (tare tune prove makes it; tare weigh plans with the defaults)",
+    cleanup: "changes are put back as the environment is frozen; after kill -9 by tare clean",
+    read_back: "each setting is read: as wanted where it is tuned, as found where it is not",
+};
+
+/// Deviations that a layer's state names.
+const DEVIATIONS_SHOWN: usize = 3;
+
+/// A value of the layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostLayer {
+    AsIs,
+    /// Groups whose changes are made.
+    Tuned(Vec<Group>),
+}
+
+impl HostLayer {
+    pub fn parse(text: &str) -> Option<Self> {
+        let groups = match text {
+            HOST_AS_IS => return Some(Self::AsIs),
+            "tuned" => return Some(Self::Tuned(Group::ALL.to_vec())),
+            _ => text.strip_prefix("tuned=")?,
+        };
+        let group = |name: &str| Group::ALL.iter().copied().find(|group| group.name() == name);
+        groups.split('+').map(group).collect::<Option<Vec<_>>>().map(Self::Tuned)
+    }
+
+    /// As a study writes it.
+    pub fn word(groups: &[Group]) -> String {
+        let names: Vec<&str> = groups.iter().map(|group| group.name()).collect();
+        format!("tuned={}", names.join("+"))
+    }
+
+    fn wants(&self, item: &Item) -> bool {
+        match self {
+            Self::AsIs => false,
+            Self::Tuned(groups) => groups.contains(&item.group),
+        }
+    }
+}
+
+/// Makes changes on a host and puts them back. Journalled, so that `clean` can do it too.
+pub trait Tuner: fmt::Debug + Send {
+    /// Makes all of the changes, or none.
+    ///
+    /// # Errors
+    /// Which one the host did not take, and why. The host is as it was then.
+    fn apply(&mut self, items: &[Item]) -> Result<(), PartError>;
+
+    /// Puts everything back. Idempotent.
+    ///
+    /// # Errors
+    /// What could not be put back.
+    fn revert(&mut self) -> Result<(), PartError>;
+
+    /// The value of a setting now.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    fn read(&self, key: &Key) -> Result<String, PartError>;
+}
+
+/// Why a host could not be tuned for an environment.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    #[error("environment {environment:?} has host = {value:?}, and this run has no plan for it")]
+    NoPlan { environment: String, value: String },
+    #[error("the host is still tuned for another environment; run tare clean")]
+    StillTuned,
+}
+
+/// The host of a run, shared by all of its environments: what can be changed, and whether it is.
+#[derive(Clone, Debug)]
+pub struct TunedHost(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    /// Items that change something.
+    items: Vec<Item>,
+    tuner: Box<dyn Tuner>,
+    tuned: bool,
+}
+
+impl TunedHost {
+    /// `items`: what may be changed; those that change nothing are left out.
+    pub fn new(items: &[Item], tuner: Box<dyn Tuner>) -> Self {
+        let items = items.iter().filter(|item| item.change().is_some()).cloned().collect();
+        Self(Arc::new(Mutex::new(State { items, tuner, tuned: false })))
+    }
+
+    /// Puts the host back as it was found. Idempotent.
+    ///
+    /// # Errors
+    /// What could not be put back.
+    pub fn revert(&self) -> Result<(), PartError> {
+        self.state().revert()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl State {
+    fn apply(&mut self, layer: &HostLayer) -> Result<(), PartError> {
+        if self.tuned {
+            // Nobody else runs now, so this is what a failed revert left.
+            self.revert().map_err(|_| HostError::StillTuned)?;
+        }
+        let items: Vec<Item> =
+            self.items.iter().filter(|item| layer.wants(item)).cloned().collect();
+        if items.is_empty() {
+            return Ok(());
+        }
+        self.tuned = true;
+        let applied = self.tuner.apply(&items);
+        if applied.is_err() {
+            // The first error tells; what cannot be put back shows at the next environment.
+            let _ = self.revert();
+        }
+        applied
+    }
+
+    fn revert(&mut self) -> Result<(), PartError> {
+        if self.tuned {
+            self.tuner.revert()?;
+            self.tuned = false;
+        }
+        Ok(())
+    }
+
+    /// Reads every setting: those of the layer are as wanted, the others as found.
+    fn read_back(&self, layer: &HostLayer, wanted: &str) -> LayerState {
+        let mut deviations = Vec::new();
+        let mut tuned = 0;
+        for (item, change) in changes(&self.items) {
+            let want = layer.wants(item);
+            tuned += usize::from(want);
+            let value = if want { &change.wanted } else { &change.now };
+            match self.tuner.read(&change.key) {
+                Ok(found) if change.form.same(&found, value) => {}
+                Ok(found) => {
+                    let found = change.form.tidy(&found);
+                    deviations.push(format!("{} is {found}, not {value}", item.what));
+                }
+                Err(error) => deviations.push(format!("{}: {error}", item.what)),
+            }
+        }
+        let all = self.items.len();
+        let mut found = format!("{tuned} of {all} settings changed, the others as found");
+        if !deviations.is_empty() {
+            let more = deviations.len().saturating_sub(DEVIATIONS_SHOWN);
+            deviations.truncate(DEVIATIONS_SHOWN);
+            found = deviations.join("; ");
+            if more > 0 {
+                found += &format!("; and {more} more");
+            }
+        }
+        let in_force = deviations.is_empty();
+        LayerState { layer: LAYER.name.into(), wanted: wanted.into(), found, in_force }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `revert`; the journal keeps what is left.
+        let _ = self.revert();
+    }
+}
+
+fn changes(items: &[Item]) -> impl Iterator<Item = (&Item, &Change)> {
+    items.iter().filter_map(|item| Some((item, item.change()?)))
+}
+
+/// An environment with its host around it. One whose host is as it is takes care that it is.
+pub(crate) struct OnHost {
+    inner: Box<dyn Environment>,
+    layer: HostLayer,
+    host: TunedHost,
+}
+
+impl OnHost {
+    pub(crate) fn new(inner: Box<dyn Environment>, layer: HostLayer, host: TunedHost) -> Self {
+        Self { inner, layer, host }
+    }
+
+    /// Does something on the host of this environment; if it fails, the host is put back.
+    fn on_host<T>(
+        &mut self,
+        act: impl FnOnce(&mut dyn Environment) -> Result<T, PartError>,
+    ) -> Result<T, PartError> {
+        self.host.state().apply(&self.layer)?;
+        let done = act(&mut *self.inner);
+        if done.is_err() {
+            // The first error tells; what cannot be put back shows at the next environment.
+            let _ = self.host.revert();
+        }
+        done
+    }
+}
+
+impl Environment for OnHost {
+    fn spec(&self) -> &EnvironmentSpec {
+        self.inner.spec()
+    }
+
+    fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
+        self.on_host(|inner| inner.start(launch))
+    }
+
+    fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
+        let mut layers = self.inner.read_back()?;
+        layers.push(self.host.state().read_back(&self.layer, &self.inner.spec().host));
+        Ok(layers)
+    }
+
+    fn freeze(&mut self) -> Result<(), PartError> {
+        let frozen = self.inner.freeze();
+        let reverted = self.host.revert();
+        frozen.and(reverted)
+    }
+
+    fn thaw(&mut self) -> Result<(), PartError> {
+        self.on_host(|inner| inner.thaw())
+    }
+
+    fn usage(&mut self) -> Result<Usage, PartError> {
+        self.inner.usage()
+    }
+
+    fn config(&self) -> Option<String> {
+        self.inner.config()
+    }
+
+    fn log_tail(&self) -> String {
+        self.inner.log_tail()
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        let stopped = self.inner.stop();
+        // Another environment's changes may be in force: a frozen one is stopped too.
+        stopped.and(self.host.revert())
+    }
+}
+
+#[cfg(test)]
+#[path = "host/tests.rs"]
+mod tests;

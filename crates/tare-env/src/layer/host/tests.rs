@@ -1,0 +1,310 @@
+//! The order of changes around thaw and freeze, on a host in memory and an environment that only
+//! remembers what was asked of it.
+
+use std::sync::{Arc, Mutex};
+
+use tare_host::plan::{Action, Form, Identity, Need};
+use tare_host::snapshot::Snapshot;
+use tare_lab::environment::Limits;
+
+use super::*;
+
+/// What happened, in order, and the host it happened to.
+#[derive(Debug, Default)]
+struct World {
+    log: Vec<String>,
+    host: Snapshot,
+    /// Settings that are not taken.
+    refused: Vec<String>,
+    revert_fails: bool,
+    thaw_fails: bool,
+    freeze_fails: bool,
+}
+
+type Shared = Arc<Mutex<World>>;
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Told(&'static str);
+
+#[derive(Debug)]
+struct MemoryTuner {
+    world: Shared,
+    written: Vec<(Key, String)>,
+}
+
+impl Tuner for MemoryTuner {
+    fn apply(&mut self, items: &[Item]) -> Result<(), PartError> {
+        let mut world = self.world.lock().unwrap();
+        for item in items {
+            let change = item.change().unwrap();
+            if world.refused.contains(&item.what) {
+                return Err(Told("not taken").into());
+            }
+            self.written.push((change.key.clone(), change.now.clone()));
+            change.key.write_to(&mut world.host, &change.wanted);
+            world.log.push(format!("apply {}", item.what));
+        }
+        Ok(())
+    }
+
+    fn revert(&mut self) -> Result<(), PartError> {
+        let mut world = self.world.lock().unwrap();
+        if world.revert_fails {
+            return Err(Told("cannot put back").into());
+        }
+        while let Some((key, old)) = self.written.pop() {
+            key.write_to(&mut world.host, &old);
+        }
+        world.log.push("revert".into());
+        Ok(())
+    }
+
+    fn read(&self, key: &Key) -> Result<String, PartError> {
+        let world = self.world.lock().unwrap();
+        key.read_from(&world.host).ok_or_else(|| Told("absent").into())
+    }
+}
+
+struct Inner {
+    spec: EnvironmentSpec,
+    world: Shared,
+}
+
+impl Inner {
+    fn does(&self, what: &str) {
+        let line = format!("{what} {}", self.spec.name);
+        self.world.lock().unwrap().log.push(line);
+    }
+}
+
+impl Environment for Inner {
+    fn spec(&self) -> &EnvironmentSpec {
+        &self.spec
+    }
+
+    fn start(&mut self, _launch: &Launch) -> Result<Endpoint, PartError> {
+        self.does("start");
+        Ok(Endpoint { address: ([127, 0, 0, 1], 1).into(), data: None })
+    }
+
+    fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
+        Ok(Vec::new())
+    }
+
+    fn freeze(&mut self) -> Result<(), PartError> {
+        self.does("freeze");
+        let fails = self.world.lock().unwrap().freeze_fails;
+        if fails { Err(Told("stays thawed").into()) } else { Ok(()) }
+    }
+
+    fn thaw(&mut self) -> Result<(), PartError> {
+        self.does("thaw");
+        let fails = self.world.lock().unwrap().thaw_fails;
+        if fails { Err(Told("stays frozen").into()) } else { Ok(()) }
+    }
+
+    fn usage(&mut self) -> Result<Usage, PartError> {
+        Ok(Usage::default())
+    }
+
+    fn config(&self) -> Option<String> {
+        None
+    }
+
+    fn log_tail(&self) -> String {
+        String::new()
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        self.does("stop");
+        Ok(())
+    }
+}
+
+fn item(group: Group, path: &str, now: &str, wanted: &str) -> Item {
+    let change = Change {
+        key: Key::file(path),
+        form: Form::Choice,
+        now: now.into(),
+        wanted: wanted.into(),
+        need: Need::Should,
+        identity: Identity::default(),
+        stage: 1,
+    };
+    Item {
+        knob: group.name().into(),
+        group,
+        subject: "host".into(),
+        what: path.trim_start_matches('/').into(),
+        action: Action::Change(change),
+        why: String::new(),
+        risk: String::new(),
+        owner: None,
+        survives_reboot: false,
+    }
+}
+
+fn items() -> Vec<Item> {
+    let mut items = vec![
+        item(Group::Disk, "/scheduler", "mq-deadline", "none"),
+        item(Group::Disk, "/nomerges", "0", "2"),
+        item(Group::Network, "/rps", "0", "3"),
+    ];
+    // It is right already, so it is nobody's business.
+    let mut right = item(Group::Cpu, "/governor", "", "");
+    right.action = Action::Right { now: "performance".into() };
+    items.push(right);
+    items
+}
+
+fn world() -> (Shared, TunedHost) {
+    let world = Shared::default();
+    let mut host = Snapshot::default();
+    for (path, text) in [("/scheduler", "none [mq-deadline]"), ("/nomerges", "0"), ("/rps", "0")] {
+        host.write(path, text);
+    }
+    world.lock().unwrap().host = host;
+    let tuner = MemoryTuner { world: Arc::clone(&world), written: Vec::new() };
+    let host = TunedHost::new(&items(), Box::new(tuner));
+    (world, host)
+}
+
+fn environment(world: &Shared, host: &TunedHost, name: &str, value: &str) -> OnHost {
+    let spec = EnvironmentSpec {
+        name: name.into(),
+        runtime: "process".into(),
+        network: "host".into(),
+        cpu: "pinned".into(),
+        security: "none".into(),
+        cgroup: "none".into(),
+        host: value.into(),
+        limits: Limits::default(),
+        optional: false,
+    };
+    let layer = HostLayer::parse(value).unwrap();
+    let inner = Box::new(Inner { spec, world: Arc::clone(world) });
+    OnHost::new(inner, layer, host.clone())
+}
+
+fn log(world: &Shared) -> Vec<String> {
+    std::mem::take(&mut world.lock().unwrap().log)
+}
+
+fn values(world: &Shared) -> [String; 3] {
+    let world = world.lock().unwrap();
+    ["/scheduler", "/nomerges", "/rps"].map(|path| world.host.read(path).unwrap().to_string())
+}
+
+const TUNED: [&str; 3] = ["none", "2", "3"];
+
+#[test]
+fn values_are_parsed() {
+    assert_eq!(HostLayer::parse("as-is"), Some(HostLayer::AsIs));
+    assert_eq!(HostLayer::parse("tuned"), Some(HostLayer::Tuned(Group::ALL.to_vec())));
+    let two = vec![Group::Disk, Group::Network];
+    assert_eq!(HostLayer::parse("tuned=disk+network"), Some(HostLayer::Tuned(two.clone())));
+    assert_eq!(HostLayer::parse(&HostLayer::word(&two)), Some(HostLayer::Tuned(two)));
+    for bad in ["", "tune", "tuned=", "tuned=disc", "tuned=disk+", "tuned=disk,network"] {
+        assert_eq!(HostLayer::parse(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn the_host_is_tuned_from_before_the_thaw_until_after_the_freeze() {
+    let (world, host) = world();
+    let mut tuned = environment(&world, &host, "tuned", "tuned");
+    let mut plain = environment(&world, &host, "plain", "as-is");
+    let launch = Launch { arguments: Vec::new() };
+    tuned.start(&launch).unwrap();
+    assert_eq!(values(&world), TUNED);
+    tuned.freeze().unwrap();
+    plain.start(&launch).unwrap();
+    plain.freeze().unwrap();
+    let starts = "apply scheduler,apply nomerges,apply rps,start tuned,freeze tuned,revert,start plain,freeze plain";
+    assert_eq!(log(&world).join(","), starts);
+    for _ in 0..3 {
+        tuned.thaw().unwrap();
+        assert_eq!(values(&world), TUNED);
+        tuned.freeze().unwrap();
+        plain.thaw().unwrap();
+        // As the plan found them, in the plan's writing.
+        assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
+        plain.freeze().unwrap();
+        let round = "apply scheduler,apply nomerges,apply rps,thaw tuned,freeze tuned,revert,thaw plain,freeze plain";
+        assert_eq!(log(&world).join(","), round);
+    }
+    tuned.stop().unwrap();
+    tuned.stop().unwrap();
+    assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
+}
+
+#[test]
+fn a_group_changes_its_own_settings_and_says_so() {
+    let (world, host) = world();
+    let mut disk = environment(&world, &host, "disk", "tuned=disk");
+    disk.thaw().unwrap();
+    assert_eq!(values(&world), ["none", "2", "0"]);
+    let state = disk.read_back().unwrap().pop().unwrap();
+    assert_eq!((state.layer.as_str(), state.wanted.as_str()), ("host", "tuned=disk"));
+    assert_eq!(state.found, "2 of 3 settings changed, the others as found");
+    assert!(state.in_force);
+    // Somebody else writes one of ours, and one that is not.
+    world.lock().unwrap().host.write("/nomerges", "1");
+    world.lock().unwrap().host.write("/rps", "1");
+    let state = disk.read_back().unwrap().pop().unwrap();
+    assert_eq!(state.found, "nomerges is 1, not 2; rps is 1, not 0");
+    assert!(!state.in_force);
+}
+
+#[test]
+fn what_is_not_taken_leaves_nothing_behind() {
+    let (world, host) = world();
+    let mut tuned = environment(&world, &host, "tuned", "tuned");
+    world.lock().unwrap().refused = vec!["rps".into()];
+    assert_eq!(tuned.thaw().unwrap_err().to_string(), "not taken");
+    assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
+    let happened = log(&world);
+    assert!(!happened.contains(&"thaw tuned".into()), "{happened:?}");
+    // It works again once the host takes it.
+    world.lock().unwrap().refused.clear();
+    tuned.thaw().unwrap();
+    assert_eq!(values(&world), TUNED);
+    tuned.freeze().unwrap();
+
+    world.lock().unwrap().thaw_fails = true;
+    assert_eq!(tuned.thaw().unwrap_err().to_string(), "stays frozen");
+    assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
+}
+
+#[test]
+fn a_host_that_stays_tuned_is_nobody_elses() {
+    let (world, host) = world();
+    let mut tuned = environment(&world, &host, "tuned", "tuned");
+    let mut plain = environment(&world, &host, "plain", "as-is");
+    tuned.thaw().unwrap();
+    world.lock().unwrap().revert_fails = true;
+    assert_eq!(tuned.freeze().unwrap_err().to_string(), "cannot put back");
+    assert!(plain.thaw().unwrap_err().to_string().contains("still tuned"));
+    // Put back as soon as it goes.
+    world.lock().unwrap().revert_fails = false;
+    plain.thaw().unwrap();
+    assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
+
+    // An environment that cannot be frozen still gives the host back.
+    tuned.thaw().unwrap();
+    world.lock().unwrap().freeze_fails = true;
+    assert_eq!(tuned.freeze().unwrap_err().to_string(), "stays thawed");
+    assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
+}
+
+#[test]
+fn the_host_is_put_back_when_the_run_is_dropped() {
+    let (world, host) = world();
+    let mut tuned = environment(&world, &host, "tuned", "tuned");
+    tuned.thaw().unwrap();
+    drop(host);
+    assert_eq!(values(&world), TUNED);
+    drop(tuned);
+    assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
+}
