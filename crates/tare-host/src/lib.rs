@@ -10,6 +10,7 @@ pub mod clean;
 pub mod doctor;
 pub mod exec;
 pub mod facts;
+pub mod fixture;
 pub mod flags;
 pub mod journal;
 pub mod knobs;
