@@ -4,6 +4,15 @@
 //! A knob only plans: it says where its settings stand (`Key`), what they should be and why. Reading
 //! back, undoing and journalling are the same for all of them (`tune`).
 
+mod coalescing;
+mod nic_channels;
+mod nic_irqs;
+mod ntuple;
+mod rfs;
+mod rings;
+mod rps;
+mod xps;
+
 use crate::plan::{Context, Group, Item};
 
 /// A knob.
@@ -41,4 +50,13 @@ pub trait Knob: Sync + std::fmt::Debug {
 }
 
 /// Every knob, in the order in which they are applied.
-pub const ALL: &[&dyn Knob] = &[];
+pub const ALL: &[&dyn Knob] = &[
+    &nic_channels::NicChannels,
+    &nic_irqs::NicIrqs,
+    &rps::Rps,
+    &rfs::Rfs,
+    &xps::Xps,
+    &ntuple::Ntuple,
+    &rings::Rings,
+    &coalescing::Coalescing,
+];

@@ -3,6 +3,7 @@
 
 pub mod cpus;
 pub mod guard;
+pub mod queues;
 mod setting;
 pub mod spread;
 

@@ -1,0 +1,73 @@
+//! Coalescing: how long the device waits for more packets before it interrupts. Reported; changed only
+//! when asked, because the right value is a trade of latency against CPU that only a measurement settles.
+
+use crate::knobs::Knob;
+use crate::plan::queues::identity;
+use crate::plan::{Action, Context, EthtoolSetting, Form, Group, Item, Key, ethtool_value};
+
+#[derive(Debug)]
+pub(super) struct Coalescing;
+
+impl Knob for Coalescing {
+    fn name(&self) -> &'static str {
+        "coalescing"
+    }
+
+    fn group(&self) -> Group {
+        Group::Network
+    }
+
+    fn help(&self) -> &'static str {
+        "delay of the receive interrupt in µs; changed only when asked"
+    }
+
+    fn why(&self) -> &'static str {
+        "a longer delay saves interrupts and adds to the latency of every request"
+    }
+
+    fn risk(&self) -> &'static str {
+        "0 µs means an interrupt for each packet: an interrupt CPU may not keep up"
+    }
+
+    fn source(&self) -> &'static str {
+        "ethtool(8) -C; Documentation/networking/ethtool-netlink.rst, COALESCE_SET"
+    }
+
+    fn plan(&self, context: &Context<'_>) -> Vec<Item> {
+        let mut items = Vec::new();
+        for nic in context.nics() {
+            let value = |name: &str| ethtool_value(context.snapshot, &nic.name, "coalesce", name);
+            let Some(now) = value("rx-usecs") else { continue };
+            let adaptive = value("adaptive-rx").is_some_and(|adaptive| adaptive == "on");
+            let what = "receive interrupt delay, µs";
+            let shown = if adaptive { format!("{now}, adaptive") } else { now };
+            let Some(asked) = context.options.coalesce_us else {
+                let reason = "changed only when asked, with --coalesce".into();
+                let action = Action::Leave { now: shown, reason };
+                items.push(context.line(self, &nic.name, what, action));
+                continue;
+            };
+            let wanted = asked.to_string();
+            if adaptive {
+                let how = format!(
+                    "the driver adapts the delay itself and would overwrite it: ethtool -C {} \
+                     adaptive-rx off rx-usecs {asked}",
+                    nic.name
+                );
+                let action = Action::Advise { now: shown, wanted, how };
+                items.push(context.line(self, &nic.name, what, action));
+                continue;
+            }
+            let setting = EthtoolSetting::CoalesceRxUs;
+            let key = Key::Ethtool { nic: nic.name.clone(), setting };
+            let item = context.item(self, &nic.name, what, key, Form::Text, &wanted);
+            let Some(mut item) = item else { continue };
+            if let Action::Change(change) = &mut item.action {
+                change.identity = identity(context.snapshot, nic);
+            }
+            item.why = format!("{asked} µs were asked for; {}", self.why());
+            items.push(item);
+        }
+        items
+    }
+}

@@ -1,0 +1,78 @@
+//! Accelerated RFS: the device itself delivers a flow to the queue of the CPU that reads it.
+//!
+//! The same as perftune.py: on where interrupts and compute share all CPUs, off where interrupts have
+//! CPUs of their own, because then no CPU that reads has a queue. With `--mode none` Tare leaves it.
+
+use crate::knobs::Knob;
+use crate::plan::queues::identity;
+use crate::plan::{Action, Context, EthtoolSetting, Form, Group, Item, Key, Mode, ethtool_value};
+
+#[derive(Debug)]
+pub(super) struct Ntuple;
+
+impl Knob for Ntuple {
+    fn name(&self) -> &'static str {
+        "ntuple"
+    }
+
+    fn group(&self) -> Group {
+        Group::Network
+    }
+
+    fn help(&self) -> &'static str {
+        "filters of flows in the device (ntuple), for accelerated RFS"
+    }
+
+    fn why(&self) -> &'static str {
+        "the device delivers a flow where it is read, which helps only where readers have queues"
+    }
+
+    fn risk(&self) -> &'static str {
+        "the driver programs a filter for each flow; filters that were set by hand go when it is off"
+    }
+
+    fn source(&self) -> &'static str {
+        "Documentation/networking/scaling.rst, Accelerated RFS; ethtool(8) -K ntuple"
+    }
+
+    fn in_perftune(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, context: &Context<'_>) -> Vec<Item> {
+        let options = context.options;
+        let shared = context.cpus.irq == context.cpus.universe;
+        let wanted = if options.arfs.unwrap_or(shared) { "on" } else { "off" };
+        let mut items = Vec::new();
+        for nic in context.nics() {
+            let feature = |name: &str| ethtool_value(context.snapshot, &nic.name, "features", name);
+            let Some(now) = feature("ntuple") else { continue };
+            let setting = EthtoolSetting::Feature("ntuple".into());
+            let key = Key::Ethtool { nic: nic.name.clone(), setting };
+            let what = "ntuple filters";
+            let item = context.item(self, &nic.name, what, key, Form::Text, wanted);
+            let Some(mut item) = item else { continue };
+            let fixed = feature("ntuple-fixed").is_some_and(|fixed| fixed == "yes");
+            let untouched =
+                options.mode == Mode::None && !options.like_perftune && options.arfs.is_none();
+            if untouched {
+                item.action = Action::Leave { now, reason: "the mode is none".into() };
+            } else if fixed && now != wanted {
+                let reason = format!("the driver {} cannot change it", nic.driver);
+                item.action = Action::Leave { now, reason };
+            } else if let Action::Change(change) = &mut item.action {
+                change.identity = identity(context.snapshot, nic);
+            }
+            item.why = match (options.arfs, shared) {
+                (Some(asked), _) => format!("asked for: --arfs {asked}"),
+                (None, true) => "all CPUs take interrupts: a flow can come where it is read".into(),
+                (None, false) => format!(
+                    "only CPUs {} take interrupts: no queue leads to a CPU that reads",
+                    context.cpus.irq
+                ),
+            };
+            items.push(item);
+        }
+        items
+    }
+}

@@ -1,0 +1,69 @@
+//! Rings: how many packets wait in a queue of the device. Reported; changed only when asked.
+
+use crate::knobs::Knob;
+use crate::plan::queues::identity;
+use crate::plan::{Action, Context, EthtoolSetting, Form, Group, Item, Key, ethtool_value};
+
+#[derive(Debug)]
+pub(super) struct Rings;
+
+impl Knob for Rings {
+    fn name(&self) -> &'static str {
+        "rings"
+    }
+
+    fn group(&self) -> Group {
+        Group::Network
+    }
+
+    fn help(&self) -> &'static str {
+        "entries of the receive and transmit rings; changed only when asked"
+    }
+
+    fn why(&self) -> &'static str {
+        "a ring that is too short drops bursts, one that is too long no longer fits the cache"
+    }
+
+    fn risk(&self) -> &'static str {
+        "the driver makes its rings anew: the link may drop packets for a moment"
+    }
+
+    fn source(&self) -> &'static str {
+        "ethtool(8) -G; Documentation/networking/ethtool-netlink.rst, RINGS_SET"
+    }
+
+    fn plan(&self, context: &Context<'_>) -> Vec<Item> {
+        let mut items = Vec::new();
+        for nic in context.nics() {
+            let value = |name: &str| {
+                let value = ethtool_value(context.snapshot, &nic.name, "rings", name)?;
+                value.parse::<u32>().ok()
+            };
+            let kinds = [("rx", EthtoolSetting::RingRx), ("tx", EthtoolSetting::RingTx)];
+            for (kind, setting) in kinds {
+                let Some(now) = value(kind).filter(|now| *now > 0) else { continue };
+                let max = value(&format!("{kind}-max")).unwrap_or(now).max(now);
+                let what = format!("{kind} ring");
+                let Some(asked) = context.options.ring else {
+                    let now = format!("{now} of {max}");
+                    let reason = "changed only when asked, with --ring".into();
+                    let action = Action::Leave { now, reason };
+                    items.push(context.line(self, &nic.name, &what, action));
+                    continue;
+                };
+                let wanted = asked.clamp(1, max).to_string();
+                let key = Key::Ethtool { nic: nic.name.clone(), setting };
+                let item = context.item(self, &nic.name, &what, key, Form::Text, &wanted);
+                let Some(mut item) = item else { continue };
+                if let Action::Change(change) = &mut item.action {
+                    change.identity = identity(context.snapshot, nic);
+                    // Like channels: interrupts may be made anew with the rings.
+                    change.stage = 0;
+                }
+                item.why = format!("{asked} entries were asked for, the device has {max}");
+                items.push(item);
+            }
+        }
+        items
+    }
+}

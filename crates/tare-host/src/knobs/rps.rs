@@ -1,0 +1,109 @@
+//! Receive packet steering: which CPUs do the protocol's part of a received packet.
+//!
+//! What Tare does otherwise than perftune.py, which names all CPUs of the universe for every queue:
+//! - where interrupts have CPUs of their own, packets are steered to those that compute: the others
+//!   are busy with the driver's part, and a database has no socket there (perftune.py added them for
+//!   small agents that run on interrupt CPUs, seastar #818; RFS still brings a packet to its socket);
+//! - where every CPU has a queue of its own it is off: the kernel's documentation calls it redundant
+//!   then, as the hash of the device has chosen the CPU already;
+//! - isolated and `nohz_full` CPUs are left out, because the kernel takes them out of what is written
+//!   (net/core, since 5.9) and the value would never read back as written.
+
+use tare_std::cpus::CpuSet;
+
+use crate::knobs::Knob;
+use crate::machine::Nic;
+use crate::plan::queues::{identity, predict};
+use crate::plan::{Action, Context, Form, Group, Item, Key};
+
+#[derive(Debug)]
+pub(super) struct Rps;
+
+impl Knob for Rps {
+    fn name(&self) -> &'static str {
+        "rps"
+    }
+
+    fn group(&self) -> Group {
+        Group::Network
+    }
+
+    fn help(&self) -> &'static str {
+        "CPUs that process received packets after the interrupt (rps_cpus of each receive queue)"
+    }
+
+    fn why(&self) -> &'static str {
+        "fewer queues than CPUs: without steering all protocol work stays on the CPUs of interrupts"
+    }
+
+    fn risk(&self) -> &'static str {
+        "a steered packet costs an interrupt between CPUs and one more cache miss"
+    }
+
+    fn source(&self) -> &'static str {
+        "Documentation/networking/scaling.rst, RPS; seastar #818"
+    }
+
+    fn in_perftune(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, context: &Context<'_>) -> Vec<Item> {
+        let mut items = Vec::new();
+        for nic in context.nics() {
+            let queues = predict(nic, context.options, context.cpus);
+            let (wanted, why) = wanted(context, nic, queues.rx.len() + queues.grown());
+            let allowed = steerable(context, &wanted);
+            for queue in &queues.rx {
+                let path = format!("/sys/class/net/{}/queues/rx-{queue}/rps_cpus", nic.name);
+                let what = format!("rps_cpus of rx-{queue}");
+                let mask = allowed.to_kernel_mask();
+                let key = Key::file(path);
+                let item = context.item(self, &nic.name, &what, key.clone(), Form::Mask, &mask);
+                let Some(mut item) = item else { continue };
+                if allowed.is_empty() && !wanted.is_empty() {
+                    let now = Form::Mask.tidy(&key.read_from(context.snapshot).unwrap_or_default());
+                    let reason = format!("the kernel steers no packet to isolated CPUs ({wanted})");
+                    item.action = Action::Leave { now, reason };
+                } else if let Action::Change(change) = &mut item.action {
+                    change.identity = identity(context.snapshot, nic);
+                }
+                item.why.clone_from(&why);
+                items.push(item);
+            }
+        }
+        items
+    }
+}
+
+/// The CPUs that packets are steered to, and why.
+fn wanted(context: &Context<'_>, nic: &Nic, queues: usize) -> (CpuSet, String) {
+    let sets = context.cpus;
+    let all = sets.universe.len();
+    if context.options.like_perftune {
+        let why = format!("perftune.py steers to all {all} CPUs, those of interrupts too");
+        return (sets.universe.clone(), why);
+    }
+    if sets.irq != sets.compute {
+        let why = format!(
+            "interrupts have CPUs of their own ({}), which have the driver's part to do: the rest of a \
+             packet's work goes to the {} that compute",
+            sets.irq,
+            sets.compute.len()
+        );
+        return (sets.compute.clone(), why);
+    }
+    if queues >= all {
+        let why =
+            format!("{} has a queue for each of the {all} CPUs: steering is redundant", nic.name);
+        return (CpuSet::new(), why);
+    }
+    let why = format!("{queues} queues for {all} CPUs: steering lets all of them process packets");
+    (sets.universe.clone(), why)
+}
+
+/// What the kernel leaves of a set that is written to `rps_cpus`.
+fn steerable(context: &Context<'_>, cpus: &CpuSet) -> CpuSet {
+    let topology = &context.machine.topology;
+    cpus.difference(&topology.isolated).difference(&topology.nohz_full)
+}

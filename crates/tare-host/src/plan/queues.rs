@@ -1,0 +1,148 @@
+//! The queues that a device will have once its channels are set, so that everything else can be
+//! planned on them.
+//!
+//! Channels follow perftune.py: one receive queue for each CPU that takes interrupts (seastar #503:
+//! two queues on one CPU share nothing but the work of serving both). `rx` is set where the device
+//! counts receive channels by themselves, `combined` otherwise. Tare asks for at most what the device
+//! has; perftune.py asks for more and the driver refuses, which leaves the channels as they are.
+//!
+//! After a shrink only the queues below the new number stay. After growth there are queues that do
+//! not exist yet: they are planned when the host is read again after the change.
+
+use std::collections::BTreeSet;
+
+use super::{CpuSets, EthtoolSetting, Group, Identity, Mode, Options};
+use crate::machine::nics::names;
+use crate::machine::{Irq, Nic};
+use crate::snapshot::Snapshot;
+
+/// What will be there of a device after the change of its channels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queues<'a> {
+    /// The channels that are set; `None` where the device has none that can be, or nobody asks.
+    pub channels: Option<ChannelsWanted>,
+    /// Receive queues that are there now and stay.
+    pub rx: Vec<u32>,
+    /// Transmit queues that are there now and stay.
+    pub tx: Vec<u32>,
+    /// Interrupts of the queues that packets will come through, in the order of the queues.
+    pub irqs: Vec<&'a Irq>,
+    /// Interrupts of queues that are not in use, and of flow directors where perftune.py moves them.
+    pub rest: Vec<&'a Irq>,
+}
+
+/// A number of channels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelsWanted {
+    pub setting: EthtoolSetting,
+    pub now: u32,
+    pub wanted: u32,
+    pub max: u32,
+}
+
+impl Queues<'_> {
+    /// Receive queues that packets will come through, those included that do not exist yet. Managed
+    /// interrupts do not count: nobody moves them.
+    pub fn serving(&self) -> usize {
+        let movable = self.irqs.iter().filter(|irq| irq.managed != Some(true));
+        let of_queue = |irq: &&&Irq| names::queue_of(&irq.name).map_or(irq.number, |queue| queue);
+        let there = movable.map(|irq| of_queue(&irq)).collect::<BTreeSet<u32>>().len();
+        there + self.grown()
+    }
+
+    /// Queues that the change adds.
+    pub fn grown(&self) -> usize {
+        let wanted = self.channels.as_ref();
+        wanted.map_or(0, |channels| channels.wanted.saturating_sub(channels.now) as usize)
+    }
+}
+
+/// The queues of a device after the plan's change of its channels.
+pub fn predict<'a>(nic: &'a Nic, options: &Options, cpus: &CpuSets) -> Queues<'a> {
+    let channels = channels(nic, options, cpus);
+    let change = channels.as_ref().filter(|channels| channels.wanted < channels.now);
+    let kept = |queues: &[u32], shrinks: bool| -> Vec<u32> {
+        let Some(change) = change.filter(|_| shrinks) else { return queues.to_vec() };
+        let (now, wanted) = (change.now as usize, change.wanted as usize);
+        // Some drivers have several queues for each channel: mlx5 doubles its receive queues in
+        // Linux 5.3 to 6.0, and has a transmit queue for each traffic class.
+        let each = (queues.len() / now).max(1);
+        queues.iter().copied().filter(|queue| (*queue as usize) < wanted * each).collect()
+    };
+    let combined = change.is_some_and(|c| c.setting == EthtoolSetting::ChannelsCombined);
+    let rx = kept(&nic.rx_queues, true);
+    let tx = kept(&nic.tx_queues, combined);
+    let irqs = candidates(nic, options);
+    let most = names::rss_queues_max(&nic.driver).unwrap_or(usize::MAX);
+    let in_use = (rx.len() / doubled(nic)).min(most);
+    let serves = |irq: &&Irq| match names::queue_of(&irq.name) {
+        Some(queue) => (queue as usize) < in_use,
+        // Names that tell no queue: all of them serve, but for what is no queue's.
+        None => !irq.name.contains("fdir") && all_unnamed(nic),
+    };
+    // perftune.py looks at queues only where it set channels or the hash cannot feed all.
+    let looks = !options.like_perftune || channels.is_some() || most < irqs.len();
+    let (irqs, mut rest): (Vec<&Irq>, Vec<&Irq>) = match looks && !rx.is_empty() {
+        true => irqs.into_iter().partition(serves),
+        false => (irqs, Vec::new()),
+    };
+    if change.is_some() {
+        // Most drivers give them back with the change; what is left is planned after it.
+        rest.clear();
+    }
+    Queues { channels, rx, tx, irqs, rest }
+}
+
+/// The interrupts that are moved, in the order of their queues.
+fn candidates<'a>(nic: &'a Nic, options: &Options) -> Vec<&'a Irq> {
+    if options.like_perftune {
+        let known = nic.irqs.iter().filter(|irq| names::known_to_perftune(&irq.name));
+        let known: Vec<&Irq> = known.collect();
+        return if known.is_empty() { nic.irqs.iter().collect() } else { known };
+    }
+    nic.irqs[..nic.irqs_of_queues].iter().collect()
+}
+
+fn all_unnamed(nic: &Nic) -> bool {
+    nic.irqs.iter().all(|irq| names::queue_of(&irq.name).is_none())
+}
+
+/// Receive queues for each channel that takes packets: mlx5 of Linux 5.3 to 6.0 shows a second one
+/// for AF_XDP, which is told by the count rather than by the version of a kernel that may be patched.
+fn doubled(nic: &Nic) -> usize {
+    let combined = nic.channels.map_or(0, |channels| channels.combined as usize);
+    let twice = nic.driver == "mlx5_core" && combined > 0 && nic.rx_queues.len() == 2 * combined;
+    if twice { 2 } else { 1 }
+}
+
+/// The number of channels a device gets.
+fn channels(nic: &Nic, options: &Options, cpus: &CpuSets) -> Option<ChannelsWanted> {
+    let untouched = options.mode == Mode::None && !options.like_perftune;
+    if !chosen(options, "nic_channels", Group::Network) || untouched && options.rx_queues.is_none()
+    {
+        return None;
+    }
+    let has = nic.channels?;
+    let (setting, now, max) = match has.rx_max > 0 && (has.rx > 0 || has.combined_max == 0) {
+        true => (EthtoolSetting::ChannelsRx, has.rx, has.rx_max),
+        false => (EthtoolSetting::ChannelsCombined, has.combined, has.combined_max),
+    };
+    let asked = options.rx_queues.unwrap_or(u32::try_from(cpus.irq.len()).unwrap_or(u32::MAX));
+    let refused = options.like_perftune && asked > max;
+    if max == 0 || asked == 0 || now == 0 || refused {
+        return None;
+    }
+    Some(ChannelsWanted { setting, now, wanted: asked.min(max), max })
+}
+
+/// Whether the options leave a knob in the plan.
+pub fn chosen(options: &Options, knob: &str, group: Group) -> bool {
+    let names = |list: &[String]| list.iter().any(|name| name == knob || name == group.name());
+    (options.only.is_empty() || names(&options.only)) && !names(&options.except)
+}
+
+/// What a device's settings belong to.
+pub fn identity(snapshot: &Snapshot, nic: &Nic) -> Identity {
+    let index = snapshot.read(&format!("/sys/class/net/{}/ifindex", nic.name));
+    Identity { pci: nic.pci.clone(), irq_name: None, device: index.map(str::to_string) }
+}
