@@ -12,6 +12,7 @@ pub mod exec;
 pub mod facts;
 pub mod fixture;
 pub mod flags;
+pub mod irqbalance;
 pub mod journal;
 pub mod knobs;
 pub mod machine;

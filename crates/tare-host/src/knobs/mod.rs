@@ -5,6 +5,7 @@
 //! back, undoing and journalling are the same for all of them (`tune`).
 
 mod coalescing;
+mod irqbalance;
 mod nic_channels;
 mod nic_irqs;
 mod ntuple;
@@ -51,6 +52,8 @@ pub trait Knob: Sync + std::fmt::Debug {
 
 /// Every knob, in the order in which they are applied.
 pub const ALL: &[&dyn Knob] = &[
+    // First: what is placed before the bans would be moved again.
+    &irqbalance::Irqbalance,
     &nic_channels::NicChannels,
     &nic_irqs::NicIrqs,
     &rps::Rps,
