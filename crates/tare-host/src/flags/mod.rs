@@ -1,2 +1,399 @@
 //! Flags: what to write into the command line or the unit of a container, a service or a database so
 //! that it runs as the plan has it. One file per consumer; `ALL` drives `tare tune flags --for`.
+//!
+//! Method: the compute CPUs of the plan are divided among the instances ([`instances`]), the settings
+//! that a container wants are made once in neutral form (`container`), and each consumer writes them
+//! in its own syntax, every one with a comment that says what it buys and where that is known from.
+//! Pure: nothing is read or written here.
+//!
+//! Limits: what a text cannot say (host settings that are not per container) is a note.
+
+mod cassandra;
+mod compose;
+mod container;
+mod docker;
+pub mod engine;
+pub mod host;
+pub mod instances;
+mod kubernetes;
+mod nerdctl;
+mod podman;
+mod quadlet;
+mod quote;
+mod scylla;
+mod shell;
+mod systemd;
+mod tare_db;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tare_std::cpus::CpuSet;
+
+use crate::machine::Topology;
+use crate::plan::CpuSets;
+pub use engine::Engine;
+pub use host::Host;
+pub use instances::{Instance, InstancesError};
+
+/// A layer of isolation that a flag switches; what it costs can be measured by a study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layer {
+    /// CPUs of its own against all CPUs or a quota.
+    Cpu,
+    /// The host's network against a bridge.
+    Network,
+    /// The default seccomp filter with io_uring against the default one.
+    Security,
+    /// No memory limit against one.
+    Memory,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// How many of the database run on this host, 1 or more.
+    pub instances: u32,
+    /// Memory of each instance in bytes, page cache included.
+    pub memory_bytes: Option<u64>,
+    /// Where the seccomp profile that allows io_uring is on the host.
+    pub seccomp: Option<String>,
+    /// The container image.
+    pub image: Option<String>,
+    /// What each layer costs by a measurement, one sentence each.
+    pub measured: BTreeMap<Layer, Vec<String>>,
+}
+
+impl Default for Ask {
+    fn default() -> Self {
+        Self {
+            instances: 1,
+            memory_bytes: None,
+            seccomp: None,
+            image: None,
+            measured: BTreeMap::new(),
+        }
+    }
+}
+
+/// What a consumer writes from: the ask, the machine and the plan's CPUs.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    pub ask: &'a Ask,
+    pub topology: &'a Topology,
+    pub cpus: &'a CpuSets,
+    pub host: &'a Host,
+    pub engine: Engine,
+}
+
+/// One flag, setting or option with its reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Flag {
+    /// As the consumer takes it, quoted: `--cpuset-cpus=1-15,17-31`. Of several lines where the
+    /// consumer wants several.
+    pub text: String,
+    /// What it buys, one or two sentences.
+    pub buys: String,
+    /// Where that is known from.
+    pub source: String,
+    /// What a record says of it; empty without one.
+    pub measured: Vec<String>,
+}
+
+/// A text to paste.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Text {
+    /// What it is and where it belongs, in a line.
+    pub title: String,
+    /// `bash`, `yaml`, `ini`, `text`.
+    pub language: &'static str,
+    pub body: String,
+}
+
+/// What one instance gets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InstanceFlags {
+    /// From 1.
+    pub number: u32,
+    pub name: String,
+    pub cpus: CpuSet,
+    /// NUMA nodes of its CPUs.
+    pub nodes: CpuSet,
+    pub flags: Vec<Flag>,
+    pub texts: Vec<Text>,
+}
+
+/// Everything for one consumer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Flags {
+    pub consumer: &'static str,
+    pub instances: Vec<InstanceFlags>,
+    /// Texts that all instances share.
+    pub shared: Vec<Text>,
+    /// Capabilities that a container gets besides the default ones (`CAP_SYS_NICE`). A seccomp
+    /// profile in OCI form is resolved for them.
+    pub capabilities: Vec<&'static str>,
+    /// What the user should know besides, one sentence or two each.
+    pub notes: Vec<String>,
+}
+
+/// Why there are no flags.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlagsError {
+    #[error(transparent)]
+    Instances(#[from] InstancesError),
+    #[error(
+        "{image:?} is no name of an image: letters, digits and . _ - / : @ only, and a letter or \
+         digit first"
+    )]
+    Image { image: String },
+    #[error(
+        "{consumer} cannot take the path {path:?}: it has characters that cannot be quoted there"
+    )]
+    Path { consumer: &'static str, path: String },
+    #[error(
+        "a pod needs a figure for its memory, and this host does not say how much it has; give \
+         --memory"
+    )]
+    Memory,
+    #[error(
+        "{memory_bytes} bytes are too little for an instance of {cpus} CPUs, which keeps {reserve_bytes} \
+         bytes free; give --memory of at least {least_bytes}"
+    )]
+    MemoryTooLittle { memory_bytes: u64, cpus: usize, reserve_bytes: u64, least_bytes: u64 },
+}
+
+/// How a consumer reads a seccomp profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileForm {
+    /// Moby's form, whose rules may hold only with some capability or kernel.
+    Moby,
+    /// The form of the OCI runtime specification: what Moby's conditions add must be resolved. A
+    /// reader of this form takes no notice of conditions, and would allow what they guard.
+    Oci,
+}
+
+/// Who takes flags: an engine of containers, a service manager, a database.
+pub trait Consumer: std::fmt::Debug + Sync {
+    /// As `--for` takes it.
+    fn name(&self) -> &'static str;
+
+    /// One line.
+    fn help(&self) -> &'static str;
+
+    /// The database that runs where no image names one.
+    fn engine(&self) -> Engine {
+        Engine::Scylla
+    }
+
+    /// The form of the seccomp profile that it reads.
+    fn profile_form(&self) -> ProfileForm {
+        ProfileForm::Moby
+    }
+
+    /// Texts, flags and notes.
+    ///
+    /// # Errors
+    /// When there are more instances than cores, or a value cannot be written in its syntax.
+    fn write(&self, context: &Context<'_>) -> Result<Flags, FlagsError>;
+}
+
+/// Every consumer.
+pub const ALL: &[&dyn Consumer] = &[
+    &docker::Docker,
+    &podman::Podman,
+    &nerdctl::Nerdctl,
+    &compose::Compose,
+    &kubernetes::Kubernetes,
+    &quadlet::Quadlet,
+    &systemd::Systemd,
+    &scylla::Scylla,
+    &cassandra::Cassandra,
+    &tare_db::TareDb,
+];
+
+/// The consumer of a name.
+pub fn consumer(name: &str) -> Option<&'static dyn Consumer> {
+    ALL.iter().copied().find(|consumer| consumer.name() == name)
+}
+
+/// Writes the flags of a consumer.
+///
+/// # Errors
+/// When the ask cannot be met: see [`FlagsError`].
+pub fn write(
+    consumer: &dyn Consumer,
+    ask: &Ask,
+    topology: &Topology,
+    cpus: &CpuSets,
+    host: &Host,
+) -> Result<Flags, FlagsError> {
+    if let Some(image) = &ask.image {
+        quote::check_image(image)?;
+    }
+    if let Some(path) = &ask.seccomp {
+        quote::check_path(consumer.name(), path)?;
+    }
+    let engine = ask.image.as_deref().map_or(consumer.engine(), Engine::of_image);
+    consumer.write(&Context { ask, topology, cpus, host, engine })
+}
+
+impl Context<'_> {
+    /// The compute CPUs, divided.
+    pub(crate) fn instances(&self) -> Result<Vec<Instance>, FlagsError> {
+        Ok(instances::divide(self.topology, &self.cpus.compute, self.ask.instances)?)
+    }
+
+    /// Name of an instance: `scylla`, or `scylla-2` where there are several.
+    pub(crate) fn name(&self, number: u32) -> String {
+        match self.ask.instances {
+            1 => self.engine.name().to_string(),
+            _ => format!("{}-{number}", self.engine.name()),
+        }
+    }
+
+    pub(crate) fn image(&self) -> &str {
+        self.ask.image.as_deref().unwrap_or(self.engine.image())
+    }
+
+    /// Memory of each instance where it was asked for, or where several must share the host's.
+    pub(crate) fn memory_bytes(&self) -> Option<u64> {
+        let shared = self.ask.instances > 1;
+        self.ask.memory_bytes.or_else(|| self.memory_share().filter(|_| shared))
+    }
+
+    /// An equal part of the host's memory, after what the host keeps for itself, in whole MiB.
+    pub(crate) fn memory_share(&self) -> Option<u64> {
+        let total = self.host.memory_bytes?;
+        let each =
+            total.saturating_sub(engine::reserve_bytes(total)) / u64::from(self.ask.instances);
+        Some((each >> 20) << 20).filter(|bytes| *bytes > 0)
+    }
+
+    /// A flag whose gain a study can measure.
+    pub(crate) fn flag(
+        &self,
+        text: impl Into<String>,
+        buys: impl Into<String>,
+        source: &str,
+        layer: Option<Layer>,
+    ) -> Flag {
+        let measured = layer.and_then(|layer| self.ask.measured.get(&layer));
+        Flag {
+            text: text.into(),
+            buys: buys.into(),
+            source: source.into(),
+            measured: measured.cloned().unwrap_or_default(),
+        }
+    }
+
+    /// What an instance is, for a heading: `instance 1 of 2: CPUs 1-7 (7), NUMA node 0`.
+    pub(crate) fn heading(&self, instance: &Instance) -> String {
+        let nodes = match instance.nodes.len() {
+            1 => format!("NUMA node {}", instance.nodes),
+            _ => format!("NUMA nodes {}", instance.nodes),
+        };
+        let which = match self.ask.instances {
+            1 => String::new(),
+            all => format!("instance {} of {all}: ", instance.number),
+        };
+        let irq = match self.cpus.irq == self.cpus.compute || self.cpus.irq.is_empty() {
+            true => "interrupts share them".to_string(),
+            false => format!("interrupts on {}", self.cpus.irq),
+        };
+        format!("{which}CPUs {} ({}), {nodes}; {irq}", instance.cpus, instance.cpus.len())
+    }
+
+    /// What an own set of CPUs is, in a sentence.
+    pub(crate) fn own_cpus(&self) -> &'static str {
+        match self.cpus.irq == self.cpus.compute || self.cpus.irq.is_empty() {
+            true => "CPUs of its own, as far as interrupts allow, which share them.",
+            false => "CPUs of its own, away from those of the interrupts.",
+        }
+    }
+
+    /// Notes that hold for every consumer.
+    pub(crate) fn common_notes(&self, instances: &[Instance]) -> Vec<String> {
+        let mut notes = vec![
+            "CPU numbers are those of this boot and this hardware. After a change of either, or when \
+             an instance is added, make these texts again."
+                .to_string(),
+        ];
+        let sizes: Vec<usize> = instances.iter().map(|instance| instance.cpus.len()).collect();
+        if sizes.iter().min() != sizes.iter().max() {
+            let list: Vec<String> = sizes.iter().map(usize::to_string).collect();
+            notes.push(format!(
+                "The instances have {} CPUs: the cores do not divide evenly. The number of shards of \
+                 each equals the size of its set.",
+                list.join(", ")
+            ));
+        }
+        if self.topology.nodes.len() > 1 && instances.iter().any(|i| i.nodes.len() > 1) {
+            notes.push(
+                "An instance that spans NUMA nodes pays for remote memory; one instance per node \
+                 (--instances) does not."
+                    .into(),
+            );
+        }
+        notes
+    }
+}
+
+/// A flag as comment lines, at most so wide.
+pub(crate) fn comment(flag: &Flag, indent: &str) -> String {
+    let mut words = format!("{} [{}]", flag.buys, flag.source);
+    for sentence in &flag.measured {
+        words += &format!(" Measured: {sentence}");
+    }
+    wrap(&words, &format!("{indent}# "))
+}
+
+/// A text in lines of at most 100 characters, each with a beginning and an end of line.
+pub(crate) fn wrap(text: &str, prefix: &str) -> String {
+    const WIDTH: usize = 100;
+    let mut lines = String::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        let used = prefix.chars().count() + line.chars().count() + 1 + word.chars().count();
+        if !line.is_empty() && used > WIDTH {
+            lines += &format!("{prefix}{line}\n");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    if !line.is_empty() {
+        lines += &format!("{prefix}{line}\n");
+    }
+    lines
+}
+
+impl Flags {
+    /// All texts one after the other. What is between them is a comment in every language used, so
+    /// that the output for a shell is a script, and that for compose a file.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for part in self.shared.iter().chain(self.instances.iter().flat_map(|i| &i.texts)) {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text += &wrap(&part.title, "# ");
+            text += &part.body;
+        }
+        if !self.notes.is_empty() {
+            text += "\n# Notes\n";
+        }
+        for note in &self.notes {
+            // The first line of a note stands out.
+            let lines = wrap(note, "#   ");
+            text += &lines.replacen("#   ", "# - ", 1);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! What a container of a database wants, in neutral form. Docker, Podman, nerdctl, compose and
+//! quadlet write it in their syntax.
+
+use tare_std::cpus::CpuSet;
+
+use super::{Context, Engine, Flag, FlagsError, Instance, Layer};
+
+/// Who makes the container; they differ in defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Docker,
+    Podman,
+    Nerdctl,
+    Compose,
+    Quadlet,
+}
+
+/// One setting of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Setting {
+    Cpus(CpuSet),
+    /// NUMA nodes that memory may come from.
+    Nodes(CpuSet),
+    HostNetwork,
+    /// Soft and hard limit.
+    Files(u64),
+    /// Bytes; `None` is unlimited.
+    LockedMemory(Option<u64>),
+    Capability(&'static str),
+    Seccomp(String),
+    Pids(u32),
+    SharedMemory(u64),
+    /// Bytes, page cache included; no swap beside it.
+    Memory(u64),
+    Volume {
+        host: String,
+        inside: &'static str,
+    },
+    Log,
+    Restart,
+}
+
+/// A setting with its reason. The text of the flag is still empty.
+pub(super) type Wanted = (Setting, Flag);
+
+/// Threads and processes. Cassandra's recommended nproc (DataStax: recommended production settings).
+const PIDS: u32 = 32_768;
+const SHARED_MEMORY: u64 = 1 << 30;
+
+/// The settings of one instance, in the order in which they are printed.
+pub(super) fn settings(
+    context: &Context<'_>,
+    instance: &Instance,
+    kind: Kind,
+) -> Result<Vec<Wanted>, FlagsError> {
+    let mut wanted: Vec<Wanted> = Vec::new();
+    let engine = context.engine;
+    let mut add = |setting: Setting, buys: String, source: &str, layer: Option<Layer>| {
+        wanted.push((setting, context.flag(String::new(), buys, source, layer)));
+    };
+
+    let all = match context.ask.instances {
+        1 => String::new(),
+        _ => " No other instance has them (scylladb #3336: all pinned to the same).".to_string(),
+    };
+    add(
+        Setting::Cpus(instance.cpus.clone()),
+        format!(
+            "{}{} No CPU quota (--cpus) beside it: it throttles.{all}",
+            context.own_cpus(),
+            match engine {
+                Engine::Scylla | Engine::TareDb => " The database makes a shard for each.",
+                _ => "",
+            }
+        ),
+        "Documentation/admin-guide/cgroup-v2.rst: cpuset, cpu.max",
+        Some(Layer::Cpu),
+    );
+    if context.topology.nodes.len() > 1 && kind != Kind::Compose {
+        add(
+            Setting::Nodes(instance.nodes.clone()),
+            "Memory only from the NUMA nodes of its CPUs.".into(),
+            "Documentation/admin-guide/cgroup-v2.rst: cpuset.mems",
+            None,
+        );
+    }
+    add(
+        Setting::HostNetwork,
+        "No veth pair, bridge, NAT and userland proxy between client and database. The price: the \
+         container sees the host's interfaces, and ports are the host's."
+            .into(),
+        "moby #7857",
+        Some(Layer::Network),
+    );
+    let files = context.host.files();
+    let short = if files < 200_000 { " This host allows no more." } else { "" };
+    add(
+        Setting::Files(files),
+        format!("Open files: a descriptor for each SSTable component and connection.{short}"),
+        "scylla-server.service: LimitNOFILE",
+        None,
+    );
+    if engine.locks_memory() {
+        let capped = match context.host.locked_max {
+            Some(_) => " This host allows no more than its hard limit.",
+            None => "",
+        };
+        add(
+            Setting::LockedMemory(context.host.locked_max),
+            format!("It locks its memory, so that none of it is swapped out.{capped}"),
+            "man 2 mlockall; DataStax: recommended production settings",
+            None,
+        );
+    }
+    if !capabilities(context).is_empty() {
+        let needed = if engine.binds_memory() { "It binds" } else { "For those that bind" };
+        add(
+            Setting::Capability("SYS_NICE"),
+            format!(
+                "{needed} memory to NUMA nodes (mbind, set_mempolicy), which the default seccomp \
+                 profile allows only with this capability."
+            ),
+            "scylladb #6017; moby/profiles: seccomp/default.json",
+            None,
+        );
+    }
+    if let Some(path) = &context.ask.seccomp {
+        add(
+            Setting::Seccomp(path.clone()),
+            seccomp_reason(engine, kind),
+            "moby 891241e7; containers/common #1264",
+            Some(Layer::Security),
+        );
+    }
+    if matches!(kind, Kind::Podman | Kind::Quadlet) || engine == Engine::Cassandra {
+        add(
+            Setting::Pids(PIDS),
+            "Threads: Podman's default of 2048 is few for a thread per connection.".into(),
+            "man podman-run: --pids-limit; DataStax: nproc 32768",
+            None,
+        );
+    }
+    if engine.wants_shared_memory() {
+        add(
+            Setting::SharedMemory(SHARED_MEMORY),
+            "Memory shared by processes; the default of 64 MiB makes parallel queries fail.".into(),
+            "docker run: --shm-size; postgres image: shared memory",
+            None,
+        );
+    }
+    if let Some(bytes) = context.memory_bytes() {
+        if engine == Engine::Scylla {
+            // Says early that the engine's own part would be too small.
+            super::engine::inside(bytes, instance.cpus.len())?;
+        }
+        add(
+            Setting::Memory(bytes),
+            "All its memory, page cache included, and no swap beside it; the database sizes its \
+             caches by it."
+                .into(),
+            "Documentation/admin-guide/cgroup-v2.rst: memory.max, memory.swap.max",
+            Some(Layer::Memory),
+        );
+    }
+    add(
+        Setting::Volume {
+            host: format!("/srv/{}", context.name(instance.number)),
+            inside: engine.data(context.image()),
+        },
+        "Data on a directory of the host, best an XFS of its own: overlayfs copies a whole file up \
+         at its first write, and the data outlives the container."
+            .into(),
+        "Documentation/filesystems/overlayfs.rst",
+        None,
+    );
+    add(
+        Setting::Log,
+        "Logs that rotate; the default file grows without end.".into(),
+        "docker docs: configure logging drivers",
+        None,
+    );
+    add(
+        Setting::Restart,
+        "It comes back after a crash and a reboot with these very flags.".into(),
+        "docker docs: restart policies",
+        None,
+    );
+    Ok(wanted)
+}
+
+/// Capabilities besides the default ones: what binding memory to nodes needs, for engines that do so
+/// and for unknown ones where there is more than one node.
+pub(super) fn capabilities(context: &Context<'_>) -> Vec<&'static str> {
+    let several = context.topology.nodes.len() > 1 && context.engine != Engine::TareDb;
+    match context.engine.binds_memory() || several {
+        true => vec!["CAP_SYS_NICE"],
+        false => Vec::new(),
+    }
+}
+
+fn seccomp_reason(engine: Engine, kind: Kind) -> String {
+    let refused = match kind {
+        Kind::Podman | Kind::Quadlet => "Podman's own profile answers io_uring with ENOSYS",
+        Kind::Nerdctl => "containerd 2.0 and later refuse io_uring with EPERM",
+        Kind::Docker | Kind::Compose => "Docker 25 and later refuse io_uring with EPERM",
+    };
+    let whom = match engine {
+        Engine::Scylla => "Scylla itself uses linux-aio, so it gains nothing by this",
+        Engine::Cassandra => "Cassandra makes no use of it, so it gains nothing by this",
+        Engine::TareDb => "without it the database does its I/O by epoll and threads",
+        Engine::PostgreSql => "PostgreSQL 18 has io_method = io_uring",
+        Engine::Other => "a database that finds none changes its I/O engine without a word",
+    };
+    format!("The default filter with the three io_uring calls added: {refused}; {whom}.")
+}
+
+/// What cannot be said per container, and what to do where the host's network is not wanted.
+pub(super) fn notes(context: &Context<'_>, instances: &[Instance], kind: Kind) -> Vec<String> {
+    let mut notes = context.common_notes(instances);
+    let publish = match kind {
+        Kind::Compose => "ports and the sysctl in place of network_mode",
+        Kind::Quadlet => "PublishPort= and Sysctl= in place of Network=host",
+        _ => "--publish ADDRESS:9042:9042 and the sysctl in place of --network=host",
+    };
+    notes.push(format!(
+        "On the host's network net.core.somaxconn cannot be set per container: it is the host's, and \
+         tare tune apply sets it. Where the host's network is not wanted: {publish}, with \
+         net.core.somaxconn=4096, and let clients dial the container's address rather than a \
+         published port of 127.0.0.1, which is served by the userland proxy."
+    ));
+    notes.push(
+        "fs.aio-max-nr, vm.swappiness and the interrupts' CPUs belong to no container: tare tune plan \
+         shows them."
+            .into(),
+    );
+    notes.push(
+        "The data directories must be there and belong to the user that the image runs as.".into(),
+    );
+    if context.ask.instances > 1 && context.engine != Engine::TareDb {
+        notes.push(
+            "Several instances on the host's network need an address each (for Scylla \
+             --listen-address, --rpc-address and --api-address), or the second cannot bind its ports."
+                .into(),
+        );
+    }
+    if context.ask.seccomp.is_none() && context.engine.wants_io_uring() {
+        notes.push(
+            "The default seccomp profile refuses io_uring: give --seccomp FILE to write one that \
+             allows it."
+                .into(),
+        );
+    }
+    if context.topology.nodes.len() > 1 && kind == Kind::Compose {
+        notes.push(
+            "Compose has no key for memory nodes (cpuset-mems): memory is taken from the node of the \
+             CPU that touches it first."
+                .into(),
+        );
+    }
+    if context.memory_bytes().is_none() {
+        notes.push("No memory limit is set, as none was asked for (--memory).".into());
+    }
+    if kind == Kind::Podman || kind == Kind::Quadlet {
+        notes.push(
+            "For Podman as root: without root it may set CPU sets only where the cpuset controller \
+             is delegated to the user (systemd: Delegate=)."
+                .into(),
+        );
+    }
+    notes
+}

@@ -1,0 +1,103 @@
+//! What the host allows: memory, open files, locked memory.
+
+use crate::snapshot::Snapshot;
+
+/// The kernel's default of `fs.nr_open` (Documentation/admin-guide/sysctl/fs.rst).
+const NR_OPEN_DEFAULT: u64 = 1_048_576;
+
+/// Limits of the host that flags must respect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    pub memory_bytes: Option<u64>,
+    /// `fs.nr_open`: no limit on open files may be above.
+    pub nr_open: Option<u64>,
+    /// The hard limit on open files that cannot be raised, because nobody here has
+    /// CAP_SYS_RESOURCE. `None`: it can.
+    pub files_max: Option<u64>,
+    /// The same for locked memory, bytes.
+    pub locked_max: Option<u64>,
+}
+
+impl Host {
+    /// Reads a snapshot. The limits are those of process 1, or of the process that took the
+    /// snapshot, where it holds them (`/proc/1/{limits,status}`, `/proc/self/...`); a service of the
+    /// host is bound by what process 1 may give.
+    pub fn read(snapshot: &Snapshot) -> Self {
+        let memory = snapshot.read("/proc/meminfo").unwrap_or_default();
+        let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+        let kib: Option<u64> = total.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        let mut host = Self {
+            memory_bytes: kib.map(|kib| kib * 1024),
+            nr_open: snapshot.read_number("/proc/sys/fs/nr_open"),
+            ..Self::default()
+        };
+        for process in ["1", "self"] {
+            let status = snapshot.read(&format!("/proc/{process}/status"));
+            let limits = snapshot.read(&format!("/proc/{process}/limits"));
+            let (Some(status), Some(limits)) = (status, limits) else { continue };
+            if may_raise(status) {
+                continue;
+            }
+            host.files_max = least(host.files_max, hard_limit(limits, "Max open files"));
+            host.locked_max = least(host.locked_max, hard_limit(limits, "Max locked memory"));
+        }
+        host
+    }
+
+    /// Open files to ask for: what Scylla's unit has, or what the host allows.
+    pub fn files(&self) -> u64 {
+        const WANTED: u64 = 800_000;
+        let ceiling = self.nr_open.unwrap_or(NR_OPEN_DEFAULT);
+        WANTED.min(ceiling).min(self.files_max.unwrap_or(u64::MAX))
+    }
+}
+
+/// The smaller of those that are known.
+fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).min()
+}
+
+/// CAP_SYS_RESOURCE (bit 24) is in the bounding set: limits can be raised (man 7 capabilities).
+fn may_raise(status: &str) -> bool {
+    let set = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
+    let bits = set.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    bits.is_none_or(|bits| bits & (1 << 24) != 0)
+}
+
+/// The hard limit in a line of /proc/PID/limits; `None` is unlimited or unknown.
+fn hard_limit(limits: &str, name: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Node;
+
+    const LIMITS: &str = "Limit                     Soft Limit           Hard Limit           Units\n\
+        Max open files            1024                 20000                files\n\
+        Max locked memory         8388608              unlimited            bytes\n";
+
+    fn snapshot(capabilities: &str) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        let mut file = |path: &str, text: &str| snapshot.insert(path, Node::File(text.into()));
+        file("/proc/meminfo", "MemTotal:       65536 kB\nMemFree: 1 kB\n");
+        file("/proc/sys/fs/nr_open", "1048576\n");
+        file("/proc/self/limits", LIMITS);
+        file("/proc/self/status", &format!("Name:\tx\nCapBnd:\t{capabilities}\n"));
+        snapshot
+    }
+
+    #[test]
+    fn limits_bind_only_those_who_may_not_raise_them() {
+        let bound = Host::read(&snapshot("000001fffeffffff"));
+        assert_eq!(bound.memory_bytes, Some(64 << 20));
+        assert_eq!((bound.files_max, bound.locked_max), (Some(20_000), None));
+        assert_eq!(bound.files(), 20_000);
+        let free = Host::read(&snapshot("000001ffffffffff"));
+        assert_eq!((free.files_max, free.files()), (None, 800_000));
+        assert_eq!(Host::default().files(), 800_000);
+        assert_eq!(Host { nr_open: Some(4096), ..Host::default() }.files(), 4096);
+    }
+}

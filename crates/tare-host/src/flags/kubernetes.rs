@@ -1,0 +1,293 @@
+//! Kubernetes: a Guaranteed pod for each instance and the kubelet's configuration.
+//!
+//! The kubelet chooses the CPUs itself, by number of CPUs. So the pods say how many and the kubelet is
+//! told which it may not give away: the cores of the interrupts. Limits: which set a pod gets is known
+//! only after it runs (`Cpus_allowed_list` in /proc/PID/status).
+
+use tare_std::cpus::CpuSet;
+
+use super::container::{self, Kind, Setting};
+use super::{Consumer, Context, Engine, Flag, Flags, FlagsError, Instance, InstanceFlags, Layer};
+use super::{InstancesError, ProfileForm, Text, comment, instances, quote, wrap};
+
+#[derive(Debug)]
+pub(super) struct Kubernetes;
+
+impl Consumer for Kubernetes {
+    fn name(&self) -> &'static str {
+        "kubernetes"
+    }
+
+    fn help(&self) -> &'static str {
+        "a Guaranteed pod for each instance, and the kubelet's configuration"
+    }
+
+    fn profile_form(&self) -> ProfileForm {
+        ProfileForm::Oci
+    }
+
+    fn write(&self, context: &Context<'_>) -> Result<Flags, FlagsError> {
+        let reserved = reserved(context);
+        let exclusive = context.cpus.universe.difference(&reserved);
+        if exclusive.is_empty() {
+            return Err(InstancesError::NoCpus.into());
+        }
+        let instances = instances::divide(context.topology, &exclusive, context.ask.instances)?;
+        let memory = context.ask.memory_bytes.or_else(|| context.memory_share());
+        let memory = memory.ok_or(FlagsError::Memory)?;
+        let each = instances.iter().map(|instance| pod(context, instance, memory));
+        Ok(Flags {
+            consumer: self.name(),
+            instances: each.collect::<Result<_, _>>()?,
+            shared: vec![kubelet(context, &reserved, &instances)],
+            capabilities: container::capabilities(context),
+            notes: notes(context, &instances),
+        })
+    }
+}
+
+/// Whole cores that the kubelet keeps: those that interrupts use, the first one where they share all.
+///
+/// Whole ones, because with full-pcpus-only a core of which one thread is reserved is given to nobody;
+/// at least one, because the static policy refuses to start without a reservation.
+fn reserved(context: &Context<'_>) -> CpuSet {
+    let part = context.topology.restrict(&context.cpus.universe);
+    let shared = context.cpus.irq == context.cpus.compute;
+    let mut cores = part.nodes.iter().flat_map(|node| &node.cores).map(|core| &core.cpus);
+    if shared || context.cpus.irq.is_empty() {
+        return cores.next().cloned().unwrap_or_default();
+    }
+    let touched = cores.filter(|core| !core.intersection(&context.cpus.irq).is_empty());
+    touched.fold(CpuSet::new(), |all, core| all.union(core))
+}
+
+fn kubelet(context: &Context<'_>, reserved: &CpuSet, instances: &[Instance]) -> Text {
+    let one_node = instances.iter().all(|instance| instance.nodes.len() == 1);
+    let (policy, why) = match one_node {
+        true => ("single-numa-node", "Every instance fits into one NUMA node, and gets one."),
+        false => (
+            "best-effort",
+            "An instance is larger than a NUMA node: single-numa-node would refuse it.",
+        ),
+    };
+    let threads = context.topology.nodes.iter().flat_map(|node| &node.cores);
+    let smt = threads.clone().any(|core| core.cpus.len() > 1);
+    let mut body =
+        String::from("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n");
+    let mut add = |why: &str, source: &str, text: &str, layer: Option<Layer>| {
+        let flag = context.flag(text, why, source, layer);
+        body += &format!("{}{text}\n", comment(&flag, ""));
+    };
+    const CPU_DOCS: &str = "kubernetes.io: control CPU management policies on the node";
+    add(
+        "CPUs of its own for every Guaranteed pod that asks for whole CPUs.",
+        CPU_DOCS,
+        "cpuManagerPolicy: static",
+        Some(Layer::Cpu),
+    );
+    add(
+        "Never given to a pod: the cores of the interrupts, where the system and other pods run. \
+         The static policy needs such a reservation.",
+        CPU_DOCS,
+        &format!("reservedSystemCPUs: \"{reserved}\""),
+        None,
+    );
+    if smt {
+        add(
+            "Whole cores only, so that no other pod is on the sibling thread (stable since 1.33). \
+             strict-cpu-reservation would leave no CPU to other pods where the database takes the rest.",
+            CPU_DOCS,
+            "cpuManagerPolicyOptions:\n  full-pcpus-only: \"true\"",
+            None,
+        );
+    }
+    add(why, "kubernetes.io: topology manager", &format!("topologyManagerPolicy: {policy}"), None);
+    if context.topology.nodes.len() > 1 && one_node {
+        body += &wrap(
+            "memoryManagerPolicy: Static binds memory as well. It needs reservedMemory for each node, \
+             whose sum is kube-reserved, system-reserved and the hard eviction threshold together \
+             [kubernetes.io: memory manager].",
+            "# ",
+        );
+    }
+    Text {
+        title:
+            "Kubelet: merge into /var/lib/kubelet/config.yaml of the node, which is no object for \
+                kubectl. A change of policy wants the node drained, the kubelet stopped and \
+                /var/lib/kubelet/cpu_manager_state removed."
+                .into(),
+        language: "yaml",
+        body,
+    }
+}
+
+fn pod(
+    context: &Context<'_>,
+    instance: &Instance,
+    memory: u64,
+) -> Result<InstanceFlags, FlagsError> {
+    let name = context.name(instance.number);
+    let cpus = instance.cpus.len();
+    let mut sized = context.ask.clone();
+    sized.memory_bytes = Some(memory);
+    let context = &Context { ask: &sized, ..*context };
+    let mut flags: Vec<Flag> = Vec::new();
+    let mut spec = String::new();
+    let mut container = String::new();
+    let mut security = String::new();
+    let mut volumes = String::new();
+    for (setting, mut flag) in container::settings(context, instance, Kind::Nerdctl)? {
+        match &setting {
+            Setting::Cpus(_) => {
+                flag.text = format!("cpu: \"{cpus}\"");
+                flag.buys = "Requests equal to limits, and whole CPUs: the pod is Guaranteed and gets \
+                             CPUs of its own. One container without limits (a sidecar) takes that from \
+                             all."
+                    .into();
+                flag.source = "kubernetes.io: control CPU management policies on the node".into();
+                let amounts = format!("cpu: \"{cpus}\"\n          memory: \"{memory}\"");
+                container += &comment(&flag, "      ");
+                container += &format!(
+                    "      resources:\n        requests:\n          {amounts}\n        limits:\n          \
+                     {amounts}\n"
+                );
+            }
+            Setting::HostNetwork => {
+                flag.text = "hostNetwork: true".into();
+                spec += &comment(&flag, "  ");
+                spec += "  hostNetwork: true\n  dnsPolicy: ClusterFirstWithHostNet\n";
+            }
+            Setting::Capability(name) => {
+                flag.text = format!("capabilities: add {name}");
+                security += &comment(&flag, "        ");
+                security += &format!("        capabilities:\n          add: [\"{name}\"]\n");
+            }
+            Setting::Seccomp(path) => {
+                let file = path.rsplit('/').next().unwrap_or(path);
+                flag.text = format!("localhostProfile: profiles/{file}");
+                flag.buys += &format!(
+                    " Copy {path} to /var/lib/kubelet/seccomp/profiles/{file} on every node."
+                );
+                security += &comment(&flag, "        ");
+                security += "        seccompProfile:\n          type: Localhost\n";
+                let profile = quote::yaml(&format!("profiles/{file}"));
+                security += &format!("          localhostProfile: {profile}\n");
+            }
+            Setting::Volume { host, inside } => {
+                flag.text = format!("hostPath {host}");
+                flag.buys += " A local PersistentVolume serves as well.";
+                container += &format!(
+                    "      volumeMounts:\n        - name: data\n          mountPath: {inside}\n"
+                );
+                if context.engine.wants_shared_memory() {
+                    container += "        - name: shm\n          mountPath: /dev/shm\n";
+                }
+                let own = comment(&flag, "    ");
+                volumes = format!(
+                    "{own}    - name: data\n      hostPath:\n        path: {host}\n        \
+                     type: Directory\n{volumes}"
+                );
+            }
+            Setting::SharedMemory(bytes) => {
+                flag.text = format!("emptyDir of {bytes} bytes at /dev/shm");
+                volumes += &comment(&flag, "    ");
+                volumes += &format!(
+                    "    - name: shm\n      emptyDir:\n        medium: Memory\n        sizeLimit: \
+                     \"{bytes}\"\n"
+                );
+            }
+            // Not a pod's to say: the kubelet's, the runtime's, or in the resources above.
+            Setting::Nodes(_)
+            | Setting::Files(_)
+            | Setting::LockedMemory(_)
+            | Setting::Pids(_)
+            | Setting::Memory(_)
+            | Setting::Log
+            | Setting::Restart => continue,
+        }
+        flags.push(flag);
+    }
+    let options = context.engine_options(instance, false)?;
+    let mut arguments = String::new();
+    if context.engine == Engine::TareDb {
+        arguments += "      command: [\"/tare\", \"db\"]\n";
+    }
+    if !options.is_empty() {
+        arguments += "      args:\n";
+        for option in &options {
+            arguments += &comment(option, "        ");
+            arguments += &format!("        - {}\n", quote::yaml(&option.text));
+        }
+    }
+    flags.extend(options);
+    let mut body = format!(
+        "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n{spec}  containers:\n    - name: \
+         {}\n      image: {}\n",
+        context.engine.name(),
+        context.image()
+    );
+    // The list above is indented by two more than the keys of its item.
+    body += &container;
+    if !security.is_empty() {
+        body += &format!("      securityContext:\n{security}");
+    }
+    body += &arguments;
+    body += &format!("  volumes:\n{volumes}");
+    let which = match context.ask.instances {
+        1 => String::new(),
+        all => format!("instance {} of {all}: ", instance.number),
+    };
+    Ok(InstanceFlags {
+        number: instance.number,
+        cpus: instance.cpus.clone(),
+        nodes: instance.nodes.clone(),
+        flags,
+        texts: vec![Text {
+            title: format!("Pod {name}: {which}{cpus} CPUs, which the kubelet chooses"),
+            language: "yaml",
+            body,
+        }],
+        name,
+    })
+}
+
+fn notes(context: &Context<'_>, instances: &[Instance]) -> Vec<String> {
+    let mut notes = context.common_notes(instances);
+    notes.push(
+        "Before Kubernetes 1.33 the CFS quota stays on pods with CPUs of their own, so they are \
+         throttled all the same (kubernetes #70585); there run the kubelet with cpuCFSQuota: false, \
+         which lifts it from all pods."
+            .into(),
+    );
+    notes.push(
+        "CPUs of its own means away from other pods: daemons of the node and interrupts still come \
+         there. tare tune apply moves the interrupts; on a managed node an operator may own them."
+            .into(),
+    );
+    notes.push(format!(
+        "Limits on open files and locked memory are the container runtime's (LimitNOFILE={} and \
+         LimitMEMLOCK=infinity in its unit), the number of processes the kubelet's (podPidsLimit).",
+        context.host.files()
+    ));
+    if context.ask.memory_bytes.is_none() {
+        notes.push(
+            "The memory is this host's less a reserve. Where a pod stays pending, the kubelet reserves \
+             more: give --memory."
+                .into(),
+        );
+    }
+    if context.ask.instances > 1 {
+        notes.push(
+            "Pods on the host's network share its ports: put one on each node, or give each its own \
+             address."
+                .into(),
+        );
+    }
+    notes.push(
+        "Where hostNetwork is not wanted: leave it out, reach the pods by their own addresses (a \
+         headless service), and add net.core.somaxconn=4096 to securityContext.sysctls where the \
+         kubelet allows it (allowedUnsafeSysctls)."
+            .into(),
+    );
+    notes
+}

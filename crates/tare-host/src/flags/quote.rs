@@ -1,0 +1,80 @@
+//! Texts that come from the user, made safe for the syntax that they stand in.
+
+use super::FlagsError;
+
+/// The name of an image, which is written without quotes. Stricter than the grammar of references
+/// (distribution/reference), so that nothing in it can mean anything to a shell, to YAML or systemd.
+pub(super) fn check_image(image: &str) -> Result<(), FlagsError> {
+    let first = image.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let rest = image.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte));
+    match first && rest {
+        true => Ok(()),
+        false => Err(FlagsError::Image { image: image.into() }),
+    }
+}
+
+/// A path on the host: absolute, without control characters; units of systemd and quadlet, which
+/// have no one way of quoting, take plain ones only, and so does a list that ends at commas.
+pub(super) fn check_path(consumer: &'static str, path: &str) -> Result<(), FlagsError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/+@".contains(c);
+    let fits = match consumer {
+        "quadlet" | "systemd" | "kubernetes" => path.chars().all(plain),
+        _ => !path.chars().any(char::is_control),
+    };
+    match fits && path.starts_with('/') {
+        true => Ok(()),
+        false => Err(FlagsError::Path { consumer, path: path.into() }),
+    }
+}
+
+/// A word for a POSIX shell: as it is where that is safe, else in single quotes.
+pub(super) fn shell(word: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "._-/:@=,+%".contains(c);
+    match !word.is_empty() && word.chars().all(safe) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// A YAML scalar in double quotes; `$` is doubled for compose, which would look for a variable.
+pub(super) fn yaml(text: &str) -> String {
+    let escaped = text.replace('\\', r"\\").replace('"', "\\\"");
+    format!("\"{escaped}\"")
+}
+
+/// A YAML scalar for compose.
+pub(super) fn compose(text: &str) -> String {
+    yaml(text).replace('$', "$$")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_that_could_mean_something_else_are_refused() {
+        for good in ["scylladb/scylla:6.2", "localhost:5000/a/b@sha256:0123", "tare"] {
+            assert_eq!(check_image(good), Ok(()), "{good}");
+        }
+        for bad in ["", "-v", "a b", "a;reboot", "$(id)", "a\nb", "--privileged", "a'b", "`id`"] {
+            assert!(check_image(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn paths_are_quoted_or_refused() {
+        assert_eq!(shell("/srv/a b"), "'/srv/a b'");
+        assert_eq!(shell("/it's"), r"'/it'\''s'");
+        assert_eq!(shell("--a=/srv/x,y"), "--a=/srv/x,y");
+        assert_eq!(shell("$(id)"), "'$(id)'");
+        assert_eq!(shell(""), "''");
+        assert_eq!(yaml(r#"a"b\c"#), r#""a\"b\\c""#);
+        assert_eq!(compose("a$b"), "\"a$$b\"");
+        assert!(check_path("docker", "/a b/it's").is_ok());
+        assert!(check_path("docker", "/a\nb").is_err());
+        assert!(check_path("docker", "relative").is_err());
+        assert!(check_path("quadlet", "/a b").is_err());
+        assert!(check_path("quadlet", "/a%i").is_err());
+        assert!(check_path("kubernetes", "/etc/a-b.json").is_ok());
+    }
+}
