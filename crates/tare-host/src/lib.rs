@@ -8,6 +8,7 @@ pub mod account;
 pub mod cgroup;
 pub mod clean;
 pub mod doctor;
+pub mod ethtool;
 pub mod exec;
 pub mod facts;
 pub mod fixture;

@@ -98,7 +98,7 @@ impl Snapshot {
         self.nodes.retain(|name, _| name != path && !name.starts_with(&below));
     }
 
-    fn first_below(&self, folder: &str) -> Option<&str> {
+    pub(super) fn first_below(&self, folder: &str) -> Option<&str> {
         let prefix = format!("{folder}/");
         let after = self.nodes.range(prefix.clone()..).next().map(|(path, _)| path.as_str());
         after.filter(|path| path.starts_with(&prefix))

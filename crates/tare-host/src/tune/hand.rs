@@ -1,8 +1,14 @@
 //! The hand: what reads and writes the settings of a host. The living host, a directory that stands
 //! for one, and a snapshot in memory have one each, so that everything above it is tested off the host.
 
+mod live;
+mod memory;
+
 use crate::plan::Key;
 use crate::snapshot::Snapshot;
+
+pub use live::LiveHost;
+pub use memory::{Failure, SnapshotHost};
 
 /// Reads and writes settings.
 pub trait Hand {

@@ -4,4 +4,4 @@
 
 mod hand;
 
-pub use hand::{Hand, Trouble, TroubleClass};
+pub use hand::{Failure, Hand, LiveHost, SnapshotHost, Trouble, TroubleClass};

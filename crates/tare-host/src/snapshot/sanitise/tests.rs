@@ -1,0 +1,92 @@
+use super::*;
+
+#[test]
+fn mounts_keep_what_leads_to_a_disk() {
+    let text = "22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p1 rw,seclabel\n\
+        30 22 0:40 / /mnt/nfs rw shared:9 master:3 - nfs4 fileserver:/export rw,addr=10.1.2.3\n\
+        31 22 0:41 / /home/alice/remote rw - fuse.sshfs alice@box:/ rw\n\
+        32 22 259:2 /sub /home/alice/data rw - xfs /dev/nvme1n1 rw\n\
+        33 22 0:50 / /var/lib/kubelet/pods/8ea46ef1-4d2c-4ae7-a7bb-b86c9add4d7c/volumes/x rw - tmpfs tmpfs rw";
+    let kept = "22 1 259:1 / / rw - ext4 /dev/nvme0n1p1 rw\n\
+        30 22 0:40 / /mnt/nfs rw - nfs4 none rw\n\
+        32 22 259:2 / /home/alice/data rw - xfs /dev/nvme1n1 rw";
+    assert_eq!(mountinfo(text), kept);
+}
+
+#[test]
+fn boot_parameters_that_matter_stay() {
+    let text = "BOOT_IMAGE=/vmlinuz root=UUID=8ea46ef1-4d2c-4ae7-a7bb-b86c9add4d7c isolcpus=2-3 \
+        ip=10.0.0.1 hugepagesz=1G hugepages=4 nosmt password=secret nvme_core.io_timeout=9";
+    assert_eq!(
+        boot_parameters(text),
+        "isolcpus=2-3 hugepagesz=1G hugepages=4 nosmt nvme_core.io_timeout=9"
+    );
+}
+
+#[test]
+fn options_of_irqbalance_stay() {
+    let text = "# called by ops@example.org\nIRQBALANCE_ARGS=\"--banirq=5\"\nTOKEN=x\nOPTIONS=\n";
+    assert_eq!(irqbalance_options(text), "IRQBALANCE_ARGS=\"--banirq=5\"\nOPTIONS=");
+}
+
+#[test]
+fn a_loop_file_is_told_by_its_mount() {
+    let mounts = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n32 22 8:2 / /data rw - xfs /dev/sdb rw";
+    let check = |file: &str, expect: &str| assert_eq!(backing_file(file, mounts), expect);
+    check("/data/images/bob.img", "/data/file");
+    check("/home/bob/disk.img", "/file");
+    check("/database/x.img", "/file");
+}
+
+#[test]
+fn identifiers_are_hidden_and_nothing_else() {
+    let check = |text: &str, expect: &str| {
+        let mut hider = Hider::new(Some("db-node.example.org"));
+        assert_eq!(hider.hide(text), expect, "{text}");
+        let expect = expect.to_string();
+        assert_eq!(hider.hide(&expect), expect);
+    };
+    check("inet 10.1.2.3/24 up", "inet hidden/24 up");
+    check("listen 10.1.2.3:9042", "listen hidden");
+    check("fe80::1ff:fe23:4567:890a", "hidden");
+    check("2001:db8:0:1:1:1:1:1", "hidden");
+    check("52:54:00:12:34:56", "hidden");
+    check("52-54-00-12-34-56", "hidden");
+    check(
+        "/dev/mapper/luks-8ea46ef1-4d2c-4ae7-a7bb-b86c9add4d7c",
+        "/dev/mapper/luks-00000000-0000-0000-0000-000000000001",
+    );
+    check(
+        "docker-4f1d0e5c8b7a69d2f3c41b0a9e8d7c6b.scope",
+        "docker-00000000000000000000000000000001.scope",
+    );
+    check("db--node--vg-root", "host--vg-root");
+    check("mdb-nodes", "mdb-nodes");
+    for same in [
+        "0000:00:03.0",
+        "pci0000:00/0000:00:1f.2/host3/target3:0:0/3:0:0:0",
+        "6.18.44-fc-v657",
+        "ffffffff,ffffffff,ffffffff,ffffffff",
+        "ffffffffffffffffffffffffffffffff",
+        "virtio:d00000001v00001AF4",
+        "pci:v00001AF4d00001041sv00001AF4sd00001041bc02sc00i00",
+        " 28:          0          0 PCI-MSIX-0000:00:01.0   0-edge      virtio0-config",
+        "192 256 4.18.0-305.12.1.el8_4.x86_64",
+        "ünïcode: 1.2.3.4.5",
+    ] {
+        check(same, same);
+    }
+}
+
+#[test]
+fn a_path_and_its_links_are_hidden_alike() {
+    let mut snapshot = Snapshot::default();
+    let device = "devices/VMBUS:01/000d3a12-3456-000d-3a12-3456000d3a12/net/eth0";
+    snapshot.insert(&format!("/sys/{device}/mtu"), Node::File("1500".into()));
+    snapshot.insert("/sys/class/net/eth0", Node::Link(format!("../../{device}")));
+    snapshot.insert(HOST_NAME, Node::File("db-node".into()));
+    let clean = snapshot.sanitised();
+    assert_eq!(clean.read("/sys/class/net/eth0/mtu"), Some("1500"));
+    assert!(clean.nodes().all(|(path, _)| !path.contains("3a12") && !path.contains("private")));
+    assert_eq!(clean.sanitised(), clean);
+}

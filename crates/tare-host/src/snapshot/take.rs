@@ -1,0 +1,420 @@
+//! Taking a snapshot: the table of patterns against a living host, or against a folder that holds
+//! the files of one.
+//!
+//! Method: each pattern is walked part by part; a folder is listed only where a pattern has a
+//! wildcard. Devices are found by their class, so /sys/devices is never walked. What cannot be read
+//! is left out.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+
+use crate::machine::is_pci_address;
+
+use super::patterns::{FIXED, HOST, PCI, PROCESSES};
+use super::{Node, Snapshot, sanitise};
+
+/// Links that are followed in one walk, as in the kernel (`MAXSYMLINKS`).
+const LINKS_MAX: usize = 40;
+
+/// No file of the kernel that is read is longer; what is (a file that grew in a test's folder) is
+/// cut here.
+const FILE_MAX: u64 = 16 << 20;
+
+/// Stretch over which the load of the CPUs is measured.
+const LOAD_STRETCH: Duration = Duration::from_millis(500);
+
+/// Characters that the kernel keeps of a process's name (`TASK_COMM_LEN` less the zero byte).
+const PROCESS_NAME_MAX: usize = 15;
+
+impl Snapshot {
+    /// Everything that the planner reads of a host. `/` is the living host: what ethtool and
+    /// irqbalance say is asked for, and the load is measured for half a second. Below any other
+    /// root the pseudo files stand in `tare/`.
+    pub fn take(root: &Path) -> Self {
+        let living = root == Path::new("/");
+        let before = living.then(|| cpu_lines(root));
+        let mut taking = Taking { root, snapshot: Self::default() };
+        for pattern in HOST {
+            taking.pattern("", pattern);
+        }
+        for folder in taking.pci_devices() {
+            for pattern in PCI {
+                taking.pattern(&folder, pattern);
+            }
+            // Drivers and people know the device by its address.
+            if let Some(address) = folder.rsplit('/').next() {
+                let target = format!("../../..{}", folder.trim_start_matches("/sys"));
+                taking.put(&format!("/sys/bus/pci/devices/{address}"), Node::Link(target));
+            }
+        }
+        for path in FIXED {
+            if let Ok(text) = fs::read_to_string(taking.on_host(path)) {
+                taking.put_file(path, &text);
+            }
+        }
+        taking.processes();
+        if let Ok(name) = fs::read_to_string(taking.on_host("/proc/sys/kernel/hostname")) {
+            taking.put_file(sanitise::HOST_NAME, &name);
+        }
+        let mut snapshot = taking.snapshot;
+        match before {
+            None => {
+                let mut taking = Taking { root, snapshot };
+                taking.everything("/tare");
+                snapshot = taking.snapshot;
+            }
+            Some(before) => {
+                snapshot.keep_ends_of_links();
+                ask_ethtool(&mut snapshot);
+                for (path, text) in crate::irqbalance::describe() {
+                    snapshot.insert(&path, Node::File(text));
+                }
+                std::thread::sleep(LOAD_STRETCH);
+                snapshot.insert("/tare/load/stat-0", Node::File(before));
+                snapshot.insert("/tare/load/stat-1", Node::File(cpu_lines(root)));
+            }
+        }
+        snapshot.keep_ends_of_links();
+        snapshot.drop_full_folders();
+        sanitise::taken(&mut snapshot);
+        snapshot
+    }
+
+    /// A link leads somewhere also when nothing of what is there was read: to a driver, to a device
+    /// that has no file of the table.
+    fn keep_ends_of_links(&mut self) {
+        let is_link = |(path, node): (&str, &Node)| match node {
+            Node::Link(target) => Some((path.to_string(), target.clone())),
+            _ => None,
+        };
+        let links: Vec<(String, String)> = self.nodes().filter_map(is_link).collect();
+        for (path, target) in links {
+            let folder = path.rfind('/').map_or("", |slash| &path[..slash]);
+            if self.real(&path).is_some() || !path.starts_with("/sys/") {
+                continue;
+            }
+            let mut end: Vec<&str> = match target.starts_with('/') {
+                true => Vec::new(),
+                false => folder.split('/').filter(|part| !part.is_empty()).collect(),
+            };
+            for part in target.split('/').filter(|part| !matches!(*part, "" | ".")) {
+                match part {
+                    ".." => {
+                        end.pop();
+                    }
+                    part => end.push(part),
+                }
+            }
+            // Through further links the end is another, which those lead to.
+            let end = format!("/{}", end.join("/"));
+            if end.len() > 1 && !self.nodes.contains_key(&end) {
+                self.insert(&end, Node::Directory);
+            }
+        }
+    }
+
+    /// Folders that hold something are known by what they hold.
+    fn drop_full_folders(&mut self) {
+        let full: Vec<String> = self
+            .nodes()
+            .filter(|(_, node)| **node == Node::Directory)
+            .map(|(path, _)| path.to_string())
+            .filter(|path| self.first_below(path).is_some())
+            .collect();
+        for path in full {
+            self.nodes.remove(&path);
+        }
+    }
+}
+
+struct Taking<'a> {
+    root: &'a Path,
+    snapshot: Snapshot,
+}
+
+/// What stands at a path.
+enum Found {
+    File(String),
+    Link(String),
+    Folder,
+}
+
+impl Taking<'_> {
+    fn on_host(&self, path: &str) -> std::path::PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// Takes what a pattern matches below a folder.
+    fn pattern(&mut self, folder: &str, pattern: &str) {
+        let parts: Vec<&str> = pattern.split('/').skip_while(|part| part.is_empty()).collect();
+        let rest: Vec<Part> = parts.iter().rev().map(|part| Part::pattern(part)).collect();
+        self.walk(folder.to_string(), rest, LINKS_MAX);
+    }
+
+    /// `rest` are the parts that are still to be matched, the next one last.
+    fn walk(&mut self, folder: String, mut rest: Vec<Part>, links: usize) {
+        let Some(part) = rest.pop() else { return };
+        let names = match part {
+            Part::Up => {
+                let above = folder.rfind('/').map_or("", |slash| &folder[..slash]);
+                return self.walk(above.to_string(), rest, links);
+            }
+            Part::FoldersOnly => return,
+            Part::Names(names) => names,
+            Part::Wild(patterns) => self.matching(&folder, &patterns),
+        };
+        for name in names {
+            let path = format!("{folder}/{name}");
+            match rest.as_slice() {
+                [] => match self.look(&path) {
+                    Some(Found::File(text)) => self.put_file(&path, &text),
+                    // Files of /etc may stand elsewhere; links of sysfs are facts by themselves.
+                    Some(Found::Link(target)) if path.starts_with("/sys/") || links == 0 => {
+                        self.put(&path, Node::Link(target));
+                    }
+                    Some(Found::Link(target)) => self.follow(&folder, &path, &target, &rest, links),
+                    Some(Found::Folder) => self.put(&path, Node::Directory),
+                    None => {}
+                },
+                [Part::FoldersOnly] => {
+                    if fs::symlink_metadata(self.on_host(&path)).is_ok_and(|data| data.is_dir()) {
+                        self.put(&path, Node::Directory);
+                    }
+                }
+                _ => match fs::read_link(self.on_host(&path)) {
+                    Ok(target) if links > 0 => {
+                        let Some(target) = target.to_str() else { continue };
+                        self.follow(&folder, &path, target, &rest, links);
+                    }
+                    // EINVAL: it is there and no link.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                        self.walk(path, rest.clone(), links);
+                    }
+                    _ => {}
+                },
+            }
+        }
+    }
+
+    /// Keeps a link and goes on where it leads, below the root.
+    fn follow(&mut self, folder: &str, path: &str, target: &str, rest: &[Part], links: usize) {
+        self.put(path, Node::Link(target.to_string()));
+        let from = if target.starts_with('/') { "" } else { folder };
+        let mut longer = rest.to_vec();
+        longer.extend(target.rsplit('/').filter_map(Part::literal));
+        self.walk(from.to_string(), longer, links - 1);
+    }
+
+    /// Names in a folder that one of the patterns matches.
+    fn matching(&self, folder: &str, patterns: &[String]) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.on_host(&format!("{folder}/"))) else {
+            return Vec::new();
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let wanted = |name: &String| patterns.iter().any(|pattern| matches(pattern, name));
+        names.filter(wanted).collect()
+    }
+
+    fn look(&self, path: &str) -> Option<Found> {
+        let place = self.on_host(path);
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let custom = i32::try_from(flags.bits()).ok()?;
+        let opened = fs::OpenOptions::new().read(true).custom_flags(custom).open(&place);
+        match opened {
+            Ok(file) => {
+                let mut bytes = Vec::new();
+                match file.take(FILE_MAX).read_to_end(&mut bytes) {
+                    Ok(_) => String::from_utf8(bytes).ok().map(Found::File),
+                    Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                        Some(Found::Folder)
+                    }
+                    Err(_) => None,
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // ELOOP: it is a link.
+            Err(_) => {
+                let target = fs::read_link(&place).ok()?;
+                target.to_str().map(|target| Found::Link(target.to_string()))
+            }
+        }
+    }
+
+    fn put_file(&mut self, path: &str, text: &str) {
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        self.put(path, Node::File(text.to_string()));
+    }
+
+    fn put(&mut self, path: &str, node: Node) {
+        self.snapshot.insert(path, node);
+    }
+
+    /// Folders of the PCI devices that what was taken so far lies below.
+    fn pci_devices(&self) -> BTreeSet<String> {
+        let mut folders = BTreeSet::new();
+        for (path, _) in self.snapshot.nodes() {
+            let Some(below) = path.strip_prefix("/sys/devices/") else { continue };
+            let mut end = path.len() - below.len();
+            for part in below.split('/') {
+                end += part.len();
+                if is_pci_address(part) {
+                    folders.insert(path[..end].to_string());
+                }
+                end += 1;
+            }
+        }
+        folders
+    }
+
+    /// A whole folder, for the pseudo files of a host on disk.
+    fn everything(&mut self, folder: &str) {
+        for name in self.matching(folder, &["*".to_string()]) {
+            let path = format!("{folder}/{name}");
+            match self.look(&path) {
+                Some(Found::File(text)) => self.put_file(&path, &text),
+                Some(Found::Folder) => {
+                    self.put(&path, Node::Directory);
+                    self.everything(&path);
+                }
+                Some(Found::Link(_)) | None => {}
+            }
+        }
+    }
+
+    fn processes(&mut self) {
+        for id in self.matching("/proc", &["#".to_string()]) {
+            let Ok(name) = fs::read_to_string(self.on_host(&format!("/proc/{id}/comm"))) else {
+                continue;
+            };
+            let name = name.trim_end();
+            let same = |process: &&&str| {
+                let cut =
+                    process.char_indices().nth(PROCESS_NAME_MAX).map_or(process.len(), |c| c.0);
+                &process[..cut] == name
+            };
+            for process in PROCESSES.iter().filter(same) {
+                self.put(&format!("/tare/owners/process/{process}"), Node::File("running".into()));
+            }
+        }
+    }
+}
+
+/// One part of a path on the way.
+#[derive(Clone)]
+enum Part {
+    Up,
+    /// One of these names, without listing the folder.
+    Names(Vec<String>),
+    /// Names that one of these patterns matches.
+    Wild(Vec<String>),
+    /// A `/` at the end of a pattern: only folders are meant.
+    FoldersOnly,
+}
+
+impl Part {
+    fn pattern(text: &str) -> Self {
+        if text.is_empty() {
+            return Self::FoldersOnly;
+        }
+        let choices: Vec<String> = match (text.find('{'), text.find('}')) {
+            (Some(open), Some(close)) => {
+                let choices = text[open + 1..close].split(',');
+                choices.map(|one| format!("{}{one}{}", &text[..open], &text[close + 1..])).collect()
+            }
+            _ => vec![text.to_string()],
+        };
+        match choices.iter().any(|choice| choice.contains(['*', '#'])) {
+            true => Self::Wild(choices),
+            false => Self::Names(choices),
+        }
+    }
+
+    /// A part of a link's target.
+    fn literal(text: &str) -> Option<Self> {
+        match text {
+            "" | "." => None,
+            ".." => Some(Self::Up),
+            name => Some(Self::Names(vec![name.to_string()])),
+        }
+    }
+}
+
+/// Whether a pattern of literal characters, `*` and `#` matches a name.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some(first) = pattern.chars().next() else { return name.is_empty() };
+    let rest = &pattern[first.len_utf8()..];
+    match first {
+        '*' => name
+            .char_indices()
+            .map(|(at, _)| at)
+            .chain([name.len()])
+            .any(|at| matches(rest, &name[at..])),
+        '#' => {
+            let digits = name.bytes().take_while(u8::is_ascii_digit).count();
+            digits > 0 && matches(rest, &name[digits..])
+        }
+        _ => name.strip_prefix(first).is_some_and(|name| matches(rest, name)),
+    }
+}
+
+/// The lines of /proc/stat about CPUs.
+fn cpu_lines(root: &Path) -> String {
+    let text = fs::read_to_string(root.join("proc/stat")).unwrap_or_default();
+    text.lines().filter(|line| line.starts_with("cpu")).collect::<Vec<_>>().join("\n")
+}
+
+/// What ethtool says of each device: nothing where the kernel does not have it over netlink. The
+/// driver and the address of the bus stand in sysfs.
+fn ask_ethtool(snapshot: &mut Snapshot) {
+    let files = crate::ethtool::Ethtool::open().and_then(|mut ethtool| ethtool.files());
+    for (nic, files) in files.unwrap_or_default() {
+        for (file, text) in files {
+            snapshot.insert(&format!("/tare/ethtool/{nic}/{file}"), Node::File(text));
+        }
+    }
+    let nics: Vec<String> =
+        snapshot.names("/sys/class/net").iter().map(|n| n.to_string()).collect();
+    for nic in nics {
+        let device = format!("/sys/class/net/{nic}/device");
+        let last = |path: &str| {
+            let real = snapshot.real(path)?;
+            real.rsplit('/').next().map(str::to_string)
+        };
+        let Some(driver) = last(&format!("{device}/driver")) else { continue };
+        let mut text = format!("driver {driver}");
+        // Paravirtual devices (virtio) lie below the PCI device that carries them.
+        let real = snapshot.real(&device).unwrap_or_default();
+        let pci = crate::machine::last_pci_address(&real);
+        if let Some(bus) = pci.or_else(|| real.rsplit('/').next()) {
+            text += &format!("\nbus-info {bus}");
+        }
+        snapshot.insert(&format!("/tare/ethtool/{nic}/driver"), Node::File(text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match() {
+        let check = |pattern: &str, name: &str, expect: bool| {
+            assert_eq!(matches(pattern, name), expect, "{pattern} {name}");
+        };
+        check("cpu#", "cpu12", true);
+        check("cpu#", "cpu", false);
+        check("cpu#", "cpufreq", false);
+        check("cpu#", "cpu1x", false);
+        check("*", "eth0", true);
+        check("lower_*", "lower_eth0", true);
+        check("*_ns", "min_granularity_ns", true);
+        check("*_ns", "min_granularity", false);
+        check("", "", true);
+    }
+}
