@@ -4,14 +4,29 @@
 //! A knob only plans: it says where its settings stand (`Key`), what they should be and why. Reading
 //! back, undoing and journalling are the same for all of them (`tune`).
 
+mod clock_source;
 mod coalescing;
+mod cpu_governor;
+mod disk_irqs;
+mod disk_nomerges;
+mod disk_scheduler;
+mod disk_write_cache;
+mod energy_preference;
+mod idle_states;
 mod irqbalance;
+mod limits;
 mod nic_channels;
 mod nic_irqs;
 mod ntuple;
+mod numa_balancing;
 mod rfs;
 mod rings;
 mod rps;
+mod swap;
+mod sysctls;
+mod tcp_memory;
+mod transparent_hugepages;
+mod wakeup_granularity;
 mod xps;
 
 use crate::plan::{Context, Group, Item};
@@ -62,4 +77,19 @@ pub const ALL: &[&dyn Knob] = &[
     &ntuple::Ntuple,
     &rings::Rings,
     &coalescing::Coalescing,
+    &disk_irqs::DiskIrqs,
+    &disk_scheduler::DiskScheduler,
+    &disk_nomerges::DiskNomerges,
+    &disk_write_cache::DiskWriteCache,
+    &clock_source::ClockSource,
+    &energy_preference::EnergyPreference,
+    &cpu_governor::CpuGovernor,
+    &idle_states::IdleStates,
+    &wakeup_granularity::WakeupGranularity,
+    &numa_balancing::NumaBalancing,
+    &transparent_hugepages::TransparentHugepages,
+    &swap::Swap,
+    &sysctls::Sysctls,
+    &tcp_memory::TcpMemory,
+    &limits::Limits,
 ];

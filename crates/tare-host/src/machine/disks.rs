@@ -1,5 +1,17 @@
 //! Disks: from a directory or a device to the physical disks below it, through md, dm, LVM and loop.
+//!
+//! Method: a directory's mount is found in /proc/self/mountinfo, its device in /sys/class/block, and
+//! from there `slaves/` (md, dm, LVM, crypt), `loop/backing_file` and the paths of an NVMe subsystem
+//! lead down to what has hardware behind it. A loop device has a queue of its own, with a scheduler:
+//! it is one of the disks, and so is the disk that holds its file.
+//!
+//! Limits: the directory has to be named by its real path (a snapshot holds no links outside of /sys);
+//! ZFS and network file systems do not tell their devices here.
 
+mod chain;
+mod mounts;
+
+use crate::plan::Options;
 use crate::snapshot::Snapshot;
 
 use super::{Interrupts, Irq};
@@ -27,24 +39,136 @@ pub struct Disk {
 /// Why a directory or device leads to no disk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskError {
-    #[error("there is no block device {name:?}")]
-    UnknownDevice { name: String },
+    #[error("there is no block device {name:?}{}", .nearest.as_ref().map(|n| format!("; did you mean {n:?}?")).unwrap_or_default())]
+    UnknownDevice { name: String, nearest: Option<String> },
     #[error("{path:?} lies on no mount of this host that has a block device: {reason}")]
     NoDevice { path: String, reason: String },
+    #[error("block device {name:?} stands on more than {depth} others: {chain}")]
+    TooDeep { name: String, depth: usize, chain: String },
 }
 
+/// Where databases keep their data unless told otherwise.
+const DIRECTORIES: &[&str] = &[
+    "/var/lib/scylla",
+    "/var/lib/cassandra",
+    "/var/lib/tare",
+    "/var/lib/redis",
+    "/var/lib/valkey",
+    "/var/lib/postgresql",
+    "/var/lib/pgsql",
+    "/var/lib/mysql",
+    "/var/lib/mongodb",
+    "/var/lib/mongo",
+    "/var/lib/clickhouse",
+];
+
 /// The disks below directories and devices (`nvme0n1` or `/dev/nvme0n1`). Without either: the disks
-/// below the directories where databases keep their data by default, as far as they are mounts or
-/// exist on one.
+/// below the directories where databases keep their data by default, as far as these are mounts of
+/// their own: a disk that carries the whole system is tuned only when it is asked for.
+///
+/// A disk that is found twice is returned once, for what was asked first.
 ///
 /// # Errors
-/// When one leads to no disk.
+/// When one that was asked for leads to no disk.
 pub fn find(
     snapshot: &Snapshot,
     interrupts: &Interrupts,
     directories: &[String],
     devices: &[String],
 ) -> Result<Vec<Disk>, DiskError> {
-    let _ = (snapshot, interrupts, directories, devices);
-    Ok(Vec::new())
+    let mounts = mounts::read(snapshot);
+    let mut disks: Vec<Disk> = Vec::new();
+    let mut add = |found: Vec<Disk>| {
+        for disk in found {
+            if !disks.iter().any(|known| known.path == disk.path) {
+                disks.push(disk);
+            }
+        }
+    };
+    if directories.is_empty() && devices.is_empty() {
+        for mount in &mounts {
+            let of_database = |directory: &&&str| {
+                mount.point.strip_prefix(**directory).is_some_and(is_end_of_name)
+            };
+            if DIRECTORIES.iter().find(of_database).is_none() {
+                continue;
+            }
+            // A mount that nobody named and that has no disk (tmpfs, NFS) is none to tune.
+            if let Ok(tops) = mounts::devices(snapshot, &mounts, &mount.point)
+                && let Ok(found) = chain::disks(snapshot, interrupts, &mount.point, &tops)
+            {
+                add(found);
+            }
+        }
+        return Ok(disks);
+    }
+    for directory in directories {
+        let tops = mounts::devices(snapshot, &mounts, directory)?;
+        add(chain::disks(snapshot, interrupts, directory, &tops)?);
+    }
+    for device in devices {
+        let top = mounts::device(snapshot, device)?;
+        add(chain::disks(snapshot, interrupts, device, &[top])?);
+    }
+    Ok(disks)
+}
+
+/// What the user should know of the choice of disks.
+pub fn notes(options: &Options, disks: &[Disk]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let asked = !options.directories.is_empty() || !options.devices.is_empty();
+    if disks.is_empty() && !asked {
+        notes.push(
+            "no disk is tuned: none of the directories where databases keep their data by default \
+             is a mount of its own; name one with --dir or --dev"
+                .into(),
+        );
+    }
+    for disk in disks.iter().filter(|disk| disk.remote) {
+        let name = &disk.name;
+        notes.push(format!("{name} is reached over the network: it has no interrupts of its own"));
+    }
+    notes
+}
+
+impl Disk {
+    /// Path of a setting of this disk: of the nearest folder in sysfs, from the disk's own upwards,
+    /// that has it. `None` when none has.
+    pub fn setting(&self, snapshot: &Snapshot, name: &str) -> Option<String> {
+        let mut folder = self.path.as_str();
+        while folder.starts_with("/sys/devices/") {
+            let path = format!("{folder}/{name}");
+            if snapshot.read(&path).is_some() {
+                return Some(path);
+            }
+            folder = &folder[..folder.rfind('/')?];
+        }
+        None
+    }
+
+    /// True for a disk of the hypervisor, of which the guest cannot know whether it turns: its
+    /// `queue/rotational` is a default (virtio-blk, Xen, Hyper-V, disks on virtio-scsi).
+    pub fn is_virtual(&self) -> bool {
+        let of_hypervisor = |part: &str| {
+            chain::number_after(part, "virtio").is_some()
+                || part.starts_with("vbd-")
+                || part.starts_with("VMBUS")
+        };
+        self.path.split('/').any(of_hypervisor) || self.path.starts_with("/sys/devices/virtual/")
+    }
+
+    /// True when the disk turns, as far as that is known.
+    pub fn is_rotational(&self, snapshot: &Snapshot) -> bool {
+        let path = self.setting(snapshot, "queue/rotational");
+        !self.is_virtual() && path.and_then(|path| snapshot.read(&path)) == Some("1")
+    }
+
+    /// `MAJOR:MINOR`.
+    pub fn number<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a str> {
+        snapshot.read(&format!("{}/dev", self.path))
+    }
+}
+
+fn is_end_of_name(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with('/')
 }

@@ -247,6 +247,7 @@ pub fn plan(snapshot: &Snapshot, options: &Options) -> Result<Plan, PlanError> {
     let machine = read_machine(snapshot, options)?;
     let cpus = cpus::choose(&machine, options)?;
     let mut notes = cpus::notes(&machine, options, &cpus);
+    notes.extend(machine::disks::notes(options, &machine.disks));
     guard::check(&machine, options, &cpus, &mut notes)?;
     let mut items = Vec::new();
     let context = Context { snapshot, options, machine: &machine, cpus: &cpus };

@@ -1,0 +1,65 @@
+//! Merging of requests.
+//!
+//! What: `queue/nomerges` of each physical disk: 2, no attempt at all.
+//! Why: before it queues a request the kernel looks for one to merge it with; random I/O by a database
+//! finds none, and pays for the search on every request.
+//! Source: the kernel's Documentation/ABI/stable/sysfs-block (`nomerges`); seastar's perftune.py.
+//! Risk: neighbouring small requests of buffered I/O reach the disk one by one, which costs more where
+//! a disk is slow or is billed by operations. A disk that turns is left as it is.
+
+use crate::plan::{Action, Context, Form, Group, Item, Key};
+
+use super::Knob;
+use super::disk_scheduler::of_disk;
+
+#[derive(Debug)]
+pub(super) struct DiskNomerges;
+
+impl Knob for DiskNomerges {
+    fn name(&self) -> &'static str {
+        "disk_nomerges"
+    }
+
+    fn group(&self) -> Group {
+        Group::Disk
+    }
+
+    fn help(&self) -> &'static str {
+        "no search for requests to merge"
+    }
+
+    fn why(&self) -> &'static str {
+        "random I/O finds nothing to merge with, and the search costs CPU time on every request"
+    }
+
+    fn risk(&self) -> &'static str {
+        "neighbouring small requests of buffered I/O reach the disk one by one, which counts where \
+         the disk has a quota of operations"
+    }
+
+    fn source(&self) -> &'static str {
+        "Linux Documentation/ABI/stable/sysfs-block (nomerges); seastar's perftune.py"
+    }
+
+    fn in_perftune(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, context: &Context<'_>) -> Vec<Item> {
+        let mut items = Vec::new();
+        for disk in context.disks() {
+            let Some(path) = disk.setting(context.snapshot, "queue/nomerges") else { continue };
+            if !context.options.like_perftune && disk.is_rotational(context.snapshot) {
+                let now = context.snapshot.read(&path).unwrap_or_default().to_string();
+                let reason = "this disk turns: one large request is cheaper than two small".into();
+                let action = Action::Leave { now, reason };
+                items.push(context.line(self, &disk.name, "nomerges", action));
+                continue;
+            }
+            let key = Key::file(path);
+            let item = context.item(self, &disk.name, "nomerges", key, Form::Text, "2");
+            items.extend(item.map(|item| of_disk(context, disk, item)));
+        }
+        items
+    }
+}

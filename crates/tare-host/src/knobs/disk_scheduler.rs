@@ -1,0 +1,94 @@
+//! The I/O scheduler of disks.
+//!
+//! What: `queue/scheduler` of each physical disk: `none` (before blk-mq: `noop`).
+//! Why: a scheduler takes a lock and sorts requests for a head that a solid-state or virtual disk does
+//! not have; engines such as Seastar schedule their I/O themselves.
+//! Source: the kernel's Documentation/block/switching-sched.rst; Oracle's installation guide
+//! "Verifying the Disk I/O Scheduler" (none for SSD and NVMe, mq-deadline for disks that turn);
+//! seastar's perftune.py.
+//! Risk: no limit on how long a write may starve reads on a slow disk; `ionice` and BFQ's weights have
+//! no effect. A disk that turns is left as it is.
+
+use crate::machine::Disk;
+use crate::plan::{Action, Context, Form, Group, Identity, Item, Key};
+
+use super::Knob;
+
+#[derive(Debug)]
+pub(super) struct DiskScheduler;
+
+/// Schedulers that do not sort, the better one first.
+const NONE: &[&str] = &["none", "noop"];
+
+impl Knob for DiskScheduler {
+    fn name(&self) -> &'static str {
+        "disk_scheduler"
+    }
+
+    fn group(&self) -> Group {
+        Group::Disk
+    }
+
+    fn help(&self) -> &'static str {
+        "no I/O scheduler on disks that do not turn"
+    }
+
+    fn why(&self) -> &'static str {
+        "sorting requests costs CPU time and a lock, and gains nothing on a disk without a head"
+    }
+
+    fn risk(&self) -> &'static str {
+        "ionice and per-cgroup I/O weights of BFQ lose their effect on this disk"
+    }
+
+    fn source(&self) -> &'static str {
+        "Linux Documentation/block/switching-sched.rst; Oracle Database installation guide, \
+         \"Verifying the Disk I/O Scheduler\""
+    }
+
+    fn in_perftune(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, context: &Context<'_>) -> Vec<Item> {
+        let mut items = Vec::new();
+        for disk in context.disks() {
+            let Some(path) = disk.setting(context.snapshot, "queue/scheduler") else { continue };
+            let Some(now) = context.snapshot.read(&path) else { continue };
+            if !context.options.like_perftune && disk.is_rotational(context.snapshot) {
+                let action = Action::Leave {
+                    now: Form::Choice.tidy(now),
+                    reason: "this disk turns: sorting saves it seeks".into(),
+                };
+                items.push(context.line(self, &disk.name, "I/O scheduler", action));
+                continue;
+            }
+            let offered = |name: &&&str| {
+                now.split_whitespace().any(|word| word.trim_matches(['[', ']']) == **name)
+            };
+            let Some(wanted) = NONE.iter().find(offered) else { continue };
+            let item = context.item(
+                self,
+                &disk.name,
+                "I/O scheduler",
+                Key::file(path),
+                Form::Choice,
+                wanted,
+            );
+            items.extend(item.map(|item| of_disk(context, disk, item)));
+        }
+        items
+    }
+}
+
+/// Adds what the disk is known by, also under another name, to a change.
+pub(super) fn of_disk(context: &Context<'_>, disk: &Disk, mut item: Item) -> Item {
+    if let Action::Change(change) = &mut item.action {
+        change.identity = Identity {
+            pci: disk.pci.clone(),
+            irq_name: None,
+            device: disk.number(context.snapshot).map(str::to_string),
+        };
+    }
+    item
+}

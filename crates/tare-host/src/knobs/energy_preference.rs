@@ -1,0 +1,49 @@
+//! The hint between energy and performance.
+//!
+//! What: `energy_performance_preference` of every CPU of the plan: `performance`.
+//! Why: with hardware-managed frequencies (Intel HWP, AMD CPPC) it is this hint, not the governor, that
+//! decides how eagerly the CPU speeds up.
+//! Source: the kernel's Documentation/admin-guide/pm/intel_pstate.rst and amd-pstate.rst.
+//! Risk: more power and heat.
+//!
+//! It stands before the governor in the order of knobs: while the governor is `performance` the drivers
+//! refuse any other hint, so that an undo, which goes backwards, must put the governor back first.
+
+use crate::plan::{Context, Group, Item};
+
+use super::Knob;
+use super::cpu_governor::plan_policies;
+
+#[derive(Debug)]
+pub(super) struct EnergyPreference;
+
+impl Knob for EnergyPreference {
+    fn name(&self) -> &'static str {
+        "energy_preference"
+    }
+
+    fn group(&self) -> Group {
+        Group::Cpu
+    }
+
+    fn help(&self) -> &'static str {
+        "hardware-managed frequencies prefer performance"
+    }
+
+    fn why(&self) -> &'static str {
+        "where the hardware chooses the frequency, this hint decides how eagerly it speeds up"
+    }
+
+    fn risk(&self) -> &'static str {
+        "more power and heat when idle"
+    }
+
+    fn source(&self) -> &'static str {
+        "Linux Documentation/admin-guide/pm/intel_pstate.rst and amd-pstate.rst"
+    }
+
+    fn plan(&self, context: &Context<'_>) -> Vec<Item> {
+        let available = "energy_performance_available_preferences";
+        plan_policies(self, context, "energy_performance_preference", available, "performance")
+    }
+}

@@ -1,0 +1,57 @@
+//! Limits of the database's process.
+//!
+//! What: a line of advice: open files, locked memory and threads are limits of the service or container,
+//! not of the host, and are set where it is started.
+//! Why: an engine that runs out of files fails in the middle of a compaction; one that may not lock its
+//! memory is swapped, and some do without io_uring's registered buffers.
+//! Source: systemd.exec(5) (`LimitNOFILE`, `LimitMEMLOCK`), getrlimit(2).
+//! Risk: none known.
+
+use crate::plan::{Action, Context, Group, Item};
+
+use super::Knob;
+
+#[derive(Debug)]
+pub(super) struct Limits;
+
+impl Knob for Limits {
+    fn name(&self) -> &'static str {
+        "limits"
+    }
+
+    fn group(&self) -> Group {
+        Group::Limits
+    }
+
+    fn help(&self) -> &'static str {
+        "open files and locked memory of the database (advice)"
+    }
+
+    fn why(&self) -> &'static str {
+        "an engine without files left fails in a compaction; one that may not lock memory is swapped"
+    }
+
+    fn risk(&self) -> &'static str {
+        ""
+    }
+
+    fn source(&self) -> &'static str {
+        "systemd.exec(5), getrlimit(2)"
+    }
+
+    fn takes_effect_at_start(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, context: &Context<'_>) -> Vec<Item> {
+        // The ceiling of any service's limit; a smaller one would refuse what is advised.
+        let ceiling = context.snapshot.read("/proc/sys/fs/nr_open");
+        let Some(ceiling) = ceiling else { return Vec::new() };
+        let action = Action::Advise {
+            now: format!("set for each service, at most {ceiling} files"),
+            wanted: "800000 files, unlimited locked memory".into(),
+            how: "`tare tune flags` prints the lines for the unit or the container".into(),
+        };
+        vec![context.line(self, "the database", "open files and locked memory", action)]
+    }
+}

@@ -1,0 +1,128 @@
+//! Memory of TCP buffers.
+//!
+//! What: `net.ipv4.tcp_mem`, three counts of pages: no care, pressure, hard limit, at 1/2, 2/3 and all of
+//! a share of memory (3 % unless asked otherwise).
+//! Why: the kernel's own limit is some 9 % of memory. An engine that takes nearly all memory for itself,
+//! as Scylla does, is killed when a burst of slow readers fills that much with socket buffers.
+//! Source: the kernel's Documentation/networking/ip-sysctl.rst (tcp_mem); seastar #2348.
+//! Risk: with very many connections the limit is reached earlier and TCP shrinks its windows.
+
+use crate::plan::{Context, Form, Group, Item, Key};
+use crate::snapshot::Snapshot;
+
+use super::Knob;
+
+#[derive(Debug)]
+pub(super) struct TcpMemory;
+
+const PATH: &str = "/proc/sys/net/ipv4/tcp_mem";
+
+/// Share of memory unless asked otherwise.
+const SHARE: f64 = 0.03;
+
+impl Knob for TcpMemory {
+    fn name(&self) -> &'static str {
+        "tcp_memory"
+    }
+
+    fn group(&self) -> Group {
+        Group::Memory
+    }
+
+    fn help(&self) -> &'static str {
+        "limit of the memory that TCP buffers may take"
+    }
+
+    fn why(&self) -> &'static str {
+        "a burst of slow readers must not take the memory that the engine counts on"
+    }
+
+    fn risk(&self) -> &'static str {
+        "with very many connections TCP shrinks its windows earlier"
+    }
+
+    fn source(&self) -> &'static str {
+        "Linux Documentation/networking/ip-sysctl.rst (tcp_mem); seastar #2348"
+    }
+
+    fn in_perftune(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, context: &Context<'_>) -> Vec<Item> {
+        let perftune = context.options.like_perftune;
+        // perftune sets it after the network devices, so not without one.
+        if perftune && context.nics().is_empty() {
+            return Vec::new();
+        }
+        let share = context.options.tcp_memory_share.unwrap_or(SHARE);
+        let Some(memory_kib) = memory_kib(context.snapshot) else { return Vec::new() };
+        let page = page_bytes(context.snapshot);
+        let [low, pressure, high] = pages(memory_kib, page, share);
+        let wanted = format!("{low} {pressure} {high}");
+        let key = Key::file(PATH);
+        let item = context.item(self, "host", "net.ipv4.tcp_mem", key, Form::Words, &wanted);
+        let why = |mut item: Item| {
+            item.why = format!(
+                "{} % of {} MiB in pages of {page} bytes, from 1/2 over 2/3 to all of it; {}",
+                share * 100.0,
+                memory_kib / 1024,
+                Knob::why(self)
+            );
+            item
+        };
+        item.map(why).into_iter().collect()
+    }
+}
+
+/// `MemTotal` in KiB.
+fn memory_kib(snapshot: &Snapshot) -> Option<u64> {
+    let text = snapshot.read("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Size of a page. A huge page is what one page of page table entries, 8 bytes each, maps: page² / 8
+/// bytes (2 MiB of 4 KiB pages, 512 MiB of 64 KiB pages). Without that file: 4 KiB.
+fn page_bytes(snapshot: &Snapshot) -> u64 {
+    let huge = snapshot
+        .read_number::<u64>("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
+        .unwrap_or(2 << 20);
+    huge.saturating_mul(8).isqrt()
+}
+
+/// The three limits in pages, rounded up.
+fn pages(memory_kib: u64, page_bytes: u64, share: f64) -> [u64; 3] {
+    #[expect(clippy::cast_precision_loss, reason = "memory in KiB is far below 2^53")]
+    let bytes = memory_kib as f64 * 1024.0 * share;
+    #[expect(clippy::cast_precision_loss, reason = "a page is at most 64 KiB")]
+    let page = page_bytes as f64;
+    [bytes / 2.0, bytes * 2.0 / 3.0, bytes].map(|limit| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a page count")]
+        let pages = (limit / page).ceil() as u64;
+        pages
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_tcp_memory() {
+        assert_eq!(pages(64 << 20, 4096, 0.03), [251_659, 335_545, 503_317]);
+        assert_eq!(pages(64 << 20, 65_536, 0.03), [15_729, 20_972, 31_458]);
+        assert_eq!(pages(64 << 20, 4096, 0.06), [503_317, 671_089, 1_006_633]);
+    }
+
+    #[test]
+    fn page_size_of_a_host() {
+        for (huge, page) in [("2097152", 4096), ("33554432", 16_384), ("536870912", 65_536)] {
+            let mut snapshot = Snapshot::default();
+            let path = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+            snapshot.write(path, huge);
+            assert_eq!(page_bytes(&snapshot), page);
+        }
+        assert_eq!(page_bytes(&Snapshot::default()), 4096);
+    }
+}

@@ -1,0 +1,67 @@
+//! The scheduler's wakeup granularity on old kernels.
+//!
+//! What: `sched_wakeup_granularity_ns` where it is 15 ms or more: 4 ms. Kernels from 6.6 on (EEVDF) have
+//! no such setting.
+//! Why: with it that high a polling shard is not preempted by the kernel's worker that completes direct
+//! writes: 100 times fewer writes; newer Seastar stops polling when it finds such a value.
+//! Source: seastar #2696 and #2715; tuned set 15 ms until 2.16.
+//! Risk: more preemption of batch work.
+
+use crate::plan::{Action, Context, Form, Group, Item, Key};
+
+use super::Knob;
+
+#[derive(Debug)]
+pub(super) struct WakeupGranularity;
+
+/// Where it stands: in debugfs from 5.13 on, a sysctl before.
+const PATHS: &[&str] = &[
+    "/sys/kernel/debug/sched/wakeup_granularity_ns",
+    "/proc/sys/kernel/sched_wakeup_granularity_ns",
+];
+
+/// From here on Seastar gives up polling, ns.
+const TOO_HIGH_NS: u64 = 15_000_000;
+
+/// The kernel's default on 8 CPUs and more (1 ms times 1 + log2 of the CPUs, 8 at most), ns.
+const WANTED_NS: &str = "4000000";
+
+impl Knob for WakeupGranularity {
+    fn name(&self) -> &'static str {
+        "wakeup_granularity"
+    }
+
+    fn group(&self) -> Group {
+        Group::Cpu
+    }
+
+    fn help(&self) -> &'static str {
+        "wakeup granularity of kernels before 6.6 below 15 ms"
+    }
+
+    fn why(&self) -> &'static str {
+        "above 15 ms a polling shard starves the kernel's workers that complete its writes"
+    }
+
+    fn risk(&self) -> &'static str {
+        "batch work is preempted more often"
+    }
+
+    fn source(&self) -> &'static str {
+        "seastar #2696, #2715; Linux kernel/sched/fair.c before 6.6"
+    }
+
+    fn plan(&self, context: &Context<'_>) -> Vec<Item> {
+        let Some(path) = PATHS.iter().find(|path| context.snapshot.read(path).is_some()) else {
+            return Vec::new();
+        };
+        let Some(now) = context.snapshot.read_number::<u64>(path) else { return Vec::new() };
+        let what = "scheduler's wakeup granularity, ns";
+        if now < TOO_HIGH_NS {
+            let action = Action::Right { now: now.to_string() };
+            return vec![context.line(self, "host", what, action)];
+        }
+        let key = Key::file(*path);
+        context.item(self, "host", what, key, Form::Text, WANTED_NS).into_iter().collect()
+    }
+}

@@ -1,0 +1,174 @@
+//! From a block device down to the disks with hardware behind them.
+
+use super::{Disk, DiskError, mounts};
+use crate::machine::{Interrupts, Irq, last_pci_address};
+use crate::snapshot::Snapshot;
+
+/// Devices that may stand on one another. The kernel allows 8 levels of stacked file systems and
+/// bounds the recursion of bios; 16 is beyond what anybody builds, and ends a loop that holds itself.
+const DEPTH_MAX: usize = 16;
+
+/// The disks below block devices, each once, in the order in which they are found.
+pub(super) fn disks(
+    snapshot: &Snapshot,
+    interrupts: &Interrupts,
+    asked: &str,
+    tops: &[String],
+) -> Result<Vec<Disk>, DiskError> {
+    let mut walk = Walk { snapshot, interrupts, asked, disks: Vec::new() };
+    for top in tops {
+        walk.down(top, &mut Vec::new())?;
+    }
+    Ok(walk.disks)
+}
+
+struct Walk<'a> {
+    snapshot: &'a Snapshot,
+    interrupts: &'a Interrupts,
+    asked: &'a str,
+    disks: Vec<Disk>,
+}
+
+impl Walk<'_> {
+    fn down(&mut self, name: &str, above: &mut Vec<String>) -> Result<(), DiskError> {
+        if above.len() >= DEPTH_MAX {
+            let chain = above.join(", ");
+            return Err(DiskError::TooDeep { name: name.into(), depth: DEPTH_MAX, chain });
+        }
+        let Some(path) = self.snapshot.real(&format!("/sys/class/block/{name}")) else {
+            return Err(DiskError::UnknownDevice { name: name.into(), nearest: None });
+        };
+        // A partition's folder lies in that of its disk.
+        if self.snapshot.read(&format!("{path}/partition")).is_some()
+            && let Some((disk, _)) = path.rsplit_once('/')
+        {
+            let disk = disk.rsplit('/').next().unwrap_or(disk).to_string();
+            return self.down(&disk, above);
+        }
+        let slaves = self.snapshot.names(&format!("{path}/slaves"));
+        if !slaves.is_empty() {
+            above.push(name.into());
+            for slave in slaves {
+                self.down(slave, above)?;
+            }
+            above.pop();
+            return Ok(());
+        }
+        if let Some(paths) = paths_of_nvme(self.snapshot, name, &path) {
+            for (name_of_path, path) in paths {
+                let above = above.iter().cloned().chain([name.to_string()]).collect();
+                self.add(&name_of_path, path, above);
+            }
+            return Ok(());
+        }
+        let backing = self.snapshot.read(&format!("{path}/loop/backing_file")).map(str::to_string);
+        self.add(name, path, above.clone());
+        let Some(backing) = backing else { return Ok(()) };
+        above.push(name.into());
+        self.below_loop(&backing, above)?;
+        above.pop();
+        Ok(())
+    }
+
+    /// What a loop device stands on: a block device, or the mount that its file lies on. A file on
+    /// memory or on the network has no disk below it.
+    fn below_loop(&mut self, backing: &str, above: &mut Vec<String>) -> Result<(), DiskError> {
+        if backing.starts_with("/dev/")
+            && let Ok(device) = mounts::device(self.snapshot, backing)
+        {
+            return self.down(&device, above);
+        }
+        // The kernel says so of a file that was removed while in use.
+        let file = backing.strip_suffix(" (deleted)").unwrap_or(backing);
+        let mounts = mounts::read(self.snapshot);
+        let devices = mounts::devices(self.snapshot, &mounts, file).unwrap_or_default();
+        devices.iter().try_for_each(|device| self.down(device, above))
+    }
+
+    fn add(&mut self, name: &str, path: String, above: Vec<String>) {
+        if self.disks.iter().any(|disk| disk.path == path) {
+            return;
+        }
+        self.disks.push(Disk {
+            name: name.to_string(),
+            asked: self.asked.to_string(),
+            above,
+            pci: last_pci_address(&path).map(str::to_string),
+            nvme: name.starts_with("nvme"),
+            remote: is_remote(&path),
+            irqs: irqs(self.interrupts, &path),
+            path,
+        });
+    }
+}
+
+/// Disks at the far end of a network: iSCSI sessions (also of adapters that speak it themselves),
+/// NVMe over fabrics, nbd, rbd.
+fn is_remote(path: &str) -> bool {
+    let far = |part: &str| {
+        part == "nvme-fabrics"
+            || part == "rbd"
+            || number_after(part, "session").is_some()
+            || number_after(part, "nbd").is_some()
+    };
+    path.split('/').any(far)
+}
+
+/// The interrupts of the controller that a disk hangs on.
+///
+/// A virtio device is known by its own name, whole: `virtio1` has `virtio1-req.0`, and `virtio10` is
+/// another device. Other controllers are known by their PCI address. Xen's block front end has only
+/// a name that all its disks share.
+fn irqs(interrupts: &Interrupts, path: &str) -> Vec<Irq> {
+    if is_remote(path) {
+        return Vec::new();
+    }
+    let all = interrupts.irqs.values();
+    if let Some(virtio) = path.split('/').find(|part| number_after(part, "virtio").is_some()) {
+        let own = |irq: &&Irq| {
+            let rest = irq.name.strip_prefix(virtio);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        return all.filter(own).cloned().collect();
+    }
+    if path.split('/').any(|part| number_after(part, "vbd-").is_some()) {
+        return all.filter(|irq| irq.name.ends_with("blkif")).cloned().collect();
+    }
+    let Some(pci) = last_pci_address(path) else { return Vec::new() };
+    all.filter(|irq| irq.pci.as_deref() == Some(pci)).cloned().collect()
+}
+
+/// The paths of an NVMe namespace that the kernel shows as one device of a subsystem (native
+/// multipath): the hidden devices `nvme0c1n1` below the controllers. `None` for any other device.
+///
+/// Such a namespace `nvmeSnN` lies in /sys/devices/virtual/nvme-subsystem/nvme-subsysS, beside links
+/// to the controllers (the kernel's drivers/nvme/host/multipath.c and core.c).
+fn paths_of_nvme(snapshot: &Snapshot, name: &str, path: &str) -> Option<Vec<(String, String)>> {
+    let (subsystem, _) = path.rsplit_once('/')?;
+    let id = subsystem.strip_prefix("/sys/devices/virtual/nvme-subsystem/nvme-subsys")?;
+    let namespace = name.strip_prefix(&format!("nvme{id}n"))?;
+    let mut paths = Vec::new();
+    for controller in snapshot.names(subsystem) {
+        if number_after(controller, "nvme").is_none() {
+            continue;
+        }
+        let Some(folder) = snapshot.real(&format!("{subsystem}/{controller}")) else { continue };
+        for child in snapshot.names(&folder) {
+            let of_namespace = child
+                .strip_prefix(&format!("nvme{id}c"))
+                .and_then(|rest| rest.split_once('n'))
+                .is_some_and(|(_, of)| of == namespace);
+            if of_namespace {
+                paths.push((child.to_string(), format!("{folder}/{child}")));
+            }
+        }
+    }
+    (!paths.is_empty()).then_some(paths)
+}
+
+/// The number that follows a prefix and ends the text: `virtio12` after `virtio`.
+pub(super) fn number_after(text: &str, prefix: &str) -> Option<u64> {
+    let digits = text.strip_prefix(prefix)?;
+    let whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    whole.then(|| digits.parse().ok()).flatten()
+}
