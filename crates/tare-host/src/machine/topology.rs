@@ -29,6 +29,8 @@ pub struct Topology {
     /// CPUs of a hybrid machine that are built to save energy (Intel `cpu_atom`; arm64 by a lower
     /// `cpu_capacity`). Empty where all cores are of a kind.
     pub efficiency: CpuSet,
+    /// The kernel tells no topology: every CPU stands for a core of its own.
+    pub flat: bool,
 }
 
 /// A NUMA node with CPUs.

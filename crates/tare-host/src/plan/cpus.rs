@@ -134,7 +134,9 @@ pub fn choose(machine: &Machine, options: &Options) -> Result<CpuSets, CpuSetsEr
             (first_core(&part), "mode sq_split: the first core takes the interrupts".into())
         }
     };
-    let compute = match irq == universe {
+    // Modes that keep CPUs for interrupts alone do not share them on a machine that is too small.
+    let alone = matches!(options.mode, Mode::Sq | Mode::SqSplit);
+    let compute = match irq == universe && !alone {
         true => universe.clone(),
         false => universe.difference(&irq),
     };
@@ -227,12 +229,13 @@ fn auto(
     }
     let irq = by_node(part, &takers, ratio);
     let of_each = part.nodes.first().map_or(0, |node| node.cores.len().div_ceil(ratio));
-    let nodes = part.nodes.len();
-    let whose =
-        if nodes == 1 { String::new() } else { format!(" of each of the {nodes} NUMA nodes") };
     let noun = if of_each == 1 { "core takes" } else { "cores take" };
+    let whose = match part.nodes.len() {
+        1 => String::new(),
+        nodes => format!("in each of the {nodes} NUMA nodes "),
+    };
     let why =
-        format!("{shape}: {of_each} {noun} the interrupts{whose}, one for each {ratio} cores");
+        format!("{shape}: {whose}{of_each} {noun} the interrupts, one for each {ratio} cores");
     Ok((irq, why))
 }
 

@@ -265,7 +265,12 @@ pub fn plan(snapshot: &Snapshot, options: &Options) -> Result<Plan, PlanError> {
 /// When devices are not there or the topology cannot be read.
 pub fn read_machine(snapshot: &Snapshot, options: &Options) -> Result<Machine, PlanError> {
     let interrupts = machine::Interrupts::read(snapshot);
-    let topology = machine::Topology::read(snapshot)?;
+    // CPUs that are given by hand can be used without a topology (scylladb #11639).
+    let by_hand = options.irq_cpus.is_some() || matches!(options.mode, Mode::Mq | Mode::None);
+    let topology = match machine::Topology::read(snapshot) {
+        Err(TopologyError::Missing { .. }) if by_hand => machine::Topology::flat(snapshot)?,
+        topology => topology?,
+    };
     let nics = machine::nics::find(snapshot, &interrupts, &options.nics)?;
     let disks =
         machine::disks::find(snapshot, &interrupts, &options.directories, &options.devices)?;

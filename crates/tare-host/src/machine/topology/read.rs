@@ -41,7 +41,7 @@ pub(super) fn flat(snapshot: &Snapshot) -> Result<Topology, TopologyError> {
         id,
         cores: cpus.iter().map(|cpu| Core { cpus: [cpu].into_iter().collect() }).collect(),
     });
-    let mut topology = Topology { nodes: nodes.collect(), ..Topology::default() };
+    let mut topology = Topology { nodes: nodes.collect(), flat: true, ..Topology::default() };
     special(snapshot, &online, &mut topology)?;
     topology.sort();
     Ok(topology)

@@ -8,6 +8,11 @@ use crate::plan::Options;
 
 pub(super) fn notes(topology: &Topology, options: &Options, cpus: &CpuSets) -> Vec<String> {
     let mut notes = Vec::new();
+    if topology.flat {
+        let text = "this kernel tells no CPU topology: every CPU counts as a core, and interrupts are \
+                    spread by number";
+        notes.push(text.to_string());
+    }
     let mut note = |set: &CpuSet, text: &dyn Fn(&CpuSet) -> String| {
         if !set.is_empty() {
             notes.push(text(set));
