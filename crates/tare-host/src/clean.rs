@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::cgroup::Layout;
 use crate::exec::{Command, find};
 use crate::journal::{self, Journal, JournalError};
-use crate::{NAME_PREFIX, RUN_VARIABLE, error_line, netns, process, undo};
+use crate::{NAME_PREFIX, RUN_VARIABLE, error_line, lines, netns, process, undo};
 
 /// What `clean` found of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,14 +69,7 @@ pub fn clean(state: &Path) -> Result<Report, CleanError> {
 
 fn journals(state: &Path) -> Result<Vec<PathBuf>, CleanError> {
     let path = journal::folder(state);
-    let folder = match fs::read_dir(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        folder => folder.map_err(|source| CleanError::Read { path, source })?,
-    };
-    let mut paths: Vec<PathBuf> = folder.flatten().map(|entry| entry.path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "journal"));
-    paths.sort();
-    Ok(paths)
+    lines::journals(&path).map_err(|source| CleanError::Read { path, source })
 }
 
 /// Something on the host that bears Tare's name.

@@ -9,23 +9,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::NAME_PREFIX;
-use crate::process::Hold;
+use crate::lines::{self, LineFile};
 use crate::undo::{self, UndoError};
-
-/// How long the lock of a run whose process has ended may stay: the run may be on the other side
-/// of a pid namespace, where its process cannot be seen.
-const LOCK_LIMIT: Duration = Duration::from_secs(2);
 
 /// Format of the file. A newer one is left alone.
 const VERSION: u32 = 1;
@@ -140,7 +132,7 @@ pub struct Journal {
 
 #[derive(Debug)]
 struct State {
-    file: File,
+    file: LineFile,
     next: u64,
     live: BTreeMap<EntryId, Entry>,
 }
@@ -162,27 +154,25 @@ impl Journal {
         for _ in 0..64 {
             let run = random_id().map_err(open)?;
             let path = folder.join(format!("{run}.journal"));
-            let file = match File::options().create_new(true).append(true).open(&path) {
+            let file = match LineFile::create_new(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(source) => return Err(JournalError::Open { path, source }),
             };
             // A `clean` that came between these two steps holds or has removed the file.
-            let held = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-            if !held || file.metadata().map_err(open)?.nlink() == 0 {
+            if !file.lock().map_err(open)? {
                 continue;
             }
-            let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let header = Header {
                 version: VERSION,
                 run,
                 pid: std::process::id(),
-                started_unix_s: since_epoch.as_secs(),
+                started_unix_s: lines::now_unix_s(),
             };
             let state = State { file, next: 0, live: BTreeMap::new() };
             let journal = Self { path, header, state: Mutex::new(state) };
             journal.append(&mut journal.lock(), &journal.header, true)?;
-            File::open(&folder).and_then(|folder| folder.sync_all()).map_err(open)?;
+            lines::sync_folder(&folder).map_err(open)?;
             return Ok(journal);
         }
         Err(JournalError::NoFreeId { path: folder })
@@ -194,21 +184,19 @@ impl Journal {
     /// `Alive` when its process still holds it, `Header` when it is no journal.
     pub fn adopt(path: &Path) -> Result<Self, JournalError> {
         let read = |source| JournalError::Read { path: path.into(), source };
-        let mut file = File::options().read(true).append(true).open(path).map_err(read)?;
-        let mut text = String::new();
-        file.read_to_string(&mut text).map_err(read)?;
+        let (file, text) = LineFile::open(path).map_err(read)?;
         let mut lines = text.lines();
         let header = lines.next().and_then(|line| serde_json::from_str::<Header>(line).ok());
         let pid = header.as_ref().map_or(0, |header| header.pid);
-        if !lock_dead(&file, pid) {
-            let run = header.map_or_else(|| run_of(path), |header| header.run);
+        if !file.lock_dead(pid) {
+            let run = header.map_or_else(|| lines::stem(path), |header| header.run);
             return Err(JournalError::Alive { run, pid });
         }
         let header = match header {
             Some(header) if header.version == VERSION => header,
             // Died before the header was on disk, so before anything was made.
             None if text.lines().count() <= 1 => {
-                Header { version: VERSION, run: run_of(path), pid: 0, started_unix_s: 0 }
+                Header { version: VERSION, run: lines::stem(path), pid: 0, started_unix_s: 0 }
             }
             _ => return Err(JournalError::Header { path: path.into() }),
         };
@@ -223,9 +211,6 @@ impl Journal {
                 Ok(Line::Done { done }) => live.retain(|id, _| !done.contains(id)),
                 Err(_) => {}
             }
-        }
-        if !text.ends_with('\n') && !text.is_empty() {
-            file.write_all(b"\n").map_err(read)?;
         }
         let state = Mutex::new(State { file, next, live });
         Ok(Self { path: path.into(), header, state })
@@ -336,40 +321,9 @@ impl Journal {
         lines: &[T],
         sync: bool,
     ) -> Result<(), JournalError> {
-        let mut write = || -> io::Result<()> {
-            let mut text = String::new();
-            for line in lines {
-                text.push_str(&serde_json::to_string(line)?);
-                text.push('\n');
-            }
-            state.file.write_all(text.as_bytes())?;
-            if sync { state.file.sync_data() } else { Ok(()) }
-        };
-        write().map_err(|source| JournalError::Write { path: self.path.clone(), source })
+        let wrote = state.file.append(lines, sync);
+        wrote.map_err(|source| JournalError::Write { path: self.path.clone(), source })
     }
-}
-
-/// Takes the lock of a journal whose run `pid` is dead; false when it is alive.
-///
-/// A child that the run was just starting when it was killed holds a copy of the descriptor until
-/// its execve closes it. So a lock whose owner has ended is waited for, a little.
-fn lock_dead(file: &File, pid: u32) -> bool {
-    let deadline = Instant::now() + LOCK_LIMIT;
-    loop {
-        if flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            return true;
-        }
-        let alive = Hold::open(pid).is_some_and(|run| !run.has_ended());
-        if alive || Instant::now() > deadline {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// The run that a journal's file name tells.
-fn run_of(path: &Path) -> String {
-    path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn random_id() -> io::Result<String> {
@@ -380,6 +334,8 @@ fn random_id() -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     fn scratch(name: &str) -> PathBuf {

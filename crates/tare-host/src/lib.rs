@@ -16,6 +16,7 @@ pub mod flags;
 pub mod irqbalance;
 pub mod journal;
 pub mod knobs;
+mod lines;
 pub mod machine;
 pub mod netns;
 pub mod plan;

@@ -1,0 +1,290 @@
+//! Applying: old values into the journal with one sync, then the writes, each read back.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::companions::{self, Companion};
+use super::identity::Finder;
+use super::journal::{Journal, Write};
+use super::{Hand, Reverted, Trouble, TroubleClass, TuneError, revert};
+use crate::plan::{Change, Form, Item, Key, Need};
+
+/// What became of the items of a plan that change something.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Applied {
+    /// The tuning's id; empty when nothing had to be written, so that no journal is left.
+    pub id: String,
+    /// In the order of the plan.
+    pub items: Vec<AppliedItem>,
+}
+
+/// What became of one item.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AppliedItem {
+    pub item: Item,
+    pub outcome: Outcome,
+}
+
+/// How a write ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was written and reads back as wanted.
+    Written { old: String },
+    /// It was as wanted already.
+    Already,
+    /// The kernel usually refuses it (`Need::Try`), and did.
+    Refused { trouble: Trouble },
+    /// It should have been written and was not.
+    Failed { trouble: Trouble },
+}
+
+impl Applied {
+    /// Items that were written.
+    pub fn written(&self) -> impl Iterator<Item = &Item> {
+        self.items.iter().filter_map(|applied| match applied.outcome {
+            Outcome::Written { .. } => Some(&applied.item),
+            _ => None,
+        })
+    }
+
+    /// Items that should have been written and were not. Refusals of what is only tried are none.
+    pub fn failed(&self) -> impl Iterator<Item = (&Item, &Trouble)> {
+        self.items.iter().filter_map(|applied| match &applied.outcome {
+            Outcome::Failed { trouble } => Some((&applied.item, trouble)),
+            _ => None,
+        })
+    }
+}
+
+/// One write of a batch.
+struct Step<'a> {
+    index: usize,
+    change: &'a Change,
+    /// Where the setting stands now, which may be under another number than in the plan.
+    key: Key,
+    number: u64,
+    old: String,
+}
+
+/// Applies the items that are changes.
+pub(super) fn apply(
+    journal: &mut Journal,
+    hand: &mut dyn Hand,
+    items: &[Item],
+) -> Result<Applied, TuneError> {
+    let changing: Vec<(&Item, &Change)> =
+        items.iter().filter_map(|item| Some((item, item.change()?))).collect();
+    may_write(hand, &changing)?;
+
+    let mut outcomes: Vec<Option<Outcome>> = vec![None; changing.len()];
+    let steps = prepare(journal, hand, &changing, &mut outcomes)?;
+    let mut taken: Vec<usize> = Vec::new();
+    for step in &steps {
+        let result = write(journal, hand, step);
+        outcomes[step.index] = Some(match result {
+            Ok(()) => {
+                taken.push(step.index);
+                Outcome::Written { old: step.old.clone() }
+            }
+            Err(trouble) => failure(step.change.need, trouble),
+        });
+        stop_at_a_must(journal, hand, &changing, &outcomes, step.index)?;
+    }
+    // What was taken may have been changed meanwhile, by somebody else or by a later write.
+    for step in steps.iter().filter(|step| taken.contains(&step.index)) {
+        let last = !steps.iter().any(|later| later.number > step.number && later.key == step.key);
+        if let (true, Ok(now)) = (last, hand.read(&step.key))
+            && !step.change.form.same(&now, &step.change.wanted)
+        {
+            let text = format!(
+                "{} took {:?} and is {:?} a moment later: somebody else writes it",
+                companions::place(&step.key),
+                step.change.wanted,
+                step.change.form.tidy(&now)
+            );
+            let trouble = Trouble { class: TroubleClass::ChangedByOther, text };
+            outcomes[step.index] = Some(failure(step.change.need, trouble));
+            stop_at_a_must(journal, hand, &changing, &outcomes, step.index)?;
+        }
+    }
+    if !steps.is_empty() {
+        journal.end_batch();
+    }
+    let id = if journal.live().is_empty() { String::new() } else { journal.header.id.clone() };
+    let of = |((item, _), outcome): (&(&Item, &Change), Option<Outcome>)| AppliedItem {
+        item: (*item).clone(),
+        outcome: outcome.unwrap_or(Outcome::Already),
+    };
+    Ok(Applied { id, items: changing.iter().zip(outcomes).map(of).collect() })
+}
+
+fn failure(need: Need, trouble: Trouble) -> Outcome {
+    match need {
+        Need::Try => Outcome::Refused { trouble },
+        Need::Must | Need::Should => Outcome::Failed { trouble },
+    }
+}
+
+/// Refuses the whole before the first write when this process may not write some of it.
+fn may_write(hand: &dyn Hand, changing: &[(&Item, &Change)]) -> Result<(), TuneError> {
+    let mut reason = String::new();
+    let mut what = Vec::new();
+    for (item, change) in changing.iter().filter(|(_, change)| change.need != Need::Try) {
+        if let Err(trouble) = hand.may_write(&change.key) {
+            if reason.is_empty() {
+                reason = trouble.text;
+            }
+            what.push(format!("{}: {}", item.subject, item.what));
+        }
+    }
+    match what.is_empty() {
+        true => Ok(()),
+        false => Err(TuneError::NotAllowed { reason, of: changing.len(), what }),
+    }
+}
+
+/// Reads what is to be written now, and writes it down: old values, with one sync.
+fn prepare<'a>(
+    journal: &mut Journal,
+    hand: &mut dyn Hand,
+    changing: &[(&'a Item, &'a Change)],
+    outcomes: &mut [Option<Outcome>],
+) -> Result<Vec<Step<'a>>, TuneError> {
+    let mut finder = Finder::default();
+    let mut steps: Vec<Step<'_>> = Vec::new();
+    let (mut writes, mut again) = (Vec::new(), BTreeSet::new());
+    for (index, (item, change)) in changing.iter().enumerate() {
+        let key = finder.locate(hand, &change.key, &change.identity);
+        let read = key.ok_or_else(|| away(change)).and_then(|key| Ok((hand.read(&key)?, key)));
+        let (now, key) = match read {
+            Ok(read) => read,
+            Err(trouble) => {
+                outcomes[index] = Some(failure(change.need, trouble));
+                stop_at_a_must(journal, hand, changing, outcomes, index)?;
+                continue;
+            }
+        };
+        // A setting that occurs twice in a batch: what the first will have written is the value.
+        let before = steps.iter().rfind(|step| step.key == key);
+        let now = before.map_or(now, |step| step.change.wanted.clone());
+        if change.form.same(&now, &change.wanted) {
+            continue;
+        }
+        let old =
+            if change.form == Form::Choice { change.form.tidy(&now) } else { now.trim().into() };
+        let known = |e: &&super::journal::Entry| {
+            !e.live && e.write.key == key && e.write.old == old && e.write.new == change.wanted
+        };
+        // It was written and put back before in this tuning: the journal has the values.
+        let number = match journal.entries.values().find(known) {
+            Some(entry) if before.is_none() && entry.write.companions.is_empty() => {
+                again.insert(entry.write.number);
+                entry.write.number
+            }
+            _ => {
+                let number = journal.next_number() + writes.len() as u64;
+                let mut write = Write {
+                    number,
+                    knob: item.knob.clone(),
+                    group: item.group,
+                    subject: item.subject.clone(),
+                    what: item.what.clone(),
+                    companions: companions::of(hand, &key, &change.identity),
+                    key: key.clone(),
+                    form: change.form,
+                    old: old.clone(),
+                    new: change.wanted.clone(),
+                    identity: change.identity.clone(),
+                    earlier: Vec::new(),
+                };
+                // Written before and not put back: what it was before that is put back.
+                let first = writes.iter().rfind(|earlier: &&Write| earlier.key == key);
+                if let Some(first) = first.or(journal.live_of(&key).map(|entry| &entry.write)) {
+                    write.earlier = first.earlier.clone();
+                    write.earlier.push(first.new.clone());
+                    write.old.clone_from(&first.old);
+                    write.companions.clone_from(&first.companions);
+                }
+                writes.push(write);
+                number
+            }
+        };
+        steps.push(Step { index, change, key, number, old });
+    }
+    if !steps.is_empty() {
+        journal.begin_batch(writes, again.into_iter().collect())?;
+    }
+    Ok(steps)
+}
+
+fn away(change: &Change) -> Trouble {
+    let text = format!(
+        "{} is not there any more: its device is away or got another number",
+        companions::place(&change.key)
+    );
+    Trouble { class: TroubleClass::Absent, text }
+}
+
+/// Writes one value and reads it back. What does not read back as wanted is put back at once.
+fn write(journal: &mut Journal, hand: &mut dyn Hand, step: &Step<'_>) -> Result<(), Trouble> {
+    let Step { change, key, old, number, .. } = step;
+    let wrote = hand.write(key, &change.wanted);
+    let now = hand.read(key);
+    let result = match (wrote, now) {
+        (Ok(()), Ok(now)) if change.form.same(&now, &change.wanted) => {
+            let companions: &[Companion] =
+                journal.entries.get(number).map_or(&[], |entry| &entry.write.companions);
+            if !companions.is_empty() {
+                let after = companions::read(hand, companions);
+                journal.after(*number, after);
+            }
+            return Ok(());
+        }
+        (Ok(()), Ok(now)) => {
+            let text = format!(
+                "{} was given {:?} and reads {:?}",
+                companions::place(key),
+                change.wanted,
+                change.form.tidy(&now)
+            );
+            Trouble { class: TroubleClass::NotTaken, text }
+        }
+        (Err(trouble), _) | (_, Err(trouble)) => trouble,
+    };
+    let untouched = |hand: &dyn Hand| hand.read(key).is_ok_and(|now| change.form.same(&now, old));
+    if !untouched(hand) {
+        let _ = hand.write(key, old);
+    }
+    if untouched(hand)
+        && let Some(entry) = journal.entries.get(number)
+        && entry.write.earlier.is_empty()
+    {
+        let companions = &entry.write.companions;
+        companions::put_back(hand, companions, &vec![None; companions.len()], None);
+        journal.done(vec![*number]);
+    }
+    Err(result)
+}
+
+/// Rolls everything of this tuning back when this item is a must-have that failed.
+fn stop_at_a_must(
+    journal: &mut Journal,
+    hand: &mut dyn Hand,
+    changing: &[(&Item, &Change)],
+    outcomes: &[Option<Outcome>],
+    index: usize,
+) -> Result<(), TuneError> {
+    let (item, change) = changing[index];
+    let Some(Outcome::Failed { trouble }) = &outcomes[index] else { return Ok(()) };
+    if change.need != Need::Must {
+        return Ok(());
+    }
+    let reverted: Reverted = revert::revert(journal, hand);
+    Err(TuneError::RolledBack {
+        what: format!("{}: {}", item.subject, item.what),
+        trouble: trouble.clone(),
+        reverted: Box::new(reverted),
+    })
+}
