@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::plan::EthtoolSetting;
 use message::{Reply, Request, attributes, number, text};
-use socket::Socket;
+use socket::{NAME_LENGTH_MAX, Socket};
 
 /// Why a device could not be asked or set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -182,6 +182,7 @@ impl Ethtool {
         let (file, name) = setting.pseudo();
         let wrong =
             || EthtoolError::Value { nic: nic.into(), name: name.into(), value: value.into() };
+        let missing = || EthtoolError::Missing { nic: nic.into(), file, name: name.into() };
         let switch = || match value {
             "on" => Ok(true),
             "off" => Ok(false),
@@ -189,7 +190,6 @@ impl Ethtool {
         };
         let written = match TABLES.iter().find(|table| table.file == file) {
             Some(table) => {
-                let missing = || EthtoolError::Missing { nic: nic.into(), file, name: name.into() };
                 let found = table.fields.iter().find(|field| field.name == name);
                 let field = found.ok_or_else(missing)?;
                 let bytes = match field.switch {
@@ -199,6 +199,7 @@ impl Ethtool {
                 let fill = |request: &mut Request| request.attribute(field.attribute, &bytes);
                 self.socket.device(table.set, nic, fill, |_| ())
             }
+            None if name.len() > NAME_LENGTH_MAX => return Err(missing()),
             None => {
                 let on = switch()?;
                 let fill = |request: &mut Request| wanted_feature(request, kernel_name(name), on);

@@ -29,6 +29,9 @@ const BUFFER: usize = 256 << 10;
 /// A driver may take its time to make its queues anew; none needs this long.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Longer than any name of a device (`ALTIFNAMSIZ`, 128 characters) or a feature.
+pub(super) const NAME_LENGTH_MAX: usize = 200;
+
 /// A socket in the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub(super) struct Socket {
@@ -72,6 +75,9 @@ impl Socket {
         fill: impl FnOnce(&mut Request),
         take: impl FnMut(&Reply<'_>),
     ) -> Result<(), Errno> {
+        if nic.len() > NAME_LENGTH_MAX {
+            return Err(Errno::NODEV);
+        }
         let named = |request: &mut Request| {
             request.nested(HEADER, |header| header.text(HEADER_DEVICE_NAME, nic));
             fill(request);

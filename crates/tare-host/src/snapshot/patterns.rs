@@ -75,7 +75,7 @@ pub(super) const HOST: &[&str] = &[
     // Memory.
     "/proc/meminfo",
     "/proc/swaps",
-    "/sys/kernel/mm/transparent_hugepage/{enabled,defrag,shmem_enabled,use_zero_page}",
+    "/sys/kernel/mm/transparent_hugepage/{enabled,defrag,shmem_enabled,hpage_pmd_size}",
     "/sys/kernel/mm/transparent_hugepage/khugepaged/{defrag,scan_sleep_millisecs,pages_to_scan}",
     "/sys/kernel/mm/hugepages/*/{nr_hugepages,free_hugepages,nr_overcommit_hugepages}",
     "/sys/kernel/mm/ksm/run",

@@ -97,10 +97,10 @@ impl Hand for LiveHost {
         match key {
             Key::File { path } => {
                 let place = self.place(path)?;
-                if !self.is_living() {
-                    return replace(&place, value);
+                match is_of_kernel(&place) {
+                    true => write_once(&place, path, value),
+                    false => replace(&place, value),
                 }
-                write_once(&place, path, value)
             }
             Key::Ethtool { nic, setting } if self.is_living() => {
                 let written =
@@ -157,6 +157,13 @@ impl Hand for LiveHost {
         let text = fs::read_to_string(self.root.join("proc/sys/kernel/random/boot_id"));
         text.unwrap_or_default().trim().to_string()
     }
+}
+
+/// Whether a file is the kernel's own, also where its file systems are mounted below another root.
+fn is_of_kernel(place: &Path) -> bool {
+    // PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, CGROUP2_SUPER_MAGIC (linux/magic.h).
+    const KINDS: [i64; 4] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x6367_7270];
+    rustix::fs::statfs(place).is_ok_and(|system| KINDS.contains(&system.f_type))
 }
 
 fn read(place: &Path) -> Result<String, Trouble> {
