@@ -10,6 +10,7 @@ use tare_lab::record::{EnvironmentRecord, Record, Slice};
 use tare_lab::study::Study;
 
 use crate::headline::headline;
+use crate::prove::Proof;
 
 /// Version of the schema. New fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -34,6 +35,15 @@ pub fn render_with(record: &Record, analysis: &Analysis, histograms: Histograms)
 }
 
 fn document(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value {
+    let mut document = parts(record, analysis, histograms);
+    // Only where a study tunes the host.
+    if let Some(proof) = Proof::of(record, analysis) {
+        document["host_tuning"] = json!(proof);
+    }
+    document
+}
+
+fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value {
     let header = &record.header;
     let rates: Vec<Value> = header
         .rates

@@ -17,6 +17,7 @@ mod headline;
 mod histogram;
 pub mod html;
 pub mod json;
+pub mod prove;
 pub mod terminal;
 
 #[cfg(test)]

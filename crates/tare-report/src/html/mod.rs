@@ -23,6 +23,7 @@ use crate::figures::{
     with_interval,
 };
 use crate::headline::{Metric, blocks, claimed, headline, noise};
+use crate::prove::{self, Proof};
 use crate::terminal::fixed_rate;
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -40,6 +41,22 @@ pub fn page(record: &Record, analysis: &Analysis) -> String {
         .unwrap_or_else(|error| panic!("the page's own template is broken: {error:#}"))
 }
 
+/// What tuning the host gained.
+#[derive(Serialize)]
+struct TuningView {
+    caption: String,
+    head: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+    sentences: Vec<String>,
+}
+
+impl TuningView {
+    fn new(proof: &Proof) -> Self {
+        let (head, rows) = prove::table(proof);
+        Self { caption: prove::caption(proof), head, rows, sentences: prove::sentences(proof) }
+    }
+}
+
 #[derive(Serialize)]
 struct View {
     style: Value,
@@ -52,6 +69,8 @@ struct View {
     several: bool,
     left_out: Vec<(String, String)>,
     arithmetic: Vec<String>,
+    /// Where a study tunes the host.
+    tuning: Option<TuningView>,
     marks: Vec<MarkView>,
     layers: Vec<EnvironmentView>,
     settings: Settings,
@@ -192,6 +211,7 @@ impl View {
                 .filter_map(|e| e.left_out.as_ref().map(|why| (clean(&e.spec.name), clean(why))))
                 .collect(),
             arithmetic: analysis.arithmetic.iter().map(|line| clean(line)).collect(),
+            tuning: Proof::of(record, analysis).as_ref().map(TuningView::new),
             marks: marks.0.iter().map(MarkView::new).collect(),
             layers: environments
                 .iter()

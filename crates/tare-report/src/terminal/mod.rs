@@ -20,6 +20,7 @@ use crate::figures::{
     Room, clean, cost, latency, micros, rate, share, shorten, span, utc, with_interval,
 };
 use crate::headline::{Metric, blocks, claimed, headline};
+use crate::prove::Proof;
 use bars::Bars;
 pub use grid::grid;
 pub(crate) use text::Paint;
@@ -67,6 +68,11 @@ pub fn render(record: &Record, analysis: &Analysis, style: Style) -> String {
                 out.extend(bars.draw());
             }
         }
+    }
+    if let Some(proof) = Proof::of(record, analysis) {
+        out.push(String::new());
+        out.push(paint.bold("Host tuning"));
+        out.extend(crate::prove::lines(&proof, style));
     }
     let left_out: Vec<String> = record
         .environments

@@ -1,0 +1,119 @@
+//! On the made-up quick record: two of its environments are given a tuned host.
+
+use super::*;
+use crate::fixture;
+use tare_lab::record::HostFact;
+
+/// The quick record with `name` as the twin of `of` on a tuned host.
+fn tune(record: &mut Record, name: &str, of: &str, host: &str) {
+    let spec = |record: &Record, name: &str| {
+        let mut all = record.environments.iter();
+        all.find(|one| one.spec.name == name && !one.control).unwrap().spec.clone()
+    };
+    let twin = EnvironmentSpec { name: name.into(), host: host.into(), ..spec(record, of) };
+    let environments = record.environments.iter_mut().map(|one| &mut one.spec);
+    let of_study = record.study.environments.iter_mut();
+    environments.chain(of_study).filter(|one| one.name == name).for_each(|one| *one = twin.clone());
+}
+
+fn fact(record: &mut Record, key: &str, value: &str) {
+    let fact = HostFact { section: FACTS.into(), key: key.into(), value: value.into() };
+    record.host.push(fact);
+}
+
+fn proof() -> (Record, Analysis) {
+    let (mut record, analysis) = fixture::quick();
+    // 4.5 % over native without, 1.2 % and 0 % with.
+    tune(&mut record, "+ no seccomp", "+ host network", "tuned");
+    tune(&mut record, "+ no cgroup", "+ host network", "tuned=disk");
+    fact(&mut record, FACT_OF, "docker-default");
+    fact(&mut record, "not weighed: sysctls: net.core.somaxconn", "read at listen");
+    (record, analysis)
+}
+
+#[test]
+fn gains_are_those_of_twins_and_are_claimed_beyond_the_noise() {
+    let (record, analysis) = proof();
+    let proof = Proof::of(&record, &analysis).unwrap();
+    let of = |groups: &str| proof.gains.iter().find(|gain| gain.groups == groups).unwrap();
+    let (all, disk) = (of("all"), of("disk"));
+    assert_eq!((all.against.as_str(), all.verdict), ("+ host network", Verdict::Helps));
+    let cpu = all.cpu.as_ref().unwrap();
+    let truth = 100.0 * (1.012 / 1.045 - 1.0);
+    assert!(cpu.percent.low <= truth && truth <= cpu.percent.high, "{cpu:?} {truth}");
+    assert!(disk.cpu.as_ref().unwrap().percent.value < cpu.percent.value);
+    assert_eq!(proof.proven, ["all", "disk"]);
+    assert_eq!(proof.not_weighed.len(), 1);
+    let [remains] = &proof.remains[..] else { panic!("{:?}", proof.remains) };
+    assert_eq!(remains.environment, "+ no seccomp");
+    assert_eq!(
+        remains.layers,
+        ["the runtime docker", "the seccomp filter (default)", "a cgroup (own)"]
+    );
+    assert!(remains.text.contains("against native"), "{}", remains.text);
+}
+
+#[test]
+fn no_gain_is_said_in_words() {
+    let (mut record, analysis) = fixture::quick();
+    // As fast with as without, and slower with than without.
+    tune(&mut record, "+ no cgroup", "native", "tuned=disk");
+    tune(&mut record, "+ cpuset", "+ host network", "tuned=cpu");
+    let proof = Proof::of(&record, &analysis).unwrap();
+    let verdicts: Vec<(&str, Verdict)> =
+        proof.gains.iter().map(|gain| (gain.groups.as_str(), gain.verdict)).collect();
+    assert_eq!(verdicts, [("cpu", Verdict::Hurts), ("disk", Verdict::NotProven)]);
+    assert!(proof.proven.is_empty() && proof.remains.is_empty());
+    let text = lines(&proof, Style::new(false, 100)).join("\n");
+    assert!(text.contains("no help beyond the noise: not proven"), "{text}");
+    assert!(text.contains("hurts"), "{text}");
+}
+
+#[test]
+fn what_hurts_under_another_workload_is_not_proven() {
+    let gain = |workload: &str, verdict| Gain {
+        workload: workload.into(),
+        environment: "e".into(),
+        against: "a".into(),
+        groups: "disk".into(),
+        cpu: None,
+        throughput: None,
+        verdict,
+    };
+    use Verdict::{Helps, Hurts, Mixed, NotProven};
+    assert_eq!(proven(&[gain("w", Helps), gain("r", NotProven)]), ["disk"]);
+    assert_eq!(proven(&[gain("w", Helps), gain("r", Helps)]), ["disk"]);
+    for other in [Hurts, Mixed] {
+        assert!(proven(&[gain("w", Helps), gain("r", other)]).is_empty());
+    }
+    assert!(proven(&[gain("w", NotProven)]).is_empty());
+}
+
+#[test]
+fn a_record_without_tuning_says_nothing_of_it() {
+    let (record, analysis) = fixture::quick();
+    assert!(Proof::of(&record, &analysis).is_none());
+    let (mut record, analysis) = (record, analysis);
+    fact(&mut record, FACT_OF, "docker-default");
+    let proof = Proof::of(&record, &analysis).unwrap();
+    assert!(proof.gains.is_empty());
+    let text = lines(&proof, Style::new(false, 100)).join("\n");
+    assert!(text.starts_with("No host tuning was weighed"), "{text}");
+    // The last environment that ran stands for the best.
+    assert_eq!(proof.remains[0].environment, "+ no cgroup");
+    assert!(proof.remains[0].nothing && text.contains("cannot be told from zero"), "{text}");
+}
+
+#[test]
+fn every_form_of_the_report_has_the_proof() {
+    let (record, analysis) = proof();
+    let terminal = crate::terminal::render(&record, &analysis, Style::new(false, 100));
+    assert!(terminal.contains("Host tuning") && terminal.contains("somaxconn"), "{terminal}");
+    let ascii = Style { ascii: true, ..Style::new(false, 80) };
+    assert!(crate::terminal::render(&record, &analysis, ascii).is_ascii());
+    let json: serde_json::Value =
+        serde_json::from_str(&crate::json::render(&record, &analysis)).unwrap();
+    assert_eq!(json["host_tuning"]["proven"], serde_json::json!(["all", "disk"]));
+    let page = crate::html::page(&record, &analysis);
+    assert!(page.contains("id=\"tuning\"") && page.contains("somaxconn"));
+}
