@@ -8,6 +8,8 @@
 //! Limits: only what a running system notices can be weighed so. Limits that are read once at the
 //! start, and channels, whose change takes a network device down, are left to the caller to name.
 
+mod journalled;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -18,6 +20,8 @@ use tare_lab::environment::{
 };
 
 use super::Layer;
+
+pub use journalled::{Journalled, JournalledError};
 
 pub const LAYER: Layer = Layer {
     name: "host",

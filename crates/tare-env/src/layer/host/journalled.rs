@@ -1,0 +1,96 @@
+//! The tuner that a run uses: every change through a temporary tuning, whose journal lets `clean` put
+//! back what a killed run left.
+
+use std::fmt;
+use std::path::Path;
+
+use tare_host::plan::{Item, Key};
+use tare_host::tune::{
+    Hand, Outcome, Purpose, RevertOutcome, Reverted, Trouble, TuneError, Tuning,
+};
+use tare_lab::PartError;
+
+use super::Tuner;
+
+/// Why the host was not tuned or not put back.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalledError {
+    #[error(transparent)]
+    Tune(#[from] TuneError),
+    #[error("cannot change {what}")]
+    NotTaken { what: String, source: Trouble },
+    #[error("cannot put back {what} ({place}) to {old:?}; run tare clean")]
+    NotPutBack { what: String, place: String, old: String, source: Trouble },
+}
+
+/// A temporary tuning with the hand that carries it out.
+pub struct Journalled<H> {
+    tuning: Tuning,
+    hand: H,
+}
+
+impl<H: Hand> Journalled<H> {
+    /// Begins a temporary tuning for a run. What a killed one left is put back at the first change.
+    ///
+    /// # Errors
+    /// When another tuning is under way, or the state directory cannot be written.
+    pub fn begin(state: &Path, hand: H, run: &str) -> Result<Self, JournalledError> {
+        let purpose = Purpose::Temporary { run: run.to_string() };
+        let tuning = Tuning::begin(state, &hand, purpose)?;
+        Ok(Self { tuning, hand })
+    }
+
+    /// Makes all changes once and puts them back: the items that the host does not take, with why.
+    ///
+    /// # Errors
+    /// When nothing could be changed, or not everything put back.
+    pub fn rehearse(&mut self, items: &[Item]) -> Result<Vec<(Item, String)>, JournalledError> {
+        let applied = self.tuning.apply(&mut self.hand, items);
+        whole(self.tuning.revert(&mut self.hand))?;
+        let refused = applied?.items.into_iter().filter_map(|one| match one.outcome {
+            Outcome::Refused { trouble } | Outcome::Failed { trouble } => {
+                Some((one.item, trouble.text))
+            }
+            Outcome::Written { .. } | Outcome::Already => None,
+        });
+        Ok(refused.collect())
+    }
+}
+
+impl<H> fmt::Debug for Journalled<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journalled").field("tuning", &self.tuning).finish_non_exhaustive()
+    }
+}
+
+impl<H: Hand + Send> Tuner for Journalled<H> {
+    fn apply(&mut self, items: &[Item]) -> Result<(), PartError> {
+        let applied = self.tuning.apply(&mut self.hand, items)?;
+        for one in applied.items {
+            if let Outcome::Failed { trouble } | Outcome::Refused { trouble } = one.outcome {
+                let what = format!("{} of {}", one.item.what, one.item.subject);
+                return Err(JournalledError::NotTaken { what, source: trouble }.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn revert(&mut self) -> Result<(), PartError> {
+        Ok(whole(self.tuning.revert(&mut self.hand))?)
+    }
+
+    fn read(&self, key: &Key) -> Result<String, PartError> {
+        Ok(self.hand.read(key)?)
+    }
+}
+
+/// Drift is no failure here: what somebody else has set meanwhile is his, and reading back finds it.
+fn whole(reverted: Reverted) -> Result<(), JournalledError> {
+    for setting in reverted.settings {
+        if let RevertOutcome::Failed { trouble, old } = setting.outcome {
+            let (what, place) = (setting.what, setting.place);
+            return Err(JournalledError::NotPutBack { what, place, old, source: trouble });
+        }
+    }
+    Ok(())
+}
