@@ -96,7 +96,7 @@ fn is_kvm(snapshot: &Snapshot) -> bool {
     if snapshot.read("/sys/hypervisor/type") == Some("xen") {
         return false;
     }
-    let fields = ["product_name", "sys_vendor", "board_vendor", "bios_vendor", "product_version"];
+    let fields = ["product_name", "sys_vendor"];
     let known = ["KVM", "OpenStack", "KubeVirt", "Amazon EC2", "QEMU", "Google Compute Engine"];
     // A bare-metal instance of AWS has the vendor's name too, but no hypervisor below it.
     let product = snapshot.read("/sys/class/dmi/id/product_name").unwrap_or_default();

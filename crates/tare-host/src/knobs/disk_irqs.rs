@@ -54,22 +54,28 @@ impl Knob for DiskIrqs {
         if context.options.mode == Mode::None && !perftune {
             return Vec::new();
         }
-        let all = interrupts(context.disks());
-        let (nvme, other): (Vec<_>, Vec<_>) = all.into_iter().partition(|(disk, _)| disk.nvme);
         let cpus = context.cpus;
-        let (managed, free): (Vec<_>, Vec<_>) =
-            other.into_iter().partition(|(_, irq)| irq.managed == Some(true) && !perftune);
-        let mut items = self.place(context, &free, &cpus.irq);
-        items.extend(managed.iter().filter_map(|(disk, irq)| self.left(context, disk, irq)));
-        // Guests of Xen have event channels instead of MSI vectors that the kernel could manage.
+        // Guests of Xen have event channels instead of vectors that the kernel could manage.
         let xen = context.snapshot.read("/sys/hypervisor/type") == Some("xen");
-        let (free, managed): (Vec<_>, Vec<_>) = nvme.into_iter().partition(|(_, irq)| match xen {
-            true => is_queue_of(irq, cpus.universe.len()),
-            false => perftune || irq.managed == Some(false),
-        });
-        items.extend(self.place(context, &free, &cpus.universe));
-        if !perftune {
-            items.extend(managed.iter().filter_map(|(disk, irq)| self.left(context, disk, irq)));
+        let (mut few, mut nvme, mut managed) = (Vec::new(), Vec::new(), Vec::new());
+        for (disk, irq) in interrupts(context.disks()) {
+            let is_queue = !disk.nvme || is_queue_of(irq, cpus.universe.len());
+            let is_managed = match irq.managed {
+                Some(managed) => managed,
+                None => disk.nvme && !xen,
+            };
+            match (disk.nvme, perftune || !is_managed) {
+                (false, true) => few.push((disk, irq)),
+                (true, true) if is_queue || (perftune && !xen) => nvme.push((disk, irq)),
+                (_, false) if is_queue => managed.push((disk, irq)),
+                // An administration queue has nothing to do while requests run.
+                _ => {}
+            }
+        }
+        let mut items = self.place(context, &few, &cpus.irq);
+        items.extend(self.place(context, &nvme, &cpus.universe));
+        for group in managed.chunk_by(|(a, _), (b, _)| a.path == b.path) {
+            items.push(self.left(context, group));
         }
         items
     }
@@ -108,25 +114,30 @@ impl DiskIrqs {
         items
     }
 
-    /// The line of an interrupt that the kernel places.
-    fn left(&self, context: &Context<'_>, disk: &Disk, irq: &Irq) -> Option<Item> {
-        let now = context.snapshot.read(&affinity(irq))?;
+    /// One line for the interrupts of a disk that the kernel places: there may be one for each CPU.
+    fn left(&self, context: &Context<'_>, group: &[(&Disk, &Irq)]) -> Item {
+        let (disk, first) = group[0];
+        let (_, last) = group[group.len() - 1];
         let action = Action::Leave {
-            now: Form::Mask.tidy(now),
-            reason: "the kernel gave this queue to CPUs of its own and moves it with them".into(),
+            now: "where the kernel put them".into(),
+            reason: "it gave each queue CPUs of its own, and refuses to move them".into(),
         };
-        let mut item = context.line(self, &disk.name, &what(irq), action);
+        let what = match group.len() {
+            1 => what(first),
+            count => format!("CPUs of {count} interrupts ({} to {})", first.name, last.name),
+        };
+        let mut item = context.line(self, &disk.name, &what, action);
         item.why = "each CPU completes what it submitted, so no other CPU is disturbed".into();
         item.risk = String::new();
         item.owner = Some(Owner {
             name: "the kernel".into(),
-            evidence: match irq.managed {
-                Some(true) => "its affinity is managed (debugfs, irq/irqs)".into(),
+            evidence: match first.managed {
+                Some(true) => "debugfs shows managed affinity".into(),
                 _ => "the NVMe driver asks for managed affinity".into(),
             },
             effect: "refuses writes to smp_affinity".into(),
         });
-        Some(item)
+        item
     }
 }
 
