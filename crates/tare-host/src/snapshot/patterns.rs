@@ -17,6 +17,7 @@ pub(super) const HOST: &[&str] = &[
     "/sys/devices/system/cpu/cpu#/{online,cpu_capacity}",
     "/sys/devices/system/cpu/cpu#/topology/{core_id,physical_package_id,die_id,cluster_id}",
     "/sys/devices/system/cpu/cpu#/topology/{thread_siblings_list,core_cpus_list}",
+    "/sys/devices/system/cpu/cpu#/topology/{package_cpus_list,core_siblings_list,die_cpus_list}",
     // The frequency files are shared by the CPUs of a policy: cpuN/cpufreq is a link to it.
     "/sys/devices/system/cpu/cpu#/cpufreq",
     "/sys/devices/system/cpu/cpufreq/policy#/{scaling_governor,scaling_available_governors}",
@@ -106,7 +107,7 @@ pub(super) const HOST: &[&str] = &[
     "/sys/fs/cgroup/{cgroup.controllers,cpuset.cpus.isolated}",
     "/sys/fs/cgroup/*/{cpuset.cpus.partition,cpuset.cpus.effective,cpuset.cpus.exclusive}",
     "/sys/fs/cgroup/*/*/cpuset.cpus.partition",
-    "/sys/fs/cgroup/unified/cgroup.controllers",
+    "/sys/fs/cgroup/unified/{cgroup.controllers,cpuset.cpus.isolated}",
     // The machine, and who else tunes it.
     "/sys/class/dmi/id/{sys_vendor,product_name}",
     "/sys/hypervisor/type",
