@@ -104,15 +104,11 @@ pub fn has_hardware(snapshot: &Snapshot, name: &str) -> bool {
 fn read(snapshot: &Snapshot, interrupts: &Interrupts, name: String, asked: String) -> Nic {
     let device = snapshot.real(&format!("/sys/class/net/{name}/device"));
     let pci = device.as_deref().and_then(last_pci_address).map(str::to_string);
-    let mut irqs = match &device {
+    let irqs = match &device {
         Some(device) => irqs_of(snapshot, interrupts, &name, device, pci.as_deref()),
         None => Vec::new(),
     };
-    let of_queues = irqs.iter().filter(|irq| names::queue_of(&irq.name).is_some()).count();
-    // Stable: receive before transmit as the driver asked for them.
-    irqs.sort_by_key(|irq| names::queue_of(&irq.name).unwrap_or(u32::MAX));
-    let irqs_of_queues = if of_queues == 0 { irqs.len() } else { of_queues };
-    Nic {
+    let mut nic = Nic {
         driver: driver_of(snapshot, &name).unwrap_or_default(),
         rx_queues: queues(snapshot, &name, "rx-"),
         tx_queues: queues(snapshot, &name, "tx-"),
@@ -120,8 +116,30 @@ fn read(snapshot: &Snapshot, interrupts: &Interrupts, name: String, asked: Strin
         name,
         asked,
         pci,
+        irqs_of_queues: irqs.len(),
         irqs,
-        irqs_of_queues,
+    };
+    let mut irqs: Vec<(Option<u32>, Irq)> =
+        nic.irqs.iter().map(|irq| (nic.queue_of(irq), irq.clone())).collect();
+    let of_queues = irqs.iter().filter(|(queue, _)| queue.is_some()).count();
+    if of_queues > 0 {
+        nic.irqs_of_queues = of_queues;
+    }
+    // Stable: receive before transmit as the driver asked for them.
+    irqs.sort_by_key(|(queue, _)| queue.unwrap_or(u32::MAX));
+    nic.irqs = irqs.into_iter().map(|(_, irq)| irq).collect();
+    nic
+}
+
+impl Nic {
+    /// The queue that an interrupt of this device belongs to; `None` where the name tells none.
+    pub fn queue_of(&self, irq: &Irq) -> Option<u32> {
+        match names::gve_block(&irq.name) {
+            // As many blocks for transmit queues as for receive queues, and one interrupt more at
+            // most (its management): so they pair up.
+            Some(block) => Some(block % u32::try_from(self.irqs.len() / 2).unwrap_or(1).max(1)),
+            None => names::queue_of(&irq.name),
+        }
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Queues<'a> {
     pub irqs: Vec<&'a Irq>,
     /// Interrupts of queues that are not in use, and of flow directors where perftune.py moves them.
     pub rest: Vec<&'a Irq>,
+    /// See `serving`.
+    serving: usize,
 }
 
 /// A number of channels.
@@ -41,13 +43,11 @@ pub struct ChannelsWanted {
 }
 
 impl Queues<'_> {
-    /// Receive queues that packets will come through, those included that do not exist yet. Managed
-    /// interrupts do not count: nobody moves them.
+    /// Receive queues that packets will come through, those included that do not exist yet, with
+    /// interrupts that can be moved. Transmit queues that have interrupts of their own do not count:
+    /// completions are light beside received packets.
     pub fn serving(&self) -> usize {
-        let movable = self.irqs.iter().filter(|irq| irq.managed != Some(true));
-        let of_queue = |irq: &&&Irq| names::queue_of(&irq.name).map_or(irq.number, |queue| queue);
-        let there = movable.map(|irq| of_queue(&irq)).collect::<BTreeSet<u32>>().len();
-        there + self.grown()
+        self.serving + self.grown()
     }
 
     /// Queues that the change adds.
@@ -75,10 +75,13 @@ pub fn predict<'a>(nic: &'a Nic, options: &Options, cpus: &CpuSets) -> Queues<'a
     let irqs = candidates(nic, options);
     let most = names::rss_queues_max(&nic.driver).unwrap_or(usize::MAX);
     let in_use = (rx.len() / doubled(nic)).min(most);
-    let serves = |irq: &&Irq| match names::queue_of(&irq.name) {
-        Some(queue) => (queue as usize) < in_use,
-        // Names that tell no queue: all of them serve, but for what is no queue's.
-        None => !irq.name.contains("fdir") && all_unnamed(nic),
+    // By rank, as mlx4 counts from 1; perftune.py takes the number itself.
+    let numbers: BTreeSet<u32> = irqs.iter().filter_map(|irq| nic.queue_of(irq)).collect();
+    let beyond = numbers.iter().nth(in_use).copied();
+    let serves = |irq: &&Irq| match nic.queue_of(irq) {
+        Some(queue) if options.like_perftune => (queue as usize) < in_use,
+        Some(queue) => beyond.is_none_or(|beyond| queue < beyond),
+        None => numbers.is_empty(),
     };
     // perftune.py looks at queues only where it set channels or the hash cannot feed all.
     let looks = !options.like_perftune || channels.is_some() || most < irqs.len();
@@ -90,21 +93,26 @@ pub fn predict<'a>(nic: &'a Nic, options: &Options, cpus: &CpuSets) -> Queues<'a
         // Most drivers give them back with the change; what is left is planned after it.
         rest.clear();
     }
-    Queues { channels, rx, tx, irqs, rest }
+    let movable = irqs.iter().filter(|irq| irq.managed != Some(true));
+    let movable: BTreeSet<u32> =
+        movable.map(|irq| nic.queue_of(irq).unwrap_or(irq.number)).collect();
+    let serving = movable.len().min(if rx.is_empty() { usize::MAX } else { in_use });
+    Queues { channels, rx, tx, irqs, rest, serving }
 }
 
 /// The interrupts that are moved, in the order of their queues.
 fn candidates<'a>(nic: &'a Nic, options: &Options) -> Vec<&'a Irq> {
-    if options.like_perftune {
-        let known = nic.irqs.iter().filter(|irq| names::known_to_perftune(&irq.name));
-        let known: Vec<&Irq> = known.collect();
-        return if known.is_empty() { nic.irqs.iter().collect() } else { known };
+    if !options.like_perftune {
+        return nic.irqs[..nic.irqs_of_queues].iter().collect();
     }
-    nic.irqs[..nic.irqs_of_queues].iter().collect()
-}
-
-fn all_unnamed(nic: &Nic) -> bool {
-    nic.irqs.iter().all(|irq| names::queue_of(&irq.name).is_none())
+    let known = nic.irqs.iter().filter(|irq| names::known_to_perftune(&irq.name));
+    let known: Vec<&Irq> = known.collect();
+    if known.is_empty() {
+        let mut all: Vec<&Irq> = nic.irqs.iter().collect();
+        all.sort_by_key(|irq| irq.number);
+        return all;
+    }
+    known
 }
 
 /// Receive queues for each channel that takes packets: mlx5 of Linux 5.3 to 6.0 shows a second one

@@ -2,12 +2,13 @@
 //!
 //! The forms are those of the kernel's drivers: Intel `eth0-TxRx-3` and `i40e-eth0-TxRx-3`, ena
 //! `eth0-Tx-Rx-3`, bnx2x and qede `eth0-fp-3`, vmxnet3 `ens192-rxtx-3`, mlx4 `mlx4-3@0000:..`,
-//! mlx5 `mlx5_comp3@pci:0000:..`, gve `gve-ntfy-blk3@pci:0000:..`, mana `mana_q3@pci:7870:..`,
-//! virtio `virtio2-input.3`, Xen `eth0-q3-rx`. A driver of another form is taken as a whole: all its
-//! interrupts count as interrupts of queues, in the order of their numbers.
+//! mlx5 `mlx5_comp3@pci:0000:..`, mana `mana_q3@pci:7870:..`, virtio `virtio2-input.3`, Xen
+//! `eth0-q3-rx`, gve `gve-ntfy-blk3@pci:0000:..` (blocks of the transmit queues, then of the receive
+//! queues). A driver of another form is taken as a whole: all its interrupts count as interrupts of
+//! queues, in the order of their numbers.
 
 /// The queue that an interrupt belongs to, by its name; `None` where the name tells none (flow
-/// director, configuration, control events, or a form that is not known).
+/// director, configuration, control events, or a form that is not known). mlx4 counts from 1.
 pub fn queue_of(name: &str) -> Option<u32> {
     // Flow director: named like a queue, but no packet comes through it.
     if name.contains("fdir-TxRx") {
@@ -18,9 +19,9 @@ pub fn queue_of(name: &str) -> Option<u32> {
             return number.parse().ok();
         }
     }
-    for prefix in ["mlx5_comp", "mlx4-", "mana_q", "gve-ntfy-blk", "gve-ntfy-block."] {
+    for prefix in ["mlx5_comp", "mlx4-", "mana_q"] {
         if let Some(rest) = name.strip_prefix(prefix) {
-            return rest.split_once('@').map_or(rest, |(number, _)| number).parse().ok();
+            return rest.split_once('@')?.0.parse().ok();
         }
     }
     if let Some(rest) = name.strip_prefix("virtio") {
@@ -32,6 +33,12 @@ pub fn queue_of(name: &str) -> Option<u32> {
     // Xen: `eth0-q3-rx`, or without a direction where both share one event channel.
     let name = name.strip_suffix("-rx").or(name.strip_suffix("-tx")).unwrap_or(name);
     name.rsplit_once("-q").and_then(|(_, number)| number.parse().ok())
+}
+
+/// The notification block of gve that an interrupt belongs to.
+pub fn gve_block(name: &str) -> Option<u32> {
+    let rest = name.strip_prefix("gve-ntfy-blk")?;
+    rest.split_once('@').map_or(rest, |(number, _)| number).parse().ok()
 }
 
 /// Whether perftune.py counts an interrupt among those of the fast path. Where it knows none of a
@@ -80,7 +87,9 @@ mod tests {
         check("mlx5_async0@pci:0000:00:05.0", None, false);
         check("mana_q4@pci:7870:00:00.0", Some(4), true);
         check("mana_hwc@pci:7870:00:00.0", None, false);
-        check("gve-ntfy-blk31@pci:0000:00:04.0", Some(31), false);
+        check("gve-ntfy-blk31@pci:0000:00:04.0", None, false);
+        assert_eq!(gve_block("gve-ntfy-blk31@pci:0000:00:04.0"), Some(31));
+        assert_eq!(gve_block("gve-mgmnt@pci:0000:00:04.0"), None);
         check("gve-mgmnt@pci:0000:00:04.0", None, false);
         check("virtio2-input.11", Some(11), true);
         check("virtio2-output.0", Some(0), true);
