@@ -10,11 +10,8 @@ use crate::snapshot::Snapshot;
 /// What `take` keeps of a host for this module.
 pub const FILES: &[&str] = &[
     "/etc/default/irqbalance",
-    "/etc/default/irqbalance.scylla.orig",
     "/etc/sysconfig/irqbalance",
-    "/etc/sysconfig/irqbalance.scylla.orig",
     "/etc/conf.d/irqbalance",
-    "/etc/conf.d/irqbalance.scylla.orig",
     "/usr/lib/systemd/system/irqbalance.service",
     "/lib/systemd/system/irqbalance.service",
     "/etc/systemd/system/irqbalance.service",
@@ -24,7 +21,7 @@ pub const FILES: &[&str] = &[
 ];
 
 /// The comment above a line of Tare: the numbers that it banned.
-const MARK: &str = "# tare banned:";
+pub(crate) const MARK: &str = "# tare banned:";
 
 /// The file that irqbalance's service takes its options from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -56,7 +56,6 @@ impl Knob for Irqbalance {
         };
         let what = "interrupts that irqbalance leaves alone";
         let mut item = context.line(self, "host", what, action);
-        item.owner = None;
         item.survives_reboot = matches!(&item.action, Action::Advise { .. });
         vec![item]
     }
@@ -159,7 +158,7 @@ fn like_perftune(context: &Context<'_>, ours: &[u32]) -> Action {
     }
     let path = &file.path;
     let saved = format!("{path}.scylla.orig");
-    let save = match context.snapshot.exists(&saved) {
+    let save = match crate::machine::owners::is_present(context.snapshot, &saved) {
         true => String::new(),
         false => format!("cp {path} {saved}; "),
     };

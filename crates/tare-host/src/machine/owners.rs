@@ -1,7 +1,23 @@
 //! Who else tunes this host: irqbalance, tuned, kubelet, the Scylla operator's NodeConfig, cri-o,
-//! cloud agents, perftune's own leftovers.
+//! cloud agents, files that are applied at boot, perftune's own leftovers.
+//!
+//! Each is known by evidence on the host itself: a process, a file, a setting. Limits: somebody who
+//! tunes from a container or over ssh and leaves no file is not seen; neither is a job of a cluster
+//! that has not run on this host yet.
 
+mod collect;
+mod perftune;
+mod settings;
+mod tuned;
+
+use tare_std::cpus::CpuSet;
+
+use super::Machine;
+use crate::irqbalance::{Setup, options_file::OptionsFile};
+use crate::plan::CpuSets;
 use crate::snapshot::Snapshot;
+
+pub use collect::describe;
 
 /// Somebody who also writes a setting.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -14,7 +30,7 @@ pub struct Owner {
     pub effect: String,
 }
 
-/// The owners that a snapshot shows.
+/// The owners that a snapshot shows, those that write soonest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owners {
     pub list: Vec<Owned>,
@@ -26,12 +42,132 @@ pub struct Owned {
     pub owner: Owner,
     /// Names of knobs that it also writes.
     pub knobs: Vec<&'static str>,
+    /// Of the knob `sysctls`, which sysctls; empty: any of them.
+    pub settings: Vec<String>,
 }
+
+/// An owner that is known by a process or a file alone.
+struct Rule {
+    name: &'static str,
+    /// Names of processes, as `take` keeps them.
+    processes: &'static [&'static str],
+    /// Files whose presence tells of it.
+    files: &'static [&'static str],
+    effect: &'static str,
+    knobs: &'static [&'static str],
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        // Names of pods' log folders begin with the namespace; the operator tunes in this one.
+        name: "NodeConfig of the Scylla operator",
+        processes: &[],
+        files: &["/var/log/pods/scylla-operator-node-tuning_*"],
+        effect: "runs perftune.py in a job on this node for each new Scylla container",
+        knobs: &[
+            "irqbalance",
+            "nic_channels",
+            "nic_irqs",
+            "rps",
+            "rfs",
+            "xps",
+            "ntuple",
+            "disk_irqs",
+            "disk_scheduler",
+            "disk_nomerges",
+            "clock_source",
+            "sysctls",
+            "tcp_memory",
+            "limits",
+        ],
+    },
+    Rule {
+        // crio.conf(5): irqbalance_config_file and irqbalance_config_restore_file.
+        name: "cri-o",
+        processes: &["crio"],
+        files: &["/etc/sysconfig/orig_irq_banned_cpus"],
+        effect: "edits irqbalance's file and starts it again, which forgets the bans of its socket, \
+                 for pods with the annotation irq-load-balancing.crio.io",
+        knobs: &["irqbalance"],
+    },
+    Rule {
+        name: "kubelet",
+        processes: &["kubelet", "k3s-server", "k3s-agent"],
+        files: &["/var/lib/kubelet/config.yaml"],
+        effect: "gives CPUs to containers by cpuset, and with the static CPU manager some of them \
+                 exclusively; interrupts are not its business",
+        knobs: &[],
+    },
+    Rule {
+        name: "Google guest agent",
+        processes: &["google_guest_agent", "GCEGuestAgent"],
+        files: &["/usr/bin/google_set_multiqueue"],
+        effect: "sets channels, interrupts of network devices and disks to their hints, and XPS, at \
+                 every start of it",
+        knobs: &["nic_channels", "nic_irqs", "xps", "disk_irqs"],
+    },
+    Rule {
+        name: "ec2sys-autotune",
+        processes: &[],
+        files: &["/etc/ec2sys-autotune.cfg"],
+        effect: "applies its profile for the instance type at every boot",
+        knobs: &["sysctls", "swap", "cpu_governor", "idle_states"],
+    },
+    Rule {
+        name: "power-profiles-daemon",
+        processes: &["power-profiles-daemon"],
+        files: &[],
+        effect: "sets the energy preference when its profile is changed",
+        knobs: &["energy_preference"],
+    },
+    Rule {
+        name: "scylla-cpupower.service",
+        processes: &[],
+        files: &["/etc/systemd/system/scylla-cpupower.service"],
+        effect: "sets the governor to performance at every boot",
+        knobs: &["cpu_governor"],
+    },
+    Rule {
+        name: "redpanda-tuner.service",
+        processes: &[],
+        files: &[
+            "/etc/systemd/system/redpanda-tuner.service",
+            "/usr/lib/systemd/system/redpanda-tuner.service",
+            "/lib/systemd/system/redpanda-tuner.service",
+        ],
+        effect: "runs `rpk redpanda tune` at every boot",
+        knobs: &[
+            "irqbalance",
+            "nic_irqs",
+            "rps",
+            "rfs",
+            "xps",
+            "ntuple",
+            "disk_irqs",
+            "disk_scheduler",
+            "disk_nomerges",
+            "disk_write_cache",
+            "clock_source",
+            "cpu_governor",
+            "idle_states",
+            "swap",
+            "sysctls",
+            "transparent_hugepages",
+        ],
+    },
+];
 
 impl Owners {
     pub fn read(snapshot: &Snapshot) -> Self {
-        let _ = snapshot;
-        Self::default()
+        let mut list = Vec::new();
+        list.extend(irqbalance(snapshot));
+        list.extend(RULES.iter().take(2).filter_map(|rule| rule.owner(snapshot)));
+        list.extend(tuned::owner(snapshot));
+        list.extend(perftune::owner(snapshot));
+        list.extend(RULES.iter().skip(2).filter_map(|rule| rule.owner(snapshot)));
+        let text = snapshot.read("/tare/owners/settings").unwrap_or_default();
+        list.extend(settings::owners(text));
+        Self { list }
     }
 
     /// Who else writes what this knob writes.
@@ -39,4 +175,105 @@ impl Owners {
         let mut owned = self.list.iter().filter(|owned| owned.knobs.contains(&knob));
         owned.next().map(|owned| &owned.owner)
     }
+
+    /// Who else writes one setting of a knob: `what` names it as in an item of a plan.
+    pub fn of_setting(&self, knob: &str, what: &str) -> Option<&Owner> {
+        let writes = |owned: &&Owned| {
+            owned.knobs.contains(&knob)
+                && (knob != "sysctls"
+                    || owned.settings.is_empty()
+                    || owned.settings.iter().any(|setting| setting == what))
+        };
+        self.list.iter().find(writes).map(|owned| &owned.owner)
+    }
 }
+
+impl Rule {
+    fn owner(&self, snapshot: &Snapshot) -> Option<Owned> {
+        let file = self.files.iter().find(|file| is_present(snapshot, file));
+        let process = self.processes.iter().find(|process| runs(snapshot, process));
+        let evidence = match (file, process) {
+            (Some(file), _) => (*file).to_string(),
+            (None, Some(process)) => format!("a process {process}"),
+            (None, None) => return None,
+        };
+        let owner = Owner { name: self.name.into(), evidence, effect: self.effect.into() };
+        Some(Owned { owner, knobs: self.knobs.to_vec(), settings: Vec::new() })
+    }
+}
+
+fn irqbalance(snapshot: &Snapshot) -> Option<Owned> {
+    let pid = snapshot.read("/tare/irqbalance/pid")?;
+    let setup = snapshot.read("/tare/irqbalance/setup").and_then(|text| Setup::parse(text).ok());
+    let interval = setup.map_or("10 s".into(), |setup| format!("{} s", setup.interval_s));
+    let socket = snapshot.read("/tare/irqbalance/socket").map(str::to_string);
+    let owner = Owner {
+        name: "irqbalance".into(),
+        evidence: socket.unwrap_or_else(|| format!("process {pid}")),
+        effect: format!("moves interrupts every {interval} unless they are banned"),
+    };
+    Some(Owned { owner, knobs: vec!["nic_irqs", "disk_irqs"], settings: Vec::new() })
+}
+
+/// Whether a process of this name runs.
+fn runs(snapshot: &Snapshot, process: &str) -> bool {
+    snapshot.exists(&format!("/tare/owners/process/{process}"))
+}
+
+/// The files that were found to be there.
+fn present(snapshot: &Snapshot) -> impl Iterator<Item = &str> {
+    snapshot.read("/tare/owners/present").unwrap_or_default().lines()
+}
+
+/// Whether a file that tells of another tuner was there.
+pub(crate) fn is_present(snapshot: &Snapshot, path: &str) -> bool {
+    present(snapshot).any(|found| found == path)
+}
+
+/// What a user should know of the others on this host, for the notes of a plan.
+pub fn notes(snapshot: &Snapshot, machine: &Machine, cpus: &CpuSets) -> Vec<String> {
+    let mut notes = perftune::notes(snapshot, machine, cpus);
+    notes.extend(stale_bans(snapshot, machine));
+    notes.extend(exclusive(snapshot, cpus));
+    notes
+}
+
+/// Bans in irqbalance's file of interrupts that are not there: numbers change at every boot.
+fn stale_bans(snapshot: &Snapshot, machine: &Machine) -> Option<String> {
+    if machine.interrupts.irqs.is_empty() {
+        return None;
+    }
+    let file = OptionsFile::find(snapshot)?;
+    let gone = |irq: &u32| !machine.interrupts.irqs.contains_key(irq);
+    let stale: Vec<u32> = file.bans().into_iter().filter(gone).collect();
+    if stale.is_empty() {
+        return None;
+    }
+    let saved = format!("{}.scylla.orig", file.path);
+    let by = match is_present(snapshot, &saved) {
+        true => "perftune.py, which adds bans at each boot and removes none,",
+        false => "somebody",
+    };
+    Some(format!(
+        "{}: {by} banned the interrupts {} in irqbalance, which this host does not have now: their \
+         numbers change at every boot, so that sooner or later others are meant",
+        file.path,
+        crate::irqbalance::numbers(&stale),
+    ))
+}
+
+/// CPUs that take interrupts in the plan but that kubelet gave to containers exclusively.
+fn exclusive(snapshot: &Snapshot, cpus: &CpuSets) -> Option<String> {
+    let text = snapshot.read("/tare/owners/kubelet")?;
+    let list = text.lines().find_map(|line| line.strip_prefix("exclusive "))?;
+    let both = CpuSet::parse_list(list).ok()?.intersection(&cpus.irq);
+    (!both.is_empty() && cpus.irq != cpus.compute).then(|| {
+        format!(
+            "kubelet gave CPUs {both} to containers exclusively, and this plan has them take \
+             interrupts: give --irq-cpus others, or reserve them (reservedSystemCPUs)"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

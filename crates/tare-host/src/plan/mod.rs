@@ -228,7 +228,7 @@ impl Context<'_> {
             action,
             why: knob.why().into(),
             risk: knob.risk().into(),
-            owner: self.machine.owners.of(knob.name()).cloned(),
+            owner: self.machine.owners.of_setting(knob.name(), what).cloned(),
             survives_reboot: false,
         }
     }
@@ -249,6 +249,7 @@ pub fn plan(snapshot: &Snapshot, options: &Options) -> Result<Plan, PlanError> {
     let mut notes = cpus::notes(&machine, options, &cpus);
     notes.extend(machine::disks::notes(options, &machine.disks));
     guard::check(&machine, options, &cpus, &mut notes)?;
+    notes.extend(machine::owners::notes(snapshot, &machine, &cpus));
     let mut items = Vec::new();
     let context = Context { snapshot, options, machine: &machine, cpus: &cpus };
     for knob in chosen {
@@ -272,11 +273,6 @@ pub fn read_machine(snapshot: &Snapshot, options: &Options) -> Result<Machine, P
         topology => topology?,
     };
     let nics = machine::nics::find(snapshot, &interrupts, &options.nics)?;
-    // perftune.py tunes nothing without hardware; Tare does where it is named.
-    let without = nics.iter().find(|nic| !machine::nics::has_hardware(snapshot, &nic.name));
-    if let Some(nic) = without.filter(|_| options.like_perftune) {
-        return Err(NicError::Virtual { name: nic.name.clone() }.into());
-    }
     let disks =
         machine::disks::find(snapshot, &interrupts, &options.directories, &options.devices)?;
     let interrupt_share = machine::interrupt_share(snapshot);

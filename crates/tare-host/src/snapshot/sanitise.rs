@@ -111,7 +111,8 @@ fn boot_parameters(text: &str) -> String {
 fn irqbalance_options(text: &str) -> String {
     keep_lines(text, |line| {
         let line = line.trim_start().trim_start_matches("export ");
-        line.starts_with("IRQBALANCE_") || line.starts_with("OPTIONS")
+        let options = line.starts_with("IRQBALANCE_") || line.starts_with("OPTIONS");
+        options || line.starts_with(crate::irqbalance::options_file::MARK)
     })
 }
 

@@ -5,7 +5,7 @@
 //! wildcard. Devices are found by their class, so /sys/devices is never walked. What cannot be read
 //! is left out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -24,7 +24,10 @@ const LINKS_MAX: usize = 40;
 
 /// No file of the kernel that is read is longer; what is (a file that grew in a test's folder) is
 /// cut here.
-const FILE_MAX: u64 = 16 << 20;
+const FILE_MAX: usize = 16 << 20;
+
+/// Most files of the kernel are shorter, and so are read with one read(2) and one that finds the end.
+const BUFFER: usize = 64 << 10;
 
 /// Stretch over which the load of the CPUs is measured.
 const LOAD_STRETCH: Duration = Duration::from_millis(500);
@@ -39,8 +42,8 @@ impl Snapshot {
     pub fn take(root: &Path) -> Self {
         let living = root == Path::new("/");
         let before = living.then(|| cpu_lines(root));
-        let mut taking = Taking { root, snapshot: Self::default() };
-        for pattern in HOST {
+        let mut taking = Taking::new(root, Self::default());
+        for pattern in HOST.iter().chain(crate::irqbalance::options_file::FILES) {
             taking.pattern("", pattern);
         }
         for folder in taking.pci_devices() {
@@ -65,14 +68,15 @@ impl Snapshot {
         let mut snapshot = taking.snapshot;
         match before {
             None => {
-                let mut taking = Taking { root, snapshot };
+                let mut taking = Taking::new(root, snapshot);
                 taking.everything("/tare");
                 snapshot = taking.snapshot;
             }
             Some(before) => {
                 snapshot.keep_ends_of_links();
                 ask_ethtool(&mut snapshot);
-                for (path, text) in crate::irqbalance::describe() {
+                let owners = crate::machine::owners::describe();
+                for (path, text) in crate::irqbalance::describe().into_iter().chain(owners) {
                     snapshot.insert(&path, Node::File(text));
                 }
                 std::thread::sleep(LOAD_STRETCH);
@@ -136,6 +140,9 @@ impl Snapshot {
 struct Taking<'a> {
     root: &'a Path,
     snapshot: Snapshot,
+    /// Folders that are known to be no links, so that they are asked once and not for each pattern.
+    plain: HashSet<String>,
+    buffer: Vec<u8>,
 }
 
 /// What stands at a path.
@@ -145,7 +152,11 @@ enum Found {
     Folder,
 }
 
-impl Taking<'_> {
+impl<'a> Taking<'a> {
+    fn new(root: &'a Path, snapshot: Snapshot) -> Self {
+        Self { root, snapshot, plain: HashSet::new(), buffer: vec![0; BUFFER] }
+    }
+
     fn on_host(&self, path: &str) -> std::path::PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -183,10 +194,12 @@ impl Taking<'_> {
                     None => {}
                 },
                 [Part::FoldersOnly] => {
-                    if fs::symlink_metadata(self.on_host(&path)).is_ok_and(|data| data.is_dir()) {
+                    let folder = || fs::symlink_metadata(self.on_host(&path)).is_ok_and(|d| d.is_dir());
+                    if self.plain.contains(&path) || folder() {
                         self.put(&path, Node::Directory);
                     }
                 }
+                _ if self.plain.contains(&path) => self.walk(path, rest.clone(), links),
                 _ => match fs::read_link(self.on_host(&path)) {
                     Ok(target) if links > 0 => {
                         let Some(target) = target.to_str() else { continue };
@@ -194,6 +207,7 @@ impl Taking<'_> {
                     }
                     // EINVAL: it is there and no link.
                     Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                        self.plain.insert(path.clone());
                         self.walk(path, rest.clone(), links);
                     }
                     _ => {}
@@ -212,25 +226,32 @@ impl Taking<'_> {
     }
 
     /// Names in a folder that one of the patterns matches.
-    fn matching(&self, folder: &str, patterns: &[String]) -> Vec<String> {
+    fn matching(&mut self, folder: &str, patterns: &[String]) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.on_host(&format!("{folder}/"))) else {
             return Vec::new();
         };
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let wanted = |name: &String| patterns.iter().any(|pattern| matches(pattern, name));
-        names.filter(wanted).collect()
+        let mut names = Vec::new();
+        for entry in entries.filter_map(Result::ok) {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if patterns.iter().any(|pattern| matches(pattern, &name)) {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    self.plain.insert(format!("{folder}/{name}"));
+                }
+                names.push(name);
+            }
+        }
+        names
     }
 
-    fn look(&self, path: &str) -> Option<Found> {
+    fn look(&mut self, path: &str) -> Option<Found> {
         let place = self.on_host(path);
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let custom = i32::try_from(flags.bits()).ok()?;
         let opened = fs::OpenOptions::new().read(true).custom_flags(custom).open(&place);
         match opened {
             Ok(file) => {
-                let mut bytes = Vec::new();
-                match file.take(FILE_MAX).read_to_end(&mut bytes) {
-                    Ok(_) => String::from_utf8(bytes).ok().map(Found::File),
+                match self.content(file) {
+                    Ok(bytes) => String::from_utf8(bytes).ok().map(Found::File),
                     Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
                         Some(Found::Folder)
                     }
@@ -244,6 +265,19 @@ impl Taking<'_> {
                 target.to_str().map(|target| Found::Link(target.to_string()))
             }
         }
+    }
+
+    fn content(&mut self, mut file: fs::File) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while bytes.len() < FILE_MAX {
+            match file.read(&mut self.buffer) {
+                Ok(0) => break,
+                Ok(length) => bytes.extend(&self.buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes)
     }
 
     fn put_file(&mut self, path: &str, text: &str) {

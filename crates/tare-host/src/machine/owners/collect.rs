@@ -1,0 +1,129 @@
+//! What `take` asks of a living host to know who else tunes it, kept below `/tare/owners`.
+//!
+//! Method: only what is needed leaves the files: of settings the key, of connections of
+//! NetworkManager (which hold passwords) the ethtool keys, of tuned's profiles sections and keys, of
+//! pods (whose names are private) nothing but that they are there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tare_std::cpus::CpuSet;
+
+use super::settings;
+
+/// Files whose presence tells of somebody who tunes. A `*` at the end stands for anything.
+const PRESENT: &[&str] = &[
+    "/etc/default/irqbalance.scylla.orig",
+    "/etc/sysconfig/irqbalance.scylla.orig",
+    "/etc/conf.d/irqbalance.scylla.orig",
+    "/etc/sysconfig/orig_irq_banned_cpus",
+    "/etc/systemd/system/scylla-cpupower.service",
+    "/etc/systemd/system/redpanda-tuner.service",
+    "/lib/systemd/system/redpanda-tuner.service",
+    "/lib/systemd/system/scylla-server.service",
+    "/usr/lib/systemd/system/redpanda-tuner.service",
+    "/usr/lib/systemd/system/scylla-server.service",
+    "/etc/ec2sys-autotune.cfg",
+    "/usr/bin/google_set_multiqueue",
+    "/var/lib/kubelet/config.yaml",
+    "/var/log/pods/scylla-operator-node-tuning_*",
+];
+
+/// Folders of tuned's profiles, the one that wins first.
+const TUNED: &[&str] =
+    &["/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned"];
+
+/// Pseudo paths below `/tare/owners` with their text.
+pub fn describe() -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    let mut put = |name: &str, text: String| {
+        if !text.is_empty() {
+            files.push((format!("/tare/owners/{name}"), text));
+        }
+    };
+    let present = PRESENT.iter().filter(|path| is_present(path));
+    put("present", present.copied().collect::<Vec<_>>().join("\n"));
+    put("settings", settings::collect());
+    put("kubelet", kubelet().unwrap_or_default());
+    for folder in TUNED.iter().rev() {
+        for profile in entries(folder) {
+            let Ok(text) = fs::read_to_string(profile.join("tuned.conf")) else { continue };
+            let Some(name) = profile.file_name().and_then(|name| name.to_str()) else { continue };
+            put(&format!("tuned/{name}"), outline(&text));
+        }
+    }
+    files
+}
+
+fn is_present(path: &str) -> bool {
+    let Some(start) = path.strip_suffix('*') else { return Path::new(path).exists() };
+    let Some((folder, start)) = start.rsplit_once('/') else { return false };
+    let named = |entry: &PathBuf| {
+        entry.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(start))
+    };
+    entries(folder).iter().any(named)
+}
+
+/// What a folder holds, in the order of the names.
+pub(super) fn entries(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// The sections of a profile with their keys. Values only where they lead to other profiles or tell
+/// what a section is.
+fn outline(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter_map(|line| match line.split_once('=') {
+        _ if line.starts_with('[') => Some(line.to_string()),
+        _ if line.starts_with(['#', ';']) => None,
+        Some((key, value)) if ["include", "type"].contains(&key.trim()) => {
+            Some(format!("{}={}", key.trim(), value.trim()))
+        }
+        Some((key, _)) => Some(key.trim().to_string()),
+        None => None,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What kubelet's CPU manager has given away, from its checkpoint.
+fn kubelet() -> Option<String> {
+    kubelet_state(&fs::read_to_string("/var/lib/kubelet/cpu_manager_state").ok()?)
+}
+
+fn kubelet_state(text: &str) -> Option<String> {
+    let state: serde_json::Value = serde_json::from_str(text).ok()?;
+    let policy = state.get("policyName")?.as_str()?;
+    let pods = state.get("entries").and_then(|entries| entries.as_object());
+    let containers = pods.into_iter().flat_map(|pods| pods.values());
+    let sets = containers.filter_map(|containers| containers.as_object());
+    let lists = sets.flat_map(|sets| sets.values()).filter_map(|list| list.as_str());
+    let exclusive = lists.filter_map(|list| CpuSet::parse_list(list).ok());
+    let exclusive = exclusive.fold(CpuSet::new(), |all, set| all.union(&set));
+    Some(format!("policy {policy}\nexclusive {exclusive}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_are_cut_to_their_keys() {
+        let text = "# tuned\n[main]\nsummary=Mine\ninclude = network-latency\n\n[vm.big]\ntype=vm\n\
+            transparent_hugepages=never\n[sysctl]\nvm.swappiness = 10\n";
+        let expect = "[main]\nsummary\ninclude=network-latency\n[vm.big]\ntype=vm\n\
+            transparent_hugepages\n[sysctl]\nvm.swappiness";
+        assert_eq!(outline(text), expect);
+    }
+
+    #[test]
+    fn pods_leave_only_their_cpus() {
+        let text = r#"{"policyName":"static","defaultCpuSet":"0,4-7","entries":{"6f8d-uid":
+            {"db":"1-2","sidecar":"3"},"other":{"db":"8"}},"checksum":1}"#;
+        assert_eq!(kubelet_state(text).as_deref(), Some("policy static\nexclusive 1-3,8"));
+        let none = r#"{"policyName":"none","defaultCpuSet":"","checksum":1}"#;
+        assert_eq!(kubelet_state(none).as_deref(), Some("policy none\nexclusive "));
+        assert_eq!(kubelet_state("{}"), None);
+    }
+}
