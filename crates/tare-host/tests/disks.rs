@@ -1,10 +1,13 @@
 //! From directories and devices to disks, on described hosts and on this one.
 
+use std::io::Write as _;
+
 use tare_host::fixture::{Disk, DiskKind, Host, Stack};
 use tare_host::machine::disks::{self, DiskError};
 use tare_host::machine::{self, Interrupts};
 use tare_host::plan::Options;
 use tare_host::snapshot::{Node, Snapshot};
+use tare_host::tune::{Hand, LiveHost};
 
 fn find(
     snapshot: &Snapshot,
@@ -286,4 +289,86 @@ fn a_setting_is_the_nearest_one_upwards() {
     let disk = find(&snapshot, &[], &["vda"]).unwrap().remove(0);
     snapshot.write(&format!("{}/queue/rotational", disk.path), "1");
     assert!(!disk.is_rotational(&snapshot));
+}
+
+/// A loop device on a file of this machine, and the file. Both go with it.
+struct Loop {
+    name: String,
+    folder: std::path::PathBuf,
+}
+
+impl Loop {
+    /// `None`, with the reason said, where none can be attached.
+    fn attach(test: &str) -> Option<Self> {
+        let skip = |reason: String| {
+            let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
+            None
+        };
+        let folder = std::env::temp_dir().join(format!("tare-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut device = Self { name: String::new(), folder };
+        let image = device.folder.join("image");
+        std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        let output =
+            std::process::Command::new("losetup").args(["--find", "--show"]).arg(&image).output();
+        match output {
+            Ok(output) if output.status.success() => {
+                device.name = String::from_utf8_lossy(&output.stdout).trim().to_string();
+                Some(device)
+            }
+            Ok(output) => skip(String::from_utf8_lossy(&output.stderr).trim().to_string()),
+            Err(error) => skip(format!("losetup: {error}")),
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if !self.name.is_empty() {
+            let _ = std::process::Command::new("losetup").args(["--detach", &self.name]).status();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// On this machine: the loop device itself, then what its file lies on; its settings are written, read
+/// back and put back. The disk below is only read.
+#[test]
+fn a_loop_device_of_this_machine() {
+    let Some(device) = Loop::attach("a_loop_device_of_this_machine") else { return };
+    let mut host = LiveHost::new("/");
+    let snapshot = host.snapshot();
+    let disks = find(&snapshot, &[], &[&device.name]).unwrap();
+    let name = device.name.strip_prefix("/dev/").unwrap();
+    assert_eq!(disks[0].name, name);
+    assert!(disks[0].irqs.is_empty() && disks[0].pci.is_none());
+    let folder = device.folder.to_str().unwrap();
+    // Where the temporary folder lies on memory or on a network there is no disk below.
+    let below = find(&snapshot, &[folder], &[]).unwrap_or_default();
+    let paths = |disks: &[machine::Disk]| disks.iter().map(|d| d.path.clone()).collect::<Vec<_>>();
+    assert_eq!(paths(&disks[1..]), paths(&below));
+
+    let options = Options {
+        devices: vec![device.name.clone()],
+        only: vec!["disk_scheduler".into(), "disk_nomerges".into()],
+        ..Options::default()
+    };
+    let plan = tare_host::plan::plan(&snapshot, &options).unwrap();
+    let mut changes: Vec<_> = plan.changes().filter(|(item, _)| item.subject == name).collect();
+    assert!(changes.iter().any(|(item, _)| item.knob == "disk_nomerges"), "{plan:?}");
+    for (_, change) in &changes {
+        if let Err(trouble) = host.write(&change.key, &change.wanted) {
+            let _ = writeln!(std::io::stderr(), "skipped: {name}: {trouble}");
+            return;
+        }
+        let now = host.read(&change.key).unwrap();
+        assert!(change.form.same(&now, &change.wanted), "{change:?}: {now}");
+    }
+    let again = tare_host::plan::plan(&host.snapshot(), &options).unwrap();
+    assert!(!again.changes().any(|(item, _)| item.subject == name), "{again:?}");
+    changes.reverse();
+    for (_, change) in &changes {
+        host.write(&change.key, &change.now).unwrap();
+        assert!(change.form.same(&host.read(&change.key).unwrap(), &change.now));
+    }
 }
