@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::cgroup::{Layout, Version};
 use crate::clean::{self, Leftover};
 use crate::exec::{Command, ExecError};
-use crate::{error_line, facts, netns, process};
+use crate::{error_line, facts, netns, process, tune};
 
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,7 @@ pub fn checks(state: &Path) -> Vec<Check> {
             None => check(&format!("oci:{program}"), Verdict::Missing, "not on PATH", remedy),
         });
     }
+    checks.push(tunings(state));
     checks.push(leftovers(&clean::leftovers(state)));
     checks
 }
@@ -162,6 +163,21 @@ fn io_uring() -> Check {
         Ok(_) => check(what, Verdict::Missing, "switched off on this host", remedy),
         // The switch came with Linux 6.6.
         Err(_) => check(what, Verdict::Ok, "no switch on this kernel", ""),
+    }
+}
+
+/// What `tare tune` has changed on this host.
+fn tunings(state: &Path) -> Check {
+    let what = "tuning";
+    match tune::brief(state) {
+        Ok(found) if found.is_empty() => check(what, Verdict::Ok, "none applied", ""),
+        Ok(found) => {
+            let remedy = found.iter().filter_map(|(_, remedy)| *remedy).next();
+            let lines: Vec<&str> = found.iter().map(|(line, _)| line.as_str()).collect();
+            let verdict = if remedy.is_some() { Verdict::Limited } else { Verdict::Ok };
+            check(what, verdict, lines.join(", "), remedy.unwrap_or_default())
+        }
+        Err(error) => check(what, Verdict::Limited, error_line(&error), "run as root"),
     }
 }
 

@@ -135,7 +135,7 @@ fn number_and_rest(line: &str) -> Option<(u32, String)> {
 }
 
 /// Number and file of `/proc/irq/N/FILE`.
-fn irq_of(path: &str) -> Option<(u32, &str)> {
+pub(super) fn irq_of(path: &str) -> Option<(u32, &str)> {
     let (number, file) = path.strip_prefix("/proc/irq/")?.split_once('/')?;
     Some((number.parse().ok()?, file))
 }

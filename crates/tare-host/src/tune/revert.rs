@@ -64,6 +64,22 @@ impl Reverted {
     pub fn is_whole(&self) -> bool {
         self.settings.iter().all(|setting| setting.outcome.is_done())
     }
+
+    /// What was not put back, one line each.
+    pub fn left(&self) -> Vec<String> {
+        let left = self.settings.iter().filter_map(|setting| match &setting.outcome {
+            RevertOutcome::Drift { now, written, old } => Some(format!(
+                "{} is {now:?}, which is neither {written:?} as it was written nor {old:?} as it was \
+                 before; it was left alone",
+                setting.place
+            )),
+            RevertOutcome::Failed { trouble, old } => {
+                Some(format!("{} could not be put back to {old:?}: {trouble}", setting.place))
+            }
+            _ => None,
+        });
+        left.collect()
+    }
 }
 
 /// Puts back what is not put back yet, and writes that down.
