@@ -13,6 +13,8 @@ use tare_std::cpus::CpuSet;
 mod driver;
 #[path = "nics/guard.rs"]
 mod guard;
+#[path = "nics/property.rs"]
+mod property;
 #[path = "nics/threads.rs"]
 mod threads;
 

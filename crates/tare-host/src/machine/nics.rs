@@ -13,8 +13,6 @@
 
 pub mod names;
 mod resolve;
-#[cfg(test)]
-mod tests;
 
 use crate::plan::ethtool_value;
 use crate::snapshot::Snapshot;
