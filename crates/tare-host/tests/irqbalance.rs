@@ -11,6 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tare_host::irqbalance::{self, Irqbalance, IrqbalanceError};
+use tare_host::plan::{Action, Options, plan};
+use tare_host::snapshot::Snapshot;
 
 const FOLDER: &str = "/run/irqbalance";
 
@@ -109,6 +111,7 @@ fn the_real_irqbalance_is_asked_and_told() {
         assert_eq!(irqbalance.address(), path);
         converse(&irqbalance);
         describe(&irqbalance);
+        plan_and_apply(&irqbalance);
     }
     assert_eq!(affinity(), before, "irqbalance moved interrupts");
 }
@@ -146,4 +149,32 @@ fn describe(irqbalance: &Irqbalance) {
     assert_eq!(file("banned-irqs").as_deref(), Some("24 31"));
     assert!(file("setup").unwrap().starts_with("SLEEP 600 "));
     assert_eq!(irqbalance::bans().unwrap(), BANNED);
+}
+
+/// The plan of this machine bans the interrupts of its devices beside those that were banned, and
+/// once they are it has nothing to change.
+fn plan_and_apply(irqbalance: &Irqbalance) {
+    let options = Options { only: vec!["irqbalance".into()], ..Options::default() };
+    let action = || {
+        let snapshot = Snapshot::take(Path::new("/"));
+        if snapshot.read("/tare/irqbalance/pid") != Some(&irqbalance.pid().to_string()) {
+            return None;
+        }
+        plan(&snapshot, &options).unwrap().items.pop().map(|item| item.action)
+    };
+    let change = match action() {
+        Some(Action::Change(change)) => change,
+        Some(other) => panic!("{other:?}"),
+        None => {
+            eprintln!("skipped: plan_and_apply: no device with interrupts, or another irqbalance");
+            return;
+        }
+    };
+    let wanted: Vec<u32> = change.wanted.split(' ').map(|irq| irq.parse().unwrap()).collect();
+    // Bans of interrupts that this machine does not have are not kept.
+    let here = |irq: &&u32| Path::new(&format!("/proc/irq/{irq}")).exists();
+    assert!(BANNED.iter().filter(here).all(|irq| wanted.contains(irq)), "{wanted:?}");
+    assert!(wanted.iter().any(|irq| !BANNED.contains(irq)), "{wanted:?}");
+    irqbalance::set_bans(&wanted).unwrap();
+    assert_eq!(action(), Some(Action::Right { now: change.wanted }));
 }
