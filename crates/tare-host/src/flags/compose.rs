@@ -42,7 +42,9 @@ fn one(context: &Context<'_>, instance: &Instance) -> Result<InstanceFlags, Flag
     for (setting, mut flag) in container::settings(context, instance, Kind::Compose)? {
         flag.text = key(&setting);
         // All limits stand below one key.
-        if matches!(setting, Setting::Files(_) | Setting::LockedMemory(_)) {
+        let limit =
+            matches!(setting, Setting::Files(_) | Setting::Processes(_) | Setting::LockedMemory(_));
+        if limit {
             if !limits_open {
                 limits += "    ulimits:\n";
                 limits_open = true;
@@ -88,6 +90,7 @@ fn key(setting: &Setting) -> String {
         Setting::Nodes(_) => String::new(),
         Setting::HostNetwork => "network_mode: host".into(),
         Setting::Files(files) => limit("nofile", files.to_string()),
+        Setting::Processes(most) => limit("nproc", most.to_string()),
         Setting::LockedMemory(bytes) => {
             limit("memlock", bytes.map_or("-1".to_string(), |bytes| bytes.to_string()))
         }

@@ -24,6 +24,8 @@ pub(super) enum Setting {
     HostNetwork,
     /// Soft and hard limit.
     Files(u64),
+    /// Processes of the user; soft and hard limit.
+    Processes(u64),
     /// Bytes; `None` is unlimited.
     LockedMemory(Option<u64>),
     Capability(&'static str),
@@ -109,6 +111,18 @@ pub(super) fn settings(
             Setting::LockedMemory(context.host.locked_max),
             format!("It locks its memory, so that none of it is swapped out.{capped}"),
             "man 2 mlockall; DataStax: recommended production settings",
+            None,
+        );
+    }
+    if let Some(most) = context.host.processes_max
+        && matches!(kind, Kind::Podman | Kind::Quadlet)
+    {
+        add(
+            Setting::Processes(u64::from(PIDS).min(most / 2)),
+            "Podman raises this limit by itself, which this host forbids: without a lower one the \
+             container does not start."
+                .into(),
+            "man 2 getrlimit: RLIMIT_NPROC, CAP_SYS_RESOURCE",
             None,
         );
     }

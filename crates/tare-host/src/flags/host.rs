@@ -16,6 +16,8 @@ pub struct Host {
     pub files_max: Option<u64>,
     /// The same for locked memory, bytes.
     pub locked_max: Option<u64>,
+    /// The same for processes of a user.
+    pub processes_max: Option<u64>,
 }
 
 impl Host {
@@ -39,6 +41,8 @@ impl Host {
                 continue;
             }
             host.files_max = least(host.files_max, hard_limit(limits, "Max open files"));
+            let processes = hard_limit(limits, "Max processes");
+            host.processes_max = least(host.processes_max, processes);
             host.locked_max = least(host.locked_max, hard_limit(limits, "Max locked memory"));
         }
         host
@@ -76,6 +80,7 @@ mod tests {
     use crate::snapshot::Node;
 
     const LIMITS: &str = "Limit                     Soft Limit           Hard Limit           Units\n\
+        Max processes             100                  96365                processes\n\
         Max open files            1024                 20000                files\n\
         Max locked memory         8388608              unlimited            bytes\n";
 
@@ -94,7 +99,7 @@ mod tests {
         let bound = Host::read(&snapshot("000001fffeffffff"));
         assert_eq!(bound.memory_bytes, Some(64 << 20));
         assert_eq!((bound.files_max, bound.locked_max), (Some(20_000), None));
-        assert_eq!(bound.files(), 20_000);
+        assert_eq!((bound.files(), bound.processes_max), (20_000, Some(96_365)));
         let free = Host::read(&snapshot("000001ffffffffff"));
         assert_eq!((free.files_max, free.files()), (None, 800_000));
         assert_eq!(Host::default().files(), 800_000);

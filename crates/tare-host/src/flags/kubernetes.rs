@@ -199,6 +199,7 @@ fn pod(
             // Not a pod's to say: the kubelet's, the runtime's, or in the resources above.
             Setting::Nodes(_)
             | Setting::Files(_)
+            | Setting::Processes(_)
             | Setting::LockedMemory(_)
             | Setting::Pids(_)
             | Setting::Memory(_)

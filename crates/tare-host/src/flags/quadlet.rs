@@ -83,6 +83,7 @@ fn key(setting: &Setting) -> String {
         Setting::Nodes(nodes) => format!("PodmanArgs=--cpuset-mems={nodes}"),
         Setting::HostNetwork => "Network=host".into(),
         Setting::Files(files) => format!("Ulimit=nofile={files}:{files}"),
+        Setting::Processes(most) => format!("Ulimit=nproc={most}:{most}"),
         Setting::LockedMemory(None) => "Ulimit=memlock=-1:-1".into(),
         Setting::LockedMemory(Some(bytes)) => format!("Ulimit=memlock={bytes}:{bytes}"),
         Setting::Capability(name) => format!("AddCapability={name}"),

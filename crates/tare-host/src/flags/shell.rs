@@ -78,6 +78,7 @@ pub(super) fn option(setting: &Setting, kind: Kind) -> String {
         Setting::Nodes(nodes) => format!("--cpuset-mems={nodes}"),
         Setting::HostNetwork => "--network=host".into(),
         Setting::Files(files) => format!("--ulimit=nofile={files}:{files}"),
+        Setting::Processes(most) => format!("--ulimit=nproc={most}:{most}"),
         Setting::LockedMemory(None) => "--ulimit=memlock=-1:-1".into(),
         Setting::LockedMemory(Some(bytes)) => format!("--ulimit=memlock={bytes}:{bytes}"),
         Setting::Capability(name) => format!("--cap-add={name}"),
