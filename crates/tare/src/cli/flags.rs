@@ -1,0 +1,54 @@
+//! The command line of `tare tune flags`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use tare_host::flags;
+use tare_std::cpus::CpuSet;
+
+use super::bytes;
+
+#[derive(Debug, Args)]
+pub struct TuneFlags {
+    /// Who takes the flags
+    #[arg(long = "for", value_name = "CONSUMER", value_parser = consumers())]
+    pub consumer: String,
+    /// How many of the database run on this host, each on cores of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub instances: u32,
+    /// CPUs for the database and its interrupts; without it all
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<CpuSet>,
+    /// CPUs for interrupts; without it by the number of cores
+    #[arg(long, value_name = "LIST")]
+    pub irq_cpus: Option<CpuSet>,
+    /// Cores for each core of interrupts, 5 or more; 16 without it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(5..))]
+    pub ratio: Option<u32>,
+    /// Memory of each instance, page cache included, such as 64G
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memory: Option<u64>,
+    /// A record of a study: what each flag buys is taken from it
+    #[arg(long, value_name = "FILE.tare")]
+    pub from: Option<PathBuf>,
+    /// Write flags for a host that `tare host record` saved
+    #[arg(long, value_name = "DIR")]
+    pub snapshot: Option<PathBuf>,
+    /// Write a seccomp profile here, the default one with io_uring allowed, and use it
+    #[arg(long, value_name = "FILE")]
+    pub seccomp: Option<PathBuf>,
+    /// Image of the container; without it ScyllaDB's
+    #[arg(long, value_name = "NAME")]
+    pub image: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Names of the consumers with their lines of help.
+fn consumers() -> PossibleValuesParser {
+    let value =
+        |consumer: &&dyn flags::Consumer| PossibleValue::new(consumer.name()).help(consumer.help());
+    PossibleValuesParser::new(flags::ALL.iter().map(value))
+}

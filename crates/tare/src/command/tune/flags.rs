@@ -1,0 +1,151 @@
+//! `tare tune flags`: what to write into a container's command line, a unit or a database's options.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use tare_env::layer::security;
+use tare_host::flags::{self, Ask, Consumer, Flags, FlagsError, Host, ProfileForm};
+use tare_host::plan::{Options, cpus, read_machine};
+use tare_host::snapshot::Snapshot;
+
+use super::{gains, options};
+use crate::cli::TuneFlags;
+use crate::command::report;
+use crate::exit::{Exit, ExitWith};
+
+/// The value of the security layer that the profile is made from.
+const SECURITY: &str = "default+io_uring";
+
+/// What flags depend on beside what the planner reads. Limits of the process that asks bind nobody
+/// on a recorded host.
+const LIVE: [&str; 7] = [
+    "/proc/meminfo",
+    "/proc/sys/fs/nr_open",
+    "/proc/sys/kernel/osrelease",
+    "/proc/1/limits",
+    "/proc/1/status",
+    "/proc/self/limits",
+    "/proc/self/status",
+];
+
+pub(crate) fn run(typed: &TuneFlags, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    // The command line admits no other names.
+    let Some(consumer) = flags::consumer(&typed.consumer) else { return Ok(Exit::Usage) };
+    let mut snapshot = options::snapshot(typed.snapshot.as_ref())?;
+    if typed.snapshot.is_none() {
+        add_live(&mut snapshot);
+    }
+    let asked = Options {
+        cpus: typed.cpus.clone(),
+        irq_cpus: typed.irq_cpus.clone(),
+        ratio: typed.ratio,
+        ..Options::default()
+    };
+    let machine = read_machine(&snapshot, &asked).exit_with(Exit::Host)?;
+    let cpus = cpus::choose(&machine, &asked).context("cannot divide the CPUs")?;
+    let mut ask = Ask {
+        instances: typed.instances,
+        memory_bytes: typed.memory,
+        image: typed.image.clone(),
+        seccomp: typed.seccomp.as_deref().map(absolute).transpose()?,
+        ..Ask::default()
+    };
+    let mut notes = Vec::new();
+    if let Some(path) = &typed.from {
+        let record = report::read(path)?;
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        (ask.measured, notes) = gains::read(&record, &name, consumer.name());
+    }
+    let host = Host::read(&snapshot);
+    let written = flags::write(consumer, &ask, &machine.topology, &cpus, &host);
+    let mut written = written.map_err(|error| exit_of(error, consumer))?;
+    written.notes.extend(notes);
+    if let Some(path) = &ask.seccomp {
+        let profile = profile(consumer.profile_form(), &written, &snapshot)?;
+        write_profile(Path::new(path), &profile)?;
+    }
+    if typed.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&written)?)?;
+    } else {
+        write!(out, "{}", written.text())?;
+    }
+    Ok(Exit::Success)
+}
+
+fn exit_of(error: FlagsError, consumer: &dyn Consumer) -> anyhow::Error {
+    let exit = match error {
+        FlagsError::Image { .. } | FlagsError::Path { .. } => Exit::Usage,
+        _ => Exit::Failure,
+    };
+    let what = format!("cannot write flags for {}", consumer.name());
+    match Err::<(), _>(anyhow::Error::new(error).context(what)).exit_with(exit) {
+        Err(error) => error,
+        Ok(()) => unreachable!("an error was given"),
+    }
+}
+
+/// Adds what a snapshot may lack, from this host.
+fn add_live(snapshot: &mut Snapshot) {
+    for path in LIVE {
+        if !snapshot.exists(path)
+            && let Ok(text) = fs::read_to_string(path)
+        {
+            snapshot.write(path, &text);
+        }
+    }
+}
+
+/// The path as it goes into the flags.
+fn absolute(path: &Path) -> anyhow::Result<String> {
+    let absolute = std::path::absolute(path).exit_with(Exit::Usage)?;
+    match absolute.into_os_string().into_string() {
+        Ok(text) => Ok(text),
+        Err(_) => bail!("cannot use {}: the path is no UTF-8", path.display()),
+    }
+}
+
+/// The profile in the form that the consumer reads.
+fn profile(form: ProfileForm, flags: &Flags, snapshot: &Snapshot) -> anyhow::Result<String> {
+    match form {
+        ProfileForm::Moby => Ok(security::moby_json(SECURITY)?.unwrap_or_default()),
+        ProfileForm::Oci => {
+            let own = security::CAPABILITIES.iter().chain(&flags.capabilities);
+            let capabilities: Vec<String> = own.map(|&name| name.to_owned()).collect();
+            let profile = security::profile(SECURITY, &capabilities, kernel(snapshot))?;
+            Ok(serde_json::to_string(&profile)?)
+        }
+    }
+}
+
+/// Version and major revision; 0.0 where unknown, which allows nothing that needs a newer kernel.
+fn kernel(snapshot: &Snapshot) -> (u32, u32) {
+    let release = snapshot.read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Writes the profile, unless something else is there.
+fn write_profile(path: &Path, profile: &str) -> anyhow::Result<()> {
+    let text = format!("{profile}\n");
+    match fs::File::create_new(path) {
+        Ok(mut file) => {
+            file.write_all(text.as_bytes())
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            if fs::read_to_string(path).ok() != Some(text) {
+                let what = anyhow::anyhow!(
+                    "{} is there and is not the profile that would be written; remove it or name another",
+                    path.display()
+                );
+                return Err(what).exit_with(Exit::Input);
+            }
+        }
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot write {}", path.display()));
+        }
+    }
+    Ok(())
+}

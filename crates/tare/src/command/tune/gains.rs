@@ -1,0 +1,200 @@
+//! What each flag buys, by a record: two environments that differ in that one layer and in nothing
+//! else, paired block by block.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use tare_host::flags::Layer;
+use tare_lab::analysis::{Cost, analyse_costs, between};
+use tare_lab::environment::EnvironmentSpec;
+use tare_lab::record::Record;
+
+const LAYERS: [(Layer, &str); 4] = [
+    (Layer::Cpu, "cpu"),
+    (Layer::Network, "network"),
+    (Layer::Security, "security"),
+    (Layer::Memory, "limits"),
+];
+
+/// A sentence for each layer and workload that the record can speak of, and notes about the rest.
+/// `name` is what the record is called in them.
+pub(super) fn read(
+    record: &Record,
+    name: &str,
+    consumer: &str,
+) -> (BTreeMap<Layer, Vec<String>>, Vec<String>) {
+    let mut measured: BTreeMap<Layer, Vec<String>> = BTreeMap::new();
+    let mut unknown = Vec::new();
+    for (layer, key) in LAYERS {
+        for workload in &record.study.workloads {
+            let sentences = pairs(record, layer, key, consumer).into_iter().filter_map(|pair| {
+                let found = between(record, &workload.name, &pair.without.name, &pair.with.name)?;
+                let of = record.study.system.name.as_str();
+                let (without, with) = (&pair.without.name, &pair.with.name);
+                let cpu = found
+                    .cpu
+                    .as_ref()
+                    .map(|cost| phrase(cost, "server CPU per operation", ["more", "less"]));
+                let throughput = found
+                    .throughput
+                    .as_ref()
+                    .map(|cost| phrase(cost, "throughput", ["less", "more"]));
+                let parts: Vec<String> = cpu.into_iter().chain(throughput).collect();
+                Some(format!(
+                    "{name} ({of}, {}), without it ({without:?} against {with:?}): {}.",
+                    workload.name,
+                    parts.join("; ")
+                ))
+            });
+            // The first pair is the one that is nearest to the consumer.
+            measured.entry(layer).or_default().extend({ sentences }.next());
+        }
+        if measured.get(&layer).is_none_or(Vec::is_empty) {
+            unknown.push(key);
+        }
+    }
+    let mut notes = Vec::new();
+    if !unknown.is_empty() {
+        notes.push(format!(
+            "{name} has no two environments that differ in one of these alone, so flags about them \
+             carry no figure: {}.",
+            unknown.join(", ")
+        ));
+    }
+    for doubt in analyse_costs(record).doubts {
+        notes.push(format!("{name} is in doubt: {}. {}", doubt.text(), doubt.advice()));
+    }
+    (measured, notes)
+}
+
+/// Two environments: one with the flag's setting, one without.
+struct Pair<'r> {
+    without: &'r EnvironmentSpec,
+    with: &'r EnvironmentSpec,
+}
+
+/// All pairs for a layer, those that are nearest to the consumer first.
+fn pairs<'r>(record: &'r Record, layer: Layer, key: &str, consumer: &str) -> Vec<Pair<'r>> {
+    let ran = record.environments.iter().filter(|e| e.left_out.is_none() && !e.control);
+    let specs: Vec<&EnvironmentSpec> = ran.map(|environment| &environment.spec).collect();
+    let mut pairs = Vec::new();
+    for &without in &specs {
+        for &with in &specs {
+            if is_step(layer, without, with) && only_difference(without, with, key) {
+                pairs.push(Pair { without, with });
+            }
+        }
+    }
+    pairs.sort_by_key(|pair| distance(&pair.with.runtime, consumer));
+    pairs
+}
+
+/// Whether the flag leads from one setting to the other.
+fn is_step(layer: Layer, without: &EnvironmentSpec, with: &EnvironmentSpec) -> bool {
+    match layer {
+        Layer::Cpu => with.cpu == "pinned" && without.cpu != "pinned",
+        Layer::Network => with.network == "host" && without.network != "host",
+        Layer::Security => with.security == "default+io_uring" && without.security == "default",
+        Layer::Memory => {
+            with.limits.memory_bytes.is_some() && without.limits.memory_bytes.is_none()
+        }
+    }
+}
+
+/// Whether two environments are the same but for one layer. By the fields as they are stored, so that
+/// a layer that is new is not forgotten.
+fn only_difference(one: &EnvironmentSpec, other: &EnvironmentSpec, key: &str) -> bool {
+    let fields = |spec: &EnvironmentSpec| -> Map<String, Value> {
+        match serde_json::to_value(spec) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        }
+    };
+    let (mut one, mut other) = (fields(one), fields(other));
+    for name in ["name", "optional", key] {
+        one.remove(name);
+        other.remove(name);
+    }
+    !one.is_empty() && one == other
+}
+
+/// How far a runtime is from what the flags are for: the same, another of its kind, another.
+fn distance(runtime: &str, consumer: &str) -> u8 {
+    let family = runtime.split(':').next().unwrap_or(runtime);
+    let native = matches!(consumer, "systemd" | "tare-db" | "cassandra");
+    match (family == "process", native) {
+        _ if family == consumer => 0,
+        (process, native) if process == native => 1,
+        _ => 2,
+    }
+}
+
+/// A cost in words. `more` is what a loss is called, and a gain.
+fn phrase(cost: &Cost, what: &str, [loss, gain]: [&str; 2]) -> String {
+    let percent = cost.percent;
+    if !percent.is_bounded() {
+        return format!("too few blocks to tell of {what}");
+    }
+    if !cost.found {
+        return format!("no difference found in {what} (within {:.1} %)", cost.within_percent);
+    }
+    let word = if percent.value > 0.0 { loss } else { gain };
+    // Of a gain the bounds change places, so that the smaller one is first.
+    let (low, high) = match percent.value > 0.0 {
+        true => (percent.low, percent.high),
+        false => (-percent.high, -percent.low),
+    };
+    format!("{:.1} % {word} {what} [{low:.1}, {high:.1}]", percent.value.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_lab::analysis::Interval;
+    use tare_lab::environment::Limits;
+
+    use super::*;
+
+    fn spec(runtime: &str, network: &str, cpu: &str) -> EnvironmentSpec {
+        let spec = serde_json::json!({
+            "name": format!("{runtime} {network} {cpu}"), "runtime": runtime, "network": network,
+            "cpu": cpu, "security": "default", "cgroup": "own", "limits": Limits::default(),
+        });
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn only_environments_that_differ_in_one_layer_are_paired() {
+        let bridge = spec("docker", "bridge", "pinned");
+        let host = spec("docker", "host", "pinned");
+        assert!(is_step(Layer::Network, &bridge, &host));
+        assert!(!is_step(Layer::Network, &host, &bridge));
+        assert!(only_difference(&bridge, &host, "network"));
+        assert!(!only_difference(&bridge, &spec("docker", "host", "shared"), "network"));
+        assert!(!only_difference(&bridge, &spec("podman", "host", "pinned"), "network"));
+    }
+
+    #[test]
+    fn the_nearest_runtime_comes_first() {
+        assert_eq!(distance("docker:runsc", "docker"), 0);
+        assert_eq!(distance("oci:runc", "docker"), 1);
+        assert_eq!(distance("process", "docker"), 2);
+        assert_eq!(distance("process", "tare-db"), 1);
+        assert_eq!(distance("oci:runc", "systemd"), 2);
+    }
+
+    #[test]
+    fn figures_have_their_interval_or_say_that_there_is_none() {
+        let cost = |value: f64, low: f64, high: f64, found: bool| Cost {
+            percent: Interval { value, low, high, blocks: 20 },
+            found,
+            within_percent: low.abs().max(high.abs()),
+        };
+        let say = |cost: Cost| phrase(&cost, "throughput", ["less", "more"]);
+        assert_eq!(say(cost(12.34, 10.0, 14.0, true)), "12.3 % less throughput [10.0, 14.0]");
+        assert_eq!(say(cost(-12.34, -14.0, -10.0, true)), "12.3 % more throughput [10.0, 14.0]");
+        let nothing = say(cost(0.4, -1.2, 2.1, false));
+        assert_eq!(nothing, "no difference found in throughput (within 2.1 %)");
+        let one = say(cost(5.0, f64::NEG_INFINITY, f64::INFINITY, false));
+        assert_eq!(one, "too few blocks to tell of throughput");
+    }
+}

@@ -1,0 +1,212 @@
+//! `tare tune flags` as a user runs it: on the living host, from a record, and a container of docker
+//! and of podman that is made by the very text.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+mod common;
+
+use common::{Need, run_in, skipped, stderr, stdout};
+
+const CONSUMERS: [&str; 10] = [
+    "docker",
+    "podman",
+    "nerdctl",
+    "compose",
+    "kubernetes",
+    "quadlet",
+    "systemd",
+    "scylla",
+    "cassandra",
+    "tare-db",
+];
+
+fn flags(directory: &Path, arguments: &[&str]) -> Output {
+    run_in(directory, ["tune", "flags"].iter().chain(arguments))
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", stderr(output));
+    serde_json::from_slice(&output.stdout).expect("the output is JSON")
+}
+
+/// The host of a test may not tell its topology, which is no fault of the flags.
+fn no_topology(test: &str, directory: &Path) -> bool {
+    let output = flags(directory, &["--for", "tare-db"]);
+    let missing = stderr(&output).contains("does not tell its CPU topology");
+    if missing {
+        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+        {
+            eprintln!("skipped: {test}: {}", stderr(&output).trim());
+        }
+    }
+    missing
+}
+
+#[test]
+fn every_consumer_gets_flags_of_this_host() {
+    let folder = tempfile::tempdir().unwrap();
+    if no_topology("every_consumer_gets_flags_of_this_host", folder.path()) {
+        return;
+    }
+    for consumer in CONSUMERS {
+        let image = ["--image", "postgres:18", "--for", consumer];
+        let flags = json(&flags(folder.path(), &[&image[..], &["--json"]].concat()));
+        assert_eq!(flags["consumer"], consumer);
+        assert_eq!(flags["instances"].as_array().unwrap().len(), 1);
+        assert!(flags["instances"][0]["texts"][0]["body"].as_str().unwrap().len() > 20);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    if no_topology("what_makes_no_sense_is_refused", folder.path()) {
+        return;
+    }
+    let refused = |arguments: &[&str], code: i32, reason: &str| {
+        let output = flags(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(reason), "{}", stderr(&output));
+    };
+    refused(&["--for", "lxc"], 2, "docker, podman");
+    refused(&["--for", "docker", "--image", "a;reboot"], 2, "is no name of an image");
+    refused(&["--for", "docker", "--instances", "4000"], 1, "ask for at most");
+    refused(&["--for", "docker", "--from", "missing.tare"], 3, "missing.tare");
+}
+
+#[test]
+fn a_profile_is_written_in_the_form_that_its_reader_knows_and_never_over_another_file() {
+    let folder = tempfile::tempdir().unwrap();
+    if no_topology("a_profile_is_written", folder.path()) {
+        return;
+    }
+    let profile = |consumer: &str, file: &str| -> serde_json::Value {
+        let output = flags(folder.path(), &["--for", consumer, "--seccomp", file]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = fs::read_to_string(folder.path().join(file)).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let allows = |profile: &serde_json::Value, call: &str| {
+        let rules = profile["syscalls"].as_array().unwrap();
+        let named = |rule: &&serde_json::Value| {
+            rule["names"].as_array().unwrap().iter().any(|name| name == call)
+        };
+        rules.iter().filter(named).any(|rule| rule["action"] == "SCMP_ACT_ALLOW")
+    };
+    let moby = profile("docker", "moby.json");
+    assert!(allows(&moby, "io_uring_setup") && !moby["archMap"].is_null());
+    // Conditions on capabilities are resolved: what only CAP_SYS_ADMIN may do is not in it.
+    let oci = profile("nerdctl", "oci.json");
+    assert!(allows(&oci, "io_uring_enter") && allows(&oci, "mbind") && !allows(&oci, "mount"));
+    assert!(oci["archMap"].is_null() && oci["architectures"].is_array());
+    // Again is no change; another file's content is kept.
+    profile("docker", "moby.json");
+    fs::write(folder.path().join("mine"), "precious").unwrap();
+    let output = flags(folder.path(), &["--for", "docker", "--seccomp", "mine"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(folder.path().join("mine")).unwrap(), "precious");
+}
+
+/// A container and its image, removed at the end.
+struct Container {
+    engine: &'static str,
+    name: String,
+    image: String,
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        for arguments in
+            [["rm", "--force", self.name.as_str()], ["rmi", "--force", self.image.as_str()]]
+        {
+            let _removed = Command::new(self.engine).args(arguments).output();
+        }
+    }
+}
+
+/// Runs the engine and returns what it printed.
+fn ask(engine: &str, arguments: &[&str]) -> String {
+    let output = Command::new(engine).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{engine} {arguments:?}: {}", stderr(&output));
+    stdout(&output).trim().to_string()
+}
+
+/// Makes an image of the program alone, runs the emitted script, and reads back what is in force.
+fn container_comes_up(engine: &'static str, test: &str) {
+    let wanted = [Need::Root, Need::Program(engine), Need::Program("bash"), Need::Program("tar")];
+    if skipped(test, &wanted) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    if no_topology(test, folder.path()) {
+        return;
+    }
+    // Podman's client without a service would make containers in the host's own storage.
+    let variable = if engine == "docker" { "DOCKER_HOST" } else { "CONTAINER_HOST" };
+    let answers = std::env::var_os(variable).is_some()
+        && Command::new(engine).arg("info").output().is_ok_and(|output| output.status.success());
+    if !answers {
+        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+        {
+            eprintln!("skipped: {test}: no {engine} answers at {variable} (see scripts/engine)");
+        }
+        return;
+    }
+    let root = folder.path().join("root");
+    for directory in ["data", "proc", "sys", "dev", "tmp", "etc"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    fs::copy(env!("CARGO_BIN_EXE_tare"), root.join("tare")).unwrap();
+    let archive = folder.path().join("image.tar");
+    let packed =
+        Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&root).arg(".").status();
+    assert!(packed.unwrap().success());
+    let image = format!("tare-flags-{}/tare:test", std::process::id());
+    // A name that cannot be anybody's.
+    let name = format!("tare-flags-{}-{engine}", std::process::id());
+    let container = Container { engine, name: name.clone(), image: image.clone() };
+    ask(engine, &["import", archive.to_str().unwrap(), &image]);
+
+    let image = if engine == "podman" { format!("localhost/{image}") } else { image };
+    let asked = ["--for", engine, "--image", &image, "--cpus", "1", "--memory", "512M"];
+    let output = flags(folder.path(), &[&asked[..], &["--seccomp", "profile.json"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let data = folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    // What is changed: data in the test's directory, the name, the port.
+    let script = stdout(&output)
+        .replace("/srv/tare-db:", &format!("{}:", data.display()))
+        .replace("--name=tare-db", &format!("--name={name}"))
+        .replace("--port=9042", "--port=19042");
+    let path = folder.path().join("run.sh");
+    fs::write(&path, &script).unwrap();
+    let ran = Command::new("bash").arg(&path).output().unwrap();
+    assert!(ran.status.success(), "{}\n{script}", stderr(&ran));
+
+    let inspect = |format: &str| ask(engine, &["inspect", "--format", format, &name]);
+    let pid = inspect("{{.State.Pid}}");
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let log = ask(engine, &["logs", &name]);
+    let line = |key: &str| {
+        let found = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+        found.trim().to_string()
+    };
+    assert_eq!(line("Cpus_allowed_list:"), "1", "{status}\n{log}");
+    assert_eq!(line("Seccomp:"), "2", "{status}");
+    assert_eq!(inspect("{{.HostConfig.NetworkMode}}"), "host");
+    assert_eq!(inspect("{{.HostConfig.Memory}}"), (512 << 20).to_string());
+    assert_eq!(inspect("{{.HostConfig.Privileged}}"), "false");
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let wanted = script.lines().find_map(|line| line.trim().strip_prefix("--ulimit=nofile="));
+    let (soft, _) = wanted.unwrap().split_once(':').unwrap();
+    assert_eq!(files.split_whitespace().nth(3), Some(soft), "{files}");
+    drop(container);
+}
+
+#[test]
+fn a_container_of_docker_comes_up_as_the_flags_say() {
+    container_comes_up("docker", "a_container_of_docker_comes_up_as_the_flags_say");
+}
