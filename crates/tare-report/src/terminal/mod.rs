@@ -22,7 +22,7 @@ use crate::figures::{
 use crate::headline::{Metric, blocks, claimed, headline};
 use crate::prove::Proof;
 use bars::Bars;
-pub use grid::grid;
+pub use grid::{RowsApart, grid, rows_apart};
 pub(crate) use text::Paint;
 use text::numbered;
 pub use text::paragraph;
