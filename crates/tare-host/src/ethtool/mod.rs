@@ -262,7 +262,10 @@ fn features(reply: &Reply<'_>) -> Vec<(String, String)> {
     let active: Vec<&str> = set(FEATURES_ACTIVE).into_iter().map(|(name, _)| name).collect();
     let never: Vec<&str> = set(FEATURES_NEVER_CHANGED).into_iter().map(|(name, _)| name).collect();
     let mut lines = Vec::new();
-    for (feature, changeable) in set(FEATURES_CHANGEABLE) {
+    // Bits that no feature has yet have no name.
+    for (feature, changeable) in
+        set(FEATURES_CHANGEABLE).into_iter().filter(|bit| !bit.0.is_empty())
+    {
         let name = ethtool_name(feature);
         lines.push((name.to_string(), on_or_off(active.contains(&feature)).to_string()));
         if !changeable || never.contains(&feature) {

@@ -148,9 +148,11 @@ impl Snapshot {
             if kind.is_dir() {
                 self.load_files(folder, &below)?;
             } else if kind.is_file() {
-                let text = read(&entry.path())?;
-                let text = text.strip_suffix('\n').unwrap_or(&text);
-                self.nodes.insert(below, Node::File(text.to_string()));
+                let mut text = read(&entry.path())?;
+                if text.ends_with('\n') {
+                    text.pop();
+                }
+                self.nodes.insert(below, Node::File(text));
             }
         }
         Ok(())

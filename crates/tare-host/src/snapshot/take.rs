@@ -194,7 +194,8 @@ impl<'a> Taking<'a> {
                     None => {}
                 },
                 [Part::FoldersOnly] => {
-                    let folder = || fs::symlink_metadata(self.on_host(&path)).is_ok_and(|d| d.is_dir());
+                    let folder =
+                        || fs::symlink_metadata(self.on_host(&path)).is_ok_and(|d| d.is_dir());
                     if self.plain.contains(&path) || folder() {
                         self.put(&path, Node::Directory);
                     }
@@ -249,15 +250,11 @@ impl<'a> Taking<'a> {
         let custom = i32::try_from(flags.bits()).ok()?;
         let opened = fs::OpenOptions::new().read(true).custom_flags(custom).open(&place);
         match opened {
-            Ok(file) => {
-                match self.content(file) {
-                    Ok(bytes) => String::from_utf8(bytes).ok().map(Found::File),
-                    Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
-                        Some(Found::Folder)
-                    }
-                    Err(_) => None,
-                }
-            }
+            Ok(file) => match self.content(file) {
+                Ok(bytes) => String::from_utf8(bytes).ok().map(Found::File),
+                Err(error) if error.kind() == io::ErrorKind::IsADirectory => Some(Found::Folder),
+                Err(_) => None,
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             // ELOOP: it is a link.
             Err(_) => {

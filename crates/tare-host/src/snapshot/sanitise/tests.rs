@@ -90,3 +90,15 @@ fn a_path_and_its_links_are_hidden_alike() {
     assert!(clean.nodes().all(|(path, _)| !path.contains("3a12") && !path.contains("private")));
     assert_eq!(clean.sanitised(), clean);
 }
+
+proptest::proptest! {
+    #[test]
+    fn hiding_again_changes_nothing(texts in proptest::collection::vec("[0-9a-f:. -]{0,90}", 1..6)) {
+        let mut snapshot = Snapshot::default();
+        for (number, text) in texts.into_iter().enumerate() {
+            snapshot.insert(&format!("/sys/{number}"), Node::File(text));
+        }
+        let once = snapshot.sanitised();
+        proptest::prop_assert_eq!(once.sanitised(), once);
+    }
+}

@@ -52,6 +52,20 @@ impl LiveHost {
         self.root.join("tare").join(path)
     }
 
+    /// Puts a new file in the place of an old one, through a link to it. The new one is made at the
+    /// root, where nothing is read, so that a test which is killed leaves the tree as it was.
+    fn replace(&self, place: &Path, value: &str) -> Result<(), Trouble> {
+        let shown = place.display().to_string();
+        let place = fs::canonicalize(place).map_err(|error| of_open(&shown, &error))?;
+        let new = self.root.join(".tare-new");
+        let written = fs::write(&new, format!("{value}\n")).and_then(|()| fs::rename(&new, &place));
+        written.map_err(|error| {
+            // What could not be renamed is of no use.
+            let _ = fs::remove_file(&new);
+            of_write(&shown, value, &error)
+        })
+    }
+
     /// A number of a device in a folder, with the text that holds it.
     fn pseudo_setting(&self, nic: &str, setting: &EthtoolSetting) -> Result<Pseudo, Trouble> {
         if nic.contains('/') || nic == ".." {
@@ -99,7 +113,7 @@ impl Hand for LiveHost {
                 let place = self.place(path)?;
                 match is_of_kernel(&place) {
                     true => write_once(&place, path, value),
-                    false => replace(&place, value),
+                    false => self.replace(&place, value),
                 }
             }
             Key::Ethtool { nic, setting } if self.is_living() => {
@@ -111,7 +125,7 @@ impl Hand for LiveHost {
                 let mut pseudo = self.pseudo_setting(nic, setting)?;
                 key.write_to(&mut pseudo.snapshot, value);
                 let path = format!("/tare/ethtool/{nic}/{}", setting.pseudo().0);
-                replace(&pseudo.place, pseudo.snapshot.read(&path).unwrap_or_default())
+                self.replace(&pseudo.place, pseudo.snapshot.read(&path).unwrap_or_default())
             }
             Key::IrqbalanceBans if self.is_living() => {
                 let wrong = || Trouble {
@@ -122,7 +136,7 @@ impl Hand for LiveHost {
                 let numbers = numbers.collect::<Result<Vec<u32>, _>>().map_err(|_| wrong())?;
                 irqbalance::set_bans(&numbers).map_err(|error| of_irqbalance(&error))
             }
-            Key::IrqbalanceBans => replace(&self.pseudo("irqbalance/banned-irqs"), value),
+            Key::IrqbalanceBans => self.replace(&self.pseudo("irqbalance/banned-irqs"), value),
         }
     }
 
@@ -191,20 +205,6 @@ fn write_once(place: &Path, path: &str, value: &str) -> Result<(), Trouble> {
         }),
         Err(error) => Err(of_write(path, value, &error)),
     }
-}
-
-/// Puts a new file in the place of an old one, through a link to it.
-fn replace(place: &Path, value: &str) -> Result<(), Trouble> {
-    let shown = place.display().to_string();
-    let place = fs::canonicalize(place).map_err(|error| of_open(&shown, &error))?;
-    let beside = place.with_extension("tare-new");
-    let written =
-        fs::write(&beside, format!("{value}\n")).and_then(|()| fs::rename(&beside, &place));
-    written.map_err(|error| {
-        // What could not be renamed is of no use.
-        let _ = fs::remove_file(&beside);
-        of_write(&shown, value, &error)
-    })
 }
 
 /// Why a file could not be opened for writing.
