@@ -1,8 +1,6 @@
 //! Which CPUs take interrupts and which compute.
 
 mod notes;
-#[cfg(test)]
-mod tests;
 
 use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
