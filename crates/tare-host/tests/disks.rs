@@ -271,6 +271,28 @@ fn paths_of_nvme_multipath() {
 }
 
 #[test]
+fn disks_beyond_a_network() {
+    let mut snapshot = host().build();
+    for (name, path) in [
+        ("nvme7n1", "/sys/devices/virtual/nvme-fabrics/ctl/nvme7/nvme7n1"),
+        ("nbd0", "/sys/devices/virtual/block/nbd0"),
+        ("rbd0", "/sys/devices/rbd/0/block/rbd0"),
+        // An adapter that speaks iSCSI itself.
+        (
+            "sdx",
+            "/sys/devices/pci0000:00/0000:00:03.0/host5/session2/target5:0:0/5:0:0:0/block/sdx",
+        ),
+    ] {
+        snapshot.insert(&format!("{path}/queue/nomerges"), Node::File("0".into()));
+        snapshot.insert(&format!("/sys/class/block/{name}"), Node::Link(path.into()));
+        let disks = find(&snapshot, &[], &[name]).unwrap();
+        assert!(disks[0].remote && disks[0].irqs.is_empty(), "{disks:?}");
+        assert!(disks::notes(&Options::default(), &disks)[0].contains("network"));
+        assert!(disks[0].setting(&snapshot, "queue/nomerges").is_some());
+    }
+}
+
+#[test]
 fn a_setting_is_the_nearest_one_upwards() {
     let mut snapshot = host().build();
     let disk = find(&snapshot, &[], &["sda"]).unwrap().remove(0);
@@ -299,6 +321,7 @@ struct Loop {
 
 impl Loop {
     /// `None`, with the reason said, where none can be attached.
+    #[expect(clippy::unwrap_used, reason = "without its temporary folder the test cannot go on")]
     fn attach(test: &str) -> Option<Self> {
         let skip = |reason: String| {
             let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");

@@ -177,6 +177,22 @@ fn nvme_in_xen_is_spread_over_all_cpus() {
     }
 }
 
+/// redpanda #10838: `msi_irqs` was empty after an update, and spreading none over the CPUs failed.
+#[test]
+fn a_controller_without_interrupts_is_no_trouble() {
+    let snapshot = bare_metal().build();
+    let mut bare = snapshot.clone();
+    for (path, _) in snapshot.nodes().filter(|(path, _)| path.contains("/msi_irqs/")) {
+        bare.remove(path);
+    }
+    bare.write("/proc/interrupts", "           CPU0       CPU1");
+    for options in [own(), perftune()] {
+        let options = devices(&["sda", "nvme0n1"], options);
+        assert!(texts(&bare, &options, "disk_irqs").is_empty());
+        assert_eq!(texts(&bare, &options, "disk_nomerges").len(), 2);
+    }
+}
+
 #[test]
 fn clock_sources() {
     let knob = "clock_source";

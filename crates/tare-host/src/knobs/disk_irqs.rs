@@ -85,6 +85,13 @@ impl DiskIrqs {
     /// Spreads interrupts over CPUs.
     fn place(&self, context: &Context<'_>, irqs: &[(&Disk, &Irq)], cpus: &CpuSet) -> Vec<Item> {
         let slots = spread(&context.machine.topology, cpus, irqs.len());
+        let nvme = irqs.first().is_some_and(|(disk, _)| disk.nvme);
+        let over = if nvme { "all CPUs" } else { "the CPUs of interrupts" };
+        let why = format!(
+            "the {} disk interrupts of this kind are spread over {over} ({cpus}); {}",
+            irqs.len(),
+            Knob::why(self)
+        );
         let mut items = Vec::new();
         for ((disk, irq), cpu) in irqs.iter().zip(slots) {
             let wanted = CpuSet::from_iter([cpu]).to_kernel_mask();
@@ -94,12 +101,7 @@ impl DiskIrqs {
             else {
                 continue;
             };
-            let over = if disk.nvme { "all CPUs" } else { "the CPUs of interrupts" };
-            item.why = format!(
-                "the {} disk interrupts of this kind are spread over {over} ({cpus}); {}",
-                irqs.len(),
-                Knob::why(self)
-            );
+            item.why.clone_from(&why);
             if let Action::Change(change) = &mut item.action {
                 // Whether the kernel manages it is often known only from its refusal.
                 change.need = Need::Try;

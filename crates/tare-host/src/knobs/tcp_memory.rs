@@ -2,10 +2,11 @@
 //!
 //! What: `net.ipv4.tcp_mem`, three counts of pages: no care, pressure, hard limit, at 1/2, 2/3 and all of
 //! a share of memory (3 % unless asked otherwise).
-//! Why: the kernel's own limit is some 9 % of memory. An engine that takes nearly all memory for itself,
-//! as Scylla does, is killed when a burst of slow readers fills that much with socket buffers.
+//! Why: the kernel's own limit is some 9 % of memory, and an engine such as Scylla takes 93 % for itself:
+//! together more than there is, so that a burst of slow readers ends in a process being killed.
 //! Source: the kernel's Documentation/networking/ip-sysctl.rst (tcp_mem); seastar #2348.
-//! Risk: with very many connections the limit is reached earlier and TCP shrinks its windows.
+//! Risk: with very many connections the limit is reached earlier and TCP shrinks its windows. Engines that
+//! leave memory to the page cache gain little: unused buffers cost them nothing.
 
 use crate::plan::{Context, Form, Group, Item, Key};
 use crate::snapshot::Snapshot;
