@@ -285,7 +285,34 @@ mod tests {
         check("0x0000003f,,,0x0000003f", "0-5,96-101");
         check("0xffffffff,,0xffffffff,0x0", "32-63,96-127");
         check("0x40000000,0x00000000,0x00000000", "94");
+        check("0x000000ff,0x00000000", "32-39");
+        check("0x00000001,0x00000001,0x00010117", "0-2,4,8,16,32,64");
         check("0x0", "");
+    }
+
+    #[test]
+    fn masks_of_machines_are_read_and_written() {
+        // Divisions of public clouds: scylla-cluster-tests #6192, scylladb #25320.
+        let check = |mask: &str, cpus: &str| {
+            assert_eq!(CpuSet::parse_mask(mask).unwrap().to_string(), cpus, "{mask}");
+            assert_eq!(list(cpus).to_mask(), mask, "{cpus}");
+        };
+        check("0xfffefffe", "1-15,17-31");
+        check("0x00010001", "0,16");
+        check("0x00000010,0x01001001", "0,12,24,36");
+        check("0x30000300,0x00300003", "0-1,20-21,40-41,60-61");
+        check("0x00000f00,0x0000000f", "0-3,40-43");
+        check("0x0000003f,,,0x0000003f", "0-5,96-101");
+    }
+
+    #[test]
+    fn the_largest_set_round_trips() {
+        let all = format!("0-{}", CPUS_MAX - 1);
+        let set = list(&all);
+        assert_eq!(set.len(), CPUS_MAX as usize);
+        assert_eq!(CpuSet::parse_mask(&set.to_mask()).unwrap(), set);
+        assert_eq!(CpuSet::parse_mask(&set.to_kernel_mask()).unwrap(), set);
+        assert_eq!(set.to_string(), all);
     }
 
     #[test]
