@@ -6,8 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::journal::{self, Journal};
 use super::lock::Lock;
-use super::{Applied, Hand, Reverted, TuneError, apply, revert};
-use crate::plan::{Item, Options, Plan, plan};
+use super::{
+    Applied, Hand, RevertOutcome, Reverted, RevertedSetting, Trouble, TroubleClass, TuneError,
+    apply, persist, revert,
+};
+use crate::plan::{Group, Item, Options, Plan, plan};
 
 /// What a tuning is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,10 +78,20 @@ impl Tuning {
         hand: &mut dyn Hand,
         options: &Options,
     ) -> Result<(Plan, Applied), TuneError> {
+        self.apply_where(hand, options, &|_| true)
+    }
+
+    /// The same, for those changes only that `wanted` takes.
+    pub(super) fn apply_where(
+        &mut self,
+        hand: &mut dyn Hand,
+        options: &Options,
+        wanted: &dyn Fn(&Item) -> bool,
+    ) -> Result<(Plan, Applied), TuneError> {
         self.revert_dead(hand)?;
         let of_stage = |plan: &Plan, first: bool| -> Vec<Item> {
             let changes = plan.changes().filter(|(_, change)| (change.stage == 0) == first);
-            changes.map(|(item, _)| item.clone()).collect()
+            changes.map(|(item, _)| item.clone()).filter(|item| wanted(item)).collect()
         };
         let mut made = plan(&hand.snapshot(), options)?;
         let channels = of_stage(&made, true);
@@ -155,8 +168,8 @@ pub fn apply_plan(
     Tuning::begin(state, hand, purpose)?.apply_plan(hand, options)
 }
 
-/// Reverts tunings, the newest first: all of them, or those newer than `to`, so that the host is as
-/// it was right after `to`.
+/// Reverts tunings, the newest first: all of them, and what applies a plan at boot, or those newer
+/// than `to`, so that the host is as it was right after `to`.
 ///
 /// # Errors
 /// `Busy`, `Unknown`, or when a journal cannot be read. Drift is no error but an outcome.
@@ -181,7 +194,42 @@ pub fn revert_all(
         };
         ids.drain(..=at);
     }
-    ids.iter().rev().filter_map(|id| revert_one(&folder, hand, id).transpose()).collect()
+    let mut all: Vec<Reverted> = Vec::new();
+    if to.is_none() {
+        all.extend(revert_persisted(&folder));
+    }
+    for id in ids.iter().rev() {
+        all.extend(revert_one(&folder, hand, id)?);
+    }
+    Ok(all)
+}
+
+/// Removes the unit and the stored plan, as settings of a tuning of their own.
+fn revert_persisted(folder: &Path) -> Option<Reverted> {
+    let setting = |place: String, outcome: RevertOutcome| RevertedSetting {
+        knob: "persist".into(),
+        group: Group::Limits,
+        subject: "host".into(),
+        what: "what applies the plan at boot".into(),
+        place,
+        outcome,
+    };
+    let settings = match persist::uninstall(folder, Path::new("/run/systemd/system").is_dir()) {
+        Ok(removed) => removed
+            .iter()
+            .map(|path| {
+                let old = "absent".to_string();
+                setting(path.display().to_string(), RevertOutcome::Restored { old })
+            })
+            .collect::<Vec<_>>(),
+        Err(error) => {
+            let text = crate::error_line(&error);
+            let trouble = Trouble { class: TroubleClass::Failed, text };
+            let old = "absent".to_string();
+            vec![setting(persist::UNIT.into(), RevertOutcome::Failed { trouble, old })]
+        }
+    };
+    (!settings.is_empty()).then(|| Reverted { id: "persist".into(), settings })
 }
 
 /// Puts back temporary tunings whose process died. Tunings to keep stay, and so does all while a
