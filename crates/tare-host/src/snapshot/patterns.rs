@@ -70,6 +70,8 @@ pub(super) const HOST: &[&str] = &[
     "/sys/class/nvme/*",
     "/sys/class/nvme/*/{transport,model,queue_count,sqsize,numa_node,device,cntlid}",
     "/sys/class/nvme/*/nvme*",
+    // With several paths to a disk the queues are those of each path, a hidden device.
+    "/sys/class/nvme/*/nvme*/queue/{scheduler,nomerges,write_cache,rotational,nr_requests}",
     "/sys/class/nvme-subsystem/*",
     "/sys/class/nvme-subsystem/*/{nvme*,iopolicy}",
     "/sys/fs/btrfs/*/devices/*",
