@@ -2,7 +2,7 @@
 
 use tare_std::cpus::CpuSet;
 
-use super::{CpuSets, Mode, is_even, shape};
+use super::{CpuSets, Mode, RATIO, is_even, shape};
 use crate::machine::Topology;
 use crate::plan::Options;
 
@@ -31,16 +31,12 @@ pub(super) fn notes(topology: &Topology, options: &Options, cpus: &CpuSets) -> V
         let nodes: Vec<String> = nodes.collect();
         notes.push(format!("the NUMA nodes are uneven: {}", nodes.join(", ")));
     }
-    let without: Vec<String> = match cpus.irq == cpus.universe {
-        true => Vec::new(),
-        false => {
-            let nodes = part.nodes.iter();
-            let without = nodes.filter(|node| node.cpus().intersection(&cpus.irq).is_empty());
-            without.map(|node| node.id.to_string()).collect()
-        }
-    };
-    // Up to a ratio of cores one core serves all nodes: the rule says so, which is no news.
-    if !without.is_empty() && options.irq_cpus.is_some() {
+    let without = part.nodes.iter().filter(|node| node.cpus().intersection(&cpus.irq).is_empty());
+    let without: Vec<String> = without.map(|node| node.id.to_string()).collect();
+    // That a small machine has one core of interrupts for all nodes is the rule, and no news.
+    let cores = part.cores().count();
+    let is_news = options.irq_cpus.is_some() || cores > options.ratio.unwrap_or(RATIO) as usize;
+    if !without.is_empty() && is_news {
         notes.push(format!(
             "NUMA node {} takes no interrupt: its traffic crosses to another node",
             without.join(", ")
