@@ -1,6 +1,7 @@
 //! The division of the CPUs on known machines (`fixtures/hosts`) and on made ones.
 //!
 //! The masks are public: scylla-cluster-tests #6192 and #11639, scylladb #25320.
+#![expect(clippy::unwrap_used, reason = "a test says what it could not do, and stops")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -2,6 +2,11 @@
 //!
 //! hwloc is given a synthetic topology, Tare the snapshot of a host of the same shape. The numbering is
 //! told to hwloc as its list of PU indexes, so that both mean the same CPUs.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test says what it could not do, and stops"
+)]
 
 use std::process::Command;
 
