@@ -144,7 +144,7 @@ pub(crate) fn shorten(text: &str, characters: usize) -> String {
 ///
 /// The civil date follows Howard Hinnant's `civil_from_days`
 /// (<https://howardhinnant.github.io/date_algorithms.html>).
-pub(crate) fn utc(unix_ms: u64) -> String {
+pub fn utc(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000;
     let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);

@@ -25,4 +25,5 @@ mod fixture;
 #[cfg(test)]
 mod golden_tests;
 
+pub use figures::utc;
 pub use headline::headline;

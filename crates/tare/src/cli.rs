@@ -10,6 +10,12 @@ use tare_std::cpus::CpuSet;
 
 use crate::exit::Exit;
 
+mod flags;
+mod tune;
+
+pub use flags::*;
+pub use tune::*;
+
 /// Weighs what it costs to run a database inside an isolation layer on this host.
 #[derive(Debug, Parser)]
 #[command(name = "tare", version, max_term_width = 100, subcommand_required = true)]
@@ -29,12 +35,18 @@ pub enum Command {
     Report(Report),
     /// Set records side by side
     Compare(Compare),
-    /// List runtimes, layers, systems, drivers, probes and studies
+    /// List runtimes, layers, systems, drivers, probes, studies and knobs
     List(List),
     /// Say what can be measured here, what is missing and what is left over
     Doctor(Doctor),
     /// Remove whatever an ended run left on the host
     Clean(Clean),
+    /// Find what this host does wrong for a database, change it, prove the gain, put it back
+    Tune(Tune),
+    /// Convert sets of CPUs, and calculate with them
+    Cpus(Cpus),
+    /// Save what the planner reads of this host
+    Host(Host),
     /// Run the reference database
     Db(Db),
     /// Load a CQL database
@@ -113,6 +125,7 @@ pub enum ListKind {
     Drivers,
     Probes,
     Studies,
+    Knobs,
 }
 
 #[derive(Debug, Args)]

@@ -28,9 +28,7 @@ pub fn rows_apart(head: &[&str], rows: &[Vec<String>], style: Style) -> RowsApar
     let paint = Paint(style);
     let mut apart = table(head, rows, style, false);
     let between = LineStyle::none().fill('\u{1}').junction('\u{1}');
-    apart.load_style(
-        TableStyle::new().header_separator(rule(paint)).row_separator(between),
-    );
+    apart.load_style(TableStyle::new().header_separator(rule(paint)).row_separator(between));
     let mut pieces = RowsApart::default();
     let mut row = String::new();
     let mut in_head = true;

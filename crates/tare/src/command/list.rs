@@ -27,13 +27,14 @@ impl Item {
     }
 }
 
-const KINDS: [ListKind; 6] = [
+const KINDS: [ListKind; 7] = [
     ListKind::Runtimes,
     ListKind::Layers,
     ListKind::Systems,
     ListKind::Drivers,
     ListKind::Probes,
     ListKind::Studies,
+    ListKind::Knobs,
 ];
 
 pub(crate) fn run(options: &List, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -64,6 +65,7 @@ fn title(kind: ListKind) -> &'static str {
         ListKind::Drivers => "drivers",
         ListKind::Probes => "probes",
         ListKind::Studies => "studies",
+        ListKind::Knobs => "knobs",
     }
 }
 
@@ -95,6 +97,13 @@ fn items(kind: ListKind) -> Vec<Item> {
         }
         ListKind::Studies => {
             studies::ALL.iter().map(|(name, text)| Item::new(*name, title_of(text))).collect()
+        }
+        ListKind::Knobs => {
+            let knob = |knob: &&dyn tare_host::knobs::Knob| Item {
+                options: vec![("group".into(), knob.group().name().into())],
+                ..Item::new(knob.name(), knob.help())
+            };
+            tare_host::knobs::ALL.iter().map(knob).collect()
         }
     }
 }

@@ -2,11 +2,14 @@
 
 pub(crate) mod clean;
 pub(crate) mod compare;
+pub(crate) mod cpus;
 pub(crate) mod db;
 pub(crate) mod doctor;
+pub(crate) mod host;
 pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod proxy;
 pub(crate) mod report;
 pub(crate) mod shell;
+pub(crate) mod tune;
 pub(crate) mod weigh;

@@ -1,0 +1,23 @@
+//! `tare host record`: what the planner reads of this host, in a directory.
+
+use std::io::Write;
+use std::path::Path;
+
+use tare_host::snapshot::Snapshot;
+
+use crate::cli::{Host, HostCommand, HostRecord};
+use crate::exit::Exit;
+
+pub(crate) fn run(options: &Host, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let HostCommand::Record(HostRecord { directory }) = &options.command;
+    let snapshot = Snapshot::take(Path::new("/"));
+    snapshot.save(directory)?;
+    writeln!(
+        out,
+        "recorded {} files of this host in {}\ntry it: tare tune plan --snapshot {}",
+        snapshot.nodes().count(),
+        directory.display(),
+        directory.display()
+    )?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,28 @@
+//! `tare tune plan`: what should change on this host, and why. Reads only.
+
+use std::io::Write;
+
+use tare_host::plan::Options;
+
+use super::{options, table};
+use crate::cli::TunePlan;
+use crate::command::report::style;
+use crate::exit::Exit;
+
+pub(crate) fn run(typed: &TunePlan, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let options = Options::from(&typed.plan);
+    let snapshot = options::snapshot(typed.snapshot.as_ref())?;
+    let plan = options::planned(&snapshot, &options)?;
+    if typed.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&plan)?)?;
+        return Ok(Exit::Success);
+    }
+    write!(out, "{}", table::plan(&plan, typed.long, style()))?;
+    if plan.changes().next().is_some() && typed.snapshot.is_none() && !options.like_perftune {
+        writeln!(
+            out,
+            "\nNothing was changed. tare tune apply makes these changes; revert undoes them."
+        )?;
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,445 @@
+//! A plan as a table: settings of many queues that get the same treatment share a line.
+
+use tare_host::plan::{Action, Change, CpuSets, Form, Item, Key, Plan};
+use tare_host::tune::{
+    Applied, InterruptCheck, LoadCheck, Moved, Outcome, RevertOutcome, Reverted, SettingState,
+    SettingStatus, Stray, TuningStatus, Verification,
+};
+use tare_report::terminal::{Style, grid, paragraph, rows_apart};
+use tare_report::utc;
+use tare_std::cpus::CpuSet;
+
+/// Values that a line shows before it says how many more there are.
+const VALUES_MAX: usize = 3;
+
+/// The whole plan. `long`: a line for every setting, those that are right too.
+pub(super) fn plan(plan: &Plan, long: bool, style: Style) -> String {
+    let mut text = String::new();
+    let mut say = |line: &str, indent: &str| {
+        for line in paragraph(line, indent, style.width) {
+            text.push_str(&line);
+            text.push('\n');
+        }
+    };
+    let cpus = &plan.cpus;
+    match cpus.irq == cpus.compute {
+        true => say(&format!("CPUs {}: interrupts and compute share them", cpus.universe), ""),
+        false => {
+            let CpuSets { universe, irq, compute, .. } = cpus;
+            say(&format!("CPUs {universe}: interrupts on {irq}, compute on {compute}"), "");
+        }
+    }
+    say(&cpus.why, "");
+    for section in Section::ALL {
+        let items = plan.items.iter().filter(|item| Section::of(item) == *section);
+        let lines: Vec<Line> = grouped(items, long).iter().map(|group| Line::of(group)).collect();
+        if lines.is_empty() || (*section == Section::Right && !long) {
+            continue;
+        }
+        text.push('\n');
+        text += &draw(section.title(), &lines, style);
+    }
+    let changes = plan.changes().count();
+    let right = plan.items.iter().filter(|item| Section::of(item) == Section::Right).count();
+    text.push('\n');
+    text += &summary(changes, right);
+    for note in &plan.notes {
+        text += &paragraph(&format!("note: {note}"), "  ", style.width).join("\n");
+        text.push('\n');
+    }
+    text
+}
+
+/// What the reader has to do with an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Section {
+    Change,
+    Advise,
+    Leave,
+    Right,
+}
+
+impl Section {
+    const ALL: &[Self] = &[Self::Change, Self::Advise, Self::Leave, Self::Right];
+
+    fn of(item: &Item) -> Self {
+        match item.action {
+            Action::Change(_) => Self::Change,
+            Action::Advise { .. } => Self::Advise,
+            Action::Leave { .. } => Self::Leave,
+            Action::Right { .. } => Self::Right,
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Change => "To change",
+            Self::Advise => "For you to do",
+            Self::Leave => "Left as it is",
+            Self::Right => "Right already",
+        }
+    }
+}
+
+/// One line of the table, with the words below it.
+struct Line {
+    knob: String,
+    setting: String,
+    now: String,
+    wanted: String,
+    reboot: &'static str,
+    /// Label and sentence.
+    words: Vec<(&'static str, String)>,
+}
+
+impl Line {
+    fn of(group: &[&Item]) -> Self {
+        let first = group[0];
+        let setting = match group {
+            [one, .., last] => {
+                format!("{} ... {} ({} settings)", place(one), last.what, group.len())
+            }
+            _ => place(first),
+        };
+        let (now, wanted): (Vec<_>, Vec<_>) = group.iter().map(|item| values(item)).unzip();
+        let mut words = Vec::new();
+        match &first.action {
+            Action::Leave { reason, .. } => words.push(("why", reason.clone())),
+            Action::Advise { how, .. } => {
+                words.push(("why", first.why.clone()));
+                words.push(("do", how.clone()));
+            }
+            Action::Change(_) => {
+                words.push(("why", first.why.clone()));
+                if !first.risk.is_empty() {
+                    words.push(("cost", first.risk.clone()));
+                }
+            }
+            Action::Right { .. } => {}
+        }
+        if let Some(owner) = &first.owner {
+            words.push(("also", format!("{}: {} ({})", owner.name, owner.effect, owner.evidence)));
+        }
+        Self {
+            knob: first.knob.clone(),
+            setting,
+            now: few(&now),
+            wanted: few(&wanted),
+            reboot: if first.survives_reboot { "survives" } else { "lost" },
+            words,
+        }
+    }
+}
+
+/// A section: a table whose lines have their reasons below them.
+fn draw(title: &str, lines: &[Line], style: Style) -> String {
+    const KNOB: usize = 22;
+    const LABEL: usize = 6;
+    let rows: Vec<Vec<String>> = lines
+        .iter()
+        .map(|line| {
+            let Line { knob, setting, now, wanted, reboot, .. } = line;
+            vec![knob.clone(), setting.clone(), now.clone(), wanted.clone(), (*reboot).into()]
+        })
+        .collect();
+    let head = [title, "", "now", "wanted", "at a reboot"];
+    let drawn = rows_apart(&head, &rows, style);
+    let mut text = drawn.head;
+    for (index, (row, line)) in drawn.rows.iter().zip(lines).enumerate() {
+        text += row;
+        // Neighbours with the same reasons give them once, below the last.
+        if lines.get(index + 1).is_some_and(|next| next.words == line.words) {
+            continue;
+        }
+        for (label, sentence) in &line.words {
+            let start = format!("{:KNOB$}{label:<LABEL$}", "");
+            let room = style.width.saturating_sub(u16::try_from(KNOB + LABEL).unwrap_or(0));
+            let indent = " ".repeat(KNOB + LABEL);
+            for (index, part) in paragraph(sentence, "", room).iter().enumerate() {
+                text += if index == 0 { &start } else { &indent };
+                text += part;
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+fn summary(changes: usize, right: usize) -> String {
+    let settings = |count: usize| format!("{count} setting{}", if count == 1 { "" } else { "s" });
+    match (changes, right) {
+        (0, 0) => "nothing to change\n".into(),
+        (0, right) => format!("nothing to change: {} already as wanted\n", settings(right)),
+        (changes, right) => {
+            format!("{} to change, {right} already as wanted\n", settings(changes))
+        }
+    }
+}
+
+/// Items in lines; without `long`, neighbours that differ only in queue and value share one.
+fn grouped<'a>(items: impl Iterator<Item = &'a Item>, long: bool) -> Vec<Vec<&'a Item>> {
+    let mut groups: Vec<Vec<&Item>> = Vec::new();
+    for item in items {
+        match groups.last_mut() {
+            Some(group) if !long && alike(group[0], item) => group.push(item),
+            _ => groups.push(vec![item]),
+        }
+    }
+    groups
+}
+
+fn alike(a: &Item, b: &Item) -> bool {
+    let kind = |item: &Item| std::mem::discriminant(&item.action);
+    let advice = |item: &Item| match &item.action {
+        Action::Leave { reason, .. } => reason.clone(),
+        Action::Advise { how, .. } => how.clone(),
+        _ => String::new(),
+    };
+    a.knob == b.knob
+        && a.subject == b.subject
+        && kind(a) == kind(b)
+        && advice(a) == advice(b)
+        && a.why == b.why
+        && a.risk == b.risk
+        && a.owner == b.owner
+}
+
+/// The value now and the one that is wanted; masks as lists of CPUs, numbers of interrupts as ranges.
+fn values(item: &Item) -> (String, String) {
+    let (now, wanted, form) = match &item.action {
+        Action::Change(Change { key: Key::IrqbalanceBans, now, wanted, .. }) => {
+            return (ranges(now), ranges(wanted));
+        }
+        Action::Change(change) => (&change.now, change.wanted.as_str(), Some(change.form)),
+        Action::Right { now } | Action::Leave { now, .. } => (now, "", None),
+        Action::Advise { now, wanted, .. } => (now, wanted.as_str(), None),
+    };
+    let show = |value: &str| match form {
+        Some(Form::Mask) => match CpuSet::parse_mask(value) {
+            Ok(cpus) if cpus.is_empty() => "no CPU".into(),
+            Ok(cpus) => format!("CPU {cpus}"),
+            Err(_) => value.to_string(),
+        },
+        _ => value.to_string(),
+    };
+    (show(now), show(wanted))
+}
+
+/// `24 25 26 30` as `24-26,30`. Interrupts are numbered below 4,096 on most hosts; where they are not,
+/// the numbers stay as they are.
+fn ranges(numbers: &str) -> String {
+    match CpuSet::parse_list(&numbers.split_whitespace().collect::<Vec<_>>().join(",")) {
+        Ok(set) if set.is_empty() => "none".into(),
+        Ok(set) => set.to_string(),
+        Err(_) => numbers.to_string(),
+    }
+}
+
+/// Each value once, in the order of appearance; the first ones when there are many.
+fn few(values: &[String]) -> String {
+    let mut different: Vec<&str> = Vec::new();
+    for value in values {
+        if !different.contains(&value.as_str()) {
+            different.push(value);
+        }
+    }
+    let shown = different.iter().take(VALUES_MAX).copied().collect::<Vec<_>>().join(", ");
+    match different.len().saturating_sub(VALUES_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// What became of a plan: what failed in a line each, the rest counted.
+pub(super) fn applied(applied: &Applied, style: Style) -> String {
+    let written = applied.written().count();
+    if applied.items.is_empty() {
+        return "nothing to change: the host is as wanted\n".into();
+    }
+    let mut text = String::new();
+    let rows: Vec<Vec<String>> = applied
+        .items
+        .iter()
+        .filter_map(|applied| {
+            let (outcome, trouble) = match &applied.outcome {
+                Outcome::Failed { trouble } => ("failed", trouble),
+                Outcome::Refused { trouble } => ("refused, as usual", trouble),
+                _ => return None,
+            };
+            let item = &applied.item;
+            let what = vec![item.knob.clone(), place(item), outcome.into(), trouble.text.clone()];
+            Some(what)
+        })
+        .collect();
+    if !rows.is_empty() {
+        text += &grid(&["knob", "what", "outcome", "why"], &rows, style);
+    }
+    let settings = if written == 1 { "setting" } else { "settings" };
+    text += &format!("{written} {settings} written and read back");
+    match applied.id.as_str() {
+        "" => text.push('\n'),
+        id => text += &format!(" as tuning {id}; tare tune revert puts them back\n"),
+    }
+    text
+}
+
+fn place(item: &Item) -> String {
+    if item.subject == "host" {
+        item.what.clone()
+    } else {
+        format!("{}: {}", item.subject, item.what)
+    }
+}
+
+/// What was put back: drift and failures in a line each, the rest counted.
+pub(super) fn reverted(reverted: &[Reverted], style: Style) -> String {
+    if reverted.is_empty() {
+        return "nothing to revert: no tuning is applied\n".into();
+    }
+    let mut text = String::new();
+    for tuning in reverted {
+        let mut counts = [0; 4];
+        let mut rows = Vec::new();
+        for setting in &tuning.settings {
+            let why = match &setting.outcome {
+                RevertOutcome::Restored { .. } => {
+                    counts[0] += 1;
+                    continue;
+                }
+                RevertOutcome::Already => {
+                    counts[1] += 1;
+                    continue;
+                }
+                RevertOutcome::Rebooted => {
+                    counts[2] += 1;
+                    continue;
+                }
+                RevertOutcome::Gone => {
+                    counts[3] += 1;
+                    continue;
+                }
+                RevertOutcome::Drift { now, written, old } => format!(
+                    "left alone: somebody changed it from {written} to {now} since; \
+                     before the tuning it was {old}"
+                ),
+                RevertOutcome::Failed { trouble, old } => {
+                    format!("could not be put back to {old}: {}", trouble.text)
+                }
+            };
+            rows.push(vec![setting.knob.clone(), setting.place.clone(), why]);
+        }
+        if !rows.is_empty() {
+            text += &grid(&["knob", "setting", "outcome"], &rows, style);
+        }
+        let words = ["put back", "back already", "forgotten by the reboot", "gone with the device"];
+        let mut parts: Vec<String> = counts
+            .iter()
+            .zip(words)
+            .filter(|(count, _)| **count > 0)
+            .map(|(count, word)| format!("{count} {word}"))
+            .collect();
+        if !rows.is_empty() {
+            parts.push(format!("{} not as it was", rows.len()));
+        }
+        text += &format!("tuning {}: {}\n", tuning.id, parts.join(", "));
+    }
+    text
+}
+
+/// The applied tunings. `all`: every setting in a line; else only those that are not in force.
+pub(super) fn tunings(tunings: &[TuningStatus], all: bool, style: Style) -> String {
+    if tunings.is_empty() {
+        return "no tuning is applied\n".into();
+    }
+    let mut text = String::new();
+    for tuning in tunings {
+        let good = |setting: &&SettingStatus| {
+            matches!(setting.state, SettingState::InForce | SettingState::Superseded { .. })
+        };
+        let in_force = tuning.settings.iter().filter(good).count();
+        let state = match (tuning.interrupted, tuning.alive) {
+            (true, _) => "; interrupted: tare tune revert puts back what it wrote",
+            (_, true) => "; a process is at it",
+            _ => "",
+        };
+        text += &format!(
+            "tuning {} of {}: {in_force} of {} settings in force{state}\n  {}\n",
+            tuning.id,
+            utc(tuning.started_unix_s.saturating_mul(1000)),
+            tuning.settings.len(),
+            tuning.command
+        );
+        let rows: Vec<Vec<String>> = tuning
+            .settings
+            .iter()
+            .filter(|setting| all || !good(setting))
+            .map(|setting| {
+                let SettingStatus { knob, subject, what, old, written, .. } = setting;
+                let what = match subject.as_str() {
+                    "host" => what.clone(),
+                    subject => format!("{subject}: {what}"),
+                };
+                vec![knob.clone(), what, old.clone(), written.clone(), state_of(setting)]
+            })
+            .collect();
+        if !rows.is_empty() {
+            text += &grid(&["knob", "setting", "before", "written", "now"], &rows, style);
+        }
+    }
+    text
+}
+
+fn state_of(setting: &SettingStatus) -> String {
+    match &setting.state {
+        SettingState::InForce => "in force".into(),
+        SettingState::Undone => "as before the tuning: somebody put it back".into(),
+        SettingState::Drifted { now } => format!("{now}: somebody changed it"),
+        SettingState::Superseded { by } => format!("written again by {by}"),
+        SettingState::Gone => "its device is away".into(),
+        SettingState::Rebooted => "forgotten by the reboot".into(),
+        SettingState::Unreadable { reason } => format!("cannot be read: {reason}"),
+    }
+}
+
+/// Where interrupts arrived between two looks.
+pub(super) fn load(load: &LoadCheck, now: &Verification, style: Style) -> String {
+    let mut text = String::new();
+    let rows: Vec<Vec<String>> = load
+        .cpus
+        .iter()
+        .map(|cpu| {
+            let takes = if cpu.takes_interrupts { "yes" } else { "" };
+            vec![cpu.cpu.to_string(), takes.into(), format!("{:.1} %", cpu.share * 100.0)]
+        })
+        .collect();
+    text += &grid(&["CPU", "takes interrupts", "time in interrupts and softirqs"], &rows, style);
+    let lagging = now.interrupts.iter().filter(|interrupt| !interrupt.is_right());
+    for interrupt in lagging {
+        let InterruptCheck { number, name, wanted, effective } = interrupt;
+        let effective = effective.as_ref().map(ToString::to_string).unwrap_or_default();
+        text += &format!(
+            "interrupt {number} ({name}) still goes to CPU {effective}, not {wanted}: \
+             it moves when it arrives the next time\n"
+        );
+    }
+    for moved in &load.moved {
+        let Moved { number, name, from, to } = moved;
+        text +=
+            &format!("interrupt {number} ({name}) was moved from CPU {from} to {to} meanwhile\n");
+    }
+    let strays: Vec<Vec<String>> = load
+        .stray
+        .iter()
+        .map(|stray| {
+            let Stray { number, name, cpu, count, of } = stray;
+            vec![format!("{number} ({name})"), cpu.to_string(), format!("{count} of {of}")]
+        })
+        .collect();
+    if strays.is_empty() {
+        text += "no interrupt of a device arrived outside of the CPUs that take interrupts\n";
+    } else {
+        text += "\nInterrupts that arrived outside of the CPUs that take interrupts\n";
+        text += &grid(&["interrupt", "on CPU", "how many"], &strays, style);
+    }
+    text
+}

@@ -1,0 +1,62 @@
+//! `tare tune verify`: whether what was applied is in force, and, after a while, where interrupts
+//! arrived meanwhile.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tare_host::tune::{Hand, LiveHost, LoadCheck, verify};
+
+use super::{failure, table};
+use crate::cli::TuneVerify;
+use crate::command::report::style;
+use crate::exit::Exit;
+use crate::signals;
+
+pub(crate) fn run(typed: &TuneVerify, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let hand = LiveHost::new("/");
+    let mut verification = verify(&hand, state).map_err(failure)?;
+    let mut load = None;
+    if let Some(after) = typed.after.filter(|_| !verification.tunings.is_empty()) {
+        let before = hand.snapshot();
+        if !wait(after)? {
+            return Ok(Exit::Interrupted);
+        }
+        verification = verify(&hand, state).map_err(failure)?;
+        load = Some(LoadCheck::between(&before, &hand.snapshot(), &verification.irq_cpus()));
+    }
+    let moved = load.as_ref().is_some_and(|load| !load.moved.is_empty());
+    let in_force = verification.is_in_force() && !moved;
+    if typed.json {
+        let all = json!({ "in_force": in_force, "now": verification, "load": load });
+        writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
+    } else {
+        write!(out, "{}", table::tunings(&verification.tunings, false, style()))?;
+        if let Some(load) = &load {
+            write!(out, "{}", table::load(load, &verification, style()))?;
+        }
+    }
+    Ok(if in_force { Exit::Success } else { Exit::Failure })
+}
+
+/// Waits, with the time that is left on a terminal. False when it was interrupted.
+#[expect(clippy::print_stderr, reason = "progress goes to standard error")]
+fn wait(time: Duration) -> anyhow::Result<bool> {
+    let stop = signals::stop_flag()?;
+    let terminal = std::io::stderr().is_terminal();
+    let end = Instant::now() + time;
+    while let Some(left) = end.checked_duration_since(Instant::now()) {
+        if stop.load(std::sync::atomic::Ordering::Relaxed) {
+            return Ok(false);
+        }
+        if terminal {
+            eprint!("\rlooking again in {} s \x1b[K", left.as_secs() + 1);
+        }
+        std::thread::sleep(left.min(Duration::from_millis(200)));
+    }
+    if terminal {
+        eprint!("\r\x1b[K");
+    }
+    Ok(true)
+}
