@@ -1,5 +1,5 @@
-//! `tare tune flags` as a user runs it: on the living host, from a record, and a container of docker
-//! and of podman that is made by the very text.
+//! `tare tune flags` as a user runs it: on the living host, its profile, and a container of docker
+//! that is made by the very text.
 
 use std::fs;
 use std::path::Path;
