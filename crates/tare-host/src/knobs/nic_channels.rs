@@ -4,7 +4,7 @@
 //! perftune.py asks for more, is refused and leaves the number as it is.
 
 use crate::knobs::Knob;
-use crate::plan::queues::{identity, predict};
+use crate::plan::queues::{counted, identity, predict};
 use crate::plan::{Action, Change, Context, Form, Group, Item, Key, Need};
 
 #[derive(Debug)]
@@ -62,13 +62,15 @@ impl Knob for NicChannels {
             let mut item = context.line(self, &nic.name, &what, action);
             let irq = &context.cpus.irq;
             item.why = match context.options.rx_queues {
-                Some(asked) => {
-                    format!("{asked} queues were asked for, the device has {}", channels.max)
-                }
+                Some(asked) => format!(
+                    "{} asked for, the device has up to {}",
+                    counted(asked as usize, "channel"),
+                    channels.max
+                ),
                 None => format!(
-                    "{} CPUs take interrupts ({irq}) and the device has up to {} channels: {}",
-                    irq.len(),
-                    channels.max,
+                    "{} for interrupts ({irq}), and the device has up to {}: {}",
+                    counted(irq.len(), "CPU"),
+                    counted(channels.max as usize, "channel"),
                     self.why()
                 ),
             };

@@ -9,7 +9,7 @@ use tare_std::cpus::CpuSet;
 
 use crate::knobs::Knob;
 use crate::machine::{Irq, Nic, Owner};
-use crate::plan::queues::{Queues, predict};
+use crate::plan::queues::{Queues, counted, predict};
 use crate::plan::spread::spread;
 use crate::plan::{Action, Context, Form, Group, Identity, Item, Key, Mode, Need};
 
@@ -54,7 +54,7 @@ impl Knob for NicIrqs {
                 continue;
             }
             if options.mode == Mode::None && !options.like_perftune {
-                let now = format!("{} interrupts as they are", nic.irqs_of_queues);
+                let now = format!("{} as found", counted(nic.irqs_of_queues, "interrupt"));
                 let action = Action::Leave { now, reason: "the mode is none".into() };
                 items.push(context.line(self, &nic.name, "CPUs of its interrupts", action));
                 continue;
@@ -82,10 +82,9 @@ impl NicIrqs {
             let mut item = context.item(self, &nic.name, &what, key, Form::Mask, &mask)?;
             item.why = match need {
                 Need::Must => format!(
-                    "{} interrupts of queues over the {} CPUs that take interrupts ({cpus}): this \
-                     one on CPU {cpu}",
-                    irqs.len(),
-                    cpus.len(),
+                    "{} of queues over {} for interrupts ({cpus}): this one on CPU {cpu}",
+                    counted(irqs.len(), "interrupt"),
+                    counted(cpus.len(), "CPU"),
                 ),
                 _ => {
                     "its queue is not in use; should it be, it must not come to a CPU that computes"

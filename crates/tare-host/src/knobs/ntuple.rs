@@ -58,7 +58,7 @@ impl Knob for Ntuple {
             if untouched {
                 item.action = Action::Leave { now, reason: "the mode is none".into() };
             } else if fixed && now != wanted {
-                let reason = format!("the driver {} cannot change it", nic.driver);
+                let reason = "the driver cannot change it (fixed)".into();
                 item.action = Action::Leave { now, reason };
             } else if let Action::Change(change) = &mut item.action {
                 change.identity = identity(context.snapshot, nic);

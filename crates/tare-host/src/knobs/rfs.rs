@@ -5,7 +5,7 @@
 //! that will be there.
 
 use crate::knobs::Knob;
-use crate::plan::queues::{identity, predict};
+use crate::plan::queues::{counted, identity, predict};
 use crate::plan::{Action, Context, Form, Group, Item, Key};
 
 /// Flows that are remembered, over all queues: what the kernel's documentation suggests for a server.
@@ -65,7 +65,11 @@ impl Knob for Rfs {
                 if let Action::Change(change) = &mut item.action {
                     change.identity = identity(context.snapshot, nic);
                 }
-                item.why = format!("{FLOWS} flows over {count} receive queues; {}", self.why());
+                item.why = format!(
+                    "{FLOWS} flows over {}; {}",
+                    counted(count as usize, "receive queue"),
+                    self.why()
+                );
                 items.push(item);
             }
         }

@@ -13,7 +13,7 @@ use tare_std::cpus::CpuSet;
 
 use crate::knobs::Knob;
 use crate::machine::Nic;
-use crate::plan::queues::{identity, predict};
+use crate::plan::queues::{counted, identity, predict};
 use crate::plan::{Action, Context, Form, Group, Item, Key};
 
 #[derive(Debug)]
@@ -98,7 +98,10 @@ fn wanted(context: &Context<'_>, nic: &Nic, queues: usize) -> (CpuSet, String) {
             format!("{} has a queue for each of the {all} CPUs: steering is redundant", nic.name);
         return (CpuSet::new(), why);
     }
-    let why = format!("{queues} queues for {all} CPUs: steering lets all of them process packets");
+    let why = format!(
+        "{} for {all} CPUs: steering lets all of them process packets",
+        counted(queues, "queue")
+    );
     (sets.universe.clone(), why)
 }
 

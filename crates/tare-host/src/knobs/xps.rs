@@ -5,7 +5,7 @@
 //! away from those that do.
 
 use crate::knobs::Knob;
-use crate::plan::queues::{identity, predict};
+use crate::plan::queues::{counted, identity, predict};
 use crate::plan::spread::spread_sets;
 use crate::plan::{Action, Context, Form, Group, Item, Key};
 
@@ -61,9 +61,9 @@ impl Knob for Xps {
                     change.identity = identity(context.snapshot, nic);
                 }
                 item.why = format!(
-                    "{} transmit queues for {} CPUs: this one for {slot}",
-                    queues.tx.len(),
-                    cpus.len()
+                    "{} for {}: this one for {slot}",
+                    counted(queues.tx.len(), "transmit queue"),
+                    counted(cpus.len(), "CPU")
                 );
                 items.push(item);
             }

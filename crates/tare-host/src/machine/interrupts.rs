@@ -47,17 +47,25 @@ impl Interrupts {
         let mut lines = text.lines();
         let header = lines.next().unwrap_or_default();
         let cpus = header.split_whitespace().filter(|word| word.starts_with("CPU")).count();
-        let of_devices = numbers_of_devices(snapshot);
+        let of_devices = std::cell::OnceCell::new();
+        let debugfs = snapshot.exists("/sys/kernel/debug/irq/irqs");
         let irqs = lines.filter_map(|line| {
             let (number, count, pci, name) = parse_line(line, cpus)?;
-            let pci = pci.or_else(|| of_devices.get(&number).cloned());
+            let pci = pci.or_else(|| {
+                of_devices.get_or_init(|| numbers_of_devices(snapshot)).get(&number).cloned()
+            });
             let set = |file: &str| {
-                let mask = snapshot.read(&format!("/proc/irq/{number}/{file}"));
-                let list = snapshot.read(&format!("/proc/irq/{number}/{file}_list"));
-                mask.and_then(|text| CpuSet::parse_mask(text).ok())
-                    .or_else(|| list.and_then(|text| CpuSet::parse_list(text).ok()))
+                let path = format!("/proc/irq/{number}/{file}");
+                let mask = snapshot.read(&path).and_then(|text| CpuSet::parse_mask(text).ok());
+                mask.or_else(|| {
+                    let list = snapshot.read(&format!("{path}_list"))?;
+                    CpuSet::parse_list(list).ok()
+                })
             };
-            let state = snapshot.read(&format!("/sys/kernel/debug/irq/irqs/{number}"));
+            let state = match debugfs {
+                true => snapshot.read(&format!("/sys/kernel/debug/irq/irqs/{number}")),
+                false => None,
+            };
             let managed =
                 |text: &str| text.split_whitespace().any(|word| word == "IRQD_AFFINITY_MANAGED");
             let irq = Irq {
@@ -97,15 +105,8 @@ fn numbers_of_devices(snapshot: &Snapshot) -> BTreeMap<u32, String> {
 fn parse_line(line: &str, cpus: usize) -> Option<(u32, u64, Option<String>, String)> {
     let (number, rest) = line.split_once(':')?;
     let number = number.trim().parse().ok()?;
-    let mut words = rest.split_whitespace().peekable();
-    let mut count = 0u64;
-    for _ in 0..cpus {
-        // A line of an interrupt that nobody counts may be shorter.
-        let Some(of_cpu) = words.peek().and_then(|word| word.parse::<u64>().ok()) else { break };
-        count = count.saturating_add(of_cpu);
-        words.next();
-    }
-    let words: Vec<&str> = words.collect();
+    let (count, rest) = sum_columns(rest, cpus);
+    let words: Vec<&str> = rest.split_whitespace().collect();
     let chip = words.first().copied().unwrap_or_default();
     let pci = address_of_chip(chip);
     let trigger = words.iter().skip(1).position(|word| is_trigger(word));
@@ -114,6 +115,31 @@ fn parse_line(line: &str, cpus: usize) -> Option<(u32, u64, Option<String>, Stri
         None => words.iter().skip(1).last().copied().unwrap_or_default().to_string(),
     };
     Some((number, count, pci, name))
+}
+
+/// The sum of up to so many numbers at the beginning of a line, and what follows them.
+fn sum_columns(line: &str, cpus: usize) -> (u64, &str) {
+    // A count of 0 as the kernel writes it. Nearly all of the million columns of a large host are.
+    const IDLE: &[u8] = b"          0";
+    let bytes = line.as_bytes();
+    let ends = |at: usize| bytes.get(at).is_none_or(u8::is_ascii_whitespace);
+    let (mut sum, mut at) = (0u64, 0);
+    for _ in 0..cpus {
+        if bytes[at..].starts_with(IDLE) && ends(at + IDLE.len()) {
+            at += IDLE.len();
+            continue;
+        }
+        let blanks = bytes[at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        let start = at + blanks;
+        let digits = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        // The line of an interrupt that nobody counts may be shorter.
+        if digits == 0 || !ends(start + digits) {
+            break;
+        }
+        at = start + digits;
+        sum = sum.saturating_add(line[start..at].parse().unwrap_or(u64::MAX));
+    }
+    (sum, &line[at..])
 }
 
 /// `1-edge`, `19-fasteoi`, `-event`, and on arm the word after the number: `Edge`, `Level`.
@@ -184,6 +210,8 @@ mod tests {
             "eth0-Tx-Rx-0",
         );
         check(1, " 13: 9 GICv3  27 Level     arch_timer", 13, 9, None, "arch_timer");
+        check(3, " 35:          0          7          0 GICv3 3 Edge x-0", 35, 7, None, "x-0");
+        check(2, " 36:          5 PLIC 3-edge short", 36, 5, None, "short");
         // Unnamed, and one that names no trigger.
         check(1, " 14: 9 IO-APIC 14-edge", 14, 9, None, "");
         check(1, " 33: 2 PLIC ttyS0", 33, 2, None, "ttyS0");

@@ -69,6 +69,10 @@ pub enum NicError {
     Letter { name: String, known: Vec<String> },
     #[error("network device {name:?} has no hardware behind it, nor queues, that could be tuned")]
     Virtual { name: String },
+    #[error(
+        "network device {name:?} has no hardware behind it, and perftune.py tunes no other; without --like perftune its queues are tuned"
+    )]
+    VirtualForPerftune { name: String },
 }
 
 fn listed(names: &[String]) -> String {

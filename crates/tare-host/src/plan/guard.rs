@@ -14,7 +14,7 @@
 //! With perftune.py's rules (`like_perftune`) the plan is only shown what would be refused.
 
 use super::cpus::{RATIO, RATIO_MIN, choose};
-use super::queues::{chosen, predict};
+use super::queues::{chosen, counted, predict};
 use super::{CpuSets, Group, Mode, Options};
 use crate::machine::Machine;
 
@@ -30,18 +30,22 @@ pub const SHARE_NOTED: f64 = 0.5;
 /// Share of an interrupt CPU below which the host is taken to have been idle.
 pub const SHARE_LOADED: f64 = 0.1;
 
+/// Interrupts of network devices on one CPU above which there is a note.
+const VECTORS_NOTED: usize = 150;
+
 /// A plan that would overload the CPUs of interrupts.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum GuardError {
     #[error(
-        "{queues} receive queues ({devices}) would go to {cpus} interrupt CPUs ({list}): {} each; at \
-         most {QUEUES_PER_CPU_MAX} are allowed where the load was not measured; {advice}",
-        .queues.div_ceil((*.cpus).max(1))
+        "{queues} receive queues ({devices}) would go to {} for interrupts ({list}), {} each; at most \
+         {QUEUES_PER_CPU_MAX} are allowed where the load was not measured; {advice}",
+        counted(*.cpus, "CPU"), .queues.div_ceil((*.cpus).max(1))
     )]
     Queues { queues: usize, devices: String, cpus: usize, list: String, advice: String },
     #[error(
-        "interrupts took {total:.2} CPUs' time while the host was read; on {cpus} interrupt CPUs \
-         ({list}) that is {share:.2} of each, more than the {SHARE_MAX} that is allowed; {advice}"
+        "interrupts took {total:.2} CPUs' time while the host was read; on {} for interrupts ({list}) \
+         that is {share:.2} of each, more than the {SHARE_MAX} that is allowed; {advice}",
+        counted(*.cpus, "CPU")
     )]
     Load { total: f64, cpus: usize, list: String, share: f64, advice: String },
 }
@@ -60,9 +64,9 @@ pub fn check(
         let queues = predict(nic, options, cpus);
         if queues.grown() > 0 {
             notes.push(format!(
-                "{} gets {} more queues; their interrupts and steering are planned once they exist",
+                "{} gets {}; their interrupts and steering are planned once they exist",
                 nic.name,
-                queues.grown()
+                counted(queues.grown(), "more queue")
             ));
         }
     }
@@ -71,6 +75,7 @@ pub fn check(
     {
         return Ok(());
     }
+    vectors(machine, options, cpus, notes);
     match load(machine, options, cpus, notes) {
         Err(error) if options.like_perftune => {
             notes.push(format!("Tare's own plan would be refused: {error}"));
@@ -88,6 +93,25 @@ pub fn check(
             Err(error)
         }
         Ok(()) => Ok(()),
+    }
+}
+
+/// A note where one CPU may run out of interrupt vectors: x86 has 256, of which the kernel keeps more
+/// than 50 (arch/x86/include/asm/irq_vectors.h). Writes are refused then (seastar #703); the plan's
+/// lines say which.
+fn vectors(machine: &Machine, options: &Options, cpus: &CpuSets, notes: &mut Vec<String>) {
+    let irqs = machine.nics.iter().map(|nic| {
+        let queues = predict(nic, options, cpus);
+        queues.irqs.len() + queues.rest.len()
+    });
+    let each = irqs.sum::<usize>().div_ceil(cpus.irq.len().max(1));
+    if each > VECTORS_NOTED {
+        notes.push(format!(
+            "{each} interrupts come to each of {} for interrupts ({}): a CPU has about 200 vectors, \
+             so some may be refused",
+            counted(cpus.irq.len(), "CPU"),
+            cpus.irq
+        ));
     }
 }
 
@@ -119,8 +143,9 @@ fn load(
     }
     if share > SHARE_NOTED {
         notes.push(format!(
-            "interrupts took {total:.2} CPUs' time while the host was read: on {count} interrupt CPUs \
-             ({list}) that is {share:.2} of each; above {SHARE_MAX} the plan would be refused"
+            "interrupts took {total:.2} CPUs' time while the host was read: on {} for interrupts ({list}) \
+             that is {share:.2} of each; above {SHARE_MAX} the plan would be refused",
+            counted(count, "CPU")
         ));
     }
     let queues: usize = counts.iter().map(|(_, count)| count).sum();

@@ -276,7 +276,7 @@ pub fn read_machine(snapshot: &Snapshot, options: &Options) -> Result<Machine, P
     // perftune.py tunes nothing without hardware; Tare does where it is named.
     let without = nics.iter().find(|nic| !machine::nics::has_hardware(snapshot, &nic.name));
     if let Some(nic) = without.filter(|_| options.like_perftune) {
-        return Err(NicError::Virtual { name: nic.name.clone() }.into());
+        return Err(NicError::VirtualForPerftune { name: nic.name.clone() }.into());
     }
     let disks =
         machine::disks::find(snapshot, &interrupts, &options.directories, &options.devices)?;

@@ -149,6 +149,14 @@ pub fn chosen(options: &Options, knob: &str, group: Group) -> bool {
     (options.only.is_empty() || names(&options.only)) && !names(&options.except)
 }
 
+/// `1 queue`, `2 queues`.
+pub fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
 /// What a device's settings belong to.
 pub fn identity(snapshot: &Snapshot, nic: &Nic) -> Identity {
     let index = snapshot.read(&format!("/sys/class/net/{}/ifindex", nic.name));

@@ -47,7 +47,7 @@ pub fn known_to_perftune(name: &str) -> bool {
     let mlx = name.strip_prefix("mlx4-").or(name.strip_prefix("mlx5_comp"));
     let at = mlx.or(name.strip_prefix("mana_q"));
     ["-TxRx-", "-fp-", "-Tx-Rx-"].iter().any(|mark| name.contains(mark))
-        || at.is_some_and(|rest| rest.contains('@'))
+        || at.and_then(|rest| rest.split_once('@')).is_some_and(|(n, _)| n.parse::<u32>().is_ok())
         || (name.starts_with("virtio") && queue_of(name).is_some())
 }
 
