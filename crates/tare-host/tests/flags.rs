@@ -1,5 +1,6 @@
 //! The texts of all consumers, checked by those who read them: bash, a parser of YAML's structure,
 //! systemd.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write;
 use std::process::{Command, Stdio};

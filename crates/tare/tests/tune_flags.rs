@@ -1,5 +1,6 @@
 //! `tare tune flags` as a user runs it: on the living host, its profile, and a container of docker
 //! that is made by the very text.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::Path;
