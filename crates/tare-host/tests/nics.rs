@@ -1,5 +1,6 @@
 //! Planning of network devices: every driver's naming, the defects of perftune.py that Tare must not
 //! have, the threads in which people met them, and what perftune.py itself would do.
+#![expect(clippy::unwrap_used, reason = "a test says what failed by failing")]
 
 use std::collections::BTreeSet;
 
