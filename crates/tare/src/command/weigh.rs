@@ -4,10 +4,12 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use tare_env::{Site, SiteError, SiteOptions};
+use tare_host::plan::Options;
+use tare_host::tune::idle;
 use tare_host::{UndoError, facts};
 use tare_lab::analysis::analyse;
 use tare_lab::campaign::{self, CampaignError, Clock, Ending, Memory, Parts, SystemClock};
@@ -20,6 +22,7 @@ use tare_lab::study::{self, Study};
 use tare_load::drivers::TareLoad;
 
 use super::report;
+use super::tune::temporary::{self, Temporary};
 use crate::cli::Weigh;
 use crate::exit::{Exit, ExitWith};
 use crate::{live, registry, signals, studies};
@@ -37,12 +40,15 @@ pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow:
     let plan = cpus::plan(&allowed, &question.study.cpus).exit_with(Exit::Input)?;
     let (ending, left) = match question.is_fake()? {
         true => (measure_fake(&question, plan, &stop)?, Vec::new()),
-        false => measure_here(&question, state, plan, &stop)?,
+        false => {
+            // What a killed run left behind would be in the way, and in the figures.
+            super::clean::quietly(state);
+            let tuned = question.host_tuning(state)?;
+            measure_here(&question, state, plan, tuned.as_ref(), &stop)?
+        }
     };
-    for error in &left {
-        warn(&format!("left behind: {}; run tare clean", tare_host::error_line(error)));
-    }
-    present(options, &question.path, out)?;
+    tell_left(&left);
+    present(&question.path, options.html.as_deref(), options.json, out)?;
     Ok(match ending {
         Ending::Interrupted => Exit::Interrupted,
         _ if !left.is_empty() => Exit::Failure,
@@ -51,39 +57,43 @@ pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow:
 }
 
 /// What is asked, and where the answer goes.
-struct Question {
-    study: Study,
-    text: String,
+pub(super) struct Question {
+    pub(super) study: Study,
+    pub(super) text: String,
     /// A record to go on with.
-    resume: Option<PathBuf>,
-    path: PathBuf,
-    seed: u64,
+    pub(super) resume: Option<PathBuf>,
+    pub(super) path: PathBuf,
+    pub(super) seed: u64,
+    /// What the planner is asked where an environment tunes the host.
+    pub(super) plan_options: Options,
 }
 
 impl Question {
     fn of(options: &Weigh) -> anyhow::Result<Self> {
-        let (mut study, text, seed) = match &options.resume {
+        let (mut study, text, seed, plan_options) = match &options.resume {
             Some(path) => {
                 let record = report::read(path)?;
-                (record.study, record.study_text, record.header.seed)
+                let plan_options = temporary::options_of(&record.host);
+                (record.study, record.study_text, record.header.seed, plan_options)
             }
             None => {
-                let (name, text) = study_text(&options.study)?;
-                let study =
-                    study::parse(&text, &name, &registry::vocabulary()).exit_with(Exit::Input)?;
-                let seed = options.seed.or(study.schedule.seed).unwrap_or_else(fresh_seed);
-                (study, text, seed)
+                let (study, text) = read_study(&options.study)?;
+                let seed = seed(options.seed, &study);
+                (study, text, seed, Options::default())
             }
         };
-        let schedule = &mut study.schedule;
-        schedule.rounds = options.rounds.unwrap_or(schedule.rounds);
-        schedule.rounds_min = schedule.rounds_min.min(schedule.rounds);
-        schedule.budget = options.budget.unwrap_or(schedule.budget);
+        limit(&mut study, options.rounds, options.budget);
         let path = match (&options.resume, &options.output) {
             (Some(path), _) | (None, Some(path)) => path.clone(),
             (None, None) => free_path(Path::new(&format!("{}.tare", study.name))),
         };
-        Ok(Self { study, text, resume: options.resume.clone(), path, seed })
+        Ok(Self { study, text, resume: options.resume.clone(), path, seed, plan_options })
+    }
+
+    /// What the study's tuned environments change on this host; `None` where there are none.
+    fn host_tuning(&self, state: &Path) -> anyhow::Result<Option<Temporary>> {
+        let prepare = || Temporary::prepare(state, &self.plan_options, self.study.schedule.kind);
+        temporary::is_asked(&self.study).then(prepare).transpose()
     }
 
     /// The record's writer: the old one goes on, or a new one is made.
@@ -110,7 +120,7 @@ impl Question {
     }
 
     /// Whether the study is of the fake world. Real and fake parts do not go together.
-    fn is_fake(&self) -> anyhow::Result<bool> {
+    pub(super) fn is_fake(&self) -> anyhow::Result<bool> {
         let study = &self.study;
         let is_fake = |name: &str| name.split(':').next() == Some(fake::NAME);
         let runtimes = study.environments.iter().map(|spec| spec.runtime.as_str());
@@ -152,6 +162,26 @@ fn study_text(word: &str) -> anyhow::Result<(String, String)> {
     Ok((word.to_string(), text.exit_with(Exit::Input)?))
 }
 
+/// A study by its name or path, checked, with its text.
+pub(super) fn read_study(word: &str) -> anyhow::Result<(Study, String)> {
+    let (name, text) = study_text(word)?;
+    let study = study::parse(&text, &name, &registry::vocabulary()).exit_with(Exit::Input)?;
+    Ok((study, text))
+}
+
+/// Changes how long a study may take.
+pub(super) fn limit(study: &mut Study, rounds: Option<u32>, budget: Option<Duration>) {
+    let schedule = &mut study.schedule;
+    schedule.rounds = rounds.unwrap_or(schedule.rounds);
+    schedule.rounds_min = schedule.rounds_min.min(schedule.rounds);
+    schedule.budget = budget.unwrap_or(schedule.budget);
+}
+
+/// The seed that was asked for, else the study's, else a new one.
+pub(super) fn seed(asked: Option<u64>, study: &Study) -> u64 {
+    asked.or(study.schedule.seed).unwrap_or_else(fresh_seed)
+}
+
 fn fresh_seed() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     #[expect(clippy::cast_possible_truncation, reason = "the low bits are the ones that change")]
@@ -174,10 +204,11 @@ fn open_site(state: &Path, plan: &CpuPlan) -> anyhow::Result<Site> {
 
 /// Runs the study on this host into its record, and removes everything again. Returns why it ended
 /// and what could not be removed.
-fn measure_here(
+pub(super) fn measure_here(
     question: &Question,
     state: &Path,
     plan: CpuPlan,
+    tuned: Option<&Temporary>,
     stop: &AtomicBool,
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
     let study = &question.study;
@@ -186,18 +217,29 @@ fn measure_here(
             .map_err(|error| anyhow!(error).context(format!("cannot run \"{}\"", spec.name)))
             .exit_with(Exit::Host)?;
     }
-    // What a killed run left behind would be in the way, and in the figures.
-    super::clean::quietly(state);
-    let site = open_site(state, &plan)?;
+    let mut site = open_site(state, &plan)?;
+    if let Some(tuned) = tuned {
+        tuned.give(&mut site, state)?;
+    }
     let info = tare_system::find(&study.system.name)
         .with_context(|| format!("there is no system {}", study.system.name))?;
     let system = info.make(&study.system);
     let host = facts::read(Path::new("/proc"), Path::new("/sys")).into_iter();
-    let host = host.map(|fact| HostFact {
-        section: fact.section.to_string(),
-        key: fact.key.to_string(),
-        value: fact.value,
-    });
+    let mut host: Vec<HostFact> = host
+        .map(|fact| HostFact {
+            section: fact.section.to_string(),
+            key: fact.key.to_string(),
+            value: fact.value,
+        })
+        .collect();
+    host.extend(tuned.map(Temporary::facts).unwrap_or_default());
+    // Ends with this function.
+    let idle = hold_idle_states();
+    host.extend(idle.as_ref().map(|hold| HostFact {
+        section: "cpu".into(),
+        key: "idle states held".into(),
+        value: format!("none that takes over {} µs to leave", hold.latency_us_max),
+    }));
     let clock = SystemClock::new();
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut driver =
@@ -209,7 +251,7 @@ fn measure_here(
     };
     let mut doubts: Vec<Doubt> = missing.into_iter().map(unread).collect();
     doubts.extend(baseline_taxes().map(|found| Doubt::BaselineNotClean { found }));
-    let writer = question.writer(&plan, host.collect(), &clock)?;
+    let writer = question.writer(&plan, host, &clock)?;
     let available = memory_available_bytes();
     let parts = Parts {
         make: &mut |spec| site.environment(spec),
@@ -225,6 +267,9 @@ fn measure_here(
         doubts,
     };
     let ending = conduct(question, parts, writer, stop)?;
+    if let Err(error) = site.untune() {
+        warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
+    }
     Ok((ending, site.close()))
 }
 
@@ -261,6 +306,14 @@ fn conduct(
     Ok(outcome.exit_with(exit)?.ending)
 }
 
+/// Keeps the CPUs from sleeping deeply while a study runs: waking up takes longer than an operation.
+fn hold_idle_states() -> Option<idle::Hold> {
+    idle::Hold::open().unwrap_or_else(|error| {
+        warn(&tare_host::error_line(&error));
+        None
+    })
+}
+
 /// What taxes every packet of the native run: NAT tables and bridges in this network namespace.
 fn baseline_taxes() -> Option<String> {
     let tables = facts::nat_tables().into_iter().map(|table| format!("NAT table {table}"));
@@ -278,14 +331,19 @@ fn memory_available_bytes() -> Option<u64> {
 }
 
 /// Prints the result from the record alone, and writes the page.
-fn present(options: &Weigh, path: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn present(
+    path: &Path,
+    html: Option<&Path>,
+    json: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     let record = Record::read(path)?;
     let analysis = analyse(&record);
-    let page = options.html.clone().unwrap_or_else(|| path.with_extension("html"));
+    let page = html.map_or_else(|| path.with_extension("html"), Path::to_path_buf);
     fs::write(&page, tare_report::html::page(&record, &analysis)).with_context(|| {
         format!("the record is whole, but cannot write the page {}", page.display())
     })?;
-    if options.json {
+    if json {
         writeln!(out, "{}", tare_report::json::render(&record, &analysis))?;
         return Ok(());
     }
@@ -294,7 +352,13 @@ fn present(options: &Weigh, path: &Path, out: &mut dyn Write) -> anyhow::Result<
     Ok(())
 }
 
+pub(super) fn tell_left(left: &[UndoError]) {
+    for error in left {
+        warn(&format!("left behind: {}; run tare clean", tare_host::error_line(error)));
+    }
+}
+
 #[expect(clippy::print_stderr, reason = "a warning goes to standard error")]
-fn warn(line: &str) {
+pub(super) fn warn(line: &str) {
     eprintln!("tare: {line}");
 }

@@ -1,0 +1,219 @@
+//! The study that a proof weighs: the baseline, one environment as it comes, with the flags that
+//! `tare tune flags` would give it, with the host tuned around it too, and with each group of knobs
+//! alone. Pure: a study in, a study out.
+
+use std::fmt::Write;
+
+use anyhow::{anyhow, bail};
+use tare_env::layer::HostLayer;
+use tare_host::plan::Group;
+use tare_lab::environment::{EnvironmentSpec, HOST_AS_IS};
+use tare_lab::study::{Hint, Study, control_name};
+
+/// Names of the environments that a proof adds.
+pub(super) const WITH_FLAGS: &str = "with flags";
+pub(super) const WITH_EVERYTHING: &str = "with flags + host tuning";
+
+/// Makes the study. `groups`: those of the plan that change something a running system notices.
+pub(super) fn derive(
+    study: &Study,
+    environment: Option<&str>,
+    groups: &[Group],
+) -> anyhow::Result<Study> {
+    let (baseline, chosen) = choose(study, environment)?;
+    let mut names = vec![baseline.name.clone(), control_name(&baseline.name), chosen.name.clone()];
+    let mut name = |wanted: String| {
+        let mut name = wanted;
+        while names.contains(&name) {
+            name.push_str(" (proof)");
+        }
+        names.push(name.clone());
+        name
+    };
+    let as_it_comes = EnvironmentSpec { optional: false, ..chosen.clone() };
+    let with_flags = EnvironmentSpec { name: name(WITH_FLAGS.into()), ..flags(&as_it_comes) };
+    let mut environments = vec![baseline.clone(), as_it_comes, with_flags.clone()];
+    let mut tuned = |wanted: String, host: String| {
+        environments.push(EnvironmentSpec { name: name(wanted), host, ..with_flags.clone() });
+    };
+    if !groups.is_empty() {
+        tuned(WITH_EVERYTHING.into(), "tuned".into());
+    }
+    if groups.len() > 1 {
+        for group in groups {
+            tuned(format!("{WITH_FLAGS} + {}", group.name()), HostLayer::word(&[*group]));
+        }
+    }
+    let published = study.published.iter().filter(|cost| cost.environment == chosen.name);
+    Ok(Study {
+        name: format!("{}-proof", study.name),
+        title: format!("What do flags and host tuning give back to \"{}\" here?", chosen.name),
+        published: published.cloned().collect(),
+        environments,
+        ..study.clone()
+    })
+}
+
+fn choose<'s>(
+    study: &'s Study,
+    environment: Option<&str>,
+) -> anyhow::Result<(&'s EnvironmentSpec, &'s EnvironmentSpec)> {
+    let is_baseline = |spec: &&EnvironmentSpec| spec.name == study.baseline;
+    let mut others = study.environments.iter().filter(|spec| !is_baseline(spec));
+    let nothing = || {
+        let (study, baseline) = (&study.name, &study.baseline);
+        anyhow!(
+            "the study {study} has nothing besides its baseline {baseline:?} that could be tuned"
+        )
+    };
+    let baseline = study.environments.iter().find(is_baseline).ok_or_else(nothing)?;
+    let chosen = match environment {
+        None => others.next().ok_or_else(nothing)?,
+        Some(name) if name == study.baseline => {
+            bail!("{name:?} is the baseline; give one of the others with --environment");
+        }
+        Some(name) => others.find(|spec| spec.name == name).ok_or_else(|| {
+            let known: Vec<&str> = study.environments.iter().map(|e| e.name.as_str()).collect();
+            let hint = Hint::new(name, &known);
+            anyhow!("the study {} has no environment {name:?}{hint}", study.name)
+        })?,
+    };
+    Ok((baseline, chosen))
+}
+
+/// What `tare tune flags` gives a container, as layers: the host's network, CPUs of its own, and
+/// io_uring back. A plain process has no filter to open.
+fn flags(spec: &EnvironmentSpec) -> EnvironmentSpec {
+    let security = match spec.security.as_str() {
+        "default" => "default+io_uring",
+        other => other,
+    };
+    EnvironmentSpec {
+        network: "host".into(),
+        cpu: "pinned".into(),
+        security: security.into(),
+        host: HOST_AS_IS.into(),
+        ..spec.clone()
+    }
+}
+
+/// The derived environments as a study writes them, with the text of the study that they come from
+/// below as comments: the record says what was asked in a form that can be asked again.
+pub(super) fn text(study: &Study, source: &str, original: &str) -> String {
+    let mut text =
+        format!("# Made by tare tune prove from the study {source}, which stands below.\n");
+    for spec in &study.environments {
+        let mut line = |key: &str, value: &str| {
+            // A name has no control characters, so Rust's quoting is TOML's.
+            let _ = writeln!(text, "{key} = {value:?}");
+        };
+        line("\n[[environment]]\nname", &spec.name);
+        for (key, value) in [
+            ("runtime", &spec.runtime),
+            ("network", &spec.network),
+            ("cpu", &spec.cpu),
+            ("security", &spec.security),
+            ("cgroup", &spec.cgroup),
+            ("host", &spec.host),
+        ] {
+            line(key, value);
+        }
+        if let Some(bytes) = spec.limits.memory_bytes {
+            let _ = writeln!(text, "limits = {{ memory = \"{bytes}\" }}");
+        }
+    }
+    text.push('\n');
+    for line in original.lines() {
+        text.push_str(if line.is_empty() { "#" } else { "# " });
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{registry, studies};
+
+    fn quick() -> Study {
+        let text = studies::find("quick").unwrap();
+        tare_lab::study::parse(text, "quick", &registry::vocabulary()).unwrap()
+    }
+
+    fn names(study: &Study) -> Vec<&str> {
+        study.environments.iter().map(|spec| spec.name.as_str()).collect()
+    }
+
+    fn layers(spec: &EnvironmentSpec) -> [&str; 6] {
+        let EnvironmentSpec { runtime, network, cpu, security, cgroup, host, .. } = spec;
+        [runtime, network, cpu, security, cgroup, host].map(String::as_str)
+    }
+
+    #[test]
+    fn the_quick_study_becomes_a_proof() {
+        let study = quick();
+        let proof = derive(&study, None, &[Group::Network, Group::Disk]).unwrap();
+        assert_eq!(
+            names(&proof),
+            [
+                "native",
+                "container default",
+                "with flags",
+                "with flags + host tuning",
+                "with flags + network",
+                "with flags + disk"
+            ]
+        );
+        let [native, default, flags, all, network, disk] = &proof.environments[..] else {
+            panic!()
+        };
+        assert_eq!(native, &study.environments[0]);
+        assert_eq!(default, &study.environments[1]);
+        let rest = ["oci:runc", "host", "pinned", "default+io_uring", "own"];
+        let with = |host| [rest[0], rest[1], rest[2], rest[3], rest[4], host];
+        assert_eq!(layers(flags), with("as-is"));
+        assert_eq!(layers(all), with("tuned"));
+        assert_eq!(layers(network), with("tuned=network"));
+        assert_eq!(layers(disk), with("tuned=disk"));
+        assert_eq!(proof.workloads, study.workloads);
+        assert_eq!((proof.baseline, proof.system), (study.baseline, study.system));
+    }
+
+    #[test]
+    fn one_group_is_the_whole_and_none_leaves_the_flags() {
+        let one = derive(&quick(), None, &[Group::Disk]).unwrap();
+        assert_eq!(names(&one).len(), 4);
+        let none = derive(&quick(), Some("docker default"), &[]).unwrap();
+        assert_eq!(names(&none), ["native", "docker default", "with flags"]);
+        // Nothing may be missing from a proof.
+        assert!(none.environments.iter().all(|spec| !spec.optional));
+        assert_eq!(none.environments[2].runtime, "docker");
+    }
+
+    #[test]
+    fn what_cannot_be_proven_is_refused() {
+        let error = |name| derive(&quick(), Some(name), &[]).unwrap_err().to_string();
+        assert!(error("native").contains("is the baseline"));
+        assert!(error("container defualt").contains("container default"), "a hint is given");
+        let mut bare = quick();
+        bare.environments.truncate(1);
+        assert!(
+            derive(&bare, None, &[])
+                .unwrap_err()
+                .to_string()
+                .contains("nothing besides its baseline")
+        );
+    }
+
+    #[test]
+    fn names_that_a_study_has_taken_are_not_taken_twice() {
+        let mut study = quick();
+        study.environments[1].name = WITH_FLAGS.into();
+        let proof = derive(&study, None, &[Group::Disk]).unwrap();
+        assert_eq!(names(&proof)[2], "with flags (proof)");
+        let text = text(&proof, "quick", "name = \"quick\"\n\nx = 1\n");
+        assert!(text.contains("\n[[environment]]\nname = \"with flags (proof)\"\n"), "{text}");
+        assert!(text.ends_with("# name = \"quick\"\n#\n# x = 1\n"), "{text}");
+    }
+}

@@ -1,0 +1,127 @@
+//! Tuning for the time of a study: what its tuned environments change on the host while they run.
+
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use tare_env::Site;
+use tare_env::layer::host::{Journalled, TunedHost};
+use tare_host::plan::Options;
+use tare_host::tune::{self, Hand, LiveHost, SettingState, TuningStatus};
+use tare_lab::environment::HOST_AS_IS;
+use tare_lab::record::HostFact;
+use tare_lab::study::{ScheduleKind, Study};
+use tare_report::prove::{FACT_NOT_WEIGHED, FACT_OF, FACTS};
+
+use super::choose::{Choice, choose, summed_up};
+use super::options::unplanned;
+use crate::exit::{Exit, ExitWith};
+
+/// Key of the fact that holds what was asked of the planner.
+const FACT_OPTIONS: &str = "options";
+
+/// Changes that were planned for this host and taken by it once.
+#[derive(Debug)]
+pub(crate) struct Temporary {
+    pub(crate) choice: Choice,
+    options: Options,
+    /// The environment whose tuning is to be proven.
+    pub(crate) proof_of: Option<String>,
+}
+
+/// Whether a study tunes the host.
+pub(crate) fn is_asked(study: &Study) -> bool {
+    study.environments.iter().any(|spec| spec.host != HOST_AS_IS)
+}
+
+/// What a record says was asked of the planner; the defaults where it does not.
+pub(crate) fn options_of(host: &[HostFact]) -> Options {
+    let fact = host.iter().find(|fact| fact.section == FACTS && fact.key == FACT_OPTIONS);
+    fact.and_then(|fact| serde_json::from_str(&fact.value).ok()).unwrap_or_default()
+}
+
+impl Temporary {
+    /// Plans for this host, and makes every change once to see whether the host takes it. The host
+    /// is as it was afterwards.
+    ///
+    /// # Errors
+    /// When the host is tuned already, cannot be planned for or cannot be changed.
+    pub(crate) fn prepare(
+        state: &Path,
+        options: &Options,
+        schedule: ScheduleKind,
+    ) -> anyhow::Result<Self> {
+        let hand = LiveHost::new("/");
+        refuse_if_tuned(&hand, state)?;
+        let snapshot = hand.snapshot();
+        let mut choice = choose(&snapshot, options, schedule).map_err(unplanned)?;
+        if !choice.items.is_empty() {
+            let refused = Journalled::begin(state, hand, "rehearsal")
+                .and_then(|mut tuner| tuner.rehearse(&choice.items))
+                .context("cannot try the plan on this host")
+                .exit_with(Exit::Host)?;
+            choice.drop_refused(refused);
+        }
+        Ok(Self { choice, options: options.clone(), proof_of: None })
+    }
+
+    /// Gives the environments of a site a host that can be tuned.
+    pub(crate) fn give(&self, site: &mut Site, state: &Path) -> anyhow::Result<()> {
+        let tuner = Journalled::begin(state, LiveHost::new("/"), site.run())?;
+        site.tune(TunedHost::new(&self.choice.items, Box::new(tuner)));
+        Ok(())
+    }
+
+    /// What the record says of it.
+    pub(crate) fn facts(&self) -> Vec<HostFact> {
+        let mut facts = Vec::new();
+        let mut add = |key: String, value: String| {
+            facts.push(HostFact { section: FACTS.into(), key, value });
+        };
+        add(FACT_OPTIONS.into(), serde_json::to_string(&self.options).unwrap_or_default());
+        if let Some(environment) = &self.proof_of {
+            add(FACT_OF.into(), environment.clone());
+        }
+        for group in self.choice.groups() {
+            let items = self.choice.items.iter().filter(|item| item.group == group);
+            let mut changes: Vec<String> = items
+                .filter_map(|item| {
+                    let change = item.change()?;
+                    let (now, wanted) = (&change.now, &change.wanted);
+                    Some(format!("{} of {}: {now} -> {wanted}", item.what, item.subject))
+                })
+                .collect();
+            let more = changes.len().saturating_sub(CHANGES_SHOWN);
+            changes.truncate(CHANGES_SHOWN);
+            if more > 0 {
+                changes.push(format!("and {more} more"));
+            }
+            add(format!("changes of {}", group.name()), changes.join("; "));
+        }
+        for (what, reason) in summed_up(&self.choice.not_weighed) {
+            add(format!("{FACT_NOT_WEIGHED}{what}"), reason);
+        }
+        facts
+    }
+}
+
+/// Changes of a group that a fact names.
+const CHANGES_SHOWN: usize = 20;
+
+/// A host that is tuned for good would be the "before" of the study.
+fn refuse_if_tuned(hand: &dyn Hand, state: &Path) -> anyhow::Result<()> {
+    let applied = tune::status(hand, state).context("cannot see whether this host is tuned")?;
+    // Of a host that was booted since, nothing is left.
+    let in_force = |one: &&TuningStatus| {
+        one.settings.iter().any(|setting| setting.state == SettingState::InForce)
+    };
+    let ids: Vec<&str> = applied.iter().filter(in_force).map(|one| one.id.as_str()).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    Err(anyhow!(
+        "this host is tuned already ({}), so there is no host as found to compare with; \
+         revert first: tare tune revert",
+        ids.join(", ")
+    ))
+    .exit_with(Exit::Host)
+}
