@@ -52,7 +52,7 @@ pub fn known_to_perftune(name: &str) -> bool {
 }
 
 /// Receive queues that the hash of a device can feed, whatever the number of its queues; `None`: all.
-/// Source: `IXGBE_RSS_...`, `I40E_MAX...` in the drivers, as collected by perftune.py.
+/// Source: the caps of Intel's drivers as perftune.py has collected them.
 pub fn rss_queues_max(driver: &str) -> Option<usize> {
     match driver {
         "ixgbe" => Some(16),
