@@ -35,7 +35,9 @@ fn main() {
     show("plan of 256 CPUs, 8 NICs of 64 queues, 32 disks (ms)", &mut millis);
     println!("  changes in it: {changes}");
 
-    let root = tempfile::tempdir().unwrap();
+    // The directory stands for files of the kernel, so it is in memory; the journal is on a disk.
+    let root = tempfile::tempdir_in("/dev/shm").unwrap();
+    let state = tempfile::tempdir().unwrap();
     let files: Vec<String> = (0..SETTINGS)
         .map(|number| format!("/sys/class/net/eth{}/queues/rx-{number}/rps_cpus", number % 8))
         .collect();
@@ -47,7 +49,7 @@ fn main() {
     let items: Vec<Item> = files.iter().map(|file| item(file)).collect();
     let mut hand = LiveHost::new(root.path().join("host"));
     let purpose = Purpose::Temporary { run: "bench".into() };
-    let mut tuning = Tuning::begin(&root.path().join("state"), &hand, purpose).unwrap();
+    let mut tuning = Tuning::begin(state.path(), &hand, purpose).unwrap();
     let (mut applied, mut reverted) = (Vec::new(), Vec::new());
     for _ in 0..10 {
         let begin = Instant::now();

@@ -3,6 +3,7 @@
 //!
 //! Method: this test binary runs itself as the child that is killed, with what to do in variables of
 //! the environment.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -156,7 +157,11 @@ struct Scratch(PathBuf, Vec<Vec<String>>);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tare-test-{name}-{}", std::process::id()));
+        // In memory where there is such a folder: files are replaced by renaming, which a disk takes
+        // as a wish to have them synced.
+        let memory = PathBuf::from("/dev/shm");
+        let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let path = folder.join(format!("tare-test-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Self(path, Vec::new())

@@ -13,8 +13,10 @@ use tare_host::tune::{
 };
 use tune_support::{Tree, item};
 
-/// Files, and what is wanted of some of them: file, value, need.
-fn changes() -> impl Strategy<Value = (BTreeMap<u8, u32>, Vec<(u8, u32, u8)>, Vec<u8>)> {
+/// Files with their values; what is wanted of some: file, value, need; files that are refused.
+type Changes = (BTreeMap<u8, u32>, Vec<(u8, u32, u8)>, Vec<u8>);
+
+fn changes() -> impl Strategy<Value = Changes> {
     let files = prop::collection::btree_map(0..40_u8, 0..16_u32, 1..30);
     let wanted = prop::collection::vec((0..45_u8, 0..16_u32, 0..8_u8), 0..60);
     let refused = prop::collection::vec(0..40_u8, 0..4);
@@ -102,9 +104,9 @@ fn plan_apply_plan_is_empty_and_revert_is_identity() {
         let (_, applied) = apply_plan(&mut hand, &state, &options, Purpose::Keep).unwrap();
         let failed: Vec<_> = applied.failed().collect();
         assert!(failed.is_empty(), "{failed:?}");
-        let refused = applied.items.iter().filter(|item| match item.outcome {
-            Outcome::Refused { .. } => true,
-            _ => false,
+        let refused = applied.items.iter().filter_map(|item| match &item.outcome {
+            Outcome::Refused { trouble } => Some(trouble),
+            _ => None,
         });
         let left = plan(&hand.snapshot(), &options).unwrap();
         let left: Vec<&Item> = left.changes().map(|(item, _)| item).collect();

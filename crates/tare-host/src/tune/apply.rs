@@ -1,6 +1,6 @@
 //! Applying: old values into the journal with one sync, then the writes, each read back.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -80,12 +80,12 @@ pub(super) fn apply(
 
     let mut outcomes: Vec<Option<Outcome>> = vec![None; changing.len()];
     let steps = prepare(journal, hand, &changing, &mut outcomes)?;
-    let mut taken: Vec<usize> = Vec::new();
+    let mut taken: Vec<&Step<'_>> = Vec::new();
     for step in &steps {
         let result = write(journal, hand, step);
         outcomes[step.index] = Some(match result {
             Ok(()) => {
-                taken.push(step.index);
+                taken.push(step);
                 Outcome::Written { old: step.old.clone() }
             }
             Err(trouble) => failure(step.change.need, trouble),
@@ -93,9 +93,9 @@ pub(super) fn apply(
         stop_at_a_must(journal, hand, &changing, &outcomes, step.index)?;
     }
     // What was taken may have been changed meanwhile, by somebody else or by a later write.
-    for step in steps.iter().filter(|step| taken.contains(&step.index)) {
-        let last = !steps.iter().any(|later| later.number > step.number && later.key == step.key);
-        if let (true, Ok(now)) = (last, hand.read(&step.key))
+    let last: HashMap<&Key, u64> = steps.iter().map(|step| (&step.key, step.number)).collect();
+    for step in taken.into_iter().filter(|step| last[&step.key] == step.number) {
+        if let Ok(now) = hand.read(&step.key)
             && !step.change.form.same(&now, &step.change.wanted)
         {
             let text = format!(
@@ -154,7 +154,9 @@ fn prepare<'a>(
 ) -> Result<Vec<Step<'a>>, TuneError> {
     let mut finder = Finder::default();
     let mut steps: Vec<Step<'_>> = Vec::new();
-    let (mut writes, mut again) = (Vec::new(), BTreeSet::new());
+    let (mut writes, mut again): (Vec<Write>, Vec<u64>) = (Vec::new(), Vec::new());
+    // The step of each setting that comes last, and its place among the writes if it is one.
+    let mut last: HashMap<Key, (usize, Option<usize>)> = HashMap::new();
     for (index, (item, change)) in changing.iter().enumerate() {
         let key = finder.locate(hand, &change.key, &change.identity);
         let read = key.ok_or_else(|| away(change)).and_then(|key| Ok((hand.read(&key)?, key)));
@@ -167,20 +169,24 @@ fn prepare<'a>(
             }
         };
         // A setting that occurs twice in a batch: what the first will have written is the value.
-        let before = steps.iter().rfind(|step| step.key == key);
-        let now = before.map_or(now, |step| step.change.wanted.clone());
+        let before = last.get(&key).copied();
+        let now = before.map_or(now, |(step, _)| steps[step].change.wanted.clone());
         if change.form.same(&now, &change.wanted) {
             continue;
         }
         let old =
             if change.form == Form::Choice { change.form.tidy(&now) } else { now.trim().into() };
-        let known = |e: &&super::journal::Entry| {
-            !e.live && e.write.key == key && e.write.old == old && e.write.new == change.wanted
-        };
+        let newest = journal.newest_of(&key);
+        let known = |write: &Write| write.old == old && write.new == change.wanted;
         // It was written and put back before in this tuning: the journal has the values.
-        let number = match journal.entries.values().find(known) {
-            Some(entry) if before.is_none() && entry.write.companions.is_empty() => {
-                again.insert(entry.write.number);
+        let number = match newest {
+            Some(entry)
+                if before.is_none()
+                    && !entry.live
+                    && entry.write.companions.is_empty()
+                    && known(&entry.write) =>
+            {
+                again.push(entry.write.number);
                 entry.write.number
             }
             _ => {
@@ -200,8 +206,12 @@ fn prepare<'a>(
                     earlier: Vec::new(),
                 };
                 // Written before and not put back: what it was before that is put back.
-                let first = writes.iter().rfind(|earlier: &&Write| earlier.key == key);
-                if let Some(first) = first.or(journal.live_of(&key).map(|entry| &entry.write)) {
+                let in_batch = before.map(|(step, of)| match of {
+                    Some(of) => Some(&writes[of]),
+                    None => journal.entries.get(&steps[step].number).map(|entry| &entry.write),
+                });
+                let live = newest.filter(|entry| entry.live).map(|entry| &entry.write);
+                if let Some(first) = in_batch.flatten().or(live) {
                     write.earlier = first.earlier.clone();
                     write.earlier.push(first.new.clone());
                     write.old.clone_from(&first.old);
@@ -211,10 +221,12 @@ fn prepare<'a>(
                 number
             }
         };
+        let of = writes.last().filter(|write| write.number == number).map(|_| writes.len() - 1);
+        last.insert(key.clone(), (steps.len(), of));
         steps.push(Step { index, change, key, number, old });
     }
     if !steps.is_empty() {
-        journal.begin_batch(writes, again.into_iter().collect())?;
+        journal.begin_batch(writes, again)?;
     }
     Ok(steps)
 }

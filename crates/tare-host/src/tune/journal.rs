@@ -7,7 +7,7 @@
 //! interrupted. Which of its writes happened need not be known: what equals the old value was not
 //! written, or was put back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -97,6 +97,8 @@ pub(super) struct Journal {
     file: Option<LineFile>,
     pub(super) header: Header,
     pub(super) entries: BTreeMap<u64, Entry>,
+    /// The newest entry of each setting.
+    newest: HashMap<Key, u64>,
     /// Its last batch did not come to its end.
     pub(super) interrupted: bool,
 }
@@ -116,7 +118,14 @@ impl Journal {
             id,
         };
         let path = folder.join(format!("{}.journal", header.id));
-        Ok(Self { path, file: None, header, entries: BTreeMap::new(), interrupted: false })
+        Ok(Self {
+            path,
+            file: None,
+            header,
+            entries: BTreeMap::new(),
+            newest: HashMap::new(),
+            interrupted: false,
+        })
     }
 
     /// Opens a journal to put it back. `None` where there is none, or one that died before its first
@@ -147,7 +156,14 @@ impl Journal {
             Some(Ok(header)) if header.version == VERSION => header,
             Some(_) => return Err(TuneError::Header { path }),
         };
-        let mut journal = Self { path, file, header, entries: BTreeMap::new(), interrupted: false };
+        let mut journal = Self {
+            path,
+            file,
+            header,
+            entries: BTreeMap::new(),
+            newest: HashMap::new(),
+            interrupted: false,
+        };
         // A line in the middle that cannot be read was torn by a crash, and appended after.
         for line in lines.filter_map(|line| serde_json::from_str(line).ok()) {
             journal.take(line);
@@ -158,7 +174,8 @@ impl Journal {
     fn take(&mut self, line: Line) {
         match line {
             Line::Write(write) => {
-                for entry in self.entries.values_mut().filter(|e| e.write.key == write.key) {
+                let newest = self.newest.insert(write.key.clone(), write.number);
+                if let Some(entry) = newest.and_then(|number| self.entries.get_mut(&number)) {
                     entry.live = false;
                 }
                 let entry = Entry { after: None, live: true, restoring: false, write: *write };
@@ -198,9 +215,9 @@ impl Journal {
         live.map(|(number, _)| *number).collect()
     }
 
-    /// The live entry of a setting.
-    pub(super) fn live_of(&self, key: &Key) -> Option<&Entry> {
-        self.entries.values().find(|entry| entry.live && entry.write.key == *key)
+    /// The newest entry of a setting.
+    pub(super) fn newest_of(&self, key: &Key) -> Option<&Entry> {
+        self.entries.get(self.newest.get(key)?)
     }
 
     pub(super) fn next_number(&self) -> u64 {
@@ -270,6 +287,7 @@ impl Journal {
         if self.file.is_some() && self.live().is_empty() && fs::remove_file(&self.path).is_ok() {
             self.file = None;
             self.entries.clear();
+            self.newest.clear();
         }
     }
 }
