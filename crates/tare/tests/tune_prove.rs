@@ -29,13 +29,17 @@ struct Loop {
     device: String,
     queue: PathBuf,
     before: [String; 2],
+    _folder: tempfile::TempDir,
 }
 
 const FILES: [&str; 2] = ["scheduler", "nomerges"];
 
 impl Loop {
-    fn attach(folder: &Path) -> Option<Self> {
-        let file = folder.join("disk");
+    /// On memory where there is a file system in it: no disk of the host lies below it then.
+    fn attach() -> Option<Self> {
+        let memory = Path::new("/dev/shm");
+        let folder = tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap();
+        let file = folder.path().join("disk");
         fs::File::create(&file).unwrap().set_len(8 << 20).unwrap();
         let output =
             Command::new("losetup").args(["--find", "--show"]).arg(&file).output().unwrap();
@@ -45,7 +49,7 @@ impl Loop {
         let device = stdout(&output).trim().to_string();
         let name = device.trim_start_matches("/dev/");
         let queue = PathBuf::from(format!("/sys/block/{name}/queue"));
-        let mut disk = Self { device, queue, before: Default::default() };
+        let mut disk = Self { device, queue, before: Default::default(), _folder: folder };
         disk.before = disk.values();
         fs::write(disk.queue.join("scheduler"), "mq-deadline").unwrap();
         fs::write(disk.queue.join("nomerges"), "0").unwrap();
@@ -78,7 +82,7 @@ fn place(test: &str, rounds: u32) -> Option<(tempfile::TempDir, Loop)> {
     }
     let here = tempfile::tempdir().unwrap();
     tiny::write(here.path(), "slices", rounds);
-    let Some(disk) = Loop::attach(here.path()) else {
+    let Some(disk) = Loop::attach() else {
         #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
         {
             eprintln!("skipped: {test}: no loop device can be attached");
