@@ -435,7 +435,9 @@ pub(super) fn load(load: &LoadCheck, now: &Verification, style: Style) -> String
             vec![format!("{number} ({name})"), cpu.to_string(), format!("{count} of {of}")]
         })
         .collect();
-    if strays.is_empty() {
+    if now.interrupts.is_empty() {
+        text += "no tuning moved interrupts, so none of them arrived in a wrong place\n";
+    } else if strays.is_empty() {
         text += "no interrupt of a device arrived outside of the CPUs that take interrupts\n";
     } else {
         text += "\nInterrupts that arrived outside of the CPUs that take interrupts\n";
