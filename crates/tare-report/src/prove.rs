@@ -195,21 +195,22 @@ fn remains(record: &Record, analysis: &Analysis, spec: &EnvironmentSpec) -> Vec<
     let one = |finding: &tare_lab::analysis::Finding| {
         let cpu = finding.cpu_cost().cloned();
         let throughput = finding.throughput_cost.clone();
-        let beyond =
-            |metric, cost: Option<&Cost>| sign(analysis, &finding.workload, metric, cost) != 0;
-        let nothing = !beyond(Metric::ServerCpu, cpu.as_ref())
-            && !beyond(Metric::Throughput, throughput.as_ref());
+        let sign = |metric, cost: Option<&Cost>| sign(analysis, &finding.workload, metric, cost);
+        let beyond = [
+            sign(Metric::ServerCpu, cpu.as_ref()) != 0,
+            sign(Metric::Throughput, throughput.as_ref()) != 0,
+        ];
         let mut remains = Remains {
             workload: finding.workload.clone(),
             environment: spec.name.clone(),
             baseline: baseline.to_string(),
             cpu,
             throughput,
-            nothing,
+            nothing: beyond == [false, false],
             layers: layers.clone(),
             text: String::new(),
         };
-        remains.text = sentence(&remains, several);
+        remains.text = sentence(&remains, beyond, several);
         remains
     };
     findings.map(one).collect()
@@ -232,16 +233,21 @@ fn differing_layers(spec: &EnvironmentSpec, base: &EnvironmentSpec) -> Vec<Strin
     layers
 }
 
-fn sentence(remains: &Remains, several: bool) -> String {
-    let of = |cost: &Option<Cost>| {
-        cost.as_ref().map_or("not known".to_string(), |cost| match cost.found {
-            true => percent_interval(&cost.percent),
-            false => cost_text(cost, Room::Full),
+/// `beyond`: whether CPU and throughput are beyond the noise of the control.
+fn sentence(remains: &Remains, beyond: [bool; 2], several: bool) -> String {
+    let of = |cost: &Option<Cost>, beyond: bool| {
+        cost.as_ref().map_or("not known".to_string(), |cost| match (cost.found, beyond) {
+            (true, true) => percent_interval(&cost.percent),
+            (true, false) => {
+                format!("{}, within the noise of the A/A control", percent_interval(&cost.percent))
+            }
+            (false, _) => cost_text(cost, Room::Full),
         })
     };
     let place = if several { format!(" ({})", clean(&remains.workload)) } else { String::new() };
     let name = clean(&remains.environment);
-    let (cpu, throughput) = (of(&remains.cpu), of(&remains.throughput));
+    let cpu = of(&remains.cpu, beyond[0]);
+    let throughput = of(&remains.throughput, beyond[1]);
     let figures = format!("CPU per operation {cpu}; throughput lost {throughput}");
     let layers = match remains.layers.is_empty() {
         true => "no layer".to_string(),
