@@ -11,7 +11,7 @@ use tare_host::account::Account;
 use tare_host::cgroup::{Cgroup, CgroupError};
 use tare_host::process::{self, Hold};
 use tare_lab::PartError;
-use tare_lab::environment::{CpuPlan, Launch, LayerState, Usage};
+use tare_lab::environment::{CpuPlan, Launch, LayerState, Processes, Usage};
 
 use crate::layer::{CgroupLayer, CpuLayer, Layers, NetworkLayer};
 
@@ -62,6 +62,13 @@ impl System {
                 roots.flat_map(|pid| process::tree(*pid)).collect()
             }
         }
+    }
+
+    /// The same and the layer's own, for the probes; the first process first.
+    pub(crate) fn processes(&self) -> Processes {
+        let mut system = self.pids();
+        system.sort_by_key(|pid| *pid != self.pid);
+        Processes { system, layer: self.proxy.into_iter().collect() }
     }
 
     pub(crate) fn freeze(&self) -> Result<(), PartError> {

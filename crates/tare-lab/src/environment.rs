@@ -100,6 +100,15 @@ pub struct Usage {
     pub throttled_ns: Option<u64>,
 }
 
+/// Processes of an environment that is up, as the host numbers them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Processes {
+    /// Those of the system (with a sentry: the sandbox's), the first one first.
+    pub system: Vec<u32>,
+    /// Those that the layer adds outside the system, such as a userland proxy.
+    pub layer: Vec<u32>,
+}
+
 /// A place for a system to run in. Implementations live in `tare-env`, one file per runtime.
 ///
 /// Teardown (`stop`) is idempotent, runs on failure and signal, and through the host's journal
@@ -121,6 +130,11 @@ pub trait Environment {
 
     /// Reads the CPU accounts. Called at the edges of each slice, so it takes well under 1 ms.
     fn usage(&mut self) -> Result<Usage, PartError>;
+
+    /// The processes that are there now, for the probes. None where the host cannot see them.
+    fn processes(&mut self) -> Processes {
+        Processes::default()
+    }
 
     /// The configuration handed to the runtime (OCI config.json, the engine's create request), so
     /// that two environments differ by a printed diff.

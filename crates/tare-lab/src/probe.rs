@@ -1,5 +1,7 @@
 //! What observes a slice besides the environment and the driver, as the core sees it.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::PartError;
@@ -7,9 +9,32 @@ use crate::PartError;
 /// One observed figure of a slice: the difference between its edges, or the value at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counter {
-    /// Lower case, unit last: `steal_ns`, `softirq_ns`, `host_cpu_ns`.
+    /// Lower case, unit last: `steal_ns`, `softirq_ns`, `host_cpu_ns`. [`is_level`] says by the name
+    /// what it is.
     pub name: String,
     pub value: f64,
+}
+
+/// Endings of the names of levels.
+pub const LEVELS: [&str; 3] = ["_at_end", "_mean", "_share"];
+
+/// Whether a counter is a level (memory at the end, a mean, a share of the time), which means what
+/// it says. All others are sums over the slice, which mean something only per operation.
+pub fn is_level(name: &str) -> bool {
+    LEVELS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// Whom a slice is about, so that a probe can look at them alone. Process ids are the host's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Processes of the system, its first one first.
+    pub system: Vec<u32>,
+    /// Processes that the layer adds outside the system (a userland proxy).
+    pub layer: Vec<u32>,
+    /// Processes of the client.
+    pub client: Vec<u32>,
+    /// The system's data directory as the host sees it.
+    pub data: Option<PathBuf>,
 }
 
 /// Counter names that the core itself draws doubts from.
@@ -28,6 +53,12 @@ pub mod names {
 /// A probe that does not disturb. Implementations live in `tare-probe`, one file each.
 pub trait Probe {
     fn name(&self) -> &str;
+
+    /// Learns whom the next slice is about, before its load starts: what has to be found and opened
+    /// is found and opened here and not at the edges. Probes of the whole host need none.
+    fn prepare(&mut self, _scope: &Scope) -> Result<(), PartError> {
+        Ok(())
+    }
 
     /// Reads the first values. Takes well under 1 ms.
     fn begin(&mut self) -> Result<(), PartError>;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tare_host::plan::{Change, Group, Item, Key};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    Endpoint, Environment, EnvironmentSpec, HOST_AS_IS, Launch, LayerState, Usage,
+    Endpoint, Environment, EnvironmentSpec, HOST_AS_IS, Launch, LayerState, Processes, Usage,
 };
 
 use super::Layer;
@@ -259,6 +259,10 @@ impl Environment for OnHost {
 
     fn usage(&mut self) -> Result<Usage, PartError> {
         self.inner.usage()
+    }
+
+    fn processes(&mut self) -> Processes {
+        self.inner.processes()
     }
 
     fn config(&self) -> Option<String> {

@@ -29,7 +29,9 @@ use tare_host::exec::{Command, ExecError};
 use tare_host::journal::{Entry, EntryId};
 use tare_host::{netns, process};
 use tare_lab::PartError;
-use tare_lab::environment::{Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Usage};
+use tare_lab::environment::{
+    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
+};
 use tare_std::cpus::CpuSet;
 
 use super::{Argument, Runtime, Unavailable};
@@ -408,6 +410,10 @@ impl Environment for Container {
 
     fn usage(&mut self) -> Result<Usage, PartError> {
         self.running()?.system.usage()
+    }
+
+    fn processes(&mut self) -> Processes {
+        self.running.as_ref().map(|running| running.system.processes()).unwrap_or_default()
     }
 
     fn config(&self) -> Option<String> {

@@ -20,7 +20,9 @@ use tare_host::exec::{self, Command};
 use tare_host::journal::{Entry, EntryId};
 use tare_host::{RUN_VARIABLE, process};
 use tare_lab::PartError;
-use tare_lab::environment::{Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Usage};
+use tare_lab::environment::{
+    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
+};
 
 use super::{Argument, Runtime, Unavailable};
 use crate::layer::network::Place;
@@ -355,6 +357,10 @@ impl Environment for Oci {
 
     fn usage(&mut self) -> Result<Usage, PartError> {
         self.running()?.system.usage()
+    }
+
+    fn processes(&mut self) -> Processes {
+        self.running.as_ref().map(|running| running.system.processes()).unwrap_or_default()
     }
 
     fn config(&self) -> Option<String> {

@@ -11,7 +11,9 @@ use tare_host::exec::Command;
 use tare_host::journal::{Entry, EntryId};
 use tare_host::{RUN_VARIABLE, process};
 use tare_lab::PartError;
-use tare_lab::environment::{Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Usage};
+use tare_lab::environment::{
+    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
+};
 
 use super::{Argument, Runtime};
 use crate::layer::network::Place;
@@ -208,6 +210,10 @@ impl Environment for Process {
 
     fn usage(&mut self) -> Result<Usage, PartError> {
         self.system()?.usage()
+    }
+
+    fn processes(&mut self) -> Processes {
+        self.running.as_ref().map(|running| running.system.processes()).unwrap_or_default()
     }
 
     fn config(&self) -> Option<String> {

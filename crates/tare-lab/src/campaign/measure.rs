@@ -7,8 +7,8 @@ use super::{Campaign, CampaignError, Event, FAILURES_MAX, READ_BACK_BLOCKS, one_
 use crate::PartError;
 use crate::doubt::{Doubt, judge};
 use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
-use crate::environment::Usage;
-use crate::probe::{Counter, Probe};
+use crate::environment::{Processes, Usage};
+use crate::probe::{Counter, Probe, Scope};
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Turn};
 use crate::system::{OwnAccount, System};
@@ -58,6 +58,12 @@ fn read(running: &mut Running, system: &dyn System) -> Result<Reading, PartError
         None => None,
     };
     Ok(Reading { usage, own })
+}
+
+/// Whom a slice in this environment is about.
+fn scope(running: &mut Running, client: Vec<u32>) -> Scope {
+    let Processes { system, layer } = running.environment.processes();
+    Scope { system, layer, client, data: running.endpoint.data.clone() }
 }
 
 /// Reads what a probe saw, or the doubt that it saw nothing.
@@ -216,15 +222,21 @@ impl Campaign<'_, '_> {
         if freezes {
             running.environment.thaw().map_err(SliceError::Thaw)?;
         }
+        let scope = scope(running, self.parts.driver.pids());
         let (probes, system) = (&mut self.parts.probes, self.parts.system);
-        let mut begun: Vec<Result<(), PartError>> = Vec::new();
+        let mut begun: Vec<Result<(), PartError>> =
+            probes.iter_mut().map(|probe| probe.prepare(&scope)).collect();
         let mut collected = Vec::new();
         let (mut begin, mut end) = (None, None);
         let target = running.target;
         let loaded = self.parts.driver.run(target, order, &mut |edge| match edge {
             // The same order at both edges, so that each account spans the same time.
             Edge::Begin => {
-                begun = probes.iter_mut().map(|probe| probe.begin()).collect();
+                for (probe, begun) in probes.iter_mut().zip(&mut begun) {
+                    if begun.is_ok() {
+                        *begun = probe.begin();
+                    }
+                }
                 begin = Some(read(running, system));
             }
             Edge::End => {
