@@ -93,7 +93,12 @@ impl Question {
     /// What the study's tuned environments change on this host; `None` where there are none.
     fn host_tuning(&self, state: &Path) -> anyhow::Result<Option<Temporary>> {
         let prepare = || Temporary::prepare(state, &self.plan_options, self.study.schedule.kind);
-        temporary::is_asked(&self.study).then(prepare).transpose()
+        if !temporary::is_asked(&self.study) {
+            return Ok(None);
+        }
+        // The host is tried only for a study that can run on it.
+        check_runtimes(&self.study)?;
+        prepare().map(Some)
     }
 
     /// The record's writer: the old one goes on, or a new one is made.
@@ -202,6 +207,16 @@ fn open_site(state: &Path, plan: &CpuPlan) -> anyhow::Result<Site> {
     })
 }
 
+/// Whether this host can run what the study cannot do without.
+fn check_runtimes(study: &Study) -> anyhow::Result<()> {
+    for spec in study.environments.iter().filter(|spec| !spec.optional) {
+        tare_env::runtime::check(spec)
+            .map_err(|error| anyhow!(error).context(format!("cannot run \"{}\"", spec.name)))
+            .exit_with(Exit::Host)?;
+    }
+    Ok(())
+}
+
 /// Runs the study on this host into its record, and removes everything again. Returns why it ended
 /// and what could not be removed.
 pub(super) fn measure_here(
@@ -212,11 +227,7 @@ pub(super) fn measure_here(
     stop: &AtomicBool,
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
     let study = &question.study;
-    for spec in study.environments.iter().filter(|spec| !spec.optional) {
-        tare_env::runtime::check(spec)
-            .map_err(|error| anyhow!(error).context(format!("cannot run \"{}\"", spec.name)))
-            .exit_with(Exit::Host)?;
-    }
+    check_runtimes(study)?;
     let mut site = open_site(state, &plan)?;
     if let Some(tuned) = tuned {
         tuned.give(&mut site, state)?;

@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::json;
 use tare_env::SiteError;
-use tare_host::plan::{Item, Options};
+use tare_host::plan::{Group, Item, Options};
 use tare_host::tune::{LiveHost, Outcome, Purpose, Tuning};
 use tare_lab::analysis::analyse;
 use tare_lab::campaign::Ending;
@@ -84,10 +84,7 @@ fn keep_proven(
     let analysis = analyse(&record);
     let proven = Proof::of(&record, &analysis).map(|proof| proof.proven).unwrap_or_default();
     let groups = tuned.choice.groups();
-    // A plan with one group is weighed as a whole.
-    let whole = groups.len() == 1 && proven.iter().any(|name| name == "all");
-    let helps = |item: &&Item| whole || proven.iter().any(|name| name == item.group.name());
-    let items: Vec<Item> = tuned.choice.items.iter().filter(helps).cloned().collect();
+    let items = to_keep(&tuned.choice.items, &groups, &proven);
     if items.is_empty() {
         return Ok(Vec::new());
     }
@@ -100,11 +97,19 @@ fn keep_proven(
         .filter(|one| matches!(one.outcome, Outcome::Written { .. } | Outcome::Already))
         .map(|one| &one.item)
         .collect();
-    let count = |group: &tare_host::plan::Group| {
+    let count = |group: &Group| {
         let count = in_force.iter().filter(|item| item.group == *group).count();
         (count > 0).then(|| (group.name().to_string(), count))
     };
     Ok(groups.iter().filter_map(count).collect())
+}
+
+/// The items of the groups that are proven. That all of them together help says nothing of each,
+/// unless there is only one.
+fn to_keep(items: &[Item], groups: &[Group], proven: &[String]) -> Vec<Item> {
+    let named = |name: &str| proven.iter().any(|proven| proven == name);
+    let whole = groups.len() == 1 && named("all");
+    items.iter().filter(|item| whole || named(item.group.name())).cloned().collect()
 }
 
 /// Prints the result, and how the host was left.
@@ -143,4 +148,38 @@ fn tell(
         writeln!(out, "{line}")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_host::plan::Action;
+
+    #[test]
+    fn what_is_proven_by_itself_is_kept() {
+        let item = |group: Group| Item {
+            knob: group.name().into(),
+            group,
+            subject: "host".into(),
+            what: String::new(),
+            action: Action::Right { now: String::new() },
+            why: String::new(),
+            risk: String::new(),
+            owner: None,
+            survives_reboot: false,
+        };
+        let (disk, network) = (item(Group::Disk), item(Group::Network));
+        let both = [disk.clone(), network.clone()];
+        let keep = |groups: &[Group], proven: &[&str]| {
+            let proven: Vec<String> = proven.iter().map(ToString::to_string).collect();
+            to_keep(&both, groups, &proven)
+        };
+        let groups = [Group::Network, Group::Disk];
+        assert_eq!(keep(&groups, &["all", "disk"]), std::slice::from_ref(&disk));
+        assert!(keep(&groups, &["all"]).is_empty());
+        assert!(keep(&groups, &[]).is_empty());
+        let one = to_keep(std::slice::from_ref(&disk), &[Group::Disk], &["all".into()]);
+        assert_eq!(one, [disk]);
+        assert_eq!(keep(&groups, &["network", "disk"]).len(), 2);
+    }
 }
