@@ -4,7 +4,8 @@ mod tune_support;
 
 use tare_host::plan::{Action, EthtoolSetting, Form, Item, Key, Need};
 use tare_host::tune::{
-    Outcome, Purpose, RevertOutcome, Trouble, TroubleClass, TuneError, Tuning, clean, revert_all,
+    OnDrift, Outcome, Purpose, RevertOutcome, Trouble, TroubleClass, TuneError, Tuning, clean,
+    revert_all,
 };
 use tune_support::{Tree, item, text, with_key};
 
@@ -43,11 +44,11 @@ fn what_was_applied_is_put_back_byte_for_byte() {
     assert!(!tree.state().join("tune/t0002.journal").exists());
 
     let state = tree.state();
-    let reverted = revert_all(&mut tree, &state, None).unwrap();
+    let reverted = revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
     assert!(reverted.len() == 1 && reverted[0].is_whole(), "{reverted:?}");
     assert_eq!(tree.all(), before);
     assert!(!tree.state().join("tune").exists());
-    assert!(revert_all(&mut tree, &state, None).unwrap().is_empty());
+    assert!(revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap().is_empty());
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn failures_are_classed_and_the_rest_is_done() {
     };
     assert_eq!(*class, TroubleClass::ManagedIrq);
     let state = tree.state();
-    let reverted = revert_all(&mut tree, &state, None).unwrap();
+    let reverted = revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
     assert_eq!(reverted[0].settings.len(), 1, "what was not taken has nothing to put back");
     assert_eq!(tree.all(), before);
 }
@@ -134,7 +135,7 @@ fn drift_is_left_alone_and_told() {
     tree.put("/sys/a/rps_cpus", "1");
     tree.put("/sys/a/scheduler", "[mq-deadline] none");
     let state = tree.state();
-    let reverted = revert_all(&mut tree, &state, None).unwrap();
+    let reverted = revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
     let outcomes: Vec<&RevertOutcome> = reverted[0].settings.iter().map(|s| &s.outcome).collect();
     let RevertOutcome::Restored { .. } = outcomes[0] else { panic!("{outcomes:?}") };
     assert_eq!(outcomes[1], &RevertOutcome::Already);
@@ -150,7 +151,7 @@ fn drift_is_left_alone_and_told() {
     );
     // It stays in the journal until somebody sets it right.
     tree.put("/sys/a/rps_cpus", "0000000f");
-    let reverted = revert_all(&mut tree, &state, None).unwrap();
+    let reverted = revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
     assert_eq!(reverted[0].settings.len(), 1);
     assert!(reverted[0].is_whole() && !tree.state().join("tune").exists());
 }
@@ -164,13 +165,14 @@ fn newer_tunings_are_reverted_down_to_one() {
     begin(&tree).apply(&mut tree, &[text("/sys/x", "2"), text("/sys/y", "2")]).unwrap();
     begin(&tree).apply(&mut tree, &[text("/sys/x", "3")]).unwrap();
     let state = tree.state();
-    let error = revert_all(&mut tree, &state, Some("t0009")).unwrap_err().to_string();
+    let error =
+        revert_all(&mut tree, &state, Some("t0009"), OnDrift::Keep).unwrap_err().to_string();
     assert!(error.contains("t0001, t0002, t0003"), "{error}");
-    let reverted = revert_all(&mut tree, &state, Some("t0001")).unwrap();
+    let reverted = revert_all(&mut tree, &state, Some("t0001"), OnDrift::Keep).unwrap();
     let ids: Vec<&str> = reverted.iter().map(|reverted| reverted.id.as_str()).collect();
     assert_eq!(ids, ["t0003", "t0002"]);
     assert_eq!((tree.get("/sys/x"), tree.get("/sys/y")), ("1".into(), "0".into()));
-    revert_all(&mut tree, &state, None).unwrap();
+    revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
     assert_eq!(tree.get("/sys/x"), "0");
 }
 
@@ -194,7 +196,7 @@ fn after_a_reboot_nothing_is_written() {
     tree.boot = "boot-2".into();
     let before = tree.all();
     let state = tree.state();
-    let reverted = revert_all(&mut tree, &state, None).unwrap();
+    let reverted = revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
     assert!(reverted[0].settings.iter().all(|s| s.outcome == RevertOutcome::Rebooted));
     assert_eq!(tree.all(), before);
     assert!(!tree.state().join("tune").exists());
@@ -224,12 +226,12 @@ fn a_torn_journal_is_read_up_to_the_tear() {
     torn.extend_from_slice(b"{\"write\":{\"number\":3,\"kn");
     std::fs::write(&journal, &torn).unwrap();
     let state = tree.state();
-    assert!(revert_all(&mut tree, &state, None).unwrap()[0].is_whole());
+    assert!(revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap()[0].is_whole());
     assert_eq!(tree.all(), before);
     // A header that was cut off: nothing had been written.
     std::fs::create_dir_all(tree.state().join("tune")).unwrap();
     std::fs::write(&journal, &whole[..20]).unwrap();
-    assert!(revert_all(&mut tree, &state, None).unwrap().is_empty());
+    assert!(revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap().is_empty());
     assert!(!tree.state().join("tune").exists());
 }
 
@@ -280,4 +282,17 @@ fn what_the_kernel_resets_with_a_scheduler_is_put_back_too() {
         assert!(reverted.is_whole(), "{reverted:?}");
         assert_eq!(tree.all(), before);
     }
+}
+
+#[test]
+fn drift_can_be_left_to_its_new_owner() {
+    let mut tree = Tree::new("forget");
+    let items = three(&tree);
+    let state = tree.state();
+    begin(&tree).apply(&mut tree, &items).unwrap();
+    tree.put("/sys/a/rps_cpus", "1");
+    let reverted = revert_all(&mut tree, &state, None, OnDrift::Forget).unwrap();
+    assert!(!reverted[0].is_whole());
+    assert_eq!(tree.get("/sys/a/rps_cpus"), "1");
+    assert!(!state.join("tune").exists(), "nothing is left to revert");
 }

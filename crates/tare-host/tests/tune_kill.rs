@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tare_host::plan::{EthtoolSetting, Form, Item, Key, Need};
 use tare_host::snapshot::Snapshot;
-use tare_host::tune::{Hand, LiveHost, Purpose, Trouble, Tuning, revert_all};
+use tare_host::tune::{Hand, LiveHost, OnDrift, Purpose, Trouble, Tuning, revert_all};
 
 mod tune_support;
 use tune_support::{item, with_key};
@@ -135,7 +135,7 @@ fn a_child_that_is_killed() {
             assert!(failed.is_empty(), "{failed:?}");
         }
         "revert" => {
-            for reverted in revert_all(&mut hand, &state, None).unwrap() {
+            for reverted in revert_all(&mut hand, &state, None, OnDrift::Keep).unwrap() {
                 assert!(reverted.is_whole(), "{:?}", reverted.left());
             }
         }

@@ -9,8 +9,8 @@ use std::process::Command;
 use tare_host::plan::Options;
 use tare_host::snapshot::{Node, Snapshot};
 use tare_host::tune::{
-    PersistError, SnapshotHost, UNIT, Units, apply_stored, persist, remove, revert_all, status,
-    unit,
+    OnDrift, PersistError, SnapshotHost, UNIT, Units, apply_stored, persist, remove, revert_all,
+    status, unit,
 };
 use tune_support::Tree;
 
@@ -66,7 +66,7 @@ fn a_plan_is_stored_applied_at_boot_and_removed() {
     assert!(stored.changed[0].contains("CPUs"), "{:?}", stored.changed);
 
     // A revert of all takes the unit with it.
-    let mut reverted = revert_all(&mut hand, &state, None).unwrap();
+    let mut reverted = revert_all(&mut hand, &state, None, OnDrift::Keep).unwrap();
     assert_eq!(reverted.remove(0).id, "persist");
     assert_eq!(hand.snapshot, before);
     assert!(!state.join("tune").exists() && !folder.join(UNIT).exists());

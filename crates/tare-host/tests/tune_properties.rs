@@ -9,7 +9,8 @@ use tare_host::fixture::{Disk, DiskKind, Host, Nic};
 use tare_host::plan::{Form, Item, Key, Need, Options, plan};
 use tare_host::snapshot::{Node, Snapshot};
 use tare_host::tune::{
-    Hand, Outcome, Purpose, SnapshotHost, TroubleClass, TuneError, Tuning, apply_plan, revert_all,
+    Hand, OnDrift, Outcome, Purpose, SnapshotHost, TroubleClass, TuneError, Tuning, apply_plan,
+    revert_all,
 };
 use tune_support::{Tree, item};
 
@@ -81,7 +82,7 @@ proptest! {
             let _ = tuning.apply(&mut hand, part);
         }
         let state = scratch.state();
-        let reverted = revert_all(&mut hand, &state, None).unwrap();
+        let reverted = revert_all(&mut hand, &state, None, OnDrift::Keep).unwrap();
         prop_assert!(reverted.iter().all(|reverted| reverted.is_whole()), "{:?}", reverted);
         prop_assert_eq!(&hand.snapshot, &snapshot);
         prop_assert!(!state.join("tune").exists());
@@ -111,12 +112,12 @@ fn plan_apply_plan_is_empty_and_revert_is_identity() {
         let left = plan(&hand.snapshot(), &options).unwrap();
         let left: Vec<&Item> = left.changes().map(|(item, _)| item).collect();
         assert_eq!(left.len(), refused.count(), "{nodes}x{cores}x{threads}: {left:?}");
-        let reverted = revert_all(&mut hand, &state, None).unwrap();
+        let reverted = revert_all(&mut hand, &state, None, OnDrift::Keep).unwrap();
         assert!(reverted.iter().all(|reverted| reverted.is_whole()), "{reverted:?}");
         assert_eq!(hand.snapshot, snapshot);
         let (_, again) = apply_plan(&mut hand, &state, &options, Purpose::Keep).unwrap();
         assert_eq!(again.written().count(), applied.written().count());
-        revert_all(&mut hand, &state, None).unwrap();
+        revert_all(&mut hand, &state, None, OnDrift::Keep).unwrap();
     }
 }
 
@@ -153,7 +154,7 @@ fn an_interrupt_is_found_again_by_its_name() {
     hand.snapshot = host(57, 38);
     hand.snapshot.write("/proc/irq/57/smp_affinity", "1");
     hand.snapshot.write("/proc/irq/38/smp_affinity", "1");
-    assert!(revert_all(&mut hand, &state, None).unwrap()[0].is_whole());
+    assert!(revert_all(&mut hand, &state, None, OnDrift::Keep).unwrap()[0].is_whole());
     let read = |hand: &SnapshotHost, number: u32| {
         hand.read(&Key::file(format!("/proc/irq/{number}/smp_affinity"))).unwrap()
     };
@@ -166,6 +167,6 @@ fn an_interrupt_is_found_again_by_its_name() {
     let text = hand.snapshot.read("/proc/interrupts").unwrap().replace("virtio2", "virtio9");
     hand.snapshot.write("/proc/interrupts", &text);
     hand.snapshot.write("/proc/irq/38/smp_affinity", "1");
-    assert!(revert_all(&mut hand, &state, None).unwrap()[0].is_whole());
+    assert!(revert_all(&mut hand, &state, None, OnDrift::Keep).unwrap()[0].is_whole());
     assert_eq!(read(&hand, 38), "1", "it is another's now");
 }

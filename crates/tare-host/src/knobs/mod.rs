@@ -19,6 +19,7 @@ mod nic_channels;
 mod nic_irqs;
 mod ntuple;
 mod numa_balancing;
+pub mod reference;
 mod rfs;
 mod rings;
 mod rps;

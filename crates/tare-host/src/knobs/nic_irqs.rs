@@ -82,7 +82,7 @@ impl NicIrqs {
             let mut item = context.item(self, &nic.name, &what, key, Form::Mask, &mask)?;
             item.why = match need {
                 Need::Must => format!(
-                    "{} of queues over {} for interrupts ({cpus}): this one on CPU {cpu}",
+                    "{} of queues, as far apart as the {} for interrupts ({cpus}) allow",
                     counted(irqs.len(), "interrupt"),
                     counted(cpus.len(), "CPU"),
                 ),

@@ -61,7 +61,7 @@ impl Knob for Xps {
                     change.identity = identity(context.snapshot, nic);
                 }
                 item.why = format!(
-                    "{} for {}: this one for {slot}",
+                    "{} for {}: neighbours send on the same queue, and others do not wait for its lock",
                     counted(queues.tx.len(), "transmit queue"),
                     counted(cpus.len(), "CPU")
                 );

@@ -1,7 +1,7 @@
 //! The guard against a plan that hurts: more queues on an interrupt CPU than it can serve.
 //!
 //! Moving the interrupts of many queues to few CPUs made writes of a database 6 times slower (seastar
-//! #2350: 32 queues on one CPU of 32). Two measures, the first that applies decides:
+//! #2350: 32 queues on one CPU of 32). Three measures, the first that applies decides:
 //! 1. What interrupts and softirqs of all CPUs took while the snapshot was made, on the CPUs that are
 //!    to take interrupts: above 0.7 of one the plan is refused, above 0.5 there is a note. It is an
 //!    upper bound, for it holds softirqs that the plan may steer on, and those of disks. Below 0.1 of
@@ -10,6 +10,11 @@
 //!    after the channels are set. A queue under load is polled 64 packets at a time and a round of
 //!    softirqs ends after 300 (`netdev_budget`, Documentation/admin-guide/sysctl/net.rst), so with 8
 //!    each queue has its turn within two rounds.
+//!
+//! 3. A second policy, also where nothing was measured: at most 30 computing CPUs for each CPU of
+//!    interrupts, twice what the automatic rule gives at most (16 cores of two threads, one core of
+//!    them for interrupts). Fewer queues do not make fewer packets: in seastar #2350 one CPU took the
+//!    interrupts of the 31 that computed.
 //!
 //! With perftune.py's rules (`like_perftune`) the plan is only shown what would be refused.
 
@@ -20,6 +25,9 @@ use crate::machine::Machine;
 
 /// Receive queues for each interrupt CPU where nothing was measured. A policy, not a law.
 pub const QUEUES_PER_CPU_MAX: usize = 8;
+
+/// Computing CPUs for each interrupt CPU where nothing was measured. A policy, not a law.
+pub const COMPUTE_PER_CPU_MAX: usize = 30;
 
 /// Share of an interrupt CPU above which a plan is refused, by what was measured.
 pub const SHARE_MAX: f64 = 0.7;
@@ -42,6 +50,12 @@ pub enum GuardError {
         counted(*.cpus, "CPU"), .queues.div_ceil((*.cpus).max(1))
     )]
     Queues { queues: usize, devices: String, cpus: usize, list: String, advice: String },
+    #[error(
+        "{} for interrupts ({list}) would serve {compute} CPUs that compute; at most \
+         {COMPUTE_PER_CPU_MAX} for each are allowed where the load was not measured; {advice}",
+        counted(*.cpus, "CPU")
+    )]
+    Compute { compute: usize, cpus: usize, list: String, advice: String },
     #[error(
         "interrupts took {total:.2} CPUs' time while the host was read; on {} for interrupts ({list}) \
          that is {share:.2} of each, more than the {SHARE_MAX} that is allowed; {advice}",
@@ -86,7 +100,8 @@ pub fn check(
                 GuardError::Queues { advice: text, .. } => {
                     *text = advice(machine, options, cpus, ", --rx-queues with fewer queues");
                 }
-                GuardError::Load { advice: text, .. } => {
+                GuardError::Compute { advice: text, .. }
+                | GuardError::Load { advice: text, .. } => {
                     *text = advice(machine, options, cpus, "");
                 }
             }
@@ -149,8 +164,15 @@ fn load(
         ));
     }
     let queues: usize = counts.iter().map(|(_, count)| count).sum();
-    if share >= SHARE_LOADED || queues <= QUEUES_PER_CPU_MAX * count {
+    if share >= SHARE_LOADED {
         return Ok(());
+    }
+    if queues <= QUEUES_PER_CPU_MAX * count {
+        let compute = cpus.compute.difference(&cpus.irq).len();
+        return match compute <= COMPUTE_PER_CPU_MAX * count {
+            true => Ok(()),
+            false => Err(GuardError::Compute { compute, cpus: count, list, advice }),
+        };
     }
     let devices = counts.iter().map(|(name, count)| format!("{name}: {count}"));
     let devices = devices.collect::<Vec<_>>().join(", ");

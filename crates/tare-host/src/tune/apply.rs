@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::companions::{self, Companion};
 use super::identity::Finder;
 use super::journal::{Journal, Write};
-use super::{Hand, Reverted, Trouble, TroubleClass, TuneError, revert};
+use super::{Hand, OnDrift, Reverted, Trouble, TroubleClass, TuneError, revert};
 use crate::plan::{Change, Form, Item, Key, Need};
 
 /// What became of the items of a plan that change something.
@@ -293,7 +293,7 @@ fn stop_at_a_must(
     if change.need != Need::Must {
         return Ok(());
     }
-    let reverted: Reverted = revert::revert(journal, hand);
+    let reverted: Reverted = revert::revert(journal, hand, OnDrift::Keep);
     Err(TuneError::RolledBack {
         what: format!("{}: {}", item.subject, item.what),
         trouble: trouble.clone(),

@@ -21,7 +21,7 @@ pub use apply::{Applied, AppliedItem, Outcome};
 pub use error::TuneError;
 pub use hand::{Failure, Hand, LiveHost, SnapshotHost, Trouble, TroubleClass};
 pub use persist::{PersistError, UNIT, Units, persist, remove, unit};
-pub use revert::{RevertOutcome, Reverted, RevertedSetting};
+pub use revert::{OnDrift, RevertOutcome, Reverted, RevertedSetting};
 pub(crate) use status::brief;
 pub use status::{SettingState, SettingStatus, TuningStatus, status};
 pub use stored::{StoredApplied, apply_stored};

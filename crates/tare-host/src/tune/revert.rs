@@ -49,6 +49,16 @@ pub enum RevertOutcome {
     Failed { trouble: Trouble, old: String },
 }
 
+/// What to do about a setting that somebody else has changed since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDrift {
+    /// It stays as it is and in the journal.
+    #[default]
+    Keep,
+    /// It stays as it is and leaves the journal: it is its new owner's.
+    Forget,
+}
+
 impl RevertOutcome {
     /// Nothing is left to put back.
     pub fn is_done(&self) -> bool {
@@ -83,7 +93,7 @@ impl Reverted {
 }
 
 /// Puts back what is not put back yet, and writes that down.
-pub(super) fn revert(journal: &mut Journal, hand: &mut dyn Hand) -> Reverted {
+pub(super) fn revert(journal: &mut Journal, hand: &mut dyn Hand, drift: OnDrift) -> Reverted {
     let rebooted = journal.header.boot_id != hand.boot_id();
     let mut finder = Finder::default();
     let mut numbers = journal.live();
@@ -113,7 +123,11 @@ pub(super) fn revert(journal: &mut Journal, hand: &mut dyn Hand) -> Reverted {
             _ => {}
         }
     }
-    let done = numbers.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_done());
+    let forgotten = |outcome: &RevertOutcome| {
+        drift == OnDrift::Forget && matches!(outcome, RevertOutcome::Drift { .. })
+    };
+    let done = numbers.iter().zip(&outcomes);
+    let done = done.filter(|(_, outcome)| outcome.is_done() || forgotten(outcome));
     let done = done.map(|(number, _)| *number).collect();
     let settings = numbers.iter().zip(outcomes).map(|(number, outcome)| {
         let Write { knob, group, subject, what, key, .. } = &journal.entries[number].write;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::journal::{self, Journal};
 use super::lock::Lock;
 use super::{
-    Applied, Hand, RevertOutcome, Reverted, RevertedSetting, Trouble, TroubleClass, TuneError,
-    apply, persist, revert,
+    Applied, Hand, OnDrift, RevertOutcome, Reverted, RevertedSetting, Trouble, TroubleClass,
+    TuneError, apply, persist, revert,
 };
 use crate::plan::{Group, Item, Options, Plan, plan};
 
@@ -114,13 +114,16 @@ impl Tuning {
     /// Puts everything of this tuning back that still is as it was written. It may be applied again
     /// afterwards; its journal goes with the value.
     pub fn revert(&mut self, hand: &mut dyn Hand) -> Reverted {
-        revert::revert(&mut self.journal, hand)
+        revert::revert(&mut self.journal, hand, OnDrift::Keep)
     }
 
     /// Puts back what tunings left whose process died.
     pub(super) fn revert_dead(&mut self, hand: &mut dyn Hand) -> Result<Vec<Reverted>, TuneError> {
         let ids = std::mem::take(&mut self.dead);
-        ids.iter().rev().filter_map(|id| revert_one(&self.folder, hand, id).transpose()).collect()
+        ids.iter()
+            .rev()
+            .filter_map(|id| revert_one(&self.folder, hand, id, OnDrift::Keep).transpose())
+            .collect()
     }
 }
 
@@ -131,13 +134,18 @@ impl Drop for Tuning {
 }
 
 /// Reverts a journal that nobody holds. The lock must be held.
-fn revert_one(folder: &Path, hand: &mut dyn Hand, id: &str) -> Result<Option<Reverted>, TuneError> {
+fn revert_one(
+    folder: &Path,
+    hand: &mut dyn Hand,
+    id: &str,
+    drift: OnDrift,
+) -> Result<Option<Reverted>, TuneError> {
     let Some(mut journal) = Journal::open(folder, id)? else {
         // It died before its first batch was on disk.
         let _ = std::fs::remove_file(folder.join(format!("{id}.journal")));
         return Ok(None);
     };
-    let reverted = revert::revert(&mut journal, hand);
+    let reverted = revert::revert(&mut journal, hand, drift);
     journal.remove_if_done();
     Ok(Some(reverted))
 }
@@ -177,6 +185,7 @@ pub fn revert_all(
     hand: &mut dyn Hand,
     state: &Path,
     to: Option<&str>,
+    drift: OnDrift,
 ) -> Result<Vec<Reverted>, TuneError> {
     let folder = folder(state);
     if !folder.exists() {
@@ -199,7 +208,7 @@ pub fn revert_all(
         all.extend(revert_persisted(&folder));
     }
     for id in ids.iter().rev() {
-        all.extend(revert_one(&folder, hand, id)?);
+        all.extend(revert_one(&folder, hand, id, drift)?);
     }
     Ok(all)
 }
@@ -247,5 +256,8 @@ pub fn clean(hand: &mut dyn Hand, state: &Path) -> Result<Vec<Reverted>, TuneErr
         lock => lock?,
     };
     let dead = dead_temporary(&folder)?;
-    dead.iter().rev().filter_map(|id| revert_one(&folder, hand, id).transpose()).collect()
+    dead.iter()
+        .rev()
+        .filter_map(|id| revert_one(&folder, hand, id, OnDrift::Keep).transpose())
+        .collect()
 }

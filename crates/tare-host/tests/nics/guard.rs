@@ -40,8 +40,11 @@ fn seastar_2350_all_queues_on_one_cpu_are_refused() {
     let text = error.to_string();
     assert!(text.contains("eth0: 32") && text.contains("--mode mq"), "{text}");
     assert!(text.contains("--irq-cpus") && !text.contains("--ratio"), "{text}");
-    // Where its channels can be set it gets one queue, and that is planned.
-    planned(&host(16, "ena", 32).build(), &one);
+    // Where its channels can be set it gets one queue, but the packets are as many: 31 CPUs compute.
+    let error = refused(&host(16, "ena", 32).build(), &one);
+    assert!(matches!(error, GuardError::Compute { compute: 31, cpus: 1, .. }), "{error}");
+    // The smaller machine is planned.
+    planned(&host(15, "ena", 32).build(), &one);
     // Where the interrupts are not touched nothing is refused.
     planned(&fixed_queues(), &Options { except: vec!["interrupts".into()], ..one.clone() });
     // What perftune.py does is shown, with a warning.

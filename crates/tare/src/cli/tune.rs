@@ -162,6 +162,9 @@ pub struct TuneRevert {
     /// Put back only what was applied after this tuning, so that the host is as it left it
     #[arg(long, value_name = "ID")]
     pub to: Option<String>,
+    /// Leave settings that somebody else changed since to them, and forget them
+    #[arg(long)]
+    pub forget_drift: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
-use tare_host::tune::{LiveHost, Reverted, revert_all};
+use tare_host::tune::{LiveHost, OnDrift, RevertOutcome, revert_all};
 
 use super::{failure, table};
 use crate::cli::TuneRevert;
@@ -13,8 +13,12 @@ use crate::exit::Exit;
 
 pub(crate) fn run(typed: &TuneRevert, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let mut hand = LiveHost::new("/");
-    let reverted = revert_all(&mut hand, state, typed.to.as_deref()).map_err(failure)?;
-    let whole = reverted.iter().all(Reverted::is_whole);
+    let drift = if typed.forget_drift { OnDrift::Forget } else { OnDrift::Keep };
+    let reverted = revert_all(&mut hand, state, typed.to.as_deref(), drift).map_err(failure)?;
+    let settled = |outcome: &RevertOutcome| {
+        outcome.is_done() || typed.forget_drift && matches!(outcome, RevertOutcome::Drift { .. })
+    };
+    let whole = reverted.iter().flat_map(|tuning| &tuning.settings).all(|s| settled(&s.outcome));
     if typed.json {
         let all = json!({ "reverted": reverted, "whole": whole });
         writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
