@@ -308,3 +308,34 @@ fn the_host_is_put_back_when_the_run_is_dropped() {
     drop(tuned);
     assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
 }
+
+#[test]
+fn a_journalled_tuner_names_what_is_refused_and_leaves_no_journal() {
+    use tare_host::tune::{SnapshotHost, TroubleClass, folder};
+    let state = tempfile::tempdir().unwrap();
+    let host = world().0.lock().unwrap().host.clone();
+    let hand = SnapshotHost::new(host).failing("/nomerges", TroubleClass::NotTaken);
+    let mut tuner = Journalled::begin(state.path(), hand, "abcd").unwrap();
+    let value = |tuner: &dyn Tuner, path: &str| tuner.read(&Key::file(path)).unwrap();
+
+    let refused = tuner.rehearse(&items()).unwrap();
+    let refused: Vec<&str> = refused.iter().map(|(item, _)| item.what.as_str()).collect();
+    assert_eq!(refused, ["nomerges"]);
+    assert_eq!(value(&tuner, "/rps"), "0");
+
+    // Nothing stays half tuned: the caller puts back what came before the one that failed.
+    assert!(tuner.apply(&items()).unwrap_err().to_string().contains("nomerges"));
+    tuner.revert().unwrap();
+    assert_eq!(value(&tuner, "/rps"), "0");
+
+    let taken: Vec<Item> = items().into_iter().filter(|item| item.what != "nomerges").collect();
+    for _ in 0..50 {
+        tuner.apply(&taken).unwrap();
+        assert_eq!(value(&tuner, "/rps"), "3");
+        tuner.revert().unwrap();
+        assert_eq!(value(&tuner, "/rps"), "0");
+    }
+    drop(tuner);
+    let left = std::fs::read_dir(folder(state.path())).map_or(0, Iterator::count);
+    assert_eq!(left, 0, "a tuning that was put back leaves no journal");
+}
