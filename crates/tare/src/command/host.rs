@@ -3,13 +3,18 @@
 use std::io::Write;
 use std::path::Path;
 
+use anyhow::anyhow;
 use tare_host::snapshot::Snapshot;
 
 use crate::cli::{Host, HostCommand, HostRecord};
-use crate::exit::Exit;
+use crate::exit::{Exit, ExitWith};
 
 pub(crate) fn run(options: &Host, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let HostCommand::Record(HostRecord { directory }) = &options.command;
+    if directory.exists() {
+        return Err(anyhow!("{} is there already; name a new directory", directory.display()))
+            .exit_with(Exit::Usage);
+    }
     let snapshot = Snapshot::take(Path::new("/"));
     snapshot.save(directory)?;
     writeln!(
