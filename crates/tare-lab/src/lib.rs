@@ -15,6 +15,7 @@ pub mod fake;
 pub mod probe;
 pub mod record;
 pub mod schedule;
+pub mod stacks;
 pub mod stats;
 pub mod study;
 pub mod system;

@@ -12,7 +12,7 @@ pub(super) struct Cell {
     operations: u64,
     window_ns: u64,
     system_cpu_ns: u64,
-    /// See [`idle_poll_cpu_ns`].
+    /// See [`Slice::idle_poll_cpu_ns`].
     idle_poll_ns: u64,
     layer_cpu_ns: BTreeMap<String, u64>,
     client_cpu_ns: u64,
@@ -23,7 +23,7 @@ impl Cell {
         self.operations += slice.operations;
         self.window_ns += slice.window_ns;
         self.system_cpu_ns += slice.system_cpu_ns;
-        self.idle_poll_ns += idle_poll_cpu_ns(slice);
+        self.idle_poll_ns += slice.idle_poll_cpu_ns();
         for (layer, ns) in &slice.layer_cpu_ns {
             *self.layer_cpu_ns.entry(layer.clone()).or_default() += ns;
         }
@@ -64,23 +64,6 @@ impl Cell {
     pub(super) fn throughput_per_s(&self) -> f64 {
         self.operations as f64 * 1e9 / self.window_ns as f64
     }
-}
-
-/// CPU time that the system burnt in idle polling, by its own account.
-///
-/// A system keeps its account by a clock, which goes on while the hypervisor or another task has
-/// the CPU. Where busy and idle time together exceed the CPU time, both are scaled down to it, so
-/// that being robbed while idle does not look like work that cost nothing. It is never more than
-/// the slice's CPU time.
-fn idle_poll_cpu_ns(slice: &Slice) -> u64 {
-    let Some(account) = slice.own_account else { return 0 };
-    let clocked = u128::from(account.busy_ns) + u128::from(account.idle_poll_ns);
-    let cpu = u128::from(slice.system_cpu_ns);
-    if clocked <= cpu {
-        return account.idle_poll_ns;
-    }
-    let scaled = u128::from(account.idle_poll_ns) * cpu / clocked;
-    u64::try_from(scaled).unwrap_or(slice.system_cpu_ns)
 }
 
 /// One environment under one workload in one phase, block by block.

@@ -13,6 +13,7 @@ pub enum Stage {
     WarmingUp,
     Calibrating,
     Measuring,
+    SamplingStacks,
     TearingDown,
 }
 

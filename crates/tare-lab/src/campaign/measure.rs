@@ -22,7 +22,7 @@ struct Reading {
 
 /// What a slice gave.
 #[derive(Debug)]
-struct Measured {
+pub(super) struct Measured {
     load: SliceLoad,
     begin: Reading,
     end: Reading,
@@ -32,7 +32,7 @@ struct Measured {
 
 /// Why a slice gave nothing.
 #[derive(Debug, thiserror::Error)]
-enum SliceError {
+pub(super) enum SliceError {
     #[error("{reason}")]
     NotUp { reason: String },
     #[error("the fixed rate is not known")]
@@ -61,7 +61,7 @@ fn read(running: &mut Running, system: &dyn System) -> Result<Reading, PartError
 }
 
 /// Whom a slice in this environment is about.
-fn scope(running: &mut Running, client: Vec<u32>) -> Scope {
+pub(super) fn scope(running: &mut Running, client: Vec<u32>) -> Scope {
     let Processes { system, layer } = running.environment.processes();
     Scope { system, layer, client, data: running.endpoint.data.clone() }
 }
@@ -98,29 +98,15 @@ impl Campaign<'_, '_> {
             (Phase::Latency, None) => Err(SliceError::NoRate),
             (_, rate) => Ok(self.order(cell.workload, rate, seed, self.study.schedule.window)),
         };
-        let measured = order.and_then(|order| self.measure(index, &order, freezes));
+        let measured = order.and_then(|order| self.measure(index, &order, freezes, &mut |_| {}));
         let mut slice = Slice {
-            id: 0,
             block,
             position,
             environment: self.members[index].name().to_string(),
             workload: workload.name.clone(),
-            phase: cell.phase,
             started_unix_ms,
-            window_ns: 0,
-            operations: 0,
-            errors: Vec::new(),
-            unsent: 0,
             rate_per_s,
-            system_cpu_ns: 0,
-            layer_cpu_ns: Vec::new(),
-            own_account: None,
-            client_cpu_ns: 0,
-            throttled_ns: None,
-            response: Vec::new(),
-            service: Vec::new(),
-            counters: Vec::new(),
-            void: None,
+            ..empty(cell.phase)
         };
         let mut doubts = Vec::new();
         let mut failure = None;
@@ -200,7 +186,8 @@ impl Campaign<'_, '_> {
         order: &SliceOrder,
         freezes: bool,
     ) -> Result<f64, String> {
-        let measured = self.measure(index, order, freezes).map_err(|error| one_line(&error))?;
+        let measured =
+            self.measure(index, order, freezes, &mut |_| {}).map_err(|error| one_line(&error))?;
         let SliceLoad { operations, window_ns, .. } = measured.load;
         if operations == 0 || window_ns == 0 {
             return Err(one_line(&SliceError::Nothing));
@@ -208,11 +195,14 @@ impl Campaign<'_, '_> {
         Ok(operations as f64 * 1e9 / window_ns as f64)
     }
 
-    fn measure(
+    /// Loads an environment between two edges. `watch` is called around what is measured: before
+    /// the accounts are read at the first edge, and after that at the last.
+    pub(super) fn measure(
         &mut self,
         index: usize,
         order: &SliceOrder,
         freezes: bool,
+        watch: &mut dyn FnMut(Edge),
     ) -> Result<Measured, SliceError> {
         let Member { running, trouble, .. } = &mut self.members[index];
         let Some(running) = running else {
@@ -232,6 +222,7 @@ impl Campaign<'_, '_> {
         let loaded = self.parts.driver.run(target, order, &mut |edge| match edge {
             // The same order at both edges, so that each account spans the same time.
             Edge::Begin => {
+                watch(edge);
                 for (probe, begun) in probes.iter_mut().zip(&mut begun) {
                     if begun.is_ok() {
                         *begun = probe.begin();
@@ -246,6 +237,7 @@ impl Campaign<'_, '_> {
                     .map(|(probe, begun)| collect(&mut **probe, begun))
                     .collect();
                 end = Some(read(running, system));
+                watch(edge);
             }
         });
         let frozen = if freezes { running.environment.freeze() } else { Ok(()) };
@@ -267,6 +259,40 @@ impl Campaign<'_, '_> {
             probe_doubts,
         })
     }
+}
+
+/// A slice before it is measured.
+fn empty(phase: Phase) -> Slice {
+    Slice {
+        id: 0,
+        block: 0,
+        position: 0,
+        environment: String::new(),
+        workload: String::new(),
+        phase,
+        started_unix_ms: 0,
+        window_ns: 0,
+        operations: 0,
+        errors: Vec::new(),
+        unsent: 0,
+        rate_per_s: None,
+        system_cpu_ns: 0,
+        layer_cpu_ns: Vec::new(),
+        own_account: None,
+        client_cpu_ns: 0,
+        throttled_ns: None,
+        response: Vec::new(),
+        service: Vec::new(),
+        counters: Vec::new(),
+        void: None,
+    }
+}
+
+/// What was measured, as the accounts of a slice without a name.
+pub(super) fn accounts(measured: Measured) -> Slice {
+    let mut slice = empty(Phase::Latency);
+    fill(&mut slice, measured);
+    slice
 }
 
 /// Puts what was measured into a slice: differences between the edges.

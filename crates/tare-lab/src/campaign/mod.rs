@@ -14,6 +14,7 @@ mod member;
 mod outcome;
 mod parts;
 mod rounds;
+mod stacks;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ use crate::doubt::Doubt;
 use crate::environment::EnvironmentSpec;
 use crate::record::{DoubtRecord, RecordWriter};
 use crate::schedule::{self, Cell};
+use crate::stacks::StackOrder;
 use crate::study::{ScheduleKind, Study, control_name};
 use member::Member;
 
@@ -57,11 +59,33 @@ pub fn run(
     observer: &mut dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Outcome, CampaignError> {
+    run_with_stacks(parts, study, writer, observer, stop, None)
+}
+
+/// The same, and samples stacks after the rounds where that is ordered: in slices of their own,
+/// which touch no other figure. What goes wrong there leaves the rest of the record whole.
+pub fn run_with_stacks(
+    parts: Parts<'_>,
+    study: &Study,
+    writer: RecordWriter,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+    stacks: Option<StackOrder<'_>>,
+) -> Result<Outcome, CampaignError> {
     let mut campaign = Campaign::new(parts, study, writer, observer, stop);
     let result = campaign.prepare().and_then(|()| match study.schedule.kind {
         ScheduleKind::Slices => campaign.slices(),
         ScheduleKind::Trials => campaign.trials(),
     });
+    let result = match (result, stacks) {
+        (Ok(ending), Some(mut order)) if ending != Ending::Interrupted => {
+            campaign.stacks(&mut order).map(|end| match end {
+                Ending::Interrupted => end,
+                _ => ending,
+            })
+        }
+        (result, _) => result,
+    };
     campaign.finish(result)
 }
 

@@ -6,6 +6,7 @@
 mod error;
 mod read;
 mod rows;
+mod stacks;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -19,14 +20,17 @@ use crate::study::Study;
 use crate::system::OwnAccount;
 
 pub use error::RecordError;
+pub use stacks::read_stacks;
 pub use write::{Opening, RecordWriter, free_path};
 
 /// SQLite's `application_id` of a record: `TARE` in ASCII.
 pub const APPLICATION_ID: i32 = 0x5441_5245;
 /// SQLite's `user_version` of the records that this version writes.
-pub const SCHEMA_VERSION: i32 = 2;
+pub const SCHEMA_VERSION: i32 = 3;
 /// The first whose environments have a host layer; in older ones the host was as it is.
 const VERSION_WITH_HOST: i64 = 2;
+/// The first that may hold sampled stacks; older ones have no tables for them.
+const VERSION_WITH_STACKS: i64 = 3;
 
 /// Everything in a record file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -141,6 +145,25 @@ pub struct Slice {
     pub counters: Vec<Counter>,
     /// Why the slice does not count, if it does not.
     pub void: Option<String>,
+}
+
+impl Slice {
+    /// CPU time that the system burnt in idle polling, by its own account, in ns.
+    ///
+    /// A system keeps its account by a clock, which goes on while the hypervisor or another task
+    /// has the CPU. Where busy and idle time together exceed the CPU time, both are scaled down to
+    /// it, so that being robbed while idle does not look like work that cost nothing. It is never
+    /// more than the slice's CPU time.
+    pub(crate) fn idle_poll_cpu_ns(&self) -> u64 {
+        let Some(account) = self.own_account else { return 0 };
+        let clocked = u128::from(account.busy_ns) + u128::from(account.idle_poll_ns);
+        let cpu = u128::from(self.system_cpu_ns);
+        if clocked <= cpu {
+            return account.idle_poll_ns;
+        }
+        let scaled = u128::from(account.idle_poll_ns) * cpu / clocked;
+        u64::try_from(scaled).unwrap_or(self.system_cpu_ns)
+    }
 }
 
 /// A doubt and what it is about: a slice, an environment, or (neither) the whole record.

@@ -17,15 +17,21 @@ use crate::system::OwnAccount;
 impl Record {
     /// Reads a record. One that is being written is read as it is at this moment.
     pub fn read(path: &Path) -> Result<Self, RecordError> {
-        if !path.exists() {
-            return Err(RecordError::Missing { path: path.to_path_buf() });
-        }
-        let sqlite = |error| RecordError::sqlite("open", path, error);
-        let connection =
-            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sqlite)?;
-        connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(sqlite)?;
-        read_from(&connection, path)
+        read_from(&open_read_only(path)?, path)
     }
+}
+
+/// Opens a file that is a record of this version or an older one.
+pub(super) fn open_read_only(path: &Path) -> Result<Connection, RecordError> {
+    if !path.exists() {
+        return Err(RecordError::Missing { path: path.to_path_buf() });
+    }
+    let sqlite = |error| RecordError::sqlite("open", path, error);
+    let connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sqlite)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(sqlite)?;
+    check_header(&connection, path)?;
+    Ok(connection)
 }
 
 /// Refuses a file that is no record, or one of a newer version.
@@ -65,7 +71,7 @@ pub(super) fn read_from(connection: &Connection, path: &Path) -> Result<Record, 
     Ok(record)
 }
 
-fn rows<T>(
+pub(super) fn rows<T>(
     connection: &Connection,
     sql: &str,
     read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
@@ -74,7 +80,7 @@ fn rows<T>(
 }
 
 /// Rows that belong to a slice or an environment, by its id.
-fn by_owner<T>(
+pub(super) fn by_owner<T>(
     connection: &Connection,
     sql: &str,
     mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
@@ -86,7 +92,7 @@ fn by_owner<T>(
     Ok(owners)
 }
 
-fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
+pub(super) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     Ok(optional(row, index)?.unwrap_or(0))
 }
 

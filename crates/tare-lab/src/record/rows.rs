@@ -81,7 +81,10 @@ pub(super) fn insert_environment(
     Ok(())
 }
 
-fn environment_id(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<Option<i64>> {
+pub(super) fn environment_id(
+    transaction: &Transaction<'_>,
+    name: &str,
+) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT id FROM environments WHERE name = ?";
     transaction.prepare_cached(sql)?.query_row([name], |row| row.get(0)).optional()
 }

@@ -1,4 +1,4 @@
--- Schema 1 of a Tare record. One file holds one study run. Times are in ns unless a name says
+-- Schema of a Tare record. One file holds one study run. Times are in ns unless a name says
 -- otherwise; unix times are in ms. Names in `slices` are ids, so read the view `slice_figures` first.
 CREATE TABLE record (
     tare_version     TEXT NOT NULL,

@@ -6,6 +6,7 @@ use tare_std::cpus::CpuSet;
 
 use super::*;
 use crate::fake::spec;
+use crate::stacks::{PartCpu, SampledStack, StackSlice};
 use crate::study::{
     CpuSpec, KeyDistribution, PublishedCost, ScheduleKind, ScheduleSpec, SystemSpec, WorkloadSpec,
 };
@@ -260,7 +261,7 @@ fn files_that_are_no_records() {
     std::fs::remove_file(&path).unwrap();
     place.begun().finish("rounds done", 1).unwrap();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    check("PATH is a record of version 99, and this Tare reads up to version 2; use a newer Tare");
+    check("PATH is a record of version 99, and this Tare reads up to version 3; use a newer Tare");
 }
 
 #[test]
@@ -386,4 +387,70 @@ fn records_without_a_host_layer_are_read_and_resumed() {
     drop(writer);
     let record = Record::read(&place.path()).unwrap();
     assert_eq!(record.environments.last().unwrap().spec.host, "tuned=disk");
+}
+
+fn stack_slice(round: u32, environment: &str) -> StackSlice {
+    let stack = |part: &str, folded: &str, samples| SampledStack {
+        part: part.into(),
+        subsystem: "database".into(),
+        folded: folded.into(),
+        samples,
+    };
+    StackSlice {
+        id: 0,
+        round,
+        position: 0,
+        environment: environment.into(),
+        workload: "w".into(),
+        started_unix_ms: 1_700_000_000_456,
+        window_ns: 1_000_000_000,
+        operations: 4000,
+        rate_per_s: 4000.0,
+        event: "cpu-clock at 999 Hz".into(),
+        cpu: vec![PartCpu { part: "system".into(), cpu_ns: 10_000, idle_poll_ns: 7 }],
+        stacks: vec![stack("system", "main;work", 3), stack("client", "main;work", 1)],
+        void: None,
+    }
+}
+
+#[test]
+fn stacks_are_kept_and_come_back() {
+    let place = Place::new();
+    let mut writer = RecordWriter::create(&place.path(), &opening()).unwrap();
+    writer.put_environment(0, &environment("native", false)).unwrap();
+    writer.put_environment(1, &environment("box", false)).unwrap();
+    assert_eq!(writer.stack_rounds().unwrap(), 0);
+    let mut expected = Vec::new();
+    for (round, name) in [(0, "box"), (0, "native"), (1, "native")] {
+        let mut slice = stack_slice(round, name);
+        slice.id = writer.put_stacks(&slice).unwrap();
+        expected.push(slice);
+    }
+    assert_eq!(writer.stack_rounds().unwrap(), 2);
+    writer.finish("rounds done", 1).unwrap();
+    assert_eq!(read_stacks(&place.path()).unwrap(), expected);
+    // Equal stacks are kept once.
+    let connection = Connection::open(place.path()).unwrap();
+    let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count("SELECT COUNT(*) FROM stacks"), 2);
+    assert_eq!(count("SELECT COUNT(*) FROM stack_samples"), 6);
+}
+
+#[test]
+fn a_record_from_before_there_were_stacks_has_none_and_takes_some_when_resumed() {
+    let place = Place::new();
+    RecordWriter::create(&place.path(), &opening()).unwrap().finish("rounds done", 1).unwrap();
+    let connection = Connection::open(place.path()).unwrap();
+    for table in ["stack_samples", "stacks", "stack_cpu", "stack_slices"] {
+        connection.execute(&format!("DROP TABLE {table}"), []).unwrap();
+    }
+    connection.pragma_update(None, "user_version", 2).unwrap();
+    drop(connection);
+    assert_eq!(read_stacks(&place.path()).unwrap(), vec![]);
+    Record::read(&place.path()).unwrap();
+    let mut writer = RecordWriter::resume(&place.path()).unwrap();
+    writer.put_environment(0, &environment("native", false)).unwrap();
+    writer.put_stacks(&stack_slice(0, "native")).unwrap();
+    writer.finish("rounds done", 2).unwrap();
+    assert_eq!(read_stacks(&place.path()).unwrap().len(), 1);
 }

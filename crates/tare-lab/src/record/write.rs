@@ -14,7 +14,7 @@ use rusqlite::{Connection, Transaction, params};
 use super::error::RecordError;
 use super::read::read_from;
 use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice, signed};
-use super::{APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST};
+use super::{APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, VERSION_WITH_STACKS, stacks};
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use crate::doubt::Doubt;
 use crate::environment::CpuPlan;
@@ -98,6 +98,7 @@ impl RecordWriter {
             writer.set_up()?;
             writer.transact("make", |transaction| {
                 transaction.execute_batch(include_str!("schema.sql"))?;
+                transaction.execute_batch(stacks::TABLES)?;
                 transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
                 transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
                 insert_opening(transaction, opening)
@@ -280,7 +281,7 @@ impl RecordWriter {
         }
     }
 
-    fn transact<T>(
+    pub(super) fn transact<T>(
         &mut self,
         operation: &'static str,
         write: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -314,7 +315,9 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     if version < VERSION_WITH_HOST {
         let column = "ALTER TABLE environments ADD COLUMN host TEXT NOT NULL DEFAULT 'as-is'";
         transaction.execute(column, [])?;
-        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     }
-    Ok(())
+    if version < VERSION_WITH_STACKS {
+        transaction.execute_batch(stacks::TABLES)?;
+    }
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }

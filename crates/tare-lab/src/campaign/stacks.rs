@@ -1,0 +1,182 @@
+//! Stack slices: after the rounds, each environment in turn is sampled under the same fixed rate.
+//!
+//! The rate is that of the workload's latency phase, or half of what the baseline reached where the
+//! study has no such phase: well below saturation, every environment does the same work, so that a
+//! difference in CPU time per operation is one of code and not of load. The time is not taken from
+//! the study's budget.
+
+use super::measure::{accounts, scope};
+use super::{Campaign, CampaignError, Ending, FAILURES_MAX, Stage, one_line};
+use crate::PartError;
+use crate::doubt::Doubt;
+use crate::driver::Edge;
+use crate::record::Phase;
+use crate::schedule::{self, Cell, Turn};
+use crate::stacks::{CLIENT, LAYER, PartCpu, SYSTEM, SampledStack, StackOrder, StackSlice};
+use crate::study::ScheduleKind;
+
+/// Share of the baseline's capacity that is asked where the study gives no rate.
+const RATE_SHARE: f64 = 0.5;
+/// Keeps the order and the operations of stack slices apart from those of the rounds.
+const SEED_SALT: u64 = 0x57ac_c5ee_d000_0001;
+
+impl Campaign<'_, '_> {
+    /// Runs all rounds of stack slices. What fails voids a slice; a sampler that fails again and
+    /// again ends the sampling with a doubt, and the record is whole without it.
+    pub(super) fn stacks(&mut self, order: &mut StackOrder<'_>) -> Result<Ending, CampaignError> {
+        self.stage(Stage::SamplingStacks);
+        let kind = self.study.schedule.kind;
+        let seed = tare_std::rng::mix64(self.seed ^ SEED_SALT);
+        let workloads = 0..self.study.workloads.len();
+        let cells: Vec<Cell> =
+            workloads.map(|workload| Cell { workload, phase: Phase::Latency }).collect();
+        let first = self.writer().stack_rounds()?;
+        let mut failures = 0;
+        for round in first..first.saturating_add(order.rounds) {
+            let turns = schedule::block(kind, seed, round, self.members.len(), &cells);
+            for group in turns.chunk_by(|a, b| a.environment == b.environment) {
+                let Some(index) = group.first().map(|turn| turn.environment) else { continue };
+                if self.members[index].out {
+                    continue;
+                }
+                let trials = kind == ScheduleKind::Trials;
+                // What does not start voids its slices, which say why.
+                if trials && !self.stopped() {
+                    self.start_member(index).ok();
+                }
+                for turn in group {
+                    if self.stopped() {
+                        return Ok(Ending::Interrupted);
+                    }
+                    let void = self.stack_turn(round, turn, seed, order)?;
+                    failures = if void.is_some() { failures + 1 } else { 0 };
+                    if let Some(reason) = void.filter(|_| failures >= FAILURES_MAX) {
+                        self.put_doubt(
+                            None,
+                            Doubt::ProbeFailed { probe: "stacks".into(), reason },
+                        )?;
+                        return Ok(Ending::RoundsDone);
+                    }
+                }
+                if trials {
+                    self.stop_member(index);
+                    self.put_member(index)?;
+                }
+            }
+        }
+        Ok(Ending::RoundsDone)
+    }
+
+    /// Runs one stack slice and writes it. Returns why it is void, if it is.
+    fn stack_turn(
+        &mut self,
+        round: u32,
+        turn: &Turn,
+        seed: u64,
+        order: &mut StackOrder<'_>,
+    ) -> Result<Option<String>, CampaignError> {
+        let workload = turn.cell.workload;
+        let rate_per_s = self.stack_rate(workload);
+        let mut slice = StackSlice {
+            id: 0,
+            round,
+            position: turn.position,
+            environment: self.members[turn.environment].name().to_string(),
+            workload: self.study.workloads[workload].name.clone(),
+            started_unix_ms: self.parts.clock.unix_ms(),
+            window_ns: 0,
+            operations: 0,
+            rate_per_s: rate_per_s.unwrap_or(0.0),
+            event: order.sampler.event(),
+            cpu: Vec::new(),
+            stacks: Vec::new(),
+            void: None,
+        };
+        let load_seed = schedule::load_seed(seed, round, turn.cell);
+        slice.void = match rate_per_s {
+            None => Some("the fixed rate is not known".to_string()),
+            Some(rate) => {
+                let asked = self.order(workload, Some(rate), load_seed, order.window);
+                self.sample(turn.environment, &asked, order, &mut slice).err()
+            }
+        };
+        self.writer().put_stacks(&slice)?;
+        Ok(slice.void)
+    }
+
+    /// Operations/s of the stack slices of a workload: the same in every environment.
+    fn stack_rate(&mut self, workload: usize) -> Option<f64> {
+        if let Some(rate) = self.rates[workload] {
+            return Some(rate);
+        }
+        let baseline = self.members[self.baseline].name().to_string();
+        let name = self.study.workloads[workload].name.clone();
+        let slices = &self.writer().record().slices;
+        let mut reached: Vec<f64> = slices
+            .iter()
+            .filter(|slice| slice.environment == baseline && slice.workload == name)
+            .filter(|slice| slice.void.is_none() && slice.window_ns > 0)
+            .map(|slice| slice.operations as f64 * 1e9 / slice.window_ns as f64)
+            .collect();
+        reached.sort_by(f64::total_cmp);
+        let rate = (reached.get(reached.len() / 2)? * RATE_SHARE).floor().max(1.0);
+        self.rates[workload] = Some(rate);
+        Some(rate)
+    }
+
+    /// Measures one slice with the sampler on, into `slice`. Says why it does not count.
+    fn sample(
+        &mut self,
+        index: usize,
+        asked: &crate::driver::SliceOrder,
+        order: &mut StackOrder<'_>,
+        slice: &mut StackSlice,
+    ) -> Result<(), String> {
+        let client = self.parts.driver.pids();
+        let member = &mut self.members[index];
+        let Some(running) = &mut member.running else {
+            return Err(member.trouble.clone().unwrap_or_else(|| "it is not up".into()));
+        };
+        let begun = order.sampler.begin(&scope(running, client));
+        let mut edges: Result<(), PartError> = Ok(());
+        let sampler = &mut *order.sampler;
+        let freezes = self.study.schedule.kind == ScheduleKind::Slices;
+        let measured = match &begun {
+            Ok(()) => self
+                .measure(index, asked, freezes, &mut |edge: Edge| {
+                    if edges.is_ok() {
+                        edges = sampler.edge(edge);
+                    }
+                })
+                .map_err(|error| one_line(&error)),
+            Err(error) => Err(one_line(&**error)),
+        };
+        // In every case: nothing is left sampling.
+        let ended: Result<Vec<SampledStack>, PartError> = order.sampler.end();
+        let measured = measured?;
+        edges.map_err(|error| one_line(&*error))?;
+        slice.stacks = ended.map_err(|error| one_line(&*error))?;
+        let account = accounts(measured);
+        slice.window_ns = account.window_ns;
+        slice.operations = account.operations;
+        let layer = account.layer_cpu_ns.iter().map(|(_, ns)| ns).sum();
+        let idle = account.idle_poll_cpu_ns();
+        let parts = [
+            (SYSTEM, account.system_cpu_ns, idle),
+            (LAYER, layer, 0),
+            (CLIENT, account.client_cpu_ns, 0),
+        ];
+        slice.cpu = parts
+            .into_iter()
+            .filter(|(_, cpu_ns, _)| *cpu_ns > 0)
+            .map(|(part, cpu_ns, idle_poll_ns)| PartCpu { part: part.into(), cpu_ns, idle_poll_ns })
+            .collect();
+        if slice.operations == 0 {
+            return Err("no operation ended in the window".into());
+        }
+        if slice.stacks.is_empty() {
+            return Err("no stack was sampled in the window".into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! Stack slices in a record: written as each ends, read when they are asked for. They are not in
+//! `Record`, because most readers do not want them and they are the bulk of the file.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+use super::VERSION_WITH_STACKS;
+use super::error::RecordError;
+use super::read::{by_owner, open_read_only, rows, unsigned};
+use super::rows::{environment_id, signed};
+use super::write::RecordWriter;
+use crate::stacks::{PartCpu, SampledStack, StackSlice};
+
+/// The tables of stack slices; also what an older record lacks.
+pub(super) const TABLES: &str = include_str!("stacks.sql");
+
+/// Every stack slice of a record, in the order in which they were run. None in a record that was
+/// written before there were any.
+pub fn read_stacks(path: &Path) -> Result<Vec<StackSlice>, RecordError> {
+    let connection = open_read_only(path)?;
+    read_all(&connection).map_err(|error| RecordError::sqlite("read", path, error))
+}
+
+fn read_all(connection: &Connection) -> rusqlite::Result<Vec<StackSlice>> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version < VERSION_WITH_STACKS {
+        return Ok(Vec::new());
+    }
+    let transaction = connection.unchecked_transaction()?;
+    let sql = "SELECT slice, part, cpu_ns, idle_poll_ns FROM stack_cpu ORDER BY rowid";
+    let mut cpu = by_owner(&transaction, sql, |row| {
+        let (cpu_ns, idle_poll_ns) = (unsigned(row, 2)?, unsigned(row, 3)?);
+        Ok(PartCpu { part: row.get(1)?, cpu_ns, idle_poll_ns })
+    })?;
+    let sql = "SELECT id, part, subsystem, folded FROM stacks";
+    let names: HashMap<i64, (String, String, String)> =
+        rows(&transaction, sql, |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?, row.get(3)?))))?
+            .into_iter()
+            .collect();
+    let sql = "SELECT slice, stack, samples FROM stack_samples ORDER BY rowid";
+    let mut samples = by_owner(&transaction, sql, |row| {
+        let (part, subsystem, folded) = names.get(&row.get(1)?).cloned().unwrap_or_default();
+        Ok(SampledStack { part, subsystem, folded, samples: unsigned(row, 2)? })
+    })?;
+    let sql = "SELECT s.id, s.round, s.position, e.name, s.workload, s.started_unix_ms, \
+               s.window_ns, s.operations, s.rate_per_s, s.event, s.void \
+               FROM stack_slices s JOIN environments e ON e.id = s.environment ORDER BY s.id";
+    let slices = rows(&transaction, sql, |row| {
+        let id: i64 = row.get(0)?;
+        Ok(StackSlice {
+            id,
+            round: row.get(1)?,
+            position: row.get(2)?,
+            environment: row.get(3)?,
+            workload: row.get(4)?,
+            started_unix_ms: unsigned(row, 5)?,
+            window_ns: unsigned(row, 6)?,
+            operations: unsigned(row, 7)?,
+            rate_per_s: row.get(8)?,
+            event: row.get(9)?,
+            cpu: cpu.remove(&id).unwrap_or_default(),
+            stacks: samples.remove(&id).unwrap_or_default(),
+            void: row.get(10)?,
+        })
+    })?;
+    transaction.finish()?;
+    Ok(slices)
+}
+
+fn insert(transaction: &Transaction<'_>, slice: &StackSlice) -> rusqlite::Result<i64> {
+    let sql = "INSERT INTO stack_slices VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    transaction.execute(
+        sql,
+        params![
+            slice.round,
+            slice.position,
+            environment_id(transaction, &slice.environment)?,
+            slice.workload,
+            signed(slice.started_unix_ms),
+            signed(slice.window_ns),
+            signed(slice.operations),
+            slice.rate_per_s,
+            slice.event,
+            slice.void,
+        ],
+    )?;
+    let id = transaction.last_insert_rowid();
+    for cpu in &slice.cpu {
+        let row = params![id, cpu.part, signed(cpu.cpu_ns), signed(cpu.idle_poll_ns)];
+        transaction.execute("INSERT INTO stack_cpu VALUES (?, ?, ?, ?)", row)?;
+    }
+    let find = "SELECT id FROM stacks WHERE folded = ? AND part = ? AND subsystem = ?";
+    for stack in &slice.stacks {
+        let key = params![stack.folded, stack.part, stack.subsystem];
+        let known: Option<i64> =
+            transaction.prepare_cached(find)?.query_row(key, |row| row.get(0)).optional()?;
+        let stack_id = match known {
+            Some(id) => id,
+            None => {
+                let sql = "INSERT INTO stacks (folded, part, subsystem) VALUES (?, ?, ?)";
+                transaction.prepare_cached(sql)?.execute(key)?;
+                transaction.last_insert_rowid()
+            }
+        };
+        let sql = "INSERT INTO stack_samples VALUES (?, ?, ?)";
+        transaction.prepare_cached(sql)?.execute(params![id, stack_id, signed(stack.samples)])?;
+    }
+    Ok(id)
+}
+
+impl RecordWriter {
+    /// Writes a stack slice, in one transaction, and returns its id. The id that it has is ignored.
+    pub fn put_stacks(&mut self, slice: &StackSlice) -> Result<i64, RecordError> {
+        self.transact("write", |transaction| insert(transaction, slice))
+    }
+
+    /// Rounds of stack slices that were begun; the next one has this number.
+    pub fn stack_rounds(&mut self) -> Result<u32, RecordError> {
+        self.transact("read", |transaction| {
+            let sql = "SELECT COALESCE(MAX(round) + 1, 0) FROM stack_slices";
+            transaction.query_row(sql, [], |row| row.get(0))
+        })
+    }
+}
