@@ -4,13 +4,18 @@
 use tare_std::cpus::CpuSet;
 
 use crate::source::Growth;
-use crate::{Opened, ProbeKind, Roots, stat};
+use crate::{CounterKind, Opened, ProbeKind, Roots, stat};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "context_switches",
     help: "context switches on the whole host",
     needs: "/proc/stat",
-    counters: &["context_switches"],
+    limits: "strangers' switches count too",
+    optional: false,
+    counters: &[CounterKind {
+        name: "context_switches",
+        help: "times a CPU of the host went from one task to another",
+    }],
     open,
 };
 

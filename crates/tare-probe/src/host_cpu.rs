@@ -19,13 +19,18 @@ use tare_lab::probe::{Counter, Probe, names};
 use tare_std::cpus::CpuSet;
 
 use crate::source::Source;
-use crate::{Opened, ProbeError, ProbeKind, Roots, stat};
+use crate::{CounterKind, Opened, ProbeError, ProbeKind, Roots, counter, stat};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "host_cpu",
     help: "CPU time of every task on the host, and of the harness itself",
     needs: "the root cgroup's cpuacct.usage (v1) or cpu.stat (v2), or /proc/stat",
-    counters: &[names::HOST_CPU_NS, names::HARNESS_CPU_NS],
+    limits: "off by at most a tick per CPU; inside a container it is the container's",
+    optional: false,
+    counters: &[
+        CounterKind { name: names::HOST_CPU_NS, help: "CPU time of every task on the host" },
+        CounterKind { name: names::HARNESS_CPU_NS, help: "CPU time of the harness itself" },
+    ],
     open,
 };
 
@@ -123,7 +128,6 @@ impl Probe for HostCpu {
         let begin = self.begin.take().ok_or(ProbeError::NotBegun { probe: KIND.name })?;
         let host = self.host()?.saturating_sub(begin.0) as f64 * self.format.unit_ns();
         let harness = harness().saturating_sub(begin.1) as f64;
-        let counter = |name: &str, value| Counter { name: name.to_string(), value };
         Ok(vec![counter(names::HOST_CPU_NS, host), counter(names::HARNESS_CPU_NS, harness)])
     }
 }

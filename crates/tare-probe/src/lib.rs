@@ -1,23 +1,38 @@
 //! Probes: what observes a slice besides the environment and the driver.
 //!
 //! Method: every probe opens its files once and reads them again at the two edges of the measured
-//! window; what it reports is the difference. Roots are arguments, so that tests read a recorded
-//! host. Limits: figures from `/proc/stat` come in ticks of 1/USER_HZ (10 ms nearly everywhere), so
+//! window; what it reports is the difference. A probe of the system alone learns before a slice which
+//! processes these are. Roots are arguments, so that tests read a recorded host. Limits: figures from `/proc/stat` come in ticks of 1/USER_HZ (10 ms nearly everywhere), so
 //! that over a slice of 0.2 s on one CPU a single tick is 5 %.
 #![forbid(unsafe_code)]
 
+mod between;
 mod context_switches;
+mod cpu_shares;
+mod disk;
+mod files;
 mod host_cpu;
+mod interrupts;
+mod kvm;
+mod memory;
+mod net_devices;
+mod page_faults;
 mod pressure;
+mod run_queue;
 mod softirq;
-mod source;
+mod softirq_counts;
+pub mod source;
 mod stat;
 mod steal;
+mod sticky;
+mod switches;
+mod tcp;
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use tare_lab::probe::Probe;
+use tare_lab::probe::{Counter, Probe};
 use tare_std::cpus::CpuSet;
 
 /// Where the files of the host are.
@@ -27,16 +42,26 @@ pub struct Roots {
     /// Where the cgroup hierarchies are mounted: one directory per controller (v1), or the unified
     /// one itself (v2).
     pub cgroup: PathBuf,
+    pub sys: PathBuf,
 }
 
 impl Default for Roots {
     fn default() -> Self {
-        Self { proc: "/proc".into(), cgroup: "/sys/fs/cgroup".into() }
+        Self { proc: "/proc".into(), cgroup: "/sys/fs/cgroup".into(), sys: "/sys".into() }
     }
 }
 
 /// A probe, ready to begin, or why there is none.
 pub type Opened = Result<Box<dyn Probe>, ProbeError>;
+
+/// A counter as the reference shows it. A part in braces stands for what the host has.
+#[derive(Clone, Copy, Debug)]
+pub struct CounterKind {
+    /// Unit last. What it is per: the slice, which the analysis divides by its operations, unless
+    /// [`tare_lab::probe::is_level`].
+    pub name: &'static str,
+    pub help: &'static str,
+}
 
 /// A probe as `tare list` shows it.
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +71,13 @@ pub struct ProbeKind {
     pub help: &'static str,
     /// What it needs of the host.
     pub needs: &'static str,
-    /// Names of the counters that it returns.
-    pub counters: &'static [&'static str],
-    open: fn(&Roots, &CpuSet) -> Opened,
+    /// What its figures do not say, and how coarse they are.
+    pub limits: &'static str,
+    /// True: a host without it lacks nothing, and nobody is told.
+    pub optional: bool,
+    /// The counters that it returns.
+    pub counters: &'static [CounterKind],
+    pub open: fn(&Roots, &CpuSet) -> Opened,
 }
 
 impl ProbeKind {
@@ -61,9 +90,27 @@ impl ProbeKind {
     }
 }
 
-/// Every probe.
-pub const ALL: &[ProbeKind] =
-    &[host_cpu::KIND, steal::KIND, softirq::KIND, context_switches::KIND, pressure::KIND];
+/// Every probe. The order is that in which they are read at both edges.
+pub const ALL: &[ProbeKind] = &[
+    host_cpu::KIND,
+    steal::KIND,
+    cpu_shares::KIND,
+    softirq::KIND,
+    softirq_counts::KIND,
+    interrupts::KIND,
+    context_switches::KIND,
+    switches::KIND,
+    run_queue::KIND,
+    page_faults::KIND,
+    memory::KIND,
+    tcp::KIND,
+    net_devices::KIND,
+    disk::KIND,
+    pressure::CPU,
+    pressure::IO,
+    pressure::MEMORY,
+    kvm::KIND,
+];
 
 /// Name of a probe that the host cannot serve, and why.
 pub type Unavailable = (&'static str, ProbeError);
@@ -75,6 +122,7 @@ pub fn open_all(roots: &Roots, cpus: &CpuSet) -> (Vec<Box<dyn Probe>>, Vec<Unava
     for kind in ALL {
         match kind.open(roots, cpus) {
             Ok(probe) => opened.push(probe),
+            Err(_) if kind.optional => {}
             Err(error) => missing.push((kind.name, error)),
         }
     }
@@ -101,7 +149,36 @@ pub enum ProbeError {
     Missing { path: PathBuf, what: String, needs: &'static str },
     #[error("probe {probe} was asked for its end before its beginning")]
     NotBegun { probe: &'static str },
+    #[error("the host can see no process of the {of}")]
+    NoProcess { of: &'static str },
+    #[error("a reading of {} takes {} µs, more than the {} µs that an edge may take", .path.display(), .took.as_micros(), .limit.as_micros())]
+    Slow { path: PathBuf, took: Duration, limit: Duration },
+    #[error("the {of} has {threads} threads; more than {limit} take too long to read")]
+    ManyThreads { of: &'static str, threads: usize, limit: usize },
+    #[error("the host cannot see the data directory")]
+    NoData,
 }
+
+/// A counter with its value.
+pub(crate) fn counter(name: impl Into<String>, value: f64) -> Counter {
+    Counter { name: name.into(), value }
+}
+
+/// A name from the host as a part of a counter's name: `virtio3-input.0` is `virtio3_input_0`.
+pub(crate) fn word(name: &str) -> String {
+    let mut word = String::new();
+    for c in name.chars().take(WORD_MAX) {
+        match c.is_ascii_alphanumeric() {
+            true => word.push(c.to_ascii_lowercase()),
+            false if !word.ends_with('_') => word.push('_'),
+            false => {}
+        }
+    }
+    word.trim_matches('_').to_string()
+}
+
+/// Names of interrupts have no end of their own.
+const WORD_MAX: usize = 40;
 
 #[cfg(test)]
 mod tests;

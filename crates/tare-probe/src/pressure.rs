@@ -1,21 +1,54 @@
-//! `pressure`: time in which some task of the host waited for a CPU.
+//! `pressure`, `pressure_io`, `pressure_memory`: time in which some task of the host waited for a
+//! CPU, for a disk, or for memory to be freed.
 //! Source: kernel, Documentation/accounting/psi.rst; `total` is in µs.
 
-use tare_std::cpus::CpuSet;
-
 use crate::source::Growth;
-use crate::{Opened, ProbeKind, Roots};
+use crate::{CounterKind, Opened, ProbeKind, Roots};
 
-pub(crate) const KIND: ProbeKind = ProbeKind {
+const LIMITS: &str = "the whole host's; the kernel's account is 2 s old at most";
+
+pub(crate) const CPU: ProbeKind = ProbeKind {
     name: "pressure",
     help: "time in which some task on the host waited for a CPU (PSI)",
     needs: "/proc/pressure/cpu (CONFIG_PSI, and psi=1 where it is off by default)",
-    counters: &["cpu_pressure_some_ns"],
-    open,
+    limits: LIMITS,
+    optional: false,
+    counters: &[CounterKind {
+        name: "cpu_pressure_some_ns",
+        help: "time in which at least one task could run and had no CPU",
+    }],
+    open: |roots, _| open(&CPU, roots, "cpu"),
 };
 
-fn open(roots: &Roots, _: &CpuSet) -> Opened {
-    Growth::open(&KIND, &roots.proc.join("pressure/cpu"), "some total", 1000.0, some_total)
+pub(crate) const IO: ProbeKind = ProbeKind {
+    name: "pressure_io",
+    help: "time in which some task on the host waited for a disk (PSI)",
+    needs: "/proc/pressure/io (CONFIG_PSI, and psi=1 where it is off by default)",
+    limits: LIMITS,
+    optional: false,
+    counters: &[CounterKind {
+        name: "io_pressure_some_ns",
+        help: "time in which at least one task waited for block I/O",
+    }],
+    open: |roots, _| open(&IO, roots, "io"),
+};
+
+pub(crate) const MEMORY: ProbeKind = ProbeKind {
+    name: "pressure_memory",
+    help: "time in which some task on the host waited for memory (PSI)",
+    needs: "/proc/pressure/memory (CONFIG_PSI, and psi=1 where it is off by default)",
+    limits: LIMITS,
+    optional: false,
+    counters: &[CounterKind {
+        name: "memory_pressure_some_ns",
+        help: "time in which at least one task waited for reclaim, swap or refault",
+    }],
+    open: |roots, _| open(&MEMORY, roots, "memory"),
+};
+
+fn open(kind: &ProbeKind, roots: &Roots, resource: &str) -> Opened {
+    let path = roots.proc.join("pressure").join(resource);
+    Growth::open(kind, &path, "some total", 1000.0, some_total)
 }
 
 fn some_total(text: &str) -> Option<u64> {

@@ -8,13 +8,18 @@ use tare_lab::probe::names;
 use tare_std::cpus::CpuSet;
 
 use crate::source::Growth;
-use crate::{Opened, ProbeKind, Roots, stat};
+use crate::{CounterKind, Opened, ProbeKind, Roots, stat};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "softirq",
     help: "CPU time in softirqs on the CPUs of the plan (sampled, resolution 1/USER_HZ)",
     needs: "/proc/stat",
-    counters: &[names::SOFTIRQ_NS],
+    limits: "sampled by the tick unless the kernel has CONFIG_IRQ_TIME_ACCOUNTING; 1/USER_HZ",
+    optional: false,
+    counters: &[CounterKind {
+        name: names::SOFTIRQ_NS,
+        help: "CPU time in softirqs, over all CPUs of the plan",
+    }],
     open,
 };
 

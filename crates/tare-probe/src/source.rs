@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use tare_lab::PartError;
 use tare_lab::probe::{Counter, Probe};
 
-use crate::{Opened, ProbeError};
+use crate::{Opened, ProbeError, counter};
 
 /// An open file and the buffer that it is read into.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub struct Source {
     path: PathBuf,
     file: File,
     buffer: Vec<u8>,
@@ -22,17 +22,32 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(crate) fn open(path: &Path, needs: &'static str) -> Result<Self, ProbeError> {
+    /// Opens a file of the host. `needs` says in an error what the host would have to have.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(path: &Path, needs: &'static str) -> Result<Self, ProbeError> {
+        // Room for the /proc/stat of a large host; it grows where that is not enough.
+        Self::with_room(path, needs, 16 * 1024)
+    }
+
+    /// The same for a file of which many are open.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn with_room(path: &Path, needs: &'static str, bytes: usize) -> Result<Self, ProbeError> {
         let path = path.to_path_buf();
         match File::open(&path) {
-            // Room for the /proc/stat of a large host; it grows where that is not enough.
-            Ok(file) => Ok(Self { path, file, buffer: vec![0; 16 * 1024], needs }),
+            Ok(file) => Ok(Self { path, file, buffer: vec![0; bytes], needs }),
             Err(source) => Err(ProbeError::Open { path, needs, source }),
         }
     }
 
     /// The whole text as it is now.
-    pub(crate) fn read(&mut self) -> Result<&str, ProbeError> {
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no UTF-8. A file of a process that has ended cannot be read.
+    pub fn read(&mut self) -> Result<&str, ProbeError> {
         let fail = |source| ProbeError::Read { path: self.path.clone(), source };
         let mut length = 0;
         loop {
@@ -49,12 +64,15 @@ impl Source {
             .map_err(|error| fail(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
     }
 
-    /// Reads the text and takes a number from it; `what` names the number.
-    pub(crate) fn number(
+    /// Reads the text and takes a number, or several, from it; `what` names them.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has no such number.
+    pub fn number<T>(
         &mut self,
         what: &str,
-        take: impl FnOnce(&str) -> Option<u64>,
-    ) -> Result<u64, ProbeError> {
+        take: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, ProbeError> {
         let number = take(self.read()?);
         number.ok_or_else(|| ProbeError::Missing {
             path: self.path.clone(),
@@ -93,7 +111,7 @@ impl Growth {
         source.number(what, &take)?;
         Ok(Box::new(Self {
             name: kind.name,
-            counter: kind.counters[0],
+            counter: kind.counters[0].name,
             source,
             what,
             take: Box::new(take),
@@ -117,6 +135,6 @@ impl Probe for Growth {
         let begin = self.begin.take().ok_or(ProbeError::NotBegun { probe: self.name })?;
         let end = self.source.number(self.what, &self.take)?;
         let value = end.saturating_sub(begin) as f64 * self.scale;
-        Ok(vec![Counter { name: self.counter.to_string(), value }])
+        Ok(vec![counter(self.counter, value)])
     }
 }

@@ -45,3 +45,20 @@ pub(crate) fn worked(text: &str) -> Option<u64> {
 pub(crate) fn context_switches(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("ctxt "))?.trim().parse().ok()
 }
+
+/// The first columns of each of some CPUs, in ticks.
+pub(crate) fn by_cpu<const N: usize>(
+    text: &str,
+    cpus: &CpuSet,
+) -> impl Iterator<Item = (u32, [u64; N])> {
+    let lines = text.lines().take_while(|line| line.starts_with("cpu"));
+    lines.filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let cpu = words.next()?.strip_prefix("cpu")?.parse().ok()?;
+        let mut columns = [0; N];
+        for column in &mut columns {
+            *column = words.next()?.parse().ok()?;
+        }
+        cpus.contains(cpu).then_some((cpu, columns))
+    })
+}

@@ -6,13 +6,18 @@ use tare_lab::probe::names;
 use tare_std::cpus::CpuSet;
 
 use crate::source::Growth;
-use crate::{Opened, ProbeKind, Roots, stat};
+use crate::{CounterKind, Opened, ProbeKind, Roots, stat};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "steal",
     help: "CPU time that the hypervisor took from the CPUs of the plan (resolution 1/USER_HZ)",
     needs: "/proc/stat",
-    counters: &[names::STEAL_NS],
+    limits: "1/USER_HZ per CPU and slice",
+    optional: false,
+    counters: &[CounterKind {
+        name: names::STEAL_NS,
+        help: "time in which a CPU of the plan wanted to run and the hypervisor ran others",
+    }],
     open,
 };
 

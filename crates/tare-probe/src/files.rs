@@ -1,0 +1,124 @@
+//! One small file of each thread, or of each process, of a part of a study, summed up.
+//!
+//! Method: the files are opened before the load starts and stay open over the slice. Threads that
+//! came since are found at the end and count from zero; a thread or process that ended counts as it
+//! was read last. Limits: what both came and went inside the slice is not seen.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::ProbeError;
+use crate::source::Source;
+
+/// More threads take longer to read than an edge may take: about 6 µs each.
+pub(crate) const THREADS_MAX: usize = 160;
+
+/// Room for one file; it grows where that is not enough.
+const FILE_BYTES: usize = 2048;
+
+/// The parts of a study whose processes are counted apart.
+pub(crate) const SYSTEM: &str = "system";
+pub(crate) const LAYER: &str = "layer";
+pub(crate) const CLIENT: &str = "client";
+
+/// Takes its numbers out of a file's text.
+pub(crate) type Take<const N: usize> = fn(&str) -> Option<[u64; N]>;
+
+/// The files of one part.
+pub(crate) struct Files<const N: usize> {
+    /// `system`, `layer` or `client`.
+    pub(crate) of: &'static str,
+    proc: PathBuf,
+    file: &'static str,
+    take: Take<N>,
+    per_thread: bool,
+    pids: Vec<u32>,
+    known: HashSet<u32>,
+    open: Vec<(Source, [u64; N])>,
+}
+
+impl<const N: usize> Files<N> {
+    /// `/proc/PID/task/TID/FILE` of every thread of the processes.
+    pub(crate) fn of_threads(
+        of: &'static str,
+        proc: &Path,
+        pids: &[u32],
+        file: &'static str,
+        take: Take<N>,
+    ) -> Result<Self, ProbeError> {
+        Self::new(of, proc, pids, file, take, true)
+    }
+
+    /// `/proc/PID/FILE` of every process.
+    pub(crate) fn of_processes(
+        of: &'static str,
+        proc: &Path,
+        pids: &[u32],
+        file: &'static str,
+        take: Take<N>,
+    ) -> Result<Self, ProbeError> {
+        Self::new(of, proc, pids, file, take, false)
+    }
+
+    fn new(
+        of: &'static str,
+        proc: &Path,
+        pids: &[u32],
+        file: &'static str,
+        take: Take<N>,
+        per_thread: bool,
+    ) -> Result<Self, ProbeError> {
+        let (known, open) = (HashSet::new(), Vec::new());
+        let (proc, pids) = (proc.to_path_buf(), pids.to_vec());
+        let mut files = Self { of, proc, file, take, per_thread, pids, known, open };
+        files.look()?;
+        match files.open.is_empty() {
+            true => Err(ProbeError::NoProcess { of }),
+            false => Ok(files),
+        }
+    }
+
+    /// Opens the files that are not open yet. One whose thread has just ended is passed over.
+    pub(crate) fn look(&mut self) -> Result<(), ProbeError> {
+        for pid in &self.pids {
+            let process = self.proc.join(pid.to_string());
+            if !self.per_thread {
+                if self.known.insert(*pid) {
+                    self.open.extend(opened(&process.join(self.file)));
+                }
+                continue;
+            }
+            for thread in fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
+                let id = thread.file_name().to_str().and_then(|id| id.parse().ok());
+                if id.is_some_and(|id| self.known.insert(id)) {
+                    self.open.extend(opened(&thread.path().join(self.file)));
+                }
+            }
+        }
+        match self.open.len() {
+            threads if threads > THREADS_MAX => {
+                Err(ProbeError::ManyThreads { of: self.of, threads, limit: THREADS_MAX })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sums over all files.
+    pub(crate) fn read(&mut self) -> [u64; N] {
+        let mut sums = [0; N];
+        for (source, last) in &mut self.open {
+            if let Some(now) = source.read().ok().and_then(self.take) {
+                *last = now;
+            }
+            for (sum, number) in sums.iter_mut().zip(*last) {
+                *sum += number;
+            }
+        }
+        sums
+    }
+}
+
+fn opened<const N: usize>(path: &Path) -> Option<(Source, [u64; N])> {
+    Some((Source::with_room(path, "/proc", FILE_BYTES).ok()?, [0; N]))
+}

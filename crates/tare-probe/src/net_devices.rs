@@ -1,0 +1,117 @@
+//! `net_devices`: bytes and packets through the network devices of the system's namespace.
+//!
+//! Source: `/proc/PID/net/dev`, proc_pid_net(5), which shows the namespace of the process. Devices
+//! that Tare made are numbered anew in each environment; their numbers are left out of the names, so
+//! that environments can be compared.
+
+use tare_lab::probe::{Counter, Scope};
+
+use crate::between::{Edge, Numbers, between};
+use crate::files::SYSTEM;
+use crate::source::Source;
+use crate::sticky::{Sticky, add, grown};
+use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter, word};
+
+pub(crate) const KIND: ProbeKind = ProbeKind {
+    name: "net_devices",
+    help: "bytes and packets through the network devices of the system's namespace",
+    needs: "/proc/PID/net/dev",
+    limits: "in the host's own namespace strangers' traffic counts too; by device only those that \
+             moved, at most 6",
+    optional: false,
+    counters: &[
+        CounterKind { name: "system_net_in_bytes", help: "received, over all devices" },
+        CounterKind { name: "system_net_in_packets", help: "received, over all devices" },
+        CounterKind { name: "system_net_in_drops", help: "received and dropped, over all devices" },
+        CounterKind { name: "system_net_out_bytes", help: "sent, over all devices" },
+        CounterKind { name: "system_net_out_packets", help: "sent, over all devices" },
+        CounterKind { name: "system_net_out_drops", help: "dropped unsent, over all devices" },
+        CounterKind { name: "system_net_{device}_in_bytes", help: "received by one device" },
+        CounterKind { name: "system_net_{device}_in_packets", help: "received by one device" },
+        CounterKind { name: "system_net_{device}_out_bytes", help: "sent by one device" },
+        CounterKind { name: "system_net_{device}_out_packets", help: "sent by one device" },
+    ],
+    open: |roots, _| {
+        let devices = Sticky::new(4 * DEVICES_MAX);
+        between(&KIND, NetDevices { roots: roots.clone(), source: None, devices })
+    },
+};
+
+const DEVICES_MAX: usize = 6;
+
+/// What is reported, and its column behind the device's name.
+const COLUMNS: [(&str, usize); 6] = [
+    ("in_bytes", 0),
+    ("in_packets", 1),
+    ("in_drops", 3),
+    ("out_bytes", 8),
+    ("out_packets", 9),
+    ("out_drops", 11),
+];
+
+struct NetDevices {
+    roots: Roots,
+    source: Option<Source>,
+    devices: Sticky,
+}
+
+fn devices(text: &str) -> impl Iterator<Item = (&str, [u64; COLUMNS.len()])> {
+    text.lines().skip(2).filter_map(|line| {
+        let (name, rest) = line.split_once(':')?;
+        let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let mut numbers = [0; COLUMNS.len()];
+        for (number, (_, column)) in numbers.iter_mut().zip(COLUMNS) {
+            *number = words.get(column)?.parse().ok()?;
+        }
+        Some((name.trim(), numbers))
+    })
+}
+
+/// The name of a device in a counter's name.
+fn device(name: &str) -> String {
+    match name.starts_with("tare-") {
+        true => word(name.trim_end_matches(|c: char| c.is_ascii_digit())),
+        false => word(name),
+    }
+}
+
+impl Numbers for NetDevices {
+    /// Over all devices, and by device.
+    type Reading = ([u64; COLUMNS.len()], Vec<(String, u64)>);
+
+    fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
+        self.source = None;
+        let pid = scope.system.first().ok_or(ProbeError::NoProcess { of: SYSTEM })?;
+        let path = self.roots.proc.join(pid.to_string()).join("net/dev");
+        self.source = Some(Source::open(&path, KIND.needs)?);
+        Ok(())
+    }
+
+    fn read(&mut self, _: Edge) -> Result<Self::Reading, ProbeError> {
+        let source = self.source.as_mut().ok_or(ProbeError::NoProcess { of: SYSTEM })?;
+        source.number("line of a device", |text| {
+            let mut all = [0; COLUMNS.len()];
+            let mut each = Vec::new();
+            for (name, numbers) in devices(text) {
+                for ((sum, number), (what, _)) in all.iter_mut().zip(numbers).zip(COLUMNS) {
+                    *sum += number;
+                    if !what.ends_with("drops") {
+                        add(&mut each, format!("system_net_{}_{what}", device(name)), number);
+                    }
+                }
+            }
+            Some((all, each))
+        })
+    }
+
+    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+        let all = COLUMNS.iter().zip(begin.0).zip(end.0);
+        let mut counters: Vec<Counter> = all
+            .map(|(((name, _), b), e)| {
+                counter(format!("system_net_{name}"), e.saturating_sub(b) as f64)
+            })
+            .collect();
+        counters.extend(self.devices.of(grown(&begin.1, end.1)));
+        counters
+    }
+}

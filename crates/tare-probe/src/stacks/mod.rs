@@ -1,0 +1,18 @@
+//! Stacks: which code the CPU time goes to.
+//!
+//! Method: `perf record` ([`Perf`]) interrupts the threads of the system, of the client and of what
+//! the layer adds about a thousand times per second of their CPU time and notes the stack, in the
+//! kernel and in the program. `perf script` prints the stacks with names while the processes still
+//! exist, so that files inside containers are found through their own mounts. [`script`] folds
+//! them, and [`subsystem`] says for each what it is counted for.
+//!
+//! Work that the kernel does for a packet happens mostly in the context of the thread that sends
+//! it, so that bridges and filters show in the stacks of client and system. What is done in
+//! threads of the kernel (`ksoftirqd`) or on an idle CPU is nobody's, and is not in these figures,
+//! as it is not in the CPU accounts that they divide.
+
+mod perf;
+pub mod script;
+pub mod subsystem;
+
+pub use perf::{Perf, StacksError};

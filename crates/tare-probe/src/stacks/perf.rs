@@ -1,0 +1,367 @@
+//! The sampler: the command `perf`, from the distribution's package.
+//!
+//! Method: `perf record` is started before the load and told over a pipe when to sample, so that
+//! exactly the measured window is sampled. It writes into a memory file of this process, reached
+//! as `/proc/PID/fd/N`, so that nothing is left on a disk. Where the machine counts cycles, a
+//! sample is taken after so many of them, by an interrupt that nothing masks; elsewhere the timer
+//! `cpu-clock` ticks, which cannot look into code that holds interrupts off: its time shows where
+//! they are allowed again.
+//!
+//! Limits: the frames of a program that was built without frame pointers are few: the function it
+//! is in is right, its callers may be missing. Frames of the kernel are whole.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, kill_process};
+use tare_lab::PartError;
+use tare_lab::driver::Edge;
+use tare_lab::probe::Scope;
+use tare_lab::stacks::{CLIENT, KERNEL_SUFFIX, LAYER, SYSTEM, SampledStack, StackSampler};
+
+use super::script::{self, Sample};
+use super::subsystem;
+
+/// Samples per second of CPU time. Not a round number, so that it does not keep step with timers.
+pub const FREQUENCY_HZ: u32 = 999;
+/// Cycles between two samples: about as many samples per second at 3 GHz.
+const CYCLES: u32 = 3_000_000;
+/// For perf to start, to stop, and to do what it is told.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For perf to print the stacks of a slice.
+const SCRIPT_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why stacks cannot be sampled.
+#[derive(Debug, thiserror::Error)]
+pub enum StacksError {
+    #[error(
+        "cannot run perf: it is not installed; install the package linux-perf (Debian) or linux-tools-generic (Ubuntu)"
+    )]
+    NotInstalled,
+    #[error("cannot run perf {step}")]
+    Spawn { step: &'static str, source: io::Error },
+    #[error("perf {step} failed with {status}: {stderr}")]
+    Failed { step: &'static str, status: ExitStatus, stderr: String },
+    #[error("perf record ended by itself with {status}: {stderr}")]
+    Ended { status: ExitStatus, stderr: String },
+    #[error("perf did not {order} within {} s", PATIENCE.as_secs())]
+    Silent { order: &'static str },
+    #[error("perf script did not end within {} s and was killed", SCRIPT_PATIENCE.as_secs())]
+    SlowScript,
+    #[error("cannot {step} for perf")]
+    Channel { step: &'static str, source: io::Error },
+    #[error("there is no process to sample; the host cannot see into this environment")]
+    NoProcess,
+    #[error("perf was asked to {order} before it was started")]
+    NotBegun { order: &'static str },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clock {
+    Cycles,
+    Timer,
+}
+
+/// Samples stacks with the command `perf`.
+#[derive(Debug)]
+pub struct Perf {
+    program: String,
+    /// Marks the processes of a study, so that leftovers are found.
+    mark: (String, String),
+    clock: Clock,
+    running: Option<Running>,
+}
+
+/// A `perf record` that has been started.
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    data: File,
+    stderr: File,
+    orders: File,
+    answers: OwnedFd,
+    // Perf opens the far ends by their path while these are open.
+    _far: (OwnedFd, OwnedFd),
+    parts: HashMap<u32, &'static str>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended in the ordinary case; both are then errors that mean so.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The path by which a child finds a descriptor of this process.
+fn path_of(fd: &impl AsRawFd) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd())
+}
+
+fn memory_file(name: &'static str) -> Result<File, StacksError> {
+    let made = memfd_create(name, MemfdFlags::CLOEXEC);
+    let failed = |error: rustix::io::Errno| StacksError::Channel {
+        step: "make a memory file",
+        source: error.into(),
+    };
+    made.map(File::from).map_err(failed)
+}
+
+fn channel() -> Result<(OwnedFd, OwnedFd), StacksError> {
+    pipe_with(PipeFlags::CLOEXEC)
+        .map_err(|error| StacksError::Channel { step: "make a pipe", source: error.into() })
+}
+
+fn text_of(file: &mut File) -> String {
+    let mut text = Vec::new();
+    // What cannot be read is not shown.
+    let _ = file.rewind().and_then(|()| file.read_to_end(&mut text));
+    let text = String::from_utf8_lossy(&text);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(" | ")
+}
+
+/// Waits until a child ends; `None` if it does not in time.
+fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let until = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+impl Perf {
+    /// Finds perf and what it can sample by. `mark` is an environment variable and its value for
+    /// the processes that are started.
+    ///
+    /// # Errors
+    /// If perf is not installed or does not run.
+    pub fn open(mark: (&str, &str)) -> Result<Self, StacksError> {
+        Self::open_program("perf", mark)
+    }
+
+    fn open_program(program: &str, mark: (&str, &str)) -> Result<Self, StacksError> {
+        let mark = (mark.0.to_string(), mark.1.to_string());
+        let mut perf =
+            Self { program: program.to_string(), mark, clock: Clock::Timer, running: None };
+        // Prints `COUNT,,cycles,...`, or `<not supported>` in place of the count.
+        let arguments = ["stat", "--field-separator=,", "--event=cycles", "--", "true"];
+        let output = perf.command("stat", &arguments).output().map_err(|source| {
+            match source.kind() {
+                io::ErrorKind::NotFound => StacksError::NotInstalled,
+                _ => StacksError::Spawn { step: "stat", source },
+            }
+        })?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        let counts = text.lines().filter(|line| line.contains("cycles")).any(|line| {
+            line.split(',').next().is_some_and(|count| count.trim().parse::<u64>().is_ok())
+        });
+        if counts {
+            perf.clock = Clock::Cycles;
+        }
+        Ok(perf)
+    }
+
+    /// A command that reads no one's configuration and asks no server for symbols.
+    fn command(&self, _step: &'static str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(arguments)
+            .env(&self.mark.0, &self.mark.1)
+            .env("PERF_CONFIG", "/dev/null")
+            .env("LC_ALL", "C")
+            .env_remove("DEBUGINFOD_URLS")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn start(&self, scope: &Scope) -> Result<Running, StacksError> {
+        let mut parts = HashMap::new();
+        for (part, pids) in
+            [(SYSTEM, &scope.system), (LAYER, &scope.layer), (CLIENT, &scope.client)]
+        {
+            parts.extend(pids.iter().map(|pid| (*pid, part)));
+        }
+        if scope.system.is_empty() {
+            return Err(StacksError::NoProcess);
+        }
+        let pids: Vec<String> = parts.keys().map(ToString::to_string).collect();
+        let (data, stderr) = (memory_file("tare-stacks")?, memory_file("tare-stacks-log")?);
+        let (order_end, orders) = channel()?;
+        let (answers, answer_end) = channel()?;
+        let control = format!("fifo:{},{}", path_of(&order_end), path_of(&answer_end));
+        let (cycles, hertz) = (CYCLES.to_string(), FREQUENCY_HZ.to_string());
+        let clock = match self.clock {
+            Clock::Cycles => ["--event", "cycles", "--count", &cycles],
+            Clock::Timer => ["--event", "cpu-clock", "--freq", &hertz],
+        };
+        let log = stderr
+            .try_clone()
+            .map_err(|source| StacksError::Channel { step: "share a memory file", source })?;
+        let child = self
+            .command("record", &["record", "-g", "--no-buildid", "--no-buildid-cache"])
+            .args(clock)
+            .args(["--delay", "-1", "--pid", &pids.join(","), "--control", &control])
+            .args(["--output", &path_of(&data)])
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map_err(|source| StacksError::Spawn { step: "record", source })?;
+        let mut running = Running {
+            child,
+            data,
+            stderr,
+            orders: File::from(orders),
+            answers,
+            _far: (order_end, answer_end),
+            parts,
+        };
+        // It answers once it samples on demand; stopping what has not begun changes nothing.
+        running.order("disable")?;
+        Ok(running)
+    }
+
+    /// Prints the stacks with names, and folds them.
+    fn fold(&self, running: &Running) -> Result<Vec<SampledStack>, StacksError> {
+        let (mut printed, mut stderr) =
+            (memory_file("tare-stacks-text")?, memory_file("tare-stacks-log")?);
+        let share = |file: &File| {
+            file.try_clone()
+                .map_err(|source| StacksError::Channel { step: "share a memory file", source })
+        };
+        let input = path_of(&running.data);
+        // Names of inlined functions would take a debugger's time for each frame.
+        let arguments = ["script", "--input", &input, "--fields", "pid,ip,sym,dso", "--no-inline"];
+        let mut child = self
+            .command("script", &arguments)
+            .stdout(share(&printed)?)
+            .stderr(share(&stderr)?)
+            .spawn()
+            .map_err(|source| StacksError::Spawn { step: "script", source })?;
+        let ended = wait(&mut child, SCRIPT_PATIENCE);
+        if !matches!(ended, Ok(Some(_))) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let status = ended
+            .map_err(|source| StacksError::Spawn { step: "script", source })?
+            .ok_or(StacksError::SlowScript)?;
+        if !status.success() {
+            let stderr = text_of(&mut stderr);
+            return Err(StacksError::Failed { step: "script", status, stderr });
+        }
+        let mut text = Vec::new();
+        printed
+            .rewind()
+            .and_then(|()| printed.read_to_end(&mut text))
+            .map_err(|source| StacksError::Channel { step: "read what was printed", source })?;
+        Ok(fold(&String::from_utf8_lossy(&text), &running.parts))
+    }
+}
+
+/// Counts equal stacks, each for the part that its process belongs to.
+fn fold(text: &str, parts: &HashMap<u32, &'static str>) -> Vec<SampledStack> {
+    let mut counts: BTreeMap<(String, String, &'static str), u64> = BTreeMap::new();
+    for Sample { pid, frames } in script::samples(text) {
+        let Some(part) = parts.get(&pid) else { continue };
+        let subsystem = subsystem::of(part, &frames);
+        let name = |frame: &script::Frame| {
+            let suffix = if frame.kernel { KERNEL_SUFFIX } else { "" };
+            format!("{}{suffix}", frame.name)
+        };
+        let folded: Vec<String> = frames.iter().rev().map(name).collect();
+        let key = (part.to_string(), folded.join(";"), subsystem);
+        *counts.entry(key).or_default() += 1;
+    }
+    let stack = |((part, folded, subsystem), samples): ((String, String, &str), u64)| {
+        SampledStack { part, subsystem: subsystem.to_string(), folded, samples }
+    };
+    counts.into_iter().map(stack).collect()
+}
+
+impl Running {
+    /// Tells perf what to do and waits until it has done so.
+    fn order(&mut self, order: &'static str) -> Result<(), StacksError> {
+        let failed = |source| StacksError::Channel { step: "write an order", source };
+        self.orders.write_all(format!("{order}\n").as_bytes()).map_err(failed)?;
+        let until = Instant::now() + PATIENCE;
+        let mut answer = [0; 16];
+        loop {
+            let step = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+            let mut polled = [PollFd::new(&self.answers, PollFlags::IN)];
+            let ready = poll(&mut polled, Some(&step)).unwrap_or(0);
+            if ready > 0 {
+                // `ack`, a line break and a zero byte for each order: there is one at a time.
+                rustix::io::read(&self.answers, &mut answer).map_err(|error| {
+                    StacksError::Channel { step: "read an answer", source: error.into() }
+                })?;
+                return Ok(());
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(StacksError::Ended { status, stderr: text_of(&mut self.stderr) });
+            }
+            if Instant::now() >= until {
+                return Err(StacksError::Silent { order });
+            }
+        }
+    }
+
+    /// Ends perf record as ctrl-C does, so that it completes its file.
+    fn stop(&mut self) -> Result<(), StacksError> {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // One that has ended already is waited for below.
+            let _ = kill_process(pid, Signal::INT);
+        }
+        let spawn = |source| StacksError::Spawn { step: "record", source };
+        match wait(&mut self.child, PATIENCE).map_err(spawn)? {
+            None => Err(StacksError::Silent { order: "stop" }),
+            // Ended by the signal that was sent, in its own good order.
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+impl StackSampler for Perf {
+    fn event(&self) -> String {
+        match self.clock {
+            Clock::Cycles => format!("cycles, every {CYCLES}"),
+            Clock::Timer => format!("cpu-clock at {FREQUENCY_HZ} Hz"),
+        }
+    }
+
+    fn begin(&mut self, scope: &Scope) -> Result<(), PartError> {
+        self.running = None;
+        self.running = Some(self.start(scope)?);
+        Ok(())
+    }
+
+    fn edge(&mut self, edge: Edge) -> Result<(), PartError> {
+        let order = match edge {
+            Edge::Begin => "enable",
+            Edge::End => "disable",
+        };
+        let running = self.running.as_mut().ok_or(StacksError::NotBegun { order })?;
+        Ok(running.order(order)?)
+    }
+
+    fn end(&mut self) -> Result<Vec<SampledStack>, PartError> {
+        let mut running = self.running.take().ok_or(StacksError::NotBegun { order: "end" })?;
+        running.stop()?;
+        Ok(self.fold(&running)?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! `tcp`: segments, retransmits and drops of TCP, in the network namespace of the system and in that
+//! of the client.
+//!
+//! Source: `/proc/PID/net/snmp` and `/proc/PID/net/netstat`, which show the namespace of the process
+//! (kernel: Documentation/networking/snmp_counter.rst).
+
+use std::fs;
+use std::path::PathBuf;
+
+use tare_lab::probe::{Counter, Scope};
+
+use crate::between::{Edge, Numbers, between};
+use crate::files::{CLIENT, SYSTEM};
+use crate::source::Source;
+use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter};
+
+pub(crate) const KIND: ProbeKind = ProbeKind {
+    name: "tcp",
+    help: "TCP segments, retransmits and drops in the namespaces of the system and of the client",
+    needs: "/proc/PID/net/snmp and netstat",
+    limits: "in the host's own namespace strangers' connections count too; a sentry's own network \
+             stack is not seen; the client's only where its namespace is another",
+    optional: false,
+    counters: &[
+        CounterKind { name: "{part}_tcp_segments_in", help: "segments received" },
+        CounterKind { name: "{part}_tcp_segments_out", help: "segments sent, without retransmits" },
+        CounterKind { name: "{part}_tcp_retransmits", help: "segments sent again" },
+        CounterKind { name: "{part}_tcp_errors_in", help: "segments received in error" },
+        CounterKind { name: "{part}_tcp_timeouts", help: "retransmission timers that ran out" },
+        CounterKind { name: "{part}_tcp_delayed_acks", help: "acknowledgements sent by a timer" },
+        CounterKind {
+            name: "{part}_tcp_pure_acks",
+            help: "acknowledgements received without data",
+        },
+        CounterKind {
+            name: "{part}_tcp_listen_drops",
+            help: "connections dropped before they were accepted",
+        },
+        CounterKind {
+            name: "{part}_tcp_backlog_drops",
+            help: "segments dropped because a socket's queues were full",
+        },
+    ],
+    open: |roots, _| between(&KIND, Tcp { roots: roots.clone(), sides: Vec::new() }),
+};
+
+const COLUMNS: [(&str, &str, &str); 9] = [
+    ("Tcp:", "InSegs", "segments_in"),
+    ("Tcp:", "OutSegs", "segments_out"),
+    ("Tcp:", "RetransSegs", "retransmits"),
+    ("Tcp:", "InErrs", "errors_in"),
+    ("TcpExt:", "TCPTimeouts", "timeouts"),
+    ("TcpExt:", "DelayedACKs", "delayed_acks"),
+    ("TcpExt:", "TCPPureAcks", "pure_acks"),
+    ("TcpExt:", "ListenDrops", "listen_drops"),
+    ("TcpExt:", "TCPBacklogDrop", "backlog_drops"),
+];
+
+struct Tcp {
+    roots: Roots,
+    sides: Vec<Side>,
+}
+
+struct Side {
+    of: &'static str,
+    snmp: Source,
+    netstat: Source,
+}
+
+impl Side {
+    fn open(of: &'static str, process: PathBuf) -> Result<Self, ProbeError> {
+        let open = |file: &str| Source::open(&process.join("net").join(file), KIND.needs);
+        Ok(Self { of, snmp: open("snmp")?, netstat: open("netstat")? })
+    }
+
+    fn read(&mut self) -> Result<[Option<u64>; COLUMNS.len()], ProbeError> {
+        let mut numbers = [None; COLUMNS.len()];
+        for (source, wanted) in [(&mut self.snmp, "Tcp:"), (&mut self.netstat, "TcpExt:")] {
+            source.number("line of TCP", |text| {
+                let mut lines = text.lines().filter(|line| line.split(' ').next() == Some(wanted));
+                let (names, values) = (lines.next()?.split(' '), lines.next()?.split(' '));
+                for (name, value) in names.zip(values) {
+                    let at = COLUMNS.iter().position(|c| c.0 == wanted && c.1 == name);
+                    if let Some(at) = at {
+                        numbers[at] = value.parse().ok();
+                    }
+                }
+                Some(())
+            })?;
+        }
+        Ok(numbers)
+    }
+}
+
+impl Numbers for Tcp {
+    type Reading = Vec<[Option<u64>; COLUMNS.len()]>;
+
+    fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
+        self.sides.clear();
+        let process = |pid: &u32| self.roots.proc.join(pid.to_string());
+        let system = scope.system.first().map(process);
+        let system = system.ok_or(ProbeError::NoProcess { of: SYSTEM })?;
+        let namespace = |process: &PathBuf| fs::read_link(process.join("ns/net")).ok();
+        let client = scope.client.first().map(process);
+        let client =
+            client.filter(|c| namespace(c).is_none() || namespace(c) != namespace(&system));
+        self.sides.push(Side::open(SYSTEM, system)?);
+        if let Some(client) = client {
+            self.sides.push(Side::open(CLIENT, client)?);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, _: Edge) -> Result<Self::Reading, ProbeError> {
+        if self.sides.is_empty() {
+            return Err(ProbeError::NoProcess { of: SYSTEM });
+        }
+        self.sides.iter_mut().map(Side::read).collect()
+    }
+
+    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+        let mut counters = Vec::new();
+        for ((side, begin), end) in self.sides.iter().zip(begin).zip(end) {
+            for (at, (_, _, name)) in COLUMNS.iter().enumerate() {
+                // A kernel that does not know the column says nothing about it.
+                if let (Some(begin), Some(end)) = (begin[at], end[at]) {
+                    let name = format!("{}_tcp_{name}", side.of);
+                    counters.push(counter(name, end.saturating_sub(begin) as f64));
+                }
+            }
+        }
+        counters
+    }
+}

@@ -1,0 +1,153 @@
+//! Probes of the system on this machine, of work whose size is known.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+
+/// What probes see of processes while something happens.
+fn seen(names: &[&str], scope: &Scope, work: impl FnOnce()) -> Vec<(String, f64)> {
+    let roots = Roots::default();
+    let cpus = CpuSet::from_iter([0]);
+    let mut probes: Vec<_> =
+        names.iter().map(|name| kind(name).open(&roots, &cpus).unwrap()).collect();
+    for probe in &mut probes {
+        probe.prepare(scope).unwrap();
+        probe.begin().unwrap();
+    }
+    work();
+    let counters = probes.iter_mut().flat_map(|probe| probe.end().unwrap());
+    counters.map(|counter| (counter.name, counter.value)).collect()
+}
+
+fn of(seen: &[(String, f64)], name: &str) -> f64 {
+    let found = seen.iter().find(|(known, _)| known == name);
+    found.unwrap_or_else(|| panic!("no {name} in {seen:?}")).1
+}
+
+fn system(pid: u32) -> Scope {
+    Scope { system: vec![pid], ..Scope::default() }
+}
+
+/// A child that is killed at the end, whatever the end is.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[test]
+fn sleeps_are_voluntary_switches() {
+    let sleeps = 50;
+    // A thread that starts inside the slice is found at its end, if it is still there.
+    let (done, wait) = std::sync::mpsc::channel::<()>();
+    let seen = seen(&["switches", "run_queue"], &system(std::process::id()), || {
+        std::thread::spawn(move || {
+            for _ in 0..sleeps {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            wait.recv().ok();
+        });
+        std::thread::sleep(Duration::from_millis(100));
+    });
+    drop(done);
+    assert!(of(&seen, "system_switches_voluntary") >= f64::from(sleeps), "{seen:?}");
+    assert!(of(&seen, "system_run_queue_wait_ns") > 0.0, "{seen:?}");
+}
+
+#[test]
+fn touched_pages_are_minor_faults_and_memory() {
+    let bytes = 32 << 20;
+    let mut kept = Vec::new();
+    let seen = seen(&["page_faults", "memory"], &system(std::process::id()), || {
+        let mut pages = vec![0u8; bytes];
+        for page in pages.chunks_mut(4096) {
+            page[0] = 1;
+        }
+        kept = pages;
+    });
+    assert_eq!(kept.iter().filter(|byte| **byte == 1).count(), bytes / 4096);
+    // Huge pages make of 512 faults one.
+    assert!(of(&seen, "system_page_faults_minor") >= (bytes / (2 << 20)) as f64, "{seen:?}");
+    assert!(of(&seen, "system_rss_anon_bytes_at_end") >= bytes as f64, "{seen:?}");
+}
+
+/// Sends 1 MB over loopback.
+fn talk() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut all).unwrap();
+        all.len()
+    });
+    TcpStream::connect(address).unwrap().write_all(&vec![7; 1 << 20]).unwrap();
+    assert_eq!(reader.join().unwrap(), 1 << 20);
+}
+
+#[test]
+fn bytes_over_loopback_are_seen_in_the_namespace() {
+    let seen = seen(&["tcp", "net_devices"], &system(std::process::id()), talk);
+    assert!(of(&seen, "system_net_lo_in_bytes") >= f64::from(1 << 20), "{seen:?}");
+    assert!(of(&seen, "system_tcp_segments_out") >= 16.0, "{seen:?}");
+    assert!(of(&seen, "system_tcp_segments_in") >= 16.0, "{seen:?}");
+}
+
+/// The traffic of this namespace does not count for a process in another one.
+#[test]
+#[expect(clippy::print_stderr, reason = "what was skipped")]
+fn a_namespace_of_its_own_is_read_from_its_own_files() {
+    let child = Command::new("unshare")
+        .args(["--net", "sh", "-c", "echo up; read x"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(child) = child else {
+        eprintln!("skipped: a_namespace_of_its_own: no unshare");
+        return;
+    };
+    let mut child = Killed(child);
+    let mut up = [0; 3];
+    if child.0.stdout.as_mut().unwrap().read_exact(&mut up).is_err() {
+        eprintln!("skipped: a_namespace_of_its_own: needs root");
+        return;
+    }
+    let own = vec![std::process::id()];
+    let scope = Scope { system: vec![child.0.id()], client: own, ..Scope::default() };
+    let seen = seen(&["tcp", "net_devices"], &scope, talk);
+    assert_eq!(of(&seen, "system_tcp_segments_in"), 0.0);
+    assert_eq!(of(&seen, "system_net_in_bytes"), 0.0);
+    assert!(of(&seen, "client_tcp_segments_in") >= 16.0);
+}
+
+#[test]
+fn what_is_written_and_synced_reaches_the_disk() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let scope = Scope { data: file.path().parent().map(Into::into), ..Scope::default() };
+    let seen = seen(&["disk"], &scope, || {
+        file.as_file().write_all(&vec![1; 1 << 20]).unwrap();
+        file.as_file().sync_all().unwrap();
+    });
+    // A directory in memory has no disk.
+    if !seen.is_empty() {
+        assert!(of(&seen, "disk_written_bytes") >= f64::from(1 << 20), "{seen:?}");
+        assert!(of(&seen, "disk_writes") >= 1.0, "{seen:?}");
+    }
+}
+
+#[test]
+fn a_process_that_ends_keeps_what_was_read_of_it() {
+    let child = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut child = Killed(child);
+    let pid = child.0.id();
+    let seen = seen(&["switches", "page_faults", "run_queue"], &system(pid), || {
+        child.0.kill().unwrap();
+        child.0.wait().unwrap();
+    });
+    assert!(seen.iter().all(|(_, value)| *value == 0.0), "{seen:?}");
+}
