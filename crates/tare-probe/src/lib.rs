@@ -22,6 +22,7 @@ mod run_queue;
 mod softirq;
 mod softirq_counts;
 pub mod source;
+pub mod stacks;
 mod stat;
 mod steal;
 mod sticky;

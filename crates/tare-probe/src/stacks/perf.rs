@@ -12,14 +12,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{self, PipeReader, PipeWriter, Read, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, kill_process};
 use tare_lab::PartError;
 use tare_lab::driver::Edge;
@@ -30,7 +29,7 @@ use super::script::{self, Sample};
 use super::subsystem;
 
 /// Samples per second of CPU time. Not a round number, so that it does not keep step with timers.
-pub const FREQUENCY_HZ: u32 = 999;
+const FREQUENCY_HZ: u32 = 999;
 /// Cycles between two samples: about as many samples per second at 3 GHz.
 const CYCLES: u32 = 3_000_000;
 /// For perf to start, to stop, and to do what it is told.
@@ -85,10 +84,10 @@ struct Running {
     child: Child,
     data: File,
     stderr: File,
-    orders: File,
-    answers: OwnedFd,
+    orders: PipeWriter,
+    answers: PipeReader,
     // Perf opens the far ends by their path while these are open.
-    _far: (OwnedFd, OwnedFd),
+    _far: (PipeReader, PipeWriter),
     parts: HashMap<u32, &'static str>,
 }
 
@@ -114,9 +113,8 @@ fn memory_file(name: &'static str) -> Result<File, StacksError> {
     made.map(File::from).map_err(failed)
 }
 
-fn channel() -> Result<(OwnedFd, OwnedFd), StacksError> {
-    pipe_with(PipeFlags::CLOEXEC)
-        .map_err(|error| StacksError::Channel { step: "make a pipe", source: error.into() })
+fn channel() -> Result<(PipeReader, PipeWriter), StacksError> {
+    io::pipe().map_err(|source| StacksError::Channel { step: "make a pipe", source })
 }
 
 fn text_of(file: &mut File) -> String {
@@ -158,11 +156,9 @@ impl Perf {
             Self { program: program.to_string(), mark, clock: Clock::Timer, running: None };
         // Prints `COUNT,,cycles,...`, or `<not supported>` in place of the count.
         let arguments = ["stat", "--field-separator=,", "--event=cycles", "--", "true"];
-        let output = perf.command("stat", &arguments).output().map_err(|source| {
-            match source.kind() {
-                io::ErrorKind::NotFound => StacksError::NotInstalled,
-                _ => StacksError::Spawn { step: "stat", source },
-            }
+        let output = perf.command(&arguments).output().map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => StacksError::NotInstalled,
+            _ => StacksError::Spawn { step: "stat", source },
         })?;
         let text = String::from_utf8_lossy(&output.stderr);
         let counts = text.lines().filter(|line| line.contains("cycles")).any(|line| {
@@ -175,7 +171,7 @@ impl Perf {
     }
 
     /// A command that reads no one's configuration and asks no server for symbols.
-    fn command(&self, _step: &'static str, arguments: &[&str]) -> Command {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command
             .args(arguments)
@@ -211,7 +207,7 @@ impl Perf {
             .try_clone()
             .map_err(|source| StacksError::Channel { step: "share a memory file", source })?;
         let child = self
-            .command("record", &["record", "-g", "--no-buildid", "--no-buildid-cache"])
+            .command(&["record", "-g", "--no-buildid", "--no-buildid-cache"])
             .args(clock)
             .args(["--delay", "-1", "--pid", &pids.join(","), "--control", &control])
             .args(["--output", &path_of(&data)])
@@ -219,15 +215,8 @@ impl Perf {
             .stderr(log)
             .spawn()
             .map_err(|source| StacksError::Spawn { step: "record", source })?;
-        let mut running = Running {
-            child,
-            data,
-            stderr,
-            orders: File::from(orders),
-            answers,
-            _far: (order_end, answer_end),
-            parts,
-        };
+        let mut running =
+            Running { child, data, stderr, orders, answers, _far: (order_end, answer_end), parts };
         // It answers once it samples on demand; stopping what has not begun changes nothing.
         running.order("disable")?;
         Ok(running)
@@ -245,7 +234,7 @@ impl Perf {
         // Names of inlined functions would take a debugger's time for each frame.
         let arguments = ["script", "--input", &input, "--fields", "pid,ip,sym,dso", "--no-inline"];
         let mut child = self
-            .command("script", &arguments)
+            .command(&arguments)
             .stdout(share(&printed)?)
             .stderr(share(&stderr)?)
             .spawn()
@@ -304,10 +293,8 @@ impl Running {
             let ready = poll(&mut polled, Some(&step)).unwrap_or(0);
             if ready > 0 {
                 // `ack`, a line break and a zero byte for each order: there is one at a time.
-                rustix::io::read(&self.answers, &mut answer).map_err(|error| {
-                    StacksError::Channel { step: "read an answer", source: error.into() }
-                })?;
-                return Ok(());
+                let failed = |source| StacksError::Channel { step: "read an answer", source };
+                return self.answers.read(&mut answer).map(drop).map_err(failed);
             }
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(StacksError::Ended { status, stderr: text_of(&mut self.stderr) });

@@ -1,0 +1,633 @@
+//! Which subsystem a stack is counted for: exactly one, by a table that can be read.
+//!
+//! The frames of the kernel are looked at from the leaf towards the root, and the first one that a
+//! rule knows decides. So a helper (copying, locking, allocating) is counted for whoever called it,
+//! and code that is called from deep inside something else is counted for itself: the TCP receive
+//! path below a bridge is the network stack, and only the bridge's own functions are the bridge.
+//! A stack without a frame that a rule knows is "other kernel", so that the parts add up to the
+//! whole. `docs/reference/subsystems.md` is made from this table.
+
+use tare_lab::stacks::{CLIENT, LAYER};
+
+use super::script::Frame;
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Subsystem {
+    pub name: &'static str,
+    /// One line: what is in it.
+    pub help: &'static str,
+    /// Beginnings of the names of kernel functions, without leading underscores; with `$` at the
+    /// end the whole name.
+    pub functions: &'static [&'static str],
+    /// Decides only by the leaf: these functions stand at the root of nearly every stack.
+    pub leaf_only: bool,
+}
+
+/// Everything in what a layer adds outside the system, whatever it does.
+pub const PROXY: &str = "userland proxy";
+/// The system's own code.
+pub const DATABASE: &str = "database";
+/// The client's own code.
+pub const CLIENT_CODE: &str = "client";
+/// Kernel code that no rule knows.
+pub const OTHER: &str = "other kernel";
+
+const fn rule(
+    name: &'static str,
+    help: &'static str,
+    functions: &'static [&'static str],
+) -> Subsystem {
+    Subsystem { name, help, functions, leaf_only: false }
+}
+
+/// The rules. Where two know a function, the earlier one counts.
+pub const ALL: &[Subsystem] = &[
+    rule(
+        "netfilter and conntrack",
+        "packet filter, NAT, connection tracking",
+        &[
+            "nf_",
+            "nft_",
+            "nfnetlink",
+            "ipt_",
+            "ip6t_",
+            "xt_",
+            "br_nf_",
+            "iptable_",
+            "ebt_",
+            "ip_vs_",
+            "arpt_",
+            "nat_",
+            "resolve_normal_ct",
+            "hash_conntrack",
+            "early_drop",
+        ],
+    ),
+    rule(
+        "bridge and veth",
+        "virtual links between namespaces: veth, bridge, macvlan, ipvlan, tun",
+        &["br_", "veth_", "macvlan_", "ipvlan_", "ipvl_", "tun_", "tap_", "fdb_find", "vlan_"],
+    ),
+    rule(
+        "seccomp",
+        "the system call filter",
+        &["seccomp_", "secure_computing", "populate_seccomp_data", "get_seccomp"],
+    ),
+    rule(
+        "cgroup accounting",
+        "accounting and limits of memory, CPU and I/O by cgroup",
+        &[
+            "mem_cgroup_",
+            "memcg_",
+            "obj_cgroup_",
+            "cgroup_",
+            "cpuacct_",
+            "charge_memcg",
+            "try_charge",
+            "page_counter_",
+            "refill_obj_stock",
+            "consume_obj_stock",
+            "refill_stock",
+            "consume_stock",
+            "drain_obj_stock",
+            "mod_memcg",
+            "mod_lruvec",
+            "count_memcg",
+            "blkcg_",
+            "blk_cgroup",
+            "throttle_cfs_rq",
+            "unthrottle_cfs_rq",
+            "account_cfs_rq",
+            "tg_",
+            "propagate_entity",
+            "update_cfs_group",
+            "css_",
+            "ioc_",
+            "psi_",
+        ],
+    ),
+    rule(
+        "scheduler",
+        "switching, waking and placing threads; waiting on futexes",
+        &[
+            "schedule",
+            "try_to_wake_up",
+            "ttwu_",
+            "wake_up",
+            "wake_q",
+            "wakeup_preempt",
+            "pick_next_",
+            "pick_task",
+            "pick_eevdf",
+            "put_prev_",
+            "set_next_",
+            "enqueue_task",
+            "dequeue_task",
+            "enqueue_entity",
+            "dequeue_entit",
+            "activate_task",
+            "deactivate_task",
+            "update_load_avg",
+            "update_curr",
+            "update_rq_clock",
+            "update_se",
+            "select_task_rq",
+            "select_idle",
+            "available_idle_cpu",
+            "check_preempt",
+            "finish_task_switch",
+            "prepare_task_switch",
+            "context_switch",
+            "switch_to",
+            "switch_mm",
+            "switch_fpu",
+            "sched_",
+            "resched_",
+            "reweight_",
+            "place_entity",
+            "task_tick",
+            "load_balance",
+            "newidle_balance",
+            "rebalance",
+            "balance_fair",
+            "autoremove_wake",
+            "prepare_to_wait",
+            "finish_wait",
+            "futex",
+            "do_futex",
+            "hrtimer_start_range",
+            "io_schedule",
+            "ret_from_fork",
+            "native_smp_send_reschedule",
+            "avg_vruntime",
+            "entity_eligible",
+            "dl_server",
+            "rseq_",
+            "mm_cid",
+            "task_mm_cid",
+            "ctx_sched",
+            "perf_event_task_sched",
+        ],
+    ),
+    rule(
+        "epoll",
+        "waiting for many files: epoll, eventfd, poll, select",
+        &[
+            "ep_",
+            "epoll_",
+            "eventpoll_",
+            "do_epoll",
+            "do_sys_epoll",
+            "x64_sys_epoll",
+            "eventfd_",
+            "do_poll",
+            "do_sys_poll",
+            "do_select",
+            "core_sys_select",
+            "pollwake",
+        ],
+    ),
+    rule(
+        "network stack",
+        "sockets, TCP, IP, loopback, the receive softirq",
+        &[
+            "tcp_",
+            "tcp4_",
+            "tcp6_",
+            "udp_",
+            "ip_",
+            "ip6_",
+            "ipv4_",
+            "ipv6_",
+            "inet_",
+            "inet6_",
+            "sock_",
+            "sk_",
+            "lock_sock",
+            "release_sock",
+            "sys_send",
+            "sys_recv",
+            "x64_sys_send",
+            "x64_sys_recv",
+            "do_sock_",
+            "unix_",
+            "skb_",
+            "alloc_skb",
+            "pskb_",
+            "kfree_skb",
+            "consume_skb",
+            "napi_",
+            "net_",
+            "netif_",
+            "netdev_",
+            "dev_queue_xmit",
+            "dev_hard_",
+            "dev_gro",
+            "dev_",
+            "enqueue_to_backlog",
+            "process_backlog",
+            "loopback_",
+            "qdisc_",
+            "sch_",
+            "fq_",
+            "pfifo_",
+            "validate_xmit",
+            "gro_",
+            "fib_",
+            "dst_",
+            "neigh_",
+            "arp_",
+            "eth_",
+            "csum_",
+            "xps_",
+            "rps_",
+            "get_rps",
+            "bictcp_",
+            "cubictcp_",
+            "bbr_",
+            "raw_v4_",
+            "raw_local_",
+            "raw_rcv",
+            "move_addr",
+            "import_ubuf",
+            "copy_msghdr",
+            "virtnet_",
+            "start_xmit",
+            "icmp_",
+            "rt_dst",
+            "flow_",
+            "sysctl_max_skb",
+            "simple_copy_to_iter",
+            "reqsk_",
+            "security_sock",
+            "siphash",
+        ],
+    ),
+    rule(
+        "overlay and FUSE",
+        "file systems of containers and guests: overlay, FUSE, virtiofs, 9p",
+        &["ovl_", "fuse_", "virtio_fs_", "v9fs_", "p9_"],
+    ),
+    rule(
+        "block layer",
+        "requests to disks, their queues and drivers",
+        &[
+            "blk_",
+            "bio_",
+            "submit_bio",
+            "blkdev_",
+            "virtio_queue_rq",
+            "virtio_queue_rqs",
+            "virtblk_",
+            "nvme_",
+            "scsi_",
+            "sd_",
+            "ata_",
+            "dm_",
+            "loop_",
+            "lo_",
+            "md_",
+            "elv_",
+            "dd_",
+            "bfq_",
+            "kyber_",
+            "wbt_",
+            "rq_qos_",
+            "sbitmap_",
+            "iocg_",
+        ],
+    ),
+    rule(
+        "file system",
+        "files, the page cache and writing back",
+        &[
+            "vfs_",
+            "ksys_",
+            "ext4_",
+            "jbd2_",
+            "xfs_",
+            "btrfs_",
+            "iomap_",
+            "filemap_",
+            "generic_file",
+            "generic_perform_write",
+            "generic_write",
+            "generic_update_time",
+            "file_",
+            "fput",
+            "path_",
+            "do_filp_open",
+            "do_sys_open",
+            "lookup_",
+            "link_path",
+            "walk_component",
+            "d_",
+            "dput",
+            "dget",
+            "inode_",
+            "page_cache_",
+            "pagecache_",
+            "folio_",
+            "fdatawrite",
+            "writeback_",
+            "wb_",
+            "balance_dirty",
+            "do_writepages",
+            "sync_file",
+            "do_fsync",
+            "new_sync_",
+            "do_iter_",
+            "mark_inode",
+            "shmem_",
+            "simple_write",
+            "fsnotify",
+            "rw_verify",
+            "kiocb_",
+            "xas_",
+            "xa_",
+        ],
+    ),
+    rule("io_uring", "the I/O ring", &["io_", "tctx_task_work", "ctx_flush_and_put"]),
+    rule(
+        "page faults and memory",
+        "memory mapped on first touch, mapping and unmapping",
+        &[
+            "asm_exc_page_fault",
+            "exc_page_fault",
+            "do_user_addr_fault",
+            "handle_mm_fault",
+            "do_anonymous_page",
+            "do_fault",
+            "do_wp_page",
+            "lock_vma",
+            "do_mmap",
+            "mmap_region",
+            "vm_mmap",
+            "do_munmap",
+            "do_vmi_",
+            "unmap_",
+            "zap_",
+            "tlb_",
+            "flush_tlb",
+            "madvise_",
+            "do_madvise",
+            "mprotect_",
+            "change_prot",
+            "x64_sys_brk",
+            "khugepaged",
+            "kswapd",
+            "shrink_",
+            "try_to_free",
+        ],
+    ),
+    rule(
+        "hypervisor",
+        "calls to and interrupts from the hypervisor; ringing the bell of a virtual device",
+        &[
+            "kvm_",
+            "pv_",
+            "pvclock_",
+            "xen_",
+            "hv_",
+            "hyperv_",
+            "vmx_",
+            "svm_",
+            "vp_notify",
+            "vhost_",
+            "kvm_guest",
+        ],
+    ),
+    rule(
+        "interrupts and timers",
+        "interrupts, softirqs that are not the network's, timers, RCU",
+        &[
+            "asm_sysvec",
+            "sysvec_",
+            "asm_common_interrupt",
+            "common_interrupt",
+            "handle_softirqs",
+            "do_softirq",
+            "irq_",
+            "handle_irq",
+            "handle_edge_irq",
+            "hrtimer_",
+            "tick_",
+            "update_process_times",
+            "run_timer",
+            "timer_",
+            "mod_timer",
+            "rcu_",
+            "note_gp_changes",
+            "asm_exc_nmi",
+            "el1_interrupt",
+            "el0_interrupt",
+            "gic_",
+            "clockevents_",
+            "ktime_",
+            "posix_",
+            "do_nanosleep",
+            "task_work_run",
+            "perf_",
+            "generic_handle",
+            "vring_interrupt",
+        ],
+    ),
+    Subsystem {
+        name: "system call entry",
+        help: "going into the kernel and back",
+        functions: &[
+            "entry_SYSCALL",
+            "do_syscall_64",
+            "x64_sys_call",
+            "syscall_",
+            "exit_to_user_mode",
+            "x64_sys_",
+            "do_sys_",
+            "se_sys_",
+            "arm64_sys_",
+            "el0_svc",
+            "el0t_64_sync",
+            "invoke_syscall",
+            "fdget",
+            "fget",
+            "entry_SYSRETQ",
+            "irqentry_",
+            "return_to_handler",
+            "arch_exit_to",
+            "x86_call_depth",
+            "entry_",
+        ],
+        leaf_only: true,
+    },
+];
+
+/// Names of subsystems that do not come from a function of the kernel, and what they are.
+pub const BY_PROCESS: [(&str, &str); 4] = [
+    (OTHER, "kernel code that no rule knows; if it is large, the table lacks a rule"),
+    (DATABASE, "the code of the system itself"),
+    (CLIENT_CODE, "the code of the load generator itself"),
+    (PROXY, "everything that a process does which the layer adds, its work in the kernel too"),
+];
+
+impl Subsystem {
+    fn knows(&self, function: &str) -> bool {
+        let function = function.trim_start_matches('_');
+        self.functions.iter().any(|pattern| match pattern.strip_suffix('$') {
+            Some(whole) => function == whole,
+            None => function.starts_with(pattern),
+        })
+    }
+}
+
+/// The subsystem that a stack is counted for. `frames` from the leaf to the root, `part` says whose
+/// stack it is ([`tare_lab::stacks`]).
+pub fn of(part: &str, frames: &[Frame]) -> &'static str {
+    if part == LAYER {
+        return PROXY;
+    }
+    let kernel = frames.iter().take_while(|frame| frame.kernel);
+    for (depth, frame) in kernel.enumerate() {
+        let known = ALL.iter().find(|one| (depth == 0 || !one.leaf_only) && one.knows(&frame.name));
+        if let Some(known) = known {
+            return known.name;
+        }
+    }
+    match frames.first() {
+        Some(leaf) if leaf.kernel => OTHER,
+        _ if part == CLIENT => CLIENT_CODE,
+        _ => DATABASE,
+    }
+}
+
+/// The table as a page of the reference.
+pub fn page() -> String {
+    let mut page = String::from(
+        "<!-- Made from crates/tare-probe/src/stacks/subsystem.rs; a test compares the two. -->\n\
+         # Subsystems\n\n\
+         Every sampled stack is counted for exactly one subsystem. Its frames in the kernel are looked\n\
+         at from the leaf towards the root; the first one whose name begins as the table says decides.\n\
+         Leading underscores do not count. Where two rows know a name, the upper one counts. So a helper\n\
+         (copying, locking, allocating) is counted for whoever called it, and TCP below a bridge is the\n\
+         network stack: only the bridge's own functions are the bridge.\n\n\
+         | subsystem | what is in it | functions whose names begin with |\n|---|---|---|\n",
+    );
+    for one in ALL {
+        let names: Vec<String> = one.functions.iter().map(|name| format!("`{name}`")).collect();
+        let leaf = if one.leaf_only { " (only as the leaf)" } else { "" };
+        page += &format!("| {} | {} | {}{leaf} |\n", one.name, one.help, names.join(" "));
+    }
+    for (name, help) in BY_PROCESS {
+        page += &format!("| {name} | {help} | |\n");
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tare_lab::stacks::SYSTEM;
+
+    use super::*;
+
+    /// Frames from the root to the leaf, `k:` marks those of the kernel.
+    fn frames(text: &str) -> Vec<Frame> {
+        let frame = |word: &str| match word.strip_prefix("k:") {
+            Some(name) => Frame { name: name.into(), kernel: true },
+            None => Frame { name: word.into(), kernel: false },
+        };
+        text.split(' ').rev().filter(|word| !word.is_empty()).map(frame).collect()
+    }
+
+    #[test]
+    fn stacks_are_counted_for_one_subsystem() {
+        let check = |stack: &str, expected: &str| {
+            assert_eq!(of(SYSTEM, &frames(stack)), expected, "{stack}");
+        };
+        let send = "main k:entry_SYSCALL_64_after_hwframe k:do_syscall_64 k:__sys_sendto \
+                    k:tcp_sendmsg";
+        check(send, "network stack");
+        check(&format!("{send} k:skb_copy_datagram_from_iter k:memcpy_orig"), "network stack");
+        let bridge = format!("{send} k:__local_bh_enable_ip k:net_rx_action k:br_handle_frame");
+        check(&bridge, "bridge and veth");
+        check(&format!("{bridge} k:br_nf_pre_routing"), "netfilter and conntrack");
+        check(
+            &format!("{bridge} k:nf_hook_slow k:nf_conntrack_in k:_raw_spin_lock"),
+            "netfilter and conntrack",
+        );
+        check(&format!("{bridge} k:ip_rcv k:tcp_v4_rcv"), "network stack");
+        check(&format!("{bridge} k:tcp_v4_rcv k:sock_def_readable k:ep_poll_callback"), "epoll");
+        check(
+            &format!("{bridge} k:sock_def_readable k:try_to_wake_up k:ttwu_do_activate"),
+            "scheduler",
+        );
+        check(&format!("{bridge} k:veth_xmit"), "bridge and veth");
+        let call = "main k:entry_SYSCALL_64_after_hwframe k:do_syscall_64";
+        check(
+            &format!("{call} k:syscall_trace_enter k:__seccomp_filter k:bpf_prog_0123_x"),
+            "seccomp",
+        );
+        check(&format!("{call} k:__x64_sys_io_uring_enter k:io_submit_sqes"), "io_uring");
+        check(&format!("{call} k:io_issue_sqe k:__io_write k:ext4_file_write_iter"), "file system");
+        check(&format!("{call} k:ext4_x k:mem_cgroup_charge"), "cgroup accounting");
+        check(&format!("{call} k:ovl_write_iter"), "overlay and FUSE");
+        check(&format!("{call} k:blk_mq_submit_bio k:virtio_queue_rq"), "block layer");
+        check(
+            &format!("{call} k:virtio_queue_rq k:virtqueue_notify k:vp_notify k:iowrite16"),
+            "hypervisor",
+        );
+        check(
+            &format!("{call} k:do_epoll_wait k:schedule_hrtimeout_range k:__schedule"),
+            "scheduler",
+        );
+        check(call, "system call entry");
+        check(&format!("{call} k:never_heard_of"), OTHER);
+        check("main k:asm_exc_page_fault k:clear_page_rep", "page faults and memory");
+        check("main k:asm_sysvec_apic_timer_interrupt k:native_write_msr", "interrupts and timers");
+        check("main work", DATABASE);
+        check("", DATABASE);
+        // What lies beyond the program is another call's business.
+        check("k:tcp_sendmsg main", DATABASE);
+        assert_eq!(of(CLIENT, &frames("main work")), CLIENT_CODE);
+        assert_eq!(of(CLIENT, &frames(send)), "network stack");
+        assert_eq!(of(LAYER, &frames(send)), PROXY);
+        assert_eq!(of(LAYER, &frames("main")), PROXY);
+    }
+
+    #[test]
+    fn the_table_is_sound() {
+        let names: Vec<&str> =
+            ALL.iter().map(|one| one.name).chain(BY_PROCESS.map(|(name, _)| name)).collect();
+        let mut unique = names.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len(), "each name once");
+        for one in ALL {
+            assert!(one.functions.iter().all(|f| !f.starts_with('_') && f.len() > 1), "{one:?}");
+        }
+        // Of two rows that know the same beginning, the lower one would never count.
+        for (at, one) in ALL.iter().enumerate() {
+            for function in one.functions {
+                let upper =
+                    ALL[..at].iter().find(|upper| !upper.leaf_only && upper.knows(function));
+                assert!(upper.is_none(), "{function} of {} is known to {upper:?}", one.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_reference_is_up_to_date() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/subsystems.md");
+        let page = page();
+        if std::env::var_os("TARE_UPDATE_DOCS").is_some() {
+            std::fs::write(&path, &page).unwrap();
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            written == page,
+            "{} is old; run this test with TARE_UPDATE_DOCS=1",
+            path.display()
+        );
+    }
+}
