@@ -11,6 +11,7 @@
 mod arithmetic;
 mod between;
 mod cells;
+mod counters;
 mod doubts;
 mod latency;
 
@@ -22,6 +23,7 @@ use crate::stats::Estimate;
 use cells::{Cell, Cells, Series};
 
 pub use between::{Between, between};
+pub use counters::{CounterFinding, THROTTLED_NS, counters};
 
 /// A figure with its 95 % interval, which holds the figure.
 ///

@@ -46,7 +46,7 @@ fn environment(name: &str, control: bool) -> EnvironmentRecord {
 }
 
 /// A study of `native`, its control `native-again`, `bridge` and `proxy`, without slices.
-fn record() -> Record {
+pub(super) fn record() -> Record {
     let names = ["native", "bridge", "proxy"];
     let mut environments: Vec<_> = names.iter().map(|name| environment(name, false)).collect();
     environments.push(environment("native-again", true));
@@ -106,7 +106,7 @@ fn record() -> Record {
 }
 
 /// A capacity slice in which an operation costs `system_us` of server CPU and 4 µs of the client's.
-fn slice<'r>(
+pub(super) fn slice<'r>(
     record: &'r mut Record,
     block: u32,
     environment: &str,

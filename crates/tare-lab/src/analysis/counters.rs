@@ -1,0 +1,224 @@
+//! Counters per operation, and what each environment adds to them.
+//!
+//! Method: the counters of a block's slices over the operations of the same slices are one value;
+//! levels (memory at the end, shares, means) are taken as they are. The figure of an environment is
+//! [`crate::stats::estimate`] over its blocks; its difference from the baseline is the same over the
+//! differences inside each block. Differences and not ratios, because many counters are 0 in one of
+//! the two. A slice whose probe failed has no value, and its block none.
+//!
+//! Limits: there are dozens of counters, and one interval in twenty misses the truth, so that a few
+//! differences are found by chance: the control shows how many.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Interval, in_order};
+use crate::probe::is_level;
+use crate::record::{Phase, Record, Slice};
+use crate::stats::estimate;
+
+/// Time for which the CPU quota held an environment back, ns: it comes from the environment's own
+/// account and is shown with the counters.
+pub const THROTTLED_NS: &str = "throttled_ns";
+
+/// One counter of one environment under one workload in one phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CounterFinding {
+    pub workload: String,
+    pub phase: Phase,
+    pub environment: String,
+    /// As the probe named it, unit last.
+    pub name: String,
+    /// True: a level, as it is. False: per operation.
+    pub level: bool,
+    /// Over all blocks of the environment.
+    pub value: Interval,
+    /// The environment's less the baseline's, paired inside each block. `None` for the baseline
+    /// itself and where no block has both.
+    pub difference: Option<Interval>,
+    /// The difference's interval excludes 0.
+    pub found: bool,
+}
+
+/// What a counter came to in one block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    value: f64,
+    /// Operations of a sum, slices of a level.
+    over: f64,
+}
+
+impl Sum {
+    fn mean(self) -> f64 {
+        self.value / self.over
+    }
+}
+
+type Blocks = BTreeMap<u32, Sum>;
+
+/// Every counter of a record, by workload, phase, name and environment (the baseline first, then its
+/// control, then the others as the study has them). A counter that is 0 everywhere is left out.
+pub fn counters(record: &Record) -> Vec<CounterFinding> {
+    let sums = sums(record);
+    let environments = in_order(record);
+    let baseline = record.study.baseline.as_str();
+    let mut found = Vec::new();
+    for workload in &record.study.workloads {
+        for phase in [Phase::Capacity, Phase::Latency] {
+            let place = (workload.name.as_str(), phase);
+            for name in names(&sums, place) {
+                let base = sums.get(&(place.0, place.1, name, baseline));
+                for environment in &environments {
+                    let here = environment.spec.name.as_str();
+                    let key = (place.0, place.1, name, here);
+                    let Some(blocks) = sums.get(&key) else { continue };
+                    let base = base.filter(|_| here != baseline);
+                    let finding = |value, difference: Option<Interval>| CounterFinding {
+                        workload: place.0.to_string(),
+                        phase,
+                        environment: here.to_string(),
+                        name: name.to_string(),
+                        level: is_level(name),
+                        value,
+                        difference,
+                        found: difference.is_some_and(|i| i.low > 0.0 || i.high < 0.0),
+                    };
+                    let Some(value) = level(blocks) else { continue };
+                    found.push(finding(value, base.and_then(|base| difference(blocks, base))));
+                }
+            }
+        }
+    }
+    found
+}
+
+type Key<'r> = (&'r str, Phase, &'r str, &'r str);
+
+/// By workload, phase, name and environment.
+fn sums(record: &Record) -> BTreeMap<Key<'_>, Blocks> {
+    let mut sums: BTreeMap<Key<'_>, Blocks> = BTreeMap::new();
+    let counts = |slice: &&Slice| slice.void.is_none() && slice.operations > 0;
+    for slice in record.slices.iter().filter(counts) {
+        let mut add = |name, value: f64| {
+            let key = (slice.workload.as_str(), slice.phase, name, slice.environment.as_str());
+            let sum = sums.entry(key).or_default().entry(slice.block).or_default();
+            sum.value += value;
+            sum.over += if is_level(name) { 1.0 } else { slice.operations as f64 };
+        };
+        for counter in slice.counters.iter().filter(|counter| counter.value.is_finite()) {
+            add(counter.name.as_str(), counter.value);
+        }
+        if let Some(ns) = slice.throttled_ns {
+            add(THROTTLED_NS, ns as f64);
+        }
+    }
+    sums
+}
+
+/// Names that are not 0 everywhere, sorted.
+fn names<'r>(sums: &BTreeMap<Key<'r>, Blocks>, place: (&str, Phase)) -> BTreeSet<&'r str> {
+    let here = sums.iter().filter(|((workload, phase, ..), _)| (*workload, *phase) == place);
+    let moved = here.filter(|(_, blocks)| blocks.values().any(|sum| sum.value != 0.0));
+    moved.map(|((_, _, name, _), _)| *name).collect()
+}
+
+fn level(blocks: &Blocks) -> Option<Interval> {
+    let values: Vec<f64> = blocks.values().map(|sum| sum.mean()).collect();
+    Some(estimate(&values)?.into())
+}
+
+fn difference(here: &Blocks, base: &Blocks) -> Option<Interval> {
+    let pairs = here.iter().filter_map(|(block, sum)| Some((sum, base.get(block)?)));
+    let values: Vec<f64> = pairs.map(|(here, base)| here.mean() - base.mean()).collect();
+    Some(estimate(&values)?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::{record, slice};
+    use crate::probe::Counter;
+
+    fn counter(name: &str, value: f64) -> Counter {
+        Counter { name: name.into(), value }
+    }
+
+    /// Ten blocks of the baseline and of `bridge`, with counters of each by block.
+    fn made(of: impl Fn(&str, u32) -> Vec<Counter>) -> Record {
+        let mut record = record();
+        for block in 0..10 {
+            for environment in ["native", "bridge"] {
+                let slice = slice(&mut record, block, environment, 10.0);
+                slice.operations = 1000 * u64::from(block + 1);
+                slice.counters = of(environment, block);
+            }
+        }
+        record
+    }
+
+    fn find<'f>(found: &'f [CounterFinding], environment: &str, name: &str) -> &'f CounterFinding {
+        let one = found.iter().find(|f| f.environment == environment && f.name == name);
+        one.unwrap_or_else(|| panic!("no {name} of {environment} in {found:#?}"))
+    }
+
+    #[test]
+    fn sums_are_per_operation_and_levels_are_not() {
+        let found = counters(&made(|environment, block| {
+            let here = f64::from(u8::from(environment == "bridge"));
+            let noise = f64::from(block % 3) / 100.0;
+            let operations = 1000.0 * f64::from(block + 1);
+            vec![
+                counter("switches", operations * (2.0 + 0.5 * here + noise)),
+                counter("rss_bytes_at_end", 4096.0 * (1.0 + here)),
+            ]
+        }));
+        let native = find(&found, "native", "switches");
+        assert!((native.value.value - 2.01).abs() < 0.01, "{native:?}");
+        assert!(native.difference.is_none() && !native.found && !native.level);
+        let bridge = find(&found, "bridge", "switches");
+        let difference = bridge.difference.unwrap();
+        assert!((difference.value - 0.5).abs() < 1e-9 && difference.blocks == 10, "{bridge:?}");
+        assert!(bridge.found);
+        let memory = find(&found, "bridge", "rss_bytes_at_end");
+        assert!(memory.level && memory.found);
+        assert_eq!(memory.value.value, 8192.0);
+        assert_eq!(memory.difference.unwrap().value, 4096.0);
+    }
+
+    #[test]
+    fn nothing_is_found_in_noise_nor_in_zeros() {
+        let found = counters(&made(|environment, block| {
+            let sign = if environment == "bridge" { 1.0 } else { -1.0 };
+            let noise = sign * if block % 2 == 0 { 1.0 } else { -1.0 };
+            vec![counter("faults", 5000.0 + 50.0 * noise), counter("retransmits", 0.0)]
+        }));
+        assert!(!find(&found, "bridge", "faults").found);
+        assert!(found.iter().all(|finding| finding.name != "retransmits"));
+    }
+
+    #[test]
+    fn what_a_probe_did_not_read_is_not_zero() {
+        let found = counters(&made(|environment, block| match (environment, block) {
+            ("bridge", 0..8) => vec![],
+            ("bridge", _) => vec![counter("a", 10_000.0), counter("only_here", 3.0)],
+            _ => vec![counter("a", 10_000.0)],
+        }));
+        assert_eq!(find(&found, "bridge", "a").value.blocks, 2);
+        assert_eq!(find(&found, "bridge", "a").difference.unwrap().blocks, 2);
+        assert!(find(&found, "bridge", "only_here").difference.is_none());
+    }
+
+    #[test]
+    fn void_slices_and_the_time_under_quota() {
+        let mut record = made(|_, _| vec![counter("a", 1.0)]);
+        for slice in &mut record.slices {
+            slice.throttled_ns = Some(2 * slice.operations);
+            slice.void = (slice.block < 9).then(|| "no".into());
+        }
+        let found = counters(&record);
+        assert_eq!(find(&found, "bridge", THROTTLED_NS).value.value, 2.0);
+        let one = find(&found, "bridge", "a");
+        assert!(one.value.blocks == 1 && !one.found && !one.value.is_bounded());
+    }
+}
