@@ -10,6 +10,7 @@
 
 mod arithmetic;
 mod between;
+mod blocks;
 mod cells;
 mod counters;
 mod doubts;
@@ -23,6 +24,7 @@ use crate::stats::Estimate;
 use cells::{Cell, Cells, Series};
 
 pub use between::{Between, between};
+pub use blocks::{Blocks, server_cpu_by_block};
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
 
 /// A figure with its 95 % interval, which holds the figure.

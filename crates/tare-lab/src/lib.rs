@@ -5,6 +5,7 @@
 //! through four traits, `Environment`, `System`, `Driver` and `Probe`, which other crates implement.
 #![forbid(unsafe_code)]
 
+pub mod ablation;
 pub mod analysis;
 pub mod campaign;
 pub mod cpus;

@@ -85,6 +85,14 @@ impl Series {
         self.blocks.values().any(|cell| cell.idle_poll_ns > 0)
     }
 
+    pub(super) fn block_numbers(&self) -> impl Iterator<Item = u32> {
+        self.blocks.keys().copied()
+    }
+
+    pub(super) fn cell(&self, block: u32) -> Option<&Cell> {
+        self.blocks.get(&block)
+    }
+
     /// Cells of the blocks that both series have: (this, the baseline's).
     pub(super) fn pairs<'s>(
         &'s self,

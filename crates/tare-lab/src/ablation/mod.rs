@@ -1,0 +1,269 @@
+//! Where a cost comes from: its shares by layer, found by ablation.
+//!
+//! Method: two environments differ in some layers. Adding them one at a time leads from one to the
+//! other, in as many orders as are feasible ([`Plan`]); what a layer adds depends on what is there
+//! already. A layer's share is the mean of what it adds over the orders: Shapley's value. It is made
+//! block by block, from the server CPU per operation of environments that were all measured in that
+//! block, so its interval is that of a mean over blocks, and the shares add up to the whole exactly.
+//!
+//! Which layers go together is told by the caller; this module knows no runtime.
+//!
+//! Limits: intervals cover the noise between blocks, not what makes one start of an environment
+//! differ from the next for good; the A/A control shows that, and nothing smaller is claimed. Where
+//! orders were drawn, the shares are those of the drawn orders.
+
+mod layers;
+mod orders;
+mod plan;
+mod shares;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::{Interval, server_cpu_by_block};
+use crate::record::{HostFact, Phase, Record};
+use crate::stats::Estimate;
+use crate::study::control_name;
+use orders::Set;
+
+pub use layers::{Change, changes};
+pub use plan::{Between, Plan, PlanError, Step};
+
+/// Section and key of the fact of a record that holds its plan, as JSON.
+pub const FACTS: &str = "explain";
+const FACT_PLAN: &str = "plan";
+
+/// The probability below which an interaction is named, over all pairs.
+const NAMED_BELOW: f64 = 0.05;
+
+impl Plan {
+    /// The plan as a fact for the record.
+    pub fn fact(&self) -> HostFact {
+        // Maps of strings and numbers are always JSON.
+        let value = serde_json::to_string(self).unwrap_or_default();
+        HostFact { section: FACTS.into(), key: FACT_PLAN.into(), value }
+    }
+
+    /// The plan that a record was made by, if it was.
+    pub fn of_record(record: &Record) -> Option<Self> {
+        let is_plan = |fact: &&HostFact| fact.section == FACTS && fact.key == FACT_PLAN;
+        let fact = record.host.iter().find(is_plan)?;
+        serde_json::from_str(&fact.value).ok().filter(Plan::is_sound)
+    }
+
+    /// Whether its numbers fit together; a record may come from a stranger.
+    fn is_sound(&self) -> bool {
+        let steps = self.steps.len();
+        let measured = |set: Set| self.environments.iter().any(|one| one.steps == set);
+        let fits = |order: &Vec<usize>| {
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            sorted.into_iter().eq(0..steps) && orders::sets_of(order).all(measured)
+        };
+        (1..=orders::STEPS_MAX).contains(&steps)
+            && !self.orders.is_empty()
+            && self.orders.iter().all(fits)
+            && self.needs.iter().all(|(a, b)| *a < steps && *b < steps)
+    }
+}
+
+/// What may be said of a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Its interval is above 0, and it is beyond the noise of the control.
+    Costs,
+    /// The same below 0.
+    GivesBack,
+    /// Its interval excludes 0, but the control differs from the baseline by as much.
+    WithinNoise,
+    /// Its interval holds 0: not distinguishable from zero.
+    NotFound,
+}
+
+/// What one step adds, in µs of server CPU per operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// Index in the plan.
+    pub step: usize,
+    pub name: String,
+    /// `host → bridge`.
+    pub what: String,
+    pub us: Interval,
+    /// Of the whole difference, in percent; `None` where that is not distinguishable from zero.
+    pub percent_of_whole: Option<f64>,
+    pub verdict: Verdict,
+}
+
+/// How much more two steps add together than each alone, in µs per operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interaction {
+    pub first: String,
+    pub second: String,
+    pub us: Interval,
+    /// Holm's probability, over all pairs that were measured.
+    pub probability: f64,
+    /// Improbable by chance, and beyond the noise of the control.
+    pub named: bool,
+}
+
+/// A cost under one workload, in shares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    pub workload: String,
+    pub phase: Phase,
+    /// Idle polling was subtracted by the system's own account.
+    pub is_busy_time: bool,
+    /// Server CPU per operation of both ends, µs.
+    pub from_us: Interval,
+    pub to_us: Interval,
+    /// Their difference: the sum of the shares.
+    pub whole_us: Interval,
+    pub whole: Verdict,
+    /// The largest first.
+    pub shares: Vec<Share>,
+    /// The largest first.
+    pub interactions: Vec<Interaction>,
+    /// Pairs of steps, neither of which needs the other, that the drawn orders say nothing about.
+    pub pairs_not_measured: Vec<(String, String)>,
+    /// The largest difference that the control's interval does not exclude, µs. `None` without one.
+    pub noise_us: Option<f64>,
+    /// Blocks that the figures rest on.
+    pub blocks: u32,
+    /// Share of the figures that were so far from what is usual that they were pulled back to
+    /// there, 0 to 1.
+    pub pulled: f64,
+    /// Blocks left out because an environment has no slice in it that counts.
+    pub blocks_incomplete: u32,
+}
+
+/// Explains a cost under one workload. `None` while there is no block with every environment.
+pub fn explain(record: &Record, plan: &Plan, workload: &str) -> Option<Explanation> {
+    let control = control_name(&record.study.baseline);
+    let mut names: Vec<&str> = plan.environments.iter().map(|b| b.environment.as_str()).collect();
+    let columns: BTreeMap<Set, usize> =
+        plan.environments.iter().enumerate().map(|(column, one)| (one.steps, column)).collect();
+    let needed = names.len();
+    // Two more columns, for the noise.
+    names.extend([record.study.baseline.as_str(), control.as_str()]);
+    let measured = server_cpu_by_block(record, workload, &names);
+    let sound = |us: &Option<f64>| us.filter(|us| us.is_finite() && *us > 0.0);
+    let (mut blocks, mut controls, mut incomplete) = (Vec::new(), Vec::new(), 0u32);
+    for row in measured.us.values() {
+        match row[..needed].iter().map(sound).collect::<Option<Vec<f64>>>() {
+            Some(block) => blocks.push(block),
+            None => incomplete += 1,
+        }
+        controls.extend(row[needed..].iter().map(sound).collect::<Option<Vec<f64>>>());
+    }
+    let (blocks, pulled) = shares::cleaned(&blocks);
+    let (controls, pulled_controls) = shares::cleaned(&controls);
+    let controls: Vec<f64> = controls.iter().map(|pair| pair[1] - pair[0]).collect();
+    let noise_us = shares::mean(&controls, pulled_controls)
+        .map(|(control, _)| control.low.abs().max(control.high.abs()))
+        .filter(|noise| noise.is_finite());
+    let figures = Figures { plan, columns: &columns, blocks: &blocks, pulled, noise_us };
+    let full: Set = (1 << plan.steps.len()) - 1;
+    let level = |set: Set| Some(figures.estimate(&BTreeMap::from([(set, 1.0)]))?.0);
+    let whole = figures.estimate(&BTreeMap::from([(full, 1.0), (0, -1.0)]))?.0;
+    let (interactions, pairs_not_measured) = figures.interactions();
+    Some(Explanation {
+        workload: workload.to_string(),
+        phase: measured.phase,
+        is_busy_time: measured.is_busy_time,
+        from_us: level(0)?.into(),
+        to_us: level(full)?.into(),
+        whole_us: whole.into(),
+        whole: figures.verdict(&whole),
+        shares: figures.shares(&whole),
+        interactions,
+        pairs_not_measured,
+        noise_us,
+        blocks: whole.blocks,
+        pulled,
+        blocks_incomplete: incomplete,
+    })
+}
+
+/// The figures of the blocks that count.
+struct Figures<'a> {
+    plan: &'a Plan,
+    /// Column of each set of steps.
+    columns: &'a BTreeMap<Set, usize>,
+    blocks: &'a [Vec<f64>],
+    pulled: f64,
+    noise_us: Option<f64>,
+}
+
+impl Figures<'_> {
+    fn estimate(&self, weights: &shares::Weights) -> Option<(Estimate, f64)> {
+        shares::mean(&shares::values(self.blocks, self.columns, weights), self.pulled)
+    }
+
+    fn beyond_noise(&self, us: f64) -> bool {
+        self.noise_us.is_none_or(|noise| us.abs() > noise)
+    }
+
+    fn verdict(&self, us: &Estimate) -> Verdict {
+        match (us.excludes(0.0), self.beyond_noise(us.centre)) {
+            (false, _) => Verdict::NotFound,
+            (true, false) => Verdict::WithinNoise,
+            (true, true) if us.centre > 0.0 => Verdict::Costs,
+            (true, true) => Verdict::GivesBack,
+        }
+    }
+
+    fn shares(&self, whole: &Estimate) -> Vec<Share> {
+        let one = |(index, step): (usize, &Step)| {
+            let (us, _) = self.estimate(&shares::share(&self.plan.orders, index))?;
+            let percent = 100.0 * us.centre / whole.centre;
+            Some(Share {
+                step: index,
+                name: step.name(),
+                what: step.what(),
+                us: us.into(),
+                percent_of_whole: whole.excludes(0.0).then_some(percent),
+                verdict: self.verdict(&us),
+            })
+        };
+        let mut found: Vec<Share> = self.plan.steps.iter().enumerate().filter_map(one).collect();
+        found.sort_by(|a, b| b.us.value.total_cmp(&a.us.value));
+        found
+    }
+
+    /// What was measured, and the pairs that were not.
+    fn interactions(&self) -> (Vec<Interaction>, Vec<(String, String)>) {
+        let steps = &self.plan.steps;
+        let measured = |set: Set| self.columns.contains_key(&set);
+        let (mut found, mut probabilities, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        for b in 1..steps.len() {
+            for a in 0..b {
+                if self.plan.needs.contains(&(a, b)) || self.plan.needs.contains(&(b, a)) {
+                    continue;
+                }
+                let weights = shares::interaction(&self.plan.orders, &measured, (a, b));
+                let estimate = weights.and_then(|weights| self.estimate(&weights));
+                let (first, second) = (steps[a].name(), steps[b].name());
+                match estimate {
+                    Some((us, probability)) => {
+                        found.push((first, second, us));
+                        probabilities.push(probability);
+                    }
+                    None => missing.push((first, second)),
+                }
+            }
+        }
+        let corrected = shares::holm(&probabilities);
+        let one = |((first, second, us), probability): ((String, String, Estimate), f64)| {
+            let named = probability < NAMED_BELOW && self.beyond_noise(us.centre);
+            Interaction { first, second, us: us.into(), probability, named }
+        };
+        let mut found: Vec<Interaction> = found.into_iter().zip(corrected).map(one).collect();
+        found.sort_by(|a, b| b.us.value.abs().total_cmp(&a.us.value.abs()));
+        (found, missing)
+    }
+}
+
+#[cfg(test)]
+mod tests;

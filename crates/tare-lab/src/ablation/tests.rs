@@ -1,0 +1,205 @@
+//! Games with known shares, what layers need, and how often the interval is right.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use tare_std::rng::Rng;
+
+use super::orders::{self, Set};
+use super::*;
+use crate::environment::EnvironmentSpec;
+use crate::fake;
+
+fn shares_of(orders: &[Vec<usize>], steps: usize, game: &dyn Fn(Set) -> f64) -> Vec<f64> {
+    let value = |step| shares::share(orders, step).iter().map(|(set, w)| w * game(*set)).sum();
+    (0..steps).map(value).collect()
+}
+
+fn near(found: &[f64], truth: &[f64]) {
+    let close =
+        found.len() == truth.len() && found.iter().zip(truth).all(|(a, b)| (a - b).abs() < 1e-9);
+    assert!(close, "{found:?} is not {truth:?}");
+}
+
+/// Step 1 needs step 0.
+fn chain(set: Set) -> bool {
+    set & 0b10 == 0 || set & 0b01 != 0
+}
+
+#[test]
+fn an_additive_game_has_its_parts_as_shares() {
+    let game =
+        |set: Set| 10.0 + (0..4).map(|i| f64::from(set >> i & 1) * f64::from(i + 1)).sum::<f64>();
+    let orders = orders::feasible(4, &|_| true);
+    near(&shares_of(&orders, 4, &game), &[1.0, 2.0, 3.0, 4.0]);
+    // Also under a constraint, and over one order alone.
+    near(&shares_of(&orders::feasible(4, &chain), 4, &game), &[1.0, 2.0, 3.0, 4.0]);
+    near(&shares_of(&[vec![2, 0, 3, 1]], 4, &game), &[1.0, 2.0, 3.0, 4.0]);
+}
+
+#[test]
+fn an_interaction_is_shared_by_those_that_make_it() {
+    // 1 each, and 3 more where steps 0 and 1 meet; step 2 is a dummy.
+    let game = |set: Set| f64::from((set & 3).count_ones()) + if set & 3 == 3 { 3.0 } else { 0.0 };
+    let orders = orders::feasible(3, &|_| true);
+    near(&shares_of(&orders, 3, &game), &[2.5, 2.5, 0.0]);
+    let index = |pair| {
+        let weights = shares::interaction(&orders, &|_| true, pair).unwrap();
+        weights.iter().map(|(set, w)| w * game(*set)).sum::<f64>()
+    };
+    near(&[index((0, 1)), index((0, 2)), index((1, 2))], &[3.0, 0.0, 0.0]);
+}
+
+#[test]
+fn the_majority_game_of_the_textbook() {
+    // Votes 4, 3, 2, 1 with a quota of 6: Shapley's values are 5/12, 3/12, 3/12, 1/12.
+    let votes = [4, 3, 2, 1];
+    let game = |set: Set| {
+        let sum: u32 = (0..4).map(|i| (set >> i & 1) * votes[i]).sum();
+        f64::from(u8::from(sum >= 6))
+    };
+    let found = shares_of(&orders::feasible(4, &|_| true), 4, &game);
+    near(&found, &[5.0 / 12.0, 3.0 / 12.0, 3.0 / 12.0, 1.0 / 12.0]);
+}
+
+#[test]
+fn a_step_that_needs_another_comes_after_it() {
+    // The whole is there once steps 1 and 2 are: unconstrained, half each. Step 1 needs step 0, so
+    // that it is the last of the two in 2 of the 3 orders.
+    let game = |set: Set| f64::from(u8::from(set & 0b110 == 0b110));
+    near(&shares_of(&orders::feasible(3, &|_| true), 3, &game), &[0.0, 0.5, 0.5]);
+    let orders = orders::feasible(3, &chain);
+    near(&shares_of(&orders, 3, &game), &[0.0, 2.0 / 3.0, 1.0 / 3.0]);
+    assert_eq!(shares::interaction(&orders, &|set| chain(set), (0, 1)), None);
+}
+
+proptest! {
+    #[test]
+    fn shares_add_up_for_any_game_and_any_choice_of_orders(
+        figures in prop::collection::vec(-100.0f64..100.0, 64),
+        limit in 7usize..64,
+        seed in any::<u64>(),
+        constrained in any::<bool>(),
+    ) {
+        let valid = |set: Set| !constrained || chain(set);
+        let orders = orders::choose(&orders::feasible(6, &valid), limit, seed);
+        let game = |set: Set| figures[set as usize];
+        let sum: f64 = shares_of(&orders, 6, &game).iter().sum();
+        prop_assert!((sum - (game(63) - game(0))).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn holm_corrects_for_the_number_looked_at() {
+    near(&shares::holm(&[0.04, 0.01, 0.03]), &[0.06, 0.03, 0.06]);
+    near(&shares::holm(&[0.9, 0.8]), &[1.0, 1.0]);
+    assert!(shares::holm(&[]).is_empty());
+}
+
+/// How often, in 1,000 campaigns, the interval of a contrast holds the truth.
+fn coverage(blocks: usize, environments: usize, tails: bool) -> f64 {
+    let mut rng = Rng::new(11);
+    let mut held = 0u32;
+    let columns: BTreeMap<Set, usize> = (0..).zip(0..environments).collect();
+    let weights = BTreeMap::from([(0, -0.5), (1, -0.5), (2, 0.5), (3, 0.5)]);
+    for _ in 0..1000 {
+        let block = |rng: &mut Rng| {
+            let level = (0.1 * rng.normal()).exp();
+            // A tenth of the slices is ten times as noisy.
+            let mut spread = || if tails && rng.next_f64() < 0.1 { 0.2 } else { 0.02 };
+            let spreads: Vec<f64> = (0..environments).map(|_| spread()).collect();
+            spreads.iter().map(|s| 10.0 * level * (s * rng.normal()).exp()).collect::<Vec<f64>>()
+        };
+        let all: Vec<Vec<f64>> = (0..blocks).map(|_| block(&mut rng)).collect();
+        let (table, pulled) = shares::cleaned(&all);
+        let (estimate, _) =
+            shares::mean(&shares::values(&table, &columns, &weights), pulled).unwrap();
+        held += u32::from(!estimate.excludes(0.0));
+    }
+    f64::from(held) / 1000.0
+}
+
+#[test]
+fn the_interval_holds_the_truth_as_often_as_it_says() {
+    for blocks in [5, 12, 40] {
+        for environments in [4, 16] {
+            for tails in [false, true] {
+                let held = coverage(blocks, environments, tails);
+                let place = format!("{blocks} blocks, {environments} environments, {tails}");
+                assert!((0.93..=0.99).contains(&held), "{held} with {place}");
+            }
+        }
+    }
+}
+
+fn native() -> EnvironmentSpec {
+    fake::spec("native", "process")
+}
+
+fn container() -> EnvironmentSpec {
+    EnvironmentSpec {
+        network: "bridge".into(),
+        cpu: "shared".into(),
+        security: "default".into(),
+        cgroup: "own".into(),
+        ..fake::spec("container", "oci:runc")
+    }
+}
+
+/// A plain process has no filter.
+fn no_filter(spec: &EnvironmentSpec) -> bool {
+    spec.runtime != "process" || spec.security == "none"
+}
+
+#[test]
+fn a_container_is_taken_apart_as_far_as_it_can_be() {
+    let (plan, specs) = Plan::new(&native(), &container(), &no_filter, 32, 1).unwrap();
+    let names: Vec<String> = plan.steps.iter().map(Step::name).collect();
+    assert_eq!(names, ["runtime", "network", "cpu", "security", "cgroup"]);
+    assert_eq!((plan.orders.len(), plan.orders_possible), (60, 60));
+    assert_eq!(plan.needs, [(0, 3)]);
+    assert_eq!(specs.len(), 24);
+    assert!(specs.iter().all(no_filter));
+    assert_eq!((specs[0].clone(), specs[23].clone()), (native(), container()));
+    let names: std::collections::BTreeSet<&str> = specs.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(names.len(), 24);
+    assert!(names.contains("native + runtime, network, security"));
+    // With room for fewer, some orders are drawn.
+    let (few, specs) = Plan::new(&native(), &container(), &no_filter, 14, 1).unwrap();
+    assert!(!few.is_complete() && specs.len() <= 14 && few.orders.len() >= 2);
+    let error = Plan::new(&native(), &container(), &no_filter, 5, 1).unwrap_err();
+    assert!(error.to_string().contains("takes 6 environments"), "{error}");
+}
+
+#[test]
+fn layers_that_only_go_together_are_one_step() {
+    // An engine knows neither a plain process's cgroup nor can a process have a filter of its own.
+    let valid = |spec: &EnvironmentSpec| {
+        (spec.runtime == "process") == (spec.cgroup == "none") && no_filter(spec)
+    };
+    let (plan, _) = Plan::new(&native(), &container(), &valid, 32, 1).unwrap();
+    let names: Vec<String> = plan.steps.iter().map(Step::name).collect();
+    assert_eq!(names, ["runtime and cgroup", "network", "cpu", "security"]);
+    assert_eq!(plan.steps[0].what(), "process → oci:runc, none → own");
+    let nothing = |_: &EnvironmentSpec| false;
+    let (plan, specs) = Plan::new(&native(), &container(), &nothing, 32, 1).unwrap();
+    assert_eq!((plan.steps.len(), specs.len()), (1, 2));
+    let same = Plan::new(&native(), &native(), &no_filter, 32, 1);
+    assert!(same.is_err_and(|error| error.to_string().contains("nothing to explain")));
+}
+
+#[test]
+fn a_plan_survives_the_record_and_finds_its_environments() {
+    let (plan, specs) = Plan::new(&native(), &container(), &no_filter, 32, 1).unwrap();
+    let again: Plan = serde_json::from_str(&plan.fact().value).unwrap();
+    assert_eq!(again, plan);
+    assert!(again.is_sound());
+    assert!(!Plan { orders: vec![vec![0, 1]], ..again }.is_sound());
+    let mut known = specs.clone();
+    known[5].name = "another name".into();
+    let known: Vec<&EnvironmentSpec> = known.iter().collect();
+    let found = plan.clone().found_among(&specs, &known).unwrap();
+    assert_eq!(found.environments[5].environment, "another name");
+    let error = plan.found_among(&specs, &known[2..]).unwrap_err().to_string();
+    assert!(error.starts_with("the record lacks 2 of the 24 environments"), "{error}");
+}
