@@ -8,7 +8,7 @@ use serde_json::json;
 use tare_host::plan::{Options, Plan};
 use tare_host::tune::{Applied, Hand, LiveHost, Purpose, apply_plan};
 
-use super::{failure, options, table};
+use super::{failure, options, outcome, table};
 use crate::cli::TuneApply;
 use crate::command::report::style;
 use crate::exit::{Exit, ExitWith};
@@ -65,7 +65,7 @@ fn finish(
         let both = json!({ "plan": plan, "applied": applied });
         writeln!(out, "{}", serde_json::to_string_pretty(&both)?)?;
     } else {
-        write!(out, "{}", table::applied(applied, style()))?;
+        write!(out, "{}", outcome::applied(applied, style()))?;
     }
     Ok(exit)
 }

@@ -5,6 +5,7 @@ mod choose;
 mod flags;
 mod gains;
 mod options;
+mod outcome;
 mod persist;
 mod plan;
 mod prove;

@@ -7,7 +7,7 @@ use anyhow::Context;
 use tare_host::plan::Options;
 use tare_host::tune::{self, LiveHost, PersistError, UNIT, Units};
 
-use super::{coded, failure, options, table};
+use super::{coded, failure, options, outcome};
 use crate::cli::TunePersist;
 use crate::command::report::style;
 use crate::exit::Exit;
@@ -54,7 +54,7 @@ pub(super) fn apply_stored(
     if !stored.changed.is_empty() {
         writeln!(out, "so the host was planned for anew with the stored options")?;
     }
-    write!(out, "{}", table::applied(&stored.applied, style()))?;
+    write!(out, "{}", outcome::applied(&stored.applied, style()))?;
     if !stored.left_out.is_empty() {
         writeln!(
             out,

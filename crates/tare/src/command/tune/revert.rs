@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use tare_host::tune::{LiveHost, OnDrift, RevertOutcome, revert_all};
 
-use super::{failure, table};
+use super::{failure, outcome};
 use crate::cli::TuneRevert;
 use crate::command::report::style;
 use crate::exit::Exit;
@@ -23,7 +23,7 @@ pub(crate) fn run(typed: &TuneRevert, state: &Path, out: &mut dyn Write) -> anyh
         let all = json!({ "reverted": reverted, "whole": whole });
         writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
     } else {
-        write!(out, "{}", table::reverted(&reverted, style()))?;
+        write!(out, "{}", outcome::reverted(&reverted, style()))?;
     }
     Ok(if whole { Exit::Success } else { Exit::Failure })
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use tare_host::tune::{LiveHost, status};
 
-use super::{failure, table};
+use super::{failure, outcome};
 use crate::cli::TuneStatus;
 use crate::command::report::style;
 use crate::exit::Exit;
@@ -16,7 +16,7 @@ pub(crate) fn run(typed: &TuneStatus, state: &Path, out: &mut dyn Write) -> anyh
     if typed.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&json!({ "tunings": tunings }))?)?;
     } else {
-        write!(out, "{}", table::tunings(&tunings, true, style()))?;
+        write!(out, "{}", outcome::tunings(&tunings, true, style()))?;
     }
     Ok(Exit::Success)
 }

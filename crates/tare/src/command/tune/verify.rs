@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tare_host::tune::{Hand, LiveHost, LoadCheck, verify};
 
-use super::{failure, table};
+use super::{failure, outcome};
 use crate::cli::TuneVerify;
 use crate::command::report::style;
 use crate::exit::Exit;
@@ -32,9 +32,9 @@ pub(crate) fn run(typed: &TuneVerify, state: &Path, out: &mut dyn Write) -> anyh
         let all = json!({ "in_force": in_force, "now": verification, "load": load });
         writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
     } else {
-        write!(out, "{}", table::tunings(&verification.tunings, false, style()))?;
+        write!(out, "{}", outcome::tunings(&verification.tunings, false, style()))?;
         if let Some(load) = &load {
-            write!(out, "{}", table::load(load, &verification, style()))?;
+            write!(out, "{}", outcome::load(load, &verification, style()))?;
         }
     }
     Ok(if in_force { Exit::Success } else { Exit::Failure })

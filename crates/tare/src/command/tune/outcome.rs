@@ -1,0 +1,199 @@
+//! What became of a plan: what was written, put back, changed by somebody else, and where interrupts
+//! arrive.
+
+use tare_host::tune::{
+    Applied, InterruptCheck, LoadCheck, Moved, Outcome, RevertOutcome, Reverted, SettingState,
+    SettingStatus, Stray, TuningStatus, Verification,
+};
+use tare_report::terminal::{Style, grid};
+use tare_report::utc;
+
+use super::table::place;
+
+/// What became of a plan: what failed in a line each, the rest counted.
+pub(super) fn applied(applied: &Applied, style: Style) -> String {
+    let written = applied.written().count();
+    if applied.items.is_empty() {
+        return "nothing to change: the host is as wanted\n".into();
+    }
+    let mut text = String::new();
+    let rows: Vec<Vec<String>> = applied
+        .items
+        .iter()
+        .filter_map(|applied| {
+            let (outcome, trouble) = match &applied.outcome {
+                Outcome::Failed { trouble } => ("failed", trouble),
+                Outcome::Refused { trouble } => ("refused, as usual", trouble),
+                _ => return None,
+            };
+            let item = &applied.item;
+            let what = vec![item.knob.clone(), place(item), outcome.into(), trouble.text.clone()];
+            Some(what)
+        })
+        .collect();
+    if !rows.is_empty() {
+        text += &grid(&["knob", "what", "outcome", "why"], &rows, style);
+    }
+    let settings = if written == 1 { "setting" } else { "settings" };
+    text += &format!("{written} {settings} written and read back");
+    match applied.id.as_str() {
+        "" => text.push('\n'),
+        id => text += &format!(" as tuning {id}; tare tune revert puts them back\n"),
+    }
+    text
+}
+
+/// What was put back: drift and failures in a line each, the rest counted.
+pub(super) fn reverted(reverted: &[Reverted], style: Style) -> String {
+    if reverted.is_empty() {
+        return "nothing to revert: no tuning is applied\n".into();
+    }
+    let mut text = String::new();
+    for tuning in reverted {
+        let mut counts = [0; 4];
+        let mut rows = Vec::new();
+        for setting in &tuning.settings {
+            let why = match &setting.outcome {
+                RevertOutcome::Restored { .. } => {
+                    counts[0] += 1;
+                    continue;
+                }
+                RevertOutcome::Already => {
+                    counts[1] += 1;
+                    continue;
+                }
+                RevertOutcome::Rebooted => {
+                    counts[2] += 1;
+                    continue;
+                }
+                RevertOutcome::Gone => {
+                    counts[3] += 1;
+                    continue;
+                }
+                RevertOutcome::Drift { now, written, old } => format!(
+                    "left alone: somebody changed it from {written} to {now} since; \
+                     before the tuning it was {old}"
+                ),
+                RevertOutcome::Failed { trouble, old } => {
+                    format!("could not be put back to {old}: {}", trouble.text)
+                }
+            };
+            rows.push(vec![setting.knob.clone(), setting.place.clone(), why]);
+        }
+        if !rows.is_empty() {
+            text += &grid(&["knob", "setting", "outcome"], &rows, style);
+        }
+        let words = ["put back", "back already", "forgotten by the reboot", "gone with the device"];
+        let mut parts: Vec<String> = counts
+            .iter()
+            .zip(words)
+            .filter(|(count, _)| **count > 0)
+            .map(|(count, word)| format!("{count} {word}"))
+            .collect();
+        if !rows.is_empty() {
+            parts.push(format!("{} not as it was", rows.len()));
+        }
+        text += &format!("tuning {}: {}\n", tuning.id, parts.join(", "));
+    }
+    text
+}
+
+/// The applied tunings. `all`: every setting in a line; else only those that are not in force.
+pub(super) fn tunings(tunings: &[TuningStatus], all: bool, style: Style) -> String {
+    if tunings.is_empty() {
+        return "no tuning is applied\n".into();
+    }
+    let mut text = String::new();
+    for tuning in tunings {
+        let good = |setting: &&SettingStatus| {
+            matches!(setting.state, SettingState::InForce | SettingState::Superseded { .. })
+        };
+        let in_force = tuning.settings.iter().filter(good).count();
+        let state = match (tuning.interrupted, tuning.alive) {
+            (true, _) => "; interrupted: tare tune revert puts back what it wrote",
+            (_, true) => "; a process is at it",
+            _ => "",
+        };
+        text += &format!(
+            "tuning {} of {}: {in_force} of {} settings in force{state}\n  {}\n",
+            tuning.id,
+            utc(tuning.started_unix_s.saturating_mul(1000)),
+            tuning.settings.len(),
+            tuning.command
+        );
+        let rows: Vec<Vec<String>> = tuning
+            .settings
+            .iter()
+            .filter(|setting| all || !good(setting))
+            .map(|setting| {
+                let SettingStatus { knob, subject, what, old, written, .. } = setting;
+                let what = match subject.as_str() {
+                    "host" => what.clone(),
+                    subject => format!("{subject}: {what}"),
+                };
+                vec![knob.clone(), what, old.clone(), written.clone(), state_of(setting)]
+            })
+            .collect();
+        if !rows.is_empty() {
+            text += &grid(&["knob", "setting", "before", "written", "now"], &rows, style);
+        }
+    }
+    text
+}
+
+fn state_of(setting: &SettingStatus) -> String {
+    match &setting.state {
+        SettingState::InForce => "in force".into(),
+        SettingState::Undone => "as before the tuning: somebody put it back".into(),
+        SettingState::Drifted { now } => format!("{now}: somebody changed it"),
+        SettingState::Superseded { by } => format!("written again by {by}"),
+        SettingState::Gone => "its device is away".into(),
+        SettingState::Rebooted => "forgotten by the reboot".into(),
+        SettingState::Unreadable { reason } => format!("cannot be read: {reason}"),
+    }
+}
+
+/// Where interrupts arrived between two looks.
+pub(super) fn load(load: &LoadCheck, now: &Verification, style: Style) -> String {
+    let mut text = String::new();
+    let rows: Vec<Vec<String>> = load
+        .cpus
+        .iter()
+        .map(|cpu| {
+            let takes = if cpu.takes_interrupts { "yes" } else { "" };
+            vec![cpu.cpu.to_string(), takes.into(), format!("{:.1} %", cpu.share * 100.0)]
+        })
+        .collect();
+    text += &grid(&["CPU", "takes interrupts", "time in interrupts and softirqs"], &rows, style);
+    let lagging = now.interrupts.iter().filter(|interrupt| !interrupt.is_right());
+    for interrupt in lagging {
+        let InterruptCheck { number, name, wanted, effective } = interrupt;
+        let effective = effective.as_ref().map(ToString::to_string).unwrap_or_default();
+        text += &format!(
+            "interrupt {number} ({name}) still goes to CPU {effective}, not {wanted}: \
+             it moves when it arrives the next time\n"
+        );
+    }
+    for moved in &load.moved {
+        let Moved { number, name, from, to } = moved;
+        text +=
+            &format!("interrupt {number} ({name}) was moved from CPU {from} to {to} meanwhile\n");
+    }
+    let strays: Vec<Vec<String>> = load
+        .stray
+        .iter()
+        .map(|stray| {
+            let Stray { number, name, cpu, count, of } = stray;
+            vec![format!("{number} ({name})"), cpu.to_string(), format!("{count} of {of}")]
+        })
+        .collect();
+    if now.interrupts.is_empty() {
+        text += "no tuning moved interrupts, so none of them arrived in a wrong place\n";
+    } else if strays.is_empty() {
+        text += "no interrupt of a device arrived outside of the CPUs that take interrupts\n";
+    } else {
+        text += "\nInterrupts that arrived outside of the CPUs that take interrupts\n";
+        text += &grid(&["interrupt", "on CPU", "how many"], &strays, style);
+    }
+    text
+}
