@@ -10,14 +10,17 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+pub mod counters;
 pub mod csv;
 mod doubts;
+pub mod explain;
 mod figures;
 mod headline;
 mod histogram;
 pub mod html;
 pub mod json;
 pub mod prove;
+pub mod stacks;
 pub mod terminal;
 
 #[cfg(test)]

@@ -10,9 +10,11 @@ use tare_std::cpus::CpuSet;
 
 use crate::exit::Exit;
 
+mod explain;
 mod flags;
 mod tune;
 
+pub use explain::*;
 pub use flags::*;
 pub use tune::*;
 
@@ -31,6 +33,8 @@ pub struct Arguments {
 pub enum Command {
     /// Run a study: weigh what each isolation layer costs a database here
     Weigh(Weigh),
+    /// Say which layers a cost comes from, by adding them one at a time in every order
+    Explain(Explain),
     /// Draw a record again: terminal, HTML, JSON or CSV
     Report(Report),
     /// Set records side by side

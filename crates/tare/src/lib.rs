@@ -22,6 +22,7 @@ use exit::Exit;
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
     match &arguments.command {
         Command::Weigh(options) => command::weigh::run(options, &arguments.state, out),
+        Command::Explain(options) => command::explain::run(options, &arguments.state, out),
         Command::Report(options) => command::report::run(options, out),
         Command::Compare(options) => command::compare::run(options, out),
         Command::List(options) => command::list::run(options, out),

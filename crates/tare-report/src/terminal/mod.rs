@@ -23,7 +23,7 @@ use crate::headline::{Metric, blocks, claimed, headline};
 use crate::prove::Proof;
 use bars::Bars;
 pub use grid::{RowsApart, grid, rows_apart};
-pub(crate) use text::Paint;
+pub(crate) use text::{Paint, columns, pad};
 use text::numbered;
 pub use text::paragraph;
 

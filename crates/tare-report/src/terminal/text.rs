@@ -12,7 +12,7 @@ const ITEM_COLUMNS: usize = 180;
 
 /// Columns that a text takes, by the same rule as the tables. (Comfy-table measures by the Unicode
 /// width tables; a table of one cell is asked, so that there is one rule.)
-pub(super) fn columns(text: &str) -> usize {
+pub(crate) fn columns(text: &str) -> usize {
     if text.is_ascii() {
         return text.len();
     }
@@ -22,7 +22,7 @@ pub(super) fn columns(text: &str) -> usize {
 }
 
 /// Pads to so many columns.
-pub(super) fn pad(text: &str, width: usize) -> String {
+pub(crate) fn pad(text: &str, width: usize) -> String {
     let missing = width.saturating_sub(columns(text));
     format!("{text}{}", " ".repeat(missing))
 }

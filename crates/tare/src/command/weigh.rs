@@ -35,18 +35,7 @@ const ROW_EXTRA_BYTES: u64 = 200;
 pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
     let question = Question::of(options)?;
-    let allowed =
-        tare_host::process::cpus_of_this_thread().context("cannot read the allowed CPUs")?;
-    let plan = cpus::plan(&allowed, &question.study.cpus).exit_with(Exit::Input)?;
-    let (ending, left) = match question.is_fake()? {
-        true => (measure_fake(&question, plan, &stop)?, Vec::new()),
-        false => {
-            // What a killed run left behind would be in the way, and in the figures.
-            super::clean::quietly(state);
-            let tuned = question.host_tuning(state)?;
-            measure_here(&question, state, plan, tuned.as_ref(), &stop)?
-        }
-    };
+    let (ending, left) = measure(&question, state, &stop)?;
     tell_left(&left);
     present(&question.path, options.html.as_deref(), options.json, out)?;
     Ok(match ending {
@@ -66,6 +55,8 @@ pub(super) struct Question {
     pub(super) seed: u64,
     /// What the planner is asked where an environment tunes the host.
     pub(super) plan_options: Options,
+    /// Facts for the record that the host does not tell.
+    pub(super) facts: Vec<HostFact>,
 }
 
 impl Question {
@@ -87,7 +78,8 @@ impl Question {
             (Some(path), _) | (None, Some(path)) => path.clone(),
             (None, None) => free_path(Path::new(&format!("{}.tare", study.name))),
         };
-        Ok(Self { study, text, resume: options.resume.clone(), path, seed, plan_options })
+        let resume = options.resume.clone();
+        Ok(Self { study, text, resume, path, seed, plan_options, facts: Vec::new() })
     }
 
     /// What the study's tuned environments change on this host; `None` where there are none.
@@ -105,9 +97,10 @@ impl Question {
     fn writer(
         &self,
         plan: &CpuPlan,
-        host: Vec<HostFact>,
+        mut host: Vec<HostFact>,
         clock: &dyn Clock,
     ) -> anyhow::Result<RecordWriter> {
+        host.extend_from_slice(&self.facts);
         if let Some(path) = &self.resume {
             return RecordWriter::resume(path).exit_with(Exit::Input);
         }
@@ -143,7 +136,7 @@ impl Question {
     }
 
     /// Memory that one environment needs while all are up.
-    fn memory_per_environment(&self) -> u64 {
+    pub(super) fn memory_per_environment(&self) -> u64 {
         let rows = |w: &study::WorkloadSpec| {
             w.rows * (u64::from(w.columns) * u64::from(w.column_bytes) + ROW_EXTRA_BYTES)
         };
@@ -215,6 +208,25 @@ fn check_runtimes(study: &Study) -> anyhow::Result<()> {
             .exit_with(Exit::Host)?;
     }
     Ok(())
+}
+
+/// Runs a study into its record, of the fake world or on this host. Returns why it ended and what
+/// could not be removed.
+pub(super) fn measure(
+    question: &Question,
+    state: &Path,
+    stop: &AtomicBool,
+) -> anyhow::Result<(Ending, Vec<UndoError>)> {
+    let allowed =
+        tare_host::process::cpus_of_this_thread().context("cannot read the allowed CPUs")?;
+    let plan = cpus::plan(&allowed, &question.study.cpus).exit_with(Exit::Input)?;
+    if question.is_fake()? {
+        return Ok((measure_fake(question, plan, stop)?, Vec::new()));
+    }
+    // What a killed run left behind would be in the way, and in the figures.
+    super::clean::quietly(state);
+    let tuned = question.host_tuning(state)?;
+    measure_here(question, state, plan, tuned.as_ref(), stop)
 }
 
 /// Runs the study on this host into its record, and removes everything again. Returns why it ended
@@ -335,7 +347,7 @@ fn baseline_taxes() -> Option<String> {
 }
 
 /// `MemAvailable` of the host.
-fn memory_available_bytes() -> Option<u64> {
+pub(super) fn memory_available_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)

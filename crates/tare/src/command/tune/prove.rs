@@ -49,8 +49,15 @@ pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyho
     let allowed =
         tare_host::process::cpus_of_this_thread().context("cannot read the allowed CPUs")?;
     let plan = cpus::plan(&allowed, &derived.cpus).exit_with(Exit::Input)?;
-    let question =
-        weigh::Question { study: derived, text, resume: None, path, seed, plan_options: options };
+    let question = weigh::Question {
+        study: derived,
+        text,
+        resume: None,
+        path,
+        seed,
+        plan_options: options,
+        facts: Vec::new(),
+    };
     if question.is_fake()? {
         return Err(anyhow::anyhow!(
             "the study {} is of the fake world, whose host cannot be tuned",

@@ -2,13 +2,13 @@
 //! `tare tune flags` would give it, with the host tuned around it too, and with each group of knobs
 //! alone. Pure: a study in, a study out.
 
-use std::fmt::Write;
-
 use anyhow::{anyhow, bail};
 use tare_env::layer::HostLayer;
 use tare_host::plan::Group;
 use tare_lab::environment::{EnvironmentSpec, HOST_AS_IS};
 use tare_lab::study::{Hint, Study, control_name};
+
+use crate::command::derived;
 
 /// Names of the environments that a proof adds.
 pub(super) const WITH_FLAGS: &str = "with flags";
@@ -97,38 +97,9 @@ fn flags(spec: &EnvironmentSpec) -> EnvironmentSpec {
     }
 }
 
-/// The derived environments as a study writes them, with the text of the study that they come from
-/// below as comments: the record says what was asked in a form that can be asked again.
+/// The text of the derived study, for the record.
 pub(super) fn text(study: &Study, source: &str, original: &str) -> String {
-    let mut text =
-        format!("# Made by tare tune prove from the study {source}, which stands below.\n");
-    for spec in &study.environments {
-        let mut line = |key: &str, value: &str| {
-            // A name has no control characters, so Rust's quoting is TOML's.
-            let _ = writeln!(text, "{key} = {value:?}");
-        };
-        line("\n[[environment]]\nname", &spec.name);
-        for (key, value) in [
-            ("runtime", &spec.runtime),
-            ("network", &spec.network),
-            ("cpu", &spec.cpu),
-            ("security", &spec.security),
-            ("cgroup", &spec.cgroup),
-            ("host", &spec.host),
-        ] {
-            line(key, value);
-        }
-        if let Some(bytes) = spec.limits.memory_bytes {
-            let _ = writeln!(text, "limits = {{ memory = \"{bytes}\" }}");
-        }
-    }
-    text.push('\n');
-    for line in original.lines() {
-        text.push_str(if line.is_empty() { "#" } else { "# " });
-        text.push_str(line);
-        text.push('\n');
-    }
-    text
+    derived::text("tare tune prove", study, source, original)
 }
 
 #[cfg(test)]

@@ -1,0 +1,344 @@
+//! A cost in shares by layer: a waterfall, the table of shares, the sum, the interactions, the
+//! doubts; as terminal text and as JSON.
+//!
+//! Rules of what is said are the core's (`tare_lab::ablation`): a share is a claim only beyond the
+//! noise of the control; one whose interval holds 0 is "not distinguishable from zero".
+
+use serde_json::{Value, json};
+use tare_lab::ablation::{Explanation, Interaction, Plan, Share, Verdict, explain};
+use tare_lab::analysis::{Analysis, Interval, between};
+use tare_lab::record::{Phase, Record};
+
+use crate::doubts::Marks;
+use crate::figures::{clean, percent, percent_interval};
+use crate::headline::blocks;
+use crate::terminal::{Paint, Style, grid, paragraph};
+
+mod waterfall;
+
+/// Version of the schema of [`json`]. New fields do not raise it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The explanation of a record as text.
+pub fn render(record: &Record, analysis: &Analysis, plan: &Plan, style: Style) -> String {
+    let paint = Paint(style);
+    let mut out = Vec::new();
+    let head = format!(
+        "Where does the cost of \"{}\" against \"{}\" come from?",
+        clean(&plan.to),
+        clean(&plan.from)
+    );
+    out.extend(wrap(&head, paint).iter().map(|line| paint.bold(line)));
+    out.extend(wrap(&method(record, plan), paint));
+    for workload in &record.study.workloads {
+        out.push(String::new());
+        match explain(record, plan, &workload.name) {
+            None => {
+                let text = format!(
+                    "{}: no round is complete in which every environment was measured; nothing can \
+                     be said yet.",
+                    clean(&workload.name)
+                );
+                out.extend(wrap(&text, paint));
+            }
+            Some(found) => one(&mut out, record, plan, &found, paint),
+        }
+    }
+    doubts(&mut out, record, analysis, paint);
+    let mut text = out.join("\n");
+    text.push('\n');
+    text
+}
+
+/// The explanations of a record by workload, as JSON; see `docs/guides/explain.md`.
+pub fn json(record: &Record, analysis: &Analysis, plan: &Plan) -> String {
+    let workloads: Vec<Value> = record
+        .study
+        .workloads
+        .iter()
+        .map(|workload| {
+            let found = explain(record, plan, &workload.name);
+            let sentence = found.as_ref().map(|found| headline(plan, found));
+            json!({ "workload": workload.name, "headline": sentence, "explanation": found })
+        })
+        .collect();
+    let document = json!({
+        "schema": "tare-explain",
+        "schema_version": SCHEMA_VERSION,
+        "plan": plan,
+        "workloads": workloads,
+        "doubts": analysis.doubts,
+        "seed": record.header.seed,
+        "ending": record.header.ending,
+    });
+    format!("{document:#}")
+}
+
+/// Which layer costs the most, in one sentence.
+fn headline(plan: &Plan, found: &Explanation) -> String {
+    let (from, to) = (clean(&plan.from), clean(&plan.to));
+    let claims: Vec<&Share> =
+        found.shares.iter().filter(|share| share.verdict == Verdict::Costs).collect();
+    let whole = &found.whole_us;
+    match (found.whole, claims.first()) {
+        (Verdict::NotFound | Verdict::WithinNoise, None) => format!(
+            "No cost of \"{to}\" against \"{from}\" stands out of the noise: {}.",
+            micros_interval(whole)
+        ),
+        (_, None) => format!(
+            "\"{to}\" takes {} more than \"{from}\", but no single layer's share stands out of the \
+             noise.",
+            micros_interval(whole)
+        ),
+        (_, Some(most)) => {
+            let part = most.percent_of_whole;
+            let part = part.map_or(String::new(), |p| format!(", {p:.0} % of the difference"));
+            format!(
+                "{} costs the most: {}{part}; \"{to}\" takes {} more than \"{from}\".",
+                clean(&most.name),
+                micros_interval(&most.us),
+                micros_interval(whole)
+            )
+        }
+    }
+}
+
+fn one(out: &mut Vec<String>, record: &Record, plan: &Plan, found: &Explanation, paint: Paint) {
+    let load = match found.phase {
+        Phase::Capacity => "at capacity",
+        Phase::Latency => "at the fixed rate",
+    };
+    let busy = if found.is_busy_time { "busy " } else { "" };
+    let title = format!(
+        "{}: server {busy}CPU per operation {load}, {}",
+        clean(&found.workload),
+        blocks(found.blocks)
+    );
+    out.push(paint.bold(&paint.plain(&title)));
+    out.extend(wrap(&headline(plan, found), paint));
+    out.push(String::new());
+    out.extend(waterfall::lines(plan, found, paint));
+    out.push(String::new());
+    let head = ["layer", "change", "µs per operation", "of the difference", "verdict"];
+    let rows: Vec<Vec<String>> = found.shares.iter().map(row).collect();
+    out.extend(grid(&head, &rows, paint.0).lines().map(str::to_string));
+    out.extend(wrap(&sum(found), paint));
+    out.extend(wrap(&whole(record, plan, found), paint));
+    out.push(String::new());
+    for line in interactions(found) {
+        out.extend(wrap(&line, paint));
+    }
+    for line in notes(plan, found) {
+        out.extend(wrap(&line, paint));
+    }
+}
+
+fn row(share: &Share) -> Vec<String> {
+    let part = share.percent_of_whole;
+    vec![
+        clean(&share.name),
+        clean(&share.what),
+        interval(&share.us),
+        part.map_or("-".to_string(), |part| format!("{} %", percent(part))),
+        verdict(share).to_string(),
+    ]
+}
+
+fn verdict(share: &Share) -> &'static str {
+    match share.verdict {
+        Verdict::Costs => "costs",
+        Verdict::GivesBack => "gives back",
+        Verdict::WithinNoise => "within the noise of the A/A control",
+        Verdict::NotFound => "not distinguishable from zero",
+    }
+}
+
+/// `3.10 + 0.95 − 0.02 = 4.03 µs per operation`.
+fn sum(found: &Explanation) -> String {
+    let mut text = String::new();
+    let mut rounded = 0;
+    for (index, share) in found.shares.iter().enumerate() {
+        let value = share.us.value;
+        rounded += hundredths(value);
+        match (index, value < 0.0) {
+            (0, _) => text.push_str(&micros(value)),
+            (_, false) => text.push_str(&format!(" + {}", micros(value))),
+            (_, true) => text.push_str(&format!(" \u{2212} {}", micros(-value))),
+        }
+    }
+    let whole = found.whole_us.value;
+    let off = if rounded == hundredths(whole) { "" } else { " (the parts are rounded)" };
+    format!("The shares add up: {text} = {} µs per operation{off}.", micros(whole))
+}
+
+/// Both ends and their difference, and what the same is as a cost of `tare weigh`.
+fn whole(record: &Record, plan: &Plan, found: &Explanation) -> String {
+    let name = |end: usize| plan.environments.get(end).map_or("", |one| one.environment.as_str());
+    let (from, to) = (name(0), name(plan.environments.len() - 1));
+    let cost = between(record, &found.workload, to, from).and_then(|both| both.cpu);
+    let cost = cost.map_or(String::new(), |cost| {
+        format!(
+            "; as a cost (paired ratios, as tare weigh has it): {}",
+            percent_interval(&cost.percent)
+        )
+    });
+    format!(
+        "{}: {} µs; {}: {} µs; difference {}{cost}.",
+        clean(&plan.from),
+        interval(&found.from_us),
+        clean(&plan.to),
+        interval(&found.to_us),
+        micros_interval(&found.whole_us)
+    )
+}
+
+fn interactions(found: &Explanation) -> Vec<String> {
+    let named: Vec<&Interaction> = found.interactions.iter().filter(|one| one.named).collect();
+    let mut lines: Vec<String> = named.iter().map(|one| interaction(one)).collect();
+    if named.is_empty() && !found.interactions.is_empty() {
+        let largest = found.interactions.first().map_or(String::new(), |one| {
+            let (first, second) = (clean(&one.first), clean(&one.second));
+            format!("; the largest: {first} with {second}, {}", micros_interval(&one.us))
+        });
+        lines.push(format!("Interactions: none beyond the noise{largest}."));
+    }
+    if !found.pairs_not_measured.is_empty() {
+        let pair = |(a, b): &(String, String)| format!("{} with {}", clean(a), clean(b));
+        let pairs: Vec<String> = found.pairs_not_measured.iter().map(pair).collect();
+        lines
+            .push(format!("Interactions that the drawn orders do not show: {}.", pairs.join(", ")));
+    }
+    lines
+}
+
+fn interaction(one: &Interaction) -> String {
+    let more = if one.us.value > 0.0 { "more" } else { "less" };
+    format!(
+        "Interaction: {} and {} together cost {more} than each alone, by {} (p = {}, corrected for \
+         all pairs).",
+        clean(&one.first),
+        clean(&one.second),
+        micros_interval(&one.us),
+        if one.probability < 0.001 {
+            "0.001 or less".into()
+        } else {
+            format!("{:.3}", one.probability)
+        }
+    )
+}
+
+/// How it was made: the steps, the orders.
+fn method(record: &Record, plan: &Plan) -> String {
+    let orders = match plan.is_complete() {
+        true if plan.orders_possible == 1 => "the only order".to_string(),
+        true => format!("all {} orders", plan.orders_possible),
+        false => format!(
+            "{} of the {} orders (drawn with seed {}, in pairs of opposites)",
+            plan.orders.len(),
+            plan.orders_possible,
+            plan.seed
+        ),
+    };
+    let mut text = format!(
+        "{} added one at a time in {orders}, over {} environments; a layer's share is the mean of \
+         what it adds (Shapley's value).",
+        match plan.steps.len() {
+            1 => "1 layer".to_string(),
+            steps => format!("{steps} layers"),
+        },
+        plan.environments.len()
+    );
+    let name = |step: usize| plan.steps.get(step).map_or(String::new(), |step| clean(&step.name()));
+    for (first, second) in &plan.needs {
+        text.push_str(&format!(" {} comes only after {}.", name(*second), name(*first)));
+    }
+    for step in plan.steps.iter().filter(|step| step.changes.len() > 1) {
+        text.push_str(&format!(
+            " {} cannot be separated here and are one step.",
+            clean(&step.name())
+        ));
+    }
+    match &record.header.ending {
+        Some(ending) => text.push_str(&format!(" Ended: {}.", clean(ending))),
+        None => text.push_str(" Not finished."),
+    }
+    text
+}
+
+fn notes(plan: &Plan, found: &Explanation) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.push(match found.noise_us {
+        Some(noise) => format!(
+            "A/A control: the ground a second time differs by at most {} µs per operation; nothing \
+             smaller is claimed.",
+            micros(noise)
+        ),
+        None => "There is no A/A control: how large the noise is, is not known.".to_string(),
+    });
+    let mut left = Vec::new();
+    if found.blocks_incomplete > 0 {
+        let (one, environments) = (blocks(found.blocks_incomplete), plan.environments.len());
+        left.push(format!("{one} left out that lack one of the {environments} environments"));
+    }
+    if found.pulled > 0.0 {
+        left.push(format!(
+            "{:.1} % of the figures lay too far from what is usual and were pulled back",
+            100.0 * found.pulled
+        ));
+    }
+    if !left.is_empty() {
+        lines.push(format!("{}.", left.join("; ")));
+    }
+    if !plan.is_complete() {
+        lines.push(
+            "The shares are those of the drawn orders; their intervals say nothing about the orders \
+             that were not drawn."
+                .to_string(),
+        );
+    }
+    lines
+}
+
+fn doubts(out: &mut Vec<String>, record: &Record, analysis: &Analysis, paint: Paint) {
+    let marks = Marks::of(record, analysis);
+    for (index, mark) in marks.0.iter().enumerate() {
+        if index == 0 {
+            out.extend([String::new(), paint.bold("Doubts")]);
+        }
+        let text = format!("{}. {}", mark.brief().join("; "), mark.short_advice);
+        let lines = paragraph(&paint.plain(&text), "", paint.0.width.saturating_sub(4));
+        out.extend(lines.iter().map(|line| format!("  {line}")));
+    }
+}
+
+fn wrap(text: &str, paint: Paint) -> Vec<String> {
+    paragraph(&paint.plain(text), "", paint.0.width)
+}
+
+/// Two decimals, as a sum needs them. Below 0 with a true minus.
+fn micros(us: f64) -> String {
+    let text = format!("{:.2}", us.abs());
+    if us < 0.0 && text != "0.00" { format!("\u{2212}{text}") } else { text }
+}
+
+fn hundredths(us: f64) -> i64 {
+    #[expect(clippy::cast_possible_truncation, reason = "saturates")]
+    let rounded = (us * 100.0).round() as i64;
+    rounded
+}
+
+/// `3.10 [2.95, 3.25]`.
+fn interval(us: &Interval) -> String {
+    match us.is_bounded() {
+        true => format!("{} [{}, {}]", micros(us.value), micros(us.low), micros(us.high)),
+        false => format!("{} [no interval]", micros(us.value)),
+    }
+}
+
+/// `3.10 µs [2.95, 3.25]`.
+fn micros_interval(us: &Interval) -> String {
+    match us.is_bounded() {
+        true => format!("{} µs [{}, {}]", micros(us.value), micros(us.low), micros(us.high)),
+        false => format!("{} µs [no interval]", micros(us.value)),
+    }
+}

@@ -1,0 +1,38 @@
+//! Studies that a command makes of another, as text.
+
+use std::fmt::Write;
+
+use tare_lab::study::Study;
+
+/// The derived environments as a study writes them, with the text of the study that they come from
+/// below as comments: the record says what was asked in a form that can be asked again.
+pub(crate) fn text(command: &str, study: &Study, source: &str, original: &str) -> String {
+    let mut text = format!("# Made by {command} from the study {source}, which stands below.\n");
+    for spec in &study.environments {
+        let mut line = |key: &str, value: &str| {
+            // A name has no control characters, so Rust's quoting is TOML's.
+            let _ = writeln!(text, "{key} = {value:?}");
+        };
+        line("\n[[environment]]\nname", &spec.name);
+        for (key, value) in [
+            ("runtime", &spec.runtime),
+            ("network", &spec.network),
+            ("cpu", &spec.cpu),
+            ("security", &spec.security),
+            ("cgroup", &spec.cgroup),
+            ("host", &spec.host),
+        ] {
+            line(key, value);
+        }
+        if let Some(bytes) = spec.limits.memory_bytes {
+            let _ = writeln!(text, "limits = {{ memory = \"{bytes}\" }}");
+        }
+    }
+    text.push('\n');
+    for line in original.lines() {
+        text.push_str(if line.is_empty() { "#" } else { "# " });
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}

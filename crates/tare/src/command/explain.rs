@@ -1,0 +1,134 @@
+//! `tare explain`: says which layers a cost comes from, by adding them one at a time in every order.
+
+mod derive;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use anyhow::anyhow;
+use tare_lab::ablation::{Plan, PlanError};
+use tare_lab::analysis::analyse;
+use tare_lab::campaign::Ending;
+use tare_lab::environment::EnvironmentSpec;
+use tare_lab::record::{Record, free_path};
+use tare_lab::study::ScheduleKind;
+
+use super::{derived, report, weigh};
+use crate::cli::Explain;
+use crate::exit::{Exit, ExitWith};
+use crate::{signals, studies};
+
+pub(crate) fn run(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    match is_record(Path::new(&typed.what)) {
+        true => from_record(typed, out),
+        false => from_study(typed, state, out),
+    }
+}
+
+/// Whether a file is a database of SQLite, by its first bytes.
+/// Source: <https://www.sqlite.org/fileformat2.html>, "Magic Header String".
+fn is_record(path: &Path) -> bool {
+    let mut head = [0u8; 16];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    (read.is_ok() && head == *b"SQLite format 3\0") || path.extension().is_some_and(|e| e == "tare")
+}
+
+/// Explains what a record holds already.
+fn from_record(typed: &Explain, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let path = Path::new(&typed.what);
+    let record = report::read(path)?;
+    let asked = |own: &String, asked: &Option<String>| asked.as_ref().is_none_or(|a| a == own);
+    let own = Plan::of_record(&record);
+    let plan = match own.filter(|p| asked(&p.from, &typed.from) && asked(&p.to, &typed.to)) {
+        Some(plan) => plan,
+        None => plan_over(&record, typed).exit_with(Exit::Input)?,
+    };
+    present(&record, &plan, typed.json, out)?;
+    Ok(Exit::Success)
+}
+
+/// A plan over the environments that a record has.
+fn plan_over(record: &Record, typed: &Explain) -> anyhow::Result<Plan> {
+    let study = &record.study;
+    let (from, to) = derive::ends(study, typed.from.as_deref(), typed.to.as_deref())?;
+    // What was measured costs nothing: all orders.
+    let (plan, specs) = Plan::new(from, to, &derive::go_together, usize::MAX, record.header.seed)?;
+    let ran = record.environments.iter().filter(|one| !one.control && one.left_out.is_none());
+    let known: Vec<&EnvironmentSpec> = ran.map(|one| &one.spec).collect();
+    plan.found_among(&specs, &known).map_err(|error| {
+        let word = match studies::find(&study.name) {
+            Some(_) => study.name.clone(),
+            None => "STUDY".to_string(),
+        };
+        let (from, to) = (&from.name, &to.name);
+        anyhow!("{error}; to measure them: tare explain {word} --from {from:?} --to {to:?}")
+    })
+}
+
+/// Weighs the environments between the two ends, and explains what was found.
+fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let stop = signals::stop_flag()?;
+    let (study, original) = weigh::read_study(&typed.what)?;
+    let seed = weigh::seed(typed.seed, &study);
+    let mut question = weigh::Question {
+        text: String::new(),
+        resume: None,
+        path: typed.output.clone().unwrap_or_default(),
+        seed,
+        plan_options: tare_host::plan::Options::default(),
+        facts: Vec::new(),
+        study,
+    };
+    let (from, to) = derive::ends(&question.study, typed.from.as_deref(), typed.to.as_deref())
+        .exit_with(Exit::Input)?;
+    let limit = room(&question)?.min(typed.environments as usize);
+    let (plan, specs) =
+        Plan::new(from, to, &derive::go_together, limit, seed).or_else(|error| {
+            let exit = match error {
+                PlanError::TooMany { .. } => Exit::Host,
+                PlanError::Same { .. } | PlanError::Missing { .. } => Exit::Input,
+            };
+            Err(error).exit_with(exit)
+        })?;
+    let mut study = derive::derive(&question.study, &plan, specs);
+    weigh::limit(&mut study, typed.rounds, typed.budget);
+    question.text = derived::text("tare explain", &study, &question.study.name, &original);
+    if typed.output.is_none() {
+        question.path = free_path(Path::new(&format!("{}.tare", study.name)));
+    }
+    question.facts = vec![plan.fact()];
+    question.study = study;
+    let (ending, left) = weigh::measure(&question, state, &stop)?;
+    weigh::tell_left(&left);
+    present(&Record::read(&question.path)?, &plan, typed.json, out)?;
+    if !typed.json {
+        writeln!(out, "\nrecord: {}", question.path.display())?;
+    }
+    Ok(match ending {
+        Ending::Interrupted => Exit::Interrupted,
+        _ if !left.is_empty() => Exit::Failure,
+        _ => Exit::Success,
+    })
+}
+
+/// How many environments may be up at once, the control not counted.
+fn room(question: &weigh::Question) -> anyhow::Result<usize> {
+    let all = usize::MAX;
+    if question.is_fake()? || question.study.schedule.kind == ScheduleKind::Trials {
+        return Ok(all);
+    }
+    let Some(available) = weigh::memory_available_bytes() else { return Ok(all) };
+    let fit = available / question.memory_per_environment().max(1);
+    Ok(usize::try_from(fit).unwrap_or(all).saturating_sub(1))
+}
+
+fn present(record: &Record, plan: &Plan, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    let analysis = analyse(record);
+    let text = match json {
+        true => tare_report::explain::json(record, &analysis, plan) + "\n",
+        false => tare_report::explain::render(record, &analysis, plan, report::style()),
+    };
+    write!(out, "{text}")?;
+    Ok(())
+}
