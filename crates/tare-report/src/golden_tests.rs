@@ -54,6 +54,15 @@ fn terminal() {
 }
 
 #[test]
+fn counters() {
+    for (name, make) in FIXTURES {
+        let (record, _) = make();
+        let text = crate::counters::terminal(&record, Style::new(false, 120));
+        check(&format!("{name}-counters.txt"), &text);
+    }
+}
+
+#[test]
 fn html() {
     for (name, make) in FIXTURES {
         let (record, analysis) = make();

@@ -5,7 +5,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tare_lab::analysis::{Analysis, Finding};
+use tare_lab::analysis::{Analysis, CounterFinding, Finding, counters};
 use tare_lab::record::{EnvironmentRecord, Record, Slice};
 use tare_lab::study::Study;
 
@@ -50,6 +50,7 @@ fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value 
         .iter()
         .map(|(workload, rate)| json!({ "workload": workload, "rate_per_s": rate }))
         .collect();
+    let counters = counters(record);
     json!({
         "schema": "tare-record",
         "schema_version": SCHEMA_VERSION,
@@ -67,7 +68,8 @@ fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value 
         "study_text": record.study_text,
         "cpu_plan": record.cpu_plan,
         "host": record.host,
-        "environments": record.environments.iter().map(environment).collect::<Vec<_>>(),
+        "environments":
+            record.environments.iter().map(|e| environment(e, &counters)).collect::<Vec<_>>(),
         "analysis": {
             "blocks": analysis.blocks,
             "arithmetic": analysis.arithmetic,
@@ -106,7 +108,9 @@ fn study(study: &Study) -> Value {
     })
 }
 
-fn environment(environment: &EnvironmentRecord) -> Value {
+fn environment(environment: &EnvironmentRecord, counters: &[CounterFinding]) -> Value {
+    let name = environment.spec.name.as_str();
+    let counters = counters.iter().filter(|finding| finding.environment == name);
     json!({
         "name": environment.spec.name,
         "control": environment.control,
@@ -115,8 +119,22 @@ fn environment(environment: &EnvironmentRecord) -> Value {
         "layers": environment.layers,
         "settings": pairs(&environment.settings),
         "config": environment.config,
+        "counters": counters.map(counter).collect::<Vec<_>>(),
         "ready_ns": environment.ready_ns,
         "teardown_ns": environment.teardown_ns,
+    })
+}
+
+/// A counter without the environment that it stands under.
+fn counter(finding: &CounterFinding) -> Value {
+    json!({
+        "name": finding.name,
+        "workload": finding.workload,
+        "phase": finding.phase,
+        "level": finding.level,
+        "value": finding.value,
+        "difference": finding.difference,
+        "found": finding.found,
     })
 }
 

@@ -17,6 +17,7 @@ use tare_lab::record::{EnvironmentRecord, Record};
 use tare_lab::study::{KeyDistribution, PublishedCost, ScheduleKind, WorkloadSpec};
 use tare_std::units::{nanoseconds, thousands};
 
+use crate::counters;
 use crate::doubts::Marks;
 use crate::figures::{
     Room, clean, command, cost, in_order, latency, micros, percent, rate, role, share, span, utc,
@@ -69,6 +70,7 @@ struct View {
     several: bool,
     left_out: Vec<(String, String)>,
     arithmetic: Vec<String>,
+    counters: Vec<counters::Table>,
     /// Where a study tunes the host.
     tuning: Option<TuningView>,
     marks: Vec<MarkView>,
@@ -211,6 +213,7 @@ impl View {
                 .filter_map(|e| e.left_out.as_ref().map(|why| (clean(&e.spec.name), clean(why))))
                 .collect(),
             arithmetic: analysis.arithmetic.iter().map(|line| clean(line)).collect(),
+            counters: counters::tables(record),
             tuning: Proof::of(record, analysis).as_ref().map(TuningView::new),
             marks: marks.0.iter().map(MarkView::new).collect(),
             layers: environments
