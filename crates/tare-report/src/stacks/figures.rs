@@ -1,0 +1,302 @@
+//! From samples to CPU time per operation.
+//!
+//! In each slice and for each part (system, what the layer adds, client) the CPU time of the
+//! accounts is divided among the part's samples in equal shares, and by the operations of the slice.
+//! What the system's own account calls idle polling is taken off its own code (not off the
+//! kernel's: a turn that finds nothing makes no system call), each function in proportion. A part
+//! that took CPU time and was never sampled is "not sampled". So the sum over subsystems is the CPU
+//! time per operation of system, layer and client, without idle polling: the figure that `weigh`
+//! reports, at the fixed rate.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use tare_lab::stacks::{KERNEL_SUFFIX, SYSTEM, StackSlice};
+use tare_lab::stats::methods::student_t;
+
+/// CPU time of a part none of whose samples was taken.
+pub const NOT_SAMPLED: &str = "not sampled";
+
+/// µs per operation: the mean over rounds with its 95 % interval. A bound that is not known
+/// (a single round) is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    pub us: f64,
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+}
+
+impl Figure {
+    pub(super) fn of(values: &[f64]) -> Self {
+        let known = |bound: f64| bound.is_finite().then_some(bound);
+        match student_t(values) {
+            Some(one) => Self { us: one.centre, low: known(one.low), high: known(one.high) },
+            None => Self { us: 0.0, low: None, high: None },
+        }
+    }
+
+    /// Whether the interval excludes 0.
+    pub fn found(&self) -> bool {
+        self.low.is_some_and(|low| low > 0.0) || self.high.is_some_and(|high| high < 0.0)
+    }
+
+    /// Half the width of the interval.
+    pub fn half_width(&self) -> Option<f64> {
+        self.low.zip(self.high).map(|(low, high)| (high - low) / 2.0)
+    }
+}
+
+/// One subsystem or function.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    pub name: String,
+    /// Of a function: the subsystem that most of its time is counted for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subsystem: Option<String>,
+    pub from: Figure,
+    pub to: Figure,
+    /// `to` less `from`, paired by round.
+    pub difference: Figure,
+    /// Of a function: the same difference with everything that it calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub difference_with_callees: Option<Figure>,
+}
+
+/// One environment's slices under one workload, by round.
+#[derive(Clone, Debug, Default)]
+pub struct Side {
+    pub environment: String,
+    rounds: BTreeMap<u32, Weights>,
+    pub samples: u64,
+}
+
+/// A slice in µs per operation.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Weights {
+    pub(super) total: f64,
+    pub(super) idle: f64,
+    pub(super) subsystems: BTreeMap<String, f64>,
+    /// (part, folded stack, subsystem).
+    pub(super) stacks: BTreeMap<(String, String, String), f64>,
+}
+
+fn is_kernel(folded: &str) -> bool {
+    folded.ends_with(KERNEL_SUFFIX)
+}
+
+impl Weights {
+    fn of(slice: &StackSlice) -> Self {
+        let mut weights = Self::default();
+        let per_operation = 1e3 * slice.operations as f64;
+        for cpu in &slice.cpu {
+            let stacks = || slice.stacks.iter().filter(|stack| stack.part == cpu.part);
+            let samples: u64 = stacks().map(|stack| stack.samples).sum();
+            let us = cpu.cpu_ns as f64 / per_operation;
+            if samples == 0 {
+                *weights.subsystems.entry(NOT_SAMPLED.into()).or_default() += us;
+                weights.total += us;
+                continue;
+            }
+            let unit = us / samples as f64;
+            let own: u64 =
+                stacks().filter(|one| !is_kernel(&one.folded)).map(|one| one.samples).sum();
+            let own_us = own as f64 * unit;
+            let idle = match cpu.part == SYSTEM {
+                true => (cpu.idle_poll_ns as f64 / per_operation).min(own_us),
+                false => 0.0,
+            };
+            let own_share = if own_us > 0.0 { (own_us - idle) / own_us } else { 1.0 };
+            weights.idle += idle;
+            for stack in stacks() {
+                let share = if is_kernel(&stack.folded) { 1.0 } else { own_share };
+                let us = stack.samples as f64 * unit * share;
+                *weights.subsystems.entry(stack.subsystem.clone()).or_default() += us;
+                let key = (stack.part.clone(), stack.folded.clone(), stack.subsystem.clone());
+                *weights.stacks.entry(key).or_default() += us;
+                weights.total += us;
+            }
+        }
+        weights
+    }
+}
+
+impl Side {
+    /// The slices of an environment under a workload that count.
+    pub fn of(slices: &[StackSlice], workload: &str, environment: &str) -> Self {
+        let mut side = Self { environment: environment.to_string(), ..Self::default() };
+        let ours = slices.iter().filter(|slice| {
+            slice.environment == environment
+                && slice.workload == workload
+                && slice.void.is_none()
+                && slice.operations > 0
+        });
+        for slice in ours {
+            side.rounds.insert(slice.round, Weights::of(slice));
+            side.samples += slice.stacks.iter().map(|stack| stack.samples).sum::<u64>();
+        }
+        side
+    }
+
+    pub fn rounds(&self) -> usize {
+        self.rounds.len()
+    }
+
+    fn numbers(&self) -> BTreeSet<u32> {
+        self.rounds.keys().copied().collect()
+    }
+
+    fn values(&self, rounds: &BTreeSet<u32>, value: impl Fn(&Weights) -> f64) -> Vec<f64> {
+        rounds.iter().filter_map(|round| self.rounds.get(round)).map(value).collect()
+    }
+
+    fn figure(&self, value: impl Fn(&Weights) -> f64) -> Figure {
+        Figure::of(&self.values(&self.numbers(), value))
+    }
+
+    /// CPU time of system, layer and client without idle polling.
+    pub fn total(&self) -> Figure {
+        self.figure(|one| one.total)
+    }
+
+    /// What was taken off: idle polling.
+    pub fn idle(&self) -> Figure {
+        self.figure(|one| one.idle)
+    }
+
+    pub fn subsystem(&self, name: &str) -> Figure {
+        self.figure(|one| one.subsystems.get(name).copied().unwrap_or(0.0))
+    }
+
+    pub(super) fn subsystems(&self) -> BTreeSet<&str> {
+        self.rounds.values().flat_map(|one| one.subsystems.keys()).map(String::as_str).collect()
+    }
+}
+
+/// Two environments side by side, over the rounds that both have.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    pub from: Side,
+    pub to: Side,
+    rounds: BTreeSet<u32>,
+}
+
+impl Profile {
+    /// `None` where they have no round in common.
+    pub fn new(from: Side, to: Side) -> Option<Self> {
+        let rounds: BTreeSet<u32> = from.numbers().intersection(&to.numbers()).copied().collect();
+        (!rounds.is_empty()).then_some(Self { from, to, rounds })
+    }
+
+    pub fn rounds(&self) -> usize {
+        self.rounds.len()
+    }
+
+    fn row(&self, name: &str, value: impl Fn(&Weights) -> f64) -> Row {
+        let from = self.from.values(&self.rounds, &value);
+        let to = self.to.values(&self.rounds, &value);
+        Row {
+            name: name.to_string(),
+            subsystem: None,
+            from: Figure::of(&from),
+            to: Figure::of(&to),
+            difference: difference(&from, &to),
+            difference_with_callees: None,
+        }
+    }
+
+    pub fn total(&self) -> Row {
+        self.row("sum", |one| one.total)
+    }
+
+    pub fn idle(&self) -> Row {
+        self.row("idle polling", |one| one.idle)
+    }
+
+    /// Every subsystem that either has, the largest difference first. They add up to the total.
+    pub fn subsystems(&self) -> Vec<Row> {
+        let names: BTreeSet<&str> =
+            self.from.subsystems().union(&self.to.subsystems()).copied().collect();
+        let value = |name: &str| {
+            let name = name.to_string();
+            move |one: &Weights| one.subsystems.get(&name).copied().unwrap_or(0.0)
+        };
+        let mut rows: Vec<Row> =
+            names.into_iter().map(|name| self.row(name, value(name))).collect();
+        by_difference(&mut rows);
+        rows
+    }
+
+    /// Every function by its own time, the largest difference first.
+    pub fn functions(&self) -> Vec<Row> {
+        let mut all: BTreeMap<&str, Function<'_>> = BTreeMap::new();
+        let count = self.rounds.len();
+        for (at, round) in self.rounds.iter().enumerate() {
+            for (which, side) in [&self.from, &self.to].into_iter().enumerate() {
+                let Some(weights) = side.rounds.get(round) else { continue };
+                for ((_, folded, subsystem), us) in &weights.stacks {
+                    let frames: BTreeSet<&str> = folded.split(';').collect();
+                    for frame in frames {
+                        let one = all.entry(frame).or_insert_with(|| Function::new(count));
+                        one.with_callees[which][at] += us;
+                    }
+                    let leaf = folded.rsplit(';').next().unwrap_or_default();
+                    let one = all.entry(leaf).or_insert_with(|| Function::new(count));
+                    one.own[which][at] += us;
+                    *one.subsystems.entry(subsystem).or_default() += us;
+                }
+            }
+        }
+        let mut rows: Vec<Row> = all.into_iter().map(|(name, one)| one.row(name)).collect();
+        by_difference(&mut rows);
+        rows
+    }
+
+    /// Every stack with its weight in each round of both, for the flame graphs.
+    pub(super) fn stacks(&self) -> impl Iterator<Item = (usize, usize, &Stack, f64)> {
+        self.rounds.iter().enumerate().flat_map(move |(at, round)| {
+            [&self.from, &self.to].into_iter().enumerate().flat_map(move |(which, side)| {
+                let weights = side.rounds.get(round);
+                let stacks = weights.into_iter().flat_map(|weights| &weights.stacks);
+                stacks.map(move |(stack, us)| (which, at, stack, *us))
+            })
+        })
+    }
+}
+
+/// (part, folded stack, subsystem).
+pub(super) type Stack = (String, String, String);
+
+pub(super) fn difference(from: &[f64], to: &[f64]) -> Figure {
+    let pairs: Vec<f64> = from.iter().zip(to).map(|(from, to)| to - from).collect();
+    Figure::of(&pairs)
+}
+
+fn by_difference(rows: &mut [Row]) {
+    rows.sort_by(|a, b| b.difference.us.abs().total_cmp(&a.difference.us.abs()));
+}
+
+/// µs per operation in each round of both environments.
+struct Function<'p> {
+    own: [Vec<f64>; 2],
+    with_callees: [Vec<f64>; 2],
+    subsystems: BTreeMap<&'p str, f64>,
+}
+
+impl Function<'_> {
+    fn new(rounds: usize) -> Self {
+        let zeros = || [vec![0.0; rounds], vec![0.0; rounds]];
+        Self { own: zeros(), with_callees: zeros(), subsystems: BTreeMap::new() }
+    }
+
+    fn row(self, name: &str) -> Row {
+        let largest = self.subsystems.iter().max_by(|a, b| a.1.total_cmp(b.1));
+        Row {
+            name: name.to_string(),
+            subsystem: largest.map(|(name, _)| (*name).to_string()),
+            from: Figure::of(&self.own[0]),
+            to: Figure::of(&self.own[1]),
+            difference: difference(&self.own[0], &self.own[1]),
+            difference_with_callees: Some(difference(&self.with_callees[0], &self.with_callees[1])),
+        }
+    }
+}
