@@ -10,7 +10,7 @@ use tare_lab::analysis::{Analysis, Interval, between};
 use tare_lab::record::{Phase, Record};
 
 use crate::doubts::Marks;
-use crate::figures::{clean, percent, percent_interval};
+use crate::figures::{clean, percent, percent_interval, shorten};
 use crate::headline::blocks;
 use crate::terminal::{Paint, Style, grid, paragraph};
 
@@ -80,24 +80,26 @@ fn headline(plan: &Plan, found: &Explanation) -> String {
     let claims: Vec<&Share> =
         found.shares.iter().filter(|share| share.verdict == Verdict::Costs).collect();
     let whole = &found.whole_us;
+    let (amount, way) = match whole.value < 0.0 {
+        true => (micros_interval(&mirrored(whole)), "less"),
+        false => (micros_interval(whole), "more"),
+    };
     match (found.whole, claims.first()) {
         (Verdict::NotFound | Verdict::WithinNoise, None) => format!(
             "No cost of \"{to}\" against \"{from}\" stands out of the noise: {}.",
             micros_interval(whole)
         ),
         (_, None) => format!(
-            "\"{to}\" takes {} more than \"{from}\", but no single layer's share stands out of the \
-             noise.",
-            micros_interval(whole)
+            "\"{to}\" takes {amount} {way} than \"{from}\", and no single layer's cost stands out of \
+             the noise."
         ),
         (_, Some(most)) => {
             let part = most.percent_of_whole;
             let part = part.map_or(String::new(), |p| format!(", {p:.0} % of the difference"));
             format!(
-                "{} costs the most: {}{part}; \"{to}\" takes {} more than \"{from}\".",
+                "{} costs the most: {}{part}; \"{to}\" takes {amount} {way} than \"{from}\".",
                 clean(&most.name),
-                micros_interval(&most.us),
-                micros_interval(whole)
+                micros_interval(&most.us)
             )
         }
     }
@@ -119,8 +121,12 @@ fn one(out: &mut Vec<String>, record: &Record, plan: &Plan, found: &Explanation,
     out.push(String::new());
     out.extend(waterfall::lines(plan, found, paint));
     out.push(String::new());
-    let head = ["layer", "change", "µs per operation", "of the difference", "verdict"];
-    let rows: Vec<Vec<String>> = found.shares.iter().map(row).collect();
+    let parts = found.shares.iter().any(|share| share.percent_of_whole.is_some());
+    let of_from = format!("of {}'s", shorten(&clean(&plan.from), 24));
+    let mut head = vec!["layer", "change", "µs per operation", &of_from];
+    head.extend(parts.then_some("of the difference"));
+    head.push("verdict");
+    let rows: Vec<Vec<String>> = found.shares.iter().map(|share| row(share, parts)).collect();
     out.extend(grid(&head, &rows, paint.0).lines().map(str::to_string));
     out.extend(wrap(&sum(found), paint));
     out.extend(wrap(&whole(record, plan, found), paint));
@@ -133,15 +139,20 @@ fn one(out: &mut Vec<String>, record: &Record, plan: &Plan, found: &Explanation,
     }
 }
 
-fn row(share: &Share) -> Vec<String> {
-    let part = share.percent_of_whole;
-    vec![
-        clean(&share.name),
-        clean(&share.what),
-        interval(&share.us),
-        part.map_or("-".to_string(), |part| format!("{} %", percent(part))),
-        verdict(share).to_string(),
-    ]
+fn row(share: &Share, parts: bool) -> Vec<String> {
+    let of_from = format!("{} %", percent(share.percent_of_from));
+    let mut row = vec![clean(&share.name), clean(&share.what), interval(&share.us), of_from];
+    if parts {
+        let part = share.percent_of_whole;
+        row.push(part.map_or("-".to_string(), |part| format!("{part:.0} %")));
+    }
+    row.push(verdict(share).to_string());
+    row
+}
+
+/// A gain as a figure above 0.
+fn mirrored(us: &Interval) -> Interval {
+    Interval { value: -us.value, low: -us.high, high: -us.low, blocks: us.blocks }
 }
 
 fn verdict(share: &Share) -> &'static str {

@@ -91,7 +91,10 @@ pub struct Share {
     /// `host → bridge`.
     pub what: String,
     pub us: Interval,
-    /// Of the whole difference, in percent; `None` where that is not distinguishable from zero.
+    /// Of the ground's figure, in percent. These add up too: to what the whole is of it.
+    pub percent_of_from: f64,
+    /// Of the whole difference, in percent; `None` where that cannot be told from zero, or where
+    /// layers cost and give back at once, so that parts exceed the whole.
     pub percent_of_whole: Option<f64>,
     pub verdict: Verdict,
 }
@@ -176,7 +179,7 @@ pub fn explain(record: &Record, plan: &Plan, workload: &str) -> Option<Explanati
         to_us: level(full)?.into(),
         whole_us: whole.into(),
         whole: figures.verdict(&whole),
-        shares: figures.shares(&whole),
+        shares: figures.shares(&whole, level(0)?.centre),
         interactions,
         pairs_not_measured,
         noise_us,
@@ -214,20 +217,31 @@ impl Figures<'_> {
         }
     }
 
-    fn shares(&self, whole: &Estimate) -> Vec<Share> {
+    fn shares(&self, whole: &Estimate, from_us: f64) -> Vec<Share> {
         let one = |(index, step): (usize, &Step)| {
             let (us, _) = self.estimate(&shares::share(&self.plan.orders, index))?;
-            let percent = 100.0 * us.centre / whole.centre;
             Some(Share {
                 step: index,
                 name: step.name(),
                 what: step.what(),
                 us: us.into(),
-                percent_of_whole: whole.excludes(0.0).then_some(percent),
+                percent_of_from: 100.0 * us.centre / from_us,
+                percent_of_whole: None,
                 verdict: self.verdict(&us),
             })
         };
         let mut found: Vec<Share> = self.plan.steps.iter().enumerate().filter_map(one).collect();
+        let whole_is = self.verdict(whole);
+        let against = |share: &Share| match whole_is {
+            Verdict::Costs => share.verdict == Verdict::GivesBack,
+            Verdict::GivesBack => share.verdict == Verdict::Costs,
+            Verdict::WithinNoise | Verdict::NotFound => true,
+        };
+        if !found.iter().any(against) {
+            for share in &mut found {
+                share.percent_of_whole = Some(100.0 * share.us.value / whole.centre);
+            }
+        }
         found.sort_by(|a, b| b.us.value.total_cmp(&a.us.value));
         found
     }
