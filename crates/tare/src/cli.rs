@@ -12,10 +12,12 @@ use crate::exit::Exit;
 
 mod explain;
 mod flags;
+mod stacks;
 mod tune;
 
 pub use explain::*;
 pub use flags::*;
+pub use stacks::*;
 pub use tune::*;
 
 /// Weighs what it costs to run a database inside an isolation layer on this host.
@@ -87,6 +89,8 @@ pub struct Weigh {
     /// Seed of the order, the keys and the rows
     #[arg(long, value_name = "N", conflicts_with = "resume")]
     pub seed: Option<u64>,
+    #[command(flatten)]
+    pub stacks: SampleStacks,
     /// HTML page to write; without it beside the record
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,
@@ -109,6 +113,11 @@ pub struct Report {
     /// Print CSV, a line per slice
     #[arg(long)]
     pub csv: bool,
+    #[command(flatten)]
+    pub stacks: ShowStacks,
+    /// Print the counters per operation of each environment beside the baseline
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    pub counters: bool,
 }
 
 #[derive(Debug, Args)]

@@ -14,6 +14,9 @@ use crate::exit::{Exit, ExitWith};
 
 pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let record = read(&options.record)?;
+    if options.stacks.stacks {
+        return super::stacks::show(options, &record, out);
+    }
     let analysis = analyse(&record);
     if let Some(path) = &options.html {
         let page = tare_report::html::page(&record, &analysis);
@@ -27,6 +30,8 @@ pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit>
         writeln!(out, "{}", tare_report::json::render(&record, &analysis))?;
     } else if options.csv {
         write!(out, "{}", tare_report::csv::render(&record))?;
+    } else if options.counters {
+        write!(out, "{}", tare_report::counters::terminal(&record, style()))?;
     } else {
         write!(out, "{}", tare_report::terminal::render(&record, &analysis, style()))?;
         if let Some(path) = &options.html {
