@@ -1,9 +1,9 @@
 //! CPUs of disk interrupts.
 //!
 //! What: `/proc/irq/N/smp_affinity` of each disk controller's interrupts. Disks with few queues get
-//! theirs spread over the CPUs of interrupts. NVMe queues belong to CPUs each: the kernel places and
-//! manages their interrupts, and a write is refused. They are left to it, except where it does not
-//! manage them (guests of Xen such as AWS i3), where they are spread over all CPUs.
+//! theirs spread over the CPUs of interrupts. Queues of NVMe and virtio disks belong to CPUs each: the
+//! kernel places and manages their interrupts, and a write is refused. They are left to it, except
+//! where it does not manage them (guests of Xen such as AWS i3), where they are spread over all CPUs.
 //! Why: a completion that interrupts a polling shard stalls every request of that shard.
 //! Source: the kernel's Documentation/core-api/irq/managed_irq.rst and kernel/irq/proc.c (a managed
 //! interrupt refuses with EIO or EPERM); seastar #3003 for virtio-blk.
@@ -62,7 +62,7 @@ impl Knob for DiskIrqs {
             let is_queue = !disk.nvme || is_queue_of(irq, cpus.universe.len());
             let is_managed = match irq.managed {
                 Some(managed) => managed,
-                None => disk.nvme && !xen,
+                None => !xen && (disk.nvme || is_virtio_request(irq)),
             };
             match (disk.nvme, perftune || !is_managed) {
                 (false, true) => few.push((disk, irq)),
@@ -135,7 +135,8 @@ impl DiskIrqs {
             name: "the kernel".into(),
             evidence: match first.managed {
                 Some(true) => "debugfs shows managed affinity".into(),
-                _ => "the NVMe driver asks for managed affinity".into(),
+                _ if disk.nvme => "the NVMe driver asks for managed affinity".into(),
+                _ => "the virtio driver asks for managed affinity".into(),
             },
             effect: "refuses writes to smp_affinity".into(),
         });
@@ -155,6 +156,14 @@ fn interrupts(disks: &[Disk]) -> Vec<(&Disk, &Irq)> {
 fn is_queue_of(irq: &Irq, cpus: usize) -> bool {
     let queue = irq.name.rsplit_once('q').and_then(|(_, queue)| queue.parse::<usize>().ok());
     queue.is_some_and(|queue| (1..=cpus).contains(&queue))
+}
+
+/// True for the request queues of virtio_blk (`virtio1-req.0`) and virtio_scsi (`virtio1-request`), which
+/// both drivers let the kernel place since Linux 4.11 (drivers/block/virtio_blk.c `init_vq`,
+/// drivers/scsi/virtio_scsi.c `virtscsi_init`).
+fn is_virtio_request(irq: &Irq) -> bool {
+    let queue = irq.name.strip_prefix("virtio").and_then(|rest| rest.split_once('-'));
+    queue.is_some_and(|(_, queue)| queue.starts_with("req.") || queue == "request")
 }
 
 fn affinity(irq: &Irq) -> String {
