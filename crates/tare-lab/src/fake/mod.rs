@@ -13,6 +13,7 @@
 //!   `thaw_after=N`: it cannot be frozen any more.
 
 mod parts;
+mod sampler;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use crate::campaign::Clock;
 use crate::environment::{Environment, EnvironmentSpec, HOST_AS_IS, Limits};
 
 pub use parts::{FakeDriver, FakeEnvironment, FakeProbe, FakeSystem};
+pub use sampler::FakeSampler;
 
 /// Runtimes of the fake world, for a vocabulary.
 pub const RUNTIMES: &[&str] = &["fake", "fake:*"];
@@ -190,6 +192,10 @@ impl World {
 
     pub fn driver(&self) -> FakeDriver {
         FakeDriver::new(self.clone())
+    }
+
+    pub fn sampler(&self) -> FakeSampler {
+        FakeSampler::new(self.clone())
     }
 
     pub fn probe(&self) -> FakeProbe {

@@ -78,6 +78,7 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
         seed,
         plan_options: tare_host::plan::Options::default(),
         facts: Vec::new(),
+        stacks: None,
         study,
     };
     let (from, to) = derive::ends(&question.study, typed.from.as_deref(), typed.to.as_deref())

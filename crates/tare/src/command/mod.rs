@@ -13,5 +13,6 @@ pub(crate) mod load;
 pub(crate) mod proxy;
 pub(crate) mod report;
 pub(crate) mod shell;
+pub(crate) mod stacks;
 pub(crate) mod tune;
 pub(crate) mod weigh;

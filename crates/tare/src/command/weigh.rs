@@ -18,12 +18,13 @@ use tare_lab::doubt::Doubt;
 use tare_lab::environment::CpuPlan;
 use tare_lab::fake;
 use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path};
+use tare_lab::stacks::StackSampler;
 use tare_lab::study::{self, Study};
 use tare_load::drivers::TareLoad;
 
-use super::report;
+use super::{report, stacks};
 use super::tune::temporary::{self, Temporary};
-use crate::cli::Weigh;
+use crate::cli::{SampleStacks, Weigh};
 use crate::exit::{Exit, ExitWith};
 use crate::{live, registry, signals, studies};
 
@@ -57,6 +58,8 @@ pub(super) struct Question {
     pub(super) plan_options: Options,
     /// Facts for the record that the host does not tell.
     pub(super) facts: Vec<HostFact>,
+    /// Stack slices after the rounds, where they are asked for.
+    pub(super) stacks: Option<SampleStacks>,
 }
 
 impl Question {
@@ -79,7 +82,8 @@ impl Question {
             (None, None) => free_path(Path::new(&format!("{}.tare", study.name))),
         };
         let resume = options.resume.clone();
-        Ok(Self { study, text, resume, path, seed, plan_options, facts: Vec::new() })
+        let stacks = options.stacks.stacks.then(|| options.stacks.clone());
+        Ok(Self { study, text, resume, path, seed, plan_options, facts: Vec::new(), stacks })
     }
 
     /// What the study's tuned environments change on this host; `None` where there are none.
@@ -274,6 +278,12 @@ pub(super) fn measure_here(
     };
     let mut doubts: Vec<Doubt> = missing.into_iter().map(unread).collect();
     doubts.extend(baseline_taxes().map(|found| Doubt::BaselineNotClean { found }));
+    let mut sampler = question.stacks.as_ref().map(|_| stacks::open(site.run()));
+    if let Some(Err(reason)) = &sampler {
+        warn(&format!("no stacks will be sampled: {reason}"));
+        doubts.push(Doubt::ProbeFailed { probe: "stacks".into(), reason: reason.clone() });
+    }
+    let sampler = sampler.as_mut().and_then(|opened| opened.as_mut().ok());
     let writer = question.writer(&plan, host, &clock)?;
     let available = memory_available_bytes();
     let parts = Parts {
@@ -289,7 +299,7 @@ pub(super) fn measure_here(
         }),
         doubts,
     };
-    let ending = conduct(question, parts, writer, stop)?;
+    let ending = conduct(question, parts, writer, stop, sampler.map(|one| one as _))?;
     if let Err(error) = site.untune() {
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }
@@ -310,7 +320,7 @@ fn measure_fake(question: &Question, plan: CpuPlan, stop: &AtomicBool) -> anyhow
         memory: None,
         doubts: Vec::new(),
     };
-    conduct(question, parts, writer, stop)
+    conduct(question, parts, writer, stop, Some(&mut world.sampler()))
 }
 
 /// Runs the campaign under the eyes of a live view.
@@ -319,9 +329,13 @@ fn conduct(
     parts: Parts<'_>,
     writer: RecordWriter,
     stop: &AtomicBool,
+    sampler: Option<&mut dyn StackSampler>,
 ) -> anyhow::Result<Ending> {
     let mut observer = live::observer(report::style());
-    let outcome = campaign::run(parts, &question.study, writer, &mut *observer, stop);
+    let order = question.stacks.as_ref().zip(sampler);
+    let order = order.map(|(asked, sampler)| stacks::order(asked, sampler));
+    let study = &question.study;
+    let outcome = campaign::run_with_stacks(parts, study, writer, &mut *observer, stop, order);
     let exit = match &outcome {
         Err(CampaignError::Memory { .. } | CampaignError::Start { .. }) => Exit::Host,
         _ => Exit::Failure,

@@ -57,6 +57,7 @@ pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyho
         seed,
         plan_options: options,
         facts: Vec::new(),
+        stacks: None,
     };
     if question.is_fake()? {
         return Err(anyhow::anyhow!(

@@ -1,0 +1,42 @@
+//! Options about sampled stacks.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::duration;
+
+/// What `weigh` samples after the rounds.
+#[derive(Clone, Debug, Args)]
+pub struct SampleStacks {
+    /// After the rounds, sample stacks in slices of their own (needs perf)
+    #[arg(long)]
+    pub stacks: bool,
+    /// Rounds of stack slices
+    #[arg(long, value_name = "N", requires = "stacks", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub stack_rounds: u32,
+    /// Time of one stack slice
+    #[arg(long, value_name = "TIME", requires = "stacks", default_value = "1s", value_parser = duration)]
+    pub stack_window: Duration,
+}
+
+/// What `report` shows of them.
+#[derive(Clone, Debug, Args)]
+pub struct ShowStacks {
+    /// Show which subsystems and functions the CPU time per operation goes to
+    #[arg(long, conflicts_with_all = ["csv", "html"])]
+    pub stacks: bool,
+    /// Environment to compare from; without it the baseline
+    #[arg(long, value_name = "NAME", requires = "stacks")]
+    pub from: Option<String>,
+    /// Environment to compare with; without it the one that takes most
+    #[arg(long, value_name = "NAME", requires = "stacks")]
+    pub to: Option<String>,
+    /// Workload; without it the first one that was sampled
+    #[arg(long, value_name = "NAME", requires = "stacks")]
+    pub workload: Option<String>,
+    /// Write flame graphs of both environments and of their difference here
+    #[arg(long, value_name = "OUT.html", requires = "stacks")]
+    pub flamegraph: Option<PathBuf>,
+}
