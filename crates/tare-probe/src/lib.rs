@@ -36,6 +36,11 @@ use std::time::Duration;
 use tare_lab::probe::{Counter, Probe};
 use tare_std::cpus::CpuSet;
 
+/// The skeleton that `add-a-probe.md` shows is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/internals/add-a-probe.md")]
+struct AddAProbe;
+
 /// Where the files of the host are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
