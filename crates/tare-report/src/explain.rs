@@ -14,7 +14,7 @@ use crate::figures::{clean, percent, percent_interval, shorten};
 use crate::headline::blocks;
 use crate::terminal::{Paint, Style, grid, paragraph};
 
-mod waterfall;
+pub(crate) mod waterfall;
 
 /// Version of the schema of [`json`]. New fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -23,24 +23,12 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub fn render(record: &Record, analysis: &Analysis, plan: &Plan, style: Style) -> String {
     let paint = Paint(style);
     let mut out = Vec::new();
-    let head = format!(
-        "Where does the cost of \"{}\" against \"{}\" come from?",
-        clean(&plan.to),
-        clean(&plan.from)
-    );
-    out.extend(wrap(&head, paint).iter().map(|line| paint.bold(line)));
+    out.extend(wrap(&question(plan), paint).iter().map(|line| paint.bold(line)));
     out.extend(wrap(&method(record, plan), paint));
     for workload in &record.study.workloads {
         out.push(String::new());
         match explain(record, plan, &workload.name) {
-            None => {
-                let text = format!(
-                    "{}: no round is complete in which every environment was measured; nothing can \
-                     be said yet.",
-                    clean(&workload.name)
-                );
-                out.extend(wrap(&text, paint));
-            }
+            None => out.extend(wrap(&nothing_yet(&workload.name), paint)),
             Some(found) => one(&mut out, record, plan, &found, paint),
         }
     }
@@ -48,6 +36,20 @@ pub fn render(record: &Record, analysis: &Analysis, plan: &Plan, style: Style) -
     let mut text = out.join("\n");
     text.push('\n');
     text
+}
+
+/// What is asked.
+pub(crate) fn question(plan: &Plan) -> String {
+    let (from, to) = (clean(&plan.from), clean(&plan.to));
+    format!("Where does the cost of \"{to}\" against \"{from}\" come from?")
+}
+
+/// What is said while no block is complete.
+pub(crate) fn nothing_yet(workload: &str) -> String {
+    format!(
+        "{}: there is no block yet in which every environment was measured; nothing can be said.",
+        clean(workload)
+    )
 }
 
 /// The explanations of a record by workload, as JSON; see `docs/guides/explain.md`.
@@ -105,38 +107,62 @@ fn headline(plan: &Plan, found: &Explanation) -> String {
     }
 }
 
+/// An explanation in words: the same on the terminal and on the page.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// What was measured.
+    pub(crate) title: String,
+    pub(crate) headline: String,
+    /// The table of shares.
+    pub(crate) head: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+    /// The sum and both ends.
+    pub(crate) sums: Vec<String>,
+    /// Interactions, the noise, what was left out.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Told {
+    pub(crate) fn new(record: &Record, plan: &Plan, found: &Explanation) -> Self {
+        let load = match found.phase {
+            Phase::Capacity => "at capacity",
+            Phase::Latency => "at the fixed rate",
+        };
+        let busy = if found.is_busy_time { "busy " } else { "" };
+        let parts = found.shares.iter().any(|share| share.percent_of_whole.is_some());
+        let mut head = ["layer", "change", "µs per operation"].map(str::to_string).to_vec();
+        head.push(format!("of {}'s", shorten(&clean(&plan.from), 24)));
+        head.extend(parts.then(|| "of the difference".to_string()));
+        head.push("verdict".to_string());
+        let mut all_notes = interactions(found);
+        all_notes.extend(notes(plan, found));
+        Self {
+            title: format!(
+                "{}: server {busy}CPU per operation {load}, {}",
+                clean(&found.workload),
+                blocks(found.blocks)
+            ),
+            headline: headline(plan, found),
+            head,
+            rows: found.shares.iter().map(|share| row(share, parts)).collect(),
+            sums: vec![sum(found), whole(record, plan, found)],
+            notes: all_notes,
+        }
+    }
+}
+
 fn one(out: &mut Vec<String>, record: &Record, plan: &Plan, found: &Explanation, paint: Paint) {
-    let load = match found.phase {
-        Phase::Capacity => "at capacity",
-        Phase::Latency => "at the fixed rate",
-    };
-    let busy = if found.is_busy_time { "busy " } else { "" };
-    let title = format!(
-        "{}: server {busy}CPU per operation {load}, {}",
-        clean(&found.workload),
-        blocks(found.blocks)
-    );
-    out.push(paint.bold(&paint.plain(&title)));
-    out.extend(wrap(&headline(plan, found), paint));
+    let told = Told::new(record, plan, found);
+    out.push(paint.bold(&paint.plain(&told.title)));
+    out.extend(wrap(&told.headline, paint));
     out.push(String::new());
     out.extend(waterfall::lines(plan, found, paint));
     out.push(String::new());
-    let parts = found.shares.iter().any(|share| share.percent_of_whole.is_some());
-    let of_from = format!("of {}'s", shorten(&clean(&plan.from), 24));
-    let mut head = vec!["layer", "change", "µs per operation", &of_from];
-    head.extend(parts.then_some("of the difference"));
-    head.push("verdict");
-    let rows: Vec<Vec<String>> = found.shares.iter().map(|share| row(share, parts)).collect();
-    out.extend(grid(&head, &rows, paint.0).lines().map(str::to_string));
-    out.extend(wrap(&sum(found), paint));
-    out.extend(wrap(&whole(record, plan, found), paint));
+    let head: Vec<&str> = told.head.iter().map(String::as_str).collect();
+    out.extend(grid(&head, &told.rows, paint.0).lines().map(str::to_string));
+    out.extend(told.sums.iter().flat_map(|line| wrap(line, paint)));
     out.push(String::new());
-    for line in interactions(found) {
-        out.extend(wrap(&line, paint));
-    }
-    for line in notes(plan, found) {
-        out.extend(wrap(&line, paint));
-    }
+    out.extend(told.notes.iter().flat_map(|line| wrap(line, paint)));
 }
 
 fn row(share: &Share, parts: bool) -> Vec<String> {
@@ -239,7 +265,7 @@ fn interaction(one: &Interaction) -> String {
 }
 
 /// How it was made: the steps, the orders.
-fn method(record: &Record, plan: &Plan) -> String {
+pub(crate) fn method(record: &Record, plan: &Plan) -> String {
     let orders = match plan.is_complete() {
         true if plan.orders_possible == 1 => "the only order".to_string(),
         true => format!("all {} orders", plan.orders_possible),
@@ -254,8 +280,11 @@ fn method(record: &Record, plan: &Plan) -> String {
         "{} added one at a time in {orders}, over {} environments; a layer's share is the mean of \
          what it adds (Shapley's value).",
         match plan.steps.len() {
-            1 => "1 layer".to_string(),
-            steps => format!("{steps} layers"),
+            1 => "1 step".to_string(),
+            steps if plan.steps.iter().all(|step| step.changes.len() == 1) => {
+                format!("{steps} layers")
+            }
+            steps => format!("{steps} steps"),
         },
         plan.environments.len()
     );
@@ -327,7 +356,7 @@ fn wrap(text: &str, paint: Paint) -> Vec<String> {
 }
 
 /// Two decimals, as a sum needs them. Below 0 with a true minus.
-fn micros(us: f64) -> String {
+pub(crate) fn micros(us: f64) -> String {
     let text = format!("{:.2}", us.abs());
     if us < 0.0 && text != "0.00" { format!("\u{2212}{text}") } else { text }
 }
@@ -339,7 +368,7 @@ fn hundredths(us: f64) -> i64 {
 }
 
 /// `3.10 [2.95, 3.25]`.
-fn interval(us: &Interval) -> String {
+pub(crate) fn interval(us: &Interval) -> String {
     match us.is_bounded() {
         true => format!("{} [{}, {}]", micros(us.value), micros(us.low), micros(us.high)),
         false => format!("{} [no interval]", micros(us.value)),
@@ -353,3 +382,6 @@ fn micros_interval(us: &Interval) -> String {
         false => format!("{} µs [no interval]", micros(us.value)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,10 +15,15 @@ pub struct Step {
 }
 
 impl Step {
-    /// `network`, or `runtime and security`.
+    /// `network`, or `runtime, cpu and security`.
     pub fn name(&self) -> String {
         let names: Vec<&str> = self.changes.iter().map(|change| change.layer.as_str()).collect();
-        names.join(" and ")
+        match names.split_last() {
+            Some((last, others)) if !others.is_empty() => {
+                format!("{} and {last}", others.join(", "))
+            }
+            _ => names.concat(),
+        }
     }
 
     /// `host → bridge`, for each of its layers.

@@ -3,7 +3,7 @@
 use tare_lab::ablation::{Explanation, Plan, Share, Verdict};
 
 use super::{interval, micros};
-use crate::figures::shorten;
+use crate::figures::{clean, shorten};
 use crate::terminal::{Paint, columns, pad};
 
 /// Columns of a bar at most, and of a name.
@@ -47,7 +47,7 @@ pub(crate) fn extent(bars: &[Bar<'_>]) -> (f64, f64) {
 
 pub(super) fn lines(plan: &Plan, found: &Explanation, paint: Paint) -> Vec<String> {
     let bars = bars(plan, found);
-    let name = |bar: &Bar<'_>| shorten(&paint.plain(&bar.name), NAME_COLUMNS);
+    let name = |bar: &Bar<'_>| paint.plain(&shorten(&clean(&bar.name), NAME_COLUMNS));
     let names = bars.iter().map(|bar| columns(&name(bar))).max().unwrap_or(0);
     let width = usize::from(paint.0.width).saturating_sub(names + 34).clamp(16, BAR_COLUMNS);
     let (low, high) = extent(&bars);

@@ -7,6 +7,7 @@
 
 mod charts;
 mod diff;
+mod explain;
 mod svg;
 
 use minijinja::value::Serde;
@@ -71,6 +72,8 @@ struct View {
     left_out: Vec<(String, String)>,
     arithmetic: Vec<String>,
     counters: Vec<counters::Table>,
+    /// Where a cost was explained.
+    explanation: Option<explain::ExplainView>,
     /// Where a study tunes the host.
     tuning: Option<TuningView>,
     marks: Vec<MarkView>,
@@ -214,6 +217,7 @@ impl View {
                 .collect(),
             arithmetic: analysis.arithmetic.iter().map(|line| clean(line)).collect(),
             counters: counters::tables(record),
+            explanation: explain::ExplainView::new(record),
             tuning: Proof::of(record, analysis).as_ref().map(TuningView::new),
             marks: marks.0.iter().map(MarkView::new).collect(),
             layers: environments
@@ -549,7 +553,8 @@ fn settings(environments: &[&EnvironmentRecord]) -> Settings {
 
 fn host(record: &Record) -> Vec<(String, Vec<(String, String)>)> {
     let mut sections: Vec<(String, Vec<(String, String)>)> = Vec::new();
-    for fact in &record.host {
+    // A plan is shown as what it led to.
+    for fact in record.host.iter().filter(|fact| fact.section != tare_lab::ablation::FACTS) {
         let section = clean(&fact.section);
         let pair = (clean(&fact.key), clean(&fact.value));
         match sections.iter_mut().find(|(name, _)| *name == section) {

@@ -88,6 +88,7 @@ impl Paint {
                 '\u{b1}' => plain.push_str("+/-"),
                 'µ' => plain.push('u'),
                 '×' => plain.push('x'),
+                '→' => plain.push_str("->"),
                 '\u{2026}' => plain.push('~'),
                 c => plain.push(self.glyph(c)),
             }

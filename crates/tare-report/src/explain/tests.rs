@@ -1,0 +1,70 @@
+//! A record of the fake world, explained: what is said, in Unicode and in ASCII, on the page.
+
+use tare_lab::ablation::{Plan, explain};
+use tare_lab::analysis::analyse;
+use tare_lab::environment::EnvironmentSpec;
+use tare_lab::record::Record;
+
+use super::*;
+use crate::fixture;
+
+/// The fixture's study has no environments between; a plan over two of them says enough.
+fn explained() -> (Record, Plan) {
+    let (mut record, _) = fixture::quick();
+    let names = ["native", "docker-default"];
+    let spec = |name: &str| {
+        let found = record.environments.iter().find(|one| one.spec.name == name);
+        found.map(|one| one.spec.clone()).unwrap()
+    };
+    let (from, to) = (spec(names[0]), spec(names[1]));
+    let nothing_between = |_: &EnvironmentSpec| false;
+    let (plan, _) = Plan::new(&from, &to, &nothing_between, 2, 1).unwrap();
+    record.host.push(plan.fact());
+    (record, plan)
+}
+
+#[test]
+fn the_text_names_shares_sum_noise_and_what_cannot_be_separated() {
+    let (record, plan) = explained();
+    let analysis = analyse(&record);
+    let text = render(&record, &analysis, &plan, Style::new(false, 160));
+    for part in [
+        "Where does the cost of \"docker-default\" against \"native\" come from?",
+        "cannot be separated here and are one step",
+        "The shares add up: ",
+        "A/A control: ",
+        "µs per operation",
+        "costs the most",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    let ascii = Style { ascii: true, ..Style::new(false, 80) };
+    let text = render(&record, &analysis, &plan, ascii);
+    assert!(text.is_ascii(), "{text}");
+    let again: Value = serde_json::from_str(&json(&record, &analysis, &plan)).unwrap();
+    let found = explain(&record, &plan, &record.study.workloads[0].name).unwrap();
+    assert_eq!(again["workloads"][0]["explanation"]["blocks"], found.blocks);
+}
+
+#[test]
+fn the_page_has_the_waterfall_and_not_the_plan() {
+    let (record, _) = explained();
+    let page = crate::html::page(&record, &analyse(&record));
+    assert!(page.contains("id=\"explanation\"") && page.contains("id=\"waterfall-0-t\""));
+    assert!(!page.contains("orders_possible"));
+    let (plain, analysis) = fixture::quick();
+    assert!(!crate::html::page(&plain, &analysis).contains("id=\"explanation\""));
+}
+
+#[test]
+fn names_of_a_stranger_are_text() {
+    let (mut record, mut plan) = explained();
+    record.host.pop();
+    plan.from = "<script>alert(1)</script>\u{1b}[31m".into();
+    record.host.push(plan.fact());
+    let page = crate::html::page(&record, &analyse(&record));
+    assert!(!page.contains("<script>alert"));
+    let text = render(&record, &analyse(&record), &plan, Style::new(false, 100));
+    assert!(!text.contains('\u{1b}'));
+    assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");
+}
