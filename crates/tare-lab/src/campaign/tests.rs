@@ -1,3 +1,5 @@
+mod stacks;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 

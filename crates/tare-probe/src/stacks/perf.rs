@@ -263,8 +263,12 @@ impl Perf {
 /// Counts equal stacks, each for the part that its process belongs to.
 fn fold(text: &str, parts: &HashMap<u32, &'static str>) -> Vec<SampledStack> {
     let mut counts: BTreeMap<(String, String, &'static str), u64> = BTreeMap::new();
-    for Sample { pid, frames } in script::samples(text) {
+    for Sample { pid, mut frames } in script::samples(text) {
         let Some(part) = parts.get(&pid) else { continue };
+        // Without frame pointers the outermost callers are what happened to be on the stack.
+        while frames.len() > 1 && frames.last().is_some_and(|root| root.name == script::UNKNOWN) {
+            frames.pop();
+        }
         let subsystem = subsystem::of(part, &frames);
         let name = |frame: &script::Frame| {
             let suffix = if frame.kernel { KERNEL_SUFFIX } else { "" };

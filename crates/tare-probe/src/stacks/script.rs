@@ -11,6 +11,9 @@
 //!
 //! Lines that look otherwise are passed over: names come from binaries that may be anybody's.
 
+/// The name of a frame that has none.
+pub const UNKNOWN: &str = "[unknown]";
+
 /// One frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
@@ -61,8 +64,8 @@ fn frame(line: &str) -> Option<Frame> {
     // The upper half of the addresses is the kernel's, on x86-64 and on arm64 alike.
     let kernel = address >> 63 == 1;
     let name = match (name.trim(), kernel) {
-        ("[unknown]" | "", true) => "[unknown]".to_string(),
-        ("[unknown]" | "", false) => of_file(file.trim_end_matches(')')),
+        (UNKNOWN | "", true) => UNKNOWN.to_string(),
+        (UNKNOWN | "", false) => of_file(file.trim_end_matches(')')),
         (name, true) => kernel_name(name).to_string(),
         (name, false) => program_name(name),
     };
@@ -72,7 +75,7 @@ fn frame(line: &str) -> Option<Frame> {
 /// A frame without a name is known by its file, without the path: that is the host's business.
 fn of_file(file: &str) -> String {
     match file.trim_end_matches(" (deleted").rsplit('/').next() {
-        None | Some("" | "[unknown]") => "[unknown]".into(),
+        None | Some("" | UNKNOWN) => UNKNOWN.into(),
         Some(file) => format!("[{}]", file.trim_matches(['[', ']'])),
     }
 }

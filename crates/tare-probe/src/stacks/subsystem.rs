@@ -315,7 +315,6 @@ pub const ALL: &[Subsystem] = &[
             "generic_write",
             "generic_update_time",
             "file_",
-            "fput",
             "path_",
             "do_filp_open",
             "do_sys_open",
@@ -344,11 +343,13 @@ pub const ALL: &[Subsystem] = &[
             "fsnotify",
             "rw_verify",
             "kiocb_",
-            "xas_",
-            "xa_",
         ],
     ),
-    rule("io_uring", "the I/O ring", &["io_", "tctx_task_work", "ctx_flush_and_put"]),
+    rule(
+        "io_uring",
+        "the I/O ring",
+        &["io_", "do_sys_io_uring", "x64_sys_io_uring", "tctx_task_work", "ctx_flush_and_put"],
+    ),
     rule(
         "page faults and memory",
         "memory mapped on first touch, mapping and unmapping",
@@ -415,16 +416,17 @@ pub const ALL: &[Subsystem] = &[
             "tick_",
             "update_process_times",
             "run_timer",
-            "timer_",
-            "mod_timer",
-            "rcu_",
+            "call_timer_fn",
+            "timerfd_",
+            "do_timerfd",
+            "x64_sys_timerfd",
+            "rcu_core",
             "note_gp_changes",
             "asm_exc_nmi",
             "el1_interrupt",
             "el0_interrupt",
             "gic_",
             "clockevents_",
-            "ktime_",
             "posix_",
             "do_nanosleep",
             "task_work_run",
@@ -449,8 +451,6 @@ pub const ALL: &[Subsystem] = &[
             "el0_svc",
             "el0t_64_sync",
             "invoke_syscall",
-            "fdget",
-            "fget",
             "entry_SYSRETQ",
             "irqentry_",
             "return_to_handler",
@@ -581,6 +581,9 @@ mod tests {
             &format!("{call} k:do_epoll_wait k:schedule_hrtimeout_range k:__schedule"),
             "scheduler",
         );
+        check(&format!("{call} k:do_epoll_wait k:fput k:rcu_read_unlock"), "epoll");
+        check(&format!("{call} k:tcp_mstamp_refresh k:ktime_get k:read_tsc"), "network stack");
+        check(&format!("{call} k:do_timerfd_settime k:_copy_from_user"), "interrupts and timers");
         check(call, "system call entry");
         check(&format!("{call} k:never_heard_of"), OTHER);
         check("main k:asm_exc_page_fault k:clear_page_rep", "page faults and memory");
