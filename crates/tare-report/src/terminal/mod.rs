@@ -23,9 +23,9 @@ use crate::headline::{Metric, blocks, claimed, headline};
 use crate::prove::Proof;
 use bars::Bars;
 pub use grid::{RowsApart, grid, rows_apart};
-pub(crate) use text::{Paint, columns, pad};
 use text::numbered;
 pub use text::paragraph;
+pub(crate) use text::{Paint, columns, pad};
 
 /// How to write for a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,14 +123,26 @@ pub fn costs_so_far(analysis: &Analysis, style: Style) -> Vec<String> {
 }
 
 fn opening(out: &mut Vec<String>, record: &Record, analysis: &Analysis, paint: Paint) {
-    let header = &record.header;
     let title = format!("{}: {}", record.study.name, record.study.title);
     out.extend(paragraph(&paint.plain(&title), "", paint.0.width));
+    let facts = facts(record, analysis);
+    for line in paragraph(&paint.plain(&facts), "", paint.0.width) {
+        out.push(paint.dim(&line));
+    }
+    out.push(String::new());
+    for line in paragraph(&paint.plain(&headline(record, analysis)), "", paint.0.width) {
+        out.push(paint.bold(&line));
+    }
+}
+
+/// What was measured on which CPUs, how long, when, and with which seed. Names in it are not cleaned.
+pub(crate) fn facts(record: &Record, analysis: &Analysis) -> String {
+    let header = &record.header;
     let length = header.ended_unix_ms.map_or_else(
         || "not finished".to_string(),
         |end| span(end.saturating_sub(header.started_unix_ms)),
     );
-    let facts = format!(
+    format!(
         "{} on CPU {} of {}, client on CPU {}; {}, {length}{}; seed {}; {}; tare {}",
         record.study.system.name,
         cpus(&record.cpu_plan.system.to_string()),
@@ -141,21 +153,15 @@ fn opening(out: &mut Vec<String>, record: &Record, analysis: &Analysis, paint: P
         header.seed,
         utc(header.started_unix_ms),
         header.tare_version,
-    );
-    for line in paragraph(&paint.plain(&facts), "", paint.0.width) {
-        out.push(paint.dim(&line));
-    }
-    out.push(String::new());
-    for line in paragraph(&paint.plain(&headline(record, analysis)), "", paint.0.width) {
-        out.push(paint.bold(&line));
-    }
+    )
 }
 
 fn cpus(list: &str) -> &str {
     if list.is_empty() { "none" } else { list }
 }
 
-fn conditions(record: &Record, workload: &WorkloadSpec) -> String {
+/// What was asked of the system in both phases.
+pub(crate) fn conditions(record: &Record, workload: &WorkloadSpec) -> String {
     let at = fixed_rate(record, &workload.name)
         .map_or_else(String::new, |at| format!("; latency at {} op/s, open loop", rate(at)));
     format!(
