@@ -65,6 +65,8 @@ fn the_fake_study_is_explained_by_what_was_put_in() {
         assert_eq!(report["plan"]["orders_possible"], 6);
         assert_eq!(report["plan"]["environments"].as_array().unwrap().len(), 8);
     }
+    let page = std::fs::read_to_string(here.path().join("1.html")).unwrap();
+    assert!(page.contains("id=\"explanation\"") && page.contains("id=\"waterfall-0-t\""));
     // The record alone says it again, in words and without its study.
     let text = stdout(&explain(here.path(), &["1.tare"]));
     for part in [

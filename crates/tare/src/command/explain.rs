@@ -2,11 +2,11 @@
 
 mod derive;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use tare_lab::ablation::{Plan, PlanError};
 use tare_lab::analysis::analyse;
 use tare_lab::campaign::Ending;
@@ -102,9 +102,14 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
     question.study = study;
     let (ending, left) = weigh::measure(&question, state, &stop)?;
     weigh::tell_left(&left);
-    present(&Record::read(&question.path)?, &plan, typed.json, out)?;
+    let record = Record::read(&question.path)?;
+    let page = question.path.with_extension("html");
+    fs::write(&page, tare_report::html::page(&record, &analyse(&record))).with_context(|| {
+        format!("the record is whole, but cannot write the page {}", page.display())
+    })?;
+    present(&record, &plan, typed.json, out)?;
     if !typed.json {
-        writeln!(out, "\nrecord: {}", question.path.display())?;
+        writeln!(out, "\nrecord: {}\npage:   {}", question.path.display(), page.display())?;
     }
     Ok(match ending {
         Ending::Interrupted => Exit::Interrupted,
