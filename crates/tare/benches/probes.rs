@@ -1,0 +1,192 @@
+//! `cargo bench -p tare --bench probes [-- SLICES]`
+//!
+//! What all probes cost together: one native environment under closed-loop load, slices with every
+//! probe and slices with none, in pairs of changing order. Prints what each probe takes at an edge,
+//! every pair, and the throughput with probes over that without, with its interval. The promise is a
+//! cost of at most 0.5 %. Needs root.
+#![allow(clippy::print_stdout, reason = "a bench prints its figures")]
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tare_env::{Site, SiteOptions};
+use tare_lab::driver::{Driver, Edge, Pacing, SliceOrder, TargetId};
+use tare_lab::environment::{Environment, EnvironmentSpec, Limits};
+use tare_lab::probe::{Probe, Scope};
+use tare_lab::study::{CpuSpec, KeyDistribution, SystemSpec, WorkloadSpec};
+use tare_load::drivers::TareLoad;
+use tare_probe::Roots;
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// As in the study that ships.
+const WINDOW: Duration = Duration::from_millis(300);
+const LEAD_IN: Duration = Duration::from_millis(50);
+
+fn spec() -> EnvironmentSpec {
+    let text = |text: &str| text.to_string();
+    EnvironmentSpec {
+        name: text("native"),
+        runtime: text("process"),
+        network: text("host"),
+        cpu: text("pinned"),
+        security: text("none"),
+        cgroup: text("none"),
+        host: text("as-is"),
+        limits: Limits::default(),
+        optional: false,
+    }
+}
+
+fn workload() -> WorkloadSpec {
+    WorkloadSpec {
+        name: "write".into(),
+        write_share: 1.0,
+        rows: 10_000,
+        columns: 5,
+        column_bytes: 64,
+        keys: KeyDistribution::Uniform,
+        connections: 8,
+        in_flight: 64,
+        latency_share: 0.0,
+        rate_per_s: None,
+    }
+}
+
+/// A probe with what it took, in order of the slices.
+struct Timed {
+    probe: Box<dyn Probe>,
+    prepare: Vec<Duration>,
+    begin: Vec<Duration>,
+    end: Vec<Duration>,
+}
+
+fn timed<T>(times: &mut Vec<Duration>, act: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let done = act();
+    times.push(began.elapsed());
+    done
+}
+
+fn median(times: &[Duration]) -> f64 {
+    let mut times: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Operations/s of one slice.
+fn slice(
+    driver: &mut TareLoad,
+    target: TargetId,
+    seed: u64,
+    probes: &mut [Timed],
+    scope: &Scope,
+) -> Result<f64> {
+    let workload = workload();
+    let order =
+        SliceOrder { workload, pacing: Pacing::Closed, lead_in: LEAD_IN, window: WINDOW, seed };
+    for one in &mut *probes {
+        timed(&mut one.prepare, || one.probe.prepare(scope))?;
+    }
+    let mut failed = None;
+    let load = driver.run(target, &order, &mut |edge| {
+        for one in &mut *probes {
+            let read = match edge {
+                Edge::Begin => timed(&mut one.begin, || one.probe.begin()),
+                Edge::End => timed(&mut one.end, || one.probe.end().map(drop)),
+            };
+            failed = failed.take().or(read.err());
+        }
+    })?;
+    failed.map_or(Ok(load.operations as f64 * 1e9 / load.window_ns as f64), Err)
+}
+
+fn main() -> Result<()> {
+    let slices: u64 = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(60);
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: probes: needs root");
+        return Ok(());
+    }
+    let allowed = tare_host::process::cpus_of_this_thread()?;
+    let cpus = tare_lab::cpus::plan(&allowed, &CpuSpec::default())?;
+    let scratch = tempfile::tempdir()?;
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_tare"));
+    let state = scratch.path().to_path_buf();
+    let options = SiteOptions { state, program: program.clone(), cpus: cpus.clone() };
+    let site = Site::open(options)?;
+    let mut environment = site.environment(&spec())?;
+    let measured = measure(&site, &mut *environment, &program, &cpus, slices);
+    environment.stop()?;
+    let left = site.close();
+    assert!(left.is_empty(), "{left:?}");
+    measured
+}
+
+fn measure(
+    site: &Site,
+    environment: &mut dyn Environment,
+    program: &std::path::Path,
+    cpus: &tare_lab::environment::CpuPlan,
+    slices: u64,
+) -> Result<()> {
+    let spec = SystemSpec { name: "tare-db".into(), options: Vec::new() };
+    let system = tare_system::find(&spec.name).ok_or("no tare-db")?.make(&spec);
+    let client = Some(site.client_namespace());
+    let mut driver = TareLoad::start(program, &cpus.client, client, site.run())?;
+    let endpoint = environment.start(&system.launch(cpus.system.len()))?;
+    let target = driver.open(endpoint.address, Duration::from_secs(30))?;
+    driver.populate(target, &workload(), 1, &mut |_, _| {})?;
+    let processes = environment.processes();
+    let (system, layer, client) = (processes.system, processes.layer, driver.pids());
+    let scope = Scope { system, layer, client, data: endpoint.data };
+    let (opened, missing) = tare_probe::open_all(&Roots::default(), &cpus.all);
+    for (name, error) in missing {
+        println!("not here: {name}: {error}");
+    }
+    let timed = |probe| Timed { probe, prepare: vec![], begin: vec![], end: vec![] };
+    let mut probes: Vec<Timed> = opened.into_iter().map(timed).collect();
+
+    slice(&mut driver, target, 0, &mut [], &scope)?;
+    println!("{:>5}{:>16}{:>16}{:>8}", "pair", "with, op/s", "without, op/s", "ratio");
+    let mut pairs = Vec::new();
+    for pair in 0..slices / 2 {
+        let mut of = |with: bool| {
+            let probes = if with { &mut probes[..] } else { &mut [] };
+            slice(&mut driver, target, pair + 1, probes, &scope)
+        };
+        let (with, without) = match pair % 2 {
+            0 => (of(true)?, of(false)?),
+            _ => {
+                let without = of(false)?;
+                (of(true)?, without)
+            }
+        };
+        println!("{pair:>5}{with:>16.0}{without:>16.0}{:>8.3}", with / without);
+        pairs.push((with, without));
+    }
+    tell(&probes, &pairs);
+    Ok(())
+}
+
+fn tell(probes: &[Timed], pairs: &[(f64, f64)]) {
+    println!("\n{:<18}{:>12}{:>12}{:>12}   µs, medians", "probe", "prepare", "begin", "end");
+    let mut sums = [0.0; 3];
+    for one in probes {
+        let times = [median(&one.prepare), median(&one.begin), median(&one.end)];
+        println!("{:<18}{:>12.1}{:>12.1}{:>12.1}", one.probe.name(), times[0], times[1], times[2]);
+        sums.iter_mut().zip(times).for_each(|(sum, time)| *sum += time);
+    }
+    println!("{:<18}{:>12.1}{:>12.1}{:>12.1}", "all", sums[0], sums[1], sums[2]);
+    let share = (sums[1] + sums[2]) / (WINDOW.as_secs_f64() * 1e6) * 100.0;
+    println!("both edges over a window of {} ms: {share:.3} % of one CPU", WINDOW.as_millis());
+    if let Some(ratio) =
+        tare_lab::stats::estimate(&tare_lab::stats::log_ratios(pairs.iter().copied()))
+    {
+        let ratio = ratio.map(f64::exp);
+        println!(
+            "throughput with probes over without: {:.4} [{:.4}, {:.4}] over {} pairs",
+            ratio.centre, ratio.low, ratio.high, ratio.blocks
+        );
+    }
+}
