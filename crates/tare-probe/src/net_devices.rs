@@ -1,8 +1,8 @@
 //! `net_devices`: bytes and packets through the network devices of the system's namespace.
 //!
 //! Source: `/proc/PID/net/dev`, proc_pid_net(5), which shows the namespace of the process. Devices
-//! that Tare made are numbered anew in each environment; their numbers are left out of the names, so
-//! that environments can be compared.
+//! that Tare made are named anew in each run and environment; their names here say only what they are
+//! for, so that environments can be compared.
 
 use tare_lab::probe::{Counter, Scope};
 
@@ -67,12 +67,11 @@ fn devices(text: &str) -> impl Iterator<Item = (&str, [u64; COLUMNS.len()])> {
     })
 }
 
-/// The name of a device in a counter's name.
+/// The name of a device in a counter's name; `tare-RUN-h3` is `tare_h`.
 fn device(name: &str) -> String {
-    match name.starts_with("tare-") {
-        true => word(name.trim_end_matches(|c: char| c.is_ascii_digit())),
-        false => word(name),
-    }
+    let Some(own) = name.strip_prefix("tare-") else { return word(name) };
+    let part = own.rsplit('-').next().unwrap_or(own);
+    word(&format!("tare-{}", part.trim_end_matches(|c: char| c.is_ascii_digit())))
 }
 
 impl Numbers for NetDevices {

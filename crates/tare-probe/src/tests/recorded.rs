@@ -156,13 +156,13 @@ fn tcp_columns_are_found_by_name() {
 }
 
 #[test]
-fn devices_of_tare_lose_their_number() {
+fn devices_of_tare_lose_their_run_and_number() {
     let host = Host::new();
     let put = |host: &Host, bytes: u64| {
         let text = format!(
             "Inter-|   Receive\n face |bytes\n\
                  lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n\
-             tare-h3: {bytes}      10    0    1    0     0          0         0      500       5    0    0    0     0       0          0\n"
+             tare-660f-h3: {bytes}      10    0    1    0     0          0         0      500       5    0    0    0     0       0          0\n"
         );
         host.put("proc/7/net/dev", &text);
     };
