@@ -42,7 +42,14 @@ pub(crate) fn extent(bars: &[Bar<'_>]) -> (f64, f64) {
     let (low, high) =
         levels().fold((f64::INFINITY, 0.0f64), |(low, high), us| (low.min(us), high.max(us)));
     let spread = (high - low).max(high * 1e-3);
-    ((low - 0.25 * spread).max(0.0), high)
+    // Intervals are to be seen whole, unless very few blocks make them wider than all the rest.
+    let shares = || bars.iter().filter_map(|bar| Some((bar.start, bar.share?.us)));
+    let ends = shares().flat_map(|(start, us)| [start + us.low, start + us.high]);
+    let (lowest, highest) = ends
+        .filter(|us| us.is_finite())
+        .fold((low, high), |(low, high), us| (low.min(us), high.max(us)));
+    let low = (low - 0.25 * spread).min(lowest.max(low - spread));
+    (low.max(0.0), highest.min(high + spread))
 }
 
 pub(super) fn lines(plan: &Plan, found: &Explanation, paint: Paint) -> Vec<String> {
