@@ -44,7 +44,7 @@
     const change = node.to - node.from;
     const gone = node.to === 0 && node.from > 0 ? ", gone" : node.from === 0 && node.to > 0 ? ", new" : "";
     const noise = node.found ? gone : ", within the noise";
-    return `${node.name} \u2014 ${node.subsystem} \u2014 ${data.from}: ${microseconds(node.from)} \u00b5s, ` +
+    return `${node.name} \u2014 mostly ${node.subsystem} \u2014 ${data.from}: ${microseconds(node.from)} \u00b5s, ` +
       `${data.to}: ${microseconds(node.to)} \u00b5s, difference ${signed(change)} \u00b5s per operation${noise}`;
   };
 

@@ -9,6 +9,10 @@ use crate::terminal::{Style, grid, paragraph};
 
 /// Functions in the terminal's table.
 const FUNCTIONS_MAX: usize = 25;
+/// What taking off idle polling cannot do.
+const IDLE: &str = "One of the two polls. What its own account calls idle polling is taken off its own \
+    code in proportion, because a sample does not say whether the turn it fell into found work: \
+    the kernel's rows stand on their own, a difference in \"database\" on that account.";
 /// Smaller functions are nobody's business: the timer has a handful of samples of them.
 const FUNCTION_US_MIN: f64 = 0.005;
 
@@ -124,9 +128,13 @@ pub fn pair(slices: &[StackSlice], workload: &str, profile: &Profile, style: Sty
     rows.push(line(&profile.total()));
     let idle = profile.idle();
     if idle.from.us > 0.0 || idle.to.us > 0.0 {
-        rows.push(line(&Row { name: "(idle polling, not in the sum)".into(), ..idle }));
+        rows.push(line(&Row { name: "(idle polling, not in the sum)".into(), ..idle.clone() }));
     }
     out += &grid(&["subsystem", from, to, title, ""], &rows, style);
+    if idle.difference.found() {
+        out += &paragraph(IDLE, "", style.width).join("\n");
+        out.push('\n');
+    }
     let (found, noise): (Vec<Row>, Vec<Row>) = profile
         .functions()
         .into_iter()

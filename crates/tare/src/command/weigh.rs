@@ -22,8 +22,8 @@ use tare_lab::stacks::StackSampler;
 use tare_lab::study::{self, Study};
 use tare_load::drivers::TareLoad;
 
-use super::{report, stacks};
 use super::tune::temporary::{self, Temporary};
+use super::{report, stacks};
 use crate::cli::{SampleStacks, Weigh};
 use crate::exit::{Exit, ExitWith};
 use crate::{live, registry, signals, studies};
