@@ -1,4 +1,4 @@
-//! A record of the fake world, explained: what is said, in Unicode and in ASCII, on the page.
+//! A record explained: what is said, in Unicode and in ASCII, and on the page.
 
 use tare_lab::ablation::{Plan, explain};
 use tare_lab::analysis::analyse;
