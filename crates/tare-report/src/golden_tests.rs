@@ -83,6 +83,34 @@ fn json_and_csv() {
 }
 
 #[test]
+fn markdown_and_prometheus() {
+    for (name, make) in FIXTURES {
+        let (record, analysis) = make();
+        check(&format!("{name}.md"), &crate::markdown::render(&record, &analysis));
+        check(&format!("{name}.prom"), &crate::prometheus::render(&record, &analysis));
+    }
+}
+
+#[test]
+fn fleet() {
+    let style = Style::new(false, 120);
+    let priced = "nodes=60,price=4.99USD/h".parse().unwrap();
+    for (name, make) in FIXTURES {
+        let (record, analysis) = make();
+        let text = crate::fleet::render(&priced, &record, &analysis, style);
+        check(&format!("{name}-fleet.txt"), &text);
+    }
+    let (record, analysis) = fixture::quick();
+    let text = crate::fleet::render(
+        &"nodes=5".parse().unwrap(),
+        &record,
+        &analysis,
+        Style::new(false, 80),
+    );
+    check("quick-fleet-narrow.txt", &text);
+}
+
+#[test]
 fn comparison() {
     let (before, analysis) = fixture::quick();
     let (mut after, mut slower) = fixture::two_workloads();

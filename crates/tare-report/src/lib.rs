@@ -1,12 +1,12 @@
-//! A record, and what was concluded from it, as bytes: terminal text, an HTML page, JSON, CSV, and
-//! two or more records side by side.
+//! A record, and what was concluded from it, as bytes: terminal text, an HTML page, JSON, CSV,
+//! Markdown, Prometheus metrics, what it means for a fleet, and two or more records side by side.
 //!
 //! Every function is pure: the same record gives the same bytes. Nothing here measures, reads a
 //! clock, or touches the host, so that a record can be drawn anywhere and years later.
 //!
 //! Names, paths and messages in a record come from study files, runtimes and kernels, and a record
 //! may come from a stranger: terminal text is stripped of control characters ([`terminal`]), HTML
-//! is escaped ([`html`]).
+//! and Markdown are escaped ([`html`], [`markdown`]).
 #![forbid(unsafe_code)]
 
 pub mod compare;
@@ -15,10 +15,13 @@ pub mod csv;
 mod doubts;
 pub mod explain;
 mod figures;
+pub mod fleet;
 mod headline;
 mod histogram;
 pub mod html;
 pub mod json;
+pub mod markdown;
+pub mod prometheus;
 pub mod prove;
 pub mod stacks;
 pub mod terminal;

@@ -1,0 +1,215 @@
+//! A record in GitHub-flavoured Markdown, to be pasted into a pull request: the headline, one table
+//! of costs per workload with what the A/A control says of it, the doubts, the conditions.
+//!
+//! Words and rounding are those of the terminal ([`crate::terminal`]). What comes from a record is
+//! made to show as text ([`escape`]): neither markup nor a mention of somebody.
+
+mod escape;
+
+use tare_lab::analysis::{Analysis, Cost, Finding};
+use tare_lab::record::Record;
+use tare_lab::study::WorkloadSpec;
+
+use crate::doubts::Marks;
+use crate::figures::{Room, cost, latency, micros, rate, shorten, with_interval};
+use crate::headline::{Metric, claimed, headline, noise};
+use crate::terminal::{conditions, facts};
+use escape::escape;
+
+/// Characters of a name in a table. The headline has it whole.
+const NAME: usize = 40;
+
+/// Facts of the host that a figure means nothing without, and the word before each.
+const HOST: [(&str, &str, &str); 2] = [("cpu", "model", ""), ("kernel", "release", "kernel ")];
+
+const HEAD: [&str; 7] = [
+    "environment",
+    "server CPU, µs/op [95 %]",
+    "CPU cost [95 %]",
+    "throughput, op/s [95 %]",
+    "throughput lost [95 %]",
+    "p99 at the rate",
+    "doubts",
+];
+
+/// The report. Lines end in LF.
+pub fn render(record: &Record, analysis: &Analysis) -> String {
+    let marks = Marks::of(record, analysis);
+    let title = format!("{}: {}", record.study.name, record.study.title);
+    let mut blocks = vec![
+        format!("### {}", escape(&title)),
+        format!("**{}**", escape(&headline(record, analysis))),
+    ];
+    for workload in &record.study.workloads {
+        let findings: Vec<&Finding> =
+            analysis.findings.iter().filter(|f| f.workload == workload.name).collect();
+        if !findings.is_empty() {
+            blocks.push(escape(&conditions(record, workload)) + ".");
+            blocks.push(table(analysis, &findings, &marks));
+            blocks.push(control_line(analysis, workload, &findings));
+        }
+    }
+    let left_out = record.environments.iter().filter_map(|environment| {
+        let reason = environment.left_out.as_ref()?;
+        Some(format!("- {}: {}", escape(&environment.spec.name), escape(reason)))
+    });
+    list(&mut blocks, "Left out:", left_out.collect());
+    let doubts = marks.0.iter().map(|mark| {
+        let text = escape(&format!("{}. ", mark.brief().join("; ")));
+        // The advice is Tare's own, with code spans in it.
+        format!("{}. {text}{}", mark.number, mark.short_advice)
+    });
+    list(&mut blocks, "Doubts:", doubts.collect());
+    blocks.push(format!("Conditions: {}.", conditions_line(record, analysis)));
+    blocks.join("\n\n") + "\n"
+}
+
+fn list(blocks: &mut Vec<String>, title: &str, items: Vec<String>) {
+    if !items.is_empty() {
+        blocks.push(title.to_string());
+        blocks.push(items.join("\n"));
+    }
+}
+
+fn table(analysis: &Analysis, findings: &[&Finding], marks: &Marks) -> String {
+    let mut lines = vec![line(&HEAD.map(str::to_string))];
+    let rules = HEAD.map(|head| match head {
+        "environment" | "doubts" => ":--".to_string(),
+        _ => "--:".to_string(),
+    });
+    lines.push(line(&rules));
+    lines.extend(findings.iter().map(|finding| line(&row(analysis, finding, marks))));
+    lines.join("\n")
+}
+
+fn line(cells: &[String]) -> String {
+    format!("| {} |", cells.join(" | "))
+}
+
+fn row(analysis: &Analysis, finding: &Finding, marks: &Marks) -> [String; 7] {
+    let none = || "-".to_string();
+    let own_cost = |metric: Metric| match metric.cost(finding) {
+        Some(figure) if claimed(analysis, finding, metric) => {
+            format!("**{}**", cost(figure, Room::Short))
+        }
+        Some(figure) => cost(figure, Room::Short),
+        None if finding.baseline => "baseline".to_string(),
+        None => none(),
+    };
+    let name = escape(&shorten(&finding.environment, NAME));
+    let numbers = marks.numbers(&finding.environment, &finding.workload);
+    let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    [
+        if finding.control { format!("{name} (A/A)") } else { name },
+        finding.server_cpu_us.as_ref().map_or_else(none, |us| with_interval(us, micros)),
+        own_cost(Metric::ServerCpu),
+        finding.throughput_per_s.as_ref().map_or_else(none, |per_s| with_interval(per_s, rate)),
+        own_cost(Metric::Throughput),
+        finding.response.as_ref().map_or_else(none, |response| latency(response.p99_ns)),
+        numbers.join(", "),
+    ]
+}
+
+/// What the baseline seems to cost against itself, and what follows from that.
+fn control_line(analysis: &Analysis, workload: &WorkloadSpec, findings: &[&Finding]) -> String {
+    let Some(control) = findings.iter().find(|finding| finding.control) else {
+        return "A/A control: there is none to say how far these can be trusted.".to_string();
+    };
+    let of = |metric: Metric, words: &str| {
+        let figure: &Cost = metric.cost(control)?;
+        Some(format!("{words} {}", cost(figure, Room::Full)))
+    };
+    let costs: Vec<String> =
+        [of(Metric::ServerCpu, "CPU cost"), of(Metric::Throughput, "throughput lost")]
+            .into_iter()
+            .flatten()
+            .collect();
+    let told = Metric::ALL.iter().any(|metric| noise(analysis, &workload.name, *metric).is_some());
+    let claim = if told {
+        "Costs in bold are beyond that; nothing smaller is claimed."
+    } else {
+        "That is too few blocks to tell the noise."
+    };
+    let costs = if costs.is_empty() { "not known yet".to_string() } else { costs.join(", ") };
+    format!("A/A control, the baseline a second time: {costs}. {claim}")
+}
+
+fn conditions_line(record: &Record, analysis: &Analysis) -> String {
+    let host = HOST.iter().filter_map(|(section, key, word)| {
+        let fact = record.host.iter().find(|f| f.section == *section && f.key == *key)?;
+        Some(format!("; {word}{}", fact.value))
+    });
+    escape(&(facts(record, analysis) + &host.collect::<String>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    /// Cells of a line of a table, as GFM splits them: at each pipe that no backslash precedes.
+    fn cells(line: &str) -> usize {
+        let mut escaped = false;
+        let pipes = line.chars().filter(|c| {
+            let pipe = *c == '|' && !escaped;
+            escaped = *c == '\\' && !escaped;
+            pipe
+        });
+        pipes.count() - 1
+    }
+
+    #[test]
+    fn every_row_has_the_cells_of_the_head_whatever_the_names() {
+        let (mut record, mut analysis) = fixture::hostile();
+        for (index, nasty) in ["a|b\\|c", "`x` | `y", "\n| 1 | 2 |\n\n# h"].iter().enumerate() {
+            let old =
+                std::mem::replace(&mut analysis.findings[index].environment, nasty.to_string());
+            for environment in &mut record.environments {
+                if environment.spec.name == old {
+                    environment.spec.name = nasty.to_string();
+                }
+            }
+        }
+        let text = render(&record, &analysis);
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+        assert_eq!(rows.len(), analysis.findings.len() + 2, "{text}");
+        assert!(rows.iter().all(|row| cells(row) == HEAD.len()), "{text}");
+    }
+
+    #[test]
+    fn no_markup_of_a_stranger_is_left() {
+        let (record, analysis) = fixture::hostile();
+        let text = render(&record, &analysis);
+        for part in ["<", "\u{202e}", "\u{1b}", "\n# "] {
+            assert!(!text.contains(part), "{part:?} in {text}");
+        }
+    }
+
+    #[test]
+    fn only_claimed_costs_are_bold() {
+        let (record, mut analysis) = fixture::quick();
+        let bold = |analysis: &Analysis| {
+            let text = render(&record, analysis);
+            text.lines().filter(|l| l.starts_with('|')).map(|l| l.matches("**").count() / 2).sum()
+        };
+        let claims = |analysis: &Analysis| -> usize {
+            let of = |f| Metric::ALL.iter().filter(|m| claimed(analysis, f, **m)).count();
+            analysis.findings.iter().map(of).sum()
+        };
+        assert_eq!(claims(&analysis), bold(&analysis));
+        for finding in analysis.findings.iter_mut().filter(|f| f.control) {
+            for cost in [&mut finding.server_cpu_cost, &mut finding.throughput_cost] {
+                cost.as_mut().unwrap().percent.low = -99.0;
+            }
+        }
+        let none: usize = bold(&analysis);
+        assert_eq!(none, 0);
+    }
+
+    #[test]
+    fn a_missing_control_is_said() {
+        let (record, mut analysis) = fixture::quick();
+        analysis.findings.retain(|f| !f.control);
+        assert!(render(&record, &analysis).contains("A/A control: there is none"));
+    }
+}

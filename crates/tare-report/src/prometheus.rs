@@ -1,0 +1,333 @@
+//! A record in Prometheus' text format 0.0.4, for the textfile collector of node_exporter
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+//!
+//! One family after another with its HELP and TYPE, base units in the names, no timestamps (the
+//! collector refuses them). A figure with an interval is three series: `bound` is `value`, `lower`
+//! or `upper`; without an interval (one block) there is the value alone, and a figure that does not
+//! exist has no series. HELP never depends on the record, since the collector refuses two files
+//! that explain one name differently.
+//!
+//! Names stand in labels as the study gave them, escaped as the format asks.
+
+mod exposition;
+
+use std::collections::BTreeMap;
+
+use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency};
+use tare_lab::record::Record;
+
+use crate::headline::{Metric, claimed, noise};
+use exposition::{Exposition, Kind};
+
+/// What the label `of` says.
+fn of(metric: Metric) -> &'static str {
+    match metric {
+        Metric::ServerCpu => "server_cpu",
+        Metric::Throughput => "throughput",
+    }
+}
+
+/// All metrics of a record. Lines end in LF.
+pub fn render(record: &Record, analysis: &Analysis) -> String {
+    let page = Page { record, analysis };
+    let mut out = Exposition::default();
+    page.about_the_record(&mut out);
+    page.environments(&mut out);
+    page.figures(&mut out);
+    page.costs(&mut out);
+    page.latencies(&mut out);
+    page.doubts(&mut out);
+    out.text()
+}
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+struct Page<'a> {
+    record: &'a Record,
+    analysis: &'a Analysis,
+}
+
+impl<'a> Page<'a> {
+    fn study(&self) -> Labels<'a> {
+        vec![("study", self.record.study.name.as_str())]
+    }
+
+    fn of_finding(&self, finding: &'a Finding) -> Labels<'a> {
+        let mut labels = self.study();
+        labels.push(("workload", &finding.workload));
+        labels.push(("environment", &finding.environment));
+        labels
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "ms since 1970 are far below 2^53")]
+    fn about_the_record(&self, out: &mut Exposition) {
+        let header = &self.record.header;
+        let mut labels = self.study();
+        let seed = header.seed.to_string();
+        labels.extend([
+            ("baseline", self.record.study.baseline.as_str()),
+            ("system", &self.record.study.system.name),
+            ("seed", &seed),
+            ("tare_version", &header.tare_version),
+        ]);
+        out.family("tare_study_info", Kind::Gauge, "What was measured; always 1.");
+        out.sample(&labels, 1.0);
+        out.family(
+            "tare_study_started_timestamp_seconds",
+            Kind::Gauge,
+            "When the study began, in seconds since 1970.",
+        );
+        out.sample(&self.study(), header.started_unix_ms as f64 / 1e3);
+        out.family(
+            "tare_study_ended_timestamp_seconds",
+            Kind::Gauge,
+            "When the study ended, in seconds since 1970. Absent while it runs and after a crash.",
+        );
+        if let Some(ended) = header.ended_unix_ms {
+            out.sample(&self.study(), ended as f64 / 1e3);
+        }
+        out.family(
+            "tare_study_blocks",
+            Kind::Gauge,
+            "Blocks that were measured: each holds every environment once, in random order.",
+        );
+        out.sample(&self.study(), f64::from(self.analysis.blocks));
+    }
+
+    fn environments(&self, out: &mut Exposition) {
+        out.family(
+            "tare_environment_info",
+            Kind::Gauge,
+            "The layers of an environment and its role: baseline, control (the baseline a second time), compared, or left_out (the host cannot run it); always 1.",
+        );
+        for environment in crate::figures::in_order(self.record) {
+            let spec = &environment.spec;
+            let role = match environment {
+                e if e.left_out.is_some() => "left_out",
+                e if e.control => "control",
+                _ if spec.name == self.record.study.baseline => "baseline",
+                _ => "compared",
+            };
+            let mut labels = self.study();
+            labels.extend([
+                ("environment", spec.name.as_str()),
+                ("role", role),
+                ("runtime", &spec.runtime),
+                ("network", &spec.network),
+                ("cpu", &spec.cpu),
+                ("security", &spec.security),
+                ("cgroup", &spec.cgroup),
+                ("host_tuning", &spec.host),
+            ]);
+            out.sample(&labels, 1.0);
+        }
+    }
+
+    fn figures(&self, out: &mut Exposition) {
+        type Figure = fn(&Finding) -> Option<Interval>;
+        let families: [(&'static str, &'static str, f64, Figure); 3] = [
+            (
+                "tare_server_cpu_seconds_per_operation",
+                "CPU time of the system and of what the layer adds, per operation, at capacity. 95 % interval by bound.",
+                1e-6,
+                |f| f.server_cpu_us,
+            ),
+            (
+                "tare_client_cpu_seconds_per_operation",
+                "CPU time of the client per operation, at capacity. 95 % interval by bound.",
+                1e-6,
+                |f| f.client_cpu_us,
+            ),
+            (
+                "tare_throughput_operations_per_second",
+                "Operations per second in a closed loop, as fast as it goes. 95 % interval by bound.",
+                1.0,
+                |f| f.throughput_per_s,
+            ),
+        ];
+        for (name, help, unit, figure) in families {
+            out.family(name, Kind::Gauge, help);
+            for finding in &self.analysis.findings {
+                if let Some(interval) = figure(finding) {
+                    bounds(out, self.of_finding(finding), &interval, unit);
+                }
+            }
+        }
+        out.family(
+            "tare_client_cpu_utilization_ratio",
+            Kind::Gauge,
+            "Share of its CPUs that the client used, at capacity; near 1 it is what was measured.",
+        );
+        for finding in &self.analysis.findings {
+            if let Some(share) = finding.client_cpu_share {
+                out.sample(&self.of_finding(finding), share);
+            }
+        }
+        type Count = fn(&Finding) -> u32;
+        let counts: [(&'static str, &'static str, Count); 2] = [
+            ("tare_slices", "Slices that count, capacity and latency.", |f| f.slices),
+            ("tare_slices_void", "Slices that do not count.", |f| f.slices_void),
+        ];
+        for (name, help, count) in counts {
+            out.family(name, Kind::Gauge, help);
+            for finding in &self.analysis.findings {
+                out.sample(&self.of_finding(finding), f64::from(count(finding)));
+            }
+        }
+    }
+
+    fn costs(&self, out: &mut Exposition) {
+        out.family(
+            "tare_cost_ratio",
+            Kind::Gauge,
+            "Loss against the baseline as a share of 1, paired in each block; above 0 is a loss. of: server_cpu (per operation, ratio - 1) or throughput (1 - ratio). 95 % interval by bound. Read it with tare_cost_found.",
+        );
+        self.each_cost(|labels, _, _, cost| bounds(out, labels, &cost.percent, 1e-2));
+        let flag = |flag: bool| if flag { 1.0 } else { 0.0 };
+        out.family(
+            "tare_cost_found",
+            Kind::Gauge,
+            "1: the interval of the cost excludes 0. 0: no difference found; that is not a cost of 0.",
+        );
+        self.each_cost(|labels, _, _, cost| out.sample(&labels, flag(cost.found)));
+        out.family(
+            "tare_cost_claimed",
+            Kind::Gauge,
+            "1: the cost is found and larger than what the A/A control shows of noise.",
+        );
+        self.each_cost(|labels, finding, metric, _| {
+            out.sample(&labels, flag(claimed(self.analysis, finding, metric)));
+        });
+        out.family(
+            "tare_cost_blocks",
+            Kind::Gauge,
+            "Blocks that the cost and its interval rest on.",
+        );
+        self.each_cost(|labels, _, _, cost| out.sample(&labels, f64::from(cost.percent.blocks)));
+        out.family(
+            "tare_noise_ratio",
+            Kind::Gauge,
+            "Largest difference of the baseline from itself that the A/A control does not exclude, as a share of 1. No smaller cost is claimed.",
+        );
+        for workload in &self.record.study.workloads {
+            for metric in Metric::ALL {
+                if let Some(noise) = noise(self.analysis, &workload.name, metric) {
+                    let mut labels = self.study();
+                    labels.extend([("workload", workload.name.as_str()), ("of", of(metric))]);
+                    out.sample(&labels, noise / 100.0);
+                }
+            }
+        }
+    }
+
+    fn each_cost(&self, mut draw: impl FnMut(Labels<'a>, &'a Finding, Metric, &'a Cost)) {
+        for finding in &self.analysis.findings {
+            for metric in Metric::ALL {
+                if let Some(cost) = metric.cost(finding) {
+                    let mut labels = self.of_finding(finding);
+                    labels.push(("of", of(metric)));
+                    draw(labels, finding, metric, cost);
+                }
+            }
+        }
+    }
+
+    fn latencies(&self, out: &mut Exposition) {
+        type Side = fn(&Finding) -> Option<&Latency>;
+        let sides: [(&'static str, &'static str, &'static str, Side); 2] = [
+            (
+                "tare_response_time_seconds",
+                "tare_response_time_max_seconds",
+                "at the fixed rate, from the moment at which an operation was due",
+                |f| f.response.as_ref(),
+            ),
+            (
+                "tare_service_time_seconds",
+                "tare_service_time_max_seconds",
+                "at the fixed rate, from the moment at which an operation was sent",
+                |f| f.service.as_ref(),
+            ),
+        ];
+        for (name, longest, what, latency) in sides {
+            out.family(name, Kind::Summary, &format!("Time of an operation {what}."));
+            for finding in &self.analysis.findings {
+                if let Some(latency) = latency(finding) {
+                    summary(out, &self.of_finding(finding), latency);
+                }
+            }
+            out.family(longest, Kind::Gauge, &format!("Longest time of an operation {what}."));
+            for finding in &self.analysis.findings {
+                if let Some(latency) = latency(finding) {
+                    out.sample(&self.of_finding(finding), seconds(latency.max_ns));
+                }
+            }
+        }
+    }
+
+    /// A doubt about the record as a whole has neither workload nor environment.
+    fn doubts(&self, out: &mut Exposition) {
+        let mut touched: BTreeMap<(&str, &str, &str), u32> = BTreeMap::new();
+        for doubt in &self.analysis.doubts {
+            touched.entry(("", "", doubt.kind())).or_default();
+        }
+        for finding in &self.analysis.findings {
+            for (doubt, slices) in &finding.doubts {
+                let place = (finding.workload.as_str(), finding.environment.as_str(), doubt.kind());
+                *touched.entry(place).or_default() += slices;
+            }
+        }
+        out.family(
+            "tare_doubt_slices",
+            Kind::Gauge,
+            "A reason to trust the figures less, by kind, and how many slices it touched; 0 where it touches none in particular. Without workload and environment it is about the whole study.",
+        );
+        for ((workload, environment, kind), slices) in touched {
+            let mut labels = self.study();
+            for (label, value) in [("workload", workload), ("environment", environment)] {
+                if !value.is_empty() {
+                    labels.push((label, value));
+                }
+            }
+            labels.push(("kind", kind));
+            out.sample(&labels, f64::from(slices));
+        }
+    }
+}
+
+/// The value, and the bounds where there are any.
+fn bounds(out: &mut Exposition, labels: Labels<'_>, interval: &Interval, unit: f64) {
+    let mut bound = |name: &'static str, value: f64| {
+        let mut labels = labels.clone();
+        labels.push(("bound", name));
+        out.sample(&labels, value * unit);
+    };
+    bound("value", interval.value);
+    if interval.is_bounded() {
+        bound("lower", interval.low);
+        bound("upper", interval.high);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with six digits")]
+fn summary(out: &mut Exposition, labels: &Labels<'_>, latency: &Latency) {
+    for (quantile, ns) in [
+        ("0.5", latency.p50_ns),
+        ("0.95", latency.p95_ns),
+        ("0.99", latency.p99_ns),
+        ("0.999", latency.p999_ns),
+    ] {
+        let mut labels = labels.clone();
+        labels.push(("quantile", quantile));
+        out.sample(&labels, seconds(ns));
+    }
+    out.sample_of("_sum", labels, latency.mean_ns / 1e9 * latency.count as f64);
+    out.sample_of("_count", labels, latency.count as f64);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with six digits")]
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests;
