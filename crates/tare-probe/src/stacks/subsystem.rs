@@ -17,9 +17,9 @@ pub struct Subsystem {
     pub name: &'static str,
     /// One line: what is in it.
     pub help: &'static str,
-    /// Beginnings of the names of kernel functions, without leading underscores; with `$` at the
-    /// end the whole name.
-    pub functions: &'static [&'static str],
+    /// Beginnings of the names of kernel functions, without leading underscores, separated by
+    /// spaces.
+    pub functions: &'static str,
     /// Decides only by the leaf: these functions stand at the root of nearly every stack.
     pub leaf_only: bool,
 }
@@ -33,11 +33,7 @@ pub const CLIENT_CODE: &str = "client";
 /// Kernel code that no rule knows.
 pub const OTHER: &str = "other kernel";
 
-const fn rule(
-    name: &'static str,
-    help: &'static str,
-    functions: &'static [&'static str],
-) -> Subsystem {
+const fn rule(name: &'static str, help: &'static str, functions: &'static str) -> Subsystem {
     Subsystem { name, help, functions, leaf_only: false }
 }
 
@@ -46,418 +42,110 @@ pub const ALL: &[Subsystem] = &[
     rule(
         "netfilter and conntrack",
         "packet filter, NAT, connection tracking",
-        &[
-            "nf_",
-            "nft_",
-            "nfnetlink",
-            "ipt_",
-            "ip6t_",
-            "xt_",
-            "br_nf_",
-            "iptable_",
-            "ebt_",
-            "ip_vs_",
-            "arpt_",
-            "nat_",
-            "resolve_normal_ct",
-            "hash_conntrack",
-            "early_drop",
-        ],
+        "nf_ nft_ nfnetlink ipt_ ip6t_ xt_ br_nf_ iptable_ ebt_ ip_vs_ arpt_ nat_ \
+         resolve_normal_ct hash_conntrack early_drop",
     ),
     rule(
         "bridge and veth",
         "virtual links between namespaces: veth, bridge, macvlan, ipvlan, tun",
-        &["br_", "veth_", "macvlan_", "ipvlan_", "ipvl_", "tun_", "tap_", "fdb_find", "vlan_"],
+        "br_ veth_ macvlan_ ipvlan_ ipvl_ tun_ tap_ fdb_find vlan_",
     ),
     rule(
         "seccomp",
         "the system call filter",
-        &["seccomp_", "secure_computing", "populate_seccomp_data", "get_seccomp"],
+        "seccomp_ secure_computing populate_seccomp_data get_seccomp",
     ),
     rule(
         "cgroup accounting",
         "accounting and limits of memory, CPU and I/O by cgroup",
-        &[
-            "mem_cgroup_",
-            "memcg_",
-            "obj_cgroup_",
-            "cgroup_",
-            "cpuacct_",
-            "charge_memcg",
-            "try_charge",
-            "page_counter_",
-            "refill_obj_stock",
-            "consume_obj_stock",
-            "refill_stock",
-            "consume_stock",
-            "drain_obj_stock",
-            "mod_memcg",
-            "mod_lruvec",
-            "count_memcg",
-            "blkcg_",
-            "blk_cgroup",
-            "throttle_cfs_rq",
-            "unthrottle_cfs_rq",
-            "account_cfs_rq",
-            "tg_",
-            "propagate_entity",
-            "update_cfs_group",
-            "css_",
-            "ioc_",
-            "psi_",
-        ],
+        "mem_cgroup_ memcg_ obj_cgroup_ cgroup_ cpuacct_ charge_memcg try_charge page_counter_ \
+         refill_obj_stock consume_obj_stock refill_stock consume_stock drain_obj_stock \
+         mod_memcg mod_lruvec count_memcg blkcg_ blk_cgroup throttle_cfs_rq unthrottle_cfs_rq \
+         account_cfs_rq tg_ propagate_entity update_cfs_group css_ ioc_ psi_",
     ),
     rule(
         "scheduler",
         "switching, waking and placing threads; waiting on futexes",
-        &[
-            "schedule",
-            "try_to_wake_up",
-            "ttwu_",
-            "wake_up",
-            "wake_q",
-            "wakeup_preempt",
-            "pick_next_",
-            "pick_task",
-            "pick_eevdf",
-            "put_prev_",
-            "set_next_",
-            "enqueue_task",
-            "dequeue_task",
-            "enqueue_entity",
-            "dequeue_entit",
-            "activate_task",
-            "deactivate_task",
-            "update_load_avg",
-            "update_curr",
-            "update_rq_clock",
-            "update_se",
-            "select_task_rq",
-            "select_idle",
-            "available_idle_cpu",
-            "check_preempt",
-            "finish_task_switch",
-            "prepare_task_switch",
-            "context_switch",
-            "switch_to",
-            "switch_mm",
-            "switch_fpu",
-            "sched_",
-            "resched_",
-            "reweight_",
-            "place_entity",
-            "task_tick",
-            "load_balance",
-            "newidle_balance",
-            "rebalance",
-            "balance_fair",
-            "autoremove_wake",
-            "prepare_to_wait",
-            "finish_wait",
-            "futex",
-            "do_futex",
-            "hrtimer_start_range",
-            "io_schedule",
-            "ret_from_fork",
-            "native_smp_send_reschedule",
-            "avg_vruntime",
-            "entity_eligible",
-            "dl_server",
-            "rseq_",
-            "mm_cid",
-            "task_mm_cid",
-            "ctx_sched",
-            "perf_event_task_sched",
-        ],
+        "schedule try_to_wake_up ttwu_ wake_up wake_q wakeup_preempt pick_next_ pick_task \
+         pick_eevdf put_prev_ set_next_ enqueue_task dequeue_task enqueue_entity dequeue_entit \
+         activate_task deactivate_task update_load_avg update_curr update_rq_clock update_se \
+         select_task_rq select_idle available_idle_cpu check_preempt finish_task_switch \
+         prepare_task_switch context_switch switch_to switch_mm switch_fpu sched_ resched_ \
+         reweight_ place_entity task_tick load_balance newidle_balance rebalance balance_fair \
+         autoremove_wake prepare_to_wait finish_wait futex do_futex hrtimer_start_range \
+         io_schedule ret_from_fork native_smp_send_reschedule avg_vruntime entity_eligible \
+         dl_server rseq_ mm_cid task_mm_cid ctx_sched perf_event_task_sched",
     ),
     rule(
         "epoll",
         "waiting for many files: epoll, eventfd, poll, select",
-        &[
-            "ep_",
-            "epoll_",
-            "eventpoll_",
-            "do_epoll",
-            "do_sys_epoll",
-            "x64_sys_epoll",
-            "eventfd_",
-            "do_poll",
-            "do_sys_poll",
-            "do_select",
-            "core_sys_select",
-            "pollwake",
-        ],
+        "ep_ epoll_ eventpoll_ do_epoll do_sys_epoll x64_sys_epoll eventfd_ do_poll do_sys_poll \
+         do_select core_sys_select pollwake",
     ),
     rule(
         "network stack",
         "sockets, TCP, IP, loopback, the receive softirq",
-        &[
-            "tcp_",
-            "tcp4_",
-            "tcp6_",
-            "udp_",
-            "ip_",
-            "ip6_",
-            "ipv4_",
-            "ipv6_",
-            "inet_",
-            "inet6_",
-            "sock_",
-            "sk_",
-            "lock_sock",
-            "release_sock",
-            "sys_send",
-            "sys_recv",
-            "x64_sys_send",
-            "x64_sys_recv",
-            "do_sock_",
-            "unix_",
-            "skb_",
-            "alloc_skb",
-            "pskb_",
-            "kfree_skb",
-            "consume_skb",
-            "napi_",
-            "net_",
-            "netif_",
-            "netdev_",
-            "dev_queue_xmit",
-            "dev_hard_",
-            "dev_gro",
-            "dev_",
-            "enqueue_to_backlog",
-            "process_backlog",
-            "loopback_",
-            "qdisc_",
-            "sch_",
-            "fq_",
-            "pfifo_",
-            "validate_xmit",
-            "gro_",
-            "fib_",
-            "dst_",
-            "neigh_",
-            "arp_",
-            "eth_",
-            "csum_",
-            "xps_",
-            "rps_",
-            "get_rps",
-            "bictcp_",
-            "cubictcp_",
-            "bbr_",
-            "raw_v4_",
-            "raw_local_",
-            "raw_rcv",
-            "move_addr",
-            "import_ubuf",
-            "copy_msghdr",
-            "virtnet_",
-            "start_xmit",
-            "icmp_",
-            "rt_dst",
-            "flow_",
-            "sysctl_max_skb",
-            "simple_copy_to_iter",
-            "reqsk_",
-            "security_sock",
-            "siphash",
-        ],
+        "tcp_ tcp4_ tcp6_ udp_ ip_ ip6_ ipv4_ ipv6_ inet_ inet6_ sock_ sk_ lock_sock \
+         release_sock sys_send sys_recv x64_sys_send x64_sys_recv do_sock_ unix_ skb_ alloc_skb \
+         pskb_ kfree_skb consume_skb napi_ net_ netif_ netdev_ dev_queue_xmit dev_hard_ dev_gro \
+         dev_ enqueue_to_backlog process_backlog loopback_ qdisc_ sch_ fq_ pfifo_ validate_xmit \
+         gro_ fib_ dst_ neigh_ arp_ eth_ csum_ xps_ rps_ get_rps bictcp_ cubictcp_ bbr_ raw_v4_ \
+         raw_local_ raw_rcv move_addr import_ubuf copy_msghdr virtnet_ start_xmit icmp_ rt_dst \
+         flow_ sysctl_max_skb simple_copy_to_iter reqsk_ security_sock siphash",
     ),
     rule(
         "overlay and FUSE",
         "file systems of containers and guests: overlay, FUSE, virtiofs, 9p",
-        &["ovl_", "fuse_", "virtio_fs_", "v9fs_", "p9_"],
+        "ovl_ fuse_ virtio_fs_ v9fs_ p9_",
     ),
     rule(
         "block layer",
         "requests to disks, their queues and drivers",
-        &[
-            "blk_",
-            "bio_",
-            "submit_bio",
-            "blkdev_",
-            "virtio_queue_rq",
-            "virtio_queue_rqs",
-            "virtblk_",
-            "nvme_",
-            "scsi_",
-            "sd_",
-            "ata_",
-            "dm_",
-            "loop_",
-            "lo_",
-            "md_",
-            "elv_",
-            "dd_",
-            "bfq_",
-            "kyber_",
-            "wbt_",
-            "rq_qos_",
-            "sbitmap_",
-            "iocg_",
-        ],
+        "blk_ bio_ submit_bio blkdev_ virtio_queue_rq virtio_queue_rqs virtblk_ nvme_ scsi_ sd_ \
+         ata_ dm_ loop_ lo_ md_ elv_ dd_ bfq_ kyber_ wbt_ rq_qos_ sbitmap_ iocg_",
     ),
     rule(
         "file system",
         "files, the page cache and writing back",
-        &[
-            "vfs_",
-            "ksys_",
-            "ext4_",
-            "jbd2_",
-            "xfs_",
-            "btrfs_",
-            "iomap_",
-            "filemap_",
-            "generic_file",
-            "generic_perform_write",
-            "generic_write",
-            "generic_update_time",
-            "file_",
-            "path_",
-            "do_filp_open",
-            "do_sys_open",
-            "lookup_",
-            "link_path",
-            "walk_component",
-            "d_",
-            "dput",
-            "dget",
-            "inode_",
-            "page_cache_",
-            "pagecache_",
-            "folio_",
-            "fdatawrite",
-            "writeback_",
-            "wb_",
-            "balance_dirty",
-            "do_writepages",
-            "sync_file",
-            "do_fsync",
-            "new_sync_",
-            "do_iter_",
-            "mark_inode",
-            "shmem_",
-            "simple_write",
-            "fsnotify",
-            "rw_verify",
-            "kiocb_",
-        ],
+        "vfs_ ksys_ ext4_ jbd2_ xfs_ btrfs_ iomap_ filemap_ generic_file generic_perform_write \
+         generic_write generic_update_time file_ path_ do_filp_open do_sys_open lookup_ \
+         link_path walk_component d_ dput dget inode_ page_cache_ pagecache_ folio_ fdatawrite \
+         writeback_ wb_ balance_dirty do_writepages sync_file do_fsync new_sync_ do_iter_ \
+         mark_inode shmem_ simple_write fsnotify rw_verify kiocb_",
     ),
     rule(
         "io_uring",
         "the I/O ring",
-        &["io_", "do_sys_io_uring", "x64_sys_io_uring", "tctx_task_work", "ctx_flush_and_put"],
+        "io_ do_sys_io_uring x64_sys_io_uring tctx_task_work ctx_flush_and_put",
     ),
     rule(
         "page faults and memory",
         "memory mapped on first touch, mapping and unmapping",
-        &[
-            "asm_exc_page_fault",
-            "exc_page_fault",
-            "do_user_addr_fault",
-            "handle_mm_fault",
-            "do_anonymous_page",
-            "do_fault",
-            "do_wp_page",
-            "lock_vma",
-            "do_mmap",
-            "mmap_region",
-            "vm_mmap",
-            "do_munmap",
-            "do_vmi_",
-            "unmap_",
-            "zap_",
-            "tlb_",
-            "flush_tlb",
-            "madvise_",
-            "do_madvise",
-            "mprotect_",
-            "change_prot",
-            "x64_sys_brk",
-            "khugepaged",
-            "kswapd",
-            "shrink_",
-            "try_to_free",
-        ],
+        "asm_exc_page_fault exc_page_fault do_user_addr_fault handle_mm_fault do_anonymous_page \
+         do_fault do_wp_page lock_vma do_mmap mmap_region vm_mmap do_munmap do_vmi_ unmap_ zap_ \
+         tlb_ flush_tlb madvise_ do_madvise mprotect_ change_prot x64_sys_brk khugepaged kswapd \
+         shrink_ try_to_free",
     ),
     rule(
         "hypervisor",
         "calls to and interrupts from the hypervisor; ringing the bell of a virtual device",
-        &[
-            "kvm_",
-            "pv_",
-            "pvclock_",
-            "xen_",
-            "hv_",
-            "hyperv_",
-            "vmx_",
-            "svm_",
-            "vp_notify",
-            "vhost_",
-            "kvm_guest",
-        ],
+        "kvm_ pv_ pvclock_ xen_ hv_ hyperv_ vmx_ svm_ vp_notify vhost_ kvm_guest",
     ),
     rule(
         "interrupts and timers",
         "interrupts, softirqs that are not the network's, timers, RCU",
-        &[
-            "asm_sysvec",
-            "sysvec_",
-            "asm_common_interrupt",
-            "common_interrupt",
-            "handle_softirqs",
-            "do_softirq",
-            "irq_",
-            "handle_irq",
-            "handle_edge_irq",
-            "hrtimer_",
-            "tick_",
-            "update_process_times",
-            "run_timer",
-            "call_timer_fn",
-            "timerfd_",
-            "do_timerfd",
-            "x64_sys_timerfd",
-            "rcu_core",
-            "note_gp_changes",
-            "asm_exc_nmi",
-            "el1_interrupt",
-            "el0_interrupt",
-            "gic_",
-            "clockevents_",
-            "posix_",
-            "do_nanosleep",
-            "task_work_run",
-            "perf_",
-            "generic_handle",
-            "vring_interrupt",
-        ],
+        "asm_sysvec sysvec_ asm_common_interrupt common_interrupt handle_softirqs do_softirq \
+         irq_ handle_irq handle_edge_irq hrtimer_ tick_ update_process_times run_timer \
+         call_timer_fn timerfd_ do_timerfd x64_sys_timerfd rcu_core note_gp_changes asm_exc_nmi \
+         el1_interrupt el0_interrupt gic_ clockevents_ posix_ do_nanosleep task_work_run perf_ \
+         generic_handle vring_interrupt",
     ),
     Subsystem {
         name: "system call entry",
         help: "going into the kernel and back",
-        functions: &[
-            "entry_SYSCALL",
-            "do_syscall_64",
-            "x64_sys_call",
-            "syscall_",
-            "exit_to_user_mode",
-            "x64_sys_",
-            "do_sys_",
-            "se_sys_",
-            "arm64_sys_",
-            "el0_svc",
-            "el0t_64_sync",
-            "invoke_syscall",
-            "entry_SYSRETQ",
-            "irqentry_",
-            "return_to_handler",
-            "arch_exit_to",
-            "x86_call_depth",
-            "entry_",
-        ],
+        functions: "entry_SYSCALL do_syscall_64 x64_sys_call syscall_ exit_to_user_mode x64_sys_ do_sys_ \
+         se_sys_ arm64_sys_ el0_svc el0t_64_sync invoke_syscall entry_SYSRETQ irqentry_ \
+         return_to_handler arch_exit_to x86_call_depth entry_",
         leaf_only: true,
     },
 ];
@@ -471,12 +159,14 @@ pub const BY_PROCESS: [(&str, &str); 4] = [
 ];
 
 impl Subsystem {
+    /// See [`Subsystem::functions`].
+    pub fn functions(&self) -> impl Iterator<Item = &'static str> {
+        self.functions.split_whitespace()
+    }
+
     fn knows(&self, function: &str) -> bool {
         let function = function.trim_start_matches('_');
-        self.functions.iter().any(|pattern| match pattern.strip_suffix('$') {
-            Some(whole) => function == whole,
-            None => function.starts_with(pattern),
-        })
+        self.functions().any(|beginning| function.starts_with(beginning))
     }
 }
 
@@ -513,7 +203,7 @@ pub fn page() -> String {
          | subsystem | what is in it | functions whose names begin with |\n|---|---|---|\n",
     );
     for one in ALL {
-        let names: Vec<String> = one.functions.iter().map(|name| format!("`{name}`")).collect();
+        let names: Vec<String> = one.functions().map(|name| format!("`{name}`")).collect();
         let leaf = if one.leaf_only { " (only as the leaf)" } else { "" };
         page += &format!("| {} | {} | {}{leaf} |\n", one.name, one.help, names.join(" "));
     }
@@ -607,11 +297,11 @@ mod tests {
         unique.dedup();
         assert_eq!(unique.len(), names.len(), "each name once");
         for one in ALL {
-            assert!(one.functions.iter().all(|f| !f.starts_with('_') && f.len() > 1), "{one:?}");
+            assert!(one.functions().all(|f| !f.starts_with('_') && f.len() > 1), "{one:?}");
         }
         // Of two rows that know the same beginning, the lower one would never count.
         for (at, one) in ALL.iter().enumerate() {
-            for function in one.functions {
+            for function in one.functions() {
                 let upper =
                     ALL[..at].iter().find(|upper| !upper.leaf_only && upper.knows(function));
                 assert!(upper.is_none(), "{function} of {} is known to {upper:?}", one.name);
