@@ -18,7 +18,7 @@ pub(crate) struct Cell {
     value: String,
     /// The difference from the baseline; empty for the baseline itself.
     below: String,
-    /// `differs`, or `none` where no difference was found.
+    /// `differs`, or `none` where no difference stands out.
     class: &'static str,
 }
 
@@ -95,7 +95,10 @@ fn note(record: &Record, part: &[CounterFinding]) -> String {
         return format!("{by_chance}.");
     }
     let found = part.iter().filter(of_control).filter(|f| f.found).count();
-    format!("{by_chance}: the A/A control shows {found} in {tried} counters.")
+    format!(
+        "{by_chance}: the A/A control shows {found} in {tried} counters. What does not exceed the \
+         control's own difference does not stand out."
+    )
 }
 
 impl Cell {
@@ -104,7 +107,7 @@ impl Cell {
         let Some(difference) = &finding.difference else {
             return Self { value, ..Self::default() };
         };
-        let class = if finding.found { "differs" } else { "none" };
+        let class = if finding.stands_out { "differs" } else { "none" };
         Self { value, below: said(difference, finding.found), class }
     }
 }

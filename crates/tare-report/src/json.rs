@@ -135,6 +135,7 @@ fn counter(finding: &CounterFinding) -> Value {
         "value": finding.value,
         "difference": finding.difference,
         "found": finding.found,
+        "stands_out": finding.stands_out,
     })
 }
 

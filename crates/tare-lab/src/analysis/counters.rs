@@ -7,7 +7,8 @@
 //! the two. A slice whose probe failed has no value, and its block none.
 //!
 //! Limits: there are dozens of counters, and one interval in twenty misses the truth, so that a few
-//! differences are found by chance: the control shows how many.
+//! differences are found by chance. The control shows how many, and how large: what does not exceed
+//! its difference does not stand out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,6 +40,9 @@ pub struct CounterFinding {
     pub difference: Option<Interval>,
     /// The difference's interval excludes 0.
     pub found: bool,
+    /// It is found, and larger than all that the control's interval of the same counter holds. False
+    /// for the control itself.
+    pub stands_out: bool,
 }
 
 /// What a counter came to in one block.
@@ -69,12 +73,21 @@ pub fn counters(record: &Record) -> Vec<CounterFinding> {
             let place = (workload.name.as_str(), phase);
             for name in names(&sums, place) {
                 let base = sums.get(&(place.0, place.1, name, baseline));
+                // The control comes before all that are held against it.
+                let mut noise = 0.0;
                 for environment in &environments {
                     let here = environment.spec.name.as_str();
                     let key = (place.0, place.1, name, here);
                     let Some(blocks) = sums.get(&key) else { continue };
                     let base = base.filter(|_| here != baseline);
-                    let finding = |value, difference: Option<Interval>| CounterFinding {
+                    let Some(value) = level(blocks) else { continue };
+                    let difference = base.and_then(|base| difference(blocks, base));
+                    let is_found = difference.is_some_and(|i| i.low > 0.0 || i.high < 0.0);
+                    if let Some(i) = difference.filter(|_| environment.control) {
+                        noise = i.low.abs().max(i.high.abs());
+                    }
+                    let beyond = difference.is_some_and(|i| i.value.abs() > noise);
+                    found.push(CounterFinding {
                         workload: place.0.to_string(),
                         phase,
                         environment: here.to_string(),
@@ -82,10 +95,9 @@ pub fn counters(record: &Record) -> Vec<CounterFinding> {
                         level: is_level(name),
                         value,
                         difference,
-                        found: difference.is_some_and(|i| i.low > 0.0 || i.high < 0.0),
-                    };
-                    let Some(value) = level(blocks) else { continue };
-                    found.push(finding(value, base.and_then(|base| difference(blocks, base))));
+                        found: is_found,
+                        stands_out: is_found && beyond && !environment.control,
+                    });
                 }
             }
         }
@@ -179,7 +191,7 @@ mod tests {
         let bridge = find(&found, "bridge", "switches");
         let difference = bridge.difference.unwrap();
         assert!((difference.value - 0.5).abs() < 1e-9 && difference.blocks == 10, "{bridge:?}");
-        assert!(bridge.found);
+        assert!(bridge.found && bridge.stands_out);
         let memory = find(&found, "bridge", "rss_bytes_at_end");
         assert!(memory.level && memory.found);
         assert_eq!(memory.value.value, 8192.0);
@@ -195,6 +207,23 @@ mod tests {
         }));
         assert!(!find(&found, "bridge", "faults").found);
         assert!(found.iter().all(|finding| finding.name != "retransmits"));
+    }
+
+    #[test]
+    fn what_the_control_differs_by_does_not_stand_out() {
+        let mut record = made(|environment, block| {
+            let here = f64::from(u8::from(environment == "bridge"));
+            let operations = 1000.0 * f64::from(block + 1);
+            vec![counter("a", operations * (2.0 + 0.5 * here))]
+        });
+        for block in 0..10 {
+            let slice = slice(&mut record, block, "native-again", 10.0);
+            slice.counters = vec![counter("a", 2.6 * slice.operations as f64)];
+        }
+        let found = counters(&record);
+        let [control, bridge] =
+            ["native-again", "bridge"].map(|environment| find(&found, environment, "a"));
+        assert!(control.found && bridge.found && !control.stands_out && !bridge.stands_out);
     }
 
     #[test]
