@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tare_report::fleet::Fleet;
 use tare_std::cpus::CpuSet;
 
 use crate::exit::Exit;
@@ -37,7 +38,7 @@ pub enum Command {
     Weigh(Weigh),
     /// Say which layers a cost comes from, by adding them one at a time in every order
     Explain(Explain),
-    /// Draw a record again: terminal, HTML, JSON or CSV
+    /// Draw a record again: terminal, HTML, JSON, CSV, Markdown, Prometheus; or for a fleet
     Report(Report),
     /// Set records side by side
     Compare(Compare),
@@ -118,6 +119,19 @@ pub struct Report {
     /// Print the counters per operation of each environment beside the baseline
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     pub counters: bool,
+    /// Print Markdown for a pull request
+    #[arg(long, conflicts_with_all = ["json", "csv", "counters", "stacks"])]
+    pub markdown: bool,
+    /// Print metrics for the textfile collector of Prometheus' node_exporter
+    #[arg(long, conflicts_with_all = ["json", "csv", "counters", "stacks", "markdown"])]
+    pub prometheus: bool,
+    /// Say what the costs mean for a fleet: nodes, and money per year (4.99USD/h, /month, /year)
+    #[arg(
+        long,
+        value_name = "nodes=60,price=4.99/h",
+        conflicts_with_all = ["json", "csv", "counters", "stacks", "markdown", "prometheus"]
+    )]
+    pub fleet: Option<Fleet>,
 }
 
 #[derive(Debug, Args)]

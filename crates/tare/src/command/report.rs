@@ -32,6 +32,12 @@ pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit>
         write!(out, "{}", tare_report::csv::render(&record))?;
     } else if options.counters {
         write!(out, "{}", tare_report::counters::terminal(&record, style()))?;
+    } else if options.markdown {
+        write!(out, "{}", tare_report::markdown::render(&record, &analysis))?;
+    } else if options.prometheus {
+        write!(out, "{}", tare_report::prometheus::render(&record, &analysis))?;
+    } else if let Some(fleet) = &options.fleet {
+        write!(out, "{}", tare_report::fleet::render(fleet, &record, &analysis, style()))?;
     } else {
         write!(out, "{}", tare_report::terminal::render(&record, &analysis, style()))?;
         if let Some(path) = &options.html {
