@@ -2,8 +2,8 @@
 //!
 //! In each slice and for each part (system, what the layer adds, client) the CPU time of the
 //! accounts is divided among the part's samples in equal shares, and by the operations of the slice.
-//! What the system's own account calls idle polling is taken off its own code (not off the
-//! kernel's: a turn that finds nothing makes no system call), each function in proportion. A part
+//! What the system's own account calls idle polling is taken, in proportion, off the stacks in which
+//! a system polls ([`may_poll`]): its own code, and asking epoll without waiting. A part
 //! that took CPU time and was never sampled is "not sampled". So the sum over subsystems is the CPU
 //! time per operation of system, layer and client, without idle polling: the figure that `weigh`
 //! reports, at the fixed rate.
@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use tare_lab::stacks::{KERNEL_SUFFIX, SYSTEM, StackSlice};
+use tare_lab::stacks::{KERNEL_SUFFIX, SYSTEM, SampledStack, StackSlice};
 use tare_lab::stats::methods::student_t;
 
 /// CPU time of a part none of whose samples was taken.
@@ -80,8 +80,25 @@ pub(super) struct Weights {
     pub(super) stacks: BTreeMap<(String, String, String), f64>,
 }
 
-fn is_kernel(folded: &str) -> bool {
-    folded.ends_with(KERNEL_SUFFIX)
+/// Whether a system may be polling in this stack: in its own code, or in a call of epoll that does
+/// not wait, the way there and back included. (A ring is polled without a call.) Which of these
+/// samples fell into turns that found work is not known.
+fn may_poll(folded: &str) -> bool {
+    let mut frames = folded.split(';').rev().peekable();
+    let mut kernel = Vec::new();
+    while let Some(frame) = frames.next_if(|frame| frame.ends_with(KERNEL_SUFFIX)) {
+        kernel.push(frame);
+    }
+    if kernel.is_empty() {
+        return true;
+    }
+    let inside = |word: &str| kernel.iter().any(|frame| frame.contains(word));
+    let epoll = inside("_sys_epoll") || inside("do_epoll_wait");
+    // On the way: no system call yet, and the caller is one that asks epoll.
+    let on_the_way = (inside("entry_SYSCALL") || inside("el0_svc"))
+        && !inside("_sys_")
+        && frames.next().is_some_and(|caller| caller.contains("epoll"));
+    (epoll || on_the_way) && !inside("schedule")
 }
 
 impl Weights {
@@ -98,17 +115,14 @@ impl Weights {
                 continue;
             }
             let unit = us / samples as f64;
-            let own: u64 =
-                stacks().filter(|one| !is_kernel(&one.folded)).map(|one| one.samples).sum();
-            let own_us = own as f64 * unit;
-            let idle = match cpu.part == SYSTEM {
-                true => (cpu.idle_poll_ns as f64 / per_operation).min(own_us),
-                false => 0.0,
-            };
-            let own_share = if own_us > 0.0 { (own_us - idle) / own_us } else { 1.0 };
+            let polls = |one: &SampledStack| cpu.part == SYSTEM && may_poll(&one.folded);
+            let poll: u64 = stacks().filter(|one| polls(one)).map(|one| one.samples).sum();
+            let poll_us = poll as f64 * unit;
+            let idle = (cpu.idle_poll_ns as f64 / per_operation).min(poll_us);
+            let busy_share = if poll_us > 0.0 { (poll_us - idle) / poll_us } else { 1.0 };
             weights.idle += idle;
             for stack in stacks() {
-                let share = if is_kernel(&stack.folded) { 1.0 } else { own_share };
+                let share = if polls(stack) { busy_share } else { 1.0 };
                 let us = stack.samples as f64 * unit * share;
                 *weights.subsystems.entry(stack.subsystem.clone()).or_default() += us;
                 let key = (stack.part.clone(), stack.folded.clone(), stack.subsystem.clone());
@@ -298,5 +312,27 @@ impl Function<'_> {
             difference: difference(&self.own[0], &self.own[1]),
             difference_with_callees: Some(difference(&self.with_callees[0], &self.with_callees[1])),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_poll;
+
+    #[test]
+    fn polling_is_own_code_and_epoll_that_does_not_wait() {
+        let check = |stack: &str, polls: bool| assert_eq!(may_poll(stack), polls, "{stack}");
+        let call = "db::epoll::turn;entry_SYSCALL_64_after_hwframe_[k];do_syscall_64_[k]";
+        check("run;elapsed", true);
+        check(call, true);
+        check(&format!("{call};syscall_trace_enter_[k];__seccomp_filter_[k]"), true);
+        check(&format!("{call};__x64_sys_epoll_pwait_[k];do_epoll_wait_[k]"), true);
+        let waits = "__x64_sys_epoll_pwait_[k];do_epoll_wait_[k];schedule_[k];__schedule_[k]";
+        check(&format!("{call};{waits}"), false);
+        check(&format!("{call};__x64_sys_sendto_[k];tcp_sendmsg_[k]"), false);
+        let ring = "syscall;entry_SYSCALL_64_after_hwframe_[k];do_syscall_64_[k]";
+        check(ring, false);
+        check(&format!("{ring};__do_sys_io_uring_enter_[k]"), false);
+        check("", true);
     }
 }

@@ -10,9 +10,10 @@ use crate::terminal::{Style, grid, paragraph};
 /// Functions in the terminal's table.
 const FUNCTIONS_MAX: usize = 25;
 /// What taking off idle polling cannot do.
-const IDLE: &str = "One of the two polls. What its own account calls idle polling is taken off its own \
-    code in proportion, because a sample does not say whether the turn it fell into found work: \
-    the kernel's rows stand on their own, a difference in \"database\" on that account.";
+const IDLE: &str = "One of the two polls. What its own account calls idle polling is taken in \
+    proportion off its own code and its calls of epoll that do not wait, because a sample does not \
+    say whether the turn it fell into found work: differences in \"database\", \"epoll\", \
+    \"seccomp\" and \"system call entry\" rest on that account, the other rows on their own.";
 /// Smaller functions are nobody's business: the timer has a handful of samples of them.
 const FUNCTION_US_MIN: f64 = 0.005;
 

@@ -38,7 +38,7 @@ fn slices() -> Vec<StackSlice> {
             "native",
             vec![
                 stack(SYSTEM, "database", "main;work", 60 + noise),
-                stack(SYSTEM, "io_uring", "main;enter_[k];io_submit_[k]", 40 - noise),
+                stack(SYSTEM, "io_uring", "main;x64_sys_ring_[k];io_submit_[k]", 40 - noise),
                 stack(CLIENT, "client", "load", 10),
             ],
         ));
