@@ -96,7 +96,7 @@ fn may_poll(folded: &str) -> bool {
     let epoll = inside("_sys_epoll") || inside("do_epoll_wait");
     // On the way: no system call yet, and the caller is one that asks epoll.
     let on_the_way = (inside("entry_SYSCALL") || inside("el0_svc"))
-        && !inside("_sys_")
+        && !kernel.iter().any(|one| one.contains("_sys_") && !one.starts_with("x64_sys_call"))
         && frames.next().is_some_and(|caller| caller.contains("epoll"));
     (epoll || on_the_way) && !inside("schedule")
 }
@@ -325,6 +325,7 @@ mod tests {
         let call = "db::epoll::turn;entry_SYSCALL_64_after_hwframe_[k];do_syscall_64_[k]";
         check("run;elapsed", true);
         check(call, true);
+        check(&format!("{call};x64_sys_call_[k]"), true);
         check(&format!("{call};syscall_trace_enter_[k];__seccomp_filter_[k]"), true);
         check(&format!("{call};__x64_sys_epoll_pwait_[k];do_epoll_wait_[k]"), true);
         let waits = "__x64_sys_epoll_pwait_[k];do_epoll_wait_[k];schedule_[k];__schedule_[k]";
