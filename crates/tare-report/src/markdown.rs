@@ -13,6 +13,7 @@ use tare_lab::study::WorkloadSpec;
 use crate::doubts::Marks;
 use crate::figures::{Room, cost, latency, micros, rate, shorten, with_interval};
 use crate::headline::{Metric, claimed, headline, noise};
+use crate::prove::{self, Proof};
 use crate::terminal::{conditions, facts};
 use escape::escape;
 
@@ -49,6 +50,9 @@ pub fn render(record: &Record, analysis: &Analysis) -> String {
             blocks.push(control_line(analysis, workload, &findings));
         }
     }
+    if let Some(proof) = Proof::of(record, analysis) {
+        blocks.extend(host_tuning(&proof));
+    }
     let left_out = record.environments.iter().filter_map(|environment| {
         let reason = environment.left_out.as_ref()?;
         Some(format!("- {}: {}", escape(&environment.spec.name), escape(reason)))
@@ -62,6 +66,21 @@ pub fn render(record: &Record, analysis: &Analysis) -> String {
     list(&mut blocks, "Doubts:", doubts.collect());
     blocks.push(format!("Conditions: {}.", conditions_line(record, analysis)));
     blocks.join("\n\n") + "\n"
+}
+
+/// What tuning the host gained: what the table compares, the table, and what remains.
+fn host_tuning(proof: &Proof) -> Vec<String> {
+    let mut blocks = vec!["Host tuning:".to_string(), escape(&prove::caption(proof))];
+    if !proof.gains.is_empty() {
+        let (head, rows) = prove::table(proof);
+        let cells = |row: &[String]| row.iter().map(|text| escape(text)).collect::<Vec<_>>();
+        let mut lines = vec![line(&head.iter().map(|text| escape(text)).collect::<Vec<_>>())];
+        lines.push(line(&vec![":--".to_string(); head.len()]));
+        lines.extend(rows.iter().map(|row| line(&cells(row))));
+        blocks.push(lines.join("\n"));
+    }
+    blocks.extend(prove::sentences(proof).iter().map(|sentence| escape(sentence)));
+    blocks
 }
 
 fn list(blocks: &mut Vec<String>, title: &str, items: Vec<String>) {

@@ -116,4 +116,8 @@ fn every_form_of_the_report_has_the_proof() {
     assert_eq!(json["host_tuning"]["proven"], serde_json::json!(["all", "disk"]));
     let page = crate::html::page(&record, &analysis);
     assert!(page.contains("id=\"tuning\"") && page.contains("somaxconn"));
+    let markdown = crate::markdown::render(&record, &analysis);
+    assert!(markdown.contains("\n\nHost tuning:\n\nAgainst "), "{markdown}");
+    assert!(markdown.contains("\n| groups | "), "{markdown}");
+    assert!(markdown.contains("somaxconn"), "{markdown}");
 }
