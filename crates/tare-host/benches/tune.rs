@@ -6,7 +6,8 @@ use std::fs;
 use std::time::Instant;
 
 use tare_host::fixture::{Disk, DiskKind, Host, Nic};
-use tare_host::plan::{Action, Change, Form, Group, Identity, Item, Key, Need, Options, plan};
+use tare_host::plan::{Action, Change, Form, Group, Identity, Item, Key, Need, Options};
+use tare_host::planner::plan;
 use tare_host::tune::{LiveHost, Purpose, Tuning};
 
 const SETTINGS: usize = 2000;

@@ -20,6 +20,7 @@ mod lines;
 pub mod machine;
 pub mod netns;
 pub mod plan;
+pub mod planner;
 pub mod process;
 pub mod snapshot;
 pub mod tune;

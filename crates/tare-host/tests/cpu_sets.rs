@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use tare_host::fixture::{Cpus, Host, Numbering};
 use tare_host::machine::{Interrupts, Machine, Owners, Topology, TopologyError};
 use tare_host::plan::cpus::{choose, notes};
-use tare_host::plan::{CpuSets, CpuSetsError, Mode, Options, PlanError, plan};
+use tare_host::plan::{CpuSets, CpuSetsError, Mode, Options, PlanError};
+use tare_host::planner::plan;
 use tare_std::cpus::CpuSet;
 
 fn host(name: &str) -> Host {

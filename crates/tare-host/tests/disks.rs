@@ -170,13 +170,12 @@ fn without_a_wish_only_data_mounts_are_taken() {
     let mut found = chains(&disks);
     found.sort();
     assert_eq!(found, ["nvme0n1<md0<dm-0", "nvme1n1<md0<dm-0", "vda"]);
-    let options = Options::default();
-    assert!(disks::notes(&options, &disks).is_empty());
+    assert!(disks::notes(false, &disks).is_empty());
     let mut host = host();
     host.mounts.retain(|point, _| point == "/");
     let disks = find(&host.build(), &[], &[]).unwrap();
     assert!(disks.is_empty());
-    let notes = disks::notes(&options, &disks);
+    let notes = disks::notes(false, &disks);
     assert!(notes[0].contains("--dir"), "{notes:?}");
 }
 
@@ -287,7 +286,7 @@ fn disks_beyond_a_network() {
         snapshot.insert(&format!("/sys/class/block/{name}"), Node::Link(path.into()));
         let disks = find(&snapshot, &[], &[name]).unwrap();
         assert!(disks[0].remote && disks[0].irqs.is_empty(), "{disks:?}");
-        assert!(disks::notes(&Options::default(), &disks)[0].contains("network"));
+        assert!(disks::notes(true, &disks)[0].contains("network"));
         assert!(disks[0].setting(&snapshot, "queue/nomerges").is_some());
     }
 }
@@ -376,7 +375,7 @@ fn a_loop_device_of_this_machine() {
         only: vec!["disk_scheduler".into(), "disk_nomerges".into()],
         ..Options::default()
     };
-    let plan = tare_host::plan::plan(&snapshot, &options).unwrap();
+    let plan = tare_host::planner::plan(&snapshot, &options).unwrap();
     let mut changes: Vec<_> = plan.changes().filter(|(item, _)| item.subject == name).collect();
     assert!(changes.iter().any(|(item, _)| item.knob == "disk_nomerges"), "{plan:?}");
     for (_, change) in &changes {
@@ -387,7 +386,7 @@ fn a_loop_device_of_this_machine() {
         let now = host.read(&change.key).unwrap();
         assert!(change.form.same(&now, &change.wanted), "{change:?}: {now}");
     }
-    let again = tare_host::plan::plan(&host.snapshot(), &options).unwrap();
+    let again = tare_host::planner::plan(&host.snapshot(), &options).unwrap();
     assert!(!again.changes().any(|(item, _)| item.subject == name), "{again:?}");
     changes.reverse();
     for (_, change) in &changes {

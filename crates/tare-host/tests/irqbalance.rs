@@ -11,7 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tare_host::irqbalance::{self, Irqbalance, IrqbalanceError};
-use tare_host::plan::{Action, Options, plan};
+use tare_host::plan::{Action, Options};
+use tare_host::planner::plan;
 use tare_host::snapshot::Snapshot;
 
 const FOLDER: &str = "/run/irqbalance";

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use tare_host::fixture::{Host, Nic, Upper, UpperKind};
 use tare_host::machine::{self, Interrupts, nics};
 use tare_host::plan::{self, Action, EthtoolSetting, Item, Key, Mode, Need, Options, Plan};
+use tare_host::planner;
 use tare_host::snapshot::{Node, Snapshot};
 use tare_std::cpus::CpuSet;
 
@@ -34,7 +35,7 @@ fn like_perftune() -> Options {
 }
 
 fn planned(snapshot: &Snapshot, options: &Options) -> Plan {
-    plan::plan(snapshot, options).unwrap_or_else(|error| panic!("{error}"))
+    planner::plan(snapshot, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn items<'a>(plan: &'a Plan, knob: &str) -> Vec<&'a Item> {
@@ -101,7 +102,7 @@ fn every_driver_is_planned_and_a_plan_that_was_applied_is_empty() {
                 host.nics[0].channels_max = max;
                 let mut snapshot = host.build();
                 let options = Options { like_perftune: like, mode: Mode::Auto, ..options() };
-                let first = plan::plan(&snapshot, &options);
+                let first = planner::plan(&snapshot, &options);
                 if let Err(plan::PlanError::Guard(_)) = first {
                     assert!(matches!(driver, "vmxnet3" | "xen_netfront"), "{driver} has channels");
                     continue;
@@ -289,12 +290,12 @@ fn a_virtual_device_is_tuned_when_it_is_named() {
     let plan = planned(&snapshot, &asked);
     assert_eq!(changes(&plan, "rps"), ["veth0 rps_cpus of rx-0 = 000000fe"]);
     assert_eq!(items(&plan, "nic_irqs").len() + items(&plan, "nic_channels").len(), 0);
-    let machine = plan::read_machine(&snapshot, &options()).unwrap();
+    let machine = planner::read_machine(&snapshot, &options()).unwrap();
     assert_eq!(machine.nics.len(), 1, "not by itself");
-    let like = plan::plan(&snapshot, &Options { like_perftune: true, ..asked });
+    let like = planner::plan(&snapshot, &Options { like_perftune: true, ..asked });
     assert!(like.unwrap_err().to_string().contains("no hardware"), "perftune.py refuses it");
     snapshot.remove(&format!("{folder}/queues"));
     let asked = Options { nics: vec!["veth0".into()], ..options() };
-    assert!(plan::plan(&snapshot, &asked).unwrap_err().to_string().contains("no hardware"));
+    assert!(planner::plan(&snapshot, &asked).unwrap_err().to_string().contains("no hardware"));
     assert!(machine::interrupt_share(&snapshot).is_empty());
 }

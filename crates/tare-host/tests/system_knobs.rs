@@ -4,7 +4,8 @@
 
 use tare_host::fixture::{Disk, DiskKind, Host, Nic, Virtualization};
 use tare_host::knobs;
-use tare_host::plan::{Action, Item, Mode, Need, Options, plan};
+use tare_host::plan::{Action, Item, Mode, Need, Options};
+use tare_host::planner::plan;
 use tare_host::snapshot::{Node, Snapshot};
 
 fn items(snapshot: &Snapshot, options: &Options, knob: &str) -> Vec<Item> {

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tare_host::fixture::{Disk, DiskKind, Host, Nic};
-use tare_host::plan::{Form, Item, Key, Need, Options, plan};
+use tare_host::plan::{Form, Item, Key, Need, Options};
+use tare_host::planner::plan;
 use tare_host::snapshot::{Node, Snapshot};
 use tare_host::tune::{
     Hand, OnDrift, Outcome, Purpose, SnapshotHost, TroubleClass, TuneError, Tuning, apply_plan,

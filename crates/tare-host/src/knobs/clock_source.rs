@@ -8,7 +8,8 @@
 //! Risk: a TSC that is not in step over all CPUs gives times that run backwards; the kernel offers it
 //! only where its watchdog found it good.
 
-use crate::plan::{Action, Context, Form, Group, Item, Key};
+use crate::knobs::Context;
+use crate::plan::{Action, Form, Group, Item, Key};
 use crate::snapshot::Snapshot;
 
 use super::Knob;

@@ -1,9 +1,10 @@
 //! Coalescing: how long the device waits for more packets before it interrupts. Reported; changed only
 //! when asked, because the right value is a trade of latency against CPU that only a measurement settles.
 
+use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::plan::queues::identity;
-use crate::plan::{Action, Context, EthtoolSetting, Form, Group, Item, Key, ethtool_value};
+use crate::plan::{Action, EthtoolSetting, Form, Group, Item, Key};
 
 #[derive(Debug)]
 pub(super) struct Coalescing;
@@ -36,7 +37,7 @@ impl Knob for Coalescing {
     fn plan(&self, context: &Context<'_>) -> Vec<Item> {
         let mut items = Vec::new();
         for nic in context.nics() {
-            let value = |name: &str| ethtool_value(context.snapshot, &nic.name, "coalesce", name);
+            let value = |name: &str| context.snapshot.ethtool(&nic.name, "coalesce", name);
             let Some(now) = value("rx-usecs") else { continue };
             let adaptive = value("adaptive-rx").is_some_and(|adaptive| adaptive == "on");
             let what = "receive interrupt delay, µs";

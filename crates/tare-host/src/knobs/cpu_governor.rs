@@ -7,7 +7,8 @@
 //! throughput-performance; scylla_cpuscaling_setup.
 //! Risk: more power and heat; less room for turbo on the other cores. Guests have no such file.
 
-use crate::plan::{Context, Form, Group, Item, Key};
+use crate::knobs::Context;
+use crate::plan::{Form, Group, Item, Key};
 
 use super::Knob;
 

@@ -11,9 +11,10 @@
 
 use tare_std::cpus::CpuSet;
 
+use crate::knobs::Context;
 use crate::machine::{Disk, Irq, Owner};
 use crate::plan::spread::spread;
-use crate::plan::{Action, Context, Form, Group, Identity, Item, Key, Mode, Need};
+use crate::plan::{Action, Form, Group, Identity, Item, Key, Mode, Need};
 
 use super::Knob;
 

@@ -7,7 +7,8 @@
 //! Risk: neighbouring small requests of buffered I/O reach the disk one by one, which costs more where
 //! a disk is slow or is billed by operations. A disk that turns is left as it is.
 
-use crate::plan::{Action, Context, Form, Group, Item, Key};
+use crate::knobs::Context;
+use crate::plan::{Action, Form, Group, Item, Key};
 
 use super::Knob;
 use super::disk_scheduler::of_disk;

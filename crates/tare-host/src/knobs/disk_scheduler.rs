@@ -9,8 +9,9 @@
 //! Risk: no limit on how long a write may starve reads on a slow disk; `ionice` and BFQ's weights have
 //! no effect. A disk that turns is left as it is.
 
+use crate::knobs::Context;
 use crate::machine::Disk;
-use crate::plan::{Action, Context, Form, Group, Identity, Item, Key};
+use crate::plan::{Action, Form, Group, Identity, Item, Key};
 
 use super::Knob;
 

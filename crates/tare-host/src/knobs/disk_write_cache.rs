@@ -7,7 +7,8 @@
 //! change the device, only whether flushes are sent.
 //! Risk: `write through` on a disk with a volatile cache loses acknowledged data at a power failure.
 
-use crate::plan::{Action, Context, Form, Group, Item, Key};
+use crate::knobs::Context;
+use crate::plan::{Action, Form, Group, Item, Key};
 
 use super::Knob;
 use super::disk_scheduler::of_disk;

@@ -9,7 +9,8 @@
 //! It stands before the governor in the order of knobs: while the governor is `performance` the drivers
 //! refuse any other hint, so that an undo, which goes backwards, must put the governor back first.
 
-use crate::plan::{Context, Group, Item};
+use crate::knobs::Context;
+use crate::plan::{Group, Item};
 
 use super::Knob;
 use super::cpu_governor::plan_policies;

@@ -7,7 +7,8 @@
 //! Source: the kernel's Documentation/admin-guide/pm/cpuidle.rst and power/pm_qos_interface.rst.
 //! Risk: more power and heat; less turbo.
 
-use crate::plan::{Action, Context, Group, Item};
+use crate::knobs::Context;
+use crate::plan::{Action, Group, Item};
 
 use super::Knob;
 

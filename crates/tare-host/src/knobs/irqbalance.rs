@@ -3,7 +3,8 @@
 use super::Knob;
 use crate::irqbalance::options_file::OptionsFile;
 use crate::irqbalance::{fits, numbers};
-use crate::plan::{Action, Change, Context, Form, Group, Identity, Item, Key, Mode, Need};
+use crate::knobs::Context;
+use crate::plan::{Action, Change, Form, Group, Identity, Item, Key, Mode, Need};
 
 /// Where the living irqbalance's facts stand in a snapshot.
 const PID: &str = "/tare/irqbalance/pid";

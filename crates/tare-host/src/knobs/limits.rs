@@ -7,7 +7,8 @@
 //! Source: systemd.exec(5) (`LimitNOFILE`, `LimitMEMLOCK`), getrlimit(2).
 //! Risk: none known.
 
-use crate::plan::{Action, Context, Group, Item};
+use crate::knobs::Context;
+use crate::plan::{Action, Group, Item};
 
 use super::Knob;
 

@@ -6,6 +6,7 @@
 
 mod clock_source;
 mod coalescing;
+mod context;
 mod cpu_governor;
 mod disk_irqs;
 mod disk_nomerges;
@@ -30,7 +31,9 @@ mod transparent_hugepages;
 mod wakeup_granularity;
 mod xps;
 
-use crate::plan::{Context, Group, Item};
+use crate::plan::{Group, Item};
+
+pub use context::Context;
 
 /// A knob.
 pub trait Knob: Sync + std::fmt::Debug {

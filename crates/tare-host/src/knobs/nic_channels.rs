@@ -3,9 +3,10 @@
 //! What Tare does otherwise than perftune.py: it asks for at most as many as the device has, where
 //! perftune.py asks for more, is refused and leaves the number as it is.
 
+use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::plan::queues::{counted, identity, predict};
-use crate::plan::{Action, Change, Context, Form, Group, Item, Key, Need};
+use crate::plan::{Action, Change, Form, Group, Item, Key, Need};
 
 #[derive(Debug)]
 pub(super) struct NicChannels;

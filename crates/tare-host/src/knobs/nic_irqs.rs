@@ -7,11 +7,12 @@
 
 use tare_std::cpus::CpuSet;
 
+use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::machine::{Irq, Nic, Owner};
 use crate::plan::queues::{Queues, counted, predict};
 use crate::plan::spread::spread;
-use crate::plan::{Action, Context, Form, Group, Identity, Item, Key, Mode, Need};
+use crate::plan::{Action, Form, Group, Identity, Item, Key, Mode, Need};
 
 #[derive(Debug)]
 pub(super) struct NicIrqs;

@@ -3,9 +3,10 @@
 //! The same as perftune.py: on where interrupts and compute share all CPUs, off where interrupts have
 //! CPUs of their own, because then no CPU that reads has a queue. With `--mode none` Tare leaves it.
 
+use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::plan::queues::identity;
-use crate::plan::{Action, Context, EthtoolSetting, Form, Group, Item, Key, Mode, ethtool_value};
+use crate::plan::{Action, EthtoolSetting, Form, Group, Item, Key, Mode};
 
 #[derive(Debug)]
 pub(super) struct Ntuple;
@@ -45,7 +46,7 @@ impl Knob for Ntuple {
         let wanted = if options.arfs.unwrap_or(shared) { "on" } else { "off" };
         let mut items = Vec::new();
         for nic in context.nics() {
-            let feature = |name: &str| ethtool_value(context.snapshot, &nic.name, "features", name);
+            let feature = |name: &str| context.snapshot.ethtool(&nic.name, "features", name);
             let Some(now) = feature("ntuple") else { continue };
             let setting = EthtoolSetting::Feature("ntuple".into());
             let key = Key::Ethtool { nic: nic.name.clone(), setting };

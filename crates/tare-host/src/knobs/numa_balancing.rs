@@ -8,7 +8,8 @@
 //! Risk: an engine that is neither pinned nor told its node (PostgreSQL, a JVM over two sockets) loses
 //! the automatic placement. Value 2 (memory tiers) is left: tiers need it.
 
-use crate::plan::{Action, Context, Form, Group, Item, Key};
+use crate::knobs::Context;
+use crate::plan::{Action, Form, Group, Item, Key};
 
 use super::Knob;
 

@@ -4,9 +4,10 @@
 //! queue up to a power of two (`rps_flow_cnt` of 10922 reads back as 16384), so Tare writes the number
 //! that will be there.
 
+use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::plan::queues::{counted, identity, predict};
-use crate::plan::{Action, Context, Form, Group, Item, Key};
+use crate::plan::{Action, Form, Group, Item, Key};
 
 /// Flows that are remembered, over all queues: what the kernel's documentation suggests for a server.
 const FLOWS: u32 = 32_768;

@@ -1,8 +1,9 @@
 //! Rings: how many packets wait in a queue of the device. Reported; changed only when asked.
 
+use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::plan::queues::identity;
-use crate::plan::{Action, Context, EthtoolSetting, Form, Group, Item, Key, ethtool_value};
+use crate::plan::{Action, EthtoolSetting, Form, Group, Item, Key};
 
 #[derive(Debug)]
 pub(super) struct Rings;
@@ -36,7 +37,7 @@ impl Knob for Rings {
         let mut items = Vec::new();
         for nic in context.nics() {
             let value = |name: &str| {
-                let value = ethtool_value(context.snapshot, &nic.name, "rings", name)?;
+                let value = context.snapshot.ethtool(&nic.name, "rings", name)?;
                 value.parse::<u32>().ok()
             };
             let kinds = [("rx", EthtoolSetting::RingRx), ("tx", EthtoolSetting::RingTx)];

@@ -11,10 +11,11 @@
 
 use tare_std::cpus::CpuSet;
 
+use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::machine::Nic;
 use crate::plan::queues::{counted, identity, predict};
-use crate::plan::{Action, Context, Form, Group, Item, Key};
+use crate::plan::{Action, Form, Group, Item, Key};
 
 #[derive(Debug)]
 pub(super) struct Rps;

@@ -8,7 +8,8 @@
 //! Risk: page cache is given up earlier, which engines that rely on it (PostgreSQL) notice on a host that
 //! is short of memory. Swap areas are not switched off: that can fail half-way, or kill processes.
 
-use crate::plan::{Action, Context, Form, Group, Item, Key};
+use crate::knobs::Context;
+use crate::plan::{Action, Form, Group, Item, Key};
 
 use super::Knob;
 

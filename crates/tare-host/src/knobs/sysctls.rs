@@ -6,7 +6,8 @@
 //! Not here: dirty ratios, cache pressure, overcommit and buffer sizes, on which engines disagree, and
 //! busy polling, which pays only with idle CPUs.
 
-use crate::plan::{Action, Context, Form, Group, Item, Key};
+use crate::knobs::Context;
+use crate::plan::{Action, Form, Group, Item, Key};
 
 use super::Knob;
 

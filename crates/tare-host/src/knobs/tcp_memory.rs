@@ -8,7 +8,8 @@
 //! Risk: with very many connections the limit is reached earlier and TCP shrinks its windows. Engines that
 //! leave memory to the page cache gain little: unused buffers cost them nothing.
 
-use crate::plan::{Context, Form, Group, Item, Key};
+use crate::knobs::Context;
+use crate::plan::{Form, Group, Item, Key};
 use crate::snapshot::Snapshot;
 
 use super::Knob;

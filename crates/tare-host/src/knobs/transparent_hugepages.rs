@@ -9,7 +9,8 @@
 //! Risk: engines that rely on `always` without asking (MongoDB 8 wants it so) lose them.
 //! `never` is left: somebody chose it.
 
-use crate::plan::{Action, Context, Form, Group, Item, Key};
+use crate::knobs::Context;
+use crate::plan::{Action, Form, Group, Item, Key};
 
 use super::Knob;
 

@@ -7,7 +7,8 @@
 //! Source: seastar #2696 and #2715; tuned set 15 ms until 2.16.
 //! Risk: more preemption of batch work.
 
-use crate::plan::{Action, Context, Form, Group, Item, Key};
+use crate::knobs::Context;
+use crate::plan::{Action, Form, Group, Item, Key};
 
 use super::Knob;
 

@@ -4,10 +4,11 @@
 //! the universe are divided, because the others do not send for this database and would take queues
 //! away from those that do.
 
+use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::plan::queues::{counted, identity, predict};
 use crate::plan::spread::spread_sets;
-use crate::plan::{Action, Context, Form, Group, Item, Key};
+use crate::plan::{Action, Form, Group, Item, Key};
 
 #[derive(Debug)]
 pub(super) struct Xps;

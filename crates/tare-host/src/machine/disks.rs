@@ -11,7 +11,6 @@
 mod chain;
 mod mounts;
 
-use crate::plan::Options;
 use crate::snapshot::Snapshot;
 
 use super::{Interrupts, Irq};
@@ -114,9 +113,8 @@ pub fn find(
 }
 
 /// What the user should know of the choice of disks.
-pub fn notes(options: &Options, disks: &[Disk]) -> Vec<String> {
+pub fn notes(asked: bool, disks: &[Disk]) -> Vec<String> {
     let mut notes = Vec::new();
-    let asked = !options.directories.is_empty() || !options.devices.is_empty();
     if disks.is_empty() && !asked {
         notes.push(
             "no disk is tuned: none of the directories where databases keep their data by default \

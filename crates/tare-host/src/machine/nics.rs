@@ -14,7 +14,6 @@
 pub mod names;
 mod resolve;
 
-use crate::plan::ethtool_value;
 use crate::snapshot::Snapshot;
 
 use super::{Interrupts, Irq, is_pci_address, last_pci_address};
@@ -197,7 +196,7 @@ fn is_virtio(folder: &str) -> bool {
 
 /// As ethtool names it, else the folder of the driver in sysfs.
 fn driver_of(snapshot: &Snapshot, nic: &str) -> Option<String> {
-    ethtool_value(snapshot, nic, "driver", "driver").or_else(|| {
+    snapshot.ethtool(nic, "driver", "driver").or_else(|| {
         let path = snapshot.real(&format!("/sys/class/net/{nic}/device/driver"))?;
         path.rsplit('/').next().map(str::to_string)
     })
@@ -217,7 +216,7 @@ fn channels(snapshot: &Snapshot, nic: &str) -> Option<Channels> {
         return None;
     }
     let value = |name: &str| {
-        let value = ethtool_value(snapshot, nic, "channels", name);
+        let value = snapshot.ethtool(nic, "channels", name);
         value.and_then(|value| value.parse().ok()).unwrap_or(0)
     };
     Some(Channels {

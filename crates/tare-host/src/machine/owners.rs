@@ -14,7 +14,6 @@ use tare_std::cpus::CpuSet;
 
 use super::Machine;
 use crate::irqbalance::{Setup, options_file::OptionsFile};
-use crate::plan::CpuSets;
 use crate::snapshot::Snapshot;
 
 pub use collect::describe;
@@ -231,10 +230,15 @@ pub(crate) fn is_present(snapshot: &Snapshot, path: &str) -> bool {
 }
 
 /// What a user should know of the others on this host, for the notes of a plan.
-pub fn notes(snapshot: &Snapshot, machine: &Machine, cpus: &CpuSets) -> Vec<String> {
-    let mut notes = perftune::notes(snapshot, machine, cpus);
+pub fn notes(
+    snapshot: &Snapshot,
+    machine: &Machine,
+    irq: &CpuSet,
+    compute: &CpuSet,
+) -> Vec<String> {
+    let mut notes = perftune::notes(snapshot, machine, irq);
     notes.extend(stale_bans(snapshot, machine));
-    notes.extend(exclusive(snapshot, cpus));
+    notes.extend(exclusive(snapshot, irq, compute));
     notes
 }
 
@@ -263,11 +267,11 @@ fn stale_bans(snapshot: &Snapshot, machine: &Machine) -> Option<String> {
 }
 
 /// CPUs that take interrupts in the plan but that kubelet gave to containers exclusively.
-fn exclusive(snapshot: &Snapshot, cpus: &CpuSets) -> Option<String> {
+fn exclusive(snapshot: &Snapshot, irq: &CpuSet, compute: &CpuSet) -> Option<String> {
     let text = snapshot.read("/tare/owners/kubelet")?;
     let list = text.lines().find_map(|line| line.strip_prefix("exclusive "))?;
-    let both = CpuSet::parse_list(list).ok()?.intersection(&cpus.irq);
-    (!both.is_empty() && cpus.irq != cpus.compute).then(|| {
+    let both = CpuSet::parse_list(list).ok()?.intersection(irq);
+    (!both.is_empty() && irq != compute).then(|| {
         format!(
             "kubelet gave CPUs {both} to containers exclusively, and this plan has them take \
              interrupts: give --irq-cpus others, or reserve them (reservedSystemCPUs)"

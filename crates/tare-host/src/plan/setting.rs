@@ -58,7 +58,7 @@ impl Key {
             Self::File { path } => snapshot.read(path).map(str::to_string),
             Self::Ethtool { nic, setting } => {
                 let (file, name) = setting.pseudo();
-                ethtool_value(snapshot, nic, file, name)
+                snapshot.ethtool(nic, file, name)
             }
             Self::IrqbalanceBans => {
                 snapshot.read("/tare/irqbalance/banned-irqs").map(str::to_string)
@@ -84,13 +84,6 @@ impl Key {
             Self::IrqbalanceBans => snapshot.write("/tare/irqbalance/banned-irqs", value),
         }
     }
-}
-
-/// A line `NAME VALUE` of what ethtool said of a device.
-pub fn ethtool_value(snapshot: &Snapshot, nic: &str, file: &str, name: &str) -> Option<String> {
-    let text = snapshot.read(&format!("/tare/ethtool/{nic}/{file}"))?;
-    let lines = text.lines().filter_map(|line| line.split_once(' '));
-    lines.filter(|(of, _)| *of == name).map(|(_, value)| value.trim().to_string()).next()
 }
 
 /// How the values of a setting are written and compared.

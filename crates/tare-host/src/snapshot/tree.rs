@@ -22,6 +22,13 @@ impl Snapshot {
         self.read(path)?.parse().ok()
     }
 
+    /// What ethtool said of a device: the value of the line `NAME VALUE` in one of its pseudo files.
+    pub fn ethtool(&self, nic: &str, file: &str, name: &str) -> Option<String> {
+        let text = self.read(&format!("/tare/ethtool/{nic}/{file}"))?;
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(of, _)| *of == name).map(|(_, value)| value.trim().to_string())
+    }
+
     /// True for a file, or for a folder that is listed or holds something.
     pub fn exists(&self, path: &str) -> bool {
         self.real(path).is_some()

@@ -17,7 +17,8 @@ use super::tuning::folder;
 use super::{Hand, TuneError};
 use crate::exec::{Command, ExecError};
 use crate::lines::{self, LineFile};
-use crate::plan::{Options, PlanError, plan};
+use crate::plan::{Options, PlanError};
+use crate::planner::plan;
 
 /// Name of the unit.
 pub const UNIT: &str = "tare-tune.service";

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::persist::{PersistError, stored_path};
 use super::{Applied, Hand, Purpose, Tuning};
-use crate::plan::{Action, Item, Options, Plan, PlanError, read_machine};
+use crate::plan::{Action, Item, Options, Plan, PlanError};
+use crate::planner::read_machine;
 use crate::snapshot::Snapshot;
 
 /// Content of `STATE/tune/plan.json`.

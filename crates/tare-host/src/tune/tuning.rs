@@ -10,7 +10,8 @@ use super::{
     Applied, Hand, OnDrift, RevertOutcome, Reverted, RevertedSetting, Trouble, TroubleClass,
     TuneError, apply, persist, revert,
 };
-use crate::plan::{Group, Item, Options, Plan, plan};
+use crate::plan::{Group, Item, Options, Plan};
+use crate::planner::plan;
 
 /// What a tuning is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

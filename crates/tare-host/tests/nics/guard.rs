@@ -1,6 +1,7 @@
 //! The guard against more queues on an interrupt CPU than it can serve.
 
 use tare_host::plan::{self, GuardError, Options, PlanError};
+use tare_host::planner;
 use tare_host::snapshot::{Node, Snapshot};
 
 use super::{host, options, planned};
@@ -13,7 +14,7 @@ fn fixed_queues() -> Snapshot {
 }
 
 fn refused(snapshot: &Snapshot, options: &Options) -> GuardError {
-    match plan::plan(snapshot, options) {
+    match planner::plan(snapshot, options) {
         Err(PlanError::Guard(error)) => error,
         other => panic!("not refused: {other:?}"),
     }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use tare_host::fixture::{Cpus, Host, Nic, Numbering};
 use tare_host::machine::{Interrupts, nics};
 use tare_host::plan::{self, Mode, Options, PlanError};
+use tare_host::planner;
 
 use super::{apply, placed, planned};
 
@@ -60,7 +61,7 @@ proptest! {
     #[test]
     fn a_plan_that_was_applied_leaves_nothing_to_do(host in hosts(), options in asked()) {
         let mut snapshot = host.build();
-        match plan::plan(&snapshot, &options) {
+        match planner::plan(&snapshot, &options) {
             Ok(_) => {}
             // One thread cannot be divided; too many queues are refused.
             Err(PlanError::CpuSets(_) | PlanError::Guard(_)) => return Ok(()),
@@ -76,7 +77,7 @@ proptest! {
     fn interrupts_go_to_their_cpus_only_and_evenly(host in hosts(), mut options in asked()) {
         options.only.clear();
         let snapshot = host.build();
-        let Ok(plan) = plan::plan(&snapshot, &options) else { return Ok(()) };
+        let Ok(plan) = planner::plan(&snapshot, &options) else { return Ok(()) };
         let changes = plan.changes().filter(|(item, _)| item.knob == "nic_irqs");
         let mut of_devices: BTreeMap<(&str, bool), BTreeMap<u32, usize>> = BTreeMap::new();
         let musts: Vec<_> = changes

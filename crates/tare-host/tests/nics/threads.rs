@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 
 use tare_host::fixture::{Host, Nic};
+use tare_host::knobs::Context;
 use tare_host::machine::{Interrupts, nics};
 use tare_host::plan::{self, cpus};
-use tare_host::plan::{Action, Context, Key, Need, Options};
+use tare_host::plan::{Action, Key, Need, Options};
+use tare_host::planner;
 use tare_host::snapshot::Snapshot;
 use tare_std::cpus::CpuSet;
 
@@ -240,7 +242,7 @@ fn a_large_host_is_planned_on_the_queues_of_all_its_devices() {
     let mut host = Host::new(2, 64, 2);
     host.nics = (0..8).map(|i| Nic::new(&format!("eth{i}"), "mlx5_core", 64)).collect();
     let snapshot = host.build();
-    let machine = plan::read_machine(&snapshot, &options()).unwrap();
+    let machine = planner::read_machine(&snapshot, &options()).unwrap();
     let options = options();
     let cpus = cpus::choose(&machine, &options).unwrap();
     assert_eq!(cpus.irq.len(), 16);

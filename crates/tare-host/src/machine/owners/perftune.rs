@@ -6,7 +6,6 @@ use tare_std::cpus::CpuSet;
 
 use super::{Owned, Owner, settings};
 use crate::machine::Machine;
-use crate::plan::CpuSets;
 use crate::snapshot::Snapshot;
 
 /// Its options, written once by scylla_prepare and used at every start since.
@@ -132,7 +131,7 @@ pub(super) fn owner(snapshot: &Snapshot) -> Option<Owned> {
 }
 
 /// What is wrong with its options, and where they contradict the plan.
-pub(super) fn notes(snapshot: &Snapshot, machine: &Machine, cpus: &CpuSets) -> Vec<String> {
+pub(super) fn notes(snapshot: &Snapshot, machine: &Machine, planned: &CpuSet) -> Vec<String> {
     let Some(text) = snapshot.read(OPTIONS) else { return Vec::new() };
     let options = Options::parse(text);
     let mut notes = Vec::new();
@@ -173,8 +172,8 @@ pub(super) fn notes(snapshot: &Snapshot, machine: &Machine, cpus: &CpuSets) -> V
     if !irq.is_subset(&online) {
         let gone = irq.difference(&online);
         say(format!("its CPUs of interrupts {gone} are not online: {will} fail"));
-    } else if irq != cpus.irq && !cpus.irq.is_empty() {
-        let ours = &cpus.irq;
+    } else if irq != *planned && !planned.is_empty() {
+        let ours = planned;
         say(format!(
             "{will} put interrupts on CPUs {irq}, this plan puts them on {ours}; remove the file, \
              or give --irq-cpus {irq}"

@@ -219,8 +219,8 @@ fn perftune_owns_what_it_writes_at_each_start() {
     assert!(found[0].starts_with("perftune.py (scylla-server.service): disk_irqs"), "{found:?}");
 }
 
-/// Four cores, with eth0 and the interrupts 38 and 39; interrupts go to CPU 0.
-fn machine() -> (Machine, CpuSets) {
+/// Four cores, with eth0 and the interrupts 38 and 39; with its CPUs for interrupts and for compute.
+fn machine() -> (Machine, CpuSet, CpuSet) {
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
     let core = |cpu: u32| topology::Core { cpus: list(&cpu.to_string()) };
     let node = topology::Node { id: 0, cores: (0..4).map(core).collect() };
@@ -252,17 +252,16 @@ fn machine() -> (Machine, CpuSets) {
         owners: Owners::default(),
         interrupt_share: Default::default(),
     };
-    let (universe, irq, compute) = (list("0-3"), list("0"), list("1-3"));
-    (machine, CpuSets { universe, irq, compute, ..CpuSets::default() })
+    (machine, list("0"), list("1-3"))
 }
 
 #[test]
 fn a_stored_plan_of_perftune_is_validated() {
-    let (machine, cpus) = machine();
+    let (machine, irq, compute) = machine();
     let check = |yaml: &str, expect: &[&str]| {
         let eth = [("/sys/class/net/eth0/mtu", "1500"), ("/sys/class/net/eth1/mtu", "1500")];
         let files = [eth[0], eth[1], SERVICE, ASKED, ("/etc/scylla.d/perftune.yaml", yaml)];
-        let notes = notes(&host(&files), &machine, &cpus);
+        let notes = notes(&host(&files), &machine, &irq, &compute);
         assert_eq!(notes.len(), expect.len(), "{yaml} {notes:#?}");
         for (note, part) in notes.iter().zip(expect) {
             assert!(note.contains(part), "{yaml} {note}");
@@ -287,9 +286,9 @@ fn a_stored_plan_of_perftune_is_validated() {
 
 #[test]
 fn stale_bans_and_exclusive_cpus_are_noted() {
-    let (machine, cpus) = machine();
+    let (machine, irq, compute) = machine();
     let check = |files: &[(&str, &str)], expect: Option<&str>| {
-        let notes = notes(&host(files), &machine, &cpus);
+        let notes = notes(&host(files), &machine, &irq, &compute);
         assert_eq!(notes.len(), usize::from(expect.is_some()), "{notes:?}");
         assert!(notes.iter().all(|note| note.contains(expect.unwrap_or_default())), "{notes:?}");
     };

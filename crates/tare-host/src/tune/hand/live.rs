@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::{Hand, Trouble, TroubleClass};
 use crate::ethtool::{Ethtool, EthtoolError};
 use crate::irqbalance;
-use crate::plan::{EthtoolSetting, Key, ethtool_value};
+use crate::plan::{EthtoolSetting, Key};
 use crate::snapshot::Snapshot;
 
 /// Reads and writes a host.
@@ -77,7 +77,8 @@ impl LiveHost {
         let mut snapshot = Snapshot::default();
         let node = crate::snapshot::Node::File(text);
         snapshot.insert(&format!("/tare/ethtool/{nic}/{file}"), node);
-        let value = ethtool_value(&snapshot, nic, file, name)
+        let value = snapshot
+            .ethtool(nic, file, name)
             .ok_or_else(|| absent(format!("network device {nic} has no {name} in its {file}")))?;
         Ok(Pseudo { place, snapshot, value })
     }

@@ -1,7 +1,8 @@
 //! Which changes of a plan can be weighed by turns, and why the others cannot. Pure.
 
 use tare_host::knobs;
-use tare_host::plan::{Action, Group, Item, Options, PlanError, plan};
+use tare_host::plan::{Action, Group, Item, Options, PlanError};
+use tare_host::planner::plan;
 use tare_host::snapshot::Snapshot;
 use tare_lab::study::ScheduleKind;
 

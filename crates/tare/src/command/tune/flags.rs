@@ -7,7 +7,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use tare_env::layer::security;
 use tare_host::flags::{self, Ask, Consumer, Flags, FlagsError, Host, ProfileForm};
-use tare_host::plan::{Options, cpus, read_machine};
+use tare_host::plan::{Options, cpus};
+use tare_host::planner::read_machine;
 use tare_host::snapshot::Snapshot;
 
 use super::{gains, options};

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use tare_host::plan::{Mode, Options, Plan, PlanError, plan};
+use tare_host::plan::{Mode, Options, Plan, PlanError};
+use tare_host::planner::plan;
 use tare_host::snapshot::Snapshot;
 
 use super::coded;

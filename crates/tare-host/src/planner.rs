@@ -1,0 +1,78 @@
+//! The planner: from a snapshot and what is asked of it to the plan. Pure.
+
+use crate::knobs::{self, Context, Knob};
+use crate::machine::nics::NicError;
+use crate::machine::{self, Machine, TopologyError};
+use crate::plan::{Group, Mode, Options, Plan, PlanError, cpus, guard};
+use crate::snapshot::Snapshot;
+
+/// Makes the plan of a host.
+///
+/// Channels come first: a device that changes its number of queues makes its interrupts anew. What
+/// follows is planned on the queues that will be there; where they will be more than now, the rest is
+/// planned again after the change (`Change::stage`).
+///
+/// # Errors
+/// When devices are not there, CPU sets make no sense, or the plan would overload an interrupt CPU.
+pub fn plan(snapshot: &Snapshot, options: &Options) -> Result<Plan, PlanError> {
+    let chosen = chosen(options)?;
+    let machine = read_machine(snapshot, options)?;
+    let cpus = cpus::choose(&machine, options)?;
+    let mut notes = cpus::notes(&machine, options, &cpus);
+    let disks_asked = !options.directories.is_empty() || !options.devices.is_empty();
+    notes.extend(machine::disks::notes(disks_asked, &machine.disks));
+    guard::check(&machine, options, &cpus, &mut notes)?;
+    notes.extend(machine::owners::notes(snapshot, &machine, &cpus.irq, &cpus.compute));
+    let mut items = Vec::new();
+    let context = Context { snapshot, options, machine: &machine, cpus: &cpus };
+    for knob in chosen {
+        items.extend(knob.plan(&context));
+    }
+    // The sort is stable: within a stage the order of the knobs stays.
+    items.sort_by_key(|item| item.change().map_or(u8::MAX, |change| change.stage));
+    Ok(Plan { cpus, items, notes })
+}
+
+/// The machine of a snapshot with the devices that the options name.
+///
+/// # Errors
+/// When devices are not there or the topology cannot be read.
+pub fn read_machine(snapshot: &Snapshot, options: &Options) -> Result<Machine, PlanError> {
+    let interrupts = machine::Interrupts::read(snapshot);
+    // CPUs that are given by hand can be used without a topology (scylladb #11639).
+    let by_hand = options.irq_cpus.is_some() || matches!(options.mode, Mode::Mq | Mode::None);
+    let topology = match machine::Topology::read(snapshot) {
+        Err(TopologyError::Missing { .. }) if by_hand => machine::Topology::flat(snapshot)?,
+        topology => topology?,
+    };
+    let nics = machine::nics::find(snapshot, &interrupts, &options.nics)?;
+    // perftune.py tunes nothing without hardware; Tare does where it is named.
+    let without = nics.iter().find(|nic| !machine::nics::has_hardware(snapshot, &nic.name));
+    if let Some(nic) = without.filter(|_| options.like_perftune) {
+        return Err(NicError::VirtualForPerftune { name: nic.name.clone() }.into());
+    }
+    let disks =
+        machine::disks::find(snapshot, &interrupts, &options.directories, &options.devices)?;
+    let interrupt_share = machine::interrupt_share(snapshot);
+    let owners = machine::Owners::read(snapshot);
+    Ok(Machine { topology, interrupts, nics, disks, owners, interrupt_share })
+}
+
+/// The knobs that `only` and `except` leave.
+fn chosen(options: &Options) -> Result<Vec<&'static dyn Knob>, PlanError> {
+    let names = |knob: &dyn Knob, list: &[String]| {
+        list.iter().any(|name| name == knob.name() || name == knob.group().name())
+    };
+    for name in options.only.iter().chain(&options.except) {
+        if !knobs::ALL.iter().any(|knob| names(*knob, std::slice::from_ref(name))) {
+            let groups = Group::ALL.iter().map(|group| group.name());
+            let known: Vec<&str> = groups.chain(knobs::ALL.iter().map(|k| k.name())).collect();
+            return Err(PlanError::UnknownKnob { name: name.clone(), known: known.join(", ") });
+        }
+    }
+    let wanted = |knob: &dyn Knob| {
+        (options.only.is_empty() || names(knob, &options.only)) && !names(knob, &options.except)
+    };
+    let of_perftune = |knob: &dyn Knob| !options.like_perftune || knob.in_perftune();
+    Ok(knobs::ALL.iter().copied().filter(|k| wanted(*k) && of_perftune(*k)).collect())
+}
