@@ -16,7 +16,7 @@ use crate::terminal::{Paint, Style, grid, paragraph};
 
 pub(crate) mod waterfall;
 
-/// Version of the schema of [`json`]. New fields do not raise it.
+/// Version of the schema of [`json()`]. New fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The explanation of a record as text.

@@ -2,7 +2,7 @@
 //! of costs per workload with what the A/A control says of it, the doubts, the conditions.
 //!
 //! Words and rounding are those of the terminal ([`crate::terminal`]). What comes from a record is
-//! made to show as text ([`escape`]): neither markup nor a mention of somebody.
+//! made to show as text (`escape`): neither markup nor a mention of somebody.
 
 mod escape;
 
