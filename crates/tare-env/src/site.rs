@@ -102,14 +102,14 @@ impl Site {
         let state = fs::canonicalize(state)
             .map_err(|source| SiteError::Work { path: state.into(), source })?;
         let work = state.join(journal.prefix());
-        // The mark comes first, so that it is undone last: a process may hold what stands below.
-        journal.write(vec![Entry::Directory { path: work.clone() }])?;
+        // The mark of the processes is there before the first command is started: one that outlives a
+        // killed harness would make its namespace after everything was undone. Whoever undoes a whole
+        // journal ends them first of all, wherever the entry stands.
+        journal.write(vec![Entry::Processes, Entry::Directory { path: work.clone() }])?;
         fs::create_dir(&work).map_err(|source| SiteError::Work { path: work.clone(), source })?;
         let cgroups = Layout::read(Path::new("/proc"))?;
         cgroups.make_root(journal)?;
         let client = Client::make(journal)?;
-        // Undone first of these: a directory or namespace is only free once nobody lives in it.
-        journal.write(vec![Entry::Processes])?;
         Ok((work, cgroups, client))
     }
 

@@ -23,10 +23,12 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tare_host::exec::{Command, ExecError};
 use tare_host::journal::{Entry, EntryId};
+use tare_host::process::Hold;
 use tare_host::{netns, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
@@ -51,6 +53,8 @@ use request::Request;
 
 /// How long SIGSTOP may take to stop every thread.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
+/// How long the engine may take to notice that a container's process has ended.
+const ENDED_LIMIT: Duration = Duration::from_secs(1);
 
 pub const RUNTIME: Runtime = Runtime {
     name: "docker",
@@ -379,11 +383,13 @@ impl Environment for Container {
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
         self.stop()?;
         let started = self.begin(launch);
-        if started.is_err() {
-            // The first error is the one that tells; what is left is in the journal.
+        started.map_err(|error| {
+            // A container that ended while it was being read is the reason, and its words tell more.
+            let error = self.ended().map_or(error, Into::into);
+            // What is left is in the journal.
             let _ = self.stop();
-        }
-        started
+            error
+        })
     }
 
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
@@ -438,6 +444,35 @@ impl Environment for Container {
         }
         self.entries.extend(self.image_to_drop());
         Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+    }
+}
+
+impl Container {
+    /// What became of a container whose process has ended, once the engine has noticed it.
+    fn ended(&self) -> Option<DockerError> {
+        let deadline = Instant::now() + ENDED_LIMIT;
+        loop {
+            let state = self.engine.inspect(&self.name).ok()?.state?;
+            let pid = state.pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
+            match pid {
+                // Made, but never started: the first error says why.
+                None if state.started_at.is_none_or(|time| time.starts_with("0001-")) => {
+                    return None;
+                }
+                None => {
+                    let code = state.exit_code.unwrap_or(-1);
+                    let environment = self.spec.name.clone();
+                    return Some(DockerError::Ended { environment, code, log: self.log_tail() });
+                }
+                Some(pid) => {
+                    let alive = Hold::open(pid).is_some_and(|process| !process.has_ended());
+                    if alive || Instant::now() > deadline {
+                        return None;
+                    }
+                    thread::sleep(Duration::from_millis(5));
+                }
+            }
+        }
     }
 }
 
