@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bollard::models::ContainerState;
 use tare_host::exec::{Command, ExecError};
 use tare_host::journal::{Entry, EntryId};
 use tare_host::process::Hold;
@@ -312,11 +313,8 @@ impl Container {
 
         let inspected = self.engine.inspect(&self.name)?;
         let state = inspected.state.unwrap_or_default();
-        let pid = state.pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
-        let Some(pid) = pid else {
-            let environment = self.spec.name.clone();
-            let code = state.exit_code.unwrap_or(-1);
-            return Err(DockerError::Ended { environment, code, log: self.log_tail() }.into());
+        let Some(pid) = pid_of(&state) else {
+            return Err(self.last_words(&state).into());
         };
         let userland = match bridge {
             true => engine::userland_proxy(&namespace, port),
@@ -448,22 +446,24 @@ impl Environment for Container {
 }
 
 impl Container {
+    /// That the process ended, with its code and what it printed last.
+    fn last_words(&self, state: &ContainerState) -> DockerError {
+        let environment = self.spec.name.clone();
+        let code = state.exit_code.unwrap_or(-1);
+        DockerError::Ended { environment, code, log: self.log_tail() }
+    }
+
     /// What became of a container whose process has ended, once the engine has noticed it.
     fn ended(&self) -> Option<DockerError> {
         let deadline = Instant::now() + ENDED_LIMIT;
         loop {
             let state = self.engine.inspect(&self.name).ok()?.state?;
-            let pid = state.pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0);
-            match pid {
+            match pid_of(&state) {
                 // Made, but never started: the first error says why.
-                None if state.started_at.is_none_or(|time| time.starts_with("0001-")) => {
+                None if state.started_at.as_ref().is_none_or(|time| time.starts_with("0001-")) => {
                     return None;
                 }
-                None => {
-                    let code = state.exit_code.unwrap_or(-1);
-                    let environment = self.spec.name.clone();
-                    return Some(DockerError::Ended { environment, code, log: self.log_tail() });
-                }
+                None => return Some(self.last_words(&state)),
                 Some(pid) => {
                     let alive = Hold::open(pid).is_some_and(|process| !process.has_ended());
                     if alive || Instant::now() > deadline {
@@ -474,6 +474,11 @@ impl Container {
             }
         }
     }
+}
+
+/// The container's first process; `None` when it does not run.
+fn pid_of(state: &ContainerState) -> Option<u32> {
+    state.pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0)
 }
 
 impl Drop for Container {

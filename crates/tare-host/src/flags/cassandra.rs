@@ -104,12 +104,5 @@ fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
         },
     ];
     jvm.push(numactl);
-    InstanceFlags {
-        number: instance.number,
-        name: context.name(instance.number),
-        cpus: instance.cpus.clone(),
-        nodes: nodes.clone(),
-        flags: jvm,
-        texts,
-    }
+    InstanceFlags::new(instance, context.name(instance.number), jvm, texts)
 }

@@ -71,14 +71,12 @@ fn one(context: &Context<'_>, instance: &Instance) -> Result<InstanceFlags, Flag
         }
     }
     flags.extend(options);
-    Ok(InstanceFlags {
-        number: instance.number,
+    Ok(InstanceFlags::new(
+        instance,
         name,
-        cpus: instance.cpus.clone(),
-        nodes: instance.nodes.clone(),
         flags,
-        texts: vec![Text { title: context.heading(instance), language: "yaml", body }],
-    })
+        vec![Text { title: context.heading(instance), language: "yaml", body }],
+    ))
 }
 
 /// A setting as keys of a service.

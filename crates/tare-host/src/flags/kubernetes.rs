@@ -238,18 +238,9 @@ fn pod(
         1 => String::new(),
         all => format!("instance {} of {all}: ", instance.number),
     };
-    Ok(InstanceFlags {
-        number: instance.number,
-        cpus: instance.cpus.clone(),
-        nodes: instance.nodes.clone(),
-        flags,
-        texts: vec![Text {
-            title: format!("Pod {name}: {which}{cpus} CPUs, which the kubelet chooses"),
-            language: "yaml",
-            body,
-        }],
-        name,
-    })
+    let title = format!("Pod {name}: {which}{cpus} CPUs, which the kubelet chooses");
+    let text = Text { title, language: "yaml", body };
+    Ok(InstanceFlags::new(instance, name, flags, vec![text]))
 }
 
 fn notes(context: &Context<'_>, instances: &[Instance]) -> Vec<String> {

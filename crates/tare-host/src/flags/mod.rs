@@ -124,6 +124,13 @@ pub struct InstanceFlags {
     pub texts: Vec<Text>,
 }
 
+impl InstanceFlags {
+    fn new(instance: &Instance, name: String, flags: Vec<Flag>, texts: Vec<Text>) -> Self {
+        let Instance { number, cpus, nodes } = instance.clone();
+        Self { number, name, cpus, nodes, flags, texts }
+    }
+}
+
 /// Everything for one consumer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Flags {

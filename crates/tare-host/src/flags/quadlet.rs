@@ -63,18 +63,9 @@ fn one(context: &Context<'_>, instance: &Instance) -> Result<InstanceFlags, Flag
     body += &format!("\n[Service]\n{restart}\n[Install]\nWantedBy=multi-user.target\n");
     flags.extend(options);
     let heading = context.heading(instance);
-    Ok(InstanceFlags {
-        number: instance.number,
-        cpus: instance.cpus.clone(),
-        nodes: instance.nodes.clone(),
-        flags,
-        texts: vec![Text {
-            title: format!("/etc/containers/systemd/{name}.container: {heading}"),
-            language: "ini",
-            body,
-        }],
-        name,
-    })
+    let title = format!("/etc/containers/systemd/{name}.container: {heading}");
+    let text = Text { title, language: "ini", body };
+    Ok(InstanceFlags::new(instance, name, flags, vec![text]))
 }
 
 fn key(setting: &Setting) -> String {

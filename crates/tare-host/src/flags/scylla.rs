@@ -58,13 +58,11 @@ fn one(context: &Context<'_>, instance: &Instance) -> Result<InstanceFlags, Flag
         1 => "",
         _ => " (packages run one instance: give the others a file and a unit of their own)",
     };
-    Ok(InstanceFlags {
-        number: instance.number,
-        name: context.name(instance.number),
-        cpus: instance.cpus.clone(),
-        nodes: instance.nodes.clone(),
+    Ok(InstanceFlags::new(
+        instance,
+        context.name(instance.number),
         flags,
-        texts: vec![
+        vec![
             Text {
                 title: format!(
                     "The image's options (bash), after its name: docker run ... \"${{options[@]}}\"; \
@@ -79,5 +77,5 @@ fn one(context: &Context<'_>, instance: &Instance) -> Result<InstanceFlags, Flag
                 body: package,
             },
         ],
-    })
+    ))
 }

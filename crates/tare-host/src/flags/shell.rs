@@ -57,18 +57,16 @@ fn one(
     }
     body += &format!("{command}\n");
     flags.extend(options);
-    Ok(InstanceFlags {
-        number: instance.number,
+    Ok(InstanceFlags::new(
+        instance,
         name,
-        cpus: instance.cpus.clone(),
-        nodes: instance.nodes.clone(),
         flags,
-        texts: vec![Text {
+        vec![Text {
             title: format!("{consumer} (bash): {}", context.heading(instance)),
             language: "bash",
             body,
         }],
-    })
+    ))
 }
 
 /// A setting as an option, quoted. The three agree but for logs and swap.

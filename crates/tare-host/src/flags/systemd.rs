@@ -154,16 +154,14 @@ fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
     }
     let unit = unit(context, instance.number);
     let heading = context.heading(instance);
-    InstanceFlags {
-        number: instance.number,
-        name: context.name(instance.number),
-        cpus: instance.cpus.clone(),
-        nodes: instance.nodes.clone(),
+    InstanceFlags::new(
+        instance,
+        context.name(instance.number),
         flags,
-        texts: vec![Text {
+        vec![Text {
             title: format!("/etc/systemd/system/{unit}.d/10-tare.conf: {heading}"),
             language: "ini",
             body,
         }],
-    }
+    )
 }

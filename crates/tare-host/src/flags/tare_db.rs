@@ -41,16 +41,14 @@ fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
     // In the background, so that the next instance starts too.
     let ampersand = if context.ask.instances > 1 { " &" } else { "" };
     body += &format!(")\ntare db \"${{options[@]}}\"{ampersand}\n");
-    InstanceFlags {
-        number: instance.number,
-        name: context.name(instance.number),
-        cpus: instance.cpus.clone(),
-        nodes: instance.nodes.clone(),
+    InstanceFlags::new(
+        instance,
+        context.name(instance.number),
         flags,
-        texts: vec![Text {
+        vec![Text {
             title: format!("tare db (bash): {}", context.heading(instance)),
             language: "bash",
             body,
         }],
-    }
+    )
 }

@@ -20,7 +20,8 @@ mod nic_channels;
 mod nic_irqs;
 mod ntuple;
 mod numa_balancing;
-pub mod reference;
+#[cfg(test)]
+mod reference;
 mod rfs;
 mod rings;
 mod rps;

@@ -6,7 +6,7 @@ use super::{ALL, Knob};
 use crate::plan::Group;
 
 /// The page.
-pub fn page() -> String {
+fn page() -> String {
     let mut page = String::from(
         "# Knobs\n\n\
          What `tare tune` can set on a host, in groups; `--only` and `--except` take a knob or a group. This page is made from\n\

@@ -313,14 +313,10 @@ mod tests {
     fn the_reference_is_up_to_date() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/subsystems.md");
         let page = page();
-        if std::env::var_os("TARE_UPDATE_DOCS").is_some() {
+        if std::env::var_os("TARE_GOLDEN").is_some_and(|how| how == "write") {
             std::fs::write(&path, &page).unwrap();
         }
         let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            written == page,
-            "{} is old; run this test with TARE_UPDATE_DOCS=1",
-            path.display()
-        );
+        assert!(written == page, "{} is old; write it with TARE_GOLDEN=write", path.display());
     }
 }

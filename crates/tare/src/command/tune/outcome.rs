@@ -27,7 +27,12 @@ pub(super) fn applied(applied: &Applied, style: Style) -> String {
                 _ => return None,
             };
             let item = &applied.item;
-            let what = vec![item.knob.clone(), place(item), outcome.into(), trouble.text.clone()];
+            let what = vec![
+                item.knob.clone(),
+                place(&item.subject, &item.what),
+                outcome.into(),
+                trouble.text.clone(),
+            ];
             Some(what)
         })
         .collect();
@@ -127,10 +132,7 @@ pub(super) fn tunings(tunings: &[TuningStatus], all: bool, style: Style) -> Stri
             .filter(|setting| all || !good(setting))
             .map(|setting| {
                 let SettingStatus { knob, subject, what, old, written, .. } = setting;
-                let what = match subject.as_str() {
-                    "host" => what.clone(),
-                    subject => format!("{subject}: {what}"),
-                };
+                let what = place(subject, what);
                 vec![knob.clone(), what, old.clone(), written.clone(), state_of(setting)]
             })
             .collect();

@@ -92,9 +92,14 @@ impl Line {
         let first = group[0];
         let setting = match group {
             [one, .., last] => {
-                format!("{} ... {} ({} settings)", place(one), last.what, group.len())
+                format!(
+                    "{} ... {} ({} settings)",
+                    place(&one.subject, &one.what),
+                    last.what,
+                    group.len()
+                )
             }
-            _ => place(first),
+            _ => place(&first.subject, &first.what),
         };
         let (now, wanted): (Vec<_>, Vec<_>) = group.iter().map(|item| values(item)).unzip();
         let mut words = Vec::new();
@@ -246,10 +251,9 @@ fn few(values: &[String]) -> String {
 }
 
 /// The setting with its device.
-pub(super) fn place(item: &Item) -> String {
-    if item.subject == "host" {
-        item.what.clone()
-    } else {
-        format!("{}: {}", item.subject, item.what)
+pub(super) fn place(subject: &str, what: &str) -> String {
+    match subject {
+        "host" => what.to_string(),
+        device => format!("{device}: {what}"),
     }
 }
