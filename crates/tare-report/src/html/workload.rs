@@ -1,0 +1,291 @@
+//! The section of a workload: its conditions, charts and tables.
+
+use minijinja::Value;
+use serde::Serialize;
+use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency};
+use tare_lab::record::Record;
+use tare_lab::study::{KeyDistribution, PublishedCost, WorkloadSpec};
+use tare_std::units::{nanoseconds, thousands};
+
+use super::{charts, svg};
+use crate::doubts::Marks;
+use crate::figures::{
+    Room, clean, cost, latency, micros, percent, rate, role, share, with_interval,
+};
+use crate::headline::{Metric, claimed, noise};
+use crate::terminal::fixed_rate;
+
+#[derive(Serialize)]
+pub(super) struct WorkloadView {
+    id: usize,
+    name: String,
+    conditions: Vec<(String, String)>,
+    rate: Option<String>,
+    legend: Vec<Legend>,
+    cpu_ladder: Option<Value>,
+    throughput_ladder: Option<Value>,
+    noise: Option<String>,
+    throughput: Option<Value>,
+    percentiles: Option<Value>,
+    distribution: Option<Value>,
+    costs: Vec<CostRow>,
+    latencies: Vec<LatencyRow>,
+    published: Vec<PublishedRow>,
+    busy_time: bool,
+}
+
+#[derive(Serialize)]
+struct Legend {
+    swatch: Value,
+    name: String,
+}
+
+#[derive(Serialize)]
+struct CostRow {
+    environment: String,
+    role: Option<&'static str>,
+    blocks: String,
+    slices: u32,
+    void: u32,
+    cpu: Stacked,
+    cpu_cost: CostView,
+    cpu_at_rate: Stacked,
+    cpu_cost_at_rate: CostView,
+    total_cpu: Stacked,
+    total_cpu_cost: CostView,
+    throughput: Stacked,
+    throughput_cost: CostView,
+    client_cpu: Stacked,
+    client_share: String,
+    doubts: Vec<usize>,
+}
+
+/// A figure and, on a line below it, its interval.
+#[derive(Serialize)]
+struct Stacked {
+    value: String,
+    below: String,
+}
+
+/// A cost and how it is shown: `loss`, `gain` or `none`.
+#[derive(Serialize)]
+struct CostView {
+    text: Stacked,
+    class: &'static str,
+}
+
+#[derive(Serialize)]
+struct LatencyRow {
+    environment: String,
+    role: Option<&'static str>,
+    response: Option<Vec<String>>,
+    service: Option<Vec<String>>,
+    doubts: Vec<usize>,
+}
+
+#[derive(Serialize)]
+struct PublishedRow {
+    environment: String,
+    here: String,
+    published: String,
+    source: String,
+}
+
+impl WorkloadView {
+    pub(super) fn new(
+        id: usize,
+        record: &Record,
+        analysis: &Analysis,
+        workload: &WorkloadSpec,
+        marks: &Marks,
+    ) -> Option<WorkloadView> {
+        let findings: Vec<&Finding> =
+            analysis.findings.iter().filter(|f| f.workload == workload.name).collect();
+        findings.first()?;
+        let looks = charts::looks(&findings);
+        let ladder = |metric, name: &str| {
+            charts::ladder(record, analysis, &findings, metric, &format!("{name}-{id}"))
+                .map(Value::from_safe_string)
+        };
+        let noise_of = |metric: Metric, name: &str| {
+            noise(analysis, &workload.name, metric).map(|noise| format!("{noise:.1} % in {name}"))
+        };
+        let noises: Vec<String> = [
+            noise_of(Metric::ServerCpu, "server CPU per operation"),
+            noise_of(Metric::Throughput, "throughput"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        Some(WorkloadView {
+            id,
+            name: clean(&workload.name),
+            conditions: conditions(record, workload),
+            rate: fixed_rate(record, &workload.name).map(|at| format!("{} op/s", rate(at))),
+            legend: findings
+                .iter()
+                .zip(&looks)
+                .map(|(finding, look)| Legend {
+                    swatch: Value::from_safe_string(svg::swatch(look.shape, look.class)),
+                    name: clean(&finding.environment),
+                })
+                .collect(),
+            cpu_ladder: ladder(Metric::ServerCpu, "cpu"),
+            throughput_ladder: ladder(Metric::Throughput, "lost"),
+            noise: (!noises.is_empty()).then(|| noises.join(" and ")),
+            throughput: charts::throughput(record, &findings, &looks, &format!("rate-{id}"))
+                .map(Value::from_safe_string),
+            percentiles: charts::percentiles(&findings, &looks, &format!("grouped-{id}"))
+                .map(Value::from_safe_string),
+            distribution: charts::distribution(record, &findings, &looks, &format!("hdr-{id}"))
+                .map(Value::from_safe_string),
+            costs: findings.iter().map(|f| CostRow::new(analysis, f, marks)).collect(),
+            latencies: findings
+                .iter()
+                .filter(|f| f.response.is_some() || f.service.is_some())
+                .map(|f| LatencyRow::new(f, marks))
+                .collect(),
+            published: published(record, &findings),
+            busy_time: findings.iter().any(|f| f.server_cpu_is_busy_time),
+        })
+    }
+}
+
+fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)> {
+    let keys = match workload.keys {
+        KeyDistribution::Uniform => "uniform".to_string(),
+        KeyDistribution::Sequential => "sequential".to_string(),
+        KeyDistribution::Gaussian { mean_share, deviation_share } => {
+            format!(
+                "gaussian, mean at {mean_share:.2} and deviation {deviation_share:.2} of the rows"
+            )
+        }
+    };
+    let writes = workload.write_share * 100.0;
+    let capacity = format!(
+        "closed loop, {} in flight over {} connection{}: a maximum, not a service level",
+        workload.in_flight,
+        workload.connections,
+        if workload.connections == 1 { "" } else { "s" }
+    );
+    let at_rate = match fixed_rate(record, &workload.name) {
+        Some(at) => format!("open loop at {} op/s, the same for every environment", rate(at)),
+        None => "not measured".to_string(),
+    };
+    vec![
+        (
+            "Operations".into(),
+            format!("{writes:.0} % writes, {:.0} % reads by key", 100.0 - writes),
+        ),
+        (
+            "Rows".into(),
+            format!(
+                "{} of {} × {} bytes",
+                thousands(workload.rows),
+                workload.columns,
+                workload.column_bytes
+            ),
+        ),
+        ("Keys".into(), keys),
+        ("Capacity".into(), capacity),
+        ("Latency".into(), at_rate),
+    ]
+}
+
+/// `+76.4 % [72.1, 84.7]` as two lines.
+fn stacked(text: &str) -> Stacked {
+    let at = text.find(" [").or_else(|| text.find(" (")).unwrap_or(text.len());
+    let (value, below) = text.split_at(at);
+    Stacked { value: value.to_string(), below: below.trim_start().to_string() }
+}
+
+fn missing() -> String {
+    "\u{2013}".to_string()
+}
+
+impl CostRow {
+    fn new(analysis: &Analysis, finding: &Finding, marks: &Marks) -> CostRow {
+        let figure = |interval: &Option<Interval>, form| {
+            stacked(&interval.as_ref().map_or_else(missing, |i| with_interval(i, form)))
+        };
+        let view = |cost: &Option<Cost>, metric: Option<Metric>| {
+            CostView::new(cost.as_ref(), finding, metric.map(|m| claimed(analysis, finding, m)))
+        };
+        let rests_on = finding.server_cpu_us.or(finding.throughput_per_s);
+        CostRow {
+            environment: clean(&finding.environment),
+            role: role(finding),
+            blocks: rests_on.map_or_else(|| "\u{2013}".to_string(), |i| i.blocks.to_string()),
+            slices: finding.slices,
+            void: finding.slices_void,
+            cpu: figure(&finding.server_cpu_us, micros),
+            cpu_cost: view(&finding.server_cpu_cost, Some(Metric::ServerCpu)),
+            cpu_at_rate: figure(&finding.server_cpu_us_at_rate, micros),
+            cpu_cost_at_rate: view(&finding.server_cpu_cost_at_rate, None),
+            total_cpu: figure(&finding.total_cpu_us, micros),
+            total_cpu_cost: view(&finding.total_cpu_cost, None),
+            throughput: figure(&finding.throughput_per_s, rate),
+            throughput_cost: view(&finding.throughput_cost, Some(Metric::Throughput)),
+            client_cpu: figure(&finding.client_cpu_us, micros),
+            client_share: finding.client_cpu_share.map_or_else(missing, share),
+            doubts: marks.numbers(&finding.environment, &finding.workload),
+        }
+    }
+}
+
+impl CostView {
+    /// `claim`: whether the headline may claim it; `None` where there is no control to ask.
+    fn new(of: Option<&Cost>, finding: &Finding, claim: Option<bool>) -> CostView {
+        let Some(of) = of else {
+            let text = if finding.baseline { "baseline" } else { "\u{2013}" };
+            return CostView { text: stacked(text), class: "none" };
+        };
+        let class = match (claim.unwrap_or(of.found), of.percent.value > 0.0) {
+            (true, true) => "loss",
+            (true, false) => "gain",
+            _ => "none",
+        };
+        CostView { text: stacked(&cost(of, Room::Short)), class }
+    }
+}
+
+impl LatencyRow {
+    fn new(finding: &Finding, marks: &Marks) -> LatencyRow {
+        let columns = |of: &Latency| {
+            let mut columns = vec![nanoseconds(of.mean_ns)];
+            columns.extend(
+                [of.p50_ns, of.p95_ns, of.p99_ns, of.p999_ns, of.max_ns].into_iter().map(latency),
+            );
+            columns.push(thousands(of.count));
+            columns
+        };
+        LatencyRow {
+            environment: clean(&finding.environment),
+            role: role(finding),
+            response: finding.response.as_ref().map(columns),
+            service: finding.service.as_ref().map(columns),
+            doubts: marks.numbers(&finding.environment, &finding.workload),
+        }
+    }
+}
+
+fn published(record: &Record, findings: &[&Finding]) -> Vec<PublishedRow> {
+    let here = |environment: &str| {
+        let finding = findings.iter().find(|f| f.environment == environment)?;
+        finding.throughput_cost.as_ref().map(|c| cost(c, Room::Full))
+    };
+    let study = &record.study;
+    let place =
+        |p: &&PublishedCost| study.environments.iter().position(|e| e.name == p.environment);
+    let mut published: Vec<&PublishedCost> = study.published.iter().collect();
+    published.sort_by_key(|p| place(p).unwrap_or(usize::MAX));
+    published
+        .into_iter()
+        .map(|p| PublishedRow {
+            environment: clean(&p.environment),
+            here: here(&p.environment).unwrap_or_else(|| "not measured".to_string()),
+            published: format!("{} %", percent(p.throughput_cost_percent)),
+            source: clean(&p.source),
+        })
+        .collect()
+}
