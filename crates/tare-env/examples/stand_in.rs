@@ -11,7 +11,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use tare_env::{Site, SiteOptions};
-use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch, Limits};
+use tare_lab::environment::{
+    CpuPlan, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
+};
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -71,6 +73,9 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
                     security: "none".into(),
                     cgroup: cgroup.into(),
                     host: "as-is".into(),
+                    storage: StorageSpec::default(),
+                    vm: Vec::new(),
+                    inject: NOTHING_INJECTED.into(),
                     limits: Limits::default(),
                     optional: false,
                 })?;

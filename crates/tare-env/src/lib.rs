@@ -9,6 +9,7 @@ pub mod layer;
 pub mod proxy;
 pub mod runtime;
 pub mod site;
+pub mod storage;
 mod system;
 
 pub use site::{Site, SiteError, SiteOptions};

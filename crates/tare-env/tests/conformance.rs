@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 use tare_env::{Site, SiteOptions, runtime};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
-use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec, Launch, Limits};
+use tare_lab::environment::{
+    CpuPlan, Environment, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
+};
 use tare_std::cpus::CpuSet;
 
 /// The host's state is compared before and after, so one test at a time.
@@ -91,6 +93,9 @@ fn spec(runtime: &str, network: &str, cpu: &str, security: &str, cgroup: &str) -
         security: security.into(),
         cgroup: cgroup.into(),
         host: "as-is".into(),
+        storage: StorageSpec::default(),
+        vm: Vec::new(),
+        inject: NOTHING_INJECTED.into(),
         limits: Limits { memory_bytes },
         optional: false,
     }

@@ -16,7 +16,9 @@ use tare_env::runtime;
 use tare_env::{Site, SiteOptions};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
-use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch, Limits};
+use tare_lab::environment::{
+    CpuPlan, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
+};
 use tare_std::cpus::CpuSet;
 
 /// Serves in the container; does nothing when it is run as a test.
@@ -90,6 +92,9 @@ fn spec(runtime: &str, network: &str, cpu: &str, security: &str) -> EnvironmentS
         security: security.into(),
         cgroup: "own".into(),
         host: "as-is".into(),
+        storage: StorageSpec::default(),
+        vm: Vec::new(),
+        inject: NOTHING_INJECTED.into(),
         limits: Limits { memory_bytes: Some(256 << 20) },
         optional: false,
     }

@@ -1,5 +1,6 @@
 //! The stack of isolation layers that a system runs in, as the core sees it.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -26,6 +27,16 @@ pub struct EnvironmentSpec {
     /// `as-is`, `tuned`, `tuned=GROUP[+GROUP...]`: the host around the environment while it runs.
     #[serde(default = "host_as_is", skip_serializing_if = "is_host_as_is")]
     pub host: String,
+    /// What the system's data lies on.
+    #[serde(default, skip_serializing_if = "StorageSpec::is_directory")]
+    pub storage: StorageSpec,
+    /// Options of a virtual machine (`vcpus`, `memory`, ...) as (name, value). Empty: its defaults, or
+    /// a runtime that is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vm: Vec<(String, String)>,
+    /// A known cost that is added so that the instrument itself can be tried: `none`, `busy=2us`, ...
+    #[serde(default = "nothing_injected", skip_serializing_if = "is_nothing_injected")]
+    pub inject: String,
     pub limits: Limits,
     /// True: where the host cannot run it, the study goes on without it and says so.
     #[serde(default)]
@@ -41,6 +52,60 @@ fn host_as_is() -> String {
 
 fn is_host_as_is(host: &str) -> bool {
     host == HOST_AS_IS
+}
+
+/// The storage layer of an environment whose data lies in Tare's own work directory.
+pub const DIRECTORY: &str = "directory";
+
+/// The inject layer of an environment to which nothing is added.
+pub const NOTHING_INJECTED: &str = "none";
+
+fn nothing_injected() -> String {
+    NOTHING_INJECTED.to_string()
+}
+
+fn is_nothing_injected(inject: &str) -> bool {
+    inject == NOTHING_INJECTED
+}
+
+/// What the system's data lies on: a kind of storage and its options.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StorageSpec {
+    /// `directory`, `ext4`, `xfs`, ...
+    pub kind: String,
+    /// Options as (name, value), such as (`size`, `2G`), in the order in which the study has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<(String, String)>,
+}
+
+impl StorageSpec {
+    /// Whether it is plainly Tare's own work directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind == DIRECTORY && self.options.is_empty()
+    }
+}
+
+impl Default for StorageSpec {
+    fn default() -> Self {
+        Self { kind: DIRECTORY.to_string(), options: Vec::new() }
+    }
+}
+
+impl fmt::Display for StorageSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind)?;
+        if self.options.is_empty() {
+            return Ok(());
+        }
+        write!(f, " ({})", options_text(&self.options))
+    }
+}
+
+/// `vcpus = 2, memory = 1G`.
+pub fn options_text(options: &[(String, String)]) -> String {
+    let pairs: Vec<String> =
+        options.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    pairs.join(", ")
 }
 
 /// Resource limits of an environment. `None` is no limit.

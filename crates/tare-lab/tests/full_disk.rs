@@ -11,7 +11,7 @@ use tare_lab::campaign::{CampaignError, Ending, NoObserver, Outcome, Parts, one_
 use tare_lab::cpus;
 use tare_lab::fake::{self, World};
 use tare_lab::record::{Opening, Record, RecordWriter};
-use tare_lab::study::{Study, SystemWords, Vocabulary, parse};
+use tare_lab::study::{PartWords, Study, Vocabulary, parse};
 use tare_std::cpus::CpuSet;
 
 /// A tmpfs in a folder of its own; both are gone afterwards.
@@ -51,7 +51,7 @@ fn study() -> Study {
     let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
     let vocabulary = Vocabulary {
         runtimes: words(fake::RUNTIMES),
-        systems: vec![SystemWords { name: fake::NAME.into(), options: vec![] }],
+        systems: vec![PartWords { name: fake::NAME.into(), options: vec![] }],
         drivers: words(&[fake::NAME]),
         ..Vocabulary::default()
     };

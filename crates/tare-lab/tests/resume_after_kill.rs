@@ -13,7 +13,7 @@ use tare_lab::cpus;
 use tare_lab::fake::{self, World};
 use tare_lab::record::{Opening, Record, RecordError, RecordWriter};
 use tare_lab::schedule;
-use tare_lab::study::{Study, SystemWords, Vocabulary, parse};
+use tare_lab::study::{PartWords, Study, Vocabulary, parse};
 use tare_std::cpus::CpuSet;
 
 const ROUNDS: u32 = 40;
@@ -30,8 +30,9 @@ fn study() -> Study {
         securities: words(&["default", "none"]),
         cgroups: words(&["own", "none"]),
         hosts: words(&["as-is", "tuned", "tuned=*"]),
-        systems: vec![SystemWords { name: fake::NAME.into(), options: vec![] }],
+        systems: vec![PartWords { name: fake::NAME.into(), options: vec![] }],
         drivers: words(&[fake::NAME]),
+        ..Vocabulary::default()
     };
     let text = format!(
         "name = \"killed\"\nbaseline = \"native\"\n\

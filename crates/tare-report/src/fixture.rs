@@ -6,7 +6,9 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency};
 use tare_lab::doubt::Doubt;
-use tare_lab::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
+use tare_lab::environment::{
+    CpuPlan, EnvironmentSpec, LayerState, Limits, NOTHING_INJECTED, StorageSpec,
+};
 use tare_lab::probe::Counter;
 use tare_lab::record::{EnvironmentRecord, Header, HostFact, Phase, Record, Slice};
 use tare_lab::study::*;
@@ -167,6 +169,9 @@ fn spec(truth: &Truth) -> EnvironmentSpec {
         security: truth.security.into(),
         cgroup: truth.cgroup.into(),
         host: "as-is".into(),
+        storage: StorageSpec::default(),
+        vm: Vec::new(),
+        inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,
     }

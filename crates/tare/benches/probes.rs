@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tare_env::{Site, SiteOptions};
 use tare_lab::driver::{Driver, Edge, Pacing, SliceOrder, TargetId};
-use tare_lab::environment::{Environment, EnvironmentSpec, Limits};
+use tare_lab::environment::{Environment, EnvironmentSpec, Limits, NOTHING_INJECTED, StorageSpec};
 use tare_lab::probe::{Probe, Scope};
 use tare_lab::study::{CpuSpec, KeyDistribution, SystemSpec, WorkloadSpec};
 use tare_load::drivers::TareLoad;
@@ -34,6 +34,9 @@ fn spec() -> EnvironmentSpec {
         security: text("none"),
         cgroup: text("none"),
         host: text("as-is"),
+        storage: StorageSpec::default(),
+        vm: Vec::new(),
+        inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,
     }

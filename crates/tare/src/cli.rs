@@ -148,6 +148,7 @@ pub struct Compare {
 pub enum ListKind {
     Runtimes,
     Layers,
+    Storage,
     Systems,
     Drivers,
     Probes,

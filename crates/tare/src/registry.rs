@@ -1,7 +1,7 @@
 //! Everything that can be plugged in, in one place: the words that a study may use.
 
 use tare_lab::fake;
-use tare_lab::study::{OptionWords, SystemWords, Vocabulary};
+use tare_lab::study::{OptionWords, PartWords, Vocabulary};
 
 /// The words of a study, from the `ALL` lists of the crates.
 pub(crate) fn vocabulary() -> Vocabulary {
@@ -10,16 +10,20 @@ pub(crate) fn vocabulary() -> Vocabulary {
         let values = layer.map(|layer| layer.values).unwrap_or_default();
         values.iter().map(|(value, _)| (*value).to_string()).collect()
     };
+    let options = |options: &[(&str, &str)]| -> Vec<OptionWords> {
+        let free = |(name, _): &(&str, &str)| OptionWords { name: (*name).into(), values: vec![] };
+        options.iter().map(free).collect()
+    };
     let option = |option: &tare_system::OptionInfo| OptionWords {
         name: option.name.into(),
         values: option.values.iter().map(|value| (*value).to_string()).collect(),
     };
-    let system = |system: &tare_system::SystemInfo| SystemWords {
+    let system = |system: &tare_system::SystemInfo| PartWords {
         name: system.name.into(),
         options: system.options.iter().map(option).collect(),
     };
     let runtimes = tare_env::runtime::words().into_iter();
-    let fake = SystemWords { name: fake::NAME.into(), options: Vec::new() };
+    let fake = PartWords { name: fake::NAME.into(), options: Vec::new() };
     let drivers = tare_load::drivers::ALL.iter().map(|driver| driver.name);
     Vocabulary {
         runtimes: runtimes.chain(fake::RUNTIMES.iter().map(|name| (*name).into())).collect(),
@@ -28,6 +32,12 @@ pub(crate) fn vocabulary() -> Vocabulary {
         securities: values("security"),
         cgroups: values("cgroup"),
         hosts: values("host"),
+        storages: tare_env::storage::ALL
+            .iter()
+            .map(|kind| PartWords { name: kind.name.into(), options: options(kind.options) })
+            .collect(),
+        vm: Vec::new(),
+        injections: values("inject"),
         systems: tare_system::ALL.iter().map(system).chain([fake]).collect(),
         drivers: drivers.chain([fake::NAME]).map(String::from).collect(),
     }

@@ -6,6 +6,7 @@ use tare_lab::environment::EnvironmentSpec;
 pub mod cgroup;
 pub mod cpu;
 pub mod host;
+pub mod inject;
 pub mod limits;
 pub mod network;
 pub mod rootfs;
@@ -14,6 +15,7 @@ pub mod security;
 pub use cgroup::CgroupLayer;
 pub use cpu::CpuLayer;
 pub use host::HostLayer;
+pub use inject::InjectLayer;
 pub use network::NetworkLayer;
 
 /// A layer: what it is called and what it can be.
@@ -40,6 +42,7 @@ pub const ALL: &[Layer] = &[
     SECURITY,
     cgroup::LAYER,
     host::LAYER,
+    inject::LAYER,
     limits::LAYER,
     rootfs::LAYER,
 ];
@@ -62,6 +65,7 @@ pub struct Layers {
     pub security: String,
     pub cgroup: CgroupLayer,
     pub host: HostLayer,
+    pub inject: InjectLayer,
     pub memory_bytes: Option<u64>,
 }
 
@@ -97,6 +101,8 @@ impl Layers {
         let cgroup = CgroupLayer::parse(&spec.cgroup)
             .ok_or_else(|| unknown(&cgroup::LAYER, &spec.cgroup))?;
         let host = HostLayer::parse(&spec.host).ok_or_else(|| unknown(&host::LAYER, &spec.host))?;
+        let inject = InjectLayer::parse(&spec.inject)
+            .ok_or_else(|| unknown(&inject::LAYER, &spec.inject))?;
         if !security::ALL.iter().any(|(name, _)| *name == spec.security) {
             return Err(unknown(&SECURITY, &spec.security));
         }
@@ -116,7 +122,7 @@ impl Layers {
             }
             _ => {
                 let security = spec.security.clone();
-                Ok(Self { network, cpu, security, cgroup, host, memory_bytes })
+                Ok(Self { network, cpu, security, cgroup, host, inject, memory_bytes })
             }
         }
     }
@@ -125,7 +131,7 @@ impl Layers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_lab::environment::Limits;
+    use tare_lab::environment::{Limits, NOTHING_INJECTED, StorageSpec};
 
     fn spec(cpu: &str, cgroup: &str, memory_bytes: Option<u64>) -> EnvironmentSpec {
         EnvironmentSpec {
@@ -136,6 +142,9 @@ mod tests {
             security: "none".into(),
             cgroup: cgroup.into(),
             host: "as-is".into(),
+            storage: StorageSpec::default(),
+            vm: Vec::new(),
+            inject: NOTHING_INJECTED.into(),
             limits: Limits { memory_bytes },
             optional: false,
         }

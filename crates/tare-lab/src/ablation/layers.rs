@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::environment::EnvironmentSpec;
+use crate::environment::{EnvironmentSpec, options_text};
 
 /// A layer of an environment: how it is read, and how it is taken over from another.
 struct Layer {
@@ -22,13 +22,24 @@ macro_rules! word {
 }
 
 /// Every layer of [`EnvironmentSpec`], in the order in which they are named.
-const LAYERS: [Layer; 7] = [
+const LAYERS: [Layer; 10] = [
     word!(runtime),
     word!(network),
     word!(cpu),
     word!(security),
     word!(cgroup),
     word!(host),
+    Layer {
+        name: "storage",
+        read: |spec| spec.storage.to_string(),
+        take: |spec, other| spec.storage.clone_from(&other.storage),
+    },
+    Layer {
+        name: "vm",
+        read: |spec| options_text(&spec.vm),
+        take: |spec, other| spec.vm.clone_from(&other.vm),
+    },
+    word!(inject),
     Layer {
         name: "limits",
         read: |spec| {

@@ -6,7 +6,7 @@ use tare_std::cpus::CpuSet;
 use tare_std::rng::Rng;
 
 use super::*;
-use crate::environment::{CpuPlan, EnvironmentSpec, Limits};
+use crate::environment::{CpuPlan, EnvironmentSpec, Limits, NOTHING_INJECTED, StorageSpec};
 use crate::record::{DoubtRecord, Header, Slice};
 use crate::study::{
     CpuSpec, KeyDistribution, ScheduleKind, ScheduleSpec, Study, SystemSpec, WorkloadSpec,
@@ -27,6 +27,9 @@ fn spec(name: &str) -> EnvironmentSpec {
         security: text("none"),
         cgroup: text("none"),
         host: text("as-is"),
+        storage: StorageSpec::default(),
+        vm: Vec::new(),
+        inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,
     }

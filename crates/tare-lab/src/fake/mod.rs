@@ -24,7 +24,9 @@ use tare_std::rng::Rng;
 
 use crate::PartError;
 use crate::campaign::Clock;
-use crate::environment::{Environment, EnvironmentSpec, HOST_AS_IS, Limits};
+use crate::environment::{
+    Environment, EnvironmentSpec, HOST_AS_IS, Limits, NOTHING_INJECTED, StorageSpec,
+};
 
 pub use parts::{FakeDriver, FakeEnvironment, FakeProbe, FakeSystem};
 pub use sampler::FakeSampler;
@@ -252,6 +254,9 @@ pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
         security: "none".into(),
         cgroup: "none".into(),
         host: HOST_AS_IS.into(),
+        storage: StorageSpec::default(),
+        vm: Vec::new(),
+        inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,
     }

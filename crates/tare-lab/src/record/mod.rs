@@ -26,11 +26,13 @@ pub use write::{Opening, RecordWriter, free_path};
 /// SQLite's `application_id` of a record: `TARE` in ASCII.
 pub const APPLICATION_ID: i32 = 0x5441_5245;
 /// SQLite's `user_version` of the records that this version writes.
-pub const SCHEMA_VERSION: i32 = 3;
+pub const SCHEMA_VERSION: i32 = 4;
 /// The first whose environments have a host layer; in older ones the host was as it is.
 const VERSION_WITH_HOST: i64 = 2;
 /// The first that may hold sampled stacks; older ones have no tables for them.
 const VERSION_WITH_STACKS: i64 = 3;
+/// The first whose environments have storage, options of a virtual machine and injected costs.
+const VERSION_WITH_STORAGE: i64 = 4;
 
 /// Everything in a record file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

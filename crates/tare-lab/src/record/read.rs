@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::str::FromStr;
 
-use rusqlite::types::Type;
+use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row};
 
 use super::error::RecordError;
-use super::{APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, phase_of};
+use super::{APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, VERSION_WITH_STORAGE, phase_of};
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
-use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
+use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits, NOTHING_INJECTED};
 use crate::probe::Counter;
 use crate::system::OwnAccount;
 
@@ -110,6 +110,17 @@ where
     })
 }
 
+/// What a column holds as JSON; the default where it is NULL, as in records that lack the column.
+fn json_or_default<T: serde::de::DeserializeOwned + Default>(
+    row: &Row<'_>,
+    index: usize,
+) -> rusqlite::Result<T> {
+    match row.get_ref(index)? {
+        ValueRef::Null => Ok(T::default()),
+        _ => json(row, index),
+    }
+}
+
 fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
     serde_json::from_str(&row.get::<_, String>(index)?).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(index, Type::Text, Box::new(error))
@@ -174,9 +185,12 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
     let mut settings = by_owner(connection, sql, |row| Ok((row.get(1)?, row.get(2)?)))?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let host = if version < VERSION_WITH_HOST { "'as-is'" } else { "host" };
+    let more =
+        if version < VERSION_WITH_STORAGE { "NULL, NULL, NULL" } else { "storage, vm, inject" };
     let sql = format!(
         "SELECT id, name, runtime, network, cpu, security, cgroup, memory_bytes, optional, \
-         control, left_out, config, ready_ns, teardown_ns, {host} FROM environments ORDER BY id"
+         control, left_out, config, ready_ns, teardown_ns, {host}, {more} \
+         FROM environments ORDER BY id"
     );
     rows(connection, &sql, |row| {
         let id: i64 = row.get(0)?;
@@ -189,6 +203,11 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
                 security: row.get(5)?,
                 cgroup: row.get(6)?,
                 host: row.get(14)?,
+                storage: json_or_default(row, 15)?,
+                vm: json_or_default(row, 16)?,
+                inject: row
+                    .get::<_, Option<String>>(17)?
+                    .unwrap_or_else(|| NOTHING_INJECTED.to_string()),
                 limits: Limits { memory_bytes: optional(row, 7)? },
                 optional: row.get(8)?,
             },

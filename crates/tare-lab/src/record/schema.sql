@@ -39,7 +39,10 @@ CREATE TABLE environments (
     config        TEXT,
     ready_ns      INTEGER,
     teardown_ns   INTEGER,
-    host          TEXT NOT NULL DEFAULT 'as-is'  -- the host around it while it runs; since version 2
+    host          TEXT NOT NULL DEFAULT 'as-is', -- the host around it while it runs; since version 2
+    storage       TEXT,           -- JSON: kind and options; NULL is a directory; since version 4
+    vm            TEXT,           -- JSON: options of a virtual machine; since version 4
+    inject        TEXT            -- a known cost that is added; NULL is none; since version 4
 );
 CREATE TABLE layers (
     environment  INTEGER NOT NULL REFERENCES environments (id) ON DELETE CASCADE,

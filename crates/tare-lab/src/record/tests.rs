@@ -5,6 +5,7 @@ use rusqlite::Connection;
 use tare_std::cpus::CpuSet;
 
 use super::*;
+use crate::environment::StorageSpec;
 use crate::fake::spec;
 use crate::stacks::{PartCpu, SampledStack, StackSlice};
 use crate::study::{
@@ -261,7 +262,7 @@ fn files_that_are_no_records() {
     std::fs::remove_file(&path).unwrap();
     place.begun().finish("rounds done", 1).unwrap();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    check("PATH is a record of version 99, and this Tare reads up to version 3; use a newer Tare");
+    check("PATH is a record of version 99, and this Tare reads up to version 4; use a newer Tare");
 }
 
 #[test]
@@ -362,11 +363,18 @@ proptest! {
     }
 }
 
-/// A record that was written before environments had a host layer.
-fn make_old(path: &std::path::Path) {
+/// Makes a record as an older version of the schema has it: 1, before environments had a host
+/// layer, or 2, before there were stacks.
+fn make_old(path: &std::path::Path, version: i32) {
     let connection = Connection::open(path).unwrap();
-    connection.execute("ALTER TABLE environments DROP COLUMN host", []).unwrap();
-    connection.pragma_update(None, "user_version", 1).unwrap();
+    let columns = if version < 2 { 0 } else { 1 };
+    for column in &["host", "storage", "vm", "inject"][columns..] {
+        connection.execute(&format!("ALTER TABLE environments DROP COLUMN {column}"), []).unwrap();
+    }
+    for table in ["stack_samples", "stacks", "stack_cpu", "stack_slices"] {
+        connection.execute(&format!("DROP TABLE {table}"), []).unwrap();
+    }
+    connection.pragma_update(None, "user_version", version).unwrap();
 }
 
 #[test]
@@ -375,7 +383,7 @@ fn records_without_a_host_layer_are_read_and_resumed() {
     let writer = place.begun();
     let before = writer.record().environments.clone();
     drop(writer);
-    make_old(&place.path());
+    make_old(&place.path(), 1);
     let record = Record::read(&place.path()).unwrap();
     assert_eq!(record.environments, before);
     assert!(record.environments.iter().all(|one| one.spec.host == "as-is"));
@@ -383,10 +391,14 @@ fn records_without_a_host_layer_are_read_and_resumed() {
     let mut tuned = before[0].clone();
     tuned.spec.name = "tuned".into();
     tuned.spec.host = "tuned=disk".into();
+    tuned.spec.storage =
+        StorageSpec { kind: "ext4".into(), options: vec![("size".into(), "2G".into())] };
+    tuned.spec.vm = vec![("vcpus".into(), "2".into())];
+    tuned.spec.inject = "busy=2us".into();
     writer.put_environment(9, &tuned).unwrap();
     drop(writer);
     let record = Record::read(&place.path()).unwrap();
-    assert_eq!(record.environments.last().unwrap().spec.host, "tuned=disk");
+    assert_eq!(record.environments.last().unwrap().spec, tuned.spec);
 }
 
 fn stack_slice(round: u32, environment: &str) -> StackSlice {
@@ -440,12 +452,7 @@ fn stacks_are_kept_and_come_back() {
 fn a_record_from_before_there_were_stacks_has_none_and_takes_some_when_resumed() {
     let place = Place::new();
     RecordWriter::create(&place.path(), &opening()).unwrap().finish("rounds done", 1).unwrap();
-    let connection = Connection::open(place.path()).unwrap();
-    for table in ["stack_samples", "stacks", "stack_cpu", "stack_slices"] {
-        connection.execute(&format!("DROP TABLE {table}"), []).unwrap();
-    }
-    connection.pragma_update(None, "user_version", 2).unwrap();
-    drop(connection);
+    make_old(&place.path(), 2);
     assert_eq!(read_stacks(&place.path()).unwrap(), vec![]);
     Record::read(&place.path()).unwrap();
     let mut writer = RecordWriter::resume(&place.path()).unwrap();

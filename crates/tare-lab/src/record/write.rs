@@ -14,7 +14,10 @@ use rusqlite::{Connection, Transaction, params};
 use super::error::RecordError;
 use super::read::read_from;
 use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice, signed};
-use super::{APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, VERSION_WITH_STACKS, stacks};
+use super::{
+    APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, VERSION_WITH_STACKS, VERSION_WITH_STORAGE,
+    stacks,
+};
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use crate::doubt::Doubt;
 use crate::environment::CpuPlan;
@@ -318,6 +321,12 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     }
     if version < VERSION_WITH_STACKS {
         transaction.execute_batch(stacks::TABLES)?;
+    }
+    if version < VERSION_WITH_STORAGE {
+        for column in ["storage", "vm", "inject"] {
+            transaction
+                .execute(&format!("ALTER TABLE environments ADD COLUMN {column} TEXT"), [])?;
+        }
     }
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use super::error::{Problem, StudyError};
-use super::parse::{Names, must_exist, name_of};
+use super::parse::{Names, must_exist, name_of, options, part};
 use super::reader::{Source, Table};
 use super::vocabulary::Vocabulary;
-use crate::environment::{EnvironmentSpec, HOST_AS_IS, Limits};
+use crate::environment::{EnvironmentSpec, HOST_AS_IS, Limits, NOTHING_INJECTED, StorageSpec};
 
 pub(super) const KEYS: &[&str] = &[
     "name", "extends", "optional", "runtime", "network", "cpu", "security", "cgroup", "host",
-    "limits",
+    "storage", "vm", "inject", "limits",
 ];
 
 /// An environment as written: only what the file says.
@@ -26,6 +26,9 @@ struct Written {
     security: Option<String>,
     cgroup: Option<String>,
     host: Option<String>,
+    storage: Option<StorageSpec>,
+    vm: Option<Vec<(String, String)>>,
+    inject: Option<String>,
     /// `Some(None)` is `memory = "none"`.
     memory: Option<Option<u64>>,
 }
@@ -33,7 +36,7 @@ struct Written {
 /// Reads all environments. An environment takes each layer that it does not name from the one it
 /// extends, else from its runtime's default: `process` has no layers (network host, cpu shared,
 /// security none, cgroup none), every other runtime has those of a container (bridge, shared,
-/// default, own), and always the host as it is. `optional` is not inherited.
+/// default, own), and always the host as it is, its data in a directory, and nothing injected. `optional` is not inherited.
 pub(super) fn read(
     root: &Table<'_>,
     source: Source<'_>,
@@ -102,8 +105,27 @@ fn one(
         security: table.word("security", &vocabulary.securities)?,
         cgroup: table.word("cgroup", &vocabulary.cgroups)?,
         host: table.word("host", &vocabulary.hosts)?,
+        storage: storage(table, vocabulary)?,
+        vm: match table.get("vm") {
+            Some(item) => Some(options(&item, "vm", None, &vocabulary.vm)?),
+            None => None,
+        },
+        inject: table.word("inject", &vocabulary.injections)?,
         memory,
     })
+}
+
+/// `storage = "xfs"`, or a table with the kind and its options.
+fn storage(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<Option<StorageSpec>, StudyError> {
+    let known = &vocabulary.storages;
+    let Some(item) = table.get("storage") else { return Ok(None) };
+    if item.is_table() {
+        let (kind, options) = part(&item, "kind", "storage", known)?;
+        return Ok(Some(StorageSpec { kind, options }));
+    }
+    let names: Vec<String> = known.iter().map(|words| words.name.clone()).collect();
+    let kind = table.word("storage", &names)?;
+    Ok(kind.map(|kind| StorageSpec { kind, options: Vec::new() }))
 }
 
 fn resolve(
@@ -138,6 +160,9 @@ fn resolve(
         security: or(first(|one| &one.security), "none", "default"),
         cgroup: or(first(|one| &one.cgroup), "none", "own"),
         host: or(first(|one| &one.host), HOST_AS_IS, HOST_AS_IS),
+        storage: chain.iter().find_map(|at| written[*at].storage.clone()).unwrap_or_default(),
+        vm: chain.iter().find_map(|at| written[*at].vm.clone()).unwrap_or_default(),
+        inject: or(first(|one| &one.inject), NOTHING_INJECTED, NOTHING_INJECTED),
         limits: Limits { memory_bytes: chain.iter().find_map(|at| written[*at].memory).flatten() },
         optional: written[index].optional,
         runtime,

@@ -21,7 +21,7 @@ use crate::environment::EnvironmentSpec;
 pub use error::{Hint, Problem, StudyError};
 pub use parse::{defaults, parse};
 pub use values::{ValueError, parse_duration, parse_share};
-pub use vocabulary::{OptionWords, SystemWords, Vocabulary};
+pub use vocabulary::{OptionWords, PartWords, Vocabulary};
 
 /// Every key of a study with its meaning and default, as a file that can be run.
 pub const TEMPLATE: &str = include_str!("template.toml");

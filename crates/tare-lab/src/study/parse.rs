@@ -10,7 +10,7 @@ use toml::de::DeTable;
 
 use super::error::{Hint, Problem, StudyError};
 use super::reader::{Item, Source, Table};
-use super::vocabulary::{SystemWords, Vocabulary};
+use super::vocabulary::{OptionWords, PartWords, Vocabulary};
 use super::{
     CpuSpec, KeyDistribution, PublishedCost, ScheduleKind, ScheduleSpec, Study, SystemSpec,
     WorkloadSpec, control_name, environments,
@@ -180,32 +180,56 @@ pub(super) fn must_exist(item: &Item<'_>, name: &str, names: &[String]) -> Resul
 }
 
 fn system(root: &Table<'_>, vocabulary: &Vocabulary) -> Result<SystemSpec, StudyError> {
-    let default = |words: &SystemWords| SystemSpec { name: words.name.clone(), options: vec![] };
-    let Some(item) = root.get("system") else {
-        return vocabulary.systems.first().map(default).ok_or_else(|| root.missing("system"));
+    match root.get("system") {
+        Some(item) => {
+            let (name, options) = part(&item, "name", "[system]", &vocabulary.systems)?;
+            Ok(SystemSpec { name, options })
+        }
+        None => {
+            let first = vocabulary.systems.first().ok_or_else(|| root.missing("system"))?;
+            Ok(SystemSpec { name: first.name.clone(), options: vec![] })
+        }
+    }
+}
+
+/// A table that names a part under `key` (without it, the first of `known`) and has its options.
+pub(super) fn part(
+    item: &Item<'_>,
+    key: &str,
+    title: &str,
+    known: &[PartWords],
+) -> Result<(String, Vec<(String, String)>), StudyError> {
+    let table = item.open_table(title)?;
+    let names: Vec<String> = known.iter().map(|words| words.name.clone()).collect();
+    let words = match table.word(key, &names)? {
+        Some(name) => known.iter().find(|words| words.name == name),
+        None => known.first(),
     };
-    let table = item.open_table("[system]")?;
-    let known: Vec<String> = vocabulary.systems.iter().map(|words| words.name.clone()).collect();
-    let name = table.word("name", &known)?;
-    let words = match &name {
-        Some(name) => vocabulary.systems.iter().find(|words| words.name == *name),
-        None => vocabulary.systems.first(),
-    };
-    let Some(words) = words else { return Err(table.missing("name")) };
-    let mut keys: Vec<&str> = vec!["name"];
-    keys.extend(words.options.iter().map(|option| option.name.as_str()));
-    let title = format!("[system] of {}", words.name);
-    let table = item.table(&title, &keys)?;
+    let Some(words) = words else { return Err(table.missing(key)) };
+    let title = format!("{title} of {}", words.name);
+    Ok((words.name.clone(), options(item, &title, Some(key), &words.options)?))
+}
+
+/// The options of a table besides `key`.
+pub(super) fn options(
+    item: &Item<'_>,
+    title: &str,
+    key: Option<&str>,
+    known: &[OptionWords],
+) -> Result<Vec<(String, String)>, StudyError> {
+    let keys: Vec<&str> =
+        key.into_iter().chain(known.iter().map(|option| option.name.as_str())).collect();
+    let table = item.table(title, &keys)?;
     let mut options = Vec::new();
-    for item in table.items().into_iter().filter(|item| item.key() != "name") {
+    for item in table.items().into_iter().filter(|item| Some(item.key()) != key) {
         let value = item.scalar()?;
-        let option = words.options.iter().find(|option| option.name == item.key());
+        let option = known.iter().find(|option| option.name == item.key());
         if let Some(option) = option.filter(|option| !option.values.is_empty()) {
             item.known(&value, &option.values)?;
         }
         options.push((item.key().to_string(), value));
     }
-    Ok(SystemSpec { name: words.name.clone(), options })
+    Ok(options)
 }
 
 fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {

@@ -9,7 +9,19 @@ fn vocabulary() -> Vocabulary {
         securities: words(&["default", "default+io_uring", "none"]),
         cgroups: words(&["own", "none"]),
         hosts: words(&["as-is", "tuned", "tuned=*"]),
-        systems: vec![SystemWords {
+        storages: vec![
+            PartWords { name: "directory".into(), options: vec![] },
+            PartWords {
+                name: "ext4".into(),
+                options: vec![
+                    OptionWords { name: "size".into(), values: vec![] },
+                    OptionWords { name: "journal".into(), values: words(&["ordered", "data"]) },
+                ],
+            },
+        ],
+        vm: vec![OptionWords { name: "vcpus".into(), values: vec![] }],
+        injections: words(&["none", "busy=*"]),
+        systems: vec![PartWords {
             name: "tare-db".into(),
             options: vec![
                 OptionWords { name: "durability".into(), values: words(&["periodic", "batch"]) },
@@ -489,4 +501,33 @@ fn the_host_layer_is_as_it_is_unless_said() {
     let json = serde_json::to_string(&study).unwrap();
     assert_eq!(json.matches("\"host\":").count(), 1, "{json}");
     assert_eq!(serde_json::from_str::<Study>(&json).unwrap(), study);
+}
+
+#[test]
+fn storage_machine_and_injection_are_layers_like_others() {
+    let study = read(&GOOD.replace(
+        "extends = \"native\"\n",
+        "extends = \"native\"\nstorage = { kind = \"ext4\", size = \"2G\", journal = \"data\" }\n\
+         vm = { vcpus = 2 }\ninject = \"busy=2us\"\n",
+    ));
+    let [native, other] = &study.environments[..] else { panic!("{study:?}") };
+    assert!(native.storage.is_directory() && native.vm.is_empty() && native.inject == "none");
+    assert_eq!(other.storage.to_string(), "ext4 (size = 2G, journal = data)");
+    assert_eq!(other.vm, [("vcpus".to_string(), "2".to_string())]);
+    assert_eq!(other.inject, "busy=2us");
+    let plain =
+        GOOD.replace("extends = \"native\"\n", "extends = \"native\"\nstorage = \"ext4\"\n");
+    assert_eq!(read(&plain).environments[1].storage.to_string(), "ext4");
+    for (bad, expect) in [
+        ("storage = \"ext5\"", "ext4"),
+        ("storage = { kind = \"ext4\", journal = \"datta\" }", "data"),
+        ("storage = { kind = \"directory\", size = \"2G\" }", "size"),
+        ("vm = { vpus = 2 }", "vcpus"),
+        ("inject = \"bussy\"", "none"),
+    ] {
+        let text =
+            GOOD.replace("extends = \"native\"\n", &format!("extends = \"native\"\n{bad}\n"));
+        let error = parse(&text, "s.toml", &vocabulary()).expect_err(bad).to_string();
+        assert!(error.contains(expect), "{bad}: {error}");
+    }
 }

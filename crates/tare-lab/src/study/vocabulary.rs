@@ -11,15 +11,20 @@ pub struct Vocabulary {
     pub securities: Vec<String>,
     pub cgroups: Vec<String>,
     pub hosts: Vec<String>,
+    /// Kinds of storage.
+    pub storages: Vec<PartWords>,
+    /// Options of virtual machines.
+    pub vm: Vec<OptionWords>,
+    pub injections: Vec<String>,
     /// The first is the default.
-    pub systems: Vec<SystemWords>,
+    pub systems: Vec<PartWords>,
     /// The first is the default.
     pub drivers: Vec<String>,
 }
 
-/// A system and its options.
+/// A system or a kind of storage, and its options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SystemWords {
+pub struct PartWords {
     pub name: String,
     pub options: Vec<OptionWords>,
 }

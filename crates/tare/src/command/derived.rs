@@ -21,8 +21,23 @@ pub(crate) fn text(command: &str, study: &Study, source: &str, original: &str) -
             ("security", &spec.security),
             ("cgroup", &spec.cgroup),
             ("host", &spec.host),
+            ("inject", &spec.inject),
         ] {
             line(key, value);
+        }
+        // Keys and values of options have no control characters either.
+        let table = |options: &[(String, String)]| -> String {
+            let pairs: Vec<String> =
+                options.iter().map(|(key, value)| format!("{key} = {value:?}")).collect();
+            format!("{{ {} }}", pairs.join(", "))
+        };
+        if !spec.storage.is_directory() {
+            let mut storage = vec![("kind".to_string(), spec.storage.kind.clone())];
+            storage.extend_from_slice(&spec.storage.options);
+            let _ = writeln!(text, "storage = {}", table(&storage));
+        }
+        if !spec.vm.is_empty() {
+            let _ = writeln!(text, "vm = {}", table(&spec.vm));
         }
         if let Some(bytes) = spec.limits.memory_bytes {
             let _ = writeln!(text, "limits = {{ memory = \"{bytes}\" }}");

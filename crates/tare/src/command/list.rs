@@ -27,9 +27,10 @@ impl Item {
     }
 }
 
-const KINDS: [ListKind; 7] = [
+const KINDS: [ListKind; 8] = [
     ListKind::Runtimes,
     ListKind::Layers,
+    ListKind::Storage,
     ListKind::Systems,
     ListKind::Drivers,
     ListKind::Probes,
@@ -61,6 +62,7 @@ fn title(kind: ListKind) -> &'static str {
     match kind {
         ListKind::Runtimes => "runtimes",
         ListKind::Layers => "layers",
+        ListKind::Storage => "storage",
         ListKind::Systems => "systems",
         ListKind::Drivers => "drivers",
         ListKind::Probes => "probes",
@@ -79,6 +81,10 @@ fn items(kind: ListKind) -> Vec<Item> {
             };
             tare_env::layer::ALL.iter().map(layer).collect()
         }
+        ListKind::Storage => tare_env::storage::ALL
+            .iter()
+            .map(|kind| Item { options: pairs(kind.options), ..Item::new(kind.name, kind.help) })
+            .collect(),
         ListKind::Systems => {
             let option =
                 |option: &tare_system::OptionInfo| (option.name.into(), option.help.into());

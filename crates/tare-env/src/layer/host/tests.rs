@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tare_host::plan::{Action, Form, Identity, Need};
 use tare_host::snapshot::Snapshot;
-use tare_lab::environment::Limits;
+use tare_lab::environment::{Limits, NOTHING_INJECTED, StorageSpec};
 
 use super::*;
 
@@ -179,6 +179,9 @@ fn environment(world: &Shared, host: &TunedHost, name: &str, value: &str) -> OnH
         security: "none".into(),
         cgroup: "none".into(),
         host: value.into(),
+        storage: StorageSpec::default(),
+        vm: Vec::new(),
+        inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,
     };

@@ -116,7 +116,7 @@ pub(super) fn shown(body: &ContainerCreateBody, security: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layer::{CgroupLayer, HostLayer};
+    use crate::layer::{CgroupLayer, HostLayer, InjectLayer};
 
     fn body(network: NetworkLayer, cpu: CpuLayer, kind: Kind) -> ContainerCreateBody {
         let layers = Layers {
@@ -125,6 +125,7 @@ mod tests {
             security: "default".into(),
             cgroup: CgroupLayer::Own,
             host: HostLayer::AsIs,
+            inject: InjectLayer::None,
             memory_bytes: Some(1 << 30),
         };
         let request = Request {

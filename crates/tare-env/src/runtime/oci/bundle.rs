@@ -167,7 +167,7 @@ fn kernel() -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layer::{HostLayer, NetworkLayer};
+    use crate::layer::{HostLayer, InjectLayer, NetworkLayer};
     use tare_std::cpus::CpuSet;
 
     fn text(layers: &Layers) -> String {
@@ -197,6 +197,7 @@ mod tests {
             security: "none".into(),
             cgroup: CgroupLayer::Own,
             host: HostLayer::AsIs,
+            inject: InjectLayer::None,
             memory_bytes: None,
         };
         let plain = text(&base);
