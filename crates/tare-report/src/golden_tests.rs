@@ -66,7 +66,7 @@ fn counters() {
 fn html() {
     for (name, make) in FIXTURES {
         let (record, analysis) = make();
-        check(&format!("{name}.html"), &crate::html::page(&record, &analysis));
+        check(&format!("{name}.html"), &crate::html::page(&record, &analysis, &[]));
     }
 }
 

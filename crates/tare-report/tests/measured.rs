@@ -95,7 +95,7 @@ fn known_costs_are_reported_in_every_format() {
     assert!(headline.starts_with("\"box\" costs the most: +"), "{headline}");
     let text = tare_report::terminal::render(&record, &analysis, Style::new(false, 160));
     assert!(text.contains(&headline[..60]) && text.contains("native again (A/A)"), "{text}");
-    let page = tare_report::html::page(&record, &analysis);
+    let page = tare_report::html::page(&record, &analysis, &[]);
     for chart in [
         "id=\"cpu-0-t\"",
         "id=\"lost-0-t\"",

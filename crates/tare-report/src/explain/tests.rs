@@ -49,11 +49,11 @@ fn the_text_names_shares_sum_noise_and_what_cannot_be_separated() {
 #[test]
 fn the_page_has_the_waterfall_and_not_the_plan() {
     let (record, _) = explained();
-    let page = crate::html::page(&record, &analyse(&record));
+    let page = crate::html::page(&record, &analyse(&record), &[]);
     assert!(page.contains("id=\"explanation\"") && page.contains("id=\"waterfall-0-t\""));
     assert!(!page.contains("orders_possible"));
     let (plain, analysis) = fixture::quick();
-    assert!(!crate::html::page(&plain, &analysis).contains("id=\"explanation\""));
+    assert!(!crate::html::page(&plain, &analysis, &[]).contains("id=\"explanation\""));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn names_of_a_stranger_are_text() {
     record.host.pop();
     plan.from = "<script>alert(1)</script>\u{1b}[31m".into();
     record.host.push(plan.fact());
-    let page = crate::html::page(&record, &analyse(&record));
+    let page = crate::html::page(&record, &analyse(&record), &[]);
     assert!(!page.contains("<script>alert"));
     let text = render(&record, &analyse(&record), &plan, Style::new(false, 100));
     assert!(!text.contains('\u{1b}'));

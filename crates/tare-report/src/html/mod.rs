@@ -17,6 +17,7 @@ use minijinja::Value;
 use serde::Serialize;
 use tare_lab::analysis::Analysis;
 use tare_lab::record::Record;
+use tare_lab::stacks::StackSlice;
 use tare_lab::study::ScheduleKind;
 
 use crate::counters;
@@ -28,9 +29,9 @@ use host::{EnvironmentView, Settings};
 use shell::Shell;
 use workload::WorkloadView;
 
-/// The page.
-pub fn page(record: &Record, analysis: &Analysis) -> String {
-    shell::render("page.html", View::new(record, analysis))
+/// The page of a record and of its stack slices ([`tare_lab::record::read_stacks`]; none is well).
+pub fn page(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> String {
+    shell::render("page.html", View::new(record, analysis, stacks))
 }
 
 /// What tuning the host gained.
@@ -88,7 +89,7 @@ struct MarkView {
 }
 
 impl View {
-    fn new(record: &Record, analysis: &Analysis) -> View {
+    fn new(record: &Record, analysis: &Analysis, _stacks: &[StackSlice]) -> View {
         let marks = Marks::of(record, analysis);
         let environments = in_order(record);
         let workloads: Vec<WorkloadView> = record
@@ -241,7 +242,7 @@ mod tests {
             fixture::empty(),
             fixture::hostile(),
         ] {
-            let page = page(&record, &analysis);
+            let page = page(&record, &analysis, &[]);
             assert!(page.starts_with("<!doctype html>"));
             assert!(!page.contains("NaN") && !page.contains("inf%"), "a figure is missing");
         }
@@ -250,7 +251,7 @@ mod tests {
     #[test]
     fn long_studies_stay_small() {
         let (record, analysis) = fixture::long();
-        let page = page(&record, &analysis);
+        let page = page(&record, &analysis, &[]);
         assert!(page.len() < 1_000_000, "{} bytes", page.len());
         let table =
             page.split_once("id=\"published-0\"").unwrap().1.split_once("</table>").unwrap().0;
@@ -265,7 +266,7 @@ mod tests {
     #[test]
     fn hostile_names_show_as_text() {
         let (record, analysis) = fixture::hostile();
-        let page = page(&record, &analysis);
+        let page = page(&record, &analysis, &[]);
         for markup in [
             "<script",
             "<img",
@@ -287,7 +288,7 @@ mod tests {
     #[test]
     fn the_page_needs_nothing_from_elsewhere() {
         let (record, analysis) = fixture::quick();
-        let page = page(&record, &analysis);
+        let page = page(&record, &analysis, &[]);
         for reference in ["src=", "href=\"http", "url(", "@import", "<link", "<script"] {
             assert!(!page.contains(reference), "{reference}");
         }

@@ -114,7 +114,7 @@ fn every_form_of_the_report_has_the_proof() {
     let json: serde_json::Value =
         serde_json::from_str(&crate::json::render(&record, &analysis)).unwrap();
     assert_eq!(json["host_tuning"]["proven"], serde_json::json!(["all", "disk"]));
-    let page = crate::html::page(&record, &analysis);
+    let page = crate::html::page(&record, &analysis, &[]);
     assert!(page.contains("id=\"tuning\"") && page.contains("somaxconn"));
     let markdown = crate::markdown::render(&record, &analysis);
     assert!(markdown.contains("\n\nHost tuning:\n\nAgainst "), "{markdown}");

@@ -11,7 +11,7 @@ use tare_lab::ablation::{Plan, PlanError};
 use tare_lab::analysis::analyse;
 use tare_lab::campaign::Ending;
 use tare_lab::environment::EnvironmentSpec;
-use tare_lab::record::{Record, free_path};
+use tare_lab::record::{Record, free_path, read_stacks};
 use tare_lab::study::ScheduleKind;
 
 use super::{derived, report, weigh};
@@ -104,9 +104,10 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
     weigh::tell_left(&left);
     let record = Record::read(&question.path)?;
     let page = question.path.with_extension("html");
-    fs::write(&page, tare_report::html::page(&record, &analyse(&record))).with_context(|| {
-        format!("the record is whole, but cannot write the page {}", page.display())
-    })?;
+    let stacks = read_stacks(&question.path)?;
+    fs::write(&page, tare_report::html::page(&record, &analyse(&record), &stacks)).with_context(
+        || format!("the record is whole, but cannot write the page {}", page.display()),
+    )?;
     present(&record, &plan, typed.json, out)?;
     if !typed.json {
         writeln!(out, "\nrecord: {}\npage:   {}", question.path.display(), page.display())?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use tare_lab::analysis::analyse;
-use tare_lab::record::Record;
+use tare_lab::record::{Record, read_stacks};
 use tare_report::terminal::Style;
 
 use crate::cli::Report;
@@ -19,7 +19,8 @@ pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit>
     }
     let analysis = analyse(&record);
     if let Some(path) = &options.html {
-        let page = tare_report::html::page(&record, &analysis);
+        let stacks = read_stacks(&options.record).exit_with(Exit::Input)?;
+        let page = tare_report::html::page(&record, &analysis, &stacks);
         if path == Path::new("-") {
             out.write_all(page.as_bytes())?;
             return Ok(Exit::Success);

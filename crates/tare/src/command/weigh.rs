@@ -17,7 +17,7 @@ use tare_lab::cpus;
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::CpuPlan;
 use tare_lab::fake;
-use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path};
+use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path, read_stacks};
 use tare_lab::stacks::StackSampler;
 use tare_lab::study::{self, Study};
 use tare_load::drivers::TareLoad;
@@ -377,7 +377,8 @@ pub(super) fn present(
     let record = Record::read(path)?;
     let analysis = analyse(&record);
     let page = html.map_or_else(|| path.with_extension("html"), Path::to_path_buf);
-    fs::write(&page, tare_report::html::page(&record, &analysis)).with_context(|| {
+    let stacks = read_stacks(path)?;
+    fs::write(&page, tare_report::html::page(&record, &analysis, &stacks)).with_context(|| {
         format!("the record is whole, but cannot write the page {}", page.display())
     })?;
     if json {
