@@ -523,7 +523,7 @@ fn storage_machine_and_injection_are_layers_like_others() {
         ("storage = { kind = \"ext4\", journal = \"datta\" }", "data"),
         ("storage = { kind = \"directory\", size = \"2G\" }", "size"),
         ("vm = { vpus = 2 }", "vcpus"),
-        ("inject = \"bussy\"", "none"),
+        ("inject = \"bussy\"", "busy=*"),
     ] {
         let text =
             GOOD.replace("extends = \"native\"\n", &format!("extends = \"native\"\n{bad}\n"));
