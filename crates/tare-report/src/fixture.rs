@@ -1,9 +1,13 @@
 //! Records made up for tests: no figure in them was measured. The shape is that of the quick study.
 
+mod stacks;
+mod ten_hours;
+
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use tare_lab::ablation::Plan;
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency};
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::{
@@ -15,6 +19,9 @@ use tare_lab::study::*;
 use tare_lab::system::OwnAccount;
 use tare_std::cpus::CpuSet;
 use tare_std::rng::Rng;
+
+pub(crate) use stacks::stacks;
+pub(crate) use ten_hours::ten_hours;
 
 const STARTED_MS: u64 = 1_795_229_398_000;
 
@@ -105,6 +112,21 @@ pub(crate) fn hostile() -> (Record, Analysis) {
         reason: "a\u{1b}[2Jb </script><script>alert(2)</script>".into(),
     });
     (record, analysis)
+}
+
+/// A record that `tare explain` made. The study has no environments between the two, so that all
+/// layers are one step.
+pub(crate) fn explained() -> (Record, Plan) {
+    let (mut record, _) = quick();
+    let spec = |name: &str| {
+        let found = record.environments.iter().find(|one| one.spec.name == name);
+        found.map(|one| one.spec.clone()).unwrap()
+    };
+    let (from, to) = (spec("native"), spec("docker-default"));
+    let nothing_between = |_: &EnvironmentSpec| false;
+    let (plan, _) = Plan::new(&from, &to, &nothing_between, 2, 1).unwrap();
+    record.host.push(plan.fact());
+    (record, plan)
 }
 
 struct Truth {

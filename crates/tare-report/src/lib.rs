@@ -27,6 +27,8 @@ pub mod stacks;
 pub mod terminal;
 
 #[cfg(test)]
+mod browser_tests;
+#[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod golden_tests;

@@ -1,31 +1,14 @@
 //! A record explained: what is said, in Unicode and in ASCII, and on the page.
 
-use tare_lab::ablation::{Plan, explain};
+use tare_lab::ablation::explain;
 use tare_lab::analysis::analyse;
-use tare_lab::environment::EnvironmentSpec;
-use tare_lab::record::Record;
 
 use super::*;
 use crate::fixture;
 
-/// The fixture's study has no environments between; a plan over two of them says enough.
-fn explained() -> (Record, Plan) {
-    let (mut record, _) = fixture::quick();
-    let names = ["native", "docker-default"];
-    let spec = |name: &str| {
-        let found = record.environments.iter().find(|one| one.spec.name == name);
-        found.map(|one| one.spec.clone()).unwrap()
-    };
-    let (from, to) = (spec(names[0]), spec(names[1]));
-    let nothing_between = |_: &EnvironmentSpec| false;
-    let (plan, _) = Plan::new(&from, &to, &nothing_between, 2, 1).unwrap();
-    record.host.push(plan.fact());
-    (record, plan)
-}
-
 #[test]
 fn the_text_names_shares_sum_noise_and_what_cannot_be_separated() {
-    let (record, plan) = explained();
+    let (record, plan) = fixture::explained();
     let analysis = analyse(&record);
     let text = render(&record, &analysis, &plan, Style::new(false, 160));
     for part in [
@@ -48,7 +31,7 @@ fn the_text_names_shares_sum_noise_and_what_cannot_be_separated() {
 
 #[test]
 fn the_page_has_the_waterfall_and_not_the_plan() {
-    let (record, _) = explained();
+    let (record, _) = fixture::explained();
     let page = crate::html::page(&record, &analyse(&record), &[]);
     assert!(page.contains("id=\"explanation\"") && page.contains("id=\"waterfall-0-t\""));
     assert!(!page.contains("orders_possible"));
@@ -58,7 +41,7 @@ fn the_page_has_the_waterfall_and_not_the_plan() {
 
 #[test]
 fn names_of_a_stranger_are_text() {
-    let (mut record, mut plan) = explained();
+    let (mut record, mut plan) = fixture::explained();
     record.host.pop();
     plan.from = "<script>alert(1)</script>\u{1b}[31m".into();
     record.host.push(plan.fact());

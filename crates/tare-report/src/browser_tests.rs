@@ -1,0 +1,161 @@
+//! The pages in headless Chromium: `tests/browser` at the top of the repository looks at them at
+//! the width of a desk and of a phone, light and dark. Here the pages are made.
+//!
+//! `TARE_SHOTS=DIR cargo test --package tare-report browser` keeps the pages and screenshots.
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tare_lab::analysis::{Analysis, analyse};
+use tare_lab::record::Record;
+use tare_lab::stacks::StackSlice;
+
+use crate::fixture;
+use crate::stacks::{Profile, Side};
+
+/// The suite has a limit of its own below this one.
+const TIME_MAX: Duration = Duration::from_secs(300);
+/// What the page of a long record may take.
+const PAGE_BYTES_MAX: usize = 20_000_000;
+
+const NASTY: &str = "</script><script>alert(1)</script>{{data}}<img src=x onerror=alert(2)>";
+
+/// Pages and what is expected of each, in a folder of their own.
+struct Pages {
+    folder: tempfile::TempDir,
+    list: Vec<Value>,
+}
+
+impl Pages {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), list: Vec::new() }
+    }
+
+    fn add(&mut self, name: &str, html: &str, mut expected: Value) {
+        let file = format!("{name}.html");
+        std::fs::write(self.folder.path().join(&file), html).unwrap();
+        if let Some(kept) = std::env::var_os("TARE_SHOTS") {
+            std::fs::create_dir_all(&kept).unwrap();
+            std::fs::write(Path::new(&kept).join(&file), html).unwrap();
+        }
+        expected["file"] = file.into();
+        self.list.push(expected);
+    }
+
+    fn record(&mut self, name: &str, (record, analysis): (Record, Analysis), expected: Value) {
+        self.add(name, &crate::html::page(&record, &analysis, &[]), expected);
+    }
+
+    fn flame_graph(&mut self, name: &str, title: &str, slices: &[StackSlice], expected: Value) {
+        let side = |which: usize| Side::of(slices, "write", &slices[which].environment);
+        let profile = Profile::new(side(0), side(1)).unwrap();
+        self.add(name, &crate::stacks::flamegraph(title, title, &profile), expected);
+    }
+
+    fn look(self) {
+        let list = self.folder.path().join("pages.json");
+        std::fs::write(&list, Value::from(self.list).to_string()).unwrap();
+        let said = self.folder.path().join("said");
+        let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/browser/run");
+        let log = std::fs::File::create(&said).unwrap();
+        let mut browser = Ended(Command::new(run).arg(list).stderr(log).spawn().unwrap());
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = browser.0.try_wait().unwrap() {
+                break status;
+            }
+            assert!(started.elapsed() < TIME_MAX, "the browser is not done after {TIME_MAX:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        let said = std::fs::read_to_string(said).unwrap();
+        assert!(status.success(), "{status}\n{said}");
+    }
+}
+
+/// A process that does not outlive its test. The browser ends with it.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether the tools are there; says which is not.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn can_look(test: &str) -> bool {
+    for tool in ["chromium", "node", "npm"] {
+        let there = Command::new("sh").args(["-c", "command -v \"$0\"", tool]).output();
+        if !there.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: {test}: {tool} is not installed");
+            return false;
+        }
+    }
+    true
+}
+
+#[test]
+fn browser_finds_nothing_to_complain_about() {
+    if !can_look("browser_finds_nothing_to_complain_about") {
+        return;
+    }
+    let some = json!(["desk-light", "phone-dark"]);
+    let mut pages = Pages::new();
+    let (record, analysis) = fixture::quick();
+    let stacks = fixture::stacks("docker-default", "");
+    pages.add("quick", &crate::html::page(&record, &analysis, &stacks), json!({}));
+    pages.record("two-workloads", fixture::two_workloads(), json!({ "views": some }));
+    pages.record("running", fixture::running(), json!({ "views": some }));
+    pages.record("empty", fixture::empty(), json!({ "views": some }));
+    let (explained, _) = fixture::explained();
+    let analysis = analyse(&explained);
+    pages.record("explained", (explained, analysis), json!({ "views": some }));
+    pages.flame_graph("flame", "quick", &stacks, json!({}));
+    pages.record("ten-hours", fixture::ten_hours(), json!({ "views": ["desk-light"] }));
+    pages.look();
+}
+
+#[test]
+fn browser_shows_hostile_names_as_text() {
+    if !can_look("browser_shows_hostile_names_as_text") {
+        return;
+    }
+    let never = json!(["img", "h1 ~ h1", "u", "i", "b", "[onload]", "[onerror]", "[src]"]);
+    let mut pages = Pages::new();
+    let texts = json!([
+        "<script>alert('x')</script>",
+        "\"onload=\"x long long",
+        "\u{1f9a9}",
+        "\u{5e9}\u{5dc}\u{5d5}\u{5dd} {{ 7*7 }} {% raw %} ]]> -->",
+        "</td><b>",
+        "<img src=x onerror=alert(1)>",
+        "</title><script>alert(1)</script>",
+        "$(rm -rf /) <b>",
+        "<svg onload=alert(1)>",
+        "<i>1 / 0</i>",
+        "<u>",
+    ]);
+    let title = "quick: </title><script>alert(1)</script>";
+    let expected = json!({ "title": title, "texts": texts, "never": never });
+    let (record, analysis) = fixture::hostile();
+    let stacks = fixture::stacks("<script>alert('x')</script>", NASTY);
+    pages.add("hostile", &crate::html::page(&record, &analysis, &stacks), expected);
+    let expected = json!({ "title": NASTY, "texts": [NASTY], "never": never });
+    pages.flame_graph("hostile-flame", NASTY, &fixture::stacks(NASTY, NASTY), expected);
+    pages.look();
+}
+
+#[test]
+fn a_long_record_gives_a_page_that_a_browser_can_hold() {
+    let (record, analysis) = fixture::ten_hours();
+    assert_eq!((record.environments.len(), record.slices.len()), (50, 1000));
+    let page = crate::html::page(&record, &analysis, &[]);
+    assert!(page.len() < PAGE_BYTES_MAX, "{} bytes", page.len());
+    for environment in &record.environments {
+        let name = &environment.spec.name;
+        assert!(page.contains(name.as_str()), "{name}");
+    }
+}
