@@ -26,6 +26,7 @@ use cells::{Cell, Cells, Series};
 pub use between::{Between, between};
 pub use blocks::{Blocks, server_cpu_by_block};
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
+pub use latency::latency;
 
 /// A figure with its 95 % interval, which holds the figure.
 ///

@@ -6,7 +6,7 @@ use tare_lab::record::{EnvironmentRecord, Record};
 use tare_std::units::{nanoseconds, significant};
 
 /// A signed percentage with one decimal: `+69.1`, `−2.0`. Zero has no sign.
-pub(crate) fn percent(value: f64) -> String {
+pub fn percent(value: f64) -> String {
     if !value.is_finite() {
         return "?".to_string();
     }
@@ -56,7 +56,7 @@ pub(crate) fn cost(cost: &Cost, room: Room) -> String {
 }
 
 /// A count per second with three digits and a `k` or `M`: `812k`, `1.24M`, `94.1`.
-pub(crate) fn rate(per_s: f64) -> String {
+pub fn rate(per_s: f64) -> String {
     match per_s.abs() {
         x if !x.is_finite() => "?".to_string(),
         x if x < 999.5 => significant(per_s, 3),
@@ -81,7 +81,7 @@ pub(crate) fn with_interval(interval: &Interval, form: fn(f64) -> String) -> Str
 
 /// A latency in ns as text with its unit.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-pub(crate) fn latency(ns: u64) -> String {
+pub fn latency(ns: u64) -> String {
     nanoseconds(ns as f64)
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn in_order(record: &Record) -> Vec<&EnvironmentRecord> {
 
 /// Text of a stranger without what could steer a terminal or reorder a line: control characters and
 /// the bidirectional overrides become U+FFFD.
-pub(crate) fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\t' => ' ',

@@ -15,8 +15,10 @@ use crate::figures::{clean, percent_interval};
 
 /// What is compared with the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Metric {
+pub enum Metric {
+    /// CPU time per operation of the system and what the layer adds, at capacity.
     ServerCpu,
+    /// Operations/s at capacity.
     Throughput,
 }
 

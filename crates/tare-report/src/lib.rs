@@ -20,6 +20,7 @@ mod headline;
 mod histogram;
 pub mod html;
 pub mod json;
+pub mod ladder;
 pub mod markdown;
 pub mod prometheus;
 pub mod prove;
@@ -33,5 +34,5 @@ mod fixture;
 #[cfg(test)]
 mod golden_tests;
 
-pub use figures::utc;
-pub use headline::headline;
+pub use figures::{clean, latency, percent, rate, utc};
+pub use headline::{Metric, headline};

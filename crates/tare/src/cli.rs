@@ -13,11 +13,13 @@ use crate::exit::Exit;
 
 mod explain;
 mod flags;
+mod progress;
 mod stacks;
 mod tune;
 
 pub use explain::*;
 pub use flags::*;
+pub use progress::*;
 pub use stacks::*;
 pub use tune::*;
 
@@ -92,6 +94,8 @@ pub struct Weigh {
     pub seed: Option<u64>,
     #[command(flatten)]
     pub stacks: SampleStacks,
+    #[command(flatten)]
+    pub show: ShowProgress,
     /// HTML page to write; without it beside the record
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,

@@ -55,6 +55,13 @@ pub(super) fn merge(
     }
 }
 
+/// Quantiles of one slice's histogram (HdrHistogram V2). `None` where it is empty or unreadable.
+pub fn latency(histogram: &[u8]) -> Option<Latency> {
+    let bytes = &mut Cursor::new(histogram);
+    let histogram: Histogram<u64> = Deserializer::new().deserialize(bytes).ok()?;
+    (!histogram.is_empty()).then(|| quantiles(&histogram))
+}
+
 fn quantiles(histogram: &Histogram<u64>) -> Latency {
     Latency {
         mean_ns: histogram.mean(),

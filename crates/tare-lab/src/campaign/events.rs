@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::analysis::Analysis;
 use crate::doubt::Doubt;
-use crate::record::{EnvironmentRecord, Slice};
+use crate::record::{EnvironmentRecord, Phase, Slice};
 
 /// What a campaign is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,12 @@ pub enum Event<'e> {
         blocks_expected: u32,
         left: Duration,
     },
+    /// Comes before the environment is thawed: nothing is measured yet.
+    SliceStarting {
+        environment: &'e str,
+        workload: &'e str,
+        phase: Phase,
+    },
     SliceDone {
         slice: &'e Slice,
         doubts: &'e [Doubt],
@@ -59,6 +65,12 @@ pub enum Event<'e> {
         blocks_expected: u32,
         left: Duration,
         analysis: &'e Analysis,
+    },
+    /// A doubt about an environment or, without a name, about the whole record. Those about a slice
+    /// come with it; those about claims are in the analysis.
+    Doubted {
+        environment: Option<&'e str>,
+        doubt: &'e Doubt,
     },
     TeardownFailed {
         name: &'e str,

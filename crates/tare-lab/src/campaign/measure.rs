@@ -92,6 +92,11 @@ impl Campaign<'_, '_> {
             Phase::Capacity => None,
             Phase::Latency => self.rates[cell.workload],
         };
+        self.observer.event(&Event::SliceStarting {
+            environment: self.members[index].name(),
+            workload: &workload.name,
+            phase: cell.phase,
+        });
         let started_unix_ms = self.parts.clock.unix_ms();
         let seed = schedule::load_seed(self.seed, block, cell);
         let order = match (cell.phase, rate_per_s) {

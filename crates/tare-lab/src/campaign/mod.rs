@@ -217,6 +217,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
     }
 
     fn put_doubt(&mut self, environment: Option<&str>, doubt: Doubt) -> Result<(), CampaignError> {
+        self.observer.event(&Event::Doubted { environment, doubt: &doubt });
         let environment = environment.map(str::to_string);
         Ok(self.writer().put_doubt(&DoubtRecord { slice: None, environment, doubt })?)
     }

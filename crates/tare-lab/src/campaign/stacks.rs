@@ -6,7 +6,7 @@
 //! the study's budget.
 
 use super::measure::{accounts, scope};
-use super::{Campaign, CampaignError, Ending, FAILURES_MAX, Stage, one_line};
+use super::{Campaign, CampaignError, Ending, Event, FAILURES_MAX, Stage, one_line};
 use crate::PartError;
 use crate::doubt::Doubt;
 use crate::driver::Edge;
@@ -77,6 +77,11 @@ impl Campaign<'_, '_> {
     ) -> Result<Option<String>, CampaignError> {
         let workload = turn.cell.workload;
         let rate_per_s = self.stack_rate(workload);
+        self.observer.event(&Event::SliceStarting {
+            environment: self.members[turn.environment].name(),
+            workload: &self.study.workloads[workload].name,
+            phase: turn.cell.phase,
+        });
         let mut slice = StackSlice {
             id: 0,
             round,

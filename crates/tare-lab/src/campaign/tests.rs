@@ -101,6 +101,8 @@ impl Observer for Notes<'_> {
             Event::Populating { environment, .. } => format!("populating {environment}"),
             Event::Calibrated { workload, .. } => format!("calibrated {workload}"),
             Event::BlockStarted { block, .. } => format!("block {block}"),
+            // Each is told by what follows it.
+            Event::SliceStarting { .. } | Event::Doubted { .. } => return,
             Event::SliceDone { slice, .. } => format!("slice {}.{}", slice.block, slice.position),
             Event::BlockDone { block, blocks_expected, .. } => {
                 format!("done {block} of {blocks_expected}")

@@ -17,7 +17,7 @@ use tare_lab::study::ScheduleKind;
 use super::{derived, report, weigh};
 use crate::cli::Explain;
 use crate::exit::{Exit, ExitWith};
-use crate::{signals, studies};
+use crate::{live, signals, studies};
 
 pub(crate) fn run(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     match is_record(Path::new(&typed.what)) {
@@ -68,7 +68,7 @@ fn plan_over(record: &Record, typed: &Explain) -> anyhow::Result<Plan> {
 
 /// Weighs the environments between the two ends, and explains what was found.
 fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_with(live::restore)?;
     let (study, original) = weigh::read_study(&typed.what)?;
     let seed = weigh::seed(typed.seed, &study);
     let mut question = weigh::Question {
@@ -79,6 +79,7 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
         plan_options: tare_host::plan::Options::default(),
         facts: Vec::new(),
         stacks: None,
+        progress: typed.show.progress,
         study,
     };
     let (from, to) = derive::ends(&question.study, typed.from.as_deref(), typed.to.as_deref())

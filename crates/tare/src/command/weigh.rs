@@ -24,7 +24,7 @@ use tare_load::drivers::TareLoad;
 
 use super::tune::temporary::{self, Temporary};
 use super::{report, stacks};
-use crate::cli::{SampleStacks, Weigh};
+use crate::cli::{Progress, SampleStacks, Weigh};
 use crate::exit::{Exit, ExitWith};
 use crate::{live, registry, signals, studies};
 
@@ -34,7 +34,7 @@ const SYSTEM_BYTES: u64 = 64 << 20;
 const ROW_EXTRA_BYTES: u64 = 200;
 
 pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_with(live::restore)?;
     let question = Question::of(options)?;
     let (ending, left) = measure(&question, state, &stop)?;
     tell_left(&left);
@@ -60,6 +60,8 @@ pub(super) struct Question {
     pub(super) facts: Vec<HostFact>,
     /// Stack slices after the rounds, where they are asked for.
     pub(super) stacks: Option<SampleStacks>,
+    /// How it is shown while it runs.
+    pub(super) progress: Progress,
 }
 
 impl Question {
@@ -83,7 +85,8 @@ impl Question {
         };
         let resume = options.resume.clone();
         let stacks = options.stacks.stacks.then(|| options.stacks.clone());
-        Ok(Self { study, text, resume, path, seed, plan_options, facts: Vec::new(), stacks })
+        let (facts, progress) = (Vec::new(), options.show.progress);
+        Ok(Self { study, text, resume, path, seed, plan_options, facts, stacks, progress })
     }
 
     /// What the study's tuned environments change on this host; `None` where there are none.
@@ -331,10 +334,10 @@ fn conduct(
     stop: &AtomicBool,
     sampler: Option<&mut dyn StackSampler>,
 ) -> anyhow::Result<Ending> {
-    let mut observer = live::observer(report::style());
+    let study = &question.study;
+    let mut observer = live::observer(question.progress, study, report::style(), stop);
     let order = question.stacks.as_ref().zip(sampler);
     let order = order.map(|(asked, sampler)| stacks::order(asked, sampler));
-    let study = &question.study;
     let outcome = campaign::run_with_stacks(parts, study, writer, &mut *observer, stop, order);
     let exit = match &outcome {
         Err(CampaignError::Memory { .. } | CampaignError::Start { .. }) => Exit::Host,

@@ -22,13 +22,13 @@ use super::temporary::Temporary;
 use crate::cli::TuneProve;
 use crate::command::{clean, weigh};
 use crate::exit::{Exit, ExitWith};
-use crate::signals;
+use crate::{live, signals};
 
 pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     if !rustix::process::geteuid().is_root() {
         return Err(SiteError::NoRoot).exit_with(Exit::Host);
     }
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_with(live::restore)?;
     let (study, original) = weigh::read_study(&typed.study)?;
     let seed = weigh::seed(typed.seed, &study);
     // What a killed run left behind would be in the way, and in the figures.
@@ -58,6 +58,7 @@ pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyho
         plan_options: options,
         facts: Vec::new(),
         stacks: None,
+        progress: typed.show.progress,
     };
     if question.is_fake()? {
         return Err(anyhow::anyhow!(

@@ -1,0 +1,122 @@
+//! The costs of one workload as a ladder: what a live view draws, one rung for each environment, on
+//! a common scale with the noise of the A/A control. Figures and words are those of the report.
+
+use tare_lab::analysis::{Analysis, Finding, Interval};
+
+use crate::figures::{Room, clean, cost, micros, rate, with_interval};
+use crate::headline::{Metric, claimed, extent, noise};
+
+/// What a rung says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The baseline, which the others are compared with.
+    Baseline,
+    /// No pair has been measured yet.
+    Unknown,
+    /// The interval holds 0, or the cost is within the noise of the control.
+    NotClaimed,
+    /// A cost beyond the noise.
+    Loss,
+    /// Less than the baseline takes, beyond the noise.
+    Gain,
+}
+
+/// One environment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rung {
+    /// Its name, as the study has it: not cleaned.
+    pub environment: String,
+    /// The baseline's second copy (A/A).
+    pub control: bool,
+    /// The cost in percent.
+    pub cost: Option<Interval>,
+    /// The cost in words, or the figure itself for the baseline. Cleaned.
+    pub text: String,
+    pub verdict: Verdict,
+}
+
+/// All environments under one workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ladder {
+    /// In the order of the study, the control after the baseline.
+    pub rungs: Vec<Rung>,
+    /// Ends of the common scale, in percent; 0 is between them.
+    pub low: f64,
+    pub high: f64,
+    /// The largest difference in percent that the control does not exclude.
+    pub noise: Option<f64>,
+}
+
+/// The ladder of a workload.
+pub fn ladder(analysis: &Analysis, workload: &str, metric: Metric) -> Ladder {
+    let findings: Vec<&Finding> =
+        analysis.findings.iter().filter(|f| f.workload == workload).collect();
+    let noise = noise(analysis, workload, metric);
+    let costs = findings.iter().filter_map(|f| metric.cost(f));
+    let (low, high) = extent(costs, noise.into_iter().flat_map(|noise| [noise, -noise]));
+    let rungs = findings.iter().map(|finding| rung(analysis, finding, metric)).collect();
+    Ladder { rungs, low, high, noise }
+}
+
+fn rung(analysis: &Analysis, finding: &Finding, metric: Metric) -> Rung {
+    let found = metric.cost(finding);
+    let verdict = match found {
+        _ if finding.baseline => Verdict::Baseline,
+        None => Verdict::Unknown,
+        Some(_) if !claimed(analysis, finding, metric) => Verdict::NotClaimed,
+        Some(cost) if cost.percent.value > 0.0 => Verdict::Loss,
+        Some(_) => Verdict::Gain,
+    };
+    let level = || match metric {
+        Metric::ServerCpu => {
+            finding.server_cpu_us.map(|i| format!("{} µs/op", with_interval(&i, micros)))
+        }
+        Metric::Throughput => {
+            finding.throughput_per_s.map(|i| format!("{} op/s", with_interval(&i, rate)))
+        }
+    };
+    let text = match found {
+        _ if finding.baseline => level().unwrap_or_else(|| "not known yet".into()),
+        None => "not known yet".into(),
+        Some(found) => cost(found, Room::Short),
+    };
+    Rung {
+        environment: finding.environment.clone(),
+        control: finding.control,
+        cost: found.map(|cost| cost.percent).filter(|percent| percent.value.is_finite()),
+        text: clean(&text),
+        verdict,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn every_environment_has_a_rung_on_the_common_scale() {
+        let (_, analysis) = fixture::quick();
+        let ladder = ladder(&analysis, "write", Metric::ServerCpu);
+        assert_eq!(ladder.rungs.len(), analysis.findings.len());
+        assert!(ladder.low < 0.0 && ladder.high > 0.0);
+        let of = |verdict| ladder.rungs.iter().filter(|rung| rung.verdict == verdict).count();
+        assert_eq!(of(Verdict::Baseline), 1);
+        assert!(of(Verdict::Loss) > 0);
+        for rung in ladder.rungs.iter().filter(|rung| rung.control) {
+            assert_eq!(rung.verdict, Verdict::NotClaimed, "the control claims nothing");
+        }
+        for cost in ladder.rungs.iter().filter_map(|rung| rung.cost) {
+            assert!((ladder.low..=ladder.high).contains(&cost.value), "{cost:?}");
+        }
+    }
+
+    #[test]
+    fn one_block_has_no_interval_and_another_workload_no_rungs() {
+        let (_, analysis) = fixture::single_block();
+        let one = ladder(&analysis, "write", Metric::Throughput);
+        assert!(one.rungs.iter().any(|rung| rung.text.contains("not known yet")), "{one:?}");
+        assert!(one.low.is_finite() && one.high.is_finite());
+        assert!(ladder(&analysis, "other", Metric::Throughput).rungs.is_empty());
+    }
+}

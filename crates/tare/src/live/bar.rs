@@ -1,0 +1,81 @@
+//! A bar with the time left and the costs so far below it, drawn by events only: a drawing thread
+//! would run while a slice is measured.
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tare_lab::campaign::{Event, Observer, Stage};
+use tare_report::terminal::{Style, costs_so_far};
+use tare_std::units::thousands;
+
+use super::lines::{line, minutes};
+
+pub(super) struct Bars {
+    all: MultiProgress,
+    bar: ProgressBar,
+    costs: Vec<ProgressBar>,
+    style: Style,
+}
+
+impl Bars {
+    pub(super) fn new(style: Style) -> Self {
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+        let bar = all.add(ProgressBar::new(0));
+        bar.set_style(bar_style("{bar:30} {msg}"));
+        Self { all, bar, costs: Vec::new(), style }
+    }
+
+    /// Shows these lines below the bar.
+    fn show(&mut self, lines: &[String]) {
+        while self.costs.len() < lines.len() {
+            let line = self.all.add(ProgressBar::new(0));
+            line.set_style(bar_style("{msg}"));
+            self.costs.push(line);
+        }
+        for (bar, line) in self.costs.iter().zip(lines) {
+            bar.set_message(line.clone());
+        }
+    }
+}
+
+/// The templates are constants of this file; the default stands in should one be wrong.
+fn bar_style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+impl Observer for Bars {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Some(line) = line(event) {
+            // The lines above the bar are a convenience; the record holds the same.
+            self.all.println(line).ok();
+        }
+        match event {
+            Event::EnvironmentStarting { name } => self.bar.set_message(format!("starting {name}")),
+            Event::Populating { environment, done, all, .. } => {
+                self.bar.set_length(*all);
+                self.bar.set_position(*done);
+                let (done, all) = (thousands(*done), thousands(*all));
+                self.bar.set_message(format!("{environment}: {done} of {all} rows"));
+            }
+            Event::BlockStarted { block, blocks_expected, left }
+            | Event::BlockDone { block, blocks_expected, left, .. } => {
+                let done = matches!(event, Event::BlockDone { .. });
+                self.bar.set_length(u64::from(*blocks_expected));
+                self.bar.set_position(u64::from(*block) + u64::from(done));
+                let round = block + u32::from(!done);
+                let message =
+                    format!("round {round} of at most {blocks_expected}, {} left", minutes(*left));
+                self.bar.set_message(message);
+                if let Event::BlockDone { analysis, .. } = event {
+                    let lines = costs_so_far(analysis, self.style);
+                    self.show(&lines);
+                }
+            }
+            Event::Stage(Stage::TearingDown) => {
+                for line in &self.costs {
+                    line.finish_and_clear();
+                }
+                self.bar.finish_and_clear();
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Plain lines: what is worth one, and how far it is at most every ten seconds.
+
+use std::time::{Duration, Instant};
+
+use tare_lab::campaign::{Event, Observer, Stage};
+use tare_report::terminal::{Style, costs_so_far};
+use tare_std::units::significant;
+
+/// Plain lines say how far it is at most this often.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// One line about an event that is worth one, on any kind of output.
+pub(super) fn line(event: &Event<'_>) -> Option<String> {
+    match event {
+        Event::Stage(Stage::Starting) => Some("starting environments".into()),
+        Event::Stage(Stage::Calibrating) => Some("finding the baseline's capacity".into()),
+        Event::Stage(Stage::SamplingStacks) => Some("sampling stacks".into()),
+        Event::Stage(Stage::TearingDown) => Some("removing environments".into()),
+        Event::EnvironmentStarted { environment } => {
+            let ready = environment.ready_ns.map(|ns| format!(" in {:.0} ms", ns as f64 / 1e6));
+            Some(format!("{}: ready{}", environment.spec.name, ready.unwrap_or_default()))
+        }
+        Event::EnvironmentLeftOut { name, reason } => Some(format!("{name}: left out: {reason}")),
+        Event::Calibrated { workload, capacity_per_s, rate_per_s } => Some(format!(
+            "{workload}: baseline {} op/s, so the fixed rate is {} op/s",
+            significant(*capacity_per_s, 4),
+            significant(*rate_per_s, 4)
+        )),
+        Event::TeardownFailed { name, reason } => Some(format!("{name}: not removed: {reason}")),
+        _ => None,
+    }
+}
+
+/// `3:07`.
+pub(super) fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+pub(super) struct Lines {
+    last: Option<Instant>,
+    style: Style,
+}
+
+impl Lines {
+    pub(super) fn new(style: Style) -> Self {
+        Self { last: None, style }
+    }
+}
+
+impl Observer for Lines {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Some(line) = line(event) {
+            say(&line);
+        }
+        if let Event::BlockDone { block, blocks_expected, left, analysis } = event {
+            let due = self.last.is_none_or(|last| last.elapsed() >= INTERVAL);
+            if due {
+                self.last = Some(Instant::now());
+                say(&format!(
+                    "round {} of at most {blocks_expected}, {} left",
+                    block + 1,
+                    minutes(*left)
+                ));
+                for line in costs_so_far(analysis, Style { colour: false, ..self.style }) {
+                    say(&format!("  {line}"));
+                }
+            }
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "progress goes to standard error")]
+pub(super) fn say(line: &str) {
+    eprintln!("{line}");
+}

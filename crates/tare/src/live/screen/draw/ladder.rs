@@ -1,0 +1,166 @@
+//! The costs with their intervals on a common scale, zero and the band of the A/A control.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use tare_report::ladder::{Ladder, Rung, Verdict};
+use tare_report::{Metric, clean, percent};
+
+use super::Scene;
+use super::header::status;
+use super::text::{columns, fit, name, put, rule};
+use crate::live::screen::state::Environment;
+
+/// Columns of the words behind a bar.
+const WORDS_MAX: u16 = 30;
+const WORDS_MIN: u16 = 12;
+const SCALE_MAX: u16 = 100;
+
+pub(super) fn draw(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
+    if area.height == 0 {
+        return;
+    }
+    rule(area, area.y, &heading(scene), scene.theme, buffer);
+    let (shown, hidden) = scene.cut(area.height.saturating_sub(2));
+    let words = scene.rows.iter().filter_map(|index| scene.rung(&scene.state.environments[*index]));
+    let words = words.map(|rung| columns(&words_of(rung))).max().unwrap_or(0);
+    let words = words.clamp(WORDS_MIN, WORDS_MAX.min(area.width / 3 + 4));
+    let from = area.x + 2 + scene.names + 2;
+    let scale = area.width.saturating_sub(2 + scene.names + 2 + words + 2).min(SCALE_MAX);
+    if let Some(ladder) = &scene.ladder {
+        put(buffer, area, from, area.y + 1, &axis(ladder, scale), scene.theme.dim());
+    }
+    let mut y = area.y + 2;
+    for index in shown {
+        let environment = &scene.state.environments[index];
+        scene.name(environment, area, y, buffer);
+        match (&scene.ladder, scene.rung(environment)) {
+            (Some(ladder), Some(rung)) => {
+                let style = scene.theme.verdict(rung.verdict);
+                for (at, c) in (0..scale).zip(bar(ladder, rung, scale)) {
+                    let style = if "░│".contains(c) { scene.theme.dim() } else { style };
+                    put(buffer, area, from + at, y, c.encode_utf8(&mut [0; 4]), style);
+                }
+                put(buffer, area, from + scale + 2, y, &words_of(rung), style);
+            }
+            _ => {
+                put(buffer, area, from, y, &status(&environment.status), scene.theme.dim());
+            }
+        }
+        y += 1;
+    }
+    if hidden > 0 {
+        let more = format!("and {hidden} more; the worst come first (↑ ↓)");
+        put(buffer, area, area.x + 2, y, &more, scene.theme.dim());
+    }
+}
+
+/// A row of words for each environment.
+pub(super) fn short(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
+    let (shown, hidden) = scene.cut(area.height);
+    let mut y = area.y;
+    for index in shown {
+        let environment = &scene.state.environments[index];
+        scene.name(environment, area, y, buffer);
+        let x = area.x + 2 + scene.names + 1;
+        match scene.rung(environment) {
+            Some(rung) => {
+                put(buffer, area, x, y, &words_of(rung), scene.theme.verdict(rung.verdict))
+            }
+            None => put(buffer, area, x, y, &status(&environment.status), scene.theme.dim()),
+        };
+        y += 1;
+    }
+    if hidden > 0 {
+        put(buffer, area, area.x + 2, y, &format!("and {hidden} more"), scene.theme.dim());
+    }
+}
+
+impl Scene<'_> {
+    fn rung(&self, environment: &Environment) -> Option<&Rung> {
+        let mut rungs = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
+        rungs.find(|rung| rung.environment == environment.name)
+    }
+
+    /// The name in its columns, marked while its slice runs.
+    pub(super) fn name(&self, environment: &Environment, area: Rect, y: u16, buffer: &mut Buffer) {
+        let now = self.state.now.as_ref();
+        let runs = now.is_some_and(|now| now.environment == environment.name);
+        if runs {
+            put(buffer, area, area.x, y, "▶", self.theme.accent());
+        }
+        let style = if runs { self.theme.accent() } else { ratatui::style::Style::new() };
+        put(buffer, area, area.x + 2, y, &fit(&name(environment), self.names), style);
+    }
+}
+
+fn words_of(rung: &Rung) -> String {
+    let tag = if rung.control { "A/A " } else { "" };
+    format!("{tag}{}", rung.text)
+}
+
+fn heading(scene: &Scene<'_>) -> String {
+    let what = match scene.state.metric {
+        Metric::ServerCpu => "Server CPU per operation, cost in %",
+        Metric::Throughput => "Throughput lost, in %",
+    };
+    let noise = scene.ladder.as_ref().and_then(|ladder| ladder.noise);
+    let noise =
+        noise.map_or_else(String::new, |noise| format!(" (░ A/A noise, within {noise:.1} %)"));
+    let workloads = &scene.state.workloads;
+    let of = match workloads.get(scene.state.shown) {
+        Some(workload) if workloads.len() > 1 => format!("{}: ", clean(workload)),
+        _ => String::new(),
+    };
+    format!("{of}{what}{noise}")
+}
+
+fn axis(ladder: &Ladder, scale: u16) -> String {
+    let mut axis: Vec<char> = vec![' '; usize::from(scale)];
+    let mut put = |text: &str, at: usize| {
+        let length = text.chars().count();
+        let from = at.min(axis.len().saturating_sub(length));
+        let to = (from + length).min(axis.len());
+        if axis[from.saturating_sub(1)..(to + 1).min(axis.len())].iter().all(|c| *c == ' ') {
+            axis.splice(from..to, text.chars().take(to - from));
+        }
+    };
+    put("0", column(ladder, 0.0, scale));
+    put(&percent(ladder.high), usize::from(scale));
+    put(&percent(ladder.low), 0);
+    axis.into_iter().collect()
+}
+
+fn bar(ladder: &Ladder, rung: &Rung, scale: u16) -> Vec<char> {
+    let mut bar: Vec<char> = vec![' '; usize::from(scale)];
+    if scale == 0 {
+        return bar;
+    }
+    let at = |percent: f64| column(ladder, percent, scale);
+    if let Some(noise) = ladder.noise {
+        bar[at(-noise)..=at(noise)].fill('░');
+    }
+    bar[at(0.0)] = '│';
+    if rung.verdict == Verdict::Baseline {
+        bar[at(0.0)] = '◆';
+    }
+    let Some(cost) = rung.cost else { return bar };
+    let (low, high) = (at(cost.low), at(cost.high));
+    if cost.is_bounded() && low < high {
+        bar[low..=high].fill('─');
+        bar[low] = '├';
+        bar[high] = '┤';
+    }
+    bar[at(cost.value)] = '●';
+    bar
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to the columns of the scale"
+)]
+fn column(ladder: &Ladder, percent: f64, scale: u16) -> usize {
+    let last = f64::from(scale.saturating_sub(1));
+    let share = (percent - ladder.low) / (ladder.high - ladder.low);
+    (share * last).round().clamp(0.0, last) as usize
+}

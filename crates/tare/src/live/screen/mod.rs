@@ -1,0 +1,121 @@
+//! The screen: the terminal's other page, drawn by events.
+//!
+//! Method: events change a plain [`state::State`]; a pure function draws it; keys are read when an
+//! event comes. All of that happens on the thread that measures, between two slices: before an
+//! environment is thawed, and after it is frozen. The terminal emulator gets a frame before the
+//! lead-in, which is cut, at most four times a second.
+//!
+//! Limits: while a container starts no event comes, and keys wait; Ctrl-C is a signal and does not.
+
+mod draw;
+mod keys;
+mod state;
+mod terminal;
+#[cfg(test)]
+mod tests;
+
+use std::io::{BufWriter, Stderr, stderr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Rect;
+use ratatui::{Terminal, TerminalOptions, Viewport};
+use tare_lab::campaign::{Event, Observer};
+use tare_lab::study::Study;
+use tare_report::terminal::Style;
+
+use super::lines::{line, say};
+use draw::Theme;
+use keys::Key;
+use state::State;
+use terminal::NoScreen;
+pub(crate) use terminal::restore;
+
+/// A frame at most this often, unless a key was pressed or something happened but slices.
+const FRAME_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The open screen. Closed when it is dropped.
+pub(super) struct Screen<'s> {
+    terminal: Terminal<CrosstermBackend<BufWriter<Stderr>>>,
+    area: Rect,
+    state: State,
+    theme: Theme,
+    stop: &'s AtomicBool,
+    began: Instant,
+    drawn: Option<Instant>,
+}
+
+impl<'s> Screen<'s> {
+    /// Takes the terminal, or says why it cannot.
+    pub(super) fn open(
+        study: &Study,
+        style: Style,
+        stop: &'s AtomicBool,
+    ) -> Result<Self, NoScreen> {
+        let area = terminal::open()?;
+        // One write for each frame.
+        let backend = CrosstermBackend::new(BufWriter::with_capacity(1 << 16, stderr()));
+        let options = TerminalOptions { viewport: Viewport::Fixed(area) };
+        let terminal = Terminal::with_options(backend, options).inspect_err(|_| restore())?;
+        let (state, theme) = (State::new(study), Theme { colour: style.colour });
+        Ok(Self { terminal, area, state, theme, stop, began: Instant::now(), drawn: None })
+    }
+
+    /// Draws the state. A terminal that is gone is no reason to stop measuring.
+    fn draw(&mut self) {
+        let area = terminal::area().unwrap_or(self.area);
+        if area != self.area && self.terminal.resize(area).is_ok() {
+            self.area = area;
+        }
+        let (state, theme, now) = (&self.state, self.theme, self.began.elapsed());
+        self.terminal
+            .draw(|frame| draw::draw(state, now, theme, frame.area(), frame.buffer_mut()))
+            .ok();
+        self.drawn = Some(Instant::now());
+    }
+}
+
+impl Observer for Screen<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        self.state.update(event, self.began.elapsed());
+        if let Some(line) = line(event) {
+            self.state.log(line);
+        }
+        let keys = keys::pressed();
+        for key in &keys {
+            match key {
+                Key::Stop => self.stop.store(true, Ordering::Relaxed),
+                Key::Redraw => drop(self.terminal.clear()),
+                key => self.state.press(*key),
+            }
+        }
+        let stopping = self.stop.load(Ordering::Relaxed);
+        let told = stopping && !self.state.stopping;
+        self.state.stopping = stopping;
+        let due = match event {
+            // What follows at once is drawn with it.
+            Event::SliceDone { .. } => false,
+            Event::SliceStarting { .. }
+            | Event::BlockStarted { .. }
+            | Event::BlockDone { .. }
+            | Event::Populating { .. } => {
+                self.drawn.is_none_or(|drawn| drawn.elapsed() >= FRAME_INTERVAL)
+            }
+            _ => true,
+        };
+        if due || told || !keys.is_empty() {
+            self.draw();
+        }
+    }
+}
+
+impl Drop for Screen<'_> {
+    /// The lines of the run stay readable on the normal screen.
+    fn drop(&mut self) {
+        restore();
+        for line in self.state.lines() {
+            say(line);
+        }
+    }
+}
