@@ -60,7 +60,10 @@ impl Pages {
         let said = self.folder.path().join("said");
         let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/browser/run");
         let log = std::fs::File::create(&said).unwrap();
-        let mut browser = Ended(Command::new(run).arg(list).stderr(log).spawn().unwrap());
+        let mut command = Command::new(run);
+        // The browser's profile goes with the folder, even if its driver is killed.
+        command.arg(list).stderr(log).env("TMPDIR", self.folder.path());
+        let mut browser = Ended(command.spawn().unwrap());
         let started = Instant::now();
         let status = loop {
             if let Some(status) = browser.0.try_wait().unwrap() {
@@ -110,7 +113,7 @@ fn browser_finds_nothing_to_complain_about() {
     pages.record("two-workloads", fixture::two_workloads(), json!({ "views": some }));
     pages.record("running", fixture::running(), json!({ "views": some }));
     pages.record("empty", fixture::empty(), json!({ "views": some }));
-    let (explained, _) = fixture::explained();
+    let (explained, _) = fixture::ladder();
     let analysis = analyse(&explained);
     pages.record("explained", (explained, analysis), json!({ "views": some }));
     pages.flame_graph("flame", "quick", &stacks, json!({}));

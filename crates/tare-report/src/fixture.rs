@@ -1,5 +1,6 @@
 //! Records made up for tests: no figure in them was measured. The shape is that of the quick study.
 
+mod ladder;
 mod stacks;
 mod ten_hours;
 
@@ -20,6 +21,7 @@ use tare_lab::system::OwnAccount;
 use tare_std::cpus::CpuSet;
 use tare_std::rng::Rng;
 
+pub(crate) use ladder::ladder;
 pub(crate) use stacks::stacks;
 pub(crate) use ten_hours::ten_hours;
 
