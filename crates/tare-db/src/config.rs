@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tare_std::cpus::CpuSet;
 
+use crate::inject::Inject;
+
 /// The port of the CQL native protocol.
 pub const PORT_DEFAULT: u16 = 9042;
 /// How often the log is written and synced in periodic mode unless told otherwise. Cassandra and
@@ -32,6 +34,8 @@ pub struct Config {
     /// Bytes of rows that may be kept in memory, all shards together; `None` is half of what the
     /// host and the cgroup leave.
     pub memory: Option<u64>,
+    /// A known cost, added so that an instrument can be tried on it; by default none.
+    pub inject: Inject,
 }
 
 impl Config {
@@ -47,6 +51,7 @@ impl Config {
             durability: Durability::Periodic(PERIOD_DEFAULT),
             io: IoChoice::Auto,
             memory: None,
+            inject: Inject::default(),
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod config;
 mod directory;
 mod execute;
 mod failure;
+pub mod inject;
 mod mailbox;
 mod message;
 pub mod metrics;

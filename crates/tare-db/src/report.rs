@@ -39,6 +39,12 @@ pub struct Report {
     pub memory_bytes: u64,
     /// Entries of the commit log that were replayed.
     pub replayed: u64,
+    /// CPU time that is burnt for nothing per operation, in ns, so that an instrument can be tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub injected_busy_ns: Option<u64>,
+    /// Instructions of the system call filter that does nothing, for the same purpose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub injected_filter: Option<u16>,
 }
 
 impl Report {

@@ -16,6 +16,7 @@ use crate::catalog::{Shared, hash_uuid, journal::JournalError};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::directory::{Directory, DirectoryError, LogFiles};
+use crate::inject::{self, Busy, FilterError};
 use crate::mailbox::Mailbox;
 use crate::message::Message;
 use crate::metrics::{self, Account};
@@ -37,6 +38,8 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 pub enum DbError {
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    #[error(transparent)]
+    Filter(#[from] FilterError),
     #[error(transparent)]
     Placement(#[from] PlacementError),
     #[error(transparent)]
@@ -82,6 +85,10 @@ pub fn serve(
     stop: &'static AtomicBool,
     log: &mut dyn Write,
 ) -> Result<(), DbError> {
+    // Before any thread is started: threads inherit the filter.
+    if let Some(instructions) = config.inject.filter {
+        inject::install_filter(instructions)?;
+    }
     let directory = Directory::open(&config.data)?;
     let allowed = placement::allowed()?;
     let placement = placement::place(config, &allowed, &placement::online(&allowed))?;
@@ -239,7 +246,9 @@ fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
     if let Some(listener) = start.listener {
         engine.listen(listener).map_err(|source| failed(ReactorError::Epoll { source }))?;
     }
+    let clock = Clock::new();
     let shard = Shard {
+        busy: config.inject.busy_ns.map(|ns| Busy::new(ns, clock)),
         number,
         common,
         store,
@@ -247,7 +256,7 @@ fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
         durability: config.durability,
         engine,
         polling: placement.polling,
-        clock: Clock::new(),
+        clock,
         account: start.account,
         messages: start.messages,
         state: State::default(),
@@ -280,6 +289,8 @@ fn report_of(
         period_ms,
         memory_bytes,
         replayed,
+        injected_busy_ns: config.inject.busy_ns,
+        injected_filter: config.inject.filter,
     }
 }
 

@@ -23,6 +23,7 @@ use crate::clock::Clock;
 use crate::config::Durability;
 use crate::directory::LogFiles;
 use crate::failure::Failure;
+use crate::inject::Busy;
 use crate::mailbox::{MESSAGES_MAX, Mailbox};
 use crate::message::{Message, Origin, Scan};
 use crate::metrics::{Account, ShardMetrics};
@@ -96,6 +97,7 @@ pub(crate) struct Shard {
     pub(crate) account: Account,
     pub(crate) messages: Receiver<Message>,
     pub(crate) state: State,
+    pub(crate) busy: Option<Busy>,
 }
 
 /// What a shard keeps between turns.
@@ -160,6 +162,9 @@ impl Shard {
             worked |= self.unstall();
             worked |= self.flush_outboxes();
             worked |= self.pump_log(mark);
+            if let Some(busy) = &mut self.busy {
+                busy.pay(self.state.metrics.writes + self.state.metrics.reads);
+            }
             self.send_all();
             let now = self.clock.now_ns();
             if worked || asleep {

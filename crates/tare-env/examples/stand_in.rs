@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     match words.as_slice() {
         ["serve", address, port, data] => serve(address, port.parse()?, data),
         ["proxy", "--listen", listen, "--to", to] => {
-            Ok(tare_env::proxy::run(listen.parse()?, to.parse()?, &AtomicBool::new(false))?)
+            Ok(tare_env::proxy::run(listen.parse()?, to.parse()?, None, &AtomicBool::new(false))?)
         }
         ["harness", state, runtimes @ ..] => harness(state, runtimes),
         _ => Err("usage: serve ADDRESS PORT DATA | proxy ... | harness STATE RUNTIME...".into()),

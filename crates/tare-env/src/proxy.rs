@@ -6,6 +6,9 @@ use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
+
+mod delay;
 
 /// Why the proxy ended.
 #[derive(Debug, thiserror::Error)]
@@ -17,17 +20,24 @@ pub enum ProxyError {
 }
 
 /// Accepts on `listen` and copies to and from `to` until `stop` is true and one more client has
-/// come (or for ever). A backend that does not answer closes its client's connection.
+/// come (or for ever). A backend that does not answer closes its client's connection. With a
+/// `delay` whatever the backend sends is held back for so long before it is passed on; one of 0
+/// takes the same way.
 ///
 /// # Errors
 /// When it cannot listen, or accepting fails for good.
-pub fn run(listen: SocketAddr, to: SocketAddr, stop: &AtomicBool) -> Result<(), ProxyError> {
+pub fn run(
+    listen: SocketAddr,
+    to: SocketAddr,
+    delay: Option<Duration>,
+    stop: &AtomicBool,
+) -> Result<(), ProxyError> {
     let listener = TcpListener::bind(listen)
         .map_err(|source| ProxyError::Listen { address: listen, source })?;
     while !stop.load(Ordering::Relaxed) {
         match listener.accept() {
             Ok((client, _)) => {
-                thread::spawn(move || serve(client, to));
+                thread::spawn(move || serve(client, to, delay));
             }
             // The client gave up before it was accepted, or a signal came.
             Err(error) if is_passing(&error) => {}
@@ -42,7 +52,7 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 /// One connection, until either side has closed both ways.
-fn serve(client: TcpStream, to: SocketAddr) {
+fn serve(client: TcpStream, to: SocketAddr, delay: Option<Duration>) {
     let Ok(backend) = TcpStream::connect(to) else { return };
     // Go sets this on every connection.
     for stream in [&client, &backend] {
@@ -52,7 +62,10 @@ fn serve(client: TcpStream, to: SocketAddr) {
         return;
     };
     let up = thread::spawn(move || copy(client_too, backend_too));
-    copy(backend, client);
+    match delay {
+        None => copy(backend, client),
+        Some(delay) => delay::copy(backend, client, delay),
+    }
     let _ = up.join();
 }
 
@@ -71,12 +84,25 @@ mod tests {
 
     #[test]
     fn bytes_and_ends_pass_both_ways() {
+        passes(None);
+    }
+
+    #[test]
+    fn they_pass_with_a_delay_too_and_not_before() {
+        for delay in [Duration::ZERO, Duration::from_millis(20)] {
+            let begun = std::time::Instant::now();
+            passes(Some(delay));
+            assert!(begun.elapsed() >= delay);
+        }
+    }
+
+    fn passes(delay: Option<Duration>) {
         let backend = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let to = backend.local_addr().unwrap();
         let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let listen = probe.local_addr().unwrap();
         drop(probe);
-        thread::spawn(move || run(listen, to, &AtomicBool::new(false)));
+        thread::spawn(move || run(listen, to, delay, &AtomicBool::new(false)));
         let echo = thread::spawn(move || {
             let (mut stream, _) = backend.accept().unwrap();
             let mut text = String::new();

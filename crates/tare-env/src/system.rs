@@ -32,11 +32,13 @@ pub(crate) struct System {
     pub(crate) others: Vec<u32>,
     /// Its own cgroup, where it has one.
     pub(crate) group: Option<Cgroup>,
-    /// The userland proxy's process, where there is one.
+    /// The process of the userland proxy, or of the injected delay's relay, where there is one.
     pub(crate) proxy: Option<u32>,
     account: Account,
     proxy_account: Account,
     has_quota: bool,
+    /// `proxy` is a relay.
+    is_relay: bool,
 }
 
 impl System {
@@ -46,10 +48,13 @@ impl System {
         proxy: Option<u32>,
         layers: &Layers,
     ) -> Self {
-        let has_quota = matches!(layers.cpu, CpuLayer::Quota(_));
+        let has_quota =
+            matches!(layers.cpu, CpuLayer::Quota(_)) || layers.inject.quota_percent.is_some();
         let (account, proxy_account) = (Account::new(), Account::new());
         let hold = Hold::open(pid);
-        Self { pid, hold, others: Vec::new(), group, proxy, account, proxy_account, has_quota }
+        let is_relay = layers.inject.delay.is_some();
+        let others = Vec::new();
+        Self { pid, hold, others, group, proxy, account, proxy_account, has_quota, is_relay }
     }
 
     /// Every process of the system.
@@ -91,7 +96,8 @@ impl System {
         let pids = self.pids();
         let mut layer_cpu_ns = Vec::new();
         if let Some(proxy) = self.proxy {
-            layer_cpu_ns.push(("userland proxy".into(), self.proxy_account.read(&[proxy])));
+            let name = if self.is_relay { "relay" } else { "userland proxy" };
+            layer_cpu_ns.push((name.into(), self.proxy_account.read(&[proxy])));
         }
         let throttled_ns = match &self.group {
             Some(group) if self.has_quota => Some(group.throttled_ns()?),

@@ -231,6 +231,12 @@ pub struct Db {
     /// Memory for rows, such as 2G; without it half of what the environment gives
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<u64>,
+    /// Burn so much CPU time per operation for nothing (`inject = "busy=TIME"` in a study)
+    #[arg(long, value_name = "NS", hide = true, value_parser = clap::value_parser!(u64).range(1..))]
+    pub inject_busy_ns: Option<u64>,
+    /// Install a system call filter of so many instructions that allows everything (`inject = "filter=N"`)
+    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u16).range(1..=4095))]
+    pub inject_filter: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -341,6 +347,9 @@ pub struct Proxy {
     pub listen: SocketAddr,
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub to: SocketAddr,
+    /// Hold every answer back for so long (`inject = "delay=TIME"` in a study)
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub delay: Option<Duration>,
 }
 
 /// Prints what clap found (help and version too) and returns the exit code.

@@ -77,6 +77,21 @@ pub enum LayerError {
     #[error("environment {environment:?}: {what} needs a cgroup of its own; set cgroup = \"own\"")]
     NeedsCgroup { environment: String, what: String },
     #[error(
+        "environment {environment:?}: inject = {value:?} is for runtime = \"process\" only, not for \
+         {runtime:?}; set inject = \"none\""
+    )]
+    InjectRuntime { environment: String, value: String, runtime: String },
+    #[error(
+        "environment {environment:?}: an injected delay stands before the host's network; \
+         set network = \"host\" instead of {network:?}"
+    )]
+    InjectNetwork { environment: String, network: String },
+    #[error(
+        "environment {environment:?}: cpu = {cpu:?} and an injected quota exclude each other; \
+         take one of the two"
+    )]
+    TwoQuotas { environment: String, cpu: String },
+    #[error(
         "environment {environment:?}: a plain process has no security layer {value:?}; \
          set security = \"none\" or take an oci runtime"
     )]
@@ -110,9 +125,11 @@ impl Layers {
             let (environment, value) = (spec.name.clone(), spec.security.clone());
             return Err(LayerError::NoFilter { environment, value });
         }
+        inject.check(spec, network, cpu)?;
         let memory_bytes = spec.limits.memory_bytes;
         let needs = match (cpu, memory_bytes) {
             (CpuLayer::Quota(_), _) => Some(format!("cpu = {:?}", spec.cpu)),
+            _ if inject.quota_percent.is_some() => Some(format!("inject = {:?}", spec.inject)),
             (_, Some(_)) => Some("a memory limit".to_string()),
             _ => None,
         };

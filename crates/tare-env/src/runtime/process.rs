@@ -16,6 +16,7 @@ use tare_lab::environment::{
 };
 
 use super::{Argument, Runtime};
+use crate::layer::inject::Relay;
 use crate::layer::network::Place;
 use crate::layer::{CgroupLayer, CpuLayer, Layers};
 use crate::site::Ground;
@@ -83,6 +84,7 @@ struct Running {
     child: Child,
     system: System,
     place: Place,
+    relay: Option<Relay>,
 }
 
 impl Process {
@@ -121,13 +123,17 @@ impl Process {
                 CpuLayer::Quota(cpus) => group.set_quota(cpus)?,
                 CpuLayer::Shared => {}
             }
+            if let Some(cpus) = self.layers.inject.quota_cpus(ground.cpus()) {
+                group.set_quota(cpus)?;
+            }
             if let Some(bytes) = self.layers.memory_bytes {
                 group.set_memory(bytes)?;
             }
         }
 
         let cpus = self.layers.cpu.set(ground.cpus());
-        let words = system::arguments(launch, place.listen, &data.to_string_lossy());
+        let launch = self.layers.inject.launch(launch)?;
+        let words = system::arguments(&launch, place.listen, &data.to_string_lossy());
         let mut command = match own {
             true => Command::new("/bin/sh").args(["-c", GATE]).arg(ground.program()),
             false => Command::new(ground.program()),
@@ -137,15 +143,21 @@ impl Process {
             command = command.in_namespace(namespace);
         }
         let start = |source| ProcessError::Start { environment: self.spec.name.clone(), source };
+        let relay = match self.layers.inject.delay {
+            Some(delay) => Some(Relay::start(&ground, place.listen, delay)?),
+            None => None,
+        };
         let [out, err] = self.logs().map(File::create);
         let stdin = if own { Stdio::piped() } else { Stdio::null() };
         let (out, err) = (out.map_err(start)?, err.map_err(start)?);
         let child = command.spawn(stdin, out.into(), err.into())?;
         let proxy = place.router.as_ref().and_then(|router| router.proxy_pid());
+        let proxy = proxy.or(relay.as_ref().map(Relay::pid));
         let system = System::new(child.id(), group.clone(), proxy, &self.layers);
-        let endpoint = Endpoint { address: place.address, data: Some(data) };
+        let address = relay.as_ref().map_or(place.address, |relay| relay.address().into());
+        let endpoint = Endpoint { address, data: Some(data) };
         // From here on `stop` ends the process, also when one of the next steps fails.
-        let running = self.running.insert(Running { child, system, place });
+        let running = self.running.insert(Running { child, system, place, relay });
         if let Some(group) = group {
             let pid = running.child.id();
             group.add(pid)?;
@@ -189,14 +201,17 @@ impl Environment for Process {
         let in_force = inside == host && parent == std::process::id().to_string();
         let seccomp = system.read_seccomp();
         let found_seccomp = seccomp.map_or("unreadable".into(), |mode| format!("Seccomp: {mode}"));
+        // 2 is a filter: only the injected one may be there.
+        let filtered = if layers.inject.filter.is_some() { 2 } else { 0 };
         let mut states = vec![
             system::state("runtime", &spec.runtime, found, in_force),
             system.read_network(&layers, &spec.network),
             system.read_cpu(&layers, &plan, &spec.cpu),
-            system::state("security", &spec.security, found_seccomp, seccomp == Some(0)),
+            system::state("security", &spec.security, found_seccomp, seccomp == Some(filtered)),
             system.read_cgroup(&layers, &spec.cgroup),
         ];
         states.extend(system.read_memory(&layers));
+        states.extend(layers.inject.read_back(system, &plan, &spec.inject));
         Ok(states)
     }
 
@@ -243,6 +258,9 @@ impl Environment for Process {
             running.child.wait()?;
             if let Some(router) = &mut running.place.router {
                 router.end_proxy()?;
+            }
+            if let Some(mut relay) = running.relay.take() {
+                relay.end()?;
             }
         }
         Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tare_db::inject::Inject;
 use tare_db::{Choice, Config, DbError, IoChoice, serve};
 
 use crate::cli::{self, Db, Io, Overprovisioned};
@@ -34,6 +35,7 @@ pub(crate) fn run(options: &Db) -> anyhow::Result<Exit> {
             Io::Epoll => IoChoice::Epoll,
         },
         memory: options.memory,
+        inject: Inject { busy_ns: options.inject_busy_ns, filter: options.inject_filter },
     };
     let served = serve(&config, Arc::as_ref(stop), &mut std::io::stderr()).map_err(|error| {
         let exit = match &error {

@@ -1,4 +1,5 @@
-//! The userland proxy of `network = "bridge+proxy"`, started by `tare weigh`.
+//! The userland proxy of `network = "bridge+proxy"` and the relay of `inject = "delay=TIME"`, started
+//! by `tare weigh`.
 
 use anyhow::Context;
 
@@ -8,7 +9,7 @@ use crate::signals;
 
 pub(crate) fn run(options: &Proxy) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
-    tare_env::proxy::run(options.listen, options.to, &stop)
+    tare_env::proxy::run(options.listen, options.to, options.delay, &stop)
         .with_context(|| format!("cannot relay {} to {}", options.listen, options.to))?;
     Ok(Exit::Success)
 }

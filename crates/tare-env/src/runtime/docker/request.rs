@@ -125,7 +125,7 @@ mod tests {
             security: "default".into(),
             cgroup: CgroupLayer::Own,
             host: HostLayer::AsIs,
-            inject: InjectLayer::None,
+            inject: InjectLayer::default(),
             memory_bytes: Some(1 << 30),
         };
         let request = Request {

@@ -197,7 +197,7 @@ mod tests {
             security: "none".into(),
             cgroup: CgroupLayer::Own,
             host: HostLayer::AsIs,
-            inject: InjectLayer::None,
+            inject: InjectLayer::default(),
             memory_bytes: None,
         };
         let plain = text(&base);
