@@ -97,7 +97,9 @@ fn headline(plan: &Plan, found: &Explanation) -> String {
         ),
         (_, Some(most)) => {
             let part = most.percent_of_whole;
-            let part = part.map_or(String::new(), |p| format!(", {p:.0} % of the difference"));
+            let part = part.map_or(String::new(), |part| {
+                format!(", {} of the difference", whole_percent(part))
+            });
             format!(
                 "{} costs the most: {}{part}; \"{to}\" takes {amount} {way} than \"{from}\".",
                 clean(&most.name),
@@ -170,7 +172,7 @@ fn row(share: &Share, parts: bool) -> Vec<String> {
     let mut row = vec![clean(&share.name), clean(&share.what), interval(&share.us), of_from];
     if parts {
         let part = share.percent_of_whole;
-        row.push(part.map_or("-".to_string(), |part| format!("{part:.0} %")));
+        row.push(part.map_or("-".to_string(), whole_percent));
     }
     row.push(verdict(share).to_string());
     row
@@ -359,6 +361,12 @@ fn wrap(text: &str, paint: Paint) -> Vec<String> {
 pub(crate) fn micros(us: f64) -> String {
     let text = format!("{:.2}", us.abs());
     if us < 0.0 && text != "0.00" { format!("\u{2212}{text}") } else { text }
+}
+
+/// `63 %`, and never `-0 %`.
+fn whole_percent(percent: f64) -> String {
+    let text = format!("{:.0}", percent.abs());
+    if percent < 0.0 && text != "0" { format!("\u{2212}{text} %") } else { format!("{text} %") }
 }
 
 fn hundredths(us: f64) -> i64 {

@@ -4,85 +4,24 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use std::sync::atomic::AtomicBool;
+mod fake_world;
+
 use std::time::Duration;
 
 use tare_lab::analysis::{Analysis, analyse, analyse_costs};
-use tare_lab::campaign::{self, NoObserver, Parts};
-use tare_lab::environment::{CpuPlan, EnvironmentSpec};
-use tare_lab::fake::{self, World, spec};
-use tare_lab::record::{Opening, Record, RecordWriter};
-use tare_lab::study::*;
+use tare_lab::fake::spec;
+use tare_lab::record::Record;
 use tare_report::terminal::Style;
-use tare_std::cpus::CpuSet;
 
 fn measured(rounds: u32) -> (Record, Analysis) {
-    let study = Study {
-        name: "measured".into(),
-        title: "What do known costs look like?".into(),
-        baseline: "native".into(),
-        system: SystemSpec { name: fake::NAME.into(), options: vec![] },
-        driver: fake::NAME.into(),
-        schedule: ScheduleSpec {
-            kind: ScheduleKind::Slices,
-            window: Duration::from_millis(100),
-            lead_in: Duration::from_millis(20),
-            rounds,
-            rounds_min: rounds,
-            budget: Duration::from_secs(600),
-            stop_width_percent: 0.0,
-            seed: None,
-        },
-        cpus: CpuSpec::default(),
-        environments: vec![
-            spec("native", "fake"),
-            spec("box", "fake:cpu=1.3,throughput=0.7"),
-            spec("thin box", "fake:cpu=1.05,throughput=0.96"),
-        ],
-        workloads: vec![WorkloadSpec {
-            name: "write".into(),
-            write_share: 1.0,
-            rows: 1000,
-            columns: 5,
-            column_bytes: 64,
-            keys: KeyDistribution::Uniform,
-            connections: 1,
-            in_flight: 16,
-            latency_share: 0.5,
-            rate_per_s: None,
-        }],
-        published: vec![],
-    };
-    let list = |text: &str| CpuSet::parse_list(text).unwrap();
-    let plan = CpuPlan { all: list("0-1"), system: list("1"), client: list("0") };
-    let opening = Opening {
-        tare_version: "0".into(),
-        started_unix_ms: 1,
-        seed: 7,
-        command: vec!["tare".into(), "weigh".into()],
-        study: study.clone(),
-        study_text: String::new(),
-        cpu_plan: plan.clone(),
-        host: vec![],
-    };
+    let environments = vec![
+        spec("native", "fake"),
+        spec("box", "fake:cpu=1.3,throughput=0.7"),
+        spec("thin box", "fake:cpu=1.05,throughput=0.96"),
+    ];
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("measured.tare");
-    let writer = RecordWriter::create(&path, &opening).unwrap();
-    let world = World::new(1);
-    let (system, mut driver) = (world.system(), world.driver());
-    let mut make = |spec: &EnvironmentSpec| world.environment(spec);
-    let parts = Parts {
-        make: &mut make,
-        system: &system,
-        driver: &mut driver,
-        probes: vec![Box::new(world.probe())],
-        clock: &world,
-        plan,
-        memory: None,
-        doubts: vec![],
-    };
-    let never = AtomicBool::new(false);
-    campaign::run(parts, &study, writer, &mut NoObserver, &never).unwrap();
+    fake_world::measure(&path, environments, rounds, Duration::from_millis(100));
     let record = Record::read(&path).unwrap();
     let analysis = analyse(&record);
     (record, analysis)
