@@ -89,7 +89,8 @@ pub fn block(
 pub fn load_seed(seed: u64, block: u32, cell: Cell) -> u64 {
     let phase = match cell.phase {
         Phase::Capacity => 0,
-        Phase::Latency => 1,
+        // The same operations, so that what tracing disturbs can be seen.
+        Phase::Latency | Phase::Traced => 1,
     };
     mix64(Rng::stream(seed, STREAM_LOAD + u64::from(block)).next_u64() ^ cell_number(cell, phase))
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::PartError;
 use crate::driver::Edge;
-use crate::probe::Scope;
+use crate::probe::{Probe, Scope};
 
 /// The part of a sample that was taken in the system.
 pub const SYSTEM: &str = "system";
@@ -20,6 +20,28 @@ pub const CLIENT: &str = "client";
 pub const LAYER: &str = "layer";
 /// Suffix of a frame of the kernel in a folded stack.
 pub const KERNEL_SUFFIX: &str = "_[k]";
+
+/// What stacks are taken of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StackKind {
+    /// What the CPUs work on.
+    OnCpu,
+    /// What threads wait in.
+    OffCpu,
+}
+
+impl StackKind {
+    pub const ALL: [Self; 2] = [Self::OnCpu, Self::OffCpu];
+
+    /// As it is typed and recorded.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OnCpu => "on-cpu",
+            Self::OffCpu => "off-cpu",
+        }
+    }
+}
 
 /// One distinct stack of a slice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -31,6 +53,7 @@ pub struct SampledStack {
     /// Frames from the root to the leaf, separated by `;`. Frames of the kernel end with
     /// [`KERNEL_SUFFIX`].
     pub folded: String,
+    /// Samples on the CPU; of waiting, ns that were waited in it inside the window.
     pub samples: u64,
 }
 
@@ -49,6 +72,7 @@ pub struct StackSlice {
     pub id: i64,
     /// The statistical block: every environment once. From 0.
     pub round: u32,
+    pub kind: StackKind,
     /// Position inside the round, from 0.
     pub position: u32,
     pub environment: String,
@@ -67,6 +91,8 @@ pub struct StackSlice {
 
 /// Samples the stacks of processes. The implementation lives in `tare-probe`.
 pub trait StackSampler {
+    fn kind(&self) -> StackKind;
+
     /// What ticks and how often, such as `cpu-clock at 999 Hz`.
     fn event(&self) -> String;
 
@@ -81,11 +107,15 @@ pub trait StackSampler {
     fn end(&mut self) -> Result<Vec<SampledStack>, PartError>;
 }
 
-/// Stack slices that are to be run after the rounds of a study.
-#[expect(missing_debug_implementations, reason = "the sampler is a trait object without Debug")]
-pub struct StackOrder<'s> {
-    pub sampler: &'s mut dyn StackSampler,
+/// What is to be run after the rounds of a study, in slices of its own, because it disturbs.
+#[derive(Default)]
+#[expect(missing_debug_implementations, reason = "the parts are trait objects without Debug")]
+pub struct Afterwards<'s> {
+    /// Each has slices of its own.
+    pub samplers: Vec<Box<dyn StackSampler + 's>>,
+    /// Probes that disturb; all of them look at the same slices.
+    pub tracers: Vec<Box<dyn Probe + 's>>,
     pub rounds: u32,
-    /// Measured window of one slice.
+    /// Measured window of one stack slice. Traced slices are as long as the study's.
     pub window: Duration,
 }

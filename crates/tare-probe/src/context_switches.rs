@@ -12,6 +12,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     needs: "/proc/stat",
     limits: "strangers' switches count too",
     optional: false,
+    disturbs: false,
     counters: &[CounterKind {
         name: "context_switches",
         help: "times a CPU of the host went from one task to another",

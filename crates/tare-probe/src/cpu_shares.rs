@@ -14,6 +14,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     needs: "/proc/stat",
     limits: "1/USER_HZ: over 0.3 s a tick is 3 %; a mean over slices is finer",
     optional: false,
+    disturbs: false,
     counters: &[
         CounterKind {
             name: "cpu{N}_busy_share",

@@ -24,6 +24,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     limits: "strangers' I/O on the device counts too; latency is a mean, from ms: its distribution \
              and its longest need tracing; nothing for a data directory in memory",
     optional: false,
+    disturbs: false,
     counters: &[
         CounterKind { name: "disk_reads", help: "reads that ended" },
         CounterKind { name: "disk_writes", help: "writes that ended" },

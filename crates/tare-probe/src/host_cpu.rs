@@ -27,6 +27,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     needs: "the root cgroup's cpuacct.usage (v1) or cpu.stat (v2), or /proc/stat",
     limits: "off by at most a tick per CPU; inside a container it is the container's",
     optional: false,
+    disturbs: false,
     counters: &[
         CounterKind { name: names::HOST_CPU_NS, help: "CPU time of every task on the host" },
         CounterKind { name: names::HARNESS_CPU_NS, help: "CPU time of the harness itself" },

@@ -22,6 +22,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     needs: "/proc/interrupts, read in less than 0.5 ms",
     limits: "only the CPUs of the plan; at most 10 pairs of source and CPU, those that moved first",
     optional: false,
+    disturbs: false,
     counters: &[
         CounterKind { name: "interrupts", help: "all interrupts on the CPUs of the plan" },
         CounterKind { name: "interrupts_cpu{N}", help: "those of them that CPU N took" },

@@ -10,6 +10,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     needs: "/sys/kernel/debug/kvm/exits (the KVM module, and debugfs mounted)",
     limits: "guests outside the study count too; a host without KVM has no such counter",
     optional: true,
+    disturbs: false,
     counters: &[CounterKind {
         name: "kvm_exits",
         help: "times a guest's CPU was given to the hypervisor",

@@ -4,9 +4,8 @@
 //! window; what it reports is the difference. A probe of the system alone learns before a slice which
 //! processes these are. Roots are arguments, so that tests read a recorded host. Limits: figures from `/proc/stat` come in ticks of 1/USER_HZ (10 ms nearly everywhere), so
 //! that over a slice of 0.2 s on one CPU a single tick is 5 %.
-#![forbid(unsafe_code)]
-
 mod between;
+mod bpf;
 mod context_switches;
 mod cpu_shares;
 mod disk;
@@ -27,6 +26,7 @@ mod stat;
 mod steal;
 mod sticky;
 mod switches;
+mod syscalls;
 mod tcp;
 
 use std::io;
@@ -81,6 +81,8 @@ pub struct ProbeKind {
     pub limits: &'static str,
     /// True: a host without it lacks nothing, and nobody is told.
     pub optional: bool,
+    /// True: it costs what it looks at, and is read in slices of its own.
+    pub disturbs: bool,
     /// The counters that it returns.
     pub counters: &'static [CounterKind],
     pub open: fn(&Roots, &CpuSet) -> Opened,
@@ -116,16 +118,27 @@ pub const ALL: &[ProbeKind] = &[
     pressure::IO,
     pressure::MEMORY,
     kvm::KIND,
+    syscalls::KIND,
 ];
 
 /// Name of a probe that the host cannot serve, and why.
 pub type Unavailable = (&'static str, ProbeError);
 
-/// Opens every probe that the host can serve; the others come back with their reason.
+/// Opens every probe that does not disturb and that the host can serve; the others come back with
+/// their reason.
 pub fn open_all(roots: &Roots, cpus: &CpuSet) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
+    open(roots, cpus, false)
+}
+
+/// The same of those that do disturb.
+pub fn open_disturbing(roots: &Roots, cpus: &CpuSet) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
+    open(roots, cpus, true)
+}
+
+fn open(roots: &Roots, cpus: &CpuSet, disturbs: bool) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
     let mut opened = Vec::new();
     let mut missing = Vec::new();
-    for kind in ALL {
+    for kind in ALL.iter().filter(|kind| kind.disturbs == disturbs) {
         match kind.open(roots, cpus) {
             Ok(probe) => opened.push(probe),
             Err(_) if kind.optional => {}
@@ -163,6 +176,18 @@ pub enum ProbeError {
     ManyThreads { of: &'static str, threads: usize, limit: usize },
     #[error("the host cannot see the data directory")]
     NoData,
+    #[error("cannot {step} of BPF{verdict}; the probe needs {}", bpf::NEEDS)]
+    Bpf {
+        step: &'static str,
+        /// What the kernel's verifier says, in parentheses, if it says anything.
+        verdict: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error(
+        "this process runs in a pid namespace of its own, and the kernel counts by the host's process ids; run tare on the host"
+    )]
+    PidNamespace,
 }
 
 /// A counter with its value.

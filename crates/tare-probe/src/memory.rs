@@ -17,6 +17,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     limits: "pages that processes share count for each; the page cache of files that are not mapped \
              is not in it",
     optional: false,
+    disturbs: false,
     counters: &[
         CounterKind {
             name: "system_rss_anon_bytes_at_end",

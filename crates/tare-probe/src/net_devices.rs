@@ -19,6 +19,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     limits: "in the host's own namespace strangers' traffic counts too; by device only those that \
              moved, at most 6",
     optional: false,
+    disturbs: false,
     counters: &[
         CounterKind { name: "system_net_in_bytes", help: "received, over all devices" },
         CounterKind { name: "system_net_in_packets", help: "received, over all devices" },

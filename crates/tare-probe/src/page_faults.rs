@@ -13,6 +13,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     needs: "/proc/PID/stat",
     limits: "processes that start inside a slice are missed",
     optional: false,
+    disturbs: false,
     counters: &[
         CounterKind {
             name: "system_page_faults_minor",

@@ -13,6 +13,7 @@ pub(crate) const CPU: ProbeKind = ProbeKind {
     needs: "/proc/pressure/cpu (CONFIG_PSI, and psi=1 where it is off by default)",
     limits: LIMITS,
     optional: false,
+    disturbs: false,
     counters: &[CounterKind {
         name: "cpu_pressure_some_ns",
         help: "time in which at least one task could run and had no CPU",
@@ -26,6 +27,7 @@ pub(crate) const IO: ProbeKind = ProbeKind {
     needs: "/proc/pressure/io (CONFIG_PSI, and psi=1 where it is off by default)",
     limits: LIMITS,
     optional: false,
+    disturbs: false,
     counters: &[CounterKind {
         name: "io_pressure_some_ns",
         help: "time in which at least one task waited for block I/O",
@@ -39,6 +41,7 @@ pub(crate) const MEMORY: ProbeKind = ProbeKind {
     needs: "/proc/pressure/memory (CONFIG_PSI, and psi=1 where it is off by default)",
     limits: LIMITS,
     optional: false,
+    disturbs: false,
     counters: &[CounterKind {
         name: "memory_pressure_some_ns",
         help: "time in which at least one task waited for reclaim, swap or refault",

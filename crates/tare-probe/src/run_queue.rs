@@ -17,6 +17,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     needs: "/proc/PID/task/TID/schedstat (CONFIG_SCHED_INFO)",
     limits: "a wait counts when it ends; threads that come and go inside a slice are missed",
     optional: false,
+    disturbs: false,
     counters: &[CounterKind {
         name: "{part}_run_queue_wait_ns",
         help: "time in which a thread could run and stood in a CPU's queue, over all threads",

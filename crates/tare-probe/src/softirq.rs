@@ -16,6 +16,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     needs: "/proc/stat",
     limits: "sampled by the tick unless the kernel has CONFIG_IRQ_TIME_ACCOUNTING; 1/USER_HZ",
     optional: false,
+    disturbs: false,
     counters: &[CounterKind {
         name: names::SOFTIRQ_NS,
         help: "CPU time in softirqs, over all CPUs of the plan",

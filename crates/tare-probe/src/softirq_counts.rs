@@ -16,6 +16,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     needs: "/proc/softirqs",
     limits: "only kinds that ran; at most 32 pairs of kind and CPU; what ran for strangers counts too",
     optional: false,
+    disturbs: false,
     counters: &[
         CounterKind {
             name: "softirqs_{kind}",

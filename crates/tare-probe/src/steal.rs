@@ -14,6 +14,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     needs: "/proc/stat",
     limits: "1/USER_HZ per CPU and slice",
     optional: false,
+    disturbs: false,
     counters: &[CounterKind {
         name: names::STEAL_NS,
         help: "time in which a CPU of the plan wanted to run and the hypervisor ran others",

@@ -19,6 +19,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     limits: "threads that come and go inside a slice are missed; the layer's only where it has \
              processes",
     optional: false,
+    disturbs: false,
     counters: &[
         CounterKind {
             name: "{part}_switches_voluntary",

@@ -21,6 +21,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     limits: "in the host's own namespace strangers' connections count too; a sentry's own network \
              stack is not seen; the client's only where its namespace is another",
     optional: false,
+    disturbs: false,
     counters: &[
         CounterKind { name: "{part}_tcp_segments_in", help: "segments received" },
         CounterKind { name: "{part}_tcp_segments_out", help: "segments sent, without retransmits" },

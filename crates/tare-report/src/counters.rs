@@ -77,6 +77,7 @@ fn table(record: &Record, part: &[CounterFinding]) -> Table {
         phase: match part[0].phase {
             Phase::Capacity => "at capacity",
             Phase::Latency => "at the fixed rate",
+            Phase::Traced => "traced, at the fixed rate",
         },
         rows: rows.collect(),
         note: note(record, part),

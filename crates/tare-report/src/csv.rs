@@ -72,6 +72,7 @@ fn fields(slice: &Slice) -> [String; 29] {
     let phase = match slice.phase {
         Phase::Capacity => "capacity",
         Phase::Latency => "latency",
+        Phase::Traced => "traced",
     };
     let [response, service] = [&slice.response, &slice.service].map(|bytes| histogram(bytes));
     let mean = |h: &Option<Histogram<u64>>| {

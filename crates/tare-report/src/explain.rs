@@ -128,7 +128,7 @@ impl Told {
     pub(crate) fn new(record: &Record, plan: &Plan, found: &Explanation) -> Self {
         let load = match found.phase {
             Phase::Capacity => "at capacity",
-            Phase::Latency => "at the fixed rate",
+            Phase::Latency | Phase::Traced => "at the fixed rate",
         };
         let busy = if found.is_busy_time { "busy " } else { "" };
         let parts = found.shares.iter().any(|share| share.percent_of_whole.is_some());

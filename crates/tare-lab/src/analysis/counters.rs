@@ -69,9 +69,15 @@ pub fn counters(record: &Record) -> Vec<CounterFinding> {
     let baseline = record.study.baseline.as_str();
     let mut found = Vec::new();
     for workload in &record.study.workloads {
-        for phase in [Phase::Capacity, Phase::Latency] {
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        for phase in [Phase::Capacity, Phase::Latency, Phase::Traced] {
             let place = (workload.name.as_str(), phase);
             for name in names(&sums, place) {
+                // Traced slices are disturbed: they count for what nothing else shows.
+                if phase == Phase::Traced && seen.contains(name) {
+                    continue;
+                }
+                seen.insert(name);
                 let base = sums.get(&(place.0, place.1, name, baseline));
                 // The control comes before all that are held against it.
                 let mut noise = 0.0;

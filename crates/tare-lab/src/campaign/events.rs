@@ -14,6 +14,8 @@ pub enum Stage {
     Calibrating,
     Measuring,
     SamplingStacks,
+    /// Slices in which probes look on that disturb.
+    Tracing,
     TearingDown,
 }
 

@@ -90,7 +90,7 @@ impl Campaign<'_, '_> {
         let workload = &self.study.workloads[cell.workload];
         let rate_per_s = match cell.phase {
             Phase::Capacity => None,
-            Phase::Latency => self.rates[cell.workload],
+            Phase::Latency | Phase::Traced => self.rates[cell.workload],
         };
         self.observer.event(&Event::SliceStarting {
             environment: self.members[index].name(),
@@ -100,7 +100,7 @@ impl Campaign<'_, '_> {
         let started_unix_ms = self.parts.clock.unix_ms();
         let seed = schedule::load_seed(self.seed, block, cell);
         let order = match (cell.phase, rate_per_s) {
-            (Phase::Latency, None) => Err(SliceError::NoRate),
+            (Phase::Latency | Phase::Traced, None) => Err(SliceError::NoRate),
             (_, rate) => Ok(self.order(cell.workload, rate, seed, self.study.schedule.window)),
         };
         let measured = order.and_then(|order| self.measure(index, &order, freezes, &mut |_| {}));

@@ -25,7 +25,7 @@ use crate::doubt::Doubt;
 use crate::environment::EnvironmentSpec;
 use crate::record::{DoubtRecord, RecordWriter};
 use crate::schedule::{self, Cell};
-use crate::stacks::StackOrder;
+use crate::stacks::Afterwards;
 use crate::study::{ScheduleKind, Study, control_name};
 use member::Member;
 
@@ -59,32 +59,32 @@ pub fn run(
     observer: &mut dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Outcome, CampaignError> {
-    run_with_stacks(parts, study, writer, observer, stop, None)
+    run_and_look(parts, study, writer, observer, stop, Afterwards::default())
 }
 
-/// The same, and samples stacks after the rounds where that is ordered: in slices of their own,
-/// which touch no other figure. What goes wrong there leaves the rest of the record whole.
-pub fn run_with_stacks(
-    parts: Parts<'_>,
+/// The same, and looks closer after the rounds where that is ordered: in slices of their own, which
+/// touch no other figure. What goes wrong there leaves the rest of the record whole.
+pub fn run_and_look<'p>(
+    parts: Parts<'p>,
     study: &Study,
     writer: RecordWriter,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
-    stacks: Option<StackOrder<'_>>,
+    afterwards: Afterwards<'p>,
 ) -> Result<Outcome, CampaignError> {
     let mut campaign = Campaign::new(parts, study, writer, observer, stop);
     let result = campaign.prepare().and_then(|()| match study.schedule.kind {
         ScheduleKind::Slices => campaign.slices(),
         ScheduleKind::Trials => campaign.trials(),
     });
-    let result = match (result, stacks) {
-        (Ok(ending), Some(mut order)) if ending != Ending::Interrupted => {
-            campaign.stacks(&mut order).map(|end| match end {
+    let result = match result {
+        Ok(ending) if ending != Ending::Interrupted => {
+            campaign.look_closer(afterwards).map(|end| match end {
                 Ending::Interrupted => end,
                 _ => ending,
             })
         }
-        (result, _) => result,
+        result => result,
     };
     campaign.finish(result)
 }

@@ -1,45 +1,121 @@
-//! Stack slices: after the rounds, each environment in turn is sampled under the same fixed rate.
+//! What disturbs, after the rounds: each environment in turn is sampled or traced under the same fixed
+//! rate.
 //!
 //! The rate is that of the workload's latency phase, or half of what the baseline reached where the
 //! study has no such phase: well below saturation, every environment does the same work, so that a
 //! difference in CPU time per operation is one of code and not of load. The time is not taken from
 //! the study's budget.
 
+use std::time::Duration;
+
 use super::measure::{accounts, scope};
 use super::{Campaign, CampaignError, Ending, Event, FAILURES_MAX, Stage, one_line};
 use crate::PartError;
 use crate::doubt::Doubt;
 use crate::driver::Edge;
+use crate::probe::Probe;
 use crate::record::Phase;
 use crate::schedule::{self, Cell, Turn};
-use crate::stacks::{CLIENT, LAYER, PartCpu, SYSTEM, SampledStack, StackOrder, StackSlice};
+use crate::stacks::{
+    Afterwards, CLIENT, LAYER, PartCpu, SYSTEM, SampledStack, StackKind, StackSampler, StackSlice,
+};
 use crate::study::ScheduleKind;
 
 /// Share of the baseline's capacity that is asked where the study gives no rate.
 const RATE_SHARE: f64 = 0.5;
-/// Keeps the order and the operations of stack slices apart from those of the rounds.
+/// Keep the order and the operations of these slices apart from those of the rounds.
 const SEED_SALT: u64 = 0x57ac_c5ee_d000_0001;
+const SEED_SALT_OFF_CPU: u64 = 0x57ac_c5ee_d000_0002;
+const SEED_SALT_TRACED: u64 = 0x57ac_c5ee_d000_0003;
 
-impl Campaign<'_, '_> {
+impl<'p> Campaign<'_, 'p> {
+    /// Runs all that was ordered for after the rounds.
+    pub(super) fn look_closer(&mut self, order: Afterwards<'p>) -> Result<Ending, CampaignError> {
+        let Afterwards { samplers, tracers, rounds, window } = order;
+        let mut ending = Ending::RoundsDone;
+        for mut sampler in samplers {
+            if ending != Ending::Interrupted {
+                ending = self.stacks(&mut *sampler, rounds, window)?;
+            }
+        }
+        if ending != Ending::Interrupted && !tracers.is_empty() {
+            ending = self.traced(tracers, rounds)?;
+        }
+        Ok(ending)
+    }
+
     /// Runs all rounds of stack slices. What fails voids a slice; a sampler that fails again and
     /// again ends the sampling with a doubt, and the record is whole without it.
-    pub(super) fn stacks(&mut self, order: &mut StackOrder<'_>) -> Result<Ending, CampaignError> {
+    fn stacks(
+        &mut self,
+        sampler: &mut dyn StackSampler,
+        rounds: u32,
+        window: Duration,
+    ) -> Result<Ending, CampaignError> {
         self.stage(Stage::SamplingStacks);
-        let kind = self.study.schedule.kind;
-        let seed = tare_std::rng::mix64(self.seed ^ SEED_SALT);
-        let workloads = 0..self.study.workloads.len();
-        let cells: Vec<Cell> =
-            workloads.map(|workload| Cell { workload, phase: Phase::Latency }).collect();
-        let first = self.writer().stack_rounds()?;
+        let kind = sampler.kind();
+        let (salt, probe) = match kind {
+            StackKind::OnCpu => (SEED_SALT, "stacks"),
+            StackKind::OffCpu => (SEED_SALT_OFF_CPU, "off-cpu stacks"),
+        };
+        let seed = tare_std::rng::mix64(self.seed ^ salt);
+        let first = self.writer().stack_rounds(kind)?;
         let mut failures = 0;
-        for round in first..first.saturating_add(order.rounds) {
+        let mut given_up = None;
+        let ending = self.turns(Phase::Latency, seed, first, rounds, |campaign, round, turn| {
+            let void = campaign.stack_turn(round, turn, seed, window, sampler)?;
+            failures = if void.is_some() { failures + 1 } else { 0 };
+            given_up = void.filter(|_| failures >= FAILURES_MAX);
+            Ok(given_up.is_none())
+        })?;
+        if let Some(reason) = given_up {
+            self.put_doubt(None, Doubt::ProbeFailed { probe: probe.into(), reason })?;
+        }
+        Ok(ending)
+    }
+
+    /// Runs all rounds of traced slices: ordinary ones, with more probes.
+    fn traced(
+        &mut self,
+        tracers: Vec<Box<dyn Probe + 'p>>,
+        rounds: u32,
+    ) -> Result<Ending, CampaignError> {
+        self.stage(Stage::Tracing);
+        for workload in 0..self.study.workloads.len() {
+            self.stack_rate(workload);
+        }
+        let ordinary = self.parts.probes.len();
+        self.parts.probes.extend(tracers);
+        let freezes = self.study.schedule.kind == ScheduleKind::Slices;
+        let seed = tare_std::rng::mix64(self.seed ^ SEED_SALT_TRACED);
+        let first = self.writer().traced_rounds()?;
+        let ending = self.turns(Phase::Traced, seed, first, rounds, |campaign, round, turn| {
+            campaign.turn(round, turn, freezes).map(|()| true)
+        });
+        self.parts.probes.truncate(ordinary);
+        ending
+    }
+
+    /// Runs rounds of turns in random order, until `run` says that it is enough.
+    fn turns(
+        &mut self,
+        phase: Phase,
+        seed: u64,
+        first: u32,
+        rounds: u32,
+        mut run: impl FnMut(&mut Self, u32, &Turn) -> Result<bool, CampaignError>,
+    ) -> Result<Ending, CampaignError> {
+        let kind = self.study.schedule.kind;
+        let trials = kind == ScheduleKind::Trials;
+        let workloads = 0..self.study.workloads.len();
+        let cells: Vec<Cell> = workloads.map(|workload| Cell { workload, phase }).collect();
+        for round in first..first.saturating_add(rounds) {
             let turns = schedule::block(kind, seed, round, self.members.len(), &cells);
             for group in turns.chunk_by(|a, b| a.environment == b.environment) {
                 let Some(index) = group.first().map(|turn| turn.environment) else { continue };
                 if self.members[index].out {
                     continue;
                 }
-                let trials = kind == ScheduleKind::Trials;
                 // What does not start voids its slices, which say why.
                 if trials && !self.stopped() {
                     self.start_member(index).ok();
@@ -48,13 +124,7 @@ impl Campaign<'_, '_> {
                     if self.stopped() {
                         return Ok(Ending::Interrupted);
                     }
-                    let void = self.stack_turn(round, turn, seed, order)?;
-                    failures = if void.is_some() { failures + 1 } else { 0 };
-                    if let Some(reason) = void.filter(|_| failures >= FAILURES_MAX) {
-                        self.put_doubt(
-                            None,
-                            Doubt::ProbeFailed { probe: "stacks".into(), reason },
-                        )?;
+                    if !run(self, round, turn)? {
                         return Ok(Ending::RoundsDone);
                     }
                 }
@@ -73,7 +143,8 @@ impl Campaign<'_, '_> {
         round: u32,
         turn: &Turn,
         seed: u64,
-        order: &mut StackOrder<'_>,
+        window: Duration,
+        sampler: &mut dyn StackSampler,
     ) -> Result<Option<String>, CampaignError> {
         let workload = turn.cell.workload;
         let rate_per_s = self.stack_rate(workload);
@@ -85,6 +156,7 @@ impl Campaign<'_, '_> {
         let mut slice = StackSlice {
             id: 0,
             round,
+            kind: sampler.kind(),
             position: turn.position,
             environment: self.members[turn.environment].name().to_string(),
             workload: self.study.workloads[workload].name.clone(),
@@ -92,7 +164,7 @@ impl Campaign<'_, '_> {
             window_ns: 0,
             operations: 0,
             rate_per_s: rate_per_s.unwrap_or(0.0),
-            event: order.sampler.event(),
+            event: sampler.event(),
             cpu: Vec::new(),
             stacks: Vec::new(),
             void: None,
@@ -101,8 +173,8 @@ impl Campaign<'_, '_> {
         slice.void = match rate_per_s {
             None => Some("the fixed rate is not known".to_string()),
             Some(rate) => {
-                let asked = self.order(workload, Some(rate), load_seed, order.window);
-                self.sample(turn.environment, &asked, order, &mut slice).err()
+                let asked = self.order(workload, Some(rate), load_seed, window);
+                self.sample(turn.environment, &asked, sampler, &mut slice).err()
             }
         };
         self.writer().put_stacks(&slice)?;
@@ -134,7 +206,7 @@ impl Campaign<'_, '_> {
         &mut self,
         index: usize,
         asked: &crate::driver::SliceOrder,
-        order: &mut StackOrder<'_>,
+        sampler: &mut dyn StackSampler,
         slice: &mut StackSlice,
     ) -> Result<(), String> {
         let client = self.parts.driver.pids();
@@ -142,9 +214,8 @@ impl Campaign<'_, '_> {
         let Some(running) = &mut member.running else {
             return Err(member.trouble.clone().unwrap_or_else(|| "it is not up".into()));
         };
-        let begun = order.sampler.begin(&scope(running, client));
+        let begun = sampler.begin(&scope(running, client));
         let mut edges: Result<(), PartError> = Ok(());
-        let sampler = &mut *order.sampler;
         let freezes = self.study.schedule.kind == ScheduleKind::Slices;
         let measured = match &begun {
             Ok(()) => self
@@ -157,7 +228,7 @@ impl Campaign<'_, '_> {
             Err(error) => Err(one_line(&**error)),
         };
         // In every case: nothing is left sampling.
-        let ended: Result<Vec<SampledStack>, PartError> = order.sampler.end();
+        let ended: Result<Vec<SampledStack>, PartError> = sampler.end();
         let measured = measured?;
         edges.map_err(|error| one_line(&*error))?;
         slice.stacks = ended.map_err(|error| one_line(&*error))?;

@@ -27,6 +27,7 @@ use crate::campaign::Clock;
 use crate::environment::{
     Environment, EnvironmentSpec, HOST_AS_IS, Limits, NOTHING_INJECTED, StorageSpec,
 };
+use crate::stacks::StackKind;
 
 pub use parts::{FakeDriver, FakeEnvironment, FakeProbe, FakeSystem};
 pub use sampler::FakeSampler;
@@ -196,8 +197,8 @@ impl World {
         FakeDriver::new(self.clone())
     }
 
-    pub fn sampler(&self) -> FakeSampler {
-        FakeSampler::new(self.clone())
+    pub fn sampler(&self, kind: StackKind) -> FakeSampler {
+        FakeSampler::new(self.clone(), kind)
     }
 
     pub fn probe(&self) -> FakeProbe {

@@ -4,19 +4,20 @@ use super::{FakeError, World};
 use crate::PartError;
 use crate::driver::Edge;
 use crate::probe::Scope;
-use crate::stacks::{CLIENT, LAYER, SYSTEM, SampledStack, StackSampler};
+use crate::stacks::{CLIENT, LAYER, SYSTEM, SampledStack, StackKind, StackSampler};
 
 /// A sampler that is told the stacks by the world.
 #[derive(Debug)]
 pub struct FakeSampler {
     world: World,
+    kind: StackKind,
     /// Edges seen since `begin`.
     edges: Option<Vec<Edge>>,
 }
 
 impl FakeSampler {
-    pub(super) fn new(world: World) -> Self {
-        Self { world, edges: None }
+    pub(super) fn new(world: World, kind: StackKind) -> Self {
+        Self { world, kind, edges: None }
     }
 }
 
@@ -26,6 +27,10 @@ fn stack(part: &str, subsystem: &str, folded: &str, samples: u64) -> SampledStac
 }
 
 impl StackSampler for FakeSampler {
+    fn kind(&self) -> StackKind {
+        self.kind
+    }
+
     fn event(&self) -> String {
         "the world's clock".into()
     }

@@ -26,13 +26,15 @@ pub use write::{Opening, RecordWriter, free_path};
 /// SQLite's `application_id` of a record: `TARE` in ASCII.
 pub const APPLICATION_ID: i32 = 0x5441_5245;
 /// SQLite's `user_version` of the records that this version writes.
-pub const SCHEMA_VERSION: i32 = 4;
+pub const SCHEMA_VERSION: i32 = 5;
 /// The first whose environments have a host layer; in older ones the host was as it is.
 const VERSION_WITH_HOST: i64 = 2;
 /// The first that may hold sampled stacks; older ones have no tables for them.
 const VERSION_WITH_STACKS: i64 = 3;
 /// The first whose environments have storage, options of a virtual machine and injected costs.
 const VERSION_WITH_STORAGE: i64 = 4;
+/// The first that may hold traced slices, and stacks of waiting beside those of work.
+const VERSION_WITH_TRACED: i64 = 5;
 
 /// Everything in a record file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,18 +98,25 @@ pub enum Phase {
     Capacity,
     /// Open loop at the rate that all environments share.
     Latency,
+    /// The same, while probes look on that disturb. Apart from all other figures.
+    Traced,
 }
 
 fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Capacity => "capacity",
         Phase::Latency => "latency",
+        Phase::Traced => "traced",
     }
 }
 
 /// The table's CHECK admits no other names.
 fn phase_of(name: &str) -> Phase {
-    if name == "latency" { Phase::Latency } else { Phase::Capacity }
+    match name {
+        "latency" => Phase::Latency,
+        "traced" => Phase::Traced,
+        _ => Phase::Capacity,
+    }
 }
 
 fn as_json<T: Serialize>(value: &T) -> rusqlite::Result<String> {

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use super::VERSION_WITH_STACKS;
 use super::error::RecordError;
 use super::read::{by_owner, open_read_only, rows, unsigned};
 use super::rows::{environment_id, signed};
 use super::write::RecordWriter;
-use crate::stacks::{PartCpu, SampledStack, StackSlice};
+use super::{VERSION_WITH_STACKS, VERSION_WITH_TRACED};
+use crate::stacks::{PartCpu, SampledStack, StackKind, StackSlice};
 
 /// The tables of stack slices; also what an older record lacks.
 pub(super) const TABLES: &str = include_str!("stacks.sql");
@@ -44,10 +44,13 @@ fn read_all(connection: &Connection) -> rusqlite::Result<Vec<StackSlice>> {
         let (part, subsystem, folded) = names.get(&row.get(1)?).cloned().unwrap_or_default();
         Ok(SampledStack { part, subsystem, folded, samples: unsigned(row, 2)? })
     })?;
-    let sql = "SELECT s.id, s.round, s.position, e.name, s.workload, s.started_unix_ms, \
-               s.window_ns, s.operations, s.rate_per_s, s.event, s.void \
-               FROM stack_slices s JOIN environments e ON e.id = s.environment ORDER BY s.id";
-    let slices = rows(&transaction, sql, |row| {
+    let kind = if version < VERSION_WITH_TRACED { "'on-cpu'" } else { "s.kind" };
+    let sql = format!(
+        "SELECT s.id, s.round, s.position, e.name, s.workload, s.started_unix_ms, \
+         s.window_ns, s.operations, s.rate_per_s, s.event, s.void, {kind} \
+         FROM stack_slices s JOIN environments e ON e.id = s.environment ORDER BY s.id"
+    );
+    let slices = rows(&transaction, &sql, |row| {
         let id: i64 = row.get(0)?;
         Ok(StackSlice {
             id,
@@ -63,6 +66,10 @@ fn read_all(connection: &Connection) -> rusqlite::Result<Vec<StackSlice>> {
             cpu: cpu.remove(&id).unwrap_or_default(),
             stacks: samples.remove(&id).unwrap_or_default(),
             void: row.get(10)?,
+            kind: match row.get::<_, String>(11)?.as_str() {
+                "off-cpu" => StackKind::OffCpu,
+                _ => StackKind::OnCpu,
+            },
         })
     })?;
     transaction.finish()?;
@@ -70,7 +77,7 @@ fn read_all(connection: &Connection) -> rusqlite::Result<Vec<StackSlice>> {
 }
 
 fn insert(transaction: &Transaction<'_>, slice: &StackSlice) -> rusqlite::Result<i64> {
-    let sql = "INSERT INTO stack_slices VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let sql = "INSERT INTO stack_slices VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     transaction.execute(
         sql,
         params![
@@ -84,6 +91,7 @@ fn insert(transaction: &Transaction<'_>, slice: &StackSlice) -> rusqlite::Result
             slice.rate_per_s,
             slice.event,
             slice.void,
+            slice.kind.name(),
         ],
     )?;
     let id = transaction.last_insert_rowid();
@@ -116,10 +124,18 @@ impl RecordWriter {
         self.transact("write", |transaction| insert(transaction, slice))
     }
 
-    /// Rounds of stack slices that were begun; the next one has this number.
-    pub fn stack_rounds(&mut self) -> Result<u32, RecordError> {
+    /// Rounds of stack slices of a kind that were begun; the next one has this number.
+    pub fn stack_rounds(&mut self, kind: StackKind) -> Result<u32, RecordError> {
         self.transact("read", |transaction| {
-            let sql = "SELECT COALESCE(MAX(round) + 1, 0) FROM stack_slices";
+            let sql = "SELECT COALESCE(MAX(round) + 1, 0) FROM stack_slices WHERE kind = ?";
+            transaction.query_row(sql, [kind.name()], |row| row.get(0))
+        })
+    }
+
+    /// Rounds of traced slices that were begun; the next one has this number.
+    pub fn traced_rounds(&mut self) -> Result<u32, RecordError> {
+        self.transact("read", |transaction| {
+            let sql = "SELECT COALESCE(MAX(block) + 1, 0) FROM slices WHERE phase = 'traced'";
             transaction.query_row(sql, [], |row| row.get(0))
         })
     }

@@ -10,7 +10,8 @@ CREATE TABLE IF NOT EXISTS stack_slices (
     operations       INTEGER NOT NULL,
     rate_per_s       REAL NOT NULL,
     event            TEXT NOT NULL,      -- what ticked
-    void             TEXT                -- why it does not count
+    void             TEXT,               -- why it does not count
+    kind             TEXT NOT NULL DEFAULT 'on-cpu'  -- on-cpu or off-cpu; since version 5
 );
 CREATE TABLE IF NOT EXISTS stack_cpu (                 -- CPU time by the accounts, which the samples divide
     slice         INTEGER NOT NULL REFERENCES stack_slices (id) ON DELETE CASCADE,
@@ -29,6 +30,6 @@ CREATE TABLE IF NOT EXISTS stacks (
 CREATE TABLE IF NOT EXISTS stack_samples (
     slice    INTEGER NOT NULL REFERENCES stack_slices (id) ON DELETE CASCADE,
     stack    INTEGER NOT NULL REFERENCES stacks (id),
-    samples  INTEGER NOT NULL
+    samples  INTEGER NOT NULL            -- of off-cpu slices: ns waited
 );
 CREATE INDEX IF NOT EXISTS stack_samples_by_slice ON stack_samples (slice);

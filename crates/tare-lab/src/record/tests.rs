@@ -7,7 +7,7 @@ use tare_std::cpus::CpuSet;
 use super::*;
 use crate::environment::StorageSpec;
 use crate::fake::spec;
-use crate::stacks::{PartCpu, SampledStack, StackSlice};
+use crate::stacks::{PartCpu, SampledStack, StackKind, StackSlice};
 use crate::study::{
     CpuSpec, KeyDistribution, PublishedCost, ScheduleKind, ScheduleSpec, SystemSpec, WorkloadSpec,
 };
@@ -262,7 +262,7 @@ fn files_that_are_no_records() {
     std::fs::remove_file(&path).unwrap();
     place.begun().finish("rounds done", 1).unwrap();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    check("PATH is a record of version 99, and this Tare reads up to version 4; use a newer Tare");
+    check("PATH is a record of version 99, and this Tare reads up to version 5; use a newer Tare");
 }
 
 #[test]
@@ -411,6 +411,7 @@ fn stack_slice(round: u32, environment: &str) -> StackSlice {
     StackSlice {
         id: 0,
         round,
+        kind: if round == 0 { StackKind::OnCpu } else { StackKind::OffCpu },
         position: 0,
         environment: environment.into(),
         workload: "w".into(),
@@ -431,14 +432,15 @@ fn stacks_are_kept_and_come_back() {
     let mut writer = RecordWriter::create(&place.path(), &opening()).unwrap();
     writer.put_environment(0, &environment("native", false)).unwrap();
     writer.put_environment(1, &environment("box", false)).unwrap();
-    assert_eq!(writer.stack_rounds().unwrap(), 0);
+    assert_eq!(writer.stack_rounds(StackKind::OnCpu).unwrap(), 0);
     let mut expected = Vec::new();
     for (round, name) in [(0, "box"), (0, "native"), (1, "native")] {
         let mut slice = stack_slice(round, name);
         slice.id = writer.put_stacks(&slice).unwrap();
         expected.push(slice);
     }
-    assert_eq!(writer.stack_rounds().unwrap(), 2);
+    assert_eq!(writer.stack_rounds(StackKind::OnCpu).unwrap(), 1);
+    assert_eq!(writer.stack_rounds(StackKind::OffCpu).unwrap(), 2);
     writer.finish("rounds done", 1).unwrap();
     assert_eq!(read_stacks(&place.path()).unwrap(), expected);
     // Equal stacks are kept once.
@@ -460,4 +462,39 @@ fn a_record_from_before_there_were_stacks_has_none_and_takes_some_when_resumed()
     writer.put_stacks(&stack_slice(0, "native")).unwrap();
     writer.finish("rounds done", 2).unwrap();
     assert_eq!(read_stacks(&place.path()).unwrap().len(), 1);
+}
+
+/// A record of version 4: its slices are of two phases, and its stacks of one kind.
+fn make_untraced(path: &std::path::Path) {
+    let connection = Connection::open(path).unwrap();
+    connection.execute("ALTER TABLE stack_slices DROP COLUMN kind", []).unwrap();
+    connection.pragma_update(None, "writable_schema", true).unwrap();
+    let sql = "UPDATE sqlite_schema SET sql = replace(sql, ', ''traced''', '')";
+    connection.execute(sql, []).unwrap();
+    connection.pragma_update(None, "user_version", 4).unwrap();
+}
+
+#[test]
+fn records_from_before_there_was_tracing_are_read_and_take_traced_slices_when_resumed() {
+    let place = Place::new();
+    let mut writer = RecordWriter::create(&place.path(), &opening()).unwrap();
+    writer.put_environment(0, &environment("native", false)).unwrap();
+    let mut old = stack_slice(0, "native");
+    old.id = writer.put_stacks(&old).unwrap();
+    writer.finish("rounds done", 1).unwrap();
+    make_untraced(&place.path());
+    assert_eq!(read_stacks(&place.path()).unwrap(), [old.clone()]);
+    let mut writer = RecordWriter::resume(&place.path()).unwrap();
+    let traced = Slice { phase: Phase::Traced, ..slice(7, 0, "native") };
+    writer.put_slice(&traced, &[]).unwrap();
+    let mut new = stack_slice(1, "native");
+    new.id = writer.put_stacks(&new).unwrap();
+    assert_eq!(writer.traced_rounds().unwrap(), 8);
+    writer.finish("rounds done", 2).unwrap();
+    assert_eq!(Record::read(&place.path()).unwrap().slices[0].phase, Phase::Traced);
+    assert_eq!(read_stacks(&place.path()).unwrap(), [old, new]);
+    let connection = Connection::open(place.path()).unwrap();
+    let check: String =
+        connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
 }

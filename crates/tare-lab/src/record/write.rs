@@ -16,7 +16,7 @@ use super::read::read_from;
 use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice, signed};
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, VERSION_WITH_STACKS, VERSION_WITH_STORAGE,
-    stacks,
+    VERSION_WITH_TRACED, stacks,
 };
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use crate::doubt::Doubt;
@@ -134,7 +134,8 @@ impl RecordWriter {
         writer.set_up()?;
         writer.transact("resume", |transaction| {
             upgrade(transaction)?;
-            let partial = "DELETE FROM slices WHERE block NOT IN (SELECT block FROM blocks)";
+            let partial = "DELETE FROM slices WHERE phase <> 'traced' \
+                           AND block NOT IN (SELECT block FROM blocks)";
             transaction.execute(partial, [])?;
             transaction.execute("DELETE FROM doubts WHERE slice IS NULL", [])?;
             transaction.execute("UPDATE record SET ended_unix_ms = NULL, ending = NULL", [])?;
@@ -328,5 +329,27 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
                 .execute(&format!("ALTER TABLE environments ADD COLUMN {column} TEXT"), [])?;
         }
     }
+    if version < VERSION_WITH_TRACED {
+        admit_traced(transaction)?;
+        if version >= VERSION_WITH_STACKS {
+            let column = "ALTER TABLE stack_slices ADD COLUMN kind TEXT NOT NULL DEFAULT 'on-cpu'";
+            transaction.execute(column, [])?;
+        }
+    }
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
+}
+
+/// Lets the table of slices take traced ones. SQLite has no statement that changes a CHECK; this is
+/// the way that its manual names for it (lang_altertable.html, "Making other kinds of table schema
+/// changes").
+fn admit_traced(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    transaction.pragma_update(None, "writable_schema", true)?;
+    let sql = "UPDATE sqlite_schema \
+               SET sql = replace(sql, '''latency'')', '''latency'', ''traced'')') \
+               WHERE type = 'table' AND name = 'slices'";
+    transaction.execute(sql, [])?;
+    // Every connection looks at the schema anew, this one too.
+    let schema: i64 = transaction.pragma_query_value(None, "schema_version", |row| row.get(0))?;
+    transaction.pragma_update(None, "schema_version", schema + 1)?;
+    transaction.pragma_update(None, "writable_schema", false)
 }

@@ -14,5 +14,17 @@
 mod perf;
 pub mod script;
 pub mod subsystem;
+pub mod waits;
+
+use tare_lab::stacks::KERNEL_SUFFIX;
 
 pub use perf::{Perf, StacksError};
+
+/// Frames, the leaf first, as one line from the root to the leaf.
+fn folded(frames: &[script::Frame]) -> String {
+    let name = |frame: &script::Frame| {
+        let suffix = if frame.kernel { KERNEL_SUFFIX } else { "" };
+        format!("{}{suffix}", frame.name)
+    };
+    frames.iter().rev().map(name).collect::<Vec<String>>().join(";")
+}

@@ -23,15 +23,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use tare_lab::PartError;
 use tare_lab::driver::Edge;
 use tare_lab::probe::Scope;
-use tare_lab::stacks::{CLIENT, KERNEL_SUFFIX, LAYER, SYSTEM, SampledStack, StackSampler};
+use tare_lab::stacks::{CLIENT, LAYER, SYSTEM, SampledStack, StackKind, StackSampler};
 
 use super::script::{self, Sample};
-use super::subsystem;
+use super::{folded, subsystem, waits};
 
 /// Samples per second of CPU time. Not a round number, so that it does not keep step with timers.
 const FREQUENCY_HZ: u32 = 999;
 /// Cycles between two samples: about as many samples per second at 3 GHz.
 const CYCLES: u32 = 3_000_000;
+/// The event of a thread that leaves its CPU.
+const SWITCHES: &str = "sched:sched_switch";
 /// For perf to start, to stop, and to do what it is told.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// For perf to print the stacks of a slice.
@@ -46,6 +48,10 @@ pub enum StacksError {
     NotInstalled,
     #[error("cannot run perf {step}")]
     Spawn { step: &'static str, source: io::Error },
+    #[error(
+        "perf cannot see switches away from a CPU: {said}; it takes root and a kernel with tracepoints"
+    )]
+    NoSwitches { said: String },
     #[error("perf {step} failed with {status}: {stderr}")]
     Failed { step: &'static str, status: ExitStatus, stderr: String },
     #[error("perf record ended by itself with {status}: {stderr}")]
@@ -66,6 +72,8 @@ pub enum StacksError {
 enum Clock {
     Cycles,
     Timer,
+    /// Every switch away from a CPU.
+    Switches,
 }
 
 /// Samples stacks with the command `perf`.
@@ -89,6 +97,8 @@ struct Running {
     // Perf opens the far ends by their path while these are open.
     _far: (PipeReader, PipeWriter),
     parts: HashMap<u32, &'static str>,
+    /// `CLOCK_MONOTONIC` at the edges, ns.
+    window: (u64, u64),
 }
 
 impl Drop for Running {
@@ -97,6 +107,12 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let since = Duration::try_from(now).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The path by which a child finds a descriptor of this process.
@@ -145,34 +161,59 @@ impl Perf {
     /// the processes that are started.
     ///
     /// # Errors
-    /// If perf is not installed or does not run.
-    pub fn open(mark: (&str, &str)) -> Result<Self, StacksError> {
-        Self::open_program("perf", mark)
+    /// If perf is not installed or does not run, or may not see switches.
+    pub fn open(kind: StackKind, mark: (&str, &str)) -> Result<Self, StacksError> {
+        Self::open_program("perf", kind, mark)
     }
 
-    fn open_program(program: &str, mark: (&str, &str)) -> Result<Self, StacksError> {
+    fn open_program(
+        program: &str,
+        kind: StackKind,
+        mark: (&str, &str),
+    ) -> Result<Self, StacksError> {
         let mark = (mark.0.to_string(), mark.1.to_string());
-        let mut perf =
-            Self { program: program.to_string(), mark, clock: Clock::Timer, running: None };
+        let (clock, event) = match kind {
+            StackKind::OnCpu => (Clock::Timer, "cycles"),
+            StackKind::OffCpu => (Clock::Switches, SWITCHES),
+        };
+        let mut perf = Self { program: program.to_string(), mark, clock, running: None };
         // Prints `COUNT,,cycles,...`, or `<not supported>` in place of the count.
-        let arguments = ["stat", "--field-separator=,", "--event=cycles", "--", "true"];
+        let arguments = ["stat", "--field-separator=,", "--event", event, "--", "true"];
         let output = perf.command(&arguments).output().map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => StacksError::NotInstalled,
             _ => StacksError::Spawn { step: "stat", source },
         })?;
         let text = String::from_utf8_lossy(&output.stderr);
-        let counts = text.lines().filter(|line| line.contains("cycles")).any(|line| {
+        // 127 is the shell's word, and that of unshare, for a program that is not there.
+        if output.status.code() == Some(127) {
+            return Err(StacksError::NotInstalled);
+        }
+        let counts = text.lines().filter(|line| line.contains(event)).any(|line| {
             line.split(',').next().is_some_and(|count| count.trim().parse::<u64>().is_ok())
         });
-        if counts {
-            perf.clock = Clock::Cycles;
+        match (kind, counts) {
+            (StackKind::OnCpu, true) => perf.clock = Clock::Cycles,
+            (StackKind::OnCpu, false) | (StackKind::OffCpu, true) => {}
+            (StackKind::OffCpu, false) => {
+                let said = text.lines().map(str::trim).find(|line| !line.is_empty());
+                let said = said.unwrap_or("perf does not say why").to_string();
+                return Err(StacksError::NoSwitches { said });
+            }
         }
         Ok(perf)
     }
 
     /// A command that reads no one's configuration and asks no server for symbols.
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = match self.clock {
+            Clock::Cycles | Clock::Timer => Command::new(&self.program),
+            // To find tracepoints perf mounts the tracefs, and leaves it mounted: not on this host.
+            Clock::Switches => {
+                let mut command = Command::new("unshare");
+                command.args(["--mount", "--", &self.program]);
+                command
+            }
+        };
         command
             .args(arguments)
             .env(&self.mark.0, &self.mark.1)
@@ -200,8 +241,17 @@ impl Perf {
         let control = format!("fifo:{},{}", path_of(&order_end), path_of(&answer_end));
         let (cycles, hertz) = (CYCLES.to_string(), FREQUENCY_HZ.to_string());
         let clock = match self.clock {
-            Clock::Cycles => ["--event", "cycles", "--count", &cycles],
-            Clock::Timer => ["--event", "cpu-clock", "--freq", &hertz],
+            Clock::Cycles => &["--event", "cycles", "--count", &cycles][..],
+            Clock::Timer => &["--event", "cpu-clock", "--freq", &hertz],
+            Clock::Switches => &[
+                "--event",
+                SWITCHES,
+                "--count",
+                "1",
+                "--switch-events",
+                "--clockid",
+                "CLOCK_MONOTONIC",
+            ],
         };
         let log = stderr
             .try_clone()
@@ -215,8 +265,9 @@ impl Perf {
             .stderr(log)
             .spawn()
             .map_err(|source| StacksError::Spawn { step: "record", source })?;
+        let _far = (order_end, answer_end);
         let mut running =
-            Running { child, data, stderr, orders, answers, _far: (order_end, answer_end), parts };
+            Running { child, data, stderr, orders, answers, _far, parts, window: (0, 0) };
         // It answers once it samples on demand; stopping what has not begun changes nothing.
         running.order("disable")?;
         Ok(running)
@@ -232,9 +283,15 @@ impl Perf {
         };
         let input = path_of(&running.data);
         // Names of inlined functions would take a debugger's time for each frame.
-        let arguments = ["script", "--input", &input, "--fields", "pid,ip,sym,dso", "--no-inline"];
+        let (fields, more) = match self.clock {
+            Clock::Cycles | Clock::Timer => ("pid,ip,sym,dso", &[][..]),
+            Clock::Switches => {
+                ("pid,tid,time,event,ip,sym,dso,trace", &["--show-switch-events", "--ns"][..])
+            }
+        };
         let mut child = self
-            .command(&arguments)
+            .command(&["script", "--input", &input, "--fields", fields, "--no-inline"])
+            .args(more)
             .stdout(share(&printed)?)
             .stderr(share(&stderr)?)
             .spawn()
@@ -256,7 +313,11 @@ impl Perf {
             .rewind()
             .and_then(|()| printed.read_to_end(&mut text))
             .map_err(|source| StacksError::Channel { step: "read what was printed", source })?;
-        Ok(fold(&String::from_utf8_lossy(&text), &running.parts))
+        let text = String::from_utf8_lossy(&text);
+        Ok(match self.clock {
+            Clock::Cycles | Clock::Timer => fold(&text, &running.parts),
+            Clock::Switches => waits::fold(&text, &running.parts, running.window),
+        })
     }
 }
 
@@ -265,17 +326,9 @@ fn fold(text: &str, parts: &HashMap<u32, &'static str>) -> Vec<SampledStack> {
     let mut counts: BTreeMap<(String, String, &'static str), u64> = BTreeMap::new();
     for Sample { pid, mut frames } in script::samples(text) {
         let Some(part) = parts.get(&pid) else { continue };
-        // Without frame pointers the outermost callers are what happened to be on the stack.
-        while frames.len() > 1 && frames.last().is_some_and(|root| root.name == script::UNKNOWN) {
-            frames.pop();
-        }
+        script::drop_unknown_roots(&mut frames);
         let subsystem = subsystem::of(part, &frames);
-        let name = |frame: &script::Frame| {
-            let suffix = if frame.kernel { KERNEL_SUFFIX } else { "" };
-            format!("{}{suffix}", frame.name)
-        };
-        let folded: Vec<String> = frames.iter().rev().map(name).collect();
-        let key = (part.to_string(), folded.join(";"), subsystem);
+        let key = (part.to_string(), folded(&frames), subsystem);
         *counts.entry(key).or_default() += 1;
     }
     let stack = |((part, folded, subsystem), samples): ((String, String, &str), u64)| {
@@ -325,10 +378,18 @@ impl Running {
 }
 
 impl StackSampler for Perf {
+    fn kind(&self) -> StackKind {
+        match self.clock {
+            Clock::Cycles | Clock::Timer => StackKind::OnCpu,
+            Clock::Switches => StackKind::OffCpu,
+        }
+    }
+
     fn event(&self) -> String {
         match self.clock {
             Clock::Cycles => format!("cycles, every {CYCLES}"),
             Clock::Timer => format!("cpu-clock at {FREQUENCY_HZ} Hz"),
+            Clock::Switches => "every switch away from a CPU".to_string(),
         }
     }
 
@@ -344,7 +405,18 @@ impl StackSampler for Perf {
             Edge::End => "disable",
         };
         let running = self.running.as_mut().ok_or(StacksError::NotBegun { order })?;
-        Ok(running.order(order)?)
+        // The window is inside what is sampled, at both edges.
+        match edge {
+            Edge::Begin => {
+                running.order(order)?;
+                running.window = (monotonic_ns(), u64::MAX);
+            }
+            Edge::End => {
+                running.window.1 = monotonic_ns();
+                running.order(order)?;
+            }
+        }
+        Ok(())
     }
 
     fn end(&mut self) -> Result<Vec<SampledStack>, PartError> {

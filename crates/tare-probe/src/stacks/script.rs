@@ -50,12 +50,20 @@ pub fn samples(text: &str) -> impl Iterator<Item = Sample> {
     })
 }
 
+/// Without frame pointers the outermost callers are what happened to be on the stack.
+pub(super) fn drop_unknown_roots(frames: &mut Vec<Frame>) {
+    while frames.len() > 1 && frames.last().is_some_and(|root| root.name == UNKNOWN) {
+        frames.pop();
+    }
+}
+
 fn header(line: &str) -> Option<Sample> {
     let pid = line.trim().parse().ok()?;
     Some(Sample { pid, frames: Vec::new() })
 }
 
-fn frame(line: &str) -> Option<Frame> {
+/// Reads the line of a frame.
+pub(super) fn frame(line: &str) -> Option<Frame> {
     let (address, rest) = line.trim_start().split_once(' ')?;
     let address = u64::from_str_radix(address, 16).ok()?;
     // A name may hold brackets, and so may a path; a file is a path or a word in square brackets.

@@ -10,6 +10,7 @@
 use tare_lab::stacks::{CLIENT, LAYER};
 
 use super::script::Frame;
+use super::waits;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -170,18 +171,24 @@ impl Subsystem {
     }
 }
 
+/// The row of a table that the innermost frame of the kernel decides for that any row knows.
+pub(super) fn first_known(table: &[Subsystem], frames: &[Frame]) -> Option<&'static str> {
+    let kernel = frames.iter().take_while(|frame| frame.kernel);
+    kernel.enumerate().find_map(|(depth, frame)| {
+        let known =
+            table.iter().find(|one| (depth == 0 || !one.leaf_only) && one.knows(&frame.name));
+        known.map(|one| one.name)
+    })
+}
+
 /// The subsystem that a stack is counted for. `frames` from the leaf to the root, `part` says whose
 /// stack it is ([`tare_lab::stacks`]).
 pub fn of(part: &str, frames: &[Frame]) -> &'static str {
     if part == LAYER {
         return PROXY;
     }
-    let kernel = frames.iter().take_while(|frame| frame.kernel);
-    for (depth, frame) in kernel.enumerate() {
-        let known = ALL.iter().find(|one| (depth == 0 || !one.leaf_only) && one.knows(&frame.name));
-        if let Some(known) = known {
-            return known.name;
-        }
+    if let Some(known) = first_known(ALL, frames) {
+        return known;
     }
     match frames.first() {
         Some(leaf) if leaf.kernel => OTHER,
@@ -210,6 +217,16 @@ pub fn page() -> String {
     for (name, help) in BY_PROCESS {
         page += &format!("| {name} | {help} | |\n");
     }
+    page += "\n## What threads wait for\n\n\
+             Every stack of waiting is counted for one reason, in the same way.\n\n\
+             | waiting for | what it is | functions whose names begin with |\n|---|---|---|\n";
+    page +=
+        &format!("| {} | it could have gone on: preempted, or its quota spent | |\n", waits::A_CPU);
+    for one in waits::ALL {
+        let names: Vec<String> = one.functions().map(|name| format!("`{name}`")).collect();
+        page += &format!("| {} | {} | {} |\n", one.name, one.help, names.join(" "));
+    }
+    page += &format!("| {} | nothing that a rule knows | |\n", waits::OTHER);
     page
 }
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use super::*;
 
 /// What probes see of processes while something happens.
-fn seen(names: &[&str], scope: &Scope, work: impl FnOnce()) -> Vec<(String, f64)> {
+pub(super) fn seen(names: &[&str], scope: &Scope, work: impl FnOnce()) -> Vec<(String, f64)> {
     let roots = Roots::default();
     let cpus = CpuSet::from_iter([0]);
     let mut probes: Vec<_> =
@@ -21,17 +21,17 @@ fn seen(names: &[&str], scope: &Scope, work: impl FnOnce()) -> Vec<(String, f64)
     counters.map(|counter| (counter.name, counter.value)).collect()
 }
 
-fn of(seen: &[(String, f64)], name: &str) -> f64 {
+pub(super) fn of(seen: &[(String, f64)], name: &str) -> f64 {
     let found = seen.iter().find(|(known, _)| known == name);
     found.unwrap_or_else(|| panic!("no {name} in {seen:?}")).1
 }
 
-fn system(pid: u32) -> Scope {
+pub(super) fn system(pid: u32) -> Scope {
     Scope { system: vec![pid], ..Scope::default() }
 }
 
 /// A child that is killed at the end, whatever the end is.
-struct Killed(Child);
+pub(super) struct Killed(pub(super) Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {

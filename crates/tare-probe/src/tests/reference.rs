@@ -26,8 +26,11 @@ In names, `{part}` is `system` (the system's processes), `layer` (what the layer
 userland proxy) or `client`; the other parts in braces stand for what the host has.
 
 A probe that cannot open its files, or cannot read them in a slice, is a doubt (`probe_failed`), and
-the study goes on without it. Not here, because they need tracing, which disturbs: system calls by
-name, the distribution and the longest of disk latency.
+the study goes on without it.
+
+A probe that **disturbs** what it looks at is read only when it is asked for (`tare weigh --syscalls`), in
+slices of its own after the rounds, at the same fixed rate in every environment. Its counters stand
+in a table of their own, \"traced\", and no other figure comes from these slices.
 ";
 
 fn reference() -> String {
@@ -36,6 +39,9 @@ fn reference() -> String {
         text += &format!("\n## `{}`\n\n{}.\n\nNeeds: {}. ", kind.name, kind.help, kind.needs);
         if kind.optional {
             text += "Left out without a word where it is not there. ";
+        }
+        if kind.disturbs {
+            text += "**Disturbs.** ";
         }
         text += &format!("Limits: {}.\n\n| counter | what |\n|---|---|\n", kind.limits);
         for counter in kind.counters {

@@ -216,6 +216,7 @@ fn order(record: &Record) -> Vec<(u32, String)> {
         let phase = match slice.phase {
             tare_lab::record::Phase::Capacity => "capacity",
             tare_lab::record::Phase::Latency => "latency",
+            tare_lab::record::Phase::Traced => "traced",
         };
         let what = if several { format!("{} {phase}", slice.workload) } else { phase.to_string() };
         let text = clean(&format!("{} ({what})", slice.environment));

@@ -7,11 +7,14 @@
 //! that took CPU time and was never sampled is "not sampled". So the sum over subsystems is the CPU
 //! time per operation of system, layer and client, without idle polling: the figure that `weigh`
 //! reports, at the fixed rate.
+//!
+//! Stacks of waiting are times already: each is divided by the operations of the slice and nothing
+//! else. Their sum is no cost: threads that wait for work wait, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use tare_lab::stacks::{KERNEL_SUFFIX, SYSTEM, SampledStack, StackSlice};
+use tare_lab::stacks::{KERNEL_SUFFIX, SYSTEM, SampledStack, StackKind, StackSlice};
 use tare_lab::stats::methods::student_t;
 
 /// CPU time of a part none of whose samples was taken.
@@ -105,6 +108,13 @@ impl Weights {
     fn of(slice: &StackSlice) -> Self {
         let mut weights = Self::default();
         let per_operation = 1e3 * slice.operations as f64;
+        if slice.kind == StackKind::OffCpu {
+            // Times already, each in its own stack.
+            for stack in &slice.stacks {
+                weights.add(stack, stack.samples as f64 / per_operation);
+            }
+            return weights;
+        }
         for cpu in &slice.cpu {
             let stacks = || slice.stacks.iter().filter(|stack| stack.part == cpu.part);
             let samples: u64 = stacks().map(|stack| stack.samples).sum();
@@ -123,23 +133,27 @@ impl Weights {
             weights.idle += idle;
             for stack in stacks() {
                 let share = if polls(stack) { busy_share } else { 1.0 };
-                let us = stack.samples as f64 * unit * share;
-                *weights.subsystems.entry(stack.subsystem.clone()).or_default() += us;
-                let key = (stack.part.clone(), stack.folded.clone(), stack.subsystem.clone());
-                *weights.stacks.entry(key).or_default() += us;
-                weights.total += us;
+                weights.add(stack, stack.samples as f64 * unit * share);
             }
         }
         weights
     }
+
+    fn add(&mut self, stack: &SampledStack, us: f64) {
+        *self.subsystems.entry(stack.subsystem.clone()).or_default() += us;
+        let key = (stack.part.clone(), stack.folded.clone(), stack.subsystem.clone());
+        *self.stacks.entry(key).or_default() += us;
+        self.total += us;
+    }
 }
 
 impl Side {
-    /// The slices of an environment under a workload that count.
-    pub fn of(slices: &[StackSlice], workload: &str, environment: &str) -> Self {
+    /// The slices of a kind of an environment under a workload that count.
+    pub fn of(slices: &[StackSlice], kind: StackKind, workload: &str, environment: &str) -> Self {
         let mut side = Self { environment: environment.to_string(), ..Self::default() };
         let ours = slices.iter().filter(|slice| {
             slice.environment == environment
+                && slice.kind == kind
                 && slice.workload == workload
                 && slice.void.is_none()
                 && slice.operations > 0

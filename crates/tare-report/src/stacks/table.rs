@@ -1,7 +1,7 @@
 //! The figures of stacks on a terminal and as JSON.
 
 use serde_json::{Value, json};
-use tare_lab::stacks::{KERNEL_SUFFIX, StackSlice};
+use tare_lab::stacks::{KERNEL_SUFFIX, StackKind, StackSlice};
 
 use super::figures::{Figure, Profile, Row, Side};
 use crate::figures::clean;
@@ -52,15 +52,25 @@ fn change(row: &Row) -> &'static str {
 }
 
 /// How the figures came to be, in a sentence.
-fn method(slices: &[StackSlice], workload: &str, rounds: usize) -> String {
-    let first = slices.iter().find(|slice| slice.workload == workload && slice.void.is_none());
+fn method(slices: &[StackSlice], kind: StackKind, workload: &str, rounds: usize) -> String {
+    let first = first(slices, kind, workload);
     let (rate, window, event) = first.map_or((0.0, 0.0, ""), |slice| {
         (slice.rate_per_s, slice.window_ns as f64 / 1e9, slice.event.as_str())
     });
     let workload = clean(workload);
+    let of = match kind {
+        StackKind::OnCpu => {
+            "CPU time in \u{b5}s per operation, of system, client and what the layer adds, in the \
+             program and in the kernel"
+        }
+        StackKind::OffCpu => {
+            "Waiting in \u{b5}s per operation, over all threads of system, client and what the \
+             layer adds, from leaving a CPU to having one again; threads that wait for work wait, \
+             too"
+        }
+    };
     format!(
-        "CPU time in \u{b5}s per operation, of system, client and what the layer adds, in the \
-         program and in the kernel; \"{workload}\" at {rate:.0} operations/s in every environment, \
+        "{of}; \"{workload}\" at {rate:.0} operations/s in every environment, \
          {rounds} rounds of {window:.1} s, {event}. Mean over rounds, 95 % interval (Student's t)."
     )
 }
@@ -75,11 +85,23 @@ fn environments(slices: &[StackSlice], workload: &str) -> Vec<String> {
     names
 }
 
+fn first<'s>(slices: &'s [StackSlice], kind: StackKind, workload: &str) -> Option<&'s StackSlice> {
+    let ours = |slice: &&StackSlice| slice.workload == workload && slice.kind == kind;
+    slices.iter().filter(ours).find(|slice| slice.void.is_none())
+}
+
 /// Subsystems by environment, the `baseline` first.
-pub fn overview(slices: &[StackSlice], workload: &str, baseline: &str, style: Style) -> String {
+pub fn overview(
+    slices: &[StackSlice],
+    kind: StackKind,
+    workload: &str,
+    baseline: &str,
+    style: Style,
+) -> String {
     let mut names = environments(slices, workload);
     names.sort_by_key(|name| name != baseline);
-    let sides: Vec<Side> = names.iter().map(|name| Side::of(slices, workload, name)).collect();
+    let sides: Vec<Side> =
+        names.iter().map(|name| Side::of(slices, kind, workload, name)).collect();
     let sides: Vec<&Side> = sides.iter().filter(|side| side.rounds() > 0).collect();
     let Some(first) = sides.first() else {
         return format!("no stack slice of \"{}\" counts\n", clean(workload));
@@ -100,7 +122,7 @@ pub fn overview(slices: &[StackSlice], workload: &str, baseline: &str, style: St
     if sides.iter().any(|side| side.idle().us > 0.0) {
         rows.push(line("(idle polling, not in the sum)", &Side::idle));
     }
-    let text = method(slices, workload, first.rounds());
+    let text = method(slices, kind, workload, first.rounds());
     let mut out = paragraph(&text, "", style.width).join("\n") + "\n";
     out += &grid(&head, &rows, style);
     out += "--from A --to B shows functions and differences; --flamegraph FILE draws them.\n";
@@ -112,14 +134,22 @@ fn name_of(function: &str) -> String {
 }
 
 /// Two environments: subsystems and functions with their differences.
-pub fn pair(slices: &[StackSlice], workload: &str, profile: &Profile, style: Style) -> String {
+pub fn pair(
+    slices: &[StackSlice],
+    kind: StackKind,
+    workload: &str,
+    profile: &Profile,
+    style: Style,
+) -> String {
     let (from, to) = (&clean(&profile.from.environment), &clean(&profile.to.environment));
     let mut out =
-        paragraph(&method(slices, workload, profile.rounds()), "", style.width).join("\n");
-    out += &format!(
-        "\n{} samples in \"{from}\", {} in \"{to}\".\n\n",
-        profile.from.samples, profile.to.samples
-    );
+        paragraph(&method(slices, kind, workload, profile.rounds()), "", style.width).join("\n");
+    out.push('\n');
+    if kind == StackKind::OnCpu {
+        let (one, other) = (profile.from.samples, profile.to.samples);
+        out += &format!("{one} samples in \"{from}\", {other} in \"{to}\".\n");
+    }
+    out.push('\n');
     let title = "difference [95 %]";
     let line = |row: &Row| {
         let (name, gone) = (row.name.clone(), change(row).to_string());
@@ -165,8 +195,8 @@ pub fn pair(slices: &[StackSlice], workload: &str, profile: &Profile, style: Sty
 }
 
 /// The same as JSON.
-pub fn as_json(slices: &[StackSlice], workload: &str, profile: &Profile) -> Value {
-    let first = slices.iter().find(|slice| slice.workload == workload && slice.void.is_none());
+pub fn as_json(slices: &[StackSlice], kind: StackKind, workload: &str, profile: &Profile) -> Value {
+    let first = first(slices, kind, workload);
     json!({
         "workload": workload,
         "from": profile.from.environment,
@@ -175,7 +205,11 @@ pub fn as_json(slices: &[StackSlice], workload: &str, profile: &Profile) -> Valu
         "samples": { "from": profile.from.samples, "to": profile.to.samples },
         "rate_per_s": first.map(|slice| slice.rate_per_s),
         "event": first.map(|slice| slice.event.as_str()),
-        "unit": "us of CPU per operation",
+        "kind": kind,
+        "unit": match kind {
+            StackKind::OnCpu => "us of CPU per operation",
+            StackKind::OffCpu => "us of waiting per operation",
+        },
         "sum": profile.total(),
         "idle_polling": profile.idle(),
         "subsystems": profile.subsystems(),

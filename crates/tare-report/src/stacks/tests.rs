@@ -1,4 +1,4 @@
-use tare_lab::stacks::{CLIENT, LAYER, PartCpu, SYSTEM, SampledStack, StackSlice};
+use tare_lab::stacks::{CLIENT, LAYER, PartCpu, SYSTEM, SampledStack, StackKind, StackSlice};
 
 use super::*;
 use crate::terminal::Style;
@@ -14,6 +14,7 @@ fn slice(round: u32, environment: &str, stacks: Vec<SampledStack>) -> StackSlice
     StackSlice {
         id: 0,
         round,
+        kind: StackKind::OnCpu,
         position: 0,
         environment: environment.into(),
         workload: "w".into(),
@@ -56,7 +57,7 @@ fn slices() -> Vec<StackSlice> {
 }
 
 fn profile(slices: &[StackSlice]) -> Profile {
-    let side = |name| Side::of(slices, "w", name);
+    let side = |name| Side::of(slices, StackKind::OnCpu, "w", name);
     Profile::new(side("native"), side("box")).unwrap()
 }
 
@@ -129,8 +130,17 @@ fn void_slices_and_lone_rounds_do_not_count() {
     slices[0].void = Some("interrupted".into());
     let one = profile(&slices);
     assert_eq!((one.rounds(), one.from.rounds(), one.to.rounds()), (4, 4, 5));
-    assert!(Profile::new(Side::of(&slices, "w", "native"), Side::of(&slices, "w", "no")).is_none());
-    assert!(overview(&[], "w", "native", Style::new(false, 120)).contains("no stack slice"));
+    assert!(
+        Profile::new(
+            Side::of(&slices, StackKind::OnCpu, "w", "native"),
+            Side::of(&slices, StackKind::OnCpu, "w", "no")
+        )
+        .is_none()
+    );
+    assert!(
+        overview(&[], StackKind::OnCpu, "w", "native", Style::new(false, 120))
+            .contains("no stack slice")
+    );
     // One round has figures and no interval.
     let two: Vec<StackSlice> = slices.into_iter().filter(|slice| slice.round == 1).collect();
     let one = profile(&two);
@@ -142,16 +152,16 @@ fn void_slices_and_lone_rounds_do_not_count() {
 fn tables_say_what_is_new_gone_and_within_the_noise() {
     let slices = slices();
     let style = Style::new(false, 160);
-    let text = pair(&slices, "w", &profile(&slices), style);
+    let text = pair(&slices, StackKind::OnCpu, "w", &profile(&slices), style);
     let line = |name: &str| text.lines().find(|line| line.trim().starts_with(name)).unwrap();
     assert!(line("bridge and veth").ends_with("new"), "{text}");
     assert!(line("io_uring").ends_with("gone"), "{text}");
     assert!(line("database").contains("none found (within"), "{text}");
     assert!(line("sum").contains("14.00"), "{text}");
     assert!(line("br_forward").contains("bridge and veth"), "{text}");
-    let all = overview(&slices, "w", "native", style);
+    let all = overview(&slices, StackKind::OnCpu, "w", "native", style);
     assert!(all.contains("native") && all.contains("box") && all.contains("sum"), "{all}");
-    let value = json(&slices, "w", &profile(&slices));
+    let value = json(&slices, StackKind::OnCpu, "w", &profile(&slices));
     assert_eq!(value["rounds"], 5);
     assert_eq!(value["subsystems"].as_array().unwrap().len(), 4);
 }
@@ -197,7 +207,7 @@ fn hostile_names_stay_text() {
         }
         slice.stacks.push(stack(SYSTEM, HOSTILE, &format!("main;{HOSTILE}"), 5));
     }
-    let side = |name| Side::of(&slices, HOSTILE, name);
+    let side = |name| Side::of(&slices, StackKind::OnCpu, HOSTILE, name);
     let one = Profile::new(side("native"), side(HOSTILE)).unwrap();
     let page = flamegraph(HOSTILE, HOSTILE, &one);
     assert_eq!(page.matches("<script").count(), 2, "the page's own two");
@@ -206,7 +216,10 @@ fn hostile_names_stay_text() {
     assert_eq!(data["to"], HOSTILE);
     assert_eq!(page.matches("\"names\"").count(), 1, "no name is taken for a gap of the page");
     let style = Style::new(false, 200);
-    for text in [pair(&slices, HOSTILE, &one, style), overview(&slices, HOSTILE, "native", style)] {
+    for text in [
+        pair(&slices, StackKind::OnCpu, HOSTILE, &one, style),
+        overview(&slices, StackKind::OnCpu, HOSTILE, "native", style),
+    ] {
         assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'), "{text}");
     }
 }

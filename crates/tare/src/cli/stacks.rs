@@ -3,9 +3,26 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use tare_lab::stacks::StackKind;
 
 use super::duration;
+
+/// Of what stacks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    OnCpu,
+    OffCpu,
+}
+
+impl From<Kind> for StackKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::OnCpu => Self::OnCpu,
+            Kind::OffCpu => Self::OffCpu,
+        }
+    }
+}
 
 /// What `weigh` samples after the rounds.
 #[derive(Clone, Debug, Args)]
@@ -13,8 +30,20 @@ pub struct SampleStacks {
     /// After the rounds, sample stacks in slices of their own (needs perf)
     #[arg(long)]
     pub stacks: bool,
-    /// Rounds of stack slices
-    #[arg(long, value_name = "N", requires = "stacks", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Of what: the CPU time (on-cpu), the waiting (off-cpu)
+    #[arg(
+        long,
+        value_name = "KINDS",
+        requires = "stacks",
+        value_delimiter = ',',
+        default_value = "on-cpu,off-cpu"
+    )]
+    pub stack_kinds: Vec<Kind>,
+    /// After the rounds, count system calls by name in slices of their own (needs BPF)
+    #[arg(long)]
+    pub syscalls: bool,
+    /// Rounds of these slices
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub stack_rounds: u32,
     /// Time of one stack slice
     #[arg(long, value_name = "TIME", requires = "stacks", default_value = "1s", value_parser = duration)]
@@ -27,6 +56,9 @@ pub struct ShowStacks {
     /// Show which subsystems and functions the CPU time per operation goes to
     #[arg(long, conflicts_with_all = ["csv", "html"])]
     pub stacks: bool,
+    /// Of what: the CPU time, or the waiting
+    #[arg(long, value_name = "KIND", requires = "stacks", default_value = "on-cpu")]
+    pub kind: Kind,
     /// Environment to compare from; without it the baseline
     #[arg(long, value_name = "NAME", requires = "stacks")]
     pub from: Option<String>,

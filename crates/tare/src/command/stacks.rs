@@ -1,36 +1,67 @@
 //! Stacks: opening the sampler for `weigh`, and what `report` says of a record's stack slices.
 
+use std::error::Error;
 use std::fs;
 use std::io::Write;
 
 use anyhow::{Context, anyhow};
+use tare_lab::doubt::Doubt;
 use tare_lab::record::{Record, read_stacks};
-use tare_lab::stacks::{StackOrder, StackSampler, StackSlice};
+use tare_lab::stacks::{Afterwards, StackKind, StackSlice};
+use tare_probe::Roots;
 use tare_probe::stacks::Perf;
 use tare_report::stacks::{Profile, Side, flamegraph, json, overview, pair};
+use tare_std::cpus::CpuSet;
 
 use super::report;
+use super::weigh::warn;
 use crate::cli::{Report, SampleStacks};
 use crate::exit::{Exit, ExitWith};
 
-/// The sampler of a study, marked as its own, or why there is none.
-pub(super) fn open(run: &str) -> Result<Perf, String> {
-    Perf::open((tare_host::RUN_VARIABLE, run)).map_err(|error| tare_host::error_line(&error))
-}
-
-/// The stack slices that were asked for.
-pub(super) fn order<'s>(asked: &SampleStacks, sampler: &'s mut dyn StackSampler) -> StackOrder<'s> {
-    StackOrder { sampler, rounds: asked.stack_rounds, window: asked.stack_window }
+/// What was asked for, marked as the run's own, and doubts for what cannot be had.
+pub(super) fn afterwards(
+    asked: &SampleStacks,
+    run: &str,
+    cpus: &CpuSet,
+) -> (Afterwards<'static>, Vec<Doubt>) {
+    let mut afterwards = Afterwards {
+        rounds: asked.stack_rounds,
+        window: asked.stack_window,
+        ..Afterwards::default()
+    };
+    let mut doubts = Vec::new();
+    let mut missing = |probe: &str, error: &dyn Error| {
+        let reason = tare_host::error_line(error);
+        warn(&format!("no {probe} in this record: {reason}"));
+        doubts.push(Doubt::ProbeFailed { probe: probe.into(), reason });
+    };
+    if asked.stacks {
+        for kind in &asked.stack_kinds {
+            match Perf::open((*kind).into(), (tare_host::RUN_VARIABLE, run)) {
+                Ok(perf) => afterwards.samplers.push(Box::new(perf)),
+                Err(error) => missing(&format!("{} stacks", StackKind::from(*kind).name()), &error),
+            }
+        }
+    }
+    if asked.syscalls {
+        let (tracers, unread) = tare_probe::open_disturbing(&Roots::default(), cpus);
+        afterwards.tracers = tracers;
+        unread.iter().for_each(|(probe, error)| missing(probe, error));
+    }
+    (afterwards, doubts)
 }
 
 /// Prints what the stacks of a record say.
 pub(super) fn show(options: &Report, record: &Record, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let asked = &options.stacks;
-    let slices = read_stacks(&options.record).exit_with(Exit::Input)?;
+    let kind = StackKind::from(asked.kind);
+    let mut slices = read_stacks(&options.record).exit_with(Exit::Input)?;
+    slices.retain(|slice| slice.kind == kind);
     if slices.is_empty() {
         let path = options.record.display();
         return Err(anyhow!(
-            "{path} has no stacks; sample some with tare weigh --resume {path} --stacks"
+            "{path} has no {} stacks; sample some with tare weigh --resume {path} --stacks",
+            kind.name()
         ))
         .exit_with(Exit::Input);
     }
@@ -38,18 +69,18 @@ pub(super) fn show(options: &Report, record: &Record, out: &mut dyn Write) -> an
     let chosen = asked.from.is_some() || asked.to.is_some();
     if !chosen && asked.flamegraph.is_none() && !options.json {
         let baseline = &record.study.baseline;
-        write!(out, "{}", overview(&slices, &workload, baseline, report::style()))?;
+        write!(out, "{}", overview(&slices, kind, &workload, baseline, report::style()))?;
         return Ok(Exit::Success);
     }
     let from = asked.from.as_ref().unwrap_or(&record.study.baseline);
     let to = match &asked.to {
         Some(name) => name.clone(),
-        None => dearest(record, &slices, &workload, from)
+        None => dearest(record, &slices, kind, &workload, from)
             .with_context(|| format!("no environment but \"{from}\" has stacks; name two"))
             .exit_with(Exit::Input)?,
     };
     let side = |name: &str| {
-        let side = Side::of(&slices, &workload, name);
+        let side = Side::of(&slices, kind, &workload, name);
         (side.rounds() > 0).then_some(side).ok_or_else(|| why_none(&slices, &workload, name))
     };
     let sides = side(from).and_then(|from| side(&to).map(|to| (from, to)));
@@ -63,11 +94,11 @@ pub(super) fn show(options: &Report, record: &Record, out: &mut dyn Write) -> an
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if options.json {
-        let value = json(&slices, &workload, &profile);
+        let value = json(&slices, kind, &workload, &profile);
         writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
         return Ok(Exit::Success);
     }
-    write!(out, "{}", pair(&slices, &workload, &profile, report::style()))?;
+    write!(out, "{}", pair(&slices, kind, &workload, &profile, report::style()))?;
     if let Some(path) = &asked.flamegraph {
         writeln!(out, "flame graphs: {}", path.display())?;
     }
@@ -87,10 +118,16 @@ fn workload(asked: Option<&str>, slices: &[StackSlice]) -> anyhow::Result<String
     }
 }
 
-/// The environment that takes most CPU time per operation, besides this one and the control.
-fn dearest(record: &Record, slices: &[StackSlice], workload: &str, from: &str) -> Option<String> {
+/// The environment that takes (or waits for) most time per operation, besides this one and the control.
+fn dearest(
+    record: &Record,
+    slices: &[StackSlice],
+    kind: StackKind,
+    workload: &str,
+    from: &str,
+) -> Option<String> {
     let others = record.environments.iter().filter(|one| !one.control && one.spec.name != from);
-    let sides = others.map(|one| Side::of(slices, workload, &one.spec.name));
+    let sides = others.map(|one| Side::of(slices, kind, workload, &one.spec.name));
     let dearest = sides
         .filter(|side| side.rounds() > 0)
         .max_by(|a, b| a.total().us.total_cmp(&b.total().us))?;

@@ -18,13 +18,13 @@ use tare_lab::doubt::Doubt;
 use tare_lab::environment::CpuPlan;
 use tare_lab::fake;
 use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path, read_stacks};
-use tare_lab::stacks::StackSampler;
+use tare_lab::stacks::Afterwards;
 use tare_lab::study::{self, Study};
 use tare_load::drivers::TareLoad;
 
 use super::tune::temporary::{self, Temporary};
 use super::{report, stacks};
-use crate::cli::{Progress, SampleStacks, Weigh};
+use crate::cli::{Kind, Progress, SampleStacks, Weigh};
 use crate::exit::{Exit, ExitWith};
 use crate::{live, registry, signals, studies};
 
@@ -58,7 +58,7 @@ pub(super) struct Question {
     pub(super) plan_options: Options,
     /// Facts for the record that the host does not tell.
     pub(super) facts: Vec<HostFact>,
-    /// Stack slices after the rounds, where they are asked for.
+    /// What is looked at closer after the rounds, where it is asked for.
     pub(super) stacks: Option<SampleStacks>,
     /// How it is shown while it runs.
     pub(super) progress: Progress,
@@ -84,7 +84,7 @@ impl Question {
             (None, None) => free_path(Path::new(&format!("{}.tare", study.name))),
         };
         let resume = options.resume.clone();
-        let stacks = options.stacks.stacks.then(|| options.stacks.clone());
+        let stacks = Some(options.stacks.clone());
         let (facts, progress) = (Vec::new(), options.show.progress);
         Ok(Self { study, text, resume, path, seed, plan_options, facts, stacks, progress })
     }
@@ -281,12 +281,12 @@ pub(super) fn measure_here(
     };
     let mut doubts: Vec<Doubt> = missing.into_iter().map(unread).collect();
     doubts.extend(baseline_taxes().map(|found| Doubt::BaselineNotClean { found }));
-    let mut sampler = question.stacks.as_ref().map(|_| stacks::open(site.run()));
-    if let Some(Err(reason)) = &sampler {
-        warn(&format!("no stacks will be sampled: {reason}"));
-        doubts.push(Doubt::ProbeFailed { probe: "stacks".into(), reason: reason.clone() });
+    let mut afterwards = Afterwards::default();
+    if let Some(asked) = &question.stacks {
+        let (found, missing) = stacks::afterwards(asked, site.run(), &plan.all);
+        afterwards = found;
+        doubts.extend(missing);
     }
-    let sampler = sampler.as_mut().and_then(|opened| opened.as_mut().ok());
     let writer = question.writer(&plan, host, &clock)?;
     let available = memory_available_bytes();
     let parts = Parts {
@@ -302,7 +302,7 @@ pub(super) fn measure_here(
         }),
         doubts,
     };
-    let ending = conduct(question, parts, writer, stop, sampler.map(|one| one as _))?;
+    let ending = conduct(question, parts, writer, stop, afterwards)?;
     if let Err(error) = site.untune() {
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }
@@ -323,22 +323,26 @@ fn measure_fake(question: &Question, plan: CpuPlan, stop: &AtomicBool) -> anyhow
         memory: None,
         doubts: Vec::new(),
     };
-    conduct(question, parts, writer, stop, Some(&mut world.sampler()))
+    let mut afterwards = Afterwards::default();
+    if let Some(asked) = question.stacks.as_ref().filter(|asked| asked.stacks) {
+        let sampler = |kind: &Kind| Box::new(world.sampler((*kind).into())) as _;
+        afterwards.samplers = asked.stack_kinds.iter().map(sampler).collect();
+        (afterwards.rounds, afterwards.window) = (asked.stack_rounds, asked.stack_window);
+    }
+    conduct(question, parts, writer, stop, afterwards)
 }
 
 /// Runs the campaign under the eyes of a live view.
-fn conduct(
+fn conduct<'p>(
     question: &Question,
-    parts: Parts<'_>,
+    parts: Parts<'p>,
     writer: RecordWriter,
     stop: &AtomicBool,
-    sampler: Option<&mut dyn StackSampler>,
+    afterwards: Afterwards<'p>,
 ) -> anyhow::Result<Ending> {
     let study = &question.study;
     let mut observer = live::observer(question.progress, study, report::style(), stop);
-    let order = question.stacks.as_ref().zip(sampler);
-    let order = order.map(|(asked, sampler)| stacks::order(asked, sampler));
-    let outcome = campaign::run_with_stacks(parts, study, writer, &mut *observer, stop, order);
+    let outcome = campaign::run_and_look(parts, study, writer, &mut *observer, stop, afterwards);
     let exit = match &outcome {
         Err(CampaignError::Memory { .. } | CampaignError::Start { .. }) => Exit::Host,
         _ => Exit::Failure,

@@ -15,6 +15,7 @@ pub(super) fn line(event: &Event<'_>) -> Option<String> {
         Event::Stage(Stage::Starting) => Some("starting environments".into()),
         Event::Stage(Stage::Calibrating) => Some("finding the baseline's capacity".into()),
         Event::Stage(Stage::SamplingStacks) => Some("sampling stacks".into()),
+        Event::Stage(Stage::Tracing) => Some("tracing".into()),
         Event::Stage(Stage::TearingDown) => Some("removing environments".into()),
         Event::EnvironmentStarted { environment } => {
             let ready = environment.ready_ns.map(|ns| format!(" in {:.0} ms", ns as f64 / 1e6));

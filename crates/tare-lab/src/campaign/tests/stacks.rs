@@ -1,17 +1,18 @@
 use super::*;
 use crate::PartError;
+use crate::analysis::counters;
 use crate::driver::Edge;
 use crate::fake::FakeError;
-use crate::probe::Scope;
-use crate::record::read_stacks;
-use crate::stacks::{CLIENT, SYSTEM, SampledStack, StackOrder, StackSampler};
+use crate::probe::{Counter, Probe, Scope};
+use crate::record::{Slice, read_stacks};
+use crate::stacks::{CLIENT, SYSTEM, SampledStack, StackKind, StackSampler};
 
 /// Runs a study with stack slices after its rounds.
 fn run_with(
     study: &Study,
     world: &World,
     scratch: &Scratch,
-    sampler: &mut dyn StackSampler,
+    closer: Afterwards<'static>,
     stop: &AtomicBool,
 ) -> Result<Outcome, CampaignError> {
     let path = scratch.path();
@@ -31,17 +32,20 @@ fn run_with(
         memory: None,
         doubts: vec![],
     };
-    let window = Duration::from_millis(500);
-    let order = StackOrder { sampler, rounds: 3, window };
-    run_with_stacks(parts, study, writer, &mut NoObserver, stop, Some(order))
+    let afterwards = Afterwards { rounds: 3, window: Duration::from_millis(500), ..closer };
+    run_and_look(parts, study, writer, &mut NoObserver, stop, afterwards)
+}
+
+fn samplers(samplers: Vec<Box<dyn StackSampler>>) -> Afterwards<'static> {
+    Afterwards { samplers, ..Afterwards::default() }
 }
 
 #[test]
 fn stacks_are_sampled_after_the_rounds_at_one_rate() {
     let (scratch, world, study) = (Scratch::new(), World::new(1), two());
     let never = AtomicBool::new(false);
-    let sampler = &mut world.sampler();
-    let outcome = run_with(&study, &world, &scratch, sampler, &never).unwrap();
+    let on_cpu = |world: &World| samplers(vec![Box::new(world.sampler(StackKind::OnCpu))]);
+    let outcome = run_with(&study, &world, &scratch, on_cpu(&world), &never).unwrap();
     assert_eq!(outcome.ending, Ending::RoundsDone);
     let slices = read_stacks(&scratch.path()).unwrap();
     assert_eq!(slices.len(), 3 * 3, "three environments with the control, three rounds");
@@ -62,7 +66,8 @@ fn stacks_are_sampled_after_the_rounds_at_one_rate() {
     assert!(!log.iter().any(|line| line.ends_with("in company")));
     assert_eq!(world.up(), Vec::<String>::new());
     // Resumed, further rounds follow.
-    run_with(&study, &World::new(1), &scratch, &mut World::new(1).sampler(), &never).unwrap();
+    let world = World::new(1);
+    run_with(&study, &world, &scratch, on_cpu(&world), &never).unwrap();
     let slices = read_stacks(&scratch.path()).unwrap();
     assert_eq!(slices.iter().map(|slice| slice.round).max(), Some(5));
 }
@@ -71,6 +76,10 @@ fn stacks_are_sampled_after_the_rounds_at_one_rate() {
 struct Blind;
 
 impl StackSampler for Blind {
+    fn kind(&self) -> StackKind {
+        StackKind::OnCpu
+    }
+
     fn event(&self) -> String {
         "nothing".into()
     }
@@ -92,7 +101,8 @@ impl StackSampler for Blind {
 fn a_sampler_that_fails_is_a_doubt_and_the_record_is_whole() {
     let (scratch, world) = (Scratch::new(), World::new(1));
     let never = AtomicBool::new(false);
-    let outcome = run_with(&two(), &world, &scratch, &mut Blind, &never).unwrap();
+    let outcome =
+        run_with(&two(), &world, &scratch, samplers(vec![Box::new(Blind)]), &never).unwrap();
     assert_eq!((outcome.ending, outcome.blocks), (Ending::RoundsDone, 12));
     let slices = read_stacks(&scratch.path()).unwrap();
     assert_eq!(slices.len(), 3, "then it is given up");
@@ -100,4 +110,58 @@ fn a_sampler_that_fails_is_a_doubt_and_the_record_is_whole() {
     let record = Record::read(&scratch.path()).unwrap();
     let named = |one: &&DoubtRecord| matches!(&one.doubt, Doubt::ProbeFailed { probe, .. } if probe == "stacks");
     assert_eq!(record.doubts.iter().filter(named).count(), 1);
+}
+
+#[test]
+fn each_kind_of_stacks_has_slices_of_its_own() {
+    let (scratch, world) = (Scratch::new(), World::new(1));
+    let never = AtomicBool::new(false);
+    let both = StackKind::ALL.map(|kind| Box::new(world.sampler(kind)) as Box<dyn StackSampler>);
+    run_with(&two(), &world, &scratch, samplers(both.into()), &never).unwrap();
+    let slices = read_stacks(&scratch.path()).unwrap();
+    for kind in StackKind::ALL {
+        let rounds: Vec<u32> =
+            slices.iter().filter(|slice| slice.kind == kind).map(|slice| slice.round).collect();
+        assert_eq!(rounds, [0, 0, 0, 1, 1, 1, 2, 2, 2], "{kind:?}");
+    }
+}
+
+/// A probe that disturbs, as far as the campaign is concerned.
+struct Tracer;
+
+impl Probe for Tracer {
+    fn name(&self) -> &str {
+        "tracer"
+    }
+
+    fn begin(&mut self) -> Result<(), PartError> {
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Vec<Counter>, PartError> {
+        Ok(vec![Counter { name: "calls".into(), value: 1000.0 }])
+    }
+}
+
+#[test]
+fn what_disturbs_is_traced_in_slices_of_its_own() {
+    let (scratch, world) = (Scratch::new(), World::new(1));
+    let never = AtomicBool::new(false);
+    let tracers = || Afterwards { tracers: vec![Box::new(Tracer)], ..Afterwards::default() };
+    run_with(&two(), &world, &scratch, tracers(), &never).unwrap();
+    let record = Record::read(&scratch.path()).unwrap();
+    let traced = |slice: &&Slice| slice.phase == Phase::Traced;
+    let calls = |slice: &Slice| slice.counters.iter().any(|one| one.name == "calls");
+    assert_eq!(record.slices.iter().filter(traced).count(), 3 * 3);
+    assert!(record.slices.iter().all(|slice| calls(slice) == (slice.phase == Phase::Traced)));
+    let found = counters(&record);
+    let calls: Vec<_> = found.iter().filter(|finding| finding.name == "calls").collect();
+    assert_eq!(calls.len(), 3);
+    assert!(calls.iter().all(|one| one.phase == Phase::Traced && one.value.blocks == 3));
+    // They outlast a resume, which goes on with further rounds.
+    let world = World::new(1);
+    run_with(&two(), &world, &scratch, tracers(), &never).unwrap();
+    let record = Record::read(&scratch.path()).unwrap();
+    let blocks: Vec<u32> = record.slices.iter().filter(traced).map(|slice| slice.block).collect();
+    assert_eq!(blocks, (0..6).flat_map(|block| [block; 3]).collect::<Vec<_>>());
 }

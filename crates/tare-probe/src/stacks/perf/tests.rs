@@ -1,8 +1,9 @@
 use std::collections::HashMap;
+use std::io::Write;
 
 use tare_lab::driver::Edge;
 use tare_lab::probe::Scope;
-use tare_lab::stacks::{CLIENT, LAYER, SYSTEM, SampledStack, StackSampler};
+use tare_lab::stacks::{CLIENT, LAYER, SYSTEM, SampledStack, StackKind, StackSampler};
 
 use super::{Perf, StacksError, fold};
 
@@ -40,14 +41,15 @@ fn what_perf_prints_is_folded_and_counted() {
 
 #[test]
 fn a_program_that_is_missing_is_named_with_its_package() {
-    let error = Perf::open_program("tare-has-no-such-perf", ("A", "b")).unwrap_err();
+    let error =
+        Perf::open_program("tare-has-no-such-perf", StackKind::OnCpu, ("A", "b")).unwrap_err();
     assert!(matches!(error, StacksError::NotInstalled), "{error:?}");
     assert!(error.to_string().contains("linux-perf"));
 }
 
 #[test]
 fn a_busy_process_is_sampled() {
-    let mut perf = match Perf::open(("TARE_TEST", "stacks")) {
+    let mut perf = match Perf::open(StackKind::OnCpu, ("TARE_TEST", "stacks")) {
         Ok(perf) => perf,
         Err(error) => {
             #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
@@ -79,11 +81,48 @@ fn a_busy_process_is_sampled() {
 
 #[test]
 fn a_process_that_is_gone_is_an_error_and_leaves_nothing_running() {
-    let Ok(mut perf) = Perf::open(("TARE_TEST", "stacks")) else { return };
+    let Ok(mut perf) = Perf::open(StackKind::OnCpu, ("TARE_TEST", "stacks")) else { return };
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     let gone = Scope { system: vec![child.id()], ..Scope::default() };
     assert!(perf.begin(&gone).is_err());
     assert!(perf.end().is_err());
     assert!(perf.begin(&Scope::default()).unwrap_err().to_string().contains("no process"));
+}
+
+#[test]
+fn a_sleep_of_known_length_is_waited_for_by_the_clock() {
+    let mut perf = match Perf::open(StackKind::OffCpu, ("TARE_TEST", "stacks")) {
+        Ok(perf) => perf,
+        Err(error) => {
+            #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+            {
+                eprintln!("skipped: a_sleep_of_known_length_is_waited_for_by_the_clock: {error}");
+            }
+            return;
+        }
+    };
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", "read -r line; exec sleep 0.2"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Perf ends with the last process that it looks at: this one never leaves its sleep.
+    let mut other = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let scope = Scope { system: vec![child.id(), other.id()], ..Scope::default() };
+    let started = std::time::Instant::now();
+    let sampled = perf.begin(&scope).and_then(|()| {
+        perf.edge(Edge::Begin)?;
+        child.stdin.take().unwrap().write_all(b"\n")?;
+        child.wait()?;
+        perf.edge(Edge::End)?;
+        perf.end()
+    });
+    let window_ns = started.elapsed().as_nanos();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let stacks = sampled.unwrap();
+    let slept = stacks.iter().filter(|stack| stack.subsystem == "the clock");
+    let slept_ns: u64 = slept.map(|stack| stack.samples).sum();
+    assert!(slept_ns >= 200_000_000 && u128::from(slept_ns) <= window_ns, "{stacks:#?}");
 }

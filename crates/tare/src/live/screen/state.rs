@@ -221,6 +221,8 @@ impl State {
                     push(&mut series.response_ns_p99, p99);
                 }
             }
+            // Disturbed: no figure comes from it.
+            Phase::Traced => {}
         }
     }
 

@@ -70,6 +70,7 @@ fn stage(scene: &Scene<'_>) -> String {
         Stage::Calibrating => "finding the baseline's capacity".to_string(),
         Stage::Measuring => "measuring".to_string(),
         Stage::SamplingStacks => "sampling stacks".to_string(),
+        Stage::Tracing => "tracing".to_string(),
         Stage::TearingDown => "removing environments".to_string(),
     };
     match (state.stopping, state.stage) {
@@ -95,6 +96,7 @@ fn now(scene: &Scene<'_>) -> String {
         let phase = match now.phase {
             Phase::Capacity => "as fast as it goes",
             Phase::Latency => "at the fixed rate",
+            Phase::Traced => "traced, at the fixed rate",
         };
         return format!("▶ {}, {}, {phase}", clean(&now.environment), clean(&now.workload));
     }

@@ -1,0 +1,220 @@
+//! Stacks of waiting: from the moment a thread leaves its CPU to the moment it has one again.
+//!
+//! Method: `perf record` notes the stack at every `sched:sched_switch` of the threads that are
+//! looked at, and the kernel's own switch records say when a thread is back. The time between is counted for
+//! the stack that it left with. A thread that left while it could have gone on waits for a CPU (it
+//! was preempted, or its quota was spent); every other waits in what the table says.
+//!
+//! Limits: what a thread waits in when the window begins is not known and is left out, up to its
+//! first return; what it waits in at the end counts up to there. Over many slices the two are
+//! equal. Threads that wait over a whole window are not seen.
+
+use std::collections::{BTreeMap, HashMap};
+
+use tare_lab::stacks::SampledStack;
+
+use super::script::{Frame, Sample, frame};
+use super::subsystem::{Subsystem, first_known};
+use super::{folded, script};
+
+/// Could have gone on.
+pub const A_CPU: &str = "a CPU";
+/// In something that no rule knows.
+pub const OTHER: &str = "something else";
+
+const fn rule(name: &'static str, help: &'static str, functions: &'static str) -> Subsystem {
+    Subsystem { name, help, functions, leaf_only: false }
+}
+
+/// What a thread can wait for, by the functions of the kernel that it waits in.
+pub const ALL: &[Subsystem] = &[
+    rule(
+        "locks",
+        "another thread: a futex, or a lock inside the kernel",
+        "futex_ do_futex mutex_ rwsem_ down_ percpu_down rt_mutex ww_mutex rwbase_",
+    ),
+    rule(
+        "events",
+        "work: epoll, poll, select, the I/O ring",
+        "ep_poll do_epoll do_poll do_select do_sys_poll io_cqring io_uring io_wq io_sq x64_sys_io_uring",
+    ),
+    rule(
+        "disk",
+        "blocks, the page cache, the journal, a sync",
+        "io_schedule bit_wait_io blk_ bio_ submit_bio blkdev_ rq_qos wbt_ wait_on_buffer wait_on_page \
+         folio_wait filemap_ fdatawait jbd2_ ext4_ xfs_ xlog_ btrfs_ iomap_ vfs_fsync do_fsync \
+         balance_dirty ovl_ fuse_ virtio_fs v9fs_ p9_ loop_",
+    ),
+    rule(
+        "network",
+        "data from or room in a socket, a connection",
+        "sk_wait sk_stream tcp_ inet_ unix_ sock_ skb_ wait_for_connect",
+    ),
+    rule("a pipe", "data from or room in a pipe", "pipe_ anon_pipe"),
+    rule("a child", "a process that is to end", "do_wait kernel_wait wait_task"),
+    rule(
+        "memory",
+        "memory that has to be freed or fetched first",
+        "do_try_to_free try_to_free shrink_ swap_ do_swap mem_cgroup throttle_direct",
+    ),
+    rule(
+        "the clock",
+        "a time that the program named",
+        "do_nanosleep hrtimer_nanosleep do_sigtimedwait",
+    ),
+];
+
+/// One line of the kernel's account of switches.
+#[derive(Clone, Debug, PartialEq)]
+enum Event {
+    /// Left its CPU in this stack.
+    Left { sample: Sample, preempted: bool },
+    /// Has a CPU again.
+    Back,
+}
+
+/// (thread, ns, what happened).
+type Line = (u32, u64, Event);
+
+/// Reads what `perf script --show-switch-events --ns -F pid,tid,time,event,ip,sym,dso,trace` prints:
+/// ` PID/TID SECONDS: EVENT: ...`, with a line for each frame below a sample.
+fn events(text: &str) -> Vec<Line> {
+    let mut events: Vec<Line> = Vec::new();
+    for line in text.lines() {
+        if line.starts_with('\t') {
+            if let Some((_, _, Event::Left { sample, .. })) = events.last_mut() {
+                sample.frames.extend(frame(line));
+            }
+            continue;
+        }
+        events.extend(header(line));
+    }
+    events
+}
+
+fn header(line: &str) -> Option<Line> {
+    let (ids, rest) = line.trim_start().split_once(char::is_whitespace)?;
+    let (pid, tid) = ids.split_once('/')?;
+    let (time, rest) = rest.trim_start().split_once(':')?;
+    let (seconds, ns) = time.split_once('.')?;
+    let ns = seconds.parse::<u64>().ok()? * 1_000_000_000 + ns.parse::<u64>().ok()?;
+    let (pid, tid) = (pid.parse().ok()?, tid.parse().ok()?);
+    let rest = rest.trim();
+    if rest.starts_with("PERF_RECORD_SWITCH") {
+        return rest.contains(" IN").then_some((tid, ns, Event::Back));
+    }
+    let (_, state) = rest.rsplit_once(" prev_state=").filter(|_| rest.contains("sched_switch"))?;
+    let sample = Sample { pid, frames: Vec::new() };
+    Some((tid, ns, Event::Left { sample, preempted: state.starts_with('R') }))
+}
+
+/// Waiting by stack, in ns, for the part that each process belongs to, inside a window of
+/// `CLOCK_MONOTONIC`.
+pub(super) fn fold(
+    text: &str,
+    parts: &HashMap<u32, &'static str>,
+    window: (u64, u64),
+) -> Vec<SampledStack> {
+    let (begin, end) = window;
+    let mut away: HashMap<u32, (u64, Sample, bool)> = HashMap::new();
+    let mut waits: BTreeMap<(String, String, &'static str), u64> = BTreeMap::new();
+    let mut add = |(left, mut sample, preempted): (u64, Sample, bool), back: u64| {
+        let Some(part) = parts.get(&sample.pid) else { return };
+        let ns = back.min(end).saturating_sub(left.max(begin));
+        script::drop_unknown_roots(&mut sample.frames);
+        let reason = reason(&sample.frames, preempted);
+        let key = (part.to_string(), folded(&sample.frames), reason);
+        *waits.entry(key).or_default() += ns;
+    };
+    for (thread, ns, event) in events(text) {
+        match event {
+            Event::Left { sample, preempted } => {
+                away.insert(thread, (ns, sample, preempted));
+            }
+            Event::Back => {
+                if let Some(left) = away.remove(&thread) {
+                    add(left, ns);
+                }
+            }
+        }
+    }
+    for (_, left) in away {
+        add(left, end);
+    }
+    let stack = |((part, folded, subsystem), samples): ((String, String, &str), u64)| {
+        SampledStack { part, subsystem: subsystem.to_string(), folded, samples }
+    };
+    waits.into_iter().filter(|(_, ns)| *ns > 0).map(stack).collect()
+}
+
+/// What a thread waits for.
+fn reason(frames: &[Frame], preempted: bool) -> &'static str {
+    if preempted {
+        return A_CPU;
+    }
+    first_known(ALL, frames).unwrap_or(OTHER)
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_lab::stacks::SYSTEM;
+
+    use super::*;
+
+    const TEXT: &str = "\
+ 7/8    10.000000100: PERF_RECORD_SWITCH IN         
+ 7/8    10.000001000: sched:sched_switch: prev_comm=db prev_pid=8 prev_prio=120 prev_state=S ==> next_comm=x next_pid=1 next_prio=120
+\tffffffff821f8b58 __schedule ([kernel.kallsyms])
+\tffffffff82200001 ep_poll ([kernel.kallsyms])
+\t          a897a0 db::wait (/usr/bin/tare)
+\t               0 [unknown] ([unknown])
+
+ 7/8    10.000001010: PERF_RECORD_SWITCH OUT        
+ 7/8    10.000004000: PERF_RECORD_SWITCH IN         
+ 7/8    10.000005000: sched:sched_switch: prev_comm=db prev_pid=8 prev_prio=120 prev_state=R+ ==> next_comm=x next_pid=1 next_prio=120
+\tffffffff821f8b58 __schedule ([kernel.kallsyms])
+\t          a897a0 db::work (/usr/bin/tare)
+
+ 7/8    10.000005010: PERF_RECORD_SWITCH OUT preempt        
+ 9/9    10.000006000: sched:sched_switch: prev_comm=z prev_pid=9 prev_prio=120 prev_state=D ==> next_comm=x next_pid=1 next_prio=120
+\tffffffff82200001 jbd2_log_wait_commit ([kernel.kallsyms])
+
+";
+
+    #[test]
+    fn the_time_between_leaving_and_coming_back_is_the_stacks() {
+        let parts = HashMap::from([(7, SYSTEM)]);
+        let found = fold(TEXT, &parts, (10_000_000_000, 10_000_007_000));
+        let seen: Vec<(&str, &str, u64)> =
+            found.iter().map(|s| (s.subsystem.as_str(), s.folded.as_str(), s.samples)).collect();
+        // A stranger's is nobody's; what is still waited in counts to the window's end.
+        assert_eq!(
+            seen,
+            [
+                ("events", "db::wait;ep_poll_[k];__schedule_[k]", 3000),
+                (A_CPU, "db::work;__schedule_[k]", 2000),
+            ]
+        );
+        // What lies outside the window is not counted.
+        let found = fold(TEXT, &parts, (10_000_002_000, 10_000_003_000));
+        assert_eq!(found.iter().map(|stack| stack.samples).sum::<u64>(), 1000);
+    }
+
+    #[test]
+    fn reasons_come_from_the_innermost_function_that_is_known() {
+        let frames = |names: &str| -> Vec<Frame> {
+            names.split(' ').map(|name| Frame { name: name.into(), kernel: true }).collect()
+        };
+        let check = |names: &str, expected: &str| {
+            assert_eq!(reason(&frames(names), false), expected, "{names}");
+        };
+        check("__schedule schedule futex_wait_queue do_futex", "locks");
+        check("__schedule schedule jbd2_log_wait_commit ext4_sync_file do_fsync", "disk");
+        check("__schedule __mutex_lock ext4_file_write_iter", "locks");
+        check("__schedule wait_woken sk_wait_data tcp_recvmsg", "network");
+        check("__schedule io_cqring_wait __do_sys_io_uring_enter", "events");
+        check("__schedule schedule do_nanosleep", "the clock");
+        check("__schedule schedule pipe_read", "a pipe");
+        check("__schedule schedule never_heard_of", OTHER);
+    }
+}
