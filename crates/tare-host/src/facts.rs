@@ -80,6 +80,7 @@ impl Facts {
 }
 
 fn kernel(facts: &mut Facts, proc: &Path, sys: &Path) {
+    facts.add_file("kernel", "host name", &proc.join("sys/kernel/hostname"));
     facts.add_file("kernel", "release", &proc.join("sys/kernel/osrelease"));
     facts.add_file("kernel", "version", &proc.join("sys/kernel/version"));
     facts.add_file("kernel", "command line", &proc.join("cmdline"));

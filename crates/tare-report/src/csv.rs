@@ -117,7 +117,8 @@ fn histogram(bytes: &[u8]) -> Option<Histogram<u64>> {
     Deserializer::new().deserialize(&mut &*bytes).ok().filter(|h: &Histogram<u64>| !h.is_empty())
 }
 
-fn line(out: &mut String, fields: impl Iterator<Item = String>) {
+/// One line, quoted where it must be.
+pub(crate) fn line(out: &mut String, fields: impl Iterator<Item = String>) {
     for (index, field) in fields.enumerate() {
         if index > 0 {
             out.push(',');

@@ -228,7 +228,44 @@ fn published(environment: &str, cost: f64) -> PublishedCost {
     }
 }
 
+/// How one made-up machine differs from another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine {
+    pub(crate) seed: u64,
+    /// Factor on every throughput.
+    pub(crate) speed: f64,
+    /// Factor on the CPU per operation of everything in "docker-default" alone.
+    pub(crate) burden: f64,
+    /// Histograms take most of the time; without them there are no latencies.
+    pub(crate) latencies: bool,
+}
+
+const MACHINE: Machine = Machine { seed: 42, speed: 1.0, burden: 1.0, latencies: true };
+
+/// A quick study on another machine, with the conclusions that the product draws from its slices.
+pub(crate) fn on(machine: Machine, blocks: u32) -> (Record, Analysis) {
+    let mut record = unmeasured(&["write"]);
+    record.slices = slices(blocks, &["write"], machine);
+    // The account is made up for a machine of one speed.
+    record.slices.iter_mut().for_each(|slice| slice.own_account = None);
+    record.header.seed = machine.seed;
+    let analyse = match machine.latencies {
+        true => tare_lab::analysis::analyse,
+        false => tare_lab::analysis::analyse_costs,
+    };
+    let analysis = analyse(&record);
+    (record, analysis)
+}
+
 fn make(blocks: u32, workloads: &[&str]) -> (Record, Analysis) {
+    let mut record = unmeasured(workloads);
+    record.slices = slices(blocks, workloads, MACHINE);
+    let analysis = analyse(&record.slices, blocks, workloads);
+    (record, analysis)
+}
+
+/// A record without slices.
+fn unmeasured(workloads: &[&str]) -> Record {
     let mut specs: Vec<EnvironmentSpec> = TRUTHS.iter().map(spec).collect();
     let control = specs.pop().unwrap();
     let gvisor = EnvironmentSpec {
@@ -270,9 +307,7 @@ fn make(blocks: u32, workloads: &[&str]) -> (Record, Analysis) {
     let mut environments: Vec<EnvironmentRecord> =
         specs.iter().map(|spec| environment(spec, false)).collect();
     environments.push(environment(&control, true));
-    let slices = slices(blocks, workloads);
-    let analysis = analyse(&slices, blocks, workloads);
-    let record = Record {
+    Record {
         header: Header {
             tare_version: "0.1.0".into(),
             started_unix_ms: STARTED_MS,
@@ -302,10 +337,9 @@ fn make(blocks: u32, workloads: &[&str]) -> (Record, Analysis) {
             fact("versions", "runc", "1.1.5+ds1"),
         ],
         environments,
-        slices,
+        slices: Vec::new(),
         doubts: Vec::new(),
-    };
-    (record, analysis)
+    }
 }
 
 fn environment(spec: &EnvironmentSpec, control: bool) -> EnvironmentRecord {
@@ -365,8 +399,8 @@ fn environment(spec: &EnvironmentSpec, control: bool) -> EnvironmentRecord {
     clippy::cast_sign_loss,
     reason = "made-up figures, small and positive"
 )]
-fn slices(blocks: u32, workloads: &[&str]) -> Vec<Slice> {
-    let mut rng = Rng::new(42);
+fn slices(blocks: u32, workloads: &[&str], machine: Machine) -> Vec<Slice> {
+    let mut rng = Rng::new(machine.seed);
     let mut slices = Vec::new();
     let mut now = STARTED_MS + 9_000;
     for block in 0..blocks {
@@ -385,18 +419,26 @@ fn slices(blocks: u32, workloads: &[&str]) -> Vec<Slice> {
             let window_ns = 300_000_000u64;
             let per_s = match phase {
                 Phase::Capacity => {
-                    81_000.0 * truth.throughput_ratio * weather * (0.015 * rng.normal()).exp()
+                    81_000.0
+                        * machine.speed
+                        * truth.throughput_ratio
+                        * weather
+                        * (0.015 * rng.normal()).exp()
                         / read
                 }
                 Phase::Latency => 32_000.0,
             };
             let operations = (per_s * 0.3) as u64;
-            let cpu_us = 11.6 * read * truth.cpu_ratio * (0.008 * rng.normal()).exp();
+            let burden = if truth.name == "docker-default" { machine.burden } else { 1.0 };
+            let cpu_us = 11.6 * read * truth.cpu_ratio * burden * (0.008 * rng.normal()).exp();
             let system_cpu_ns = (operations as f64 * cpu_us * 1e3) as u64;
             let void = (block == 2 && truth.name == "+ cpuset" && phase == Phase::Capacity)
                 .then(|| "security: wanted default, found Seccomp: 0".to_string());
-            let service = histogram(&mut rng, truth.latency_ratio * read, truth.tail * 0.8);
             let open = phase == Phase::Latency;
+            let service = match machine.latencies {
+                true => histogram(&mut rng, truth.latency_ratio * read, truth.tail * 0.8),
+                false => Vec::new(),
+            };
             slices.push(Slice {
                 id: slices.len() as i64 + 1,
                 block,
@@ -422,7 +464,7 @@ fn slices(blocks: u32, workloads: &[&str]) -> Vec<Slice> {
                 }),
                 client_cpu_ns: operations * 4_800,
                 throttled_ns: None,
-                response: if open {
+                response: if open && machine.latencies {
                     histogram(&mut rng, truth.latency_ratio, truth.tail)
                 } else {
                     Vec::new()

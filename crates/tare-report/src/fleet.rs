@@ -53,6 +53,22 @@ impl Price {
     pub fn per_year(&self) -> f64 {
         self.amount * self.per.in_a_year()
     }
+
+    /// One node for one hour.
+    pub fn per_hour(&self) -> f64 {
+        self.per_year() / HOURS_PER_YEAR
+    }
+}
+
+impl std::fmt::Display for Price {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let per = match self.per {
+            Period::Hour => "h",
+            Period::Month => "month",
+            Period::Year => "year",
+        };
+        write!(f, "{}{}/{per}", self.amount, self.currency)
+    }
 }
 
 impl Period {

@@ -115,10 +115,43 @@ fn comparison() {
     let (before, analysis) = fixture::quick();
     let (mut after, mut slower) = fixture::two_workloads();
     after.host[3].value = "6.19.2".to_string();
+    after.header.seed += 1;
     after.study.workloads[0].in_flight = 128;
     slower.findings.retain(|finding| finding.environment != "+ no cgroup");
     let records =
         [("before.tare".to_string(), before, analysis), ("after.tare".to_string(), after, slower)];
-    check("compare.txt", &crate::compare::terminal(&records, Style::new(false, 120)));
-    check("compare.json", &(crate::compare::json(&records) + "\n"));
+    check_comparison("compare", &records, &[]);
+}
+
+/// Two machines, with prices: the second is 1.5 times as fast and dearer.
+#[test]
+fn comparison_of_hosts() {
+    let machine = |seed, speed, host: &str, model: &str, cpus: &str| {
+        let made = fixture::Machine { seed, speed, burden: 1.0, latencies: true };
+        let (mut record, analysis) = fixture::on(made, 12);
+        record.host.push(tare_lab::record::HostFact {
+            section: "kernel".into(),
+            key: "host name".into(),
+            value: host.into(),
+        });
+        record.host[0].value = model.to_string();
+        record.cpu_plan.system = tare_std::cpus::CpuSet::parse_list(cpus).unwrap();
+        record.header.rates[0].1 *= speed;
+        (format!("{host}.tare"), record, analysis)
+    };
+    let records = [
+        machine(1, 1.0, "small", "AMD EPYC 7002", "2-3"),
+        machine(2, 1.5, "large", "AMD EPYC 9005", "2-5"),
+    ];
+    check_comparison("hosts", &records, &["small=2.5USD/h", "B=3.2USD/h"]);
+}
+
+fn check_comparison(name: &str, records: &[crate::compare::Named], prices: &[&str]) {
+    let prices: Vec<_> = prices.iter().map(|price| price.parse().unwrap()).collect();
+    let comparison = crate::compare::Comparison::new(records, &prices).unwrap();
+    let style = Style::new(false, 120);
+    check(&format!("{name}.txt"), &crate::compare::terminal(&comparison, style));
+    check(&format!("{name}.json"), &(crate::compare::json(&comparison) + "\n"));
+    check(&format!("{name}.md"), &crate::compare::markdown(&comparison));
+    check(&format!("{name}.csv"), &crate::compare::csv(&comparison));
 }

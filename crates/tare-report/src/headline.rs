@@ -8,17 +8,20 @@
 //! 3. Nothing claimed is said as "no cost found", with how small a cost could have been missed.
 //! 4. The control is always named, and so is that it is missing; a run that has not ended says so.
 
+use serde::Serialize;
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval};
 use tare_lab::record::Record;
 
 use crate::figures::{clean, percent_interval};
 
 /// What is compared with the baseline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Metric {
     /// CPU time per operation of the system and what the layer adds, at capacity.
+    #[serde(rename = "server_cpu_per_operation")]
     ServerCpu,
     /// Operations/s at capacity.
+    #[serde(rename = "throughput")]
     Throughput,
 }
 
@@ -32,7 +35,7 @@ impl Metric {
         }
     }
 
-    fn of_what(self) -> &'static str {
+    pub(crate) fn of_what(self) -> &'static str {
         match self {
             Metric::ServerCpu => "server CPU per operation",
             Metric::Throughput => "throughput",

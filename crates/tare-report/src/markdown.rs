@@ -15,7 +15,7 @@ use crate::figures::{Room, cost, latency, micros, rate, shorten, with_interval};
 use crate::headline::{Metric, claimed, headline, noise};
 use crate::prove::{self, Proof};
 use crate::terminal::{conditions, facts};
-use escape::escape;
+pub(crate) use escape::escape;
 
 /// Characters of a name in a table. The headline has it whole.
 const NAME: usize = 40;

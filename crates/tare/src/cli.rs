@@ -11,12 +11,14 @@ use tare_std::cpus::CpuSet;
 
 use crate::exit::Exit;
 
+mod compare;
 mod explain;
 mod flags;
 mod progress;
 mod stacks;
 mod tune;
 
+pub use compare::*;
 pub use explain::*;
 pub use flags::*;
 pub use progress::*;
@@ -136,16 +138,6 @@ pub struct Report {
         conflicts_with_all = ["json", "csv", "counters", "stacks", "markdown", "prometheus"]
     )]
     pub fleet: Option<Fleet>,
-}
-
-#[derive(Debug, Args)]
-pub struct Compare {
-    /// The records, two or more
-    #[arg(value_name = "FILE.tare", num_args = 2.., required = true)]
-    pub records: Vec<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

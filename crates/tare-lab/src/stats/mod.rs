@@ -15,8 +15,11 @@
 //! covered less often than the interval says, by every method tried; `docs/concepts/cost.md` has
 //! the figures.
 
+mod difference;
 pub mod methods;
 pub mod validation;
+
+pub use difference::difference;
 
 /// Confidence of every interval that Tare prints.
 pub const CONFIDENCE: f64 = 0.95;

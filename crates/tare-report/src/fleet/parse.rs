@@ -38,7 +38,7 @@ impl FromStr for Fleet {
                     return Err(FleetError::Twice { name: "price" });
                 }
                 Some(("nodes", number)) => nodes = Some(parse_nodes(number)?),
-                Some(("price", text)) => price = Some(parse_price(text)?),
+                Some(("price", text)) => price = Some(text.parse()?),
                 _ => return Err(FleetError::Part { part: part.to_string() }),
             }
         }
@@ -51,28 +51,32 @@ fn parse_nodes(text: &str) -> Result<u32, FleetError> {
     nodes.ok_or_else(|| FleetError::Nodes { text: text.to_string() })
 }
 
-fn parse_price(text: &str) -> Result<Price, FleetError> {
-    let bad = || FleetError::Price { text: text.to_string() };
-    let (amount, per) = text.split_once('/').ok_or_else(bad)?;
-    let per = match per {
-        "h" | "hour" => Period::Hour,
-        "month" => Period::Month,
-        "year" => Period::Year,
-        _ => return Err(bad()),
-    };
-    let end = amount.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(amount.len());
-    let (amount, currency) = amount.split_at(end);
-    let amount: f64 = amount.parse().map_err(|_| bad())?;
-    let currency = currency.trim();
-    // A digit or a sign after the number is a number that was written otherwise: 4.99e3, 1'000.
-    let strange = |c: char| !(c.is_alphabetic() || "$\u{20ac}\u{a3}\u{a5}\u{20b9}".contains(c));
-    if amount <= 0.0 || !amount.is_finite() {
-        return Err(bad());
+impl FromStr for Price {
+    type Err = FleetError;
+
+    fn from_str(text: &str) -> Result<Price, FleetError> {
+        let bad = || FleetError::Price { text: text.to_string() };
+        let (amount, per) = text.split_once('/').ok_or_else(bad)?;
+        let per = match per {
+            "h" | "hour" => Period::Hour,
+            "month" => Period::Month,
+            "year" => Period::Year,
+            _ => return Err(bad()),
+        };
+        let end = amount.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(amount.len());
+        let (amount, currency) = amount.split_at(end);
+        let amount: f64 = amount.parse().map_err(|_| bad())?;
+        let currency = currency.trim();
+        // A digit or a sign after the number is a number that was written otherwise: 4.99e3, 1'000.
+        let strange = |c: char| !(c.is_alphabetic() || "$\u{20ac}\u{a3}\u{a5}\u{20b9}".contains(c));
+        if amount <= 0.0 || !amount.is_finite() {
+            return Err(bad());
+        }
+        if currency.chars().any(strange) || currency.chars().count() > CURRENCY {
+            return Err(bad());
+        }
+        Ok(Price { amount, currency: currency.to_string(), per })
     }
-    if currency.chars().any(strange) || currency.chars().count() > CURRENCY {
-        return Err(bad());
-    }
-    Ok(Price { amount, currency: currency.to_string(), per })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::figures::clean;
 const PARTED: &str = "&#8203;";
 
 /// The text on one line, for a paragraph or a cell of a table.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let chars: Vec<char> = clean(text).chars().collect();
     let mut out = String::with_capacity(chars.len() * 2);
     for (index, c) in chars.iter().copied().enumerate() {

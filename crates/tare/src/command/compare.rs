@@ -2,24 +2,29 @@
 
 use std::io::Write;
 
-use tare_lab::analysis::{Analysis, analyse};
-use tare_lab::record::Record;
+use tare_lab::analysis::analyse;
+use tare_report::compare::{self, Comparison, Named};
 
 use super::report;
 use crate::cli::Compare;
-use crate::exit::Exit;
+use crate::exit::{Exit, ExitWith};
 
 pub(crate) fn run(options: &Compare, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let mut records: Vec<(String, Record, Analysis)> = Vec::new();
+    let mut records: Vec<Named> = Vec::new();
     for path in &options.records {
         let record = report::read(path)?;
         let analysis = analyse(&record);
         records.push((path.display().to_string(), record, analysis));
     }
+    let comparison = Comparison::new(&records, &options.prices).exit_with(Exit::Usage)?;
     if options.json {
-        writeln!(out, "{}", tare_report::compare::json(&records))?;
+        writeln!(out, "{}", compare::json(&comparison))?;
+    } else if options.csv {
+        write!(out, "{}", compare::csv(&comparison))?;
+    } else if options.markdown {
+        write!(out, "{}", compare::markdown(&comparison))?;
     } else {
-        write!(out, "{}", tare_report::compare::terminal(&records, report::style()))?;
+        write!(out, "{}", compare::terminal(&comparison, report::style()))?;
     }
     Ok(Exit::Success)
 }

@@ -1,0 +1,438 @@
+//! Under which conditions the records were made: facts that differ, and where that makes the
+//! comparison lie.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use tare_lab::analysis::Analysis;
+use tare_lab::record::Record;
+
+use super::costs::{CostRow, in_each};
+use super::economics::{is_same_rate, same_currency};
+use super::{Side, letter};
+use crate::doubts::Marks;
+use crate::figures::rate;
+use crate::fleet::Price;
+use crate::headline::{Metric, noise};
+use crate::terminal::fixed_rate;
+
+/// Doubts of a record that a warning names; the rest is counted.
+const DOUBTS_NAMED: usize = 4;
+/// What a system decides anew at each start and no comparison hangs on.
+const PASSING: [&str; 3] = ["pid", "port", "address"];
+
+/// A fact of the studies or hosts, one value per record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// `study`, `workload NAME`, `environment NAME`, or a section of the host's facts.
+    pub section: String,
+    pub key: String,
+    /// `None` where a record does not have it.
+    pub values: Vec<Option<String>>,
+}
+
+impl Fact {
+    pub(crate) fn differs(&self) -> bool {
+        self.values.windows(2).any(|pair| pair[0] != pair[1])
+    }
+}
+
+/// A reason why a figure here must not be read as the difference of two machines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    pub kind: WarningKind,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WarningKind {
+    NothingInCommon,
+    SameRun,
+    Workload,
+    System,
+    Database,
+    Baseline,
+    Environment,
+    CpuFigure,
+    Rate,
+    Cpus,
+    Schedule,
+    Control,
+    Currency,
+    NotFinished,
+    Doubts,
+}
+
+/// Everything that can be compared of studies and hosts. What differs for sure (seed, time) is
+/// among it.
+pub(super) fn facts(sides: &[Side<'_>]) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut add = |section: &str, key: &str, of: &dyn Fn(&Record) -> Option<String>| {
+        let values = sides.iter().map(|side| of(side.record)).collect();
+        facts.push(Fact { section: section.to_string(), key: key.to_string(), values });
+    };
+    add("study", "name", &|r| Some(r.study.name.clone()));
+    add("study", "baseline", &|r| Some(r.study.baseline.clone()));
+    add("study", "system", &|r| Some(r.study.system.name.clone()));
+    for key in keys(sides, |r| r.study.system.options.iter().map(|(key, _)| key.as_str()).collect())
+    {
+        add("study", &format!("system, {key}"), &|r| {
+            let option = r.study.system.options.iter().find(|(known, _)| *known == key);
+            option.map(|(_, value)| value.clone())
+        });
+    }
+    add("study", "driver", &|r| Some(r.study.driver.clone()));
+    add("study", "schedule", &|r| Some(format!("{:?}", r.study.schedule.kind).to_lowercase()));
+    add("study", "window", &|r| Some(format!("{} ms", r.study.schedule.window.as_millis())));
+    add("study", "lead-in", &|r| Some(format!("{} ms", r.study.schedule.lead_in.as_millis())));
+    add("study", "CPUs of the system", &|r| Some(r.cpu_plan.system.len().to_string()));
+    add("study", "CPUs of the client", &|r| Some(r.cpu_plan.client.len().to_string()));
+    add("study", "tare", &|r| Some(r.header.tare_version.clone()));
+    add("study", "seed", &|r| Some(r.header.seed.to_string()));
+    for name in keys(sides, |r| r.study.workloads.iter().map(|w| w.name.as_str()).collect()) {
+        let of = |r: &Record| r.study.workloads.iter().find(|w| w.name == name).map(|w| json!(w));
+        fields(sides, &mut facts, &format!("workload {name}"), &of);
+    }
+    for name in keys(sides, |r| r.environments.iter().map(|e| e.spec.name.as_str()).collect()) {
+        let of = |r: &Record| {
+            let found = r.environments.iter().find(|e| e.spec.name == name)?;
+            let mut value = json!(found.spec);
+            let settings =
+                found.settings.iter().filter(|(key, _)| !PASSING.contains(&key.as_str()));
+            let settings: Vec<(String, Value)> =
+                settings.map(|(key, value)| (format!("found {key}"), json!(value))).collect();
+            value.as_object_mut()?.extend(settings);
+            Some(value)
+        };
+        fields(sides, &mut facts, &format!("environment {name}"), &of);
+    }
+    let mut hosts: Vec<(&str, &str)> = Vec::new();
+    for fact in sides.iter().flat_map(|side| &side.record.host) {
+        let key = (fact.section.as_str(), fact.key.as_str());
+        // A plan of layers is shown by `tare explain`.
+        if fact.section != tare_lab::ablation::FACTS && !hosts.contains(&key) {
+            hosts.push(key);
+        }
+    }
+    for (section, key) in hosts {
+        let of = |side: &Side<'_>| {
+            let found = side.record.host.iter().find(|f| f.section == section && f.key == key);
+            found.map(|fact| fact.value.clone())
+        };
+        let values = sides.iter().map(of).collect();
+        facts.push(Fact { section: section.to_string(), key: key.to_string(), values });
+    }
+    facts
+}
+
+/// Names that any record has, once each, in the order of the first that has them.
+fn keys<'r>(sides: &[Side<'r>], of: fn(&'r Record) -> Vec<&'r str>) -> Vec<&'r str> {
+    let mut keys: Vec<&str> = Vec::new();
+    for key in sides.iter().flat_map(|side| of(side.record)) {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+/// The fields of a JSON object of each record, as facts; one without the object has none of them.
+fn fields(
+    sides: &[Side<'_>],
+    facts: &mut Vec<Fact>,
+    section: &str,
+    of: &dyn Fn(&Record) -> Option<Value>,
+) {
+    let objects: Vec<Option<Value>> = sides.iter().map(|side| of(side.record)).collect();
+    if objects.iter().any(Option::is_none) {
+        let there = |object: &Option<Value>| object.is_some().then(|| "present".to_string());
+        let values = objects.iter().map(there).collect();
+        facts.push(Fact { section: section.to_string(), key: "in the record".into(), values });
+    }
+    let mut known: Vec<&String> = Vec::new();
+    for key in objects.iter().flatten().filter_map(Value::as_object).flat_map(|o| o.keys()) {
+        if !known.contains(&key) && key != "name" {
+            known.push(key);
+        }
+    }
+    for key in known {
+        let text = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        // Where a record lacks the object, it is not said again for each field.
+        let values: Vec<Option<String>> =
+            objects.iter().map(|o| o.as_ref()?.get(key.as_str()).map(text)).collect();
+        let present = values.iter().flatten().next().cloned();
+        let filled = objects
+            .iter()
+            .zip(values)
+            .map(|(object, value)| if object.is_none() { present.clone() } else { value })
+            .collect();
+        facts.push(Fact { section: section.to_string(), key: key.clone(), values: filled });
+    }
+}
+
+/// Why the comparison may lie, the worst first.
+pub(super) fn warnings(
+    sides: &[Side<'_>],
+    prices: &[Option<Price>],
+    costs: &[CostRow<'_>],
+) -> Vec<Warning> {
+    let mut found = Warnings { sides, list: Vec::new() };
+    if sides.len() > 1 && costs.is_empty() {
+        let text = "no environment but a baseline is in two of the records under the same name and workload: there is no cost to compare";
+        found.add(WarningKind::NothingInCommon, text.to_string());
+    }
+    found.same_run();
+    found.studies();
+    found.figures(costs);
+    found.controls();
+    if prices
+        .iter()
+        .skip(1)
+        .any(|p| p.is_some() && prices[0].is_some() && !same_currency(&prices[0], p))
+    {
+        let text = "the prices are not in one currency: money is not compared between them";
+        found.add(WarningKind::Currency, text.to_string());
+    }
+    found.records();
+    found.list
+}
+
+struct Warnings<'s, 'r> {
+    sides: &'s [Side<'r>],
+    list: Vec<Warning>,
+}
+
+impl Warnings<'_, '_> {
+    fn add(&mut self, kind: WarningKind, text: String) {
+        if !self.list.iter().any(|warning| warning.text == text) {
+            self.list.push(Warning { kind, text });
+        }
+    }
+
+    /// Adds a warning with each record's value, where the values differ.
+    fn differ(
+        &mut self,
+        kind: WarningKind,
+        what: &str,
+        so: &str,
+        of: &dyn Fn(&Record) -> Option<String>,
+    ) {
+        let values: Vec<Option<String>> = self.sides.iter().map(|side| of(side.record)).collect();
+        // A record that lacks the thing has nothing to compare.
+        let there: Vec<&String> = values.iter().flatten().collect();
+        if there.windows(2).all(|pair| pair[0] == pair[1]) {
+            return;
+        }
+        let each = values.iter().enumerate().filter_map(|(at, value)| {
+            value.as_ref().map(|value| format!("{} {value}", letter(at)))
+        });
+        let each = each.collect::<Vec<_>>().join(", ");
+        self.add(kind, format!("{what} ({each}): {so}"));
+    }
+
+    fn same_run(&mut self) {
+        for (at, side) in self.sides.iter().enumerate() {
+            let key = |r: &Record| (r.header.started_unix_ms, r.header.seed);
+            let of_first = |other: &Side<'_>| key(other.record) == key(side.record);
+            if let Some(first) = self.sides[..at].iter().position(of_first) {
+                let text = format!(
+                    "{} and {} are one run (same start and seed): they are not independent, and no interval between them means anything",
+                    letter(first),
+                    letter(at)
+                );
+                self.add(WarningKind::SameRun, text);
+            }
+        }
+    }
+
+    fn studies(&mut self) {
+        use WarningKind::{Baseline, Cpus, Database, Environment, Schedule, System, Workload};
+        let sides = self.sides;
+        for name in keys(sides, |r| r.study.workloads.iter().map(|w| w.name.as_str()).collect()) {
+            let of = |r: &Record, key: &str| {
+                let workload = r.study.workloads.iter().find(|w| w.name == name)?;
+                Some(json!(workload).get(key)?.to_string())
+            };
+            for key in [
+                "write_share",
+                "rows",
+                "columns",
+                "column_bytes",
+                "keys",
+                "connections",
+                "in_flight",
+            ] {
+                let what = format!("workload {name} differs in {key}");
+                let so = "costs and absolute figures are of different questions";
+                self.differ(Workload, &what, so, &|r| of(r, key));
+            }
+        }
+        self.differ(
+            System,
+            "the systems differ",
+            "what is compared is the databases, not the machines",
+            &|r| {
+                let options: Vec<String> = r
+                    .study
+                    .system
+                    .options
+                    .iter()
+                    .map(|(key, value)| format!("{key}={value}"))
+                    .collect();
+                Some(
+                    format!("{} {}", r.study.system.name, options.join(" ")).trim_end().to_string(),
+                )
+            },
+        );
+        self.differ(System, "the drivers differ", "the client is part of every figure", &|r| {
+            Some(r.study.driver.clone())
+        });
+        let own = |r: &Record| {
+            r.study.system.name.starts_with("tare") || r.study.driver.starts_with("tare")
+        };
+        self.differ(
+            Database,
+            "the versions of tare differ",
+            "its database and its load generator may differ too",
+            &|r| own(r).then(|| r.header.tare_version.clone()),
+        );
+        self.differ(Baseline, "the baselines differ", "costs are against different things", &|r| {
+            Some(r.study.baseline.clone())
+        });
+        for name in keys(sides, |r| r.environments.iter().map(|e| e.spec.name.as_str()).collect()) {
+            let here = |r: &Record| r.environments.iter().find(|e| e.spec.name == name).cloned();
+            let what = format!("environment {name} has other layers");
+            self.differ(Environment, &what, "the name is the same, the thing is not", &|r| {
+                let spec = here(r)?.spec;
+                let layers =
+                    [spec.runtime, spec.network, spec.cpu, spec.security, spec.cgroup, spec.host];
+                Some(layers.join("/"))
+            });
+            for key in ["io_engine", "polling", "shards"] {
+                let what = format!("in environment {name} the system chose another {key}");
+                self.differ(
+                    Environment,
+                    &what,
+                    "a part of the difference is the system's choice",
+                    &|r| {
+                        let settings = here(r)?.settings;
+                        settings.into_iter().find(|(known, _)| known == key).map(|(_, value)| value)
+                    },
+                );
+            }
+        }
+        self.differ(
+            Cpus,
+            "the systems had different numbers of CPUs",
+            "compare absolute throughput per CPU",
+            &|r| Some(r.cpu_plan.system.len().to_string()),
+        );
+        self.differ(
+            Schedule,
+            "the schedules differ",
+            "fresh starts (trials) hold what slices of one start do not",
+            &|r| Some(format!("{:?}", r.study.schedule.kind).to_lowercase()),
+        );
+    }
+
+    fn figures(&mut self, costs: &[CostRow<'_>]) {
+        for row in costs {
+            let findings = in_each(self.sides, row.workload, row.environment);
+            let busy: Vec<bool> =
+                findings.iter().flatten().map(|f| f.server_cpu_is_busy_time).collect();
+            if row.metric == Metric::ServerCpu && busy.windows(2).any(|pair| pair[0] != pair[1]) {
+                let text = format!(
+                    "{} under {}: idle polling is taken off the CPU time in some records and not in others: CPU per operation is not the same figure",
+                    row.environment, row.workload
+                );
+                self.add(WarningKind::CpuFigure, text);
+            }
+            let rates: Vec<Option<f64>> =
+                self.sides.iter().map(|side| fixed_rate(side.record, row.workload)).collect();
+            let known: Vec<Option<f64>> = rates.iter().copied().filter(Option::is_some).collect();
+            if known.windows(2).any(|pair| !is_same_rate(pair[0], pair[1])) {
+                let each = |(at, rate_of): (usize, &Option<f64>)| {
+                    rate_of.map(|at_rate| format!("{} {} op/s", letter(at), rate(at_rate)))
+                };
+                let each: Vec<String> = rates.iter().enumerate().filter_map(each).collect();
+                let text = format!(
+                    "workload {} ran at different fixed rates ({}): latencies cannot be compared; give the study a rate_per_s",
+                    row.workload,
+                    each.join(", ")
+                );
+                self.add(WarningKind::Rate, text);
+            }
+        }
+    }
+
+    fn controls(&mut self) {
+        for (at, side) in self.sides.iter().enumerate() {
+            let analysis: &Analysis = side.analysis;
+            if analysis.findings.is_empty() {
+                continue;
+            }
+            let controls: Vec<_> = analysis.findings.iter().filter(|f| f.control).collect();
+            if controls.is_empty() {
+                let text = format!("{} has no A/A control: nothing tells its noise", letter(at));
+                self.add(WarningKind::Control, text);
+            }
+            for control in controls {
+                for metric in Metric::ALL {
+                    let Some(cost) = metric.cost(control).filter(|cost| cost.found) else {
+                        continue;
+                    };
+                    let noise = noise(analysis, &control.workload, metric).unwrap_or(f64::INFINITY);
+                    let text = format!(
+                        "the A/A control of {} differs from the baseline ({:.1} % in {}, {}): differences within {noise:.1} % are not claimed",
+                        letter(at),
+                        cost.percent.value.abs(),
+                        metric.of_what(),
+                        control.workload,
+                    );
+                    self.add(WarningKind::Control, text);
+                }
+            }
+        }
+    }
+
+    fn records(&mut self) {
+        for (at, side) in self.sides.iter().enumerate() {
+            if side.record.header.ended_unix_ms.is_none() {
+                let text = format!("{} is not finished", letter(at));
+                self.add(WarningKind::NotFinished, text);
+            }
+            let marks = Marks::of(side.record, side.analysis).0;
+            if marks.is_empty() {
+                continue;
+            }
+            let named: Vec<&str> = marks.iter().take(DOUBTS_NAMED).map(|m| m.title).collect();
+            let more = marks.len().saturating_sub(DOUBTS_NAMED);
+            let more = if more > 0 { format!("; {more} more") } else { String::new() };
+            let text = format!("doubts in {}: {}{more}", letter(at), named.join("; "));
+            self.add(WarningKind::Doubts, text);
+        }
+    }
+}
+
+/// Environments that not all records have.
+pub(super) fn only_in_some<'r>(sides: &[Side<'r>]) -> Vec<(&'r str, Vec<bool>)> {
+    let mut known: Vec<&str> = Vec::new();
+    for finding in sides.iter().flat_map(|side| &side.analysis.findings) {
+        if !known.contains(&finding.environment.as_str()) {
+            known.push(&finding.environment);
+        }
+    }
+    let has = |environment: &str| -> Vec<bool> {
+        let measured =
+            |side: &Side<'_>| side.analysis.findings.iter().any(|f| f.environment == environment);
+        sides.iter().map(measured).collect()
+    };
+    known
+        .into_iter()
+        .map(|name| (name, has(name)))
+        .filter(|(_, has)| has.contains(&false))
+        .collect()
+}

@@ -1,0 +1,149 @@
+//! What the same environment costs in each record, and whether two costs differ.
+
+use serde::Serialize;
+use tare_lab::analysis::{Cost, Finding, Interval};
+use tare_lab::stats::{Estimate, difference};
+
+use super::Side;
+use crate::headline::{Metric, claimed, noise};
+
+/// One environment under one workload in all records, by one metric.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CostRow<'r> {
+    pub(crate) metric: Metric,
+    pub workload: &'r str,
+    pub environment: &'r str,
+    pub control: bool,
+    /// One per record.
+    pub costs: Vec<Option<&'r Cost>>,
+    /// One per record: found, and beyond the noise of that record's A/A control.
+    pub claimed: Vec<bool>,
+    /// One per record; the first has none.
+    pub differences_to_first: Vec<Option<Difference>>,
+}
+
+/// By how much a record's cost is above the first record's.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    #[serde(flatten)]
+    pub cost: Cost,
+    /// Larger than both A/A controls together allow: each is the luck of one start.
+    pub beyond_noise: bool,
+}
+
+impl Difference {
+    /// Whether it may be said that the two differ.
+    pub fn claimed(&self) -> bool {
+        self.cost.found && self.beyond_noise
+    }
+}
+
+/// Environments that at least two records have, in the order of the first that has them.
+pub(super) fn rows<'r>(sides: &[Side<'r>]) -> Vec<CostRow<'r>> {
+    let mut rows = Vec::new();
+    for metric in Metric::ALL {
+        for (workload, environment) in common(sides) {
+            let findings = in_each(sides, workload, environment);
+            let costs: Vec<Option<&Cost>> =
+                findings.iter().map(|f| f.and_then(|f| metric.cost(f))).collect();
+            if costs.iter().flatten().count() < 2 {
+                continue;
+            }
+            let differs = |index: usize| {
+                let (from, to) = (costs[0]?, costs[index]?);
+                let noises = [0, index].map(|i| noise(sides[i].analysis, workload, metric));
+                between(from, to, metric, noises)
+            };
+            rows.push(CostRow {
+                metric,
+                workload,
+                environment,
+                control: findings.iter().flatten().any(|f| f.control),
+                claimed: findings
+                    .iter()
+                    .zip(sides)
+                    .map(|(f, side)| f.is_some_and(|f| claimed(side.analysis, f, metric)))
+                    .collect(),
+                differences_to_first: (0..sides.len())
+                    .map(|index| if index == 0 { None } else { differs(index) })
+                    .collect(),
+                costs,
+            });
+        }
+    }
+    rows
+}
+
+/// Workload and environment of everything that at least two records have, the baseline too.
+pub(super) fn common<'r>(sides: &[Side<'r>]) -> Vec<(&'r str, &'r str)> {
+    let mut known: Vec<(&str, &str)> = Vec::new();
+    for finding in sides.iter().flat_map(|side| &side.analysis.findings) {
+        let key = (finding.workload.as_str(), finding.environment.as_str());
+        if !known.contains(&key) {
+            known.push(key);
+        }
+    }
+    known.retain(|(w, e)| in_each(sides, w, e).iter().flatten().count() > 1);
+    // Workload by workload, also where a later record brought one more environment.
+    let mut order: Vec<&str> = Vec::new();
+    known.iter().for_each(|(w, _)| {
+        if !order.contains(w) {
+            order.push(w);
+        }
+    });
+    known.sort_by_key(|(w, _)| order.iter().position(|known| known == w));
+    known
+}
+
+/// The finding of each record, if it has one.
+pub(super) fn in_each<'r>(
+    sides: &[Side<'r>],
+    workload: &str,
+    environment: &str,
+) -> Vec<Option<&'r Finding>> {
+    let of = |side: &Side<'r>| {
+        let same = |f: &&Finding| f.environment == environment && f.workload == workload;
+        side.analysis.findings.iter().find(same)
+    };
+    sides.iter().map(of).collect()
+}
+
+/// A larger loss is a larger logarithm of the slow-down, by either metric.
+fn log(percent: f64, metric: Metric) -> f64 {
+    match metric {
+        Metric::ServerCpu => (percent / 100.0).ln_1p(),
+        Metric::Throughput => -(-percent / 100.0).ln_1p(),
+    }
+}
+
+fn percent(log: f64, metric: Metric) -> f64 {
+    match metric {
+        Metric::ServerCpu => log.exp_m1() * 100.0,
+        Metric::Throughput => -(-log).exp_m1() * 100.0,
+    }
+}
+
+/// By how much `to` costs more than `from`, in percent of what `from` takes or keeps.
+pub(crate) fn between(
+    from: &Cost,
+    to: &Cost,
+    metric: Metric,
+    noises: [Option<f64>; 2],
+) -> Option<Difference> {
+    let estimate = |cost: &Cost| Estimate {
+        centre: log(cost.percent.value, metric),
+        low: log(cost.percent.low, metric),
+        high: log(cost.percent.high, metric),
+        blocks: cost.percent.blocks,
+    };
+    let logs = difference(&estimate(from), &estimate(to))?;
+    let found = logs.excludes(0.0);
+    let interval = Interval::from(logs.map(|log| percent(log, metric)));
+    // The noise of a control is a percentage, which for small ones is a logarithm.
+    let noise = noises.into_iter().flatten().fold(0.0, |sum: f64, n| sum.hypot(n / 100.0));
+    let within_percent = interval.low.abs().max(interval.high.abs());
+    Some(Difference {
+        cost: Cost { percent: interval, found, within_percent },
+        beyond_noise: logs.centre.abs() > noise,
+    })
+}

@@ -1,0 +1,102 @@
+//! A comparison as CSV: a line per figure and record, so that a spreadsheet can pivot it.
+
+use tare_lab::analysis::{Cost, Interval};
+
+use super::{Comparison, Ratio};
+use crate::csv::line;
+use crate::headline::Metric;
+
+const COLUMNS: [&str; 11] = [
+    "record",
+    "name",
+    "workload",
+    "environment",
+    "figure",
+    "unit",
+    "value",
+    "low",
+    "high",
+    "blocks",
+    "found",
+];
+
+/// Figures, costs and differences, a header line first. Lines end in CR LF; what has no bound is
+/// empty. `found`: the interval excludes no difference.
+pub fn csv(comparison: &Comparison<'_>) -> String {
+    let mut out = String::new();
+    line(&mut out, COLUMNS.iter().map(|c| c.to_string()));
+    let mut add = |at: usize,
+                   place: (&str, &str),
+                   figure: &str,
+                   unit: &str,
+                   i: &Interval,
+                   found: Option<bool>| {
+        let number = |x: f64| if x.is_finite() { x.to_string() } else { String::new() };
+        let fields = [
+            super::letter(at),
+            comparison.sides[at].name.to_string(),
+            place.0.to_string(),
+            place.1.to_string(),
+            figure.to_string(),
+            unit.to_string(),
+            number(i.value),
+            number(i.low),
+            number(i.high),
+            i.blocks.to_string(),
+            found.map(|found| found.to_string()).unwrap_or_default(),
+        ];
+        line(&mut out, fields.into_iter());
+    };
+    for row in &comparison.costs {
+        let place = (row.workload, row.environment);
+        let (cost_name, difference_name) = match row.metric {
+            Metric::ServerCpu => ("server_cpu_cost", "server_cpu_cost_over_first"),
+            Metric::Throughput => ("throughput_cost", "throughput_cost_over_first"),
+        };
+        let differences = row.differences_to_first.iter().map(|d| d.as_ref().map(|d| &d.cost));
+        for (at, (own, difference)) in row.costs.iter().zip(differences).enumerate() {
+            let mut cost = |name: &str, of: Option<&Cost>| {
+                if let Some(of) = of {
+                    add(at, place, name, "percent", &of.percent, Some(of.found));
+                }
+            };
+            cost(cost_name, *own);
+            cost(difference_name, difference);
+        }
+    }
+    for row in &comparison.figures {
+        let place = (row.workload, row.environment);
+        for (at, figures) in row.records.iter().enumerate() {
+            let Some(f) = figures else { continue };
+            for (name, unit, interval) in [
+                ("throughput", "op/s", &f.throughput_per_s),
+                ("throughput_per_cpu", "op/s", &f.throughput_per_s_per_cpu),
+                ("server_cpu", "us/op", &f.server_cpu_us),
+                ("operations_per_money", "op", &f.operations_per_money),
+            ] {
+                if let Some(interval) = interval {
+                    add(at, place, name, unit, interval, None);
+                }
+            }
+            for (name, ratio) in [
+                ("throughput_vs_first", &f.throughput_vs_first),
+                ("throughput_per_cpu_vs_first", &f.throughput_per_cpu_vs_first),
+                ("server_cpu_vs_first", &f.server_cpu_vs_first),
+                ("operations_per_money_vs_first", &f.operations_per_money_vs_first),
+            ] {
+                if let Some(Ratio { interval, found }) = ratio {
+                    add(at, place, name, "ratio", interval, Some(*found));
+                }
+            }
+            #[expect(clippy::cast_precision_loss, reason = "a latency, far below 2^53 ns")]
+            let exact = f.p99_ns.map(|ns| ns as f64);
+            for (name, unit, value) in [("p99", "ns", exact), ("rate", "op/s", f.rate_per_s)] {
+                if let Some(value) = value {
+                    let unbounded = Interval { value, low: f64::NAN, high: f64::NAN, blocks: 0 };
+                    add(at, place, name, unit, &unbounded, None);
+                }
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,221 @@
+use serde_json::Value;
+use tare_lab::analysis::{Cost, Interval};
+
+use super::costs::between;
+use super::*;
+use crate::fixture::{self, Machine};
+use crate::headline::Metric;
+use crate::terminal::Style;
+
+const QUIET: [Option<f64>; 2] = [None, None];
+
+fn cost_of(value: f64, low: f64, high: f64) -> Cost {
+    let percent = Interval { value, low, high, blocks: 12 };
+    Cost { percent, found: low > 0.0 || high < 0.0, within_percent: low.abs().max(high.abs()) }
+}
+
+fn on(seed: u64, speed: f64, burden: f64) -> Named {
+    let (record, analysis) = fixture::on(Machine { seed, speed, burden, latencies: false }, 12);
+    (format!("machine-{seed}.tare"), record, analysis)
+}
+
+fn holds(interval: &Interval, truth: f64) -> bool {
+    interval.low <= truth && truth <= interval.high
+}
+
+#[test]
+fn equal_costs_differ_by_nothing() {
+    let a = cost_of(20.0, 18.0, 22.0);
+    for metric in Metric::ALL {
+        let none = between(&a, &a, metric, QUIET).unwrap().cost;
+        assert!(!none.found && none.percent.value.abs() < 1e-9, "{none:?}");
+    }
+}
+
+#[test]
+fn the_difference_is_the_ratio_of_the_ratios() {
+    let (a, b) = (cost_of(10.0, 9.0, 11.0), cost_of(32.0, 31.0, 33.0));
+    let more = between(&a, &b, Metric::ServerCpu, QUIET).unwrap().cost;
+    assert!((more.percent.value - 20.0).abs() < 1e-9 && more.found, "{more:?}");
+    // 0.9 of the baseline against 0.45 of it: half of what the first keeps is lost.
+    let (a, b) = (cost_of(10.0, 9.0, 11.0), cost_of(55.0, 54.0, 56.0));
+    let lost = between(&a, &b, Metric::Throughput, QUIET).unwrap().cost;
+    assert!((lost.percent.value - 50.0).abs() < 1e-9 && lost.percent.low < 50.0, "{lost:?}");
+}
+
+#[test]
+fn wide_intervals_hide_a_difference_and_missing_ones_forbid_it() {
+    let (a, b) = (cost_of(10.0, 0.0, 20.0), cost_of(15.0, 5.0, 25.0));
+    assert!(!between(&a, &b, Metric::ServerCpu, QUIET).unwrap().cost.found);
+    let mut unknown = cost_of(10.0, f64::NEG_INFINITY, f64::INFINITY);
+    unknown.percent.blocks = 1;
+    let none = between(&a, &unknown, Metric::ServerCpu, QUIET).unwrap();
+    assert!(!none.cost.found && !none.cost.percent.is_bounded(), "{none:?}");
+    let all = cost_of(100.0, 100.0, 100.0);
+    assert!(between(&a, &all, Metric::Throughput, QUIET).is_none());
+}
+
+#[test]
+fn nothing_below_the_noise_of_both_controls_is_claimed() {
+    let (a, b) = (cost_of(10.0, 9.9, 10.1), cost_of(13.0, 12.9, 13.1));
+    let claimed = |noises| between(&a, &b, Metric::ServerCpu, noises).unwrap().claimed();
+    assert!(claimed([Some(0.5), Some(1.0)]));
+    assert!(!claimed([Some(2.0), Some(2.5)]), "3.2 % together");
+}
+
+/// Records of machines with known ratios: at least 93 of 100 intervals hold the truth.
+#[test]
+fn known_ratios_are_recovered() {
+    let (speed, burden) = (1.4, 1.05);
+    let mut held = [0; 3];
+    let runs = 60;
+    for run in 0..runs {
+        let records = [on(2 * run + 1, 1.0, 1.0), on(2 * run + 2, speed, burden)];
+        let prices = ["A=2/h".parse().unwrap(), "B=4/h".parse().unwrap()];
+        let comparison = Comparison::new(&records, &prices).unwrap();
+        let cost = comparison.costs.iter().find(|row| row.environment == "docker-default").unwrap();
+        let difference = cost.differences_to_first[1].as_ref().unwrap();
+        held[0] += u32::from(holds(&difference.cost.percent, 100.0 * (burden - 1.0)));
+        let row = comparison.figures.iter().find(|row| row.environment == "+ cpuset").unwrap();
+        let figures = row.records[1].as_ref().unwrap();
+        held[1] += u32::from(holds(&figures.throughput_vs_first.unwrap().interval, speed));
+        let money = figures.operations_per_money_vs_first.unwrap().interval;
+        held[2] += u32::from(holds(&money, speed / 2.0));
+    }
+    // 60 runs at 95 %: fewer than 52 happen by chance once in 2,000.
+    assert!(held.iter().all(|held| *held >= 52), "{held:?} of {runs}");
+}
+
+#[test]
+fn swapping_records_inverts_every_ratio() {
+    for seed in 0..8 {
+        let (a, b) = (on(10 + seed, 1.0, 1.0), on(90 + seed, 0.8, 1.2));
+        let there = [a.clone(), b.clone()];
+        let back = [b, a];
+        let prices = ["1=2/h".parse().unwrap(), "2=3/h".parse().unwrap()];
+        let swapped = ["2=2/h".parse().unwrap(), "1=3/h".parse().unwrap()];
+        let (there, back) =
+            (Comparison::new(&there, &prices).unwrap(), Comparison::new(&back, &swapped).unwrap());
+        for (row, other) in there.figures.iter().zip(&back.figures) {
+            let pair = [row, other].map(|row| {
+                let figures = row.records[1].as_ref().unwrap();
+                [
+                    figures.throughput_vs_first,
+                    figures.throughput_per_cpu_vs_first,
+                    figures.server_cpu_vs_first,
+                    figures.operations_per_money_vs_first,
+                ]
+                .map(|ratio| ratio.unwrap())
+            });
+            for (x, y) in pair[0].iter().zip(&pair[1]) {
+                let products = [
+                    x.interval.value * y.interval.value,
+                    x.interval.low * y.interval.high,
+                    x.interval.high * y.interval.low,
+                ];
+                assert!(products.iter().all(|one| (one - 1.0).abs() < 1e-9), "{x:?} {y:?}");
+                assert_eq!(x.found, y.found);
+            }
+        }
+        for (row, other) in there.costs.iter().zip(&back.costs) {
+            let keeps = |row: &CostRow<'_>| {
+                let percent = row.differences_to_first[1].as_ref().unwrap().cost.percent;
+                match row.metric {
+                    Metric::ServerCpu => 1.0 + percent.value / 100.0,
+                    Metric::Throughput => 1.0 - percent.value / 100.0,
+                }
+            };
+            assert!((keeps(row) * keeps(other) - 1.0).abs() < 1e-9);
+        }
+    }
+}
+
+#[test]
+fn prices_find_their_records() {
+    let records = [on(1, 1.0, 1.0), on(2, 1.0, 1.0)];
+    let priced = |texts: &[&str]| -> Result<Vec<Option<f64>>, PriceError> {
+        let tags: Vec<PriceTag> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        let comparison = Comparison::new(&records, &tags)?;
+        Ok(comparison.prices.iter().map(|p| p.as_ref().map(|p| p.amount)).collect())
+    };
+    for (texts, expected) in [
+        (&["A=4.99/h", "B=3.2/h"][..], [Some(4.99), Some(3.2)]),
+        (&["2=3.2USD/h"], [None, Some(3.2)]),
+        (&["machine-1=1/h", "machine-2.tare=2/h"], [Some(1.0), Some(2.0)]),
+    ] {
+        assert_eq!(priced(texts), Ok(expected.to_vec()), "{texts:?}");
+    }
+    let unknown = priced(&["C=1/h"]).unwrap_err().to_string();
+    assert!(unknown.contains("A (machine-1.tare), B (machine-2.tare)"), "{unknown}");
+    assert!(priced(&["A=1/h", "1=2/h"]).unwrap_err().to_string().contains("two prices"));
+    for (text, part) in
+        [("4.99/h", "names no record"), ("=1/h", "names no record"), ("A=1", "no price")]
+    {
+        let error = text.parse::<PriceTag>().unwrap_err().to_string();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_comparison_that_lies_says_so() {
+    use WarningKind as Kind;
+    type Change = fn(&mut Named);
+    let changes: [(Kind, Change); 10] = [
+        (Kind::Workload, |one| one.1.study.workloads[0].rows = 7),
+        (Kind::Workload, |one| one.1.study.workloads[0].in_flight = 7),
+        (Kind::System, |one| one.1.study.system.options.clear()),
+        (Kind::Database, |one| one.1.header.tare_version = "0.2.0".into()),
+        (Kind::Environment, |one| one.1.environments[1].spec.network = "host".into()),
+        (Kind::CpuFigure, |one| one.2.findings[2].server_cpu_is_busy_time ^= true),
+        (Kind::Rate, |one| one.1.header.rates[0].1 *= 2.0),
+        (Kind::Cpus, |one| one.1.cpu_plan.system = "2-9".parse().unwrap()),
+        (Kind::Control, |one| one.2.findings.retain(|finding| !finding.control)),
+        (Kind::NotFinished, |one| one.1.header.ended_unix_ms = None),
+    ];
+    let kinds = |records: &[Named]| -> Vec<Kind> {
+        let comparison = Comparison::new(records, &[]).unwrap();
+        comparison.warnings.iter().map(|warning| warning.kind).collect()
+    };
+    let plain = kinds(&[on(1, 1.0, 1.0), on(2, 1.0, 1.0)]);
+    for (kind, change) in changes {
+        let mut records = [on(1, 1.0, 1.0), on(2, 1.0, 1.0)];
+        change(&mut records[1]);
+        assert!(kinds(&records).contains(&kind), "{kind:?}");
+        // One control in twenty differs by chance.
+        assert!(kind == Kind::Control || !plain.contains(&kind), "{kind:?} in {plain:?}");
+    }
+    assert!(kinds(&[on(1, 1.0, 1.0), on(1, 1.0, 1.0)]).contains(&Kind::SameRun));
+    let mut other = on(2, 1.0, 1.0);
+    other.2.findings.iter_mut().for_each(|f| f.environment.push('!'));
+    assert!(kinds(&[on(1, 1.0, 1.0), other]).contains(&Kind::NothingInCommon));
+}
+
+#[test]
+fn latencies_at_other_rates_and_money_in_other_currencies_are_not_compared() {
+    let mut records = [on(1, 1.0, 1.0), on(2, 1.0, 1.0)];
+    records[1].1.header.rates[0].1 *= 2.0;
+    let prices = ["A=2USD/h".parse().unwrap(), "B=2EUR/h".parse().unwrap()];
+    let comparison = Comparison::new(&records, &prices).unwrap();
+    let figures = comparison.figures[0].records[1].as_ref().unwrap();
+    assert!(!figures.same_rate_as_first);
+    assert!(
+        figures.operations_per_money.is_some() && figures.operations_per_money_vs_first.is_none()
+    );
+}
+
+#[test]
+fn records_of_any_kind_can_be_compared() {
+    let all = [fixture::quick(), fixture::empty(), fixture::hostile(), fixture::single_block()];
+    let named: Vec<Named> =
+        all.into_iter().map(|(record, analysis)| ("x".to_string(), record, analysis)).collect();
+    for records in [&named[..], &named[..1], &named[1..2], &named[..0]] {
+        let comparison = Comparison::new(records, &[]).unwrap();
+        let text = terminal(&comparison, Style::new(false, 140));
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
+        assert!(serde_json::from_str::<Value>(&json(&comparison)).is_ok());
+        for text in [markdown(&comparison), csv(&comparison)] {
+            assert!(!text.contains("NaN"), "{text}");
+        }
+        assert!(!markdown(&comparison).contains("<script"));
+    }
+}
