@@ -11,6 +11,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Browser } from "./chromium.mjs";
 import { flame, has_flame_graph } from "./flame.mjs";
+import { interact, is_live } from "./interact.mjs";
 import * as inside from "./inside.mjs";
 
 const VIEWS = [
@@ -55,6 +56,7 @@ async function look(browser, page, view) {
     }
     complaints.push(...await tab.run(inside.contrast));
     complaints.push(...await tab.run(inside.words, page.texts ?? [], page.never ?? [], page.title ?? ""));
+    if (await is_live(tab)) complaints.push(...await interact(tab));
     if (await has_flame_graph(tab)) complaints.push(...await flame(tab));
     await tab.evaluate(`${axe}; undefined`);
     const { violations, notes } = await tab.run(inside.axe_run);

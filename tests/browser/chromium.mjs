@@ -206,8 +206,13 @@ class Tab {
     return result.value;
   }
 
-  async click(x, y) {
+  async hover(x, y) {
     await this.send("Input.dispatchMouseEvent", { type: "mouseMoved", x, y });
+    await this.settle();
+  }
+
+  async click(x, y) {
+    await this.hover(x, y);
     const button = { x, y, button: "left", clickCount: 1 };
     await this.send("Input.dispatchMouseEvent", { ...button, type: "mousePressed", buttons: 1 });
     await this.send("Input.dispatchMouseEvent", { ...button, type: "mouseReleased" });
@@ -216,7 +221,7 @@ class Tab {
 
   async press(key) {
     const text = key === "Enter" ? "\r" : key.length === 1 ? key : undefined;
-    const codes = { Enter: 13, Escape: 27, Tab: 9, ArrowUp: 38, ArrowDown: 40, ArrowLeft: 37, ArrowRight: 39, " ": 32 };
+    const codes = { Enter: 13, Escape: 27, Tab: 9, ArrowUp: 38, ArrowDown: 40, ArrowLeft: 37, ArrowRight: 39, Home: 36, End: 35, " ": 32 };
     const same = { key, code: key === " " ? "Space" : key, windowsVirtualKeyCode: codes[key] };
     await this.send("Input.dispatchKeyEvent", { ...same, type: "keyDown", text });
     await this.send("Input.dispatchKeyEvent", { ...same, type: "keyUp" });

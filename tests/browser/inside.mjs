@@ -20,7 +20,8 @@ export function overflow() {
   };
   for (const element of document.body.querySelectorAll("*")) {
     const box = element.getBoundingClientRect();
-    if (box.width === 0 || box.height === 0) continue;
+    // What is put wholly outside of the page (a link to skip the contents) comes in when it is reached.
+    if (box.width === 0 || box.height === 0 || box.right <= 0) continue;
     if ((box.right > innerWidth + 1 || box.left < -1) && !scrolls(element)) {
       const name = element.tagName.toLowerCase();
       if (name === "path" || name === "line" || name === "g") continue;
@@ -35,8 +36,13 @@ export function overflow() {
 export async function charts() {
   const found = [];
   const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-  const all = [...document.querySelectorAll("svg[role], canvas")];
-  for (const chart of all) {
+  for (let y = 0; y < document.scrollingElement.scrollHeight; y += innerHeight) {
+    scrollTo(0, y);
+    await frame();
+  }
+  for (const chart of document.querySelectorAll("svg[role]:not(svg svg), canvas")) {
+    // A still chart gives way to one that is drawn over the same figures.
+    if (!chart.checkVisibility() && chart.closest(".plot")?.querySelector("canvas")) continue;
     chart.scrollIntoView({ block: "center" });
     await frame();
     const what = chart.id || chart.getAttribute("aria-label") || chart.getAttribute("aria-labelledby")

@@ -142,11 +142,12 @@ fn browser_shows_hostile_names_as_text() {
         "<u>",
     ]);
     let title = "quick: </title><script>alert(1)</script>";
-    let expected = json!({ "title": title, "texts": texts, "never": never });
+    let views = json!(["desk-dark", "phone-light"]);
+    let expected = json!({ "title": title, "texts": texts, "never": never, "views": &views });
     let (record, analysis) = fixture::hostile();
     let stacks = fixture::stacks("<script>alert('x')</script>", NASTY);
     pages.add("hostile", &crate::html::page(&record, &analysis, &stacks), expected);
-    let expected = json!({ "title": NASTY, "texts": [NASTY], "never": never });
+    let expected = json!({ "title": NASTY, "texts": [NASTY], "never": never, "views": views });
     pages.flame_graph("hostile-flame", NASTY, &fixture::stacks(NASTY, NASTY), expected);
     pages.look();
 }

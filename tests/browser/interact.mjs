@@ -1,0 +1,118 @@
+// The charts of a page, used as a reader uses them: the switch of light and dark, the marks by mouse
+// and keyboard, the legend, the plots.
+
+/** What the tooltip says, or null while it is hidden; `outside` if it is not wholly in the window. */
+function tip() {
+  const one = document.querySelector(".tip");
+  if (!one || one.hidden) return null;
+  const box = one.getBoundingClientRect();
+  const outside = box.left < 0 || box.top < 0 || box.right > innerWidth + 1 || box.bottom > innerHeight + 1;
+  return { text: one.innerText.trim(), outside };
+}
+
+/** How bright the page is behind everything, 0 to 255. */
+function ground() {
+  const parts = getComputedStyle(document.body).backgroundColor.match(/[\d.]+/g).map(Number);
+  return (parts[0] + parts[1] + parts[2]) / 3;
+}
+
+/** The middle of the first element of a selector that can be seen, scrolled to. */
+function middle(selector) {
+  const one = [...document.querySelectorAll(selector)].find((each) => each.checkVisibility());
+  if (!one) return null;
+  one.scrollIntoView({ block: "center" });
+  const { x, y, width, height } = one.getBoundingClientRect();
+  return { x: x + width / 2, y: y + height / 2 };
+}
+
+const focus = (selector) => {
+  const one = [...document.querySelectorAll(selector)].find((each) => each.checkVisibility());
+  one?.focus();
+  return one !== undefined && document.activeElement === one;
+};
+
+/** Whether the page has what this file looks at. */
+export function is_live(tab) {
+  return tab.run(() => document.documentElement.classList.contains("live"));
+}
+
+async function theme(tab, expect) {
+  const before = await tab.run(ground);
+  const press = () => tab.run(() => document.querySelector("button.theme").click());
+  await press();
+  await tab.settle();
+  expect(Math.abs(await tab.run(ground) - before) > 100, "the switch of light and dark does not change the page");
+  await press();
+  await tab.settle();
+  expect(await tab.run(ground) === before, "the switch of light and dark does not go back");
+}
+
+async function marks(tab, expect) {
+  const selector = "svg.chart .told[tabindex='0']";
+  const spot = await tab.run(middle, selector);
+  if (!spot) return;
+  await tab.settle();
+  expect(await tab.run(focus, selector), "a mark takes no focus");
+  const first = await tab.run(tip);
+  expect(first?.text, "a mark that has the focus says nothing");
+  expect(!first?.outside, `the tooltip leaves the window: ${first?.text}`);
+  const label = () => tab.run(() => document.activeElement.getAttribute("aria-label"));
+  const before = await label();
+  await tab.press("End");
+  expect(await label() !== before || await tab.run(() => document.querySelectorAll("svg.chart .told").length === 1), "End does not go to the last mark");
+  expect((await tab.run(tip))?.text, "the last mark says nothing");
+  await tab.press("Escape");
+  expect(await tab.run(tip) === null, "Escape leaves the tooltip");
+  await tab.run(() => document.activeElement.blur());
+  const again = await tab.run(middle, selector);
+  await tab.settle();
+  await tab.hover(again.x, again.y);
+  expect((await tab.run(tip))?.text, "a mark under the pointer says nothing");
+  await tab.hover(1, 1);
+}
+
+async function legend(tab, expect) {
+  const shown = () => tab.run(() => [...document.querySelectorAll("main [data-e]")].filter((one) => !one.matches("button") && !one.classList.contains("off")).length);
+  const spot = await tab.run(middle, ".legend[data-switch] button[data-e]");
+  if (!spot) return;
+  await tab.settle();
+  const before = await shown();
+  const pressed = () => tab.run(() => document.querySelector(".legend[data-switch] button[data-e]").getAttribute("aria-pressed"));
+  const { x, y } = await tab.run(middle, ".legend[data-switch] button[data-e]");
+  await tab.click(x, y);
+  expect(await pressed() === "false", "a click on the legend is not shown on its button");
+  expect(await shown() < before, "a click on the legend hides nothing");
+  await tab.run(focus, ".legend[data-switch] button[data-e]");
+  await tab.press("Enter");
+  expect(await pressed() === "true" && await shown() === before, "Enter on the legend does not show it again");
+}
+
+async function plots(tab, expect) {
+  const count = await tab.run(() => document.querySelectorAll(".plot .drawn").length);
+  for (let index = 0; index < count; index += 1) {
+    const name = await tab.run((at) => {
+      const room = document.querySelectorAll(".plot .drawn")[at];
+      if (!room.checkVisibility()) return null;
+      room.scrollIntoView({ block: "center" });
+      room.focus();
+      return room.getAttribute("aria-label").split(".")[0];
+    }, index);
+    if (name === null) continue;
+    await tab.settle();
+    await tab.press("Home");
+    const first = await tab.run(tip);
+    expect(first?.text, `the plot "${name}" says nothing by keyboard`);
+    expect(!first?.outside, `the tooltip of "${name}" leaves the window`);
+    await tab.press("ArrowRight");
+    expect(await tab.run(() => document.querySelector(".said").textContent.trim() !== ""), `the plot "${name}" is not read aloud`);
+    await tab.press("Escape");
+  }
+}
+
+export async function interact(tab) {
+  const found = [];
+  const expect = (holds, what) => { if (!holds) found.push(what); };
+  for (const part of [theme, marks, legend, plots]) await part(tab, expect);
+  await tab.run(() => { document.activeElement?.blur(); scrollTo(0, 0); });
+  return found;
+}
