@@ -44,6 +44,7 @@ async function look(browser, page, view) {
   try {
     await tab.open(pathToFileURL(page.file).href);
     if (shots) {
+      await tab.run(inside.charts);
       const name = join(shots, `${basename(page.file, ".html")}-${view.name}`);
       (await tab.shots(1500, 12)).forEach((png, index) => writeFileSync(`${name}-${index + 1}.png`, png));
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tare_lab::analysis::{Analysis, analyse};
 use tare_lab::record::Record;
-use tare_lab::stacks::StackSlice;
+use tare_lab::stacks::{StackKind, StackSlice};
 
 use crate::fixture;
 use crate::stacks::{Profile, Side};
@@ -49,7 +49,8 @@ impl Pages {
     }
 
     fn flame_graph(&mut self, name: &str, title: &str, slices: &[StackSlice], expected: Value) {
-        let side = |which: usize| Side::of(slices, "write", &slices[which].environment);
+        let side =
+            |which: usize| Side::of(slices, StackKind::OnCpu, "write", &slices[which].environment);
         let profile = Profile::new(side(0), side(1)).unwrap();
         self.add(name, &crate::stacks::flamegraph(title, title, &profile), expected);
     }

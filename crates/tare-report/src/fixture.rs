@@ -426,7 +426,7 @@ fn slices(blocks: u32, workloads: &[&str], machine: Machine) -> Vec<Slice> {
                         * (0.015 * rng.normal()).exp()
                         / read
                 }
-                Phase::Latency => 32_000.0,
+                Phase::Latency | Phase::Traced => 32_000.0,
             };
             let operations = (per_s * 0.3) as u64;
             let burden = if truth.name == "docker-default" { machine.burden } else { 1.0 };
