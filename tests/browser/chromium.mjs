@@ -34,7 +34,8 @@ export class Browser {
   }
 
   async #start(program) {
-    this.#folder = mkdtempSync(join(tmpdir(), "tare-browser-"));
+    // A short name: a path of a socket in it has to stay below 108 bytes.
+    this.#folder = mkdtempSync(join(tmpdir(), "tare-"));
     // Its sandbox refuses to run as root, and root is what the other tests need.
     const root = process.getuid() === 0 ? ["--no-sandbox"] : [];
     const flags = [...FLAGS, ...root, `--user-data-dir=${this.#folder}`, "about:blank"];
@@ -42,7 +43,10 @@ export class Browser {
       stdio: ["ignore", "ignore", "pipe", "pipe", "pipe"],
       detached: true,
       // What it keeps beside the profile goes with the profile.
-      env: { ...process.env, HOME: this.#folder, XDG_CONFIG_HOME: this.#folder, XDG_CACHE_HOME: this.#folder },
+      env: {
+        ...process.env, HOME: this.#folder, TMPDIR: this.#folder,
+        XDG_CONFIG_HOME: this.#folder, XDG_CACHE_HOME: this.#folder,
+      },
     });
     this.ended = new Promise((resolve) => this.#process.once("close", resolve));
     this.#process.once("error", (error) => this.#fail(`cannot start ${program}: ${error.message}`));

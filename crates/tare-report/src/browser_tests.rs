@@ -55,7 +55,8 @@ impl Pages {
         self.add(name, &crate::stacks::flamegraph(title, title, &profile), expected);
     }
 
-    fn look(self) {
+    /// Whether there was nothing to complain about, and what was said.
+    fn look(self) -> (bool, String) {
         let list = self.folder.path().join("pages.json");
         std::fs::write(&list, Value::from(self.list).to_string()).unwrap();
         let said = self.folder.path().join("said");
@@ -73,8 +74,12 @@ impl Pages {
             assert!(started.elapsed() < TIME_MAX, "the browser is not done after {TIME_MAX:?}");
             std::thread::sleep(Duration::from_millis(50));
         };
-        let said = std::fs::read_to_string(said).unwrap();
-        assert!(status.success(), "{status}\n{said}");
+        (status.success(), std::fs::read_to_string(said).unwrap())
+    }
+
+    fn are_good(self) {
+        let (good, said) = self.look();
+        assert!(good, "{said}");
     }
 }
 
@@ -119,7 +124,7 @@ fn browser_finds_nothing_to_complain_about() {
     pages.record("explained", (explained, analysis), json!({ "views": some }));
     pages.flame_graph("flame", "quick", &stacks, json!({}));
     pages.record("ten-hours", fixture::ten_hours(), json!({ "views": ["desk-light"] }));
-    pages.look();
+    pages.are_good();
 }
 
 #[test]
@@ -150,7 +155,42 @@ fn browser_shows_hostile_names_as_text() {
     pages.add("hostile", &crate::html::page(&record, &analysis, &stacks), expected);
     let expected = json!({ "title": NASTY, "texts": [NASTY], "never": never, "views": views });
     pages.flame_graph("hostile-flame", NASTY, &fixture::stacks(NASTY, NASTY), expected);
-    pages.look();
+    pages.are_good();
+}
+
+/// Each fault is found, so that silence means something.
+#[test]
+fn browser_complains_about_what_is_wrong() {
+    if !can_look("browser_complains_about_what_is_wrong") {
+        return;
+    }
+    let page = "<!doctype html><html lang=en><meta name=viewport content='width=device-width'>\
+        <title>all wrong</title><body style='background: #fff'><h1>all wrong</h1>\
+        <div style='width: 2000px'>too wide</div><p style='color: #ccc'>too pale</p>\
+        <svg role=img aria-label=empty width=100 height=50><text y=20 fill=#ccc>pale</text></svg>\
+        <canvas width=50 height=50></canvas><p><img src='http://127.0.0.1:9/gone.png'></p>\
+        <script>console.warn('a warning'); alert('hello'); nobody();</script></html>";
+    let mut pages = Pages::new();
+    let expected = json!({ "views": ["desk-light"], "never": ["canvas"], "texts": ["not there"] });
+    pages.add("wrong", page, expected);
+    let (good, said) = pages.look();
+    assert!(!good, "{said}");
+    for complaint in [
+        "the page is 20",
+        "chart \"empty\" has 0 visible shapes",
+        "\" is blank",
+        "in a drawing: pale",
+        "axe color-contrast (serious",
+        "axe image-alt (critical",
+        "asks for http://127.0.0.1:9/gone.png",
+        "console warning: a warning",
+        "opens a dialog: hello",
+        "uncaught: ReferenceError: nobody",
+        "has canvas: ",
+        "does not say: not there",
+    ] {
+        assert!(said.contains(complaint), "no {complaint:?} in\n{said}");
+    }
 }
 
 #[test]
