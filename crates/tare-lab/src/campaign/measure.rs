@@ -10,7 +10,7 @@ use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
 use crate::environment::{Processes, Usage};
 use crate::probe::{Counter, Probe, Scope};
 use crate::record::{Phase, Slice};
-use crate::schedule::{self, Turn};
+use crate::schedule::{self, Cell, Turn};
 use crate::system::{OwnAccount, System};
 
 /// What the accounts say at an edge.
@@ -92,11 +92,7 @@ impl Campaign<'_, '_> {
             Phase::Capacity => None,
             Phase::Latency | Phase::Traced => self.rates[cell.workload],
         };
-        self.observer.event(&Event::SliceStarting {
-            environment: self.members[index].name(),
-            workload: &workload.name,
-            phase: cell.phase,
-        });
+        self.tell_slice(index, cell);
         let started_unix_ms = self.parts.clock.unix_ms();
         let seed = schedule::load_seed(self.seed, block, cell);
         let order = match (cell.phase, rate_per_s) {
@@ -182,6 +178,15 @@ impl Campaign<'_, '_> {
             window,
             seed,
         }
+    }
+
+    /// Tells the observer which slice comes next.
+    pub(super) fn tell_slice(&mut self, index: usize, cell: Cell) {
+        self.observer.event(&Event::SliceStarting {
+            environment: self.members[index].name(),
+            workload: &self.study.workloads[cell.workload].name,
+            phase: cell.phase,
+        });
     }
 
     /// Operations/s of one closed-loop slice that is not recorded.

@@ -7,7 +7,8 @@ use super::{
     CALIBRATION_SLICES, CALIBRATION_WINDOW_MAX, Campaign, CampaignError, Ending, Event, Stage,
 };
 use crate::analysis::{Analysis, analyse_costs};
-use crate::schedule::{self, Turn};
+use crate::record::Phase;
+use crate::schedule::{self, Cell, Turn};
 use crate::study::ScheduleKind;
 
 /// Time of a slice besides lead-in and window, before one was run: thaw, tail, freeze, commit.
@@ -129,6 +130,7 @@ impl Campaign<'_, '_> {
                 }
                 let seed = schedule::calibration_seed(self.seed, at, CALIBRATION_SLICES);
                 let order = self.order(at, None, seed, self.study.schedule.window);
+                self.tell_slice(index, Cell { workload: at, phase: Phase::Capacity });
                 // What fails here fails in its first slice again, and is written there.
                 self.capacity(index, &order, true).ok();
             }
@@ -164,6 +166,7 @@ impl Campaign<'_, '_> {
                 }
                 let seed = schedule::calibration_seed(self.seed, at, number);
                 let order = self.order(at, None, seed, window);
+                self.tell_slice(baseline, Cell { workload: at, phase: Phase::Capacity });
                 let rate = self.capacity(baseline, &order, !trials).map_err(|reason| {
                     CampaignError::Calibration { workload: workload.name.clone(), reason }
                 })?;

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::measure::{accounts, scope};
-use super::{Campaign, CampaignError, Ending, Event, FAILURES_MAX, Stage, one_line};
+use super::{Campaign, CampaignError, Ending, FAILURES_MAX, Stage, one_line};
 use crate::PartError;
 use crate::doubt::Doubt;
 use crate::driver::Edge;
@@ -148,11 +148,7 @@ impl<'p> Campaign<'_, 'p> {
     ) -> Result<Option<String>, CampaignError> {
         let workload = turn.cell.workload;
         let rate_per_s = self.stack_rate(workload);
-        self.observer.event(&Event::SliceStarting {
-            environment: self.members[turn.environment].name(),
-            workload: &self.study.workloads[workload].name,
-            phase: turn.cell.phase,
-        });
+        self.tell_slice(turn.environment, turn.cell);
         let mut slice = StackSlice {
             id: 0,
             round,

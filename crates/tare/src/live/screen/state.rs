@@ -46,6 +46,14 @@ pub(super) struct Environment {
     pub(super) series: Vec<Series>,
 }
 
+impl Environment {
+    pub(super) fn has_slices(&self) -> bool {
+        self.series.iter().any(|series| {
+            !(series.throughput_per_s.is_empty() && series.response_ns_p99.is_empty())
+        })
+    }
+}
+
 /// The slice that runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Now {
@@ -54,10 +62,11 @@ pub(super) struct Now {
     pub(super) phase: Phase,
 }
 
-/// A kind of doubt about one environment, or the record.
+/// A kind of doubt, and what it is about.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Doubted {
-    pub(super) environment: Option<String>,
+    /// None: the record as a whole.
+    pub(super) environments: Vec<String>,
     /// As it was seen last.
     pub(super) doubt: Doubt,
     pub(super) count: u32,
@@ -227,27 +236,32 @@ impl State {
     }
 
     fn doubt(&mut self, environment: Option<&str>, doubt: &Doubt) {
-        let same = |one: &Doubted| {
-            one.environment.as_deref() == environment && one.doubt.kind() == doubt.kind()
-        };
+        let environments: Vec<String> = environment.map(str::to_string).into_iter().collect();
+        let same =
+            |one: &Doubted| one.environments == environments && one.doubt.kind() == doubt.kind();
         let before = self.doubts.iter().position(same).map(|at| self.doubts.remove(at).count);
         self.doubts.insert(
             0,
-            Doubted {
-                environment: environment.map(str::to_string),
-                doubt: doubt.clone(),
-                count: before.unwrap_or(0) + 1,
-            },
+            Doubted { environments, doubt: doubt.clone(), count: before.unwrap_or(0) + 1 },
         );
     }
 
-    /// Doubts by kind and environment, newest first; then what the analysis of the rounds so far
-    /// doubts about the record.
+    /// Doubts, newest first, those that say the same of several environments as one; then what the
+    /// analysis of the rounds so far doubts about the record.
     pub(super) fn doubts(&self) -> Vec<Doubted> {
-        let mut all = self.doubts.clone();
+        let mut all: Vec<Doubted> = Vec::new();
+        for one in &self.doubts {
+            match all.iter_mut().find(|same| same.doubt == one.doubt) {
+                Some(same) => {
+                    same.environments.extend(one.environments.iter().cloned());
+                    same.count += one.count;
+                }
+                None => all.push(one.clone()),
+            }
+        }
         for doubt in self.analysis.iter().flat_map(|analysis| &analysis.doubts) {
             if all.iter().all(|one| one.doubt.kind() != doubt.kind()) {
-                all.push(Doubted { environment: None, doubt: doubt.clone(), count: 1 });
+                all.push(Doubted { environments: Vec::new(), doubt: doubt.clone(), count: 1 });
             }
         }
         all

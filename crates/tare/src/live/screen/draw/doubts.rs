@@ -58,9 +58,20 @@ pub(super) fn all(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
     }
 }
 
+/// Names that are told of a doubt; the others are counted.
+const NAMES_MAX: usize = 3;
+
 fn words(doubted: &Doubted) -> String {
-    let place = doubted.environment.as_deref().map(|name| format!("{name}: ")).unwrap_or_default();
+    let names = &doubted.environments;
+    let mut place = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > NAMES_MAX {
+        place += &format!(" and {} more", names.len() - NAMES_MAX);
+    }
+    if !place.is_empty() {
+        place += ": ";
+    }
+    let count = doubted.count as usize;
     let times =
-        if doubted.count > 1 { format!(" ({} times)", doubted.count) } else { String::new() };
+        if count > names.len().max(1) { format!(" ({count} times)") } else { String::new() };
     clean(&format!("{place}{}{times}", doubted.doubt.text()))
 }

@@ -15,7 +15,7 @@ use crate::live::lines::minutes;
 use crate::live::screen::state::{Status, View};
 
 const KEYS: [(&str, &str); 7] = [
-    ("q, Ctrl-C", "stop: the running slice ends, environments are removed, the record is kept"),
+    ("q, Ctrl-C", "stop after the running slice; the record is kept"),
     ("m", "costs in server CPU per operation, or in throughput"),
     ("Tab, ← →", "the next or previous workload"),
     ("↑ ↓", "scroll the environments, where not all fit, or the doubts"),

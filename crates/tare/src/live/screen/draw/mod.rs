@@ -18,11 +18,14 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use tare_report::ladder::{Ladder, Verdict};
 
-use super::state::{State, View};
+use super::state::{Environment, State, View};
 use text::{put, rule};
 
 /// Rows from which advice stands below each doubt.
 const ROWS_FOR_ADVICE: u16 = 32;
+
+/// Rows of the slices, the heading among them, that the ladder leaves where not everything fits.
+const SLICES_MIN: u16 = 4;
 
 /// How things are marked: by colour, and always by a sign or by weight too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +114,7 @@ impl<'a> Scene<'a> {
             Some(rung) if rung.control => f64::INFINITY,
             Some(rung) if rung.verdict == Verdict::Baseline => f64::MIN,
             Some(rung) => rung.cost.map_or(-1e9, |cost| cost.value),
-            None => -2e9,
+            None => f64::NEG_INFINITY,
         }
     }
 }
@@ -160,9 +163,12 @@ fn costs(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
     let per_doubt = if advice { 2 } else { 1 };
     let doubts = 1 + doubted.saturating_mul(per_doubt).min(area.height / 7 * per_doubt).max(1);
     let lists = area.height.saturating_sub(doubts + lines);
-    // The ladder has a heading of two rows, the slices one of one.
-    let ladder = (all.saturating_add(2)).min((lists * 6 / 10).max(5));
-    let slices = all.saturating_add(1).min(lists.saturating_sub(ladder));
+    // The ladder has a heading of two rows, the slices one of one. All costs before all slices.
+    let measured = scene.state.environments.iter().any(Environment::has_slices);
+    let slices_min = if measured { SLICES_MIN } else { 0 };
+    let ladder = all.saturating_add(2).min(lists.saturating_sub(slices_min).max(5));
+    let slices = if measured { all.saturating_add(1) } else { 0 };
+    let slices = slices.min(lists.saturating_sub(ladder));
     ladder::draw(scene, take(&mut rest, ladder), buffer);
     slices::draw(scene, take(&mut rest, slices), buffer);
     // What the lists do not need is for doubts, then for lines.

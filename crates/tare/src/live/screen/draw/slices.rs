@@ -40,16 +40,17 @@ pub(super) fn draw(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
     let throughput_max = highest(all.iter().map(|one| recent(&one.throughput_per_s)));
     let p99_max = highest(all.iter().map(|one| recent(&p99(one))));
 
-    let (mut shown, hidden) = scene.cut(area.height - 1);
-    // The environment that runs is always there.
-    let runs = state.now.as_ref().and_then(|now| {
-        let named = |index: &&usize| state.environments[**index].name == now.environment;
-        scene.rows.iter().find(named).copied()
-    });
-    if let (Some(runs), Some(last)) =
-        (runs.filter(|index| !shown.contains(index)), shown.last_mut())
-    {
-        *last = runs;
+    let rows = usize::from(area.height - 1);
+    let mut shown = scene.rows.clone();
+    if shown.len() > rows {
+        // The one that runs is always there, then those whose costs are shown first.
+        let (order, _) = scene.cut(area.height);
+        let runs = |index: &usize| {
+            state.now.as_ref().is_some_and(|now| state.environments[*index].name == now.environment)
+        };
+        shown.retain(|index| runs(index));
+        shown.extend(order.into_iter().filter(|index| !runs(index)));
+        shown.truncate(rows);
     }
     let mut y = area.y + 1;
     for index in shown {
@@ -68,9 +69,6 @@ pub(super) fn draw(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
             x += spark + 1 + FIGURE + 2;
         }
         y += 1;
-    }
-    if hidden > 0 {
-        put(buffer, area, area.x + 2, y, &format!("and {hidden} more"), scene.theme.dim());
     }
 }
 
