@@ -1,0 +1,285 @@
+//! The live screen through the built program on a pseudo-terminal: it is entered and left, keys and
+//! signals end the study, and the terminal is as it was. The studies are of the fake world.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+mod common;
+
+use std::fs;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use common::{Need, run_in, skipped, stderr, stdout};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
+
+/// `setsid` makes the pseudo-terminal the program's own.
+const NEEDS: [Need; 1] = [Need::Program("setsid")];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?1049l";
+const SHOW_CURSOR: &str = "\x1b[?25h";
+
+/// The program on a terminal of its own. Killed when it is dropped.
+struct OnTerminal {
+    master: OwnedFd,
+    slave: OwnedFd,
+    before: String,
+    child: Child,
+    seen: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl OnTerminal {
+    fn start(here: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
+        let slave = rustix::fs::open(&name, flags, rustix::fs::Mode::empty()).unwrap();
+        size(&slave, 80, 24);
+        let before = modes(&slave);
+        let copy = || slave.try_clone().unwrap();
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", env!("CARGO_BIN_EXE_tare")]).args(arguments);
+        command.current_dir(here).env("TERM", "xterm-256color").env_remove("NO_COLOR");
+        command.envs(environment.iter().copied());
+        let child = command.stdin(copy()).stdout(copy()).stderr(copy()).spawn().unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let mut from = File::from(master.try_clone().unwrap());
+        let into = Arc::clone(&seen);
+        let reader = std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // Ends with an error once nobody has the other side open.
+            while let Ok(count @ 1..) = from.read(&mut bytes) {
+                into.lock().unwrap().extend_from_slice(&bytes[..count]);
+            }
+        });
+        Self { master, slave, before, child, seen, reader: Some(reader) }
+    }
+
+    fn output(&self) -> String {
+        String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned()
+    }
+
+    fn wait_for(&mut self, text: &str) {
+        let started = Instant::now();
+        while !picture(&self.output()).contains(text) {
+            assert_eq!(self.child.try_wait().unwrap(), None, "it ended early: {}", self.output());
+            let shown = picture(&self.output());
+            assert!(started.elapsed() < PATIENCE, "{text:?} does not come in:\n{shown}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn press(&self, keys: &str) {
+        rustix::io::write(&self.master, keys.as_bytes()).unwrap();
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for the end. Returns what was shown, after the terminal was found as it was.
+    fn end(mut self) -> (ExitStatus, String) {
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(started.elapsed() < PATIENCE, "it does not end:\n{}", self.output());
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert_eq!(modes(&self.slave), self.before, "the terminal's modes are not as they were");
+        // With the last copy of the slave closed, the reader has all and ends.
+        let (null, reader) = (File::open("/dev/null").unwrap(), self.reader.take().unwrap());
+        drop(std::mem::replace(&mut self.slave, null.into()));
+        reader.join().unwrap();
+        (status, self.output())
+    }
+}
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        // One that has ended cannot be killed, which is as well.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// The screen as it is now. Only what changed is written, so that words come in pieces.
+fn picture(output: &str) -> String {
+    let mut rows = vec![vec![' '; 80]; 24];
+    let (mut x, mut y) = (0, 0);
+    let mut rest = output.chars();
+    while let Some(c) = rest.next() {
+        if c != '\x1b' {
+            if let Some(cell) = rows.get_mut(y).and_then(|row| row.get_mut(x)) {
+                *cell = c;
+            }
+            x += 1;
+            continue;
+        }
+        rest.next();
+        let mut sequence = String::new();
+        for c in rest.by_ref() {
+            sequence.push(c);
+            if c.is_ascii_alphabetic() {
+                break;
+            }
+        }
+        if let Some(place) = sequence.strip_suffix('H') {
+            let (row, column) = place.split_once(';').unwrap_or(("1", "1"));
+            y = row.parse::<usize>().unwrap_or(1) - 1;
+            x = column.parse::<usize>().unwrap_or(1) - 1;
+        } else if sequence == "2J" {
+            rows = vec![vec![' '; 80]; 24];
+        }
+    }
+    rows.into_iter().map(|row| row.into_iter().collect::<String>() + "\n").collect()
+}
+
+fn modes(terminal: &OwnedFd) -> String {
+    format!("{:?}", tcgetattr(terminal).unwrap())
+}
+
+fn size(terminal: &OwnedFd, columns: u16, rows: u16) {
+    let size = Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(terminal, size).unwrap();
+}
+
+/// A study that does not end by itself.
+fn endless(here: &Path) {
+    let text = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/fake.toml");
+    let text = fs::read_to_string(text).unwrap();
+    let long = "rounds = 100_000\nrounds_min = 100_000\nbudget = \"168h\"";
+    let text = text.replace("rounds = 40\nrounds_min = 40", long);
+    assert!(text.contains(long), "the fake study has another schedule");
+    fs::write(here.join("endless.toml"), text).unwrap();
+}
+
+const ENDLESS: [&str; 4] = ["weigh", "endless.toml", "-o", "out.tare"];
+
+/// What was on the screen, and what was on the normal one after it.
+fn parts(shown: &str) -> (&str, &str) {
+    let (_, after) = shown.split_once(ENTER).expect("the screen is entered");
+    let (screen, normal) = after.split_once(LEAVE).expect("the screen is left");
+    assert!(!normal.contains(ENTER) && !normal.contains(LEAVE), "once:\n{shown}");
+    assert!(screen.contains(SHOW_CURSOR), "the cursor is shown again");
+    (screen, normal)
+}
+
+fn readable(here: &Path) {
+    let report = run_in(here, ["report", "out.tare"]);
+    assert!(report.status.success(), "{}", stderr(&report));
+    assert!(stdout(&report).contains("nothing again"), "{}", stdout(&report));
+}
+
+#[test]
+fn the_screen_is_left_before_the_summary() {
+    if skipped("the_screen_is_left_before_the_summary", &NEEDS) {
+        return;
+    }
+    let here = tempfile::tempdir().unwrap();
+    let run = OnTerminal::start(here.path(), &["weigh", "fake", "-o", "out.tare"], &[]);
+    let (status, shown) = run.end();
+    assert!(status.success(), "{shown}");
+    let (screen, normal) = parts(&shown);
+    assert!(picture(screen).contains("Server CPU per operation, cost in %"), "{screen}");
+    // Lines of the run, then the report.
+    let lines = normal.find("a proxy: ready").expect("lines are kept");
+    let report = normal.find("How to read this").expect("the report is printed");
+    assert!(lines < report && normal.contains("record: out.tare"), "{normal}");
+}
+
+#[test]
+fn q_stops_the_study_and_keeps_the_record() {
+    if skipped("q_stops_the_study_and_keeps_the_record", &NEEDS) {
+        return;
+    }
+    let here = tempfile::tempdir().unwrap();
+    endless(here.path());
+    let mut run = OnTerminal::start(here.path(), &ENDLESS, &[]);
+    run.wait_for("Last slices");
+    // Keys that mean nothing, then the views, then a terminal that is too small, then the end.
+    run.press("x\x1b[15~d");
+    run.wait_for("Doubts: ");
+    run.press("?");
+    run.wait_for("draw everything again");
+    size(&run.slave, 30, 5);
+    run.press("\x1b\x0c");
+    run.wait_for("fake: measuring");
+    run.press("q");
+    let (status, shown) = run.end();
+    assert_eq!(status.code(), Some(130), "{shown}");
+    parts(&shown);
+    readable(here.path());
+}
+
+#[test]
+fn signals_give_the_terminal_back() {
+    if skipped("signals_give_the_terminal_back", &NEEDS) {
+        return;
+    }
+    let ways: [(&str, &dyn Fn(&OnTerminal)); 3] = [
+        ("Ctrl-C", &|run| run.press("\x03")),
+        ("SIGTERM", &|run| run.signal(Signal::TERM)),
+        ("two signals", &|run| {
+            run.signal(Signal::INT);
+            run.signal(Signal::TERM);
+        }),
+    ];
+    for (name, end) in ways {
+        let here = tempfile::tempdir().unwrap();
+        endless(here.path());
+        let mut run = OnTerminal::start(here.path(), &ENDLESS, &[]);
+        run.wait_for("Last slices");
+        end(&run);
+        let (status, shown) = run.end();
+        assert_eq!(status.code(), Some(130), "{name}: {shown}");
+        parts(&shown);
+        readable(here.path());
+    }
+}
+
+#[test]
+fn other_terminals_get_less() {
+    if skipped("other_terminals_get_less", &NEEDS) {
+        return;
+    }
+    let cases: [(&[&str], &[(&str, &str)], bool); 5] = [
+        (&[], &[("NO_COLOR", "1")], true),
+        (&["--progress", "screen"], &[], true),
+        (&["--progress", "bar"], &[], false),
+        (&["--progress", "lines"], &[], false),
+        (&[], &[("TERM", "dumb")], false),
+    ];
+    for (arguments, environment, screen) in cases {
+        let here = tempfile::tempdir().unwrap();
+        let arguments = [&["weigh", "fake", "-o", "out.tare"], arguments].concat();
+        let run = OnTerminal::start(here.path(), &arguments, environment);
+        let (status, shown) = run.end();
+        let case = format!("{arguments:?} {environment:?}:\n{shown}");
+        assert!(status.success(), "{case}");
+        assert_eq!(shown.contains(ENTER), screen, "{case}");
+        assert!(shown.contains("record: out.tare"), "{case}");
+        if environment.iter().any(|(name, _)| *name == "NO_COLOR") {
+            let coloured = |code: &str| shown.contains(&format!("\x1b[{code}"));
+            assert!(!["31m", "32m", "36m", "38;"].iter().any(|code| coloured(code)), "{case}");
+        }
+    }
+    // A screen that was asked for in vain says why.
+    let here = tempfile::tempdir().unwrap();
+    let output = run_in(here.path(), ["weigh", "fake", "--progress", "screen"]);
+    assert!(output.status.success());
+    assert!(stderr(&output).contains("no screen: standard"), "{}", stderr(&output));
+}
