@@ -114,7 +114,7 @@ impl Cell {
 }
 
 /// `+0.52 [0.50, 0.54]`, or that none was found. Never a bare 0.
-fn said(difference: &Interval, found: bool) -> String {
+pub(crate) fn said(difference: &Interval, found: bool) -> String {
     if !difference.is_bounded() {
         return "not known yet".to_string();
     }

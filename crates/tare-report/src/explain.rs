@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use tare_lab::ablation::{Explanation, Interaction, Plan, Share, Verdict, explain};
 use tare_lab::analysis::{Analysis, Interval, between};
 use tare_lab::record::{Phase, Record};
+use tare_lab::stacks::StackSlice;
 
 use crate::doubts::Marks;
 use crate::figures::{clean, percent, percent_interval, shorten};
+use crate::findings;
 use crate::headline::blocks;
 use crate::terminal::{Paint, Style, grid, paragraph};
 
@@ -20,8 +22,25 @@ pub(crate) mod waterfall;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The explanation of a record as text.
-pub fn render(record: &Record, analysis: &Analysis, plan: &Plan, style: Style) -> String {
+pub fn render(
+    record: &Record,
+    analysis: &Analysis,
+    plan: &Plan,
+    stacks: &[StackSlice],
+    style: Style,
+) -> String {
     let paint = Paint(style);
+    let mut out = section(record, plan, paint);
+    let statements = findings::statements_by(record, analysis, stacks, Some(plan));
+    out.extend(findings::terminal(&statements, record.study.workloads.len() > 1, paint));
+    doubts(&mut out, record, analysis, paint);
+    let mut text = out.join("\n");
+    text.push('\n');
+    text
+}
+
+/// What is asked, how it was found out, and what came out for each workload.
+pub(crate) fn section(record: &Record, plan: &Plan, paint: Paint) -> Vec<String> {
     let mut out = Vec::new();
     out.extend(wrap(&question(plan), paint).iter().map(|line| paint.bold(line)));
     out.extend(wrap(&method(record, plan), paint));
@@ -32,10 +51,7 @@ pub fn render(record: &Record, analysis: &Analysis, plan: &Plan, style: Style) -
             Some(found) => one(&mut out, record, plan, &found, paint),
         }
     }
-    doubts(&mut out, record, analysis, paint);
-    let mut text = out.join("\n");
-    text.push('\n');
-    text
+    out
 }
 
 /// What is asked.
@@ -53,7 +69,23 @@ pub(crate) fn nothing_yet(workload: &str) -> String {
 }
 
 /// The explanations of a record by workload, as JSON; see `docs/guides/explain.md`.
-pub fn json(record: &Record, analysis: &Analysis, plan: &Plan) -> String {
+pub fn json(record: &Record, analysis: &Analysis, plan: &Plan, stacks: &[StackSlice]) -> String {
+    let mut document = json!({
+        "schema": "tare-explain",
+        "schema_version": SCHEMA_VERSION,
+        "doubts": analysis.doubts,
+        "seed": record.header.seed,
+        "ending": record.header.ending,
+        "statements": findings::statements_by(record, analysis, stacks, Some(plan)),
+    });
+    let found = value(record, plan);
+    document["plan"] = found["plan"].clone();
+    document["workloads"] = found["workloads"].clone();
+    format!("{document:#}")
+}
+
+/// `plan`, and the explanation of each workload.
+pub(crate) fn value(record: &Record, plan: &Plan) -> Value {
     let workloads: Vec<Value> = record
         .study
         .workloads
@@ -64,16 +96,7 @@ pub fn json(record: &Record, analysis: &Analysis, plan: &Plan) -> String {
             json!({ "workload": workload.name, "headline": sentence, "explanation": found })
         })
         .collect();
-    let document = json!({
-        "schema": "tare-explain",
-        "schema_version": SCHEMA_VERSION,
-        "plan": plan,
-        "workloads": workloads,
-        "doubts": analysis.doubts,
-        "seed": record.header.seed,
-        "ending": record.header.ending,
-    });
-    format!("{document:#}")
+    json!({ "plan": plan, "workloads": workloads })
 }
 
 /// Which layer costs the most, in one sentence.

@@ -40,14 +40,17 @@ fn terminal() {
         let (record, analysis) = make();
         check(
             &format!("{name}.txt"),
-            &crate::terminal::render(&record, &analysis, Style::new(false, 120)),
+            &crate::terminal::render(&record, &analysis, &[], Style::new(false, 120)),
         );
     }
     let (record, analysis) = fixture::quick();
     for (name, width, ascii) in [("wide", 220, false), ("narrow", 100, false), ("ascii", 100, true)]
     {
         let style = Style { colour: false, width, ascii };
-        check(&format!("quick-{name}.txt"), &crate::terminal::render(&record, &analysis, style));
+        check(
+            &format!("quick-{name}.txt"),
+            &crate::terminal::render(&record, &analysis, &[], style),
+        );
     }
     let lines = crate::terminal::costs_so_far(&analysis, Style::new(false, 120));
     check("quick-so-far.txt", &(lines.join("\n") + "\n"));
@@ -77,7 +80,7 @@ fn json_and_csv() {
         [("single-block", fixture::single_block as Fixture), ("empty", fixture::empty)]
     {
         let (record, analysis) = make();
-        check(&format!("{name}.json"), &(crate::json::render(&record, &analysis) + "\n"));
+        check(&format!("{name}.json"), &(crate::json::render(&record, &analysis, &[]) + "\n"));
         check(&format!("{name}.csv"), &crate::csv::render(&record));
     }
 }
@@ -86,7 +89,7 @@ fn json_and_csv() {
 fn markdown_and_prometheus() {
     for (name, make) in FIXTURES {
         let (record, analysis) = make();
-        check(&format!("{name}.md"), &crate::markdown::render(&record, &analysis));
+        check(&format!("{name}.md"), &crate::markdown::render(&record, &analysis, &[]));
         check(&format!("{name}.prom"), &crate::prometheus::render(&record, &analysis));
     }
 }

@@ -5,10 +5,14 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use tare_lab::ablation::Plan;
 use tare_lab::analysis::{Analysis, CounterFinding, Finding, counters};
 use tare_lab::record::{EnvironmentRecord, Record, Slice};
+use tare_lab::stacks::StackSlice;
 use tare_lab::study::Study;
 
+use crate::explain;
+use crate::findings;
 use crate::headline::headline;
 use crate::prove::Proof;
 
@@ -24,23 +28,28 @@ pub enum Histograms {
 }
 
 /// The record without its raw histograms.
-pub fn render(record: &Record, analysis: &Analysis) -> String {
-    render_with(record, analysis, Histograms::Omit)
+pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> String {
+    render_with(record, analysis, stacks, Histograms::Omit)
 }
 
 /// The record with or without its raw histograms.
-pub fn render_with(record: &Record, analysis: &Analysis, histograms: Histograms) -> String {
-    let document = document(record, analysis, histograms);
-    format!("{document:#}")
-}
-
-fn document(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value {
+pub fn render_with(
+    record: &Record,
+    analysis: &Analysis,
+    stacks: &[StackSlice],
+    histograms: Histograms,
+) -> String {
     let mut document = parts(record, analysis, histograms);
+    document["statements"] = json!(findings::statements(record, analysis, stacks));
+    // Only where the record is that of an explanation.
+    if let Some(plan) = Plan::of_record(record) {
+        document["explanation"] = explain::value(record, &plan);
+    }
     // Only where a study tunes the host.
     if let Some(proof) = Proof::of(record, analysis) {
         document["host_tuning"] = json!(proof);
     }
-    document
+    format!("{document:#}")
 }
 
 fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value {
@@ -203,12 +212,12 @@ mod tests {
         for (record, analysis) in
             [fixture::quick(), fixture::empty(), fixture::hostile(), fixture::single_block()]
         {
-            let without: Value = serde_json::from_str(&render(&record, &analysis)).unwrap();
+            let without: Value = serde_json::from_str(&render(&record, &analysis, &[])).unwrap();
             assert_eq!(without["schema_version"], SCHEMA_VERSION);
             assert!(
                 without["slices"].as_array().unwrap().iter().all(|s| s.get("service").is_none())
             );
-            let with = render_with(&record, &analysis, Histograms::Base64);
+            let with = render_with(&record, &analysis, &[], Histograms::Base64);
             let with: Value = serde_json::from_str(&with).unwrap();
             let slices = with["slices"].as_array().unwrap();
             assert_eq!(slices.len(), record.slices.len());
@@ -222,7 +231,7 @@ mod tests {
     #[test]
     fn names_survive_as_they_are() {
         let (record, analysis) = fixture::hostile();
-        let value: Value = serde_json::from_str(&render(&record, &analysis)).unwrap();
+        let value: Value = serde_json::from_str(&render(&record, &analysis, &[])).unwrap();
         assert_eq!(value["environments"][3]["name"], record.environments[3].spec.name);
     }
 }

@@ -15,6 +15,7 @@ pub mod csv;
 mod doubts;
 pub mod explain;
 mod figures;
+pub mod findings;
 pub mod fleet;
 mod headline;
 mod histogram;

@@ -6,12 +6,16 @@
 
 mod escape;
 
+use tare_lab::ablation::Plan;
 use tare_lab::analysis::{Analysis, Cost, Finding};
 use tare_lab::record::Record;
+use tare_lab::stacks::StackSlice;
 use tare_lab::study::WorkloadSpec;
 
 use crate::doubts::Marks;
+use crate::explain::{self, Told};
 use crate::figures::{Room, cost, latency, micros, rate, shorten, with_interval};
+use crate::findings;
 use crate::headline::{Metric, claimed, headline, noise};
 use crate::prove::{self, Proof};
 use crate::terminal::{conditions, facts};
@@ -34,13 +38,17 @@ const HEAD: [&str; 7] = [
 ];
 
 /// The report. Lines end in LF.
-pub fn render(record: &Record, analysis: &Analysis) -> String {
+pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> String {
     let marks = Marks::of(record, analysis);
     let title = format!("{}: {}", record.study.name, record.study.title);
     let mut blocks = vec![
         format!("### {}", escape(&title)),
         format!("**{}**", escape(&headline(record, analysis))),
     ];
+    let statements = findings::statements(record, analysis, stacks);
+    if let Some(items) = findings::markdown(&statements, record.study.workloads.len() > 1) {
+        blocks.extend(["Findings:".to_string(), items]);
+    }
     for workload in &record.study.workloads {
         let findings: Vec<&Finding> =
             analysis.findings.iter().filter(|f| f.workload == workload.name).collect();
@@ -50,6 +58,7 @@ pub fn render(record: &Record, analysis: &Analysis) -> String {
             blocks.push(control_line(analysis, workload, &findings));
         }
     }
+    blocks.extend(explanation(record));
     if let Some(proof) = Proof::of(record, analysis) {
         blocks.extend(host_tuning(&proof));
     }
@@ -73,14 +82,38 @@ fn host_tuning(proof: &Proof) -> Vec<String> {
     let mut blocks = vec!["Host tuning:".to_string(), escape(&prove::caption(proof))];
     if !proof.gains.is_empty() {
         let (head, rows) = prove::table(proof);
-        let cells = |row: &[String]| row.iter().map(|text| escape(text)).collect::<Vec<_>>();
-        let mut lines = vec![line(&head.iter().map(|text| escape(text)).collect::<Vec<_>>())];
-        lines.push(line(&vec![":--".to_string(); head.len()]));
-        lines.extend(rows.iter().map(|row| line(&cells(row))));
-        blocks.push(lines.join("\n"));
+        blocks.push(plain_table(&head, &rows));
     }
     blocks.extend(prove::sentences(proof).iter().map(|sentence| escape(sentence)));
     blocks
+}
+
+/// Where the cost comes from, for records of `tare explain`: shares, their sum, interactions.
+fn explanation(record: &Record) -> Vec<String> {
+    let Some(plan) = Plan::of_record(record) else { return Vec::new() };
+    let mut blocks = vec![format!("**{}**", escape(&explain::question(&plan)))];
+    blocks.push(escape(&explain::method(record, &plan)));
+    for workload in &record.study.workloads {
+        let Some(found) = tare_lab::ablation::explain(record, &plan, &workload.name) else {
+            blocks.push(escape(&explain::nothing_yet(&workload.name)));
+            continue;
+        };
+        let told = Told::new(record, &plan, &found);
+        blocks.push(format!("{}. {}", escape(&told.title), escape(&told.headline)));
+        let head: Vec<&str> = told.head.iter().map(String::as_str).collect();
+        blocks.push(plain_table(&head, &told.rows));
+        blocks.extend(told.sums.iter().chain(&told.notes).map(|text| escape(text)));
+    }
+    blocks
+}
+
+/// A table of text, aligned to the left.
+fn plain_table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let cells = |row: &[String]| row.iter().map(|text| escape(text)).collect::<Vec<_>>();
+    let mut lines = vec![line(&head.iter().map(|text| escape(text)).collect::<Vec<_>>())];
+    lines.push(line(&vec![":--".to_string(); head.len()]));
+    lines.extend(rows.iter().map(|row| line(&cells(row))));
+    lines.join("\n")
 }
 
 fn list(blocks: &mut Vec<String>, title: &str, items: Vec<String>) {
@@ -189,7 +222,7 @@ mod tests {
                 }
             }
         }
-        let text = render(&record, &analysis);
+        let text = render(&record, &analysis, &[]);
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
         assert_eq!(rows.len(), analysis.findings.len() + 2, "{text}");
         assert!(rows.iter().all(|row| cells(row) == HEAD.len()), "{text}");
@@ -198,7 +231,7 @@ mod tests {
     #[test]
     fn no_markup_of_a_stranger_is_left() {
         let (record, analysis) = fixture::hostile();
-        let text = render(&record, &analysis);
+        let text = render(&record, &analysis, &[]);
         for part in ["<", "\u{202e}", "\u{1b}", "\n# "] {
             assert!(!text.contains(part), "{part:?} in {text}");
         }
@@ -208,7 +241,7 @@ mod tests {
     fn only_claimed_costs_are_bold() {
         let (record, mut analysis) = fixture::quick();
         let bold = |analysis: &Analysis| {
-            let text = render(&record, analysis);
+            let text = render(&record, analysis, &[]);
             text.lines().filter(|l| l.starts_with('|')).map(|l| l.matches("**").count() / 2).sum()
         };
         let claims = |analysis: &Analysis| -> usize {
@@ -229,6 +262,6 @@ mod tests {
     fn a_missing_control_is_said() {
         let (record, mut analysis) = fixture::quick();
         analysis.findings.retain(|f| !f.control);
-        assert!(render(&record, &analysis).contains("A/A control: there is none"));
+        assert!(render(&record, &analysis, &[]).contains("A/A control: there is none"));
     }
 }

@@ -32,7 +32,7 @@ fn known_costs_are_reported_in_every_format() {
     let (record, analysis) = measured(12);
     let headline = tare_report::headline(&record, &analysis);
     assert!(headline.starts_with("\"box\" costs the most: +"), "{headline}");
-    let text = tare_report::terminal::render(&record, &analysis, Style::new(false, 160));
+    let text = tare_report::terminal::render(&record, &analysis, &[], Style::new(false, 160));
     assert!(text.contains(&headline[..60]) && text.contains("native again (A/A)"), "{text}");
     let page = tare_report::html::page(&record, &analysis, &[]);
     for chart in [
@@ -49,7 +49,7 @@ fn known_costs_are_reported_in_every_format() {
         std::fs::write(path, &page).unwrap();
     }
     let json: serde_json::Value =
-        serde_json::from_str(&tare_report::json::render(&record, &analysis)).unwrap();
+        serde_json::from_str(&tare_report::json::render(&record, &analysis, &[])).unwrap();
     assert_eq!(json["slices"].as_array().unwrap().len(), record.slices.len());
     let csv = tare_report::csv::render(&record);
     assert_eq!(csv.lines().count(), record.slices.len() + 1);
@@ -62,7 +62,7 @@ fn one_measured_block_claims_nothing() {
     let (record, analysis) = measured(1);
     let headline = tare_report::headline(&record, &analysis);
     assert!(headline.starts_with("No cost against native can be told yet"), "{headline}");
-    let text = tare_report::terminal::render(&record, &analysis, Style::new(false, 160));
+    let text = tare_report::terminal::render(&record, &analysis, &[], Style::new(false, 160));
     for bad in ["inf", "NaN", "-100.0", "\u{2212}100.0"] {
         assert!(!text.contains(bad), "{bad} in\n{text}");
     }

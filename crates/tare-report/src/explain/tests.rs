@@ -10,7 +10,7 @@ use crate::fixture;
 fn the_text_names_shares_sum_noise_and_what_cannot_be_separated() {
     let (record, plan) = fixture::explained();
     let analysis = analyse(&record);
-    let text = render(&record, &analysis, &plan, Style::new(false, 160));
+    let text = render(&record, &analysis, &plan, &[], Style::new(false, 160));
     for part in [
         "Where does the cost of \"docker-default\" against \"native\" come from?",
         "cannot be separated here and are one step",
@@ -22,9 +22,9 @@ fn the_text_names_shares_sum_noise_and_what_cannot_be_separated() {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
     let ascii = Style { ascii: true, ..Style::new(false, 80) };
-    let text = render(&record, &analysis, &plan, ascii);
+    let text = render(&record, &analysis, &plan, &[], ascii);
     assert!(text.is_ascii(), "{text}");
-    let again: Value = serde_json::from_str(&json(&record, &analysis, &plan)).unwrap();
+    let again: Value = serde_json::from_str(&json(&record, &analysis, &plan, &[])).unwrap();
     let found = explain(&record, &plan, &record.study.workloads[0].name).unwrap();
     assert_eq!(again["workloads"][0]["explanation"]["blocks"], found.blocks);
 }
@@ -47,7 +47,7 @@ fn names_of_a_stranger_are_text() {
     record.host.push(plan.fact());
     let page = crate::html::page(&record, &analyse(&record), &[]);
     assert!(!page.contains("<script>alert"));
-    let text = render(&record, &analyse(&record), &plan, Style::new(false, 100));
+    let text = render(&record, &analyse(&record), &plan, &[], Style::new(false, 100));
     assert!(!text.contains('\u{1b}'));
     assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");
 }

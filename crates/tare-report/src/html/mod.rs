@@ -8,6 +8,7 @@
 mod charts;
 mod diff;
 mod explain;
+mod findings;
 mod host;
 mod shell;
 mod svg;
@@ -57,6 +58,7 @@ struct View {
     name: String,
     headline: String,
     running: bool,
+    findings: Vec<findings::FindingView>,
     facts: Vec<(String, String)>,
     workloads: Vec<WorkloadView>,
     several: bool,
@@ -89,7 +91,7 @@ struct MarkView {
 }
 
 impl View {
-    fn new(record: &Record, analysis: &Analysis, _stacks: &[StackSlice]) -> View {
+    fn new(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> View {
         let marks = Marks::of(record, analysis);
         let environments = in_order(record);
         let workloads: Vec<WorkloadView> = record
@@ -109,6 +111,10 @@ impl View {
             // A percent sign never starts a line.
             headline: headline(record, analysis).replace(" %", "\u{a0}%"),
             running: record.header.ended_unix_ms.is_none(),
+            findings: findings::views(
+                &crate::findings::statements(record, analysis, stacks),
+                workloads.len() > 1,
+            ),
             facts: facts(record, analysis),
             several: workloads.len() > 1,
             workloads,

@@ -14,11 +14,12 @@ macro_rules! templates {
 }
 
 /// Every template, by the name that others include it by.
-const TEMPLATES: [(&str, &str); 15] = templates![
+const TEMPLATES: [(&str, &str); 16] = templates![
     "shell.html",
     "macros.html",
     "page.html",
     "sections/header.html",
+    "sections/findings.html",
     "sections/workload.html",
     "sections/explanation.html",
     "sections/tuning.html",

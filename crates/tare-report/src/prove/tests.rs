@@ -107,16 +107,16 @@ fn a_record_without_tuning_says_nothing_of_it() {
 #[test]
 fn every_form_of_the_report_has_the_proof() {
     let (record, analysis) = proof();
-    let terminal = crate::terminal::render(&record, &analysis, Style::new(false, 100));
+    let terminal = crate::terminal::render(&record, &analysis, &[], Style::new(false, 100));
     assert!(terminal.contains("Host tuning") && terminal.contains("somaxconn"), "{terminal}");
     let ascii = Style { ascii: true, ..Style::new(false, 80) };
-    assert!(crate::terminal::render(&record, &analysis, ascii).is_ascii());
+    assert!(crate::terminal::render(&record, &analysis, &[], ascii).is_ascii());
     let json: serde_json::Value =
-        serde_json::from_str(&crate::json::render(&record, &analysis)).unwrap();
+        serde_json::from_str(&crate::json::render(&record, &analysis, &[])).unwrap();
     assert_eq!(json["host_tuning"]["proven"], serde_json::json!(["all", "disk"]));
     let page = crate::html::page(&record, &analysis, &[]);
     assert!(page.contains("id=\"tuning\"") && page.contains("somaxconn"));
-    let markdown = crate::markdown::render(&record, &analysis);
+    let markdown = crate::markdown::render(&record, &analysis, &[]);
     assert!(markdown.contains("\n\nHost tuning:\n\nAgainst "), "{markdown}");
     assert!(markdown.contains("\n| groups | "), "{markdown}");
     assert!(markdown.contains("somaxconn"), "{markdown}");

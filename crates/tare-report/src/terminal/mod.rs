@@ -11,14 +11,17 @@ mod grid;
 mod text;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use tare_lab::ablation::Plan;
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval};
 use tare_lab::record::Record;
+use tare_lab::stacks::StackSlice;
 use tare_lab::study::WorkloadSpec;
 
 use crate::doubts::Marks;
 use crate::figures::{
     Room, clean, cost, latency, micros, rate, share, shorten, span, utc, with_interval,
 };
+use crate::findings;
 use crate::headline::{Metric, blocks, claimed, headline};
 use crate::prove::Proof;
 use bars::Bars;
@@ -45,8 +48,8 @@ impl Style {
     }
 }
 
-/// The final report.
-pub fn render(record: &Record, analysis: &Analysis, style: Style) -> String {
+/// The final report. `stacks` of the record, where it has any, let more be said of causes.
+pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style: Style) -> String {
     let paint = Paint(style);
     let marks = Marks::of(record, analysis);
     let mut out = Vec::new();
@@ -74,6 +77,12 @@ pub fn render(record: &Record, analysis: &Analysis, style: Style) -> String {
         out.push(paint.bold("Host tuning"));
         out.extend(crate::prove::lines(&proof, style));
     }
+    if let Some(plan) = Plan::of_record(record) {
+        out.push(String::new());
+        out.extend(crate::explain::section(record, &plan, paint));
+    }
+    let statements = findings::statements(record, analysis, stacks);
+    out.extend(findings::terminal(&statements, record.study.workloads.len() > 1, paint));
     let left_out: Vec<String> = record
         .environments
         .iter()

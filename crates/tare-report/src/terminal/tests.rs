@@ -10,7 +10,7 @@ fn lines_fit_the_width() {
     let (record, analysis) = fixture::quick();
     for width in [80, 100, 120, 140, 160, 200, 240] {
         for ascii in [false, true] {
-            let text = render(&record, &analysis, Style { colour: false, width, ascii });
+            let text = render(&record, &analysis, &[], Style { colour: false, width, ascii });
             assert!(widest(&text) <= usize::from(width), "{width}: {}\n{text}", widest(&text));
             assert!(!ascii || text.is_ascii(), "{text}");
         }
@@ -21,7 +21,7 @@ fn lines_fit_the_width() {
 fn wide_terminals_get_one_table_and_narrow_ones_two() {
     let (record, analysis) = fixture::quick();
     let tables = |width| {
-        let text = render(&record, &analysis, Style::new(false, width));
+        let text = render(&record, &analysis, &[], Style::new(false, width));
         text.lines().filter(|line| line.trim_start().starts_with("environment")).count()
     };
     assert_eq!(tables(240), 1);
@@ -32,15 +32,15 @@ fn wide_terminals_get_one_table_and_narrow_ones_two() {
 #[test]
 fn colour_only_when_asked() {
     let (record, analysis) = fixture::quick();
-    assert!(!render(&record, &analysis, Style::new(false, 120)).contains('\u{1b}'));
-    assert!(render(&record, &analysis, Style::new(true, 120)).contains("\u{1b}[31m"));
+    assert!(!render(&record, &analysis, &[], Style::new(false, 120)).contains('\u{1b}'));
+    assert!(render(&record, &analysis, &[], Style::new(true, 120)).contains("\u{1b}[31m"));
     assert!(costs_so_far(&analysis, Style::new(false, 120)).iter().all(|l| !l.contains('\u{1b}')));
 }
 
 #[test]
 fn strangers_do_not_reach_the_terminal() {
     let (record, analysis) = fixture::hostile();
-    let text = render(&record, &analysis, Style::new(false, 120));
+    let text = render(&record, &analysis, &[], Style::new(false, 120));
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
     assert!(!text.contains('\u{202e}'));
 }
@@ -49,7 +49,7 @@ fn strangers_do_not_reach_the_terminal() {
 fn unfinished_and_tiny_records_render() {
     for (record, analysis) in [fixture::empty(), fixture::running(), fixture::single_block()] {
         for width in [0, 20, 80, 160] {
-            let text = render(&record, &analysis, Style::new(true, width));
+            let text = render(&record, &analysis, &[], Style::new(true, width));
             assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
         }
         costs_so_far(&analysis, Style::new(true, 80));
@@ -60,7 +60,7 @@ fn unfinished_and_tiny_records_render() {
 fn a_missing_difference_is_said_and_not_zero() {
     let (record, analysis) = fixture::quick();
     for (width, words) in [(240, "no difference found (within "), (100, "none found (\u{b1}")] {
-        let text = render(&record, &analysis, Style::new(false, width));
+        let text = render(&record, &analysis, &[], Style::new(false, width));
         assert!(text.contains(words), "{text}");
     }
     let lines = costs_so_far(&analysis, Style::new(false, 120));

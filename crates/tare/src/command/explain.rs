@@ -11,7 +11,8 @@ use tare_lab::ablation::{Plan, PlanError};
 use tare_lab::analysis::analyse;
 use tare_lab::campaign::Ending;
 use tare_lab::environment::EnvironmentSpec;
-use tare_lab::record::{Record, free_path, read_stacks};
+use tare_lab::record::{Record, free_path};
+use tare_lab::stacks::StackSlice;
 use tare_lab::study::ScheduleKind;
 
 use super::{derived, report, weigh};
@@ -44,7 +45,8 @@ fn from_record(typed: &Explain, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Some(plan) => plan,
         None => plan_over(&record, typed).exit_with(Exit::Input)?,
     };
-    present(&record, &plan, typed.json, out)?;
+    let stacks = report::stacks(path)?;
+    present(&record, &plan, &stacks, typed.json, out)?;
     Ok(Exit::Success)
 }
 
@@ -105,11 +107,11 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
     weigh::tell_left(&left);
     let record = Record::read(&question.path)?;
     let page = question.path.with_extension("html");
-    let stacks = read_stacks(&question.path)?;
+    let stacks = report::stacks(&question.path)?;
     fs::write(&page, tare_report::html::page(&record, &analyse(&record), &stacks)).with_context(
         || format!("the record is whole, but cannot write the page {}", page.display()),
     )?;
-    present(&record, &plan, typed.json, out)?;
+    present(&record, &plan, &stacks, typed.json, out)?;
     if !typed.json {
         writeln!(out, "\nrecord: {}\npage:   {}", question.path.display(), page.display())?;
     }
@@ -131,11 +133,17 @@ fn room(question: &weigh::Question) -> anyhow::Result<usize> {
     Ok(usize::try_from(fit).unwrap_or(all).saturating_sub(1))
 }
 
-fn present(record: &Record, plan: &Plan, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+fn present(
+    record: &Record,
+    plan: &Plan,
+    stacks: &[StackSlice],
+    json: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     let analysis = analyse(record);
     let text = match json {
-        true => tare_report::explain::json(record, &analysis, plan) + "\n",
-        false => tare_report::explain::render(record, &analysis, plan, report::style()),
+        true => tare_report::explain::json(record, &analysis, plan, stacks) + "\n",
+        false => tare_report::explain::render(record, &analysis, plan, stacks, report::style()),
     };
     write!(out, "{text}")?;
     Ok(())

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use tare_lab::analysis::analyse;
 use tare_lab::record::{Record, read_stacks};
+use tare_lab::stacks::StackSlice;
 use tare_report::terminal::Style;
 
 use crate::cli::Report;
@@ -18,8 +19,8 @@ pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit>
         return super::stacks::show(options, &record, out);
     }
     let analysis = analyse(&record);
+    let stacks = stacks(&options.record)?;
     if let Some(path) = &options.html {
-        let stacks = read_stacks(&options.record).exit_with(Exit::Input)?;
         let page = tare_report::html::page(&record, &analysis, &stacks);
         if path == Path::new("-") {
             out.write_all(page.as_bytes())?;
@@ -28,19 +29,19 @@ pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit>
         fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if options.json {
-        writeln!(out, "{}", tare_report::json::render(&record, &analysis))?;
+        writeln!(out, "{}", tare_report::json::render(&record, &analysis, &stacks))?;
     } else if options.csv {
         write!(out, "{}", tare_report::csv::render(&record))?;
     } else if options.counters {
         write!(out, "{}", tare_report::counters::terminal(&record, style()))?;
     } else if options.markdown {
-        write!(out, "{}", tare_report::markdown::render(&record, &analysis))?;
+        write!(out, "{}", tare_report::markdown::render(&record, &analysis, &stacks))?;
     } else if options.prometheus {
         write!(out, "{}", tare_report::prometheus::render(&record, &analysis))?;
     } else if let Some(fleet) = &options.fleet {
         write!(out, "{}", tare_report::fleet::render(fleet, &record, &analysis, style()))?;
     } else {
-        write!(out, "{}", tare_report::terminal::render(&record, &analysis, style()))?;
+        write!(out, "{}", tare_report::terminal::render(&record, &analysis, &stacks, style()))?;
         if let Some(path) = &options.html {
             writeln!(out, "page: {}", path.display())?;
         }
@@ -51,6 +52,11 @@ pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit>
 /// Reads a record; what cannot be used is an input error.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Record> {
     Record::read(path).exit_with(Exit::Input)
+}
+
+/// The stack slices of a record; none where none were sampled.
+pub(crate) fn stacks(path: &Path) -> anyhow::Result<Vec<StackSlice>> {
+    read_stacks(path).exit_with(Exit::Input)
 }
 
 /// Colour and width of the terminal that standard output is; plain and 160 wide elsewhere.

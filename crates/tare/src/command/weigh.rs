@@ -389,10 +389,11 @@ pub(super) fn present(
         format!("the record is whole, but cannot write the page {}", page.display())
     })?;
     if json {
-        writeln!(out, "{}", tare_report::json::render(&record, &analysis))?;
+        writeln!(out, "{}", tare_report::json::render(&record, &analysis, &stacks))?;
         return Ok(());
     }
-    write!(out, "{}", tare_report::terminal::render(&record, &analysis, report::style()))?;
+    let text = tare_report::terminal::render(&record, &analysis, &stacks, report::style());
+    write!(out, "{text}")?;
     writeln!(out, "\nrecord: {}\npage:   {}", path.display(), page.display())?;
     Ok(())
 }

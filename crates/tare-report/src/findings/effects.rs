@@ -1,0 +1,212 @@
+//! What one layer does, where the record can tell it from the others: by two environments that
+//! differ in it alone, or by its share in an explanation.
+
+use tare_lab::ablation::{Explanation, Plan, Verdict, changes};
+use tare_lab::analysis::{Analysis, Cost, Interval, between, server_cpu_by_block};
+use tare_lab::environment::EnvironmentSpec;
+use tare_lab::record::Record;
+use tare_lab::stats::estimate;
+
+use super::facts::is_claim;
+use super::rules::layers::{Ends, LAYERS, LayerRule};
+use crate::headline::Metric;
+
+/// How an effect was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Source {
+    /// Two environments that differ in this layer alone.
+    Pair,
+    /// A share of an explanation, and what part of the whole it is in percent.
+    Share { of_whole: Option<f64> },
+}
+
+/// A layer's effect under one workload: `to` less `from`.
+#[derive(Clone, Debug)]
+pub(crate) struct Effect {
+    pub(crate) rule: &'static LayerRule,
+    pub(crate) workload: String,
+    /// Name of the environment with the layer, and of the one without.
+    pub(crate) with: String,
+    pub(crate) without: String,
+    /// `host → bridge`.
+    pub(crate) change: String,
+    /// Server CPU per operation, µs.
+    pub(crate) us: Option<Interval>,
+    /// The same as paired ratios; of a share, without an interval.
+    pub(crate) percent: Option<Interval>,
+    pub(crate) throughput: Option<Interval>,
+    /// Of the CPU, and of the throughput: a loss or a gain that may be claimed.
+    pub(crate) cpu_claimed: bool,
+    pub(crate) throughput_claimed: bool,
+    /// The interval excludes 0.
+    pub(crate) found: bool,
+    pub(crate) source: Source,
+}
+
+impl Effect {
+    /// A claimed loss in one figure, and no claimed gain in the other.
+    pub(crate) fn costs(&self) -> bool {
+        self.signs().contains(&1) && !self.signs().contains(&-1)
+    }
+
+    pub(crate) fn gives_back(&self) -> bool {
+        self.signs().contains(&-1) && !self.signs().contains(&1)
+    }
+
+    /// A claimed loss in one and a claimed gain in the other.
+    pub(crate) fn mixed(&self) -> bool {
+        self.signs().contains(&-1) && self.signs().contains(&1)
+    }
+
+    fn signs(&self) -> [i8; 2] {
+        let sign = |claimed: bool, figure: &Option<Interval>| match figure {
+            Some(figure) if claimed && figure.value > 0.0 => 1,
+            Some(figure) if claimed && figure.value < 0.0 => -1,
+            _ => 0,
+        };
+        [sign(self.cpu_claimed, &self.percent), sign(self.throughput_claimed, &self.throughput)]
+    }
+
+    /// Percent, for the order of statements.
+    pub(crate) fn size(&self) -> f64 {
+        let of = |claimed: bool, figure: &Option<Interval>| {
+            figure.filter(|_| claimed).map_or(0.0, |figure| figure.value.abs())
+        };
+        of(self.cpu_claimed, &self.percent).max(of(self.throughput_claimed, &self.throughput))
+    }
+}
+
+/// Every effect that the record shows, at most one for each rule and workload.
+pub(super) fn effects(
+    record: &Record,
+    analysis: &Analysis,
+    plan: Option<&Plan>,
+    explanations: &[Explanation],
+) -> Vec<Effect> {
+    let mut all = Vec::new();
+    let ran: Vec<&EnvironmentSpec> = record
+        .environments
+        .iter()
+        .filter(|one| !one.control && one.left_out.is_none())
+        .map(|one| &one.spec)
+        .collect();
+    for workload in &record.study.workloads {
+        let explained = plan.zip(explanations.iter().find(|one| one.workload == workload.name));
+        for rule in LAYERS {
+            let effect = match explained {
+                Some((plan, found)) => share(record, plan, found, rule),
+                None => None,
+            };
+            let effect = effect.or_else(|| pair(record, analysis, &workload.name, &ran, rule));
+            all.extend(effect);
+        }
+        // Where the parts are told apart, their sum is not said again.
+        let of = |one: &Effect, id: &str| one.workload == workload.name && one.rule.id == id;
+        let parts = ["io_uring_lost", "seccomp_filter"];
+        if parts.iter().all(|id| all.iter().any(|one| of(one, id))) {
+            all.retain(|one| !of(one, "seccomp_and_io_uring"));
+        }
+    }
+    all
+}
+
+fn engine<'r>(record: &'r Record, environment: &str) -> Option<&'r str> {
+    let found = record.environments.iter().find(|one| one.spec.name == environment)?;
+    let setting = found.settings.iter().find(|(key, _)| key == "io_engine")?;
+    Some(&setting.1)
+}
+
+/// The share of a step that is this one layer alone.
+fn share(
+    record: &Record,
+    plan: &Plan,
+    found: &Explanation,
+    rule: &'static LayerRule,
+) -> Option<Effect> {
+    let end = |at: usize| plan.environments.get(at).map_or("", |one| one.environment.as_str());
+    let (first, last) = (end(0), end(plan.environments.len().saturating_sub(1)));
+    let share = found.shares.iter().find(|share| {
+        let step = plan.steps.get(share.step);
+        step.is_some_and(|step| match step.changes.as_slice() {
+            [change] => {
+                let ends = Ends {
+                    from: &change.from,
+                    to: &change.to,
+                    engines: [engine(record, first), engine(record, last)],
+                };
+                change.layer == rule.layer && (rule.is)(&ends)
+            }
+            _ => false,
+        })
+    })?;
+    let of_from = |us: f64| 100.0 * us / found.from_us.value;
+    Some(Effect {
+        rule,
+        workload: found.workload.clone(),
+        with: plan.to.clone(),
+        without: plan.from.clone(),
+        change: share.what.clone(),
+        us: Some(share.us),
+        percent: Some(Interval {
+            value: share.percent_of_from,
+            low: of_from(share.us.low),
+            high: of_from(share.us.high),
+            blocks: share.us.blocks,
+        }),
+        throughput: None,
+        cpu_claimed: matches!(share.verdict, Verdict::Costs | Verdict::GivesBack),
+        throughput_claimed: false,
+        found: share.verdict != Verdict::NotFound,
+        source: Source::Share { of_whole: share.percent_of_whole },
+    })
+}
+
+/// The first two environments, in the order of the study, that differ in this layer alone.
+fn pair(
+    record: &Record,
+    analysis: &Analysis,
+    workload: &str,
+    ran: &[&EnvironmentSpec],
+    rule: &'static LayerRule,
+) -> Option<Effect> {
+    let is_one = |without: &EnvironmentSpec, with: &EnvironmentSpec| {
+        let changes = changes(without, with);
+        let [change] = changes.as_slice() else { return None };
+        let ends = Ends {
+            from: &change.from,
+            to: &change.to,
+            engines: [engine(record, &without.name), engine(record, &with.name)],
+        };
+        let is = change.layer == rule.layer && (rule.is)(&ends);
+        is.then(|| format!("{} \u{2192} {}", change.from, change.to))
+    };
+    let (without, with, change) = ran.iter().find_map(|with| {
+        let change = ran.iter().find_map(|without| Some((without, is_one(without, with)?)));
+        change.map(|(without, change)| (*without, *with, change))
+    })?;
+    let found = between(record, workload, &with.name, &without.name)?;
+    let claim = |metric: Metric, cost: &Option<Cost>| {
+        cost.as_ref().is_some_and(|cost| is_claim(analysis, workload, metric, cost))
+    };
+    let blocks = server_cpu_by_block(record, workload, &[&with.name, &without.name]);
+    let differences: Vec<f64> = blocks
+        .us
+        .values()
+        .filter_map(|pair| Some(pair.first().copied()?? - pair.get(1).copied()??))
+        .filter(|us| us.is_finite())
+        .collect();
+    Some(Effect {
+        rule,
+        workload: workload.to_string(),
+        with: with.name.clone(),
+        without: without.name.clone(),
+        change,
+        us: estimate(&differences).map(Interval::from),
+        cpu_claimed: claim(Metric::ServerCpu, &found.cpu),
+        throughput_claimed: claim(Metric::Throughput, &found.throughput),
+        found: found.cpu.as_ref().is_some_and(|cost| cost.found),
+        percent: found.cpu.map(|cost| cost.percent),
+        throughput: found.throughput.map(|cost| cost.percent),
+        source: Source::Pair,
+    })
+}

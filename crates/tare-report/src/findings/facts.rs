@@ -1,0 +1,185 @@
+//! What rules look at: the record with everything that was concluded from it.
+
+use tare_lab::ablation::{Explanation, Plan, explain};
+use tare_lab::analysis::{Analysis, Cost, CounterFinding, Finding, Interval, counters};
+use tare_lab::doubt::Doubt;
+use tare_lab::record::{EnvironmentRecord, Phase, Record};
+use tare_lab::stacks::{StackKind, StackSlice};
+
+use super::Evidence;
+use super::effects::{Effect, effects};
+use crate::doubts::Marks;
+use crate::figures::clean;
+use crate::headline::{Metric, claimed, noise};
+use crate::prove::Proof;
+use crate::stacks::{Figure, Profile, Row, Side};
+
+/// See the module.
+pub(crate) struct Facts<'a> {
+    pub(crate) record: &'a Record,
+    pub(crate) analysis: &'a Analysis,
+    pub(crate) stacks: &'a [StackSlice],
+    pub(crate) counters: Vec<CounterFinding>,
+    /// Where the record was explained: both ends of it, and a result for each workload that has one.
+    pub(crate) plan: Option<Plan>,
+    pub(crate) explanations: Vec<Explanation>,
+    pub(crate) proof: Option<Proof>,
+    pub(crate) marks: Marks,
+    /// What each layer does where it can be told from the others.
+    pub(crate) effects: Vec<Effect>,
+}
+
+impl<'a> Facts<'a> {
+    pub(crate) fn new(
+        record: &'a Record,
+        analysis: &'a Analysis,
+        stacks: &'a [StackSlice],
+        plan: Option<&Plan>,
+    ) -> Self {
+        let names = record.study.workloads.iter().map(|workload| workload.name.as_str());
+        let explanations: Vec<Explanation> = match plan {
+            Some(plan) => names.filter_map(|name| explain(record, plan, name)).collect(),
+            None => Vec::new(),
+        };
+        let effects = effects(record, analysis, plan, &explanations);
+        Self {
+            record,
+            analysis,
+            stacks,
+            counters: counters(record),
+            plan: plan.cloned(),
+            explanations,
+            proof: Proof::of(record, analysis),
+            marks: Marks::of(record, analysis),
+            effects,
+        }
+    }
+
+    pub(crate) fn workloads(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.record.study.workloads.iter().map(|one| one.name.as_str()).enumerate()
+    }
+
+    pub(crate) fn environment(&self, name: &str) -> Option<&EnvironmentRecord> {
+        self.record.environments.iter().find(|one| one.spec.name == name)
+    }
+
+    pub(crate) fn finding(&self, workload: &str, environment: &str) -> Option<&Finding> {
+        let here = |f: &&Finding| f.workload == workload && f.environment == environment;
+        self.analysis.findings.iter().find(here)
+    }
+
+    /// The environments under a workload that are compared with the baseline.
+    pub(crate) fn compared(&self, workload: &str) -> impl Iterator<Item = &Finding> {
+        let of = move |f: &&Finding| f.workload == workload && !f.baseline && !f.control;
+        self.analysis.findings.iter().filter(of)
+    }
+
+    /// The environment that takes the most CPU, or else loses the most throughput, of those whose
+    /// cost may be claimed.
+    pub(crate) fn dearest(&self, workload: &str) -> Option<&Finding> {
+        Metric::ALL.into_iter().find_map(|metric| {
+            let value = |f: &Finding| metric.cost(f).map_or(0.0, |cost| cost.percent.value);
+            let claims = self.compared(workload);
+            let claims = claims.filter(|f| claimed(self.analysis, f, metric) && value(f) > 0.0);
+            claims.max_by(|a, b| value(a).total_cmp(&value(b)))
+        })
+    }
+
+    /// Whether a cost between any two environments may be claimed: found, and beyond the noise.
+    pub(crate) fn claim(&self, workload: &str, metric: Metric, cost: &Cost) -> bool {
+        is_claim(self.analysis, workload, metric, cost)
+    }
+
+    /// Stacks of two environments, the second less the first.
+    pub(crate) fn profile(&self, workload: &str, from: &str, to: &str) -> Option<Profile> {
+        if self.stacks.is_empty() {
+            return None;
+        }
+        let side = |name: &str| Side::of(self.stacks, StackKind::OnCpu, workload, name);
+        Profile::new(side(from), side(to))
+    }
+
+    /// A subsystem's row, if its difference excludes 0.
+    pub(crate) fn subsystem(&self, profile: &Profile, name: &str) -> Option<Row> {
+        profile.subsystems().into_iter().find(|row| row.name == name && row.difference.found())
+    }
+
+    /// A counter of an environment at capacity that stands out of the baseline's.
+    pub(crate) fn stands_out(
+        &self,
+        workload: &str,
+        environment: &str,
+        name: &str,
+    ) -> Option<(&CounterFinding, Interval)> {
+        let found = self.counters.iter().find(|one| {
+            one.stands_out
+                && one.phase == Phase::Capacity
+                && one.workload == workload
+                && one.environment == environment
+                && one.name == name
+        })?;
+        Some((found, found.difference?))
+    }
+
+    /// Doubts of one kind about an environment under a workload, with the share of its slices.
+    pub(crate) fn doubt(&self, finding: &Finding, kind: &str) -> Option<(Doubt, f64)> {
+        let of = f64::from((finding.slices + finding.slices_void).max(1));
+        let found = finding.doubts.iter().find(|(doubt, _)| doubt.kind() == kind)?;
+        Some((found.0.clone(), (f64::from(found.1) / of).min(1.0)))
+    }
+
+    /// Number of the doubt of a kind, as the report lists it.
+    pub(crate) fn mark(&self, kind: &str) -> Option<usize> {
+        self.marks.0.iter().find(|mark| mark.kind == kind).map(|mark| mark.number)
+    }
+
+    pub(crate) fn doubt_evidence(&self, kind: &str) -> Option<Evidence> {
+        let number = self.mark(kind)?;
+        Some(Evidence::at(format!("doubt-{number}"), format!("doubt [{number}]")))
+    }
+
+    /// Numbers of the doubts about some environments under a workload.
+    pub(crate) fn doubts(&self, workload: &str, environments: &[&str]) -> Vec<usize> {
+        environments.iter().flat_map(|name| self.marks.numbers(name, workload)).collect()
+    }
+
+    /// The rows of the table of costs.
+    pub(crate) fn costs_evidence(&self, workload: &str, rows: &[&str]) -> Evidence {
+        let index = self.workloads().find(|(_, name)| *name == workload).map_or(0, |(at, _)| at);
+        let rows: Vec<String> = rows.iter().map(|name| format!("\"{}\"", clean(name))).collect();
+        Evidence::at(format!("costs-{index}"), format!("costs of {}", rows.join(" and ")))
+    }
+
+    /// The table of shares.
+    pub(crate) fn shares_evidence(&self, workload: &str, row: &str) -> Evidence {
+        let index = self.workloads().find(|(_, name)| *name == workload).map_or(0, |(at, _)| at);
+        Evidence::at(format!("shares-{}", index + 1), format!("share of {}", clean(row)))
+    }
+
+    pub(crate) fn counter_evidence(&self, name: &str) -> Evidence {
+        Evidence::at("counters", format!("counter {}", clean(name)))
+    }
+
+    pub(crate) fn stacks_evidence(&self, from: &str, to: &str, row: &str) -> Evidence {
+        let (from, to, row) = (clean(from), clean(to), clean(row));
+        Evidence { anchor: None, name: format!("stacks of \"{to}\" against \"{from}\": {row}") }
+    }
+}
+
+/// Found, and beyond the noise of the control.
+pub(crate) fn is_claim(analysis: &Analysis, workload: &str, metric: Metric, cost: &Cost) -> bool {
+    let value = cost.percent.value;
+    cost.found
+        && value.is_finite()
+        && noise(analysis, workload, metric).is_none_or(|noise| value.abs() > noise)
+}
+
+/// A figure of stacks as an interval; one round gives none.
+pub(crate) fn interval(figure: &Figure, rounds: usize) -> Interval {
+    Interval {
+        value: figure.us,
+        low: figure.low.unwrap_or(f64::NEG_INFINITY),
+        high: figure.high.unwrap_or(f64::INFINITY),
+        blocks: u32::try_from(rounds).unwrap_or(u32::MAX),
+    }
+}

@@ -1,0 +1,145 @@
+//! Whether there is firm ground: the A/A control, and a baseline that pays for nothing.
+
+use tare_lab::doubt::Doubt;
+use tare_lab::stacks::StackKind;
+
+use super::super::facts::{Facts, interval};
+use super::super::{Evidence, Kind, Rule, Statement, words};
+use crate::figures::percent_interval;
+use crate::headline::blocks;
+use crate::stacks::Side;
+
+/// Below this share of the CPU time per operation a few samples decide.
+const CONNTRACK_SHARE_MIN: f64 = 0.01;
+const CONNTRACK: &str = "netfilter and conntrack";
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "control_failed",
+        title: "The A/A control failed",
+        kind: Kind::Void,
+        looks_at: "the baseline's second copy (A/A) against the baseline; the doubt control_beyond_claim",
+        condition: "the control's interval excludes 0, or the control is larger than the smallest cost that was found",
+        sentence: "The baseline differs from itself: {control} server CPU per operation where nothing differs. Costs of \
+                   that size in this record are not claims.",
+        advice: "Claim nothing that small from this record. Repeat with more rounds or a larger --budget, on a \
+                 quieter host, or with schedule = \"trials\", which starts every environment anew in each round.",
+        expected: "",
+        expected_from: "",
+        speak: control_failed,
+    },
+    Rule {
+        id: "no_control",
+        title: "No A/A control",
+        kind: Kind::Void,
+        looks_at: "the environments of the record",
+        condition: "environments were compared, and none of them is the baseline's second copy",
+        sentence: "There is no A/A control, so how much this host makes out of nothing is not known, and any cost may \
+                   be that.",
+        advice: "Repeat with tare weigh, which adds the control by itself.",
+        expected: "",
+        expected_from: "",
+        speak: no_control,
+    },
+    Rule {
+        id: "baseline_not_clean",
+        title: "The baseline is not clean",
+        kind: Kind::Caution,
+        looks_at: "the baseline's stacks by subsystem; the doubt baseline_not_clean (NAT tables and bridges in the \
+                   host's network namespace)",
+        condition: "the doubt is there, or netfilter and conntrack take more than 1 % of the baseline's CPU time per \
+                    operation with an interval that excludes 0",
+        sentence: "The baseline is not clean: {found}.",
+        advice: "Real costs are larger than shown. Take the baseline where no NAT table or container bridge is: stop the \
+                 engine, or run tare weigh in a network namespace of its own.",
+        expected: "{back}",
+        expected_from: "the measured time of netfilter and conntrack in the baseline's stacks; without stacks nothing is \
+                        expected",
+        speak: baseline_not_clean,
+    },
+];
+
+fn control_failed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let failed =
+        facts.analysis.doubts.iter().any(|doubt| matches!(doubt, Doubt::ControlBeyondClaim { .. }));
+    let controls = facts.analysis.findings.iter().filter(|one| failed && one.control);
+    let worst = controls
+        .filter_map(|control| Some((control, control.cpu_cost()?.percent)))
+        .max_by(|a, b| a.1.value.abs().total_cmp(&b.1.value.abs()));
+    let Some((control, percent)) = worst else { return Vec::new() };
+    let doubts = facts.mark("control_beyond_claim").into_iter().collect();
+    let n = blocks(percent.blocks);
+    vec![
+        rule.say(&[("control", percent_interval(&percent))])
+            .about(&control.workload, percent.value)
+            .sure(words::sureness(&percent, ("percent", "%"), &n, None, doubts))
+            .see([facts.costs_evidence(&control.workload, &[&control.environment])])
+            .see(facts.doubt_evidence("control_beyond_claim")),
+    ]
+}
+
+fn no_control(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let findings = &facts.analysis.findings;
+    let compared = findings.iter().any(|one| !one.baseline && one.slices > 0);
+    if !compared || findings.iter().any(|one| one.control) {
+        return Vec::new();
+    }
+    vec![
+        rule.say(&[])
+            .sure(words::plainly("certain: the record has none", Vec::new()))
+            .see([Evidence::at("layers", "environments that ran")]),
+    ]
+}
+
+fn baseline_not_clean(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let baseline = facts.record.study.baseline.as_str();
+    let doubt = facts.analysis.doubts.iter().find_map(|doubt| match doubt {
+        Doubt::BaselineNotClean { found } => Some(crate::figures::clean(found)),
+        _ => None,
+    });
+    let doubts: Vec<usize> = facts.mark("baseline_not_clean").into_iter().collect();
+    let of_stacks = facts.workloads().find_map(|(_, workload)| {
+        let side = Side::of(facts.stacks, StackKind::OnCpu, workload, baseline);
+        let (total, figure) = (side.total(), side.subsystem(CONNTRACK));
+        let much = figure.us > CONNTRACK_SHARE_MIN * total.us;
+        let figure = interval(&figure, side.rounds());
+        (much && figure.is_bounded() && figure.low > 0.0).then_some((workload, figure, total.us))
+    });
+    if doubt.is_none() && of_stacks.is_none() {
+        return Vec::new();
+    }
+    let mut found: Vec<String> =
+        doubt.into_iter().map(|found| format!("its network namespace has {found}")).collect();
+    let mut size = 0.0;
+    if let Some((_, figure, total)) = &of_stacks {
+        size = 100.0 * figure.value / total;
+        found.push(format!(
+            "{} per operation, {size:.0} % of its CPU time, are in netfilter and connection tracking",
+            words::us(figure)
+        ));
+    }
+    let back = of_stacks.as_ref().map_or(String::new(), |(_, figure, _)| {
+        format!(
+            "{} less in the baseline, by which every cost against it is too small",
+            words::us(figure)
+        )
+    });
+    let statement = rule.say(&[("found", found.join("; ")), ("back", back)]);
+    let workload = of_stacks.map_or_else(
+        || facts.workloads().next().map_or("", |(_, name)| name),
+        |(workload, ..)| workload,
+    );
+    let statement = statement.about(workload, size).see(facts.doubt_evidence("baseline_not_clean"));
+    vec![match of_stacks {
+        Some((_, figure, _)) => statement
+            .sure(words::sureness(
+                &figure,
+                ("us_per_operation", "\u{b5}s"),
+                &words::rounds(figure.blocks),
+                None,
+                doubts,
+            ))
+            .see([facts.stacks_evidence(baseline, baseline, CONNTRACK)]),
+        None => statement.sure(words::plainly("found before the run, not measured", doubts)),
+    }]
+}

@@ -1,0 +1,78 @@
+//! Which code a cost is in, by sampled stacks.
+
+use super::super::facts::{Facts, interval};
+use super::super::{Kind, Rule, Statement, words};
+
+/// Subsystems that are named.
+const NAMED: usize = 4;
+
+pub(super) const RULES: &[Rule] = &[Rule {
+    id: "code",
+    title: "Which code the cost is in",
+    kind: Kind::Cost,
+    looks_at: "stacks by subsystem of the environment with the largest claimed cost, less those of the baseline",
+    condition: "both have stacks, and the differences of their sum and of at least one subsystem exclude 0",
+    sentence: "{environment} against {baseline}, {load}: {rows}; the sum of all is {sum}.",
+    advice: "tare report FILE --stacks --to {environment} names the functions, --flamegraph OUT.html draws both and their difference.",
+    expected: "",
+    expected_from: "",
+    speak: code,
+}];
+
+fn code(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let baseline = facts.record.study.baseline.as_str();
+    let mut said = Vec::new();
+    for (_, workload) in facts.workloads() {
+        let sampled = |name: &str| facts.profile(workload, baseline, name);
+        let dearest = facts.dearest(workload).map(|finding| finding.environment.as_str());
+        let Some((environment, profile)) = dearest.and_then(|name| Some((name, sampled(name)?)))
+        else {
+            continue;
+        };
+        if !profile.total().difference.found() {
+            continue;
+        }
+        let rows = profile.subsystems();
+        let found: Vec<_> = rows.iter().filter(|row| row.difference.found()).collect();
+        if found.is_empty() {
+            continue;
+        }
+        let one = |row: &&&crate::stacks::Row| {
+            format!(
+                "{} in {}",
+                words::signed_us(&interval(&row.difference, profile.rounds())),
+                row.name
+            )
+        };
+        let words: Vec<String> = found.iter().take(NAMED).map(|row| one(&row)).collect();
+        let sum = interval(&profile.total().difference, profile.rounds());
+        let total = profile.total().from.us;
+        let names: Vec<&str> = found.iter().take(NAMED).map(|row| row.name.as_str()).collect();
+        let values = [
+            ("environment", words::quoted(environment)),
+            ("baseline", words::quoted(baseline)),
+            (
+                "load",
+                "CPU time per operation of system, layer and client at one fixed rate".to_string(),
+            ),
+            ("rows", words::list(&words)),
+            ("sum", words::signed_us(&sum)),
+        ];
+        let first = interval(&found[0].difference, profile.rounds());
+        let n = words::rounds(first.blocks);
+        let unit = ("us_per_operation", "\u{b5}s for the first");
+        said.push(
+            rule.say(&values)
+                .about(workload, 100.0 * first.value / total)
+                .sure(words::sureness(
+                    &first,
+                    unit,
+                    &n,
+                    None,
+                    facts.doubts(workload, &[environment]),
+                ))
+                .see([facts.stacks_evidence(baseline, environment, &names.join(", "))]),
+        );
+    }
+    said
+}

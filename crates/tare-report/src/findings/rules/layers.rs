@@ -1,0 +1,440 @@
+//! What a single layer costs, where the record tells it from the others.
+
+use tare_lab::analysis::Interval;
+
+use super::super::effects::{Effect, Source};
+use super::super::facts::Facts;
+use super::super::{Evidence, Kind, Rule, Statement, words};
+use crate::figures::{clean, percent, percent_interval};
+use crate::headline::{Metric, blocks, noise};
+
+/// Both ends of a change of one layer.
+pub(crate) struct Ends<'a> {
+    pub(crate) from: &'a str,
+    pub(crate) to: &'a str,
+    /// How the system does its I/O at both ends.
+    pub(crate) engines: [Option<&'a str>; 2],
+}
+
+impl Ends<'_> {
+    fn engine_lost(&self) -> bool {
+        matches!(self.engines, [Some(from), Some(to)] if from != to)
+    }
+}
+
+/// A change of one layer that a rule speaks of.
+#[derive(Debug)]
+pub(crate) struct LayerRule {
+    /// Id of the rule.
+    pub(crate) id: &'static str,
+    /// Name of the layer in a study.
+    pub(crate) layer: &'static str,
+    /// What costs, in words.
+    pub(crate) name: &'static str,
+    pub(crate) is: fn(&Ends<'_>) -> bool,
+    /// Subsystems of the stacks that are named beside it.
+    subsystems: &'static [&'static str],
+    /// Counters that are named beside it.
+    counters: &'static [&'static str],
+}
+
+/// Every change of a layer for which there is a rule.
+pub(crate) const LAYERS: &[LayerRule] = &[
+    LayerRule {
+        id: "bridge",
+        layer: "network",
+        name: "the bridge network",
+        is: |ends| ends.from == "host" && ends.to == "bridge",
+        subsystems: &["bridge and veth", "netfilter and conntrack", "network stack"],
+        counters: &[],
+    },
+    LayerRule {
+        id: "published_by_proxy",
+        layer: "network",
+        name: "publishing the port by a userland proxy",
+        is: |ends| ends.to == "bridge+proxy",
+        subsystems: &["userland proxy", "bridge and veth", "network stack", "scheduler"],
+        counters: &[],
+    },
+    LayerRule {
+        id: "io_uring_lost",
+        layer: "security",
+        name: "losing io_uring to the seccomp profile",
+        is: |ends| ends.from == "default+io_uring" && ends.to == "default" && ends.engine_lost(),
+        subsystems: &["epoll", "io_uring", "system call entry", "seccomp"],
+        counters: &["system_switches_voluntary"],
+    },
+    LayerRule {
+        id: "seccomp_filter",
+        layer: "security",
+        name: "the seccomp filter itself",
+        is: |ends| ends.from == "none" && !ends.engine_lost(),
+        subsystems: &["seccomp", "system call entry"],
+        counters: &[],
+    },
+    LayerRule {
+        id: "seccomp_and_io_uring",
+        layer: "security",
+        name: "the default seccomp profile, with the I/O engine it takes away,",
+        is: |ends| ends.from == "none" && ends.engine_lost(),
+        subsystems: &["seccomp", "epoll", "io_uring", "system call entry"],
+        counters: &["system_switches_voluntary"],
+    },
+    LayerRule {
+        id: "cgroup",
+        layer: "cgroup",
+        name: "a cgroup of its own",
+        is: |ends| ends.from == "none",
+        subsystems: &["cgroup accounting"],
+        counters: &[],
+    },
+    LayerRule {
+        id: "shared_cpus",
+        layer: "cpu",
+        name: "sharing the CPUs with everybody else",
+        is: |ends| ends.from == "pinned" && ends.to == "shared",
+        subsystems: &["scheduler", "interrupts and timers"],
+        counters: &["system_migrations", "system_run_queue_wait_ns", "system_switches_involuntary"],
+    },
+    LayerRule {
+        id: "cpu_quota",
+        layer: "cpu",
+        name: "the CPU quota",
+        is: |ends| ends.to.starts_with("quota="),
+        subsystems: &["scheduler", "cgroup accounting"],
+        counters: &["throttled_ns", "system_run_queue_wait_ns"],
+    },
+    LayerRule {
+        id: "memory_limit",
+        layer: "limits",
+        name: "the memory limit",
+        is: |ends| ends.from == "none",
+        subsystems: &["cgroup accounting", "page faults and memory", "file system"],
+        counters: &["system_page_faults_minor", "system_page_faults_major"],
+    },
+    LayerRule {
+        id: "sandbox",
+        layer: "runtime",
+        name: "the sandbox (gVisor's sentry)",
+        is: |ends| ends.to.ends_with("runsc"),
+        subsystems: &["userland proxy", "hypervisor", "scheduler"],
+        counters: &[],
+    },
+    LayerRule {
+        id: "engine",
+        layer: "runtime",
+        name: "the container engine, over the bare runtime,",
+        is: |ends| ends.from.starts_with("oci:") && is_engine(ends.to),
+        subsystems: &["overlay and FUSE", "cgroup accounting"],
+        counters: &[],
+    },
+    LayerRule {
+        id: "runtime",
+        layer: "runtime",
+        name: "being in a container at all (namespaces and mounts)",
+        is: |ends| ["process", "fake"].contains(&ends.from) && !ends.to.ends_with("runsc"),
+        subsystems: &["overlay and FUSE", "cgroup accounting"],
+        counters: &[],
+    },
+];
+
+fn is_engine(runtime: &str) -> bool {
+    ["docker", "podman"].contains(&runtime.split(':').next().unwrap_or_default())
+}
+
+const LOOKS_AT: &str = "two environments that differ in this layer alone, paired within the blocks; \
+    where the record was explained, the layer's Shapley share; beside them stacks by subsystem and \
+    counters of the same environments";
+const SENTENCE: &str = "{layer} costs {cost} ({where}).{beside}";
+const EXPECTED: &str = "up to {back}: {how}";
+const EXPECTED_FROM: &str = "the measured effect of this layer with its interval, no other figure";
+
+/// A rule of [`LAYERS`]; all say the same but for the advice.
+const fn rule(
+    id: &'static str,
+    title: &'static str,
+    condition: &'static str,
+    advice: &'static str,
+) -> Rule {
+    Rule {
+        id,
+        title,
+        kind: Kind::Cost,
+        looks_at: LOOKS_AT,
+        condition,
+        sentence: SENTENCE,
+        advice,
+        expected: EXPECTED,
+        expected_from: EXPECTED_FROM,
+        speak: costs,
+    }
+}
+
+pub(super) const RULES: &[Rule] = &[
+    rule(
+        "bridge",
+        "Bridge network",
+        "`network` goes from `host` to `bridge`, and the cost is a claim",
+        "Give the database the host's network: docker run --network host (Kubernetes: hostNetwork: true; \
+         Quadlet: Network=host); its ports are then the host's own.",
+    ),
+    rule(
+        "published_by_proxy",
+        "Port published by a userland proxy",
+        "`network` goes to `bridge+proxy`, and the cost is a claim",
+        "Let clients connect to the container's or the host's address instead of 127.0.0.1, or set \
+         \"userland-proxy\": false in /etc/docker/daemon.json; --network host has neither proxy nor bridge.",
+    ),
+    rule(
+        "io_uring_lost",
+        "io_uring lost to the seccomp profile",
+        "`security` goes from `default+io_uring` to `default`, the system reports another I/O engine, and the \
+         cost is a claim",
+        "Allow io_uring_setup, io_uring_enter and io_uring_register in the profile: docker run --security-opt \
+         seccomp=FILE, which tare tune flags --for docker --seccomp FILE writes.",
+    ),
+    rule(
+        "seccomp_filter",
+        "The seccomp filter itself",
+        "`security` goes from `none` to a filter with the same I/O engine, and the cost is a claim",
+        "Only where the host's other defences allow it: docker run --security-opt seccomp=unconfined. First weigh \
+         what the filter keeps out against what it costs.",
+    ),
+    rule(
+        "seccomp_and_io_uring",
+        "The seccomp profile and what it takes away",
+        "`security` goes from `none` to a filter, the system reports another I/O engine, and the cost is a claim",
+        "Keep the filter and allow io_uring in it first (tare tune flags --for docker --seccomp FILE); an environment \
+         with security = \"default+io_uring\" tells both parts apart.",
+    ),
+    rule(
+        "cgroup",
+        "Cgroup accounting",
+        "`cgroup` goes from `none` to `own`, and the cost is a claim",
+        "podman run --cgroups=disabled does without one; docker cannot. Without a cgroup nothing limits or counts \
+         the database, so that this is for a host of its own.",
+    ),
+    rule(
+        "shared_cpus",
+        "Shared CPUs",
+        "`cpu` goes from `pinned` to `shared`, and the cost is a claim",
+        "Give the database CPUs of its own: docker run --cpuset-cpus LIST (Kubernetes: Guaranteed and whole CPUs with \
+         the static CPU manager), and keep interrupts off them: tare tune apply --only interrupts. tare tune flags \
+         --for docker chooses the list.",
+    ),
+    rule(
+        "cpu_quota",
+        "CPU quota",
+        "`cpu` goes to `quota=N`, and the cost is a claim",
+        "Give whole CPUs (docker run --cpuset-cpus LIST) instead of a quota (--cpus N), or raise the quota above \
+         what the database uses at its peak.",
+    ),
+    rule(
+        "memory_limit",
+        "Memory limit",
+        "`limits.memory` is set, and the cost is a claim",
+        "Raise the limit (docker run --memory), or tell the database how much it has, so that it does not work \
+         against reclaim.",
+    ),
+    rule(
+        "sandbox",
+        "Sandboxed runtime",
+        "`runtime` goes to `runsc`, and the cost is a claim",
+        "Run the database under runc (docker run --runtime runc) and keep the sandbox for what is not trusted.",
+    ),
+    rule(
+        "engine",
+        "The container engine",
+        "`runtime` goes from an OCI runtime to an engine, and the cost is a claim",
+        "Compare the configurations on the page: what the engine adds is in the difference; a volume (-v) in the place \
+         of the image's file system is the usual part.",
+    ),
+    rule(
+        "runtime",
+        "The container itself",
+        "`runtime` goes from a process to a container, and the cost is a claim",
+        "There is no flag for it. Compare the configurations on the page, and put data on a volume (-v), not on the \
+         image's file system.",
+    ),
+    Rule {
+        id: "layer_gives_back",
+        title: "A layer that costs less than nothing",
+        kind: Kind::Returned,
+        looks_at: LOOKS_AT,
+        condition: "a layer's effect is a claimed gain in one figure and no claimed loss in the other",
+        sentence: "{layer} gives back {cost} ({where}).{beside}",
+        advice: "Do not bank on it yet: a layer seldom takes work away. Repeat with another --seed, on a quiet host; if it \
+                 stays, look for what the layer changes besides (CPUs to choose from, the way of doing I/O), and keep it.",
+        expected: "",
+        expected_from: "",
+        speak: gives_back,
+    },
+    Rule {
+        id: "layer_mixed",
+        title: "A layer that trades one for the other",
+        kind: Kind::Caution,
+        looks_at: LOOKS_AT,
+        condition: "a layer's effect is a claimed loss in one figure and a claimed gain in the other",
+        sentence: "{layer} trades one for the other: {cost} ({where}).{beside}",
+        advice: "Decide by what is scarce: CPU, which every neighbour pays for, or throughput.",
+        expected: "",
+        expected_from: "",
+        speak: mixed,
+    },
+];
+
+fn costs(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let ours = |effect: &&Effect| effect.rule.id == rule.id && effect.costs();
+    facts.effects.iter().filter(ours).map(|effect| say(rule, facts, effect)).collect()
+}
+
+fn gives_back(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let effects = facts.effects.iter().filter(|effect| effect.gives_back());
+    effects.map(|effect| say(rule, facts, effect)).collect()
+}
+
+fn mixed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let effects = facts.effects.iter().filter(|effect| effect.mixed());
+    effects.map(|effect| say(rule, facts, effect)).collect()
+}
+
+fn say(rule: &Rule, facts: &Facts<'_>, effect: &Effect) -> Statement {
+    let (with, without) = (words::quoted(&effect.with), words::quoted(&effect.without));
+    let place = match effect.source {
+        Source::Pair => format!("{with} against {without}"),
+        Source::Share { of_whole } => {
+            let whole = of_whole.map_or(String::new(), |p| format!(", {p:.0} % of the difference"));
+            format!("its share of {with} against {without}{whole}")
+        }
+    };
+    let how = match effect.source {
+        Source::Pair => "measured by taking this layer alone away",
+        Source::Share { .. } => {
+            "this layer's share; taking it away gives that back where it does not interact with others"
+        }
+    };
+    let (beside, mut evidence) = beside(facts, effect);
+    let values = [
+        ("layer", crate::headline::capital(effect.rule.name)),
+        ("cost", cost(effect, effect.gives_back())),
+        ("where", place),
+        ("beside", beside),
+        ("back", back(effect)),
+        ("how", how.to_string()),
+    ];
+    evidence.insert(
+        0,
+        match effect.source {
+            Source::Pair => {
+                facts.costs_evidence(&effect.workload, &[&effect.with, &effect.without])
+            }
+            Source::Share { .. } => facts.shares_evidence(&effect.workload, effect.rule.layer),
+        },
+    );
+    rule.say(&values).about(&effect.workload, effect.size()).sure(sure(facts, effect)).see(evidence)
+}
+
+/// `3.10 µs [2.90, 3.31] of server CPU per operation (+24.1 % [22.0, 26.2])`, and the throughput.
+/// `mirrored`: as a gain above 0.
+fn cost(effect: &Effect, mirrored: bool) -> String {
+    let turn = |figure: &Interval| match mirrored {
+        true => words::mirrored(figure),
+        false => *figure,
+    };
+    let mut parts = Vec::new();
+    if effect.cpu_claimed {
+        let ratio = effect.percent.as_ref().map(turn).map(|figure| match effect.source {
+            Source::Pair => percent_interval(&figure),
+            Source::Share { .. } => {
+                format!("{} % of {}'s", percent(figure.value), words::quoted(&effect.without))
+            }
+        });
+        let ratio = ratio.unwrap_or_default();
+        parts.push(match effect.us.as_ref().map(turn) {
+            Some(us) => format!("{} of server CPU per operation ({ratio})", words::us(&us)),
+            None => format!("{ratio} server CPU per operation"),
+        });
+    }
+    if let Some(lost) = effect.throughput.as_ref().filter(|_| effect.throughput_claimed) {
+        let word = match (mirrored, lost.value < 0.0) {
+            (false, true) => " more",
+            _ => "",
+        };
+        let lost = if word.is_empty() { turn(lost) } else { words::mirrored(lost) };
+        parts.push(format!("{}{word} of the throughput", words::loss(&lost)));
+    }
+    words::list(&parts)
+}
+
+/// What taking the layer away gives.
+fn back(effect: &Effect) -> String {
+    let mut parts = Vec::new();
+    if let Some(us) = effect.us.as_ref().filter(|_| effect.cpu_claimed) {
+        parts.push(format!("{} of server CPU per operation", words::us(us)));
+    }
+    if let Some(lost) = effect.throughput.as_ref().filter(|_| effect.throughput_claimed) {
+        let without = words::quoted(&effect.without);
+        parts.push(format!("{} of the throughput that {without} has", words::loss(lost)));
+    }
+    words::list(&parts)
+}
+
+fn sure(facts: &Facts<'_>, effect: &Effect) -> super::super::Sureness {
+    let doubts = facts.doubts(&effect.workload, &[&effect.with, &effect.without]);
+    let (figure, unit, metric) = match (effect.cpu_claimed, &effect.us, &effect.throughput) {
+        (true, Some(us), _) => (*us, ("us_per_operation", "\u{b5}s"), Metric::ServerCpu),
+        (_, _, Some(lost)) => (*lost, ("percent", "%"), Metric::Throughput),
+        _ => return words::plainly("no interval", doubts),
+    };
+    let noise = match effect.source {
+        Source::Share { .. } => {
+            let found = facts.explanations.iter().find(|one| one.workload == effect.workload);
+            let us = found.and_then(|found| found.noise_us);
+            us.map(|us| format!("beyond the A/A control's {} \u{b5}s", crate::figures::micros(us)))
+        }
+        Source::Pair => noise(facts.analysis, &effect.workload, metric)
+            .map(|noise| format!("beyond the A/A control's {noise:.1} %")),
+    };
+    words::sureness(&figure, unit, &blocks(figure.blocks), noise, doubts)
+}
+
+/// What stacks and counters say beside an effect, and where that stands.
+fn beside(facts: &Facts<'_>, effect: &Effect) -> (String, Vec<Evidence>) {
+    let (with, without) = (effect.with.as_str(), effect.without.as_str());
+    let (mut text, mut evidence) = (String::new(), Vec::new());
+    if let Some(profile) = facts.profile(&effect.workload, without, with) {
+        let rows = effect.rule.subsystems.iter();
+        let rows: Vec<_> = rows.filter_map(|name| facts.subsystem(&profile, name)).collect();
+        let words: Vec<String> = rows
+            .iter()
+            .map(|row| {
+                let figure = super::super::facts::interval(&row.difference, profile.rounds());
+                format!("{} in {}", words::signed_us(&figure), row.name)
+            })
+            .collect();
+        if !words.is_empty() {
+            text = format!(" In the stacks: {}.", words::list(&words));
+            let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+            evidence.push(facts.stacks_evidence(without, with, &names.join(", ")));
+        }
+    }
+    let counters: Vec<(&str, Interval)> = effect
+        .rule
+        .counters
+        .iter()
+        .filter_map(|name| {
+            let (found, difference) = facts.stands_out(&effect.workload, with, name)?;
+            Some((found.name.as_str(), difference))
+        })
+        .collect();
+    if !counters.is_empty() {
+        let one = |(name, difference): &(&str, Interval)| {
+            format!("{} {} per operation", clean(name), crate::counters::said(difference, true))
+        };
+        let words: Vec<String> = counters.iter().map(one).collect();
+        let baseline = words::quoted(&facts.record.study.baseline);
+        text.push_str(&format!(" Counters against {baseline}: {}.", words::list(&words)));
+        evidence.extend(counters.iter().map(|(name, _)| facts.counter_evidence(name)));
+    }
+    (text, evidence)
+}

@@ -1,0 +1,26 @@
+//! The rules, grouped by what they are about.
+
+mod baseline;
+mod code;
+mod cpus;
+mod doubts;
+pub(super) mod layers;
+mod network;
+mod none;
+mod shares;
+mod tuning;
+
+use super::Rule;
+
+/// Every rule. A new one goes into its group's `RULES`.
+pub(super) const ALL: &[&[Rule]] = &[
+    baseline::RULES,
+    layers::RULES,
+    network::RULES,
+    cpus::RULES,
+    code::RULES,
+    shares::RULES,
+    tuning::RULES,
+    doubts::RULES,
+    none::RULES,
+];

@@ -1,0 +1,144 @@
+//! What was looked for and not found, and how small it would have been seen.
+
+use super::super::effects::{Effect, Source};
+use super::super::facts::Facts;
+use super::super::{Kind, Rule, Statement, words};
+use crate::figures::micros;
+use crate::headline::{Metric, blocks, noise};
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "layers_not_found",
+        title: "Layers not distinguishable from zero",
+        kind: Kind::Nothing,
+        looks_at: "the same effects of single layers",
+        condition: "a layer's effect is no claim, neither in CPU nor in throughput",
+        sentence: "Not distinguishable from zero: {layers}.",
+        advice: "Nothing to change there for the sake of speed. A smaller effect than said would not have been seen.",
+        expected: "",
+        expected_from: "",
+        speak: layers_not_found,
+    },
+    Rule {
+        id: "nothing_found",
+        title: "No cost stands out",
+        kind: Kind::Nothing,
+        looks_at: "every cost against the baseline, the A/A control",
+        condition: "no environment's cost in server CPU or throughput is a claim",
+        sentence: "No cost against {baseline} stands out. One above {smallest} would have been claimed in every environment.",
+        advice: "If that is too coarse, give it more rounds, a larger --budget or a quieter host.",
+        expected: "",
+        expected_from: "",
+        speak: nothing_found,
+    },
+    Rule {
+        id: "few_blocks",
+        title: "Too few blocks",
+        kind: Kind::Caution,
+        looks_at: "the number of blocks with a pair",
+        condition: "there are fewer than 7 blocks",
+        sentence: "All of this rests on {n}; the intervals are right and so wide that little can be found.",
+        advice: "Give it a larger --budget or more --rounds; tare weigh --resume FILE.tare goes on where it ended.",
+        expected: "",
+        expected_from: "",
+        speak: few_blocks,
+    },
+];
+
+fn layers_not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let mut said = Vec::new();
+    for (_, workload) in facts.workloads() {
+        let none: Vec<&Effect> = facts
+            .effects
+            .iter()
+            .filter(|one| one.workload == workload && !one.cpu_claimed && !one.throughput_claimed)
+            .filter(|one| one.us.is_some_and(|us| us.is_bounded()))
+            .collect();
+        let Some(first) = none.first() else { continue };
+        let one = |effect: &&Effect| {
+            let within = effect.us.map_or(0.0, |us| us.low.abs().max(us.high.abs()));
+            let noise = if effect.found { ", within the A/A control's noise" } else { "" };
+            format!(
+                "{} ({}, within {} \u{b5}s per operation{noise})",
+                effect.rule.name.trim_end_matches(','),
+                crate::figures::clean(&effect.change),
+                micros(within)
+            )
+        };
+        let layers: Vec<String> = none.iter().map(one).collect();
+        let evidence = none.iter().map(|effect| match effect.source {
+            Source::Pair => facts.costs_evidence(workload, &[&effect.with, &effect.without]),
+            Source::Share { .. } => facts.shares_evidence(workload, effect.rule.layer),
+        });
+        let n = blocks(first.us.map_or(0, |us| us.blocks));
+        let text = format!("95 % intervals over {n}, each as said");
+        said.push(
+            rule.say(&[("layers", words::list(&layers))])
+                .about(workload, 0.0)
+                .sure(words::plainly(text, Vec::new()))
+                .see(evidence.collect::<Vec<_>>()),
+        );
+    }
+    said
+}
+
+fn nothing_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let mut said = Vec::new();
+    for (_, workload) in facts.workloads() {
+        let compared: Vec<_> = facts.compared(workload).collect();
+        let any = compared.iter().any(|finding| {
+            Metric::ALL.into_iter().any(|metric| {
+                metric.cost(finding).is_some_and(|cost| facts.claim(workload, metric, cost))
+            })
+        });
+        if any || compared.is_empty() {
+            continue;
+        }
+        // Claimed is what exceeds the half-width of its own interval and the control's noise.
+        let smallest = |metric: Metric| {
+            let noise = noise(facts.analysis, workload, metric)?;
+            let halves = compared.iter().map(|finding| {
+                let percent = metric.cost(finding).map(|cost| cost.percent);
+                percent.map_or(f64::INFINITY, |percent| (percent.high - percent.low) / 2.0)
+            });
+            let least = halves.fold(noise, f64::max);
+            least.is_finite().then_some(least)
+        };
+        let mut parts = Vec::new();
+        for (metric, of) in
+            [(Metric::ServerCpu, "server CPU per operation"), (Metric::Throughput, "throughput")]
+        {
+            parts.extend(smallest(metric).map(|least| format!("{least:.1} % in {of}")));
+        }
+        if parts.is_empty() {
+            continue;
+        }
+        let values = [
+            ("baseline", words::quoted(&facts.record.study.baseline)),
+            ("smallest", words::list(&parts)),
+        ];
+        let names: Vec<&str> = compared.iter().map(|one| one.environment.as_str()).collect();
+        let n = blocks(facts.analysis.blocks);
+        let text =
+            format!("the larger of the A/A control's noise and of each interval's half-width, {n}");
+        said.push(
+            rule.say(&values)
+                .about(workload, 0.0)
+                .sure(words::plainly(text, facts.doubts(workload, &names)))
+                .see([facts.costs_evidence(workload, &names[..1])]),
+        );
+    }
+    said
+}
+
+fn few_blocks(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    if facts.analysis.blocks >= tare_lab::stats::BLOCKS_MIN {
+        return Vec::new();
+    }
+    let doubts = facts.mark("few_blocks").into_iter().collect();
+    vec![
+        rule.say(&[("n", blocks(facts.analysis.blocks))])
+            .sure(words::plainly("certain", doubts))
+            .see(facts.doubt_evidence("few_blocks")),
+    ]
+}

@@ -1,0 +1,175 @@
+//! What an explanation says beyond its shares: interactions, and what no single layer stands for.
+
+use tare_lab::ablation::Verdict;
+
+use super::super::facts::Facts;
+use super::super::{Evidence, Kind, Rule, Statement, words};
+use crate::figures::{clean, micros};
+use crate::headline::{Metric, blocks};
+
+/// Part of the whole that is worth a sentence.
+const NOT_ATTRIBUTED_SHARE: f64 = 0.1;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "interaction",
+        title: "Two layers together",
+        kind: Kind::Cost,
+        looks_at: "the interactions of an explanation: how much more two layers add together than each alone, over the orders",
+        condition: "the interaction is improbable by chance (below 5 % by Holm's correction over all pairs) and beyond the noise \
+                    of the A/A control",
+        sentence: "{first} and {second} depend on each other: together they cost {more} than each alone, by {us}. What one gives \
+                   back depends on whether the other is there.",
+        advice: "Change {first} and {second} together, or weigh the one change that you mean: tare weigh with an environment for it.",
+        expected: "",
+        expected_from: "",
+        speak: interaction,
+    },
+    Rule {
+        id: "not_attributed",
+        title: "A part that no single layer stands for",
+        kind: Kind::Caution,
+        looks_at: "the shares of an explanation against the whole difference",
+        condition: "the whole is a claim, and the shares that are claims on their own miss more than a tenth of it and more than \
+                    the control's noise",
+        sentence: "Of {whole} between {from} and {to}, {rest} are in layers none of which stands out alone: {layers}.",
+        advice: "Give tare explain a larger --budget: the intervals of these shares narrow with the number of blocks.",
+        expected: "",
+        expected_from: "",
+        speak: not_attributed,
+    },
+    Rule {
+        id: "not_taken_apart",
+        title: "A cost that was not taken apart",
+        kind: Kind::Cost,
+        looks_at: "the environment with the largest claimed cost, the layers in which it differs from the baseline, and the \
+                   environments that would tell them apart",
+        condition: "the cost is a claim, it differs in several layers, and neither an explanation nor a pair of environments \
+                    tells any of them apart",
+        sentence: "{environment} costs {cost}, and the record cannot say which of its layers that is: it differs from {baseline} \
+                   in {layers}.",
+        advice: "tare explain STUDY --to NAME measures the environments between the two.",
+        expected: "",
+        expected_from: "",
+        speak: not_taken_apart,
+    },
+];
+
+fn interaction(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let mut said = Vec::new();
+    for found in &facts.explanations {
+        for one in found.interactions.iter().filter(|one| one.named) {
+            let (first, second) = (clean(&one.first), clean(&one.second));
+            let (more, us) = match one.us.value > 0.0 {
+                true => ("more", one.us),
+                false => ("less", words::mirrored(&one.us)),
+            };
+            let values = [
+                ("first", first),
+                ("second", second),
+                ("more", more.to_string()),
+                ("us", words::us(&us)),
+            ];
+            let p = format!("p = {:.3} over all pairs", one.probability.max(0.001));
+            let unit = ("us_per_operation", "\u{b5}s");
+            let n = blocks(one.us.blocks);
+            let row = format!("{} with {}", one.first, one.second);
+            said.push(
+                rule.say(&values)
+                    .about(&found.workload, 100.0 * one.us.value / found.from_us.value)
+                    .sure(words::sureness(&one.us, unit, &n, Some(p), Vec::new()))
+                    .see([facts.shares_evidence(&found.workload, &row)]),
+            );
+        }
+    }
+    said
+}
+
+fn not_attributed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let Some(plan) = &facts.plan else { return Vec::new() };
+    let mut said = Vec::new();
+    for found in &facts.explanations {
+        let is_claim = |verdict: Verdict| matches!(verdict, Verdict::Costs | Verdict::GivesBack);
+        let claims = found.shares.iter().filter(|share| is_claim(share.verdict));
+        let rest = found.whole_us.value - claims.map(|share| share.us.value).sum::<f64>();
+        let whole = found.whole_us.value.abs();
+        let least = (NOT_ATTRIBUTED_SHARE * whole).max(found.noise_us.unwrap_or(0.0));
+        if !is_claim(found.whole) || rest.abs() <= least {
+            continue;
+        }
+        let others = found.shares.iter().filter(|share| !is_claim(share.verdict));
+        let layers: Vec<String> = others
+            .map(|share| format!("{} ({})", clean(&share.name), words::signed_us(&share.us)))
+            .collect();
+        let values = [
+            ("whole", words::us(&found.whole_us)),
+            ("from", words::quoted(&plan.from)),
+            ("to", words::quoted(&plan.to)),
+            ("rest", format!("{} \u{b5}s", micros(rest).replace('-', "\u{2212}"))),
+            ("layers", words::list(&layers)),
+        ];
+        let unit = ("us_per_operation", "\u{b5}s for the whole");
+        let n = blocks(found.whole_us.blocks);
+        said.push(
+            rule.say(&values)
+                .about(&found.workload, 100.0 * rest / found.from_us.value)
+                .sure(words::sureness(&found.whole_us, unit, &n, None, Vec::new()))
+                .see([facts.shares_evidence(&found.workload, "every layer")]),
+        );
+    }
+    said
+}
+
+fn not_taken_apart(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let baseline = facts.record.study.baseline.as_str();
+    let Some(base) = facts.environment(baseline) else { return Vec::new() };
+    let mut said = Vec::new();
+    for (_, workload) in facts.workloads() {
+        let Some(finding) = facts.dearest(workload) else { continue };
+        let Some(here) = facts.environment(&finding.environment) else { continue };
+        let layers = tare_lab::ablation::changes(&base.spec, &here.spec);
+        let apart = |layer: &str| {
+            facts.effects.iter().any(|one| one.workload == workload && one.rule.layer == layer)
+        };
+        let explained = facts.explanations.iter().any(|found| found.workload == workload);
+        if layers.len() < 2 || explained || layers.iter().any(|change| apart(&change.layer)) {
+            continue;
+        }
+        let costs: Vec<String> = Metric::ALL
+            .into_iter()
+            .filter_map(|metric| {
+                let cost = metric.cost(finding)?;
+                let percent = words::loss(&cost.percent);
+                let claim = facts.claim(workload, metric, cost) && cost.percent.value > 0.0;
+                claim.then(|| match metric {
+                    Metric::ServerCpu => format!("{percent} server CPU per operation"),
+                    Metric::Throughput => format!("{percent} of the throughput"),
+                })
+            })
+            .collect();
+        let layers: Vec<String> = layers
+            .iter()
+            .map(|one| format!("{} ({} \u{2192} {})", one.layer, clean(&one.from), clean(&one.to)))
+            .collect();
+        let metric = Metric::ALL.into_iter().find_map(|metric| {
+            metric.cost(finding).filter(|cost| facts.claim(workload, metric, cost))
+        });
+        let Some(cost) = metric else { continue };
+        let values = [
+            ("environment", words::quoted(&finding.environment)),
+            ("cost", words::list(&costs)),
+            ("baseline", words::quoted(baseline)),
+            ("layers", words::list(&layers)),
+        ];
+        let doubts = facts.doubts(workload, &[&finding.environment]);
+        let n = blocks(cost.percent.blocks);
+        let evidence: Evidence = facts.costs_evidence(workload, &[&finding.environment]);
+        said.push(
+            rule.say(&values)
+                .about(workload, cost.percent.value)
+                .sure(words::sureness(&cost.percent, ("percent", "%"), &n, None, doubts))
+                .see([evidence]),
+        );
+    }
+    said
+}

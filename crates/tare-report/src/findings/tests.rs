@@ -1,0 +1,112 @@
+//! Every rule: a record that makes it speak, and one that keeps it silent.
+
+mod cases;
+mod world;
+
+use std::collections::BTreeSet;
+
+use tare_lab::analysis::analyse;
+
+use super::*;
+use cases::CASES;
+use world::World;
+
+fn said(world: &World) -> Vec<Statement> {
+    statements(&world.record, &analyse(&world.record), &world.stacks)
+}
+
+#[test]
+fn every_rule_has_a_case_and_a_name_of_its_own() {
+    let rules: Vec<&str> = all().map(|rule| rule.id).collect();
+    let unique: BTreeSet<&str> = rules.iter().copied().collect();
+    assert_eq!(unique.len(), rules.len(), "each id once");
+    let cases: BTreeSet<&str> = CASES.iter().map(|case| case.0).collect();
+    assert_eq!(cases, unique, "a rule without a test, or a test without a rule");
+}
+
+#[test]
+fn every_rule_speaks_where_it_should_and_nowhere_else() {
+    for (rule, speaks, silent) in CASES {
+        let one = said(&speaks());
+        let of = |all: &[Statement]| all.iter().filter(|one| one.rule == *rule).count();
+        let texts = |all: &[Statement]| -> Vec<String> {
+            all.iter().map(|one| format!("{}: {}", one.rule, one.text)).collect()
+        };
+        assert_eq!(of(&one), 1, "{rule} should speak once: {:#?}", texts(&one));
+        let none = said(&silent());
+        assert_eq!(of(&none), 0, "{rule} should be silent: {:#?}", texts(&none));
+    }
+}
+
+#[test]
+fn a_statement_is_whole_and_its_evidence_is_on_the_page() {
+    for (rule, speaks, _) in CASES {
+        let world = speaks();
+        let page = crate::html::page(&world.record, &analyse(&world.record), &world.stacks);
+        for one in said(&world) {
+            for text in [&one.text, &one.advice, &one.sureness.text] {
+                assert!(!text.is_empty() && !text.contains(['{', '}', '?']), "{rule}: {text:?}");
+            }
+            assert!(one.text.ends_with('.') && one.advice.ends_with('.'), "{rule}: {one:?}");
+            assert!(!one.evidence.is_empty(), "{rule}: {one:?}");
+            for anchor in one.evidence.iter().filter_map(|evidence| evidence.anchor.as_ref()) {
+                assert!(
+                    page.contains(&format!("id=\"{anchor}\"")),
+                    "{rule}: no {anchor} on the page"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn an_expectation_is_a_figure_of_the_record() {
+    for rule in all() {
+        assert_eq!(rule.expected.is_empty(), rule.expected_from.is_empty(), "{}", rule.id);
+    }
+    let bridge = CASES.iter().find(|case| case.0 == "bridge").unwrap();
+    let said = said(&(bridge.1)());
+    let one = said.iter().find(|one| one.rule == "bridge").unwrap();
+    let figure = one.sureness.figure.unwrap();
+    assert!((figure.value - 2.0).abs() < 0.2, "2 µs were put in: {figure:?}");
+    assert!(figure.low <= 2.0 && 2.0 <= figure.high, "{figure:?}");
+    let value = words::us(&figure);
+    assert!(
+        one.text.contains(&value) && one.expected.as_ref().unwrap().contains(&value),
+        "{one:?}"
+    );
+    assert!(one.advice.contains("--network host"), "{one:?}");
+}
+
+#[test]
+fn what_voids_comes_first_and_large_costs_before_small_ones() {
+    let world = World::of(&[
+        ("native", 10.0, |_| {}),
+        ("box", 12.0, |spec| spec.network = "bridge".into()),
+        ("small box", 13.0, |spec| {
+            spec.network = "bridge".into();
+            spec.cpu = "shared".into();
+        }),
+    ]);
+    let said = said(&world);
+    let rules: Vec<&str> = said.iter().map(|one| one.rule).collect();
+    assert_eq!(rules[..2], ["bridge", "shared_cpus"], "{rules:?}");
+    assert!(said.windows(2).all(|pair| pair[0].kind <= pair[1].kind));
+}
+
+#[test]
+fn names_of_a_stranger_are_no_templates_and_lose_their_controls() {
+    let world = World::of(&[
+        ("native", 10.0, |_| {}),
+        ("{cost} <b>\u{1b}[31m\u{202e}", 12.0, |spec| spec.network = "bridge".into()),
+    ]);
+    let said = said(&world);
+    let one = said.iter().find(|one| one.rule == "bridge").unwrap();
+    assert!(one.text.contains("\"{cost} <b>"), "{}", one.text);
+    assert!(!one.text.contains(['\u{1b}', '\u{202e}']), "{}", one.text);
+    let analysis = analyse(&world.record);
+    let page = crate::html::page(&world.record, &analysis, &world.stacks);
+    assert!(!page.contains("<b>"), "escaped on the page");
+    let text = crate::markdown::render(&world.record, &analysis, &[]);
+    assert!(!text.contains("<b>"), "{text}");
+}

@@ -1,0 +1,264 @@
+//! The table: a rule, a record that makes it speak, one that keeps it silent.
+
+use tare_lab::doubt::Doubt;
+use tare_lab::environment::EnvironmentSpec;
+
+use super::world::{Place, World};
+
+pub(super) type Case = (&'static str, fn() -> World, fn() -> World);
+
+const NATIVE: Place = ("native", 10.0, |_| {});
+
+/// A process against a box that differs in one layer, at so much µs more.
+fn pair(us: f64, change: fn(&mut EnvironmentSpec)) -> World {
+    World::of(&[NATIVE, ("box", 10.0 + us, change)])
+}
+
+fn bridge(spec: &mut EnvironmentSpec) {
+    spec.network = "bridge".into();
+}
+
+fn bridged(us: f64) -> World {
+    pair(us, bridge)
+}
+
+fn quiet() -> World {
+    bridged(0.0)
+}
+
+/// A box whose filter takes io_uring away, or leaves it.
+fn filtered(us: f64, from: &'static str, engine: &str) -> World {
+    let places: &[Place] = match from {
+        "none" => &[NATIVE, ("box", 0.0, |spec| spec.security = "default".into())],
+        _ => &[
+            ("native", 10.0, |spec| spec.security = "default+io_uring".into()),
+            ("box", 0.0, |spec| spec.security = "default".into()),
+        ],
+    };
+    let places: Vec<Place> = places
+        .iter()
+        .map(|one| if one.1 == 0.0 { (one.0, 10.0 + us, one.2) } else { *one })
+        .collect();
+    World::of(&places).setting("box", "io_engine", engine)
+}
+
+fn runtime(us: f64, from: fn(&mut EnvironmentSpec), to: fn(&mut EnvironmentSpec)) -> World {
+    World::of(&[("native", 10.0, from), ("box", 10.0 + us, to)])
+}
+
+fn runc(spec: &mut EnvironmentSpec) {
+    spec.runtime = "oci:runc".into();
+}
+
+fn docker(spec: &mut EnvironmentSpec) {
+    spec.runtime = "docker".into();
+}
+
+fn runsc(spec: &mut EnvironmentSpec) {
+    spec.runtime = "oci:runsc".into();
+}
+
+fn nothing(_: &mut EnvironmentSpec) {}
+
+/// Network and cgroup, explained.
+fn two_layers(spec: &mut EnvironmentSpec) {
+    bridge(spec);
+    spec.cgroup = "own".into();
+}
+
+fn has(spec: &EnvironmentSpec) -> (bool, bool) {
+    (spec.network == "bridge", spec.cgroup == "own")
+}
+
+fn throttled(slices: usize) -> World {
+    pair(2.0, |spec| spec.cpu = "quota=0.5".into())
+        .doubt("box", &Doubt::Throttled { share: 0.2 }, slices)
+        .slices("box", |_, slice| slice.throttled_ns = Some(slice.window_ns / 5))
+}
+
+/// Throughput falls by a third, CPU per operation does not change.
+fn waiting(factor: u64) -> World {
+    quiet().slices("box", |_, slice| slice.window_ns = slice.window_ns * factor / 2)
+}
+
+fn tuned(us: f64) -> World {
+    pair(us, |spec| spec.host = "tuned=network".into())
+}
+
+/// Interrupts of a device on the system's CPUs, in each slice.
+fn interrupted(per_operation: f64) -> World {
+    quiet().counter("native", "interrupts_virtio3_input_0_cpu2", per_operation).slices(
+        "native",
+        |_, slice| {
+            let name = "cpu2_interrupt_share".to_string();
+            slice.counters.push(tare_lab::probe::Counter { name, value: 0.08 });
+        },
+    )
+}
+
+fn counted(name: &str, there: f64) -> World {
+    let world = quiet().counter("native", name, 0.0).counter("native again", name, 0.0);
+    world.counter("box", name, there)
+}
+
+fn doubted(environment: &str, doubt: &Doubt, slices: usize) -> World {
+    bridged(2.0).doubt(environment, doubt, slices)
+}
+
+const SATURATED: Doubt = Doubt::ClientSaturated { share: 0.97 };
+const STRANGERS: Doubt = Doubt::Strangers { share: 0.3 };
+const STEAL: Doubt = Doubt::Steal { share: 0.1 };
+const RATE: Doubt = Doubt::RateNotReached { asked_per_s: 100.0, reached_per_s: 80.0 };
+
+fn failed() -> Doubt {
+    Doubt::OperationErrors { error: "timeout".into(), count: 3, operations: 100 }
+}
+
+fn no_layer() -> Doubt {
+    let found = "Seccomp: 0".into();
+    Doubt::LayerNotInForce { layer: "security".into(), wanted: "default".into(), found }
+}
+
+fn off_control(us: f64) -> World {
+    bridged(2.0).slices("native again", |_, slice| {
+        slice.system_cpu_ns += super::world::ns(us);
+    })
+}
+
+pub(super) const CASES: &[Case] = &[
+    ("control_failed", || off_control(1.0), || bridged(2.0)),
+    ("no_control", || bridged(2.0).without_control(), || bridged(2.0)),
+    (
+        "baseline_not_clean",
+        || quiet().stacks("native", &[("database", 80), ("netfilter and conntrack", 8)]),
+        || quiet().stacks("native", &[("database", 80), ("network stack", 8)]),
+    ),
+    ("bridge", || bridged(2.0), quiet),
+    (
+        "published_by_proxy",
+        || pair(5.0, |spec| spec.network = "bridge+proxy".into()),
+        || bridged(5.0),
+    ),
+    (
+        "io_uring_lost",
+        || filtered(2.0, "default+io_uring", "epoll"),
+        || filtered(2.0, "default+io_uring", "io_uring"),
+    ),
+    ("seccomp_filter", || filtered(1.0, "none", "io_uring"), || filtered(1.0, "none", "epoll")),
+    (
+        "seccomp_and_io_uring",
+        || filtered(1.0, "none", "epoll"),
+        || filtered(1.0, "none", "io_uring"),
+    ),
+    (
+        "cgroup",
+        || pair(1.0, |spec| spec.cgroup = "own".into()),
+        || pair(0.0, |spec| spec.cgroup = "own".into()),
+    ),
+    (
+        "shared_cpus",
+        || pair(1.0, |spec| spec.cpu = "shared".into()),
+        || pair(0.0, |spec| spec.cpu = "shared".into()),
+    ),
+    (
+        "cpu_quota",
+        || pair(1.0, |spec| spec.cpu = "quota=0.5".into()),
+        || pair(1.0, |spec| spec.cpu = "shared".into()),
+    ),
+    (
+        "memory_limit",
+        || pair(1.0, |spec| spec.limits.memory_bytes = Some(1 << 30)),
+        || pair(0.0, |spec| spec.limits.memory_bytes = Some(1 << 30)),
+    ),
+    ("sandbox", || runtime(9.0, nothing, runsc), || runtime(9.0, nothing, runc)),
+    ("engine", || runtime(1.0, runc, docker), || runtime(0.0, runc, docker)),
+    ("runtime", || runtime(1.0, nothing, runc), || runtime(1.0, nothing, runsc)),
+    ("layer_gives_back", || bridged(-1.0), || bridged(1.0)),
+    (
+        "layer_mixed",
+        || bridged(2.0).slices("box", |_, slice| slice.window_ns /= 2),
+        || bridged(2.0),
+    ),
+    (
+        "layer_process",
+        || {
+            let both: Place = ("box", 10.0, |spec| {
+                spec.network = "bridge+proxy".into();
+                spec.cpu = "shared".into();
+            });
+            World::of(&[NATIVE, both]).slices("box", |block, slice| {
+                let cpu_ns = slice.operations * (2_000 + u64::from(block % 3));
+                slice.layer_cpu_ns.push(("userland proxy".into(), cpu_ns));
+            })
+        },
+        || bridged(2.0),
+    ),
+    (
+        "retransmits",
+        || counted("system_tcp_retransmits", 0.01),
+        || counted("system_tcp_retransmits", 0.00001),
+    ),
+    ("throttled", || throttled(12), || throttled(1)),
+    ("device_interrupts", || interrupted(0.05), || interrupted(0.0001)),
+    (
+        "page_faults",
+        || counted("system_page_faults_minor", 0.5),
+        || counted("system_page_faults_minor", 0.001),
+    ),
+    ("waits", || waiting(3), || bridged(2.0)),
+    (
+        "code",
+        || {
+            let world = bridged(2.0).stacks("native", &[("database", 80)]);
+            world.stacks("box", &[("database", 80), ("bridge and veth", 20)])
+        },
+        || bridged(2.0).stacks("native", &[("database", 80)]).stacks("box", &[("database", 80)]),
+    ),
+    (
+        "interaction",
+        || {
+            World::explained(two_layers, |spec| match has(spec) {
+                (true, true) => 14.0,
+                (true, false) => 11.0,
+                (false, true) => 10.5,
+                (false, false) => 10.0,
+            })
+        },
+        || {
+            World::explained(two_layers, |spec| {
+                let (bridge, cgroup) = has(spec);
+                10.0 + f64::from(u8::from(bridge)) + 0.5 * f64::from(u8::from(cgroup))
+            })
+        },
+    ),
+    (
+        "not_attributed",
+        // Each share is below the control's noise, their sum is not.
+        || {
+            World::explained(two_layers, |spec| {
+                let (bridge, cgroup) = has(spec);
+                10.0 + 0.16 * f64::from(u8::from(bridge)) + 0.16 * f64::from(u8::from(cgroup))
+            })
+            .slices("native again", |_, slice| slice.system_cpu_ns += super::world::ns(0.18))
+        },
+        || {
+            World::explained(two_layers, |spec| {
+                let (bridge, cgroup) = has(spec);
+                10.0 + f64::from(u8::from(bridge)) + f64::from(u8::from(cgroup))
+            })
+        },
+    ),
+    ("not_taken_apart", || pair(2.0, two_layers), || bridged(2.0)),
+    ("tuning_helps", || tuned(-1.0), || tuned(1.0)),
+    ("tuning_hurts", || tuned(1.0), || tuned(-1.0)),
+    ("tuning_not_proven", || tuned(0.0), || tuned(1.0)),
+    ("client_saturated", || doubted("native", &SATURATED, 12), || doubted("native", &SATURATED, 1)),
+    ("strangers", || doubted("box", &STRANGERS, 12), || doubted("box", &STRANGERS, 1)),
+    ("steal", || doubted("box", &STEAL, 12), || doubted("box", &STEAL, 1)),
+    ("rate_not_reached", || doubted("box", &RATE, 12), || doubted("box", &RATE, 1)),
+    ("errors", || doubted("box", &failed(), 1), || bridged(2.0)),
+    ("not_in_force", || doubted("box", &no_layer(), 1), || bridged(2.0)),
+    ("layers_not_found", quiet, || bridged(2.0)),
+    ("nothing_found", quiet, || bridged(2.0)),
+    ("few_blocks", || bridged(2.0).blocks(4), || bridged(2.0)),
+];

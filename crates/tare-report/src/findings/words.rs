@@ -1,0 +1,167 @@
+//! The words that rules have in common: templates, figures, how sure.
+
+use tare_lab::analysis::Interval;
+
+use super::Sureness;
+use crate::figures::{clean, micros, percent_interval, with_interval};
+
+/// Puts values in the place of `{name}`. What is put in is not looked at again, so that a name with
+/// braces in it stays as it is.
+pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, behind) = after.split_once('}').unwrap_or((after, ""));
+        let value = values.iter().find(|(known, _)| *known == name);
+        debug_assert!(value.is_some(), "nothing for {{{name}}} in {template:?}");
+        text.push_str(before);
+        text.push_str(value.map_or("?", |(_, value)| value));
+        rest = behind;
+    }
+    text.push_str(rest);
+    text
+}
+
+/// A name in quotes, without control characters.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", clean(name))
+}
+
+/// `3.10 µs [2.90, 3.31]`, below 0 with a true minus.
+pub(super) fn us(interval: &Interval) -> String {
+    let one = |us: f64| micros(us).replace('-', "\u{2212}");
+    match interval.is_bounded() {
+        true => {
+            let Interval { value, low, high, .. } = *interval;
+            format!("{} \u{b5}s [{}, {}]", one(value), one(low), one(high))
+        }
+        false => format!("{} \u{b5}s [no interval]", one(interval.value)),
+    }
+}
+
+/// The same with its sign: `+3.10 µs [2.90, 3.31]`.
+pub(super) fn signed_us(interval: &Interval) -> String {
+    let sign = if interval.value > 0.0 { "+" } else { "" };
+    format!("{sign}{}", us(interval))
+}
+
+/// A loss in percent, where the words say that it is one: `11.2 % [9.0, 13.0]`.
+pub(super) fn loss(percent: &Interval) -> String {
+    percent_interval(percent).replace('+', "")
+}
+
+/// The other way round.
+pub(super) fn mirrored(interval: &Interval) -> Interval {
+    let Interval { value, low, high, blocks } = *interval;
+    Interval { value: -value, low: -high, high: -low, blocks }
+}
+
+/// `1 round`, `10 rounds`.
+pub(super) fn rounds(count: u32) -> String {
+    if count == 1 { "1 round".to_string() } else { format!("{count} rounds") }
+}
+
+/// A share of 0 to 1 as percent.
+pub(super) fn share(share: f64) -> String {
+    format!("{} %", tare_std::units::significant(share * 100.0, 2))
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(super) fn list(parts: &[String]) -> String {
+    match parts.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => parts.concat(),
+    }
+}
+
+/// How sure a figure is: its interval, blocks, distance from 0, and the doubts about it.
+/// `n` is what the interval rests on: `12 blocks`.
+pub(super) fn sureness(
+    figure: &Interval,
+    unit: (&'static str, &str),
+    n: &str,
+    noise: Option<String>,
+    mut doubts: Vec<usize>,
+) -> Sureness {
+    doubts.sort_unstable();
+    doubts.dedup();
+    let half = (figure.high - figure.low) / 2.0;
+    let from_zero = (figure.is_bounded() && half > 0.0).then(|| figure.value.abs() / half);
+    let form = |value: f64| match unit.0 {
+        "percent" => format!("{value:.1}").replace('-', "\u{2212}"),
+        _ => micros(value).replace('-', "\u{2212}"),
+    };
+    let mut parts = vec![match figure.is_bounded() {
+        true => format!(
+            "95 % interval [{}, {}] {} over {n}",
+            form(figure.low),
+            form(figure.high),
+            unit.1
+        ),
+        false => format!(
+            "{} {} over {n}, no interval",
+            with_interval(figure, |x| format!("{x:.2}")),
+            unit.1
+        ),
+    }];
+    parts.extend(from_zero.map(|times| format!("{times:.1} half-widths from zero")));
+    parts.extend(noise);
+    parts.extend(doubt_words(&doubts));
+    Sureness {
+        figure: Some(*figure),
+        unit: Some(unit.0),
+        from_zero,
+        doubts,
+        text: parts.join("; "),
+    }
+}
+
+/// Sureness of what is no figure with an interval.
+pub(super) fn plainly(text: impl Into<String>, mut doubts: Vec<usize>) -> Sureness {
+    doubts.sort_unstable();
+    doubts.dedup();
+    let mut parts = vec![text.into()];
+    parts.extend(doubt_words(&doubts));
+    Sureness { doubts, text: parts.join("; "), ..Sureness::default() }
+}
+
+fn doubt_words(doubts: &[usize]) -> Option<String> {
+    let numbers: Vec<String> = doubts.iter().map(usize::to_string).collect();
+    match numbers.len() {
+        0 => None,
+        1 => Some(format!("doubt [{}]", numbers[0])),
+        _ => Some(format!("doubts [{}]", numbers.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_filled_in_is_not_looked_at_again() {
+        let values = [("a", "{b}".to_string()), ("b", "x".to_string())];
+        assert_eq!(fill("<{a}> {b}{b}.", &values), "<{b}> xx.");
+        assert_eq!(fill("", &values), "");
+    }
+
+    #[test]
+    fn sureness_says_interval_blocks_distance_and_doubts() {
+        let figure = Interval { value: 3.0, low: 2.0, high: 4.0, blocks: 12 };
+        let sure = sureness(&figure, ("us_per_operation", "µs"), "12 blocks", None, vec![3, 1, 3]);
+        assert_eq!(
+            sure.text,
+            "95 % interval [2.00, 4.00] µs over 12 blocks; 3.0 half-widths from zero; doubts [1, 3]"
+        );
+        assert_eq!(sure.doubts, [1, 3]);
+        let one = Interval { low: f64::NEG_INFINITY, high: f64::INFINITY, ..figure };
+        let sure = sureness(&one, ("percent", "%"), "1 block", None, vec![]);
+        assert!(sure.from_zero.is_none() && sure.text.ends_with("no interval"), "{}", sure.text);
+    }
+
+    #[test]
+    fn lists_read_as_english() {
+        let of = |n: usize| list(&["a", "b", "c"].map(String::from)[..n]);
+        assert_eq!([of(0), of(1), of(2), of(3)], ["", "a", "a and b", "a, b and c"]);
+    }
+}

@@ -1,0 +1,41 @@
+//! What the rules say ([`crate::findings`]), each with links to what it rests on.
+
+use serde::Serialize;
+
+use crate::findings::{Evidence, Kind, Statement, details, sentence};
+
+#[derive(Serialize)]
+pub(super) struct FindingView {
+    /// Anchor of its own, so that one can be shown to somebody.
+    anchor: String,
+    rule: &'static str,
+    title: &'static str,
+    text: String,
+    /// `loss`, `gain` or `none`, as costs are.
+    class: &'static str,
+    details: Vec<(&'static str, String)>,
+    evidence: Vec<Evidence>,
+}
+
+impl FindingView {
+    fn new(index: usize, statement: &Statement, several: bool) -> Self {
+        Self {
+            anchor: format!("finding-{}", index + 1),
+            rule: statement.rule,
+            title: statement.title,
+            text: sentence(statement, several).replace(" %", "\u{a0}%"),
+            class: match statement.kind {
+                Kind::Void | Kind::Cost => "loss",
+                Kind::Returned => "gain",
+                Kind::Caution | Kind::Nothing => "none",
+            },
+            details: details(statement),
+            evidence: statement.evidence.clone(),
+        }
+    }
+}
+
+pub(super) fn views(statements: &[Statement], several: bool) -> Vec<FindingView> {
+    let one = |(index, statement)| FindingView::new(index, statement, several);
+    statements.iter().enumerate().map(one).collect()
+}
