@@ -96,7 +96,8 @@ impl Drop for Ended {
 /// Whether the tools are there; says which is not.
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn can_look(test: &str) -> bool {
-    for tool in ["chromium", "node", "npm"] {
+    let chromium = std::env::var("TARE_CHROMIUM").unwrap_or_else(|_| "chromium".into());
+    for tool in [chromium.as_str(), "node", "npm"] {
         let there = Command::new("sh").args(["-c", "command -v \"$0\"", tool]).output();
         if !there.is_ok_and(|output| output.status.success()) {
             eprintln!("skipped: {test}: {tool} is not installed");
