@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
-use tare_lab::record::{Phase, Record, Slice};
+use tare_lab::record::{Phase, Slice};
 
 /// A point of the percentile curve: how many of `10^nines` operations are one slower than this.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,39 +12,45 @@ pub(crate) struct Point {
     pub(crate) latency_ns: f64,
 }
 
-/// The merged response times of one environment at the fixed rate, over the slices that count.
-/// `None` if there are none that can be read.
-pub(crate) fn response(
-    record: &Record,
-    environment: &str,
-    workload: &str,
-) -> Option<Histogram<u64>> {
+/// Response times of one environment at the fixed rate, over the slices that count.
+pub(crate) struct Responses {
+    pub(crate) merged: Histogram<u64>,
+    /// The 99th percentile of each slice, in ns, with its block.
+    pub(crate) p99_ns_by_block: Vec<(u32, f64)>,
+}
+
+/// Unpacks the response times of an environment's slices. `None` if there are none to be read.
+pub(crate) fn responses<'s>(slices: impl Iterator<Item = &'s Slice>) -> Option<Responses> {
     let counts = |slice: &&Slice| {
-        slice.environment == environment
-            && slice.workload == workload
-            && slice.phase == Phase::Latency
-            && slice.void.is_none()
-            && !slice.response.is_empty()
+        slice.phase == Phase::Latency && slice.void.is_none() && !slice.response.is_empty()
     };
     let mut merged: Option<Histogram<u64>> = None;
+    let mut p99_ns_by_block = Vec::new();
     let mut decoder = Deserializer::new();
-    for slice in record.slices.iter().filter(counts) {
+    for slice in slices.filter(counts) {
         // A histogram that cannot be decoded is left out of the picture; the table's figures come
         // from the analysis, which is where a damaged record is reported.
         let Ok(histogram) = decoder.deserialize::<u64, _>(&mut slice.response.as_slice()) else {
             continue;
         };
+        if histogram.is_empty() {
+            continue;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a picture")]
+        p99_ns_by_block.push((slice.block, histogram.value_at_quantile(0.99) as f64));
         match merged.as_mut() {
-            None => merged = Some(histogram),
+            None => {
+                let mut first = histogram;
+                first.auto(true);
+                merged = Some(first);
+            }
             Some(sum) => {
-                sum.auto(true);
-                if sum.add(&histogram).is_err() {
-                    continue;
-                }
+                // A histogram that grows by itself takes every value.
+                let _ = sum.add(&histogram);
             }
         }
     }
-    merged.filter(|sum| !sum.is_empty())
+    merged.map(|merged| Responses { merged, p99_ns_by_block })
 }
 
 /// The curve of a histogram, up to the quantile that its count can still tell: beyond
@@ -74,7 +80,9 @@ mod tests {
     #[test]
     fn slices_are_merged_and_the_curve_rises() {
         let (record, _) = fixture::quick();
-        let histogram = response(&record, "native", "write").unwrap();
+        let native = record.slices.iter().filter(|s| s.environment == "native");
+        let Responses { merged: histogram, p99_ns_by_block } = responses(native).unwrap();
+        assert_eq!(p99_ns_by_block.len(), 12);
         let one = record.slices.iter().filter(|s| {
             s.environment == "native" && s.phase == Phase::Latency && s.workload == "write"
         });
@@ -90,6 +98,6 @@ mod tests {
         for slice in &mut record.slices {
             slice.response = vec![0x1c, 0x84, 0x93, 0x14, 0, 0, 0, 9, 1, 2, 3];
         }
-        assert!(response(&record, "native", "write").is_none());
+        assert!(responses(record.slices.iter()).is_none());
     }
 }

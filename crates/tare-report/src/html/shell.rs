@@ -3,11 +3,23 @@
 //! A page is a template that extends `shell.html` and a view that holds a [`Shell`] under the name
 //! `shell`. Templates are part of the program and take no code from a record.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 const STYLE: &str = include_str!("page.css");
+/// Switch of themes, tooltips, legends.
+const PAGE: &str = include_str!("script/page.js");
+/// uPlot 1.6.32 (MIT), see `vendor/uplot` and ARCHITECTURE.md.
+const UPLOT: [&str; 2] = [
+    include_str!("../../vendor/uplot/uPlot.min.css"),
+    include_str!("../../vendor/uplot/uPlot.iife.min.js"),
+];
+/// Draws the dense charts.
+const PLOTS: &str = include_str!("script/plots.js");
 
 macro_rules! templates {
     ($($name:literal),* $(,)?) => { [$(($name, include_str!($name))),*] };
@@ -34,18 +46,42 @@ const TEMPLATES: [(&str, &str); 16] = templates![
 ];
 
 /// What the document around a page needs.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Shell {
     title: String,
     version: String,
-    style: Value,
+    styles: Vec<Value>,
+    scripts: Vec<Value>,
+    /// The sources of the content security policy that let these scripts run and no other.
+    script_sources: Value,
 }
 
 impl Shell {
-    /// `title` and `version` are text without control characters.
-    pub(super) fn new(title: String, version: String) -> Self {
-        Self { title, version, style: Value::from_safe_string(STYLE.to_string()) }
+    /// `title` and `version` are text without control characters. `plots`: the page has dense charts.
+    pub(super) fn new(title: String, version: String, plots: bool) -> Self {
+        let mut styles = vec![STYLE];
+        let mut scripts = vec![PAGE];
+        if plots {
+            styles.push(UPLOT[0]);
+            scripts.extend([UPLOT[1], PLOTS]);
+        }
+        let sources: Vec<String> = scripts.iter().map(|script| source(script)).collect();
+        let text = |text: &&str| Value::from_safe_string((*text).to_string());
+        Self {
+            title,
+            version,
+            styles: styles.iter().map(text).collect(),
+            scripts: scripts.iter().map(text).collect(),
+            script_sources: Value::from_safe_string(sources.join(" ")),
+        }
     }
+}
+
+/// A script as a source of a content security policy: by the hash of its text
+/// (<https://www.w3.org/TR/CSP3/#grammardef-hash-source>), so that even markup that got into the
+/// page could not run.
+fn source(script: &str) -> String {
+    format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(script)))
 }
 
 /// The page `template` of a view.

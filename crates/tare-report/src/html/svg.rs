@@ -45,6 +45,17 @@ impl Shape {
         [Shape::Circle, Shape::Square, Shape::Triangle, Shape::Diamond][index % 4]
     }
 
+    /// The name by which the page's script draws it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Shape::Circle => "circle",
+            Shape::Square => "square",
+            Shape::Triangle => "triangle",
+            Shape::Diamond => "diamond",
+            Shape::Cross => "cross",
+        }
+    }
+
     fn path(self, r: f64) -> String {
         match self {
             Shape::Circle => {
@@ -83,6 +94,14 @@ impl Svg {
     pub(super) fn line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64, class: &str) {
         self.write(format_args!(
             r#"<line x1="{x1:.2}%" y1="{y1:.1}" x2="{x2:.2}%" y2="{y2:.1}" class="{class}"/>"#
+        ));
+    }
+
+    /// An upright bar that says something, 2 pixels wide and easier to hit than a line.
+    pub(super) fn bar(&mut self, x: f64, y1: f64, y2: f64, class: &str, title: &str) {
+        self.write(format_args!(
+            r#"<line x1="{x:.2}%" y1="{y1:.1}" x2="{x:.2}%" y2="{y2:.1}" class="{class}">{}</line>"#,
+            tooltip(title)
         ));
     }
 
@@ -143,6 +162,19 @@ impl Svg {
             shape.path(r),
             tooltip(title)
         ));
+    }
+
+    /// What is drawn until [`Self::end_group`] belongs to one environment: the page's script hides it
+    /// with its legend entry and puts `name` in front of what its marks say.
+    pub(super) fn begin_group(&mut self, environment: usize, look: &str, name: &str) {
+        self.write(format_args!(
+            r#"<g data-e="{environment}" data-look="{look}" data-name="{}">"#,
+            escape(name)
+        ));
+    }
+
+    pub(super) fn end_group(&mut self) {
+        self.write(format_args!("</g>"));
     }
 
     /// A line through points (x in percent, y in pixels).

@@ -7,12 +7,14 @@ use tare_lab::record::Record;
 use tare_lab::study::{KeyDistribution, PublishedCost, WorkloadSpec};
 use tare_std::units::{nanoseconds, thousands};
 
-use super::{charts, svg};
+use super::charts::{self, CountersOverTime, Drawn, Noted, Plot};
+use super::svg;
 use crate::doubts::Marks;
 use crate::figures::{
     Room, clean, cost, latency, micros, percent, rate, role, share, with_interval,
 };
 use crate::headline::{Metric, claimed, noise};
+use crate::histogram::{Responses, responses};
 use crate::terminal::fixed_rate;
 
 #[derive(Serialize)]
@@ -26,8 +28,15 @@ pub(super) struct WorkloadView {
     throughput_ladder: Option<Value>,
     noise: Option<String>,
     throughput: Option<Value>,
+    /// Its dots are too many and became histograms.
+    folded: bool,
+    throughput_over_time: Option<Noted>,
     percentiles: Option<Value>,
-    distribution: Option<Value>,
+    distribution: Option<Plot>,
+    p99_over_time: Option<Noted>,
+    counters_over_time: Option<CountersOverTime>,
+    /// Of one slice.
+    window: String,
     costs: Vec<CostRow>,
     latencies: Vec<LatencyRow>,
     published: Vec<PublishedRow>,
@@ -38,6 +47,17 @@ pub(super) struct WorkloadView {
 struct Legend {
     swatch: Value,
     name: String,
+    look: String,
+}
+
+impl Legend {
+    fn new(of: &Drawn<'_>) -> Self {
+        Self {
+            swatch: Value::from_safe_string(svg::swatch(of.look.shape, of.look.class)),
+            name: clean(&of.finding.environment),
+            look: of.look.name(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -102,9 +122,12 @@ impl WorkloadView {
         let findings: Vec<&Finding> =
             analysis.findings.iter().filter(|f| f.workload == workload.name).collect();
         findings.first()?;
-        let looks = charts::looks(&findings);
+        let drawn = Drawn::all(record, &findings);
+        let responses: Vec<Option<Responses>> =
+            drawn.iter().map(|d| responses(d.slices.iter().copied())).collect();
+        let throughput = charts::throughput(&drawn, &format!("rate-{id}"));
         let ladder = |metric, name: &str| {
-            charts::ladder(record, analysis, &findings, metric, &format!("{name}-{id}"))
+            charts::ladder(record, analysis, &drawn, metric, &format!("{name}-{id}"))
                 .map(Value::from_safe_string)
         };
         let noise_of = |metric: Metric, name: &str| {
@@ -122,23 +145,19 @@ impl WorkloadView {
             name: clean(&workload.name),
             conditions: conditions(record, workload),
             rate: fixed_rate(record, &workload.name).map(|at| format!("{} op/s", rate(at))),
-            legend: findings
-                .iter()
-                .zip(&looks)
-                .map(|(finding, look)| Legend {
-                    swatch: Value::from_safe_string(svg::swatch(look.shape, look.class)),
-                    name: clean(&finding.environment),
-                })
-                .collect(),
+            legend: drawn.iter().map(Legend::new).collect(),
             cpu_ladder: ladder(Metric::ServerCpu, "cpu"),
             throughput_ladder: ladder(Metric::Throughput, "lost"),
             noise: (!noises.is_empty()).then(|| noises.join(" and ")),
-            throughput: charts::throughput(record, &findings, &looks, &format!("rate-{id}"))
+            folded: throughput.as_ref().is_some_and(|(_, folded)| *folded),
+            throughput: throughput.map(|(chart, _)| Value::from_safe_string(chart)),
+            throughput_over_time: charts::throughput_over_time(&drawn, &format!("rate-time-{id}")),
+            percentiles: charts::percentiles(&drawn, &format!("grouped-{id}"))
                 .map(Value::from_safe_string),
-            percentiles: charts::percentiles(&findings, &looks, &format!("grouped-{id}"))
-                .map(Value::from_safe_string),
-            distribution: charts::distribution(record, &findings, &looks, &format!("hdr-{id}"))
-                .map(Value::from_safe_string),
+            distribution: charts::distribution(&drawn, &responses, &format!("hdr-{id}")),
+            p99_over_time: charts::p99_over_time(&drawn, &responses, &format!("p99-time-{id}")),
+            counters_over_time: charts::counters_over_time(&drawn),
+            window: format!("{} ms", record.study.schedule.window.as_millis()),
             costs: findings.iter().map(|f| CostRow::new(analysis, f, marks)).collect(),
             latencies: findings
                 .iter()

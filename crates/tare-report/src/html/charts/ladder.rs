@@ -1,0 +1,104 @@
+//! What each environment costs: a dot and an interval a row.
+
+use tare_lab::analysis::{Analysis, Finding};
+use tare_lab::record::Record;
+
+use super::{Drawn, Rows};
+use crate::figures::{Room, cost, percent, percent_interval, role, shorten};
+use crate::headline::{Metric, claimed, extent, noise};
+use crate::html::svg::{Scale, Shape};
+
+/// Dot and interval per environment, zero, the band of the A/A control, and published costs of
+/// another machine as hollow diamonds (for throughput, which is what they were published for).
+pub(in crate::html) fn ladder(
+    record: &Record,
+    analysis: &Analysis,
+    drawn: &[Drawn<'_>],
+    metric: Metric,
+    id: &str,
+) -> Option<String> {
+    let rows: Vec<&Drawn<'_>> = drawn
+        .iter()
+        .filter(|d| metric.cost(d.finding).is_some_and(|c| c.percent.value.is_finite()))
+        .collect();
+    let noise = noise(analysis, &rows.first()?.finding.workload, metric);
+    let published = |finding: &Finding| {
+        let of = |p: &&tare_lab::study::PublishedCost| p.environment == finding.environment;
+        record.study.published.iter().find(of).filter(|_| metric == Metric::Throughput)
+    };
+    let published_costs =
+        rows.iter().filter_map(|d| published(d.finding)).map(|p| p.throughput_cost_percent);
+    let costs = rows.iter().filter_map(|d| metric.cost(d.finding));
+    let (low, high) = extent(costs, noise.into_iter().chain(published_costs));
+    let (title, unit, what) = match metric {
+        Metric::ServerCpu => (
+            "Cost in server CPU per operation",
+            "% more CPU per operation than the baseline",
+            "server CPU per operation",
+        ),
+        Metric::Throughput => {
+            ("Cost in throughput", "% of the baseline's throughput lost", "throughput lost")
+        }
+    };
+    let mut said: Vec<String> = Vec::new();
+    for row in &rows {
+        if let Some(c) = metric.cost(row.finding) {
+            said.push(format!("{}: {}", row.name(), cost(c, Room::Full)));
+        }
+    }
+    let description = format!("One row per environment. {}", said.join(". "));
+    let mut chart =
+        Rows::new(id, (title, &description), Scale::linear(low, high), rows.len(), 22.0);
+    let (bottom, scale) = (chart.bottom(rows.len()), chart.scale);
+    if let Some(noise) = noise {
+        let (from, to) = (scale.x(-noise), scale.x(noise));
+        let text = format!("A/A noise: within {noise:.1} %");
+        chart.svg.rect(from, 0.0, to - from, bottom, "band", &text);
+    }
+    chart.axis(rows.len(), &|tick| format!("{}\u{202f}%", percent(tick).replace(".0", "")), unit);
+    for row in rows {
+        let finding = row.finding;
+        let Some(c) = metric.cost(finding) else { continue };
+        let claim = claimed(analysis, finding, metric);
+        let class = match (claim, c.percent.value > 0.0) {
+            (true, true) => "loss",
+            (true, false) => "gain",
+            _ => "none",
+        };
+        let label = match role(finding) {
+            Some(role) => format!("{} \u{2013} {role}", shorten(&finding.environment, 20)),
+            None => finding.environment.clone(),
+        };
+        let y = chart.label(&label, &cost(c, Room::Short));
+        row.begin(&mut chart.svg);
+        if let Some(other) = published(finding) {
+            let text = format!(
+                "published for another machine: {} % ({})",
+                percent(other.throughput_cost_percent),
+                other.source
+            );
+            let x = scale.x(other.throughput_cost_percent);
+            chart.svg.mark(x, y, Shape::Diamond, 6.0, "hollow", &text);
+        }
+        let interval = c.percent;
+        if interval.low.is_finite() && interval.high.is_finite() {
+            let (from, to) = (scale.x(interval.low), scale.x(interval.high));
+            chart.svg.line(from, y, to, y, &format!("interval {class}"));
+            let whole = |end: &f64| *end >= low && *end <= high;
+            for end in [interval.low, interval.high].iter().filter(|end| whole(end)) {
+                let end = scale.x(*end);
+                chart.svg.line(end, y - 5.0, end, y + 5.0, &format!("end {class}"));
+            }
+        }
+        let stands = if claim { "" } else { "; does not stand out of the noise" };
+        let text = format!(
+            "{} {what}, 95 % interval of {} blocks{stands}",
+            percent_interval(&interval),
+            interval.blocks
+        );
+        let shape = if finding.control { Shape::Square } else { Shape::Circle };
+        chart.svg.mark(scale.x(interval.value), y, shape, 5.0, class, &text);
+        chart.svg.end_group();
+    }
+    Some(chart.svg.finish())
+}

@@ -1,0 +1,200 @@
+//! The charts of the page, one file for each question. All are drawn from the record and its
+//! analysis alone.
+//!
+//! A chart with few marks is an SVG alone ([`ladder`], [`throughput`], [`percentiles`], [`order`]):
+//! it prints, needs no script and is read out. A dense one is a [`Plot`]: such an SVG, and the same
+//! figures for the script that draws them so that they can be read off and zoomed.
+
+mod dots;
+mod ladder;
+mod latency;
+mod order;
+mod plot;
+mod time;
+
+use tare_lab::analysis::Finding;
+use tare_lab::record::{Phase, Record, Slice};
+
+use super::svg::{Anchor, Scale, Shape, Svg};
+use crate::figures::shorten;
+use tare_std::units::significant;
+
+pub(super) use dots::throughput;
+pub(super) use ladder::ladder;
+pub(super) use latency::{distribution, percentiles};
+pub(super) use order::order;
+pub(super) use plot::Plot;
+pub(super) use time::{
+    CountersOverTime, Noted, counters_over_time, p99_over_time, throughput_over_time,
+};
+
+/// How an environment is drawn everywhere on the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    /// Class of the style sheet: `base`, `control`, or `c1` to `c6`.
+    pub(super) class: &'static str,
+    pub(super) shape: Shape,
+}
+
+impl Look {
+    /// One name for both.
+    pub(super) fn name(self) -> String {
+        format!("{} {}", self.class, self.shape.name())
+    }
+}
+
+const COLOURS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
+
+/// Looks in the order of the findings: the baseline and its control keep theirs.
+pub(super) fn looks(findings: &[&Finding]) -> Vec<Look> {
+    let mut next = 0;
+    let look = |finding: &&Finding| {
+        if finding.baseline {
+            return Look { class: "base", shape: Shape::Circle };
+        }
+        if finding.control {
+            return Look { class: "control", shape: Shape::Diamond };
+        }
+        next += 1;
+        Look {
+            class: COLOURS[(next - 1) % COLOURS.len()],
+            shape: Shape::nth(next + (next - 1) / 6),
+        }
+    };
+    findings.iter().map(look).collect()
+}
+
+/// An environment under a workload: what was concluded, how it is drawn, and its slices.
+#[derive(Debug)]
+pub(super) struct Drawn<'r> {
+    /// Its number in the legends.
+    pub(super) e: usize,
+    pub(super) finding: &'r Finding,
+    pub(super) look: Look,
+    pub(super) slices: Vec<&'r Slice>,
+}
+
+impl<'r> Drawn<'r> {
+    /// Every environment of a workload, in the order of its findings.
+    pub(super) fn all(record: &'r Record, findings: &[&'r Finding]) -> Vec<Drawn<'r>> {
+        let mut all: Vec<Drawn<'r>> = findings
+            .iter()
+            .zip(looks(findings))
+            .enumerate()
+            .map(|(e, (finding, look))| Drawn { e, finding, look, slices: Vec::new() })
+            .collect();
+        let places: std::collections::HashMap<&str, usize> =
+            findings.iter().enumerate().map(|(e, f)| (f.environment.as_str(), e)).collect();
+        let workload = findings.first().map(|f| f.workload.as_str());
+        for slice in record.slices.iter().filter(|s| Some(s.workload.as_str()) == workload) {
+            if let Some(e) = places.get(slice.environment.as_str()) {
+                all[*e].slices.push(slice);
+            }
+        }
+        all
+    }
+
+    fn name(&self) -> &'r str {
+        &self.finding.environment
+    }
+
+    /// Its slices of a phase, void ones too.
+    fn of(&self, phase: Phase) -> impl Iterator<Item = &'r Slice> {
+        self.slices.iter().copied().filter(move |s| s.phase == phase && s.window_ns > 0)
+    }
+
+    fn begin(&self, svg: &mut Svg) {
+        svg.begin_group(self.e, &self.look.name(), self.name());
+    }
+}
+
+/// Rows of a chart: a label line above, a lane of marks below.
+struct Rows {
+    svg: Svg,
+    scale: Scale,
+    lane: f64,
+    row: usize,
+}
+
+const LABEL: f64 = 20.0;
+const AXIS: f64 = 34.0;
+
+impl Rows {
+    fn new(
+        id: &str,
+        (title, description): (&str, &str),
+        scale: Scale,
+        rows: usize,
+        lane: f64,
+    ) -> Rows {
+        let height = as_f64(rows) * (LABEL + lane) + AXIS;
+        Rows { svg: Svg::new(id, height, title, description), scale, lane, row: 0 }
+    }
+
+    fn bottom(&self, rows: usize) -> f64 {
+        as_f64(rows) * (LABEL + self.lane)
+    }
+
+    fn axis(&mut self, rows: usize, form: &dyn Fn(f64) -> String, unit: &str) {
+        let bottom = self.bottom(rows);
+        for tick in self.scale.ticks(5) {
+            let x = self.scale.x(tick);
+            self.svg.line(x, 0.0, x, bottom, if tick == 0.0 { "zero" } else { "grid" });
+            self.svg.text(x, bottom + 14.0, Anchor::Middle, "tick", &form(tick));
+        }
+        self.svg.text(100.0, bottom + 30.0, Anchor::End, "tick", unit);
+    }
+
+    /// Starts the next row and returns the y of its lane's middle.
+    fn label(&mut self, label: &str, figure: &str) -> f64 {
+        let top = as_f64(self.row) * (LABEL + self.lane);
+        self.row += 1;
+        self.svg.text(0.0, top + 15.0, Anchor::Start, "label", &shorten(label, 30));
+        self.svg.text(100.0, top + 15.0, Anchor::End, "figure", figure);
+        top + LABEL + self.lane / 2.0
+    }
+}
+
+/// Operations per second of a slice.
+fn per_s(slice: &Slice) -> f64 {
+    as_f64(slice.operations) / (as_f64(slice.window_ns) / 1e9)
+}
+
+/// `80k`, `2.5M`: a round tick without trailing zeros.
+fn trim_rate(per_s: f64) -> String {
+    match per_s {
+        x if x >= 1e6 => format!("{}M", x / 1e6),
+        x if x >= 1e3 => format!("{}k", x / 1e3),
+        x => significant(x, 1),
+    }
+}
+
+/// `200 µs`, `5 ms`: a round tick.
+fn short_time(ns: f64) -> String {
+    match ns {
+        x if x < 999.5 => format!("{x:.0} ns"),
+        x if x < 999.5e3 => format!("{:.0} µs", x / 1e3),
+        x if x < 999.5e6 => format!("{:.0} ms", x / 1e6),
+        x => format!("{:.0} s", x / 1e9),
+    }
+}
+
+/// Counts and times as coordinates.
+trait Approximate {
+    fn approximate(self) -> f64;
+}
+impl Approximate for u64 {
+    #[expect(clippy::cast_precision_loss, reason = "a picture")]
+    fn approximate(self) -> f64 {
+        self as f64
+    }
+}
+impl Approximate for usize {
+    #[expect(clippy::cast_precision_loss, reason = "a picture")]
+    fn approximate(self) -> f64 {
+        self as f64
+    }
+}
+fn as_f64(number: impl Approximate) -> f64 {
+    number.approximate()
+}

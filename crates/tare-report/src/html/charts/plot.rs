@@ -1,0 +1,99 @@
+//! A dense chart: a still picture, and the same figures for the script that draws it to be read off.
+
+use minijinja::Value;
+use serde::Serialize;
+use serde_json::json;
+
+use super::Drawn;
+
+/// What the page holds of a dense chart. The script puts its own drawing in the place of the still
+/// one, which is printed, and shown where scripts are not run.
+#[derive(Debug, Serialize)]
+pub(in crate::html) struct Plot {
+    still: Value,
+    data: Value,
+}
+
+impl Plot {
+    /// `still` is markup; `data` may hold any name.
+    pub(super) fn new(still: String, data: &serde_json::Value) -> Self {
+        Self { still: Value::from_safe_string(still), data: as_data(data) }
+    }
+}
+
+/// JSON as the content of a script element: without the only character that could end it.
+pub(in crate::html) fn as_data(json: &serde_json::Value) -> Value {
+    Value::from_safe_string(json.to_string().replace('<', "\\u003c"))
+}
+
+/// A value for each position of a chart, where there is one.
+pub(super) type Column = Vec<Option<f64>>;
+
+/// One environment's line: `y`, and where several blocks share a column their extremes.
+pub(super) struct Line<'d, 'r> {
+    pub(super) of: &'d Drawn<'r>,
+    pub(super) y: Column,
+    pub(super) extremes: Option<(Column, Column)>,
+}
+
+impl Line<'_, '_> {
+    pub(super) fn as_json(&self) -> serde_json::Value {
+        let look = self.of.look;
+        let mut line = json!({
+            "e": self.of.e.to_string(),
+            "name": crate::figures::clean(self.of.name()),
+            "look": look.class,
+            "shape": look.shape.name(),
+            "swatch": look.name(),
+            "y": digits(&self.y),
+        });
+        if let Some((low, high)) = &self.extremes {
+            line["low"] = digits(low);
+            line["high"] = digits(high);
+        }
+        line
+    }
+}
+
+/// Four digits are more than a screen can show, and a third of the bytes.
+fn digits(values: &[Option<f64>]) -> serde_json::Value {
+    values.iter().map(|value| value.map_or(serde_json::Value::Null, number)).collect()
+}
+
+/// A number of four digits, written as short as JSON allows.
+pub(super) fn number(value: f64) -> serde_json::Value {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { json!(0) } else { serde_json::Value::Null };
+    }
+    let text = format!("{value:.3e}");
+    let short: f64 = text.parse().unwrap_or(value);
+    #[expect(clippy::cast_possible_truncation, reason = "whole and far below the limit")]
+    let whole = short as i64;
+    #[expect(clippy::cast_precision_loss, reason = "compared with what it was made of")]
+    let same = (whole as f64).to_bits() == short.to_bits();
+    if same && short.abs() < 1e15 { json!(whole) } else { json!(short) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, text) in [
+            (0.0, "0"),
+            (81_234.56, "81230"),
+            (0.123_456, "0.1235"),
+            (f64::NAN, "null"),
+            (-12.0, "-12"),
+        ] {
+            assert_eq!(number(value).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn no_name_ends_the_element() {
+        let data = as_data(&json!({"name": "</script><script>alert(1)</script>"}));
+        assert!(!data.to_string().contains('<'), "{data}");
+    }
+}

@@ -1,0 +1,313 @@
+//! Over time: throughput, p99, and what the disk and the interrupts did, block by block.
+//!
+//! A point is one block of one environment, at the moment when the block began; a void slice is a
+//! gap. Of very many blocks several share a column: its line is their median, and their smallest
+//! and largest values are a band around it, so that nothing that happened is smoothed away.
+
+use std::collections::{BTreeMap, HashMap};
+
+use minijinja::Value;
+use serde::Serialize;
+use serde_json::json;
+use tare_lab::record::{Phase, Slice};
+
+use super::plot::{Line, Plot, as_data, number};
+use super::{Drawn, as_f64, per_s, short_time, trim_rate};
+use crate::histogram::Responses;
+use crate::html::svg::{Anchor, Scale, Svg};
+
+/// Columns of a chart over time: more could not be told apart on a screen.
+const COLUMNS_MAX: usize = 400;
+/// With this many environments, the whole is kept small by fewer columns.
+const POINTS_MAX: usize = 10_000;
+
+/// The columns of a chart over time.
+struct Columns {
+    /// When each began, in seconds since the first slice of the workload.
+    x: Vec<f64>,
+    /// The column of each block.
+    place: HashMap<u32, usize>,
+    per_column: usize,
+}
+
+impl Columns {
+    /// `None` without a slice of the phase, or with one block: there is no "over time" in it.
+    fn of(drawn: &[Drawn<'_>], phase: Phase) -> Option<Self> {
+        let mut starts: BTreeMap<u32, u64> = BTreeMap::new();
+        for slice in drawn.iter().flat_map(|d| d.of(phase)) {
+            let start = starts.entry(slice.block).or_insert(slice.started_unix_ms);
+            *start = slice.started_unix_ms.min(*start);
+        }
+        if starts.len() < 2 {
+            return None;
+        }
+        let first = *starts.values().min()?;
+        let most = (POINTS_MAX / drawn.len().max(1)).clamp(100, COLUMNS_MAX);
+        let per_column = starts.len().div_ceil(most);
+        let (mut x, mut place) = (Vec::new(), HashMap::new());
+        for (number, (block, start)) in starts.iter().enumerate() {
+            if number % per_column == 0 {
+                x.push(as_f64(start.saturating_sub(first)) / 1e3);
+            }
+            place.insert(*block, x.len() - 1);
+        }
+        // A clock that was set back must not turn the axis around.
+        for at in 1..x.len() {
+            x[at] = x[at].max(x[at - 1] + 1e-3);
+        }
+        Some(Self { x, place, per_column })
+    }
+
+    /// An environment's values by block as a line.
+    fn line<'d, 'r>(
+        &self,
+        of: &'d Drawn<'r>,
+        values: impl Iterator<Item = (u32, f64)>,
+    ) -> Line<'d, 'r> {
+        let mut columns: Vec<Vec<f64>> = vec![Vec::new(); self.x.len()];
+        for (block, value) in values {
+            if let Some(place) = self.place.get(&block) {
+                columns[*place].push(value);
+            }
+        }
+        for column in &mut columns {
+            column.sort_by(f64::total_cmp);
+        }
+        let y = columns.iter().map(|c| c.get(c.len() / 2).copied()).collect();
+        let extremes = (self.per_column > 1).then(|| {
+            let low = columns.iter().map(|c| c.first().copied()).collect();
+            let high = columns.iter().map(|c| c.last().copied()).collect();
+            (low, high)
+        });
+        Line { of, y, extremes }
+    }
+
+    fn seconds(&self) -> Vec<serde_json::Value> {
+        self.x.iter().map(|x| number(*x)).collect()
+    }
+
+    /// What a column is, for the page.
+    fn note(&self) -> String {
+        if self.per_column == 1 {
+            "One point a block.".to_string()
+        } else {
+            format!(
+                "{} blocks share a column: the line is their median, the band their smallest and largest.",
+                self.per_column
+            )
+        }
+    }
+}
+
+/// A chart, and what to know of its columns.
+pub(in crate::html) type Noted = (Plot, String);
+
+fn chart(
+    id: &str,
+    (title, axis): (&str, &str),
+    (unit, form): (&str, &dyn Fn(f64) -> String),
+    columns: &Columns,
+    lines: &[Line<'_, '_>],
+) -> Option<Noted> {
+    let high = lines.iter().flat_map(|l| l.y.iter().flatten()).copied().fold(0.0f64, f64::max);
+    if high <= 0.0 {
+        return None;
+    }
+    let still = still(id, (title, axis), form, columns, lines, high);
+    let data = json!({
+        "title": title, "x": columns.seconds(), "x_unit": "s", "unit": unit,
+        "per_column": columns.per_column,
+        "lines": lines.iter().map(Line::as_json).collect::<Vec<_>>(),
+    });
+    Some((Plot::new(still, &data), columns.note()))
+}
+
+fn still(
+    id: &str,
+    (title, axis): (&str, &str),
+    form: &dyn Fn(f64) -> String,
+    columns: &Columns,
+    lines: &[Line<'_, '_>],
+    high: f64,
+) -> String {
+    const HEIGHT: f64 = 300.0;
+    const FLOOR: f64 = HEIGHT - 40.0;
+    let end = columns.x.last().copied().unwrap_or(1.0);
+    let (x, y) = (Scale::linear(0.0, end).after(10.0), Scale::linear(0.0, high * 1.05));
+    let at = |value: f64| FLOOR - y.share(value) * (FLOOR - 16.0);
+    let said: Vec<String> = lines
+        .iter()
+        .filter_map(|line| {
+            let mut known: Vec<f64> = line.y.iter().flatten().copied().collect();
+            known.sort_by(f64::total_cmp);
+            let (first, last) = (known.first()?, known.last()?);
+            let middle = known[known.len() / 2];
+            let name = line.of.name();
+            Some(format!("{name}: {} to {}, median {}", form(*first), form(*last), form(middle)))
+        })
+        .collect();
+    let mut svg = Svg::new(id, HEIGHT, title, &said.join(". "));
+    for tick in y.ticks(4) {
+        svg.line(0.0, at(tick), 100.0, at(tick), if tick == 0.0 { "zero" } else { "grid" });
+        svg.text(0.0, at(tick) - 3.0, Anchor::Start, "tick", &form(tick));
+    }
+    for tick in x.ticks(6) {
+        svg.text(x.x(tick), FLOOR + 15.0, Anchor::Middle, "tick", &format!("{tick:.0} s"));
+    }
+    svg.text(100.0, FLOOR + 33.0, Anchor::End, "tick", axis);
+    for line in lines {
+        let look = line.of.look;
+        line.of.begin(&mut svg);
+        let places = columns.x.iter().zip(&line.y);
+        let mut stretch: Vec<(f64, f64)> = Vec::new();
+        for (second, value) in places.chain(std::iter::once((&0.0, &None))) {
+            match value {
+                Some(value) => stretch.push((x.x(*second), at(*value))),
+                None if stretch.len() > 1 => {
+                    svg.polyline(&stretch, &format!("curve {}", look.class), "");
+                    stretch.clear();
+                }
+                None => stretch.clear(),
+            }
+        }
+        let last = columns.x.iter().zip(&line.y).rev().find_map(|(x, y)| y.map(|y| (x, y)));
+        if let Some((second, value)) = last {
+            svg.mark(x.x(*second), at(value), look.shape, 4.5, look.class, "");
+        }
+        svg.end_group();
+    }
+    svg.finish()
+}
+
+/// Operations per second of every block.
+pub(in crate::html) fn throughput_over_time(drawn: &[Drawn<'_>], id: &str) -> Option<Noted> {
+    let columns = Columns::of(drawn, Phase::Capacity)?;
+    let counts = |s: &&Slice| s.void.is_none();
+    let of = |d: &Drawn<'_>| {
+        let own: Vec<(u32, f64)> =
+            d.of(Phase::Capacity).filter(counts).map(|s| (s.block, per_s(s))).collect();
+        own
+    };
+    let lines: Vec<Line<'_, '_>> =
+        drawn.iter().map(|d| columns.line(d, of(d).into_iter())).collect();
+    let words = ("Throughput over time", "time since the first slice");
+    let form = |value: f64| format!("{} op/s", trim_rate((value * 10.0).round() / 10.0));
+    chart(id, words, ("rate", &form), &columns, &lines)
+}
+
+/// p99 of response time of every block, at the fixed rate.
+pub(in crate::html) fn p99_over_time(
+    drawn: &[Drawn<'_>],
+    responses: &[Option<Responses>],
+    id: &str,
+) -> Option<Noted> {
+    let columns = Columns::of(drawn, Phase::Latency)?;
+    let lines: Vec<Line<'_, '_>> = drawn
+        .iter()
+        .zip(responses)
+        .filter_map(|(d, r)| r.as_ref().map(|r| columns.line(d, r.p99_ns_by_block.iter().copied())))
+        .collect();
+    let words = ("99th percentile of response time, over time", "time since the first slice");
+    chart(id, words, ("ns", &short_time), &columns, &lines)
+}
+
+/// A counter's value in a slice, and the seconds of the slice, as a figure.
+type Form = fn(f64, f64) -> f64;
+
+/// What is worth looking at over time: what the disk and the interrupts did, and who else was there.
+fn over_time(name: &str) -> Option<(&'static str, Form)> {
+    let as_it_is: Form = |value, _| value;
+    let per_second: Form = |value, seconds| value / seconds;
+    let cpus: Form = |value, seconds| value / 1e9 / seconds;
+    let disk = name.starts_with("disk_");
+    let interrupts = name.ends_with("_interrupt_share") || name == "interrupts";
+    let others = ["softirq_ns", "steal_ns", "cpu_pressure_some_ns", "io_pressure_some_ns"];
+    if !(disk || interrupts || others.contains(&name)) {
+        return None;
+    }
+    Some(match name {
+        n if n.ends_with("_share") => ("share", as_it_is),
+        n if n.ends_with("_ns_mean") => ("ns", as_it_is),
+        n if n.ends_with("_mean") => ("rate", as_it_is),
+        n if n.ends_with("_bytes") => ("bytes", per_second),
+        n if n.ends_with("_ns") => ("share", cpus),
+        _ => ("rate", per_second),
+    })
+}
+
+/// The counters of [`over_time`], of every block at capacity: one choice each.
+pub(in crate::html) fn counters_over_time(drawn: &[Drawn<'_>]) -> Option<CountersOverTime> {
+    let columns = Columns::of(drawn, Phase::Capacity)?;
+    let mut names: Vec<&str> = Vec::new();
+    for slice in drawn.iter().filter_map(|d| d.of(Phase::Capacity).next()) {
+        for counter in &slice.counters {
+            if over_time(&counter.name).is_some() && !names.contains(&counter.name.as_str()) {
+                names.push(&counter.name);
+            }
+        }
+    }
+    let mut choices = Vec::new();
+    let mut rows = Vec::new();
+    for name in names {
+        let Some((unit, form)) = over_time(name) else { continue };
+        let value = |slice: &Slice| {
+            let counter = slice.counters.iter().find(|c| c.name == name)?;
+            let value = form(counter.value, as_f64(slice.window_ns) / 1e9);
+            (slice.void.is_none() && value.is_finite()).then_some((slice.block, value))
+        };
+        let values: Vec<Vec<(u32, f64)>> =
+            drawn.iter().map(|d| d.of(Phase::Capacity).filter_map(value).collect()).collect();
+        if values.iter().flatten().all(|(_, value)| *value == 0.0) {
+            continue;
+        }
+        let lines: Vec<serde_json::Value> = drawn
+            .iter()
+            .zip(&values)
+            .map(|(d, own)| columns.line(d, own.iter().copied()).as_json())
+            .collect();
+        let label = match unit {
+            "bytes" | "rate" if !name.ends_with("_mean") => format!("{name} per second"),
+            "share" if name.ends_with("_ns") => format!("{name}, share of the time"),
+            _ => name.to_string(),
+        };
+        choices
+            .push(json!({ "name": crate::figures::clean(&label), "unit": unit, "lines": lines }));
+        rows.push((
+            crate::figures::clean(&label),
+            values.iter().map(|v| spread(unit, v)).collect(),
+        ));
+    }
+    if choices.is_empty() {
+        return None;
+    }
+    let data = json!({
+        "title": "Counters over time", "x": columns.seconds(), "x_unit": "s",
+        "per_column": columns.per_column, "choices": choices,
+    });
+    Some(CountersOverTime { rows, data: as_data(&data), note: columns.note() })
+}
+
+/// The counters over time: a table of their spread, and the figures for the script.
+#[derive(Debug, Serialize)]
+pub(in crate::html) struct CountersOverTime {
+    /// A counter, and for each environment its median and extremes.
+    rows: Vec<(String, Vec<String>)>,
+    data: Value,
+    note: String,
+}
+
+/// `median (smallest to largest)`.
+fn spread(unit: &str, values: &[(u32, f64)]) -> String {
+    let mut sorted: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
+    sorted.sort_by(f64::total_cmp);
+    let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else {
+        return "\u{2013}".to_string();
+    };
+    let form = |value: f64| match unit {
+        "share" => format!("{:.1} %", value * 100.0),
+        "ns" => tare_std::units::nanoseconds(value),
+        "bytes" => format!("{}B", crate::figures::rate(value)),
+        _ => crate::figures::rate(value),
+    };
+    format!("{} ({} to {})", form(sorted[sorted.len() / 2]), form(*first), form(*last))
+}

@@ -1,0 +1,160 @@
+"use strict";
+// What every page of Tare can do beyond being read: the switch of light and dark, the tooltip, the
+// marks of the still charts by mouse and keyboard, and the legends, which hide an environment in
+// all charts of its workload. Without this script a page still shows everything.
+const tare = (() => {
+  const make = (name, attributes, parent) => {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    if (parent) parent.append(made);
+    return made;
+  };
+
+  // Light and dark: what the system says until it is overruled.
+  const themes = new Set();
+  const theme = () => {
+    const root = document.documentElement;
+    const button = make("button", { type: "button", class: "theme" });
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
+    const say = () => { button.textContent = isDark() ? "Light page" : "Dark page"; };
+    const change = () => { say(); for (const redraw of themes) redraw(); };
+    button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; change(); });
+    dark.addEventListener("change", change);
+    say();
+    document.body.prepend(button);
+    const skip = document.querySelector(".skip");
+    if (skip) skip.after(button);
+  };
+
+  // One tooltip for all charts.
+  const tip = make("div", { class: "tip", hidden: "", "aria-hidden": "true" });
+  const said = make("div", { class: "said", role: "status" });
+  const showTip = (rows, box) => {
+    tip.replaceChildren();
+    for (const row of rows) {
+      const line = make("div", {}, tip);
+      if (row.look) line.append(swatch(row.look));
+      line.append(row.text);
+      if (row.strong) line.className = "strong";
+    }
+    tip.hidden = false;
+    const room = tip.getBoundingClientRect();
+    const wide = document.documentElement.clientWidth;
+    const left = Math.min(Math.max(4, box.left + box.width / 2 - room.width / 2), wide - room.width - 4);
+    const above = box.top - room.height - 10;
+    tip.style.left = `${left}px`;
+    tip.style.top = `${above > 4 ? above : Math.min(box.bottom + 12, innerHeight - room.height - 4)}px`;
+  };
+  const hideTip = () => { tip.hidden = true; };
+  const say = (text) => { said.textContent = text; };
+
+  // The swatch of an environment, as the server drew it for the legend.
+  const swatches = new Map();
+  const swatch = (look) => {
+    const known = swatches.get(look);
+    return known ? known.cloneNode(true) : document.createTextNode("");
+  };
+
+  // Marks: each has a <title>, which becomes the tooltip. One of a chart is in the order of tabs;
+  // arrows go from mark to mark.
+  const marks = (svg) => {
+    const all = [];
+    for (const title of svg.querySelectorAll("title")) {
+      const mark = title.parentElement;
+      if (mark === svg) continue;
+      const name = mark.closest("[data-name]")?.dataset.name;
+      const text = name ? `${name}: ${title.textContent}` : title.textContent;
+      if (!text) continue;
+      title.remove();
+      mark.setAttribute("role", "img");
+      mark.setAttribute("aria-label", text);
+      mark.setAttribute("tabindex", all.length === 0 ? "0" : "-1");
+      mark.classList.add("told");
+      all.push(mark);
+    }
+    if (all.length === 0) return;
+    svg.setAttribute("role", "group");
+    const tell = (mark) => {
+      const look = mark.closest("[data-look]")?.dataset.look;
+      showTip([{ text: mark.getAttribute("aria-label"), look }], mark.getBoundingClientRect());
+    };
+    const told = (event) => event.target.closest?.(".told");
+    svg.addEventListener("pointerover", (event) => { const mark = told(event); if (mark) tell(mark); });
+    svg.addEventListener("pointerout", hideTip);
+    svg.addEventListener("focusin", (event) => {
+      const mark = told(event);
+      if (!mark) return;
+      for (const one of all) one.setAttribute("tabindex", one === mark ? "0" : "-1");
+      tell(mark);
+    });
+    svg.addEventListener("focusout", hideTip);
+    svg.addEventListener("keydown", (event) => {
+      const here = all.indexOf(document.activeElement);
+      const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -here, End: all.length - 1 - here };
+      if (here < 0 || !(event.key in steps)) return;
+      event.preventDefault();
+      const step = Math.sign(steps[event.key]) || 1;
+      let next = here + steps[event.key];
+      while (all[next]?.closest(".off")) next += event.key === "Home" ? 1 : event.key === "End" ? -1 : step;
+      all[next]?.focus();
+    });
+  };
+
+  // Legends: the environments of a workload that are hidden.
+  const hidden = new Map();
+  const listeners = [];
+  const offIn = (workload) => {
+    if (!hidden.has(workload)) hidden.set(workload, new Set());
+    return hidden.get(workload);
+  };
+  const apply = (workload) => {
+    const off = offIn(workload);
+    for (const part of document.querySelectorAll(`[data-workload="${workload}"] [data-e]`)) {
+      const gone = off.has(part.dataset.e);
+      if (part.matches(".legend button")) part.setAttribute("aria-pressed", String(!gone));
+      else part.classList.toggle("off", gone);
+    }
+    for (const back of document.querySelectorAll(`[data-workload="${workload}"] .legend .all`)) back.hidden = off.size === 0;
+    for (const listener of listeners) listener(workload, off);
+  };
+  const legend = (list) => {
+    const workload = list.closest("[data-workload]").dataset.workload;
+    const all = [...list.children].map((item) => item.dataset.e);
+    for (const item of [...list.children]) {
+      const { e, look } = item.dataset;
+      swatches.set(look, item.querySelector("svg"));
+      const button = make("button", { type: "button", "aria-pressed": "true", "data-e": e });
+      item.removeAttribute("data-e");
+      button.title = "Hide or show in all charts; with Shift: only this one";
+      button.append(...item.childNodes);
+      item.append(button);
+      button.addEventListener("click", (event) => {
+        const off = offIn(workload);
+        if (event.shiftKey) { off.clear(); for (const one of all) if (one !== e) off.add(one); }
+        else if (!off.delete(e)) off.add(e);
+        apply(workload);
+      });
+      const focus = (on) => () => { for (const listener of listeners) listener(workload, offIn(workload), on ? e : null); };
+      button.addEventListener("pointerenter", focus(true));
+      button.addEventListener("pointerleave", focus(false));
+      button.addEventListener("focus", focus(true));
+      button.addEventListener("blur", focus(false));
+    }
+    const back = make("button", { type: "button", class: "all", hidden: "" }, make("li", {}, list));
+    back.textContent = "show all";
+    back.addEventListener("click", () => { offIn(workload).clear(); apply(workload); });
+  };
+
+  const start = () => {
+    document.documentElement.classList.add("live");
+    theme();
+    document.body.append(tip, said);
+    document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
+    addEventListener("scroll", hideTip, { passive: true });
+    document.querySelectorAll(".legend[data-switch]").forEach(legend);
+    document.querySelectorAll("svg.chart").forEach(marks);
+  };
+  return { make, showTip, hideTip, say, themes, listeners, offIn, start };
+})();
+tare.start();
