@@ -16,9 +16,9 @@ pub struct Counter {
 }
 
 /// Endings of the names of levels.
-pub const LEVELS: [&str; 3] = ["_at_end", "_mean", "_share"];
+pub const LEVELS: [&str; 4] = ["_at_end", "_mean", "_max", "_share"];
 
-/// Whether a counter is a level (memory at the end, a mean, a share of the time), which means what
+/// Whether a counter is a level (memory at the end, a mean, the largest, a share of the time), which means what
 /// it says. All others are sums over the slice, which mean something only per operation.
 pub fn is_level(name: &str) -> bool {
     LEVELS.iter().any(|ending| name.ends_with(ending))

@@ -3,8 +3,7 @@
 //! Source: `/proc/diskstats` (kernel: Documentation/admin-guide/iostats.rst), the line of the device
 //! that the directory's file system says it is on; for a file system of many devices (btrfs) that of
 //! the device it was mounted from. Limits: times are in ms and over all I/O of the slice, so that
-//! there is a mean and neither a distribution nor a longest; those need tracing of the block layer,
-//! which disturbs. A directory in memory (tmpfs) or on overlayfs has no device, and no counter.
+//! there is a mean and neither a distribution nor a longest; `disk_latency` has those. A directory in memory (tmpfs) or on overlayfs has no device, and no counter.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -21,8 +20,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "disk",
     help: "I/O of the block device below the data directory",
     needs: "/proc/diskstats",
-    limits: "strangers' I/O on the device counts too; latency is a mean, from ms: its distribution \
-             and its longest need tracing; nothing for a data directory in memory",
+    limits: "strangers' I/O on the device counts too; latency is a mean, from ms; nothing for a data directory in memory",
     optional: false,
     disturbs: false,
     counters: &[
@@ -68,7 +66,7 @@ struct Disk {
 }
 
 /// The device that a directory is on.
-fn device_below(data: &Path, mounts: &Path) -> Option<(u32, u32)> {
+pub(crate) fn device_below(data: &Path, mounts: &Path) -> Option<(u32, u32)> {
     let number = fs::metadata(data).ok()?.dev();
     let numbers = |number| (rustix::fs::major(number), rustix::fs::minor(number));
     let (major, minor) = numbers(number);

@@ -9,6 +9,7 @@ mod bpf;
 mod context_switches;
 mod cpu_shares;
 mod disk;
+mod disk_latency;
 mod files;
 mod host_cpu;
 mod interrupts;
@@ -28,6 +29,7 @@ mod sticky;
 mod switches;
 mod syscalls;
 mod tcp;
+mod tracefs;
 
 use std::io;
 use std::path::PathBuf;
@@ -114,6 +116,7 @@ pub const ALL: &[ProbeKind] = &[
     tcp::KIND,
     net_devices::KIND,
     disk::KIND,
+    disk_latency::KIND,
     pressure::CPU,
     pressure::IO,
     pressure::MEMORY,

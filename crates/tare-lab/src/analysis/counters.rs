@@ -69,15 +69,16 @@ pub fn counters(record: &Record) -> Vec<CounterFinding> {
     let baseline = record.study.baseline.as_str();
     let mut found = Vec::new();
     for workload in &record.study.workloads {
-        let mut seen: BTreeSet<&str> = BTreeSet::new();
         for phase in [Phase::Capacity, Phase::Latency, Phase::Traced] {
             let place = (workload.name.as_str(), phase);
             for name in names(&sums, place) {
-                // Traced slices are disturbed: they count for what nothing else shows.
-                if phase == Phase::Traced && seen.contains(name) {
+                // Traced slices are disturbed: they count for what no other shows.
+                let elsewhere = |known: &Key<'_>| {
+                    known.0 == place.0 && known.1 != Phase::Traced && known.2 == name
+                };
+                if phase == Phase::Traced && sums.keys().any(elsewhere) {
                     continue;
                 }
-                seen.insert(name);
                 let base = sums.get(&(place.0, place.1, name, baseline));
                 // The control comes before all that are held against it.
                 let mut noise = 0.0;

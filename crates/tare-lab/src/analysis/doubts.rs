@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cost, Finding};
 use crate::doubt::Doubt;
-use crate::record::Record;
+use crate::record::{Phase, Record};
 use crate::stats::BLOCKS_MIN;
 
 /// Doubts of the slices and of the environment, each kind once and at its worst, with the number
@@ -15,7 +15,8 @@ pub(super) fn about_environment(
     workload: &str,
     environment: &str,
 ) -> Vec<(Doubt, u32)> {
-    let slices = record.slices.iter();
+    // No figure comes from traced slices, so that what is wrong with them is not held against any.
+    let slices = record.slices.iter().filter(|s| s.phase != Phase::Traced);
     let slices = slices.filter(|s| s.workload == workload && s.environment == environment);
     let ids: BTreeSet<i64> = slices.map(|slice| slice.id).collect();
     let mut kinds: Vec<(String, Doubt, BTreeSet<i64>)> = Vec::new();

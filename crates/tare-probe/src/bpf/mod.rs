@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use crate::ProbeError;
 
-pub(crate) use code::{Code, Do, Helper, STACK, Width};
+pub(crate) use code::{Code, Do, Helper, Label, Register, STACK, Width};
 
 /// What probes by such programs need of the host.
 pub(crate) const NEEDS: &str =

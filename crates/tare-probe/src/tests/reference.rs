@@ -18,7 +18,7 @@ one CPU. Throughput there wandered too much to show a difference: 0.980 [0.941, 
 
 `tare report FILE.tare --counters` and the page show each counter **per operation**, with its median
 over the blocks and a 95 % interval, and the paired difference from the baseline. Counters marked
-*level* (names that end in `_at_end`, `_mean` or `_share`) are not divided. `throttled_ns`, the time
+*level* (names that end in `_at_end`, `_mean`, `_max` or `_share`) are not divided. `throttled_ns`, the time
 for which a CPU quota held the environment back, comes from the environment itself and is shown with
 them.
 

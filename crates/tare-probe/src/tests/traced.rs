@@ -9,11 +9,16 @@ use std::process::{Child, Command, Stdio};
 use super::known_work::{Killed, of, seen, system};
 use super::*;
 
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn skip(test: &str, reason: &str) {
+    eprintln!("skipped: {test}: {reason}");
+}
+
 /// Whether this process may do what the probes need; says so where not.
 fn may_trace(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: {test}: needs root");
+        skip(test, "needs root");
     }
     root
 }
@@ -72,4 +77,91 @@ fn system_calls_are_counted_inside_a_pid_namespace() {
         outer.0.wait().unwrap();
     });
     assert_eq!(of(&seen, "system_syscalls_write"), 2000.0, "{seen:?}");
+}
+
+/// Runs a command of the host; what it says where it fails, instead.
+fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_string()),
+        false => Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+/// An ext4 of its own on a loop device, which goes with it.
+struct Disk {
+    folder: tempfile::TempDir,
+    device: Option<String>,
+    mounted: bool,
+}
+
+impl Disk {
+    fn make() -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let mut disk = Self { folder, device: None, mounted: false };
+        let image = disk.folder.path().join("image");
+        let file = File::create(&image).map_err(|error| error.to_string())?;
+        file.set_len(64 << 20).map_err(|error| error.to_string())?;
+        let image = image.to_string_lossy().into_owned();
+        // Nothing is left for the background.
+        let eager = "lazy_itable_init=0,lazy_journal_init=0";
+        run("mkfs.ext4", &["-q", "-E", eager, &image])?;
+        let device = run("losetup", &["--find", "--show", &image])?;
+        disk.device = Some(device.clone());
+        std::fs::create_dir(disk.data()).map_err(|error| error.to_string())?;
+        run("mount", &["-o", "noatime", &device, &disk.data().to_string_lossy()])?;
+        disk.mounted = true;
+        Ok(disk)
+    }
+
+    fn data(&self) -> std::path::PathBuf {
+        self.folder.path().join("data")
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if self.mounted {
+            run("umount", &[&self.data().to_string_lossy()]).ok();
+        }
+        if let Some(device) = &self.device {
+            run("losetup", &["--detach", device]).ok();
+        }
+    }
+}
+
+#[test]
+fn every_request_to_the_disk_is_in_the_histogram() {
+    if !may_trace("every_request_to_the_disk_is_in_the_histogram") {
+        return;
+    }
+    let disk = match Disk::make() {
+        Ok(disk) => disk,
+        Err(reason) => {
+            skip("every_request_to_the_disk_is_in_the_histogram", &reason);
+            return;
+        }
+    };
+    let target = format!("of={}", disk.data().join("file").display());
+    let write = ["if=/dev/zero", &target, "bs=4k", "count=500", "oflag=direct", "status=none"];
+    run("dd", &[&write[..], &["conv=fsync"]].concat()).unwrap();
+    run("sync", &[]).unwrap();
+    let scope = Scope { data: Some(disk.data()), ..Scope::default() };
+    // The histogram begins first and ends last, with nothing under way.
+    let seen = seen(&["disk_latency", "disk"], &scope, || {
+        run("dd", &[&write[..], &["conv=notrunc,fsync"]].concat()).unwrap();
+        run("sync", &[]).unwrap();
+    });
+    let sum = |of: &str| -> f64 {
+        let named = seen.iter().filter(|(name, _)| name.starts_with(of));
+        named.map(|(_, value)| value).sum()
+    };
+    let writes = sum("disk_writes_up_to_");
+    assert!(writes >= 500.0, "{seen:?}");
+    // A sync without data is one more write for the kernel's statistics.
+    let (most, empty) = (of(&seen, "disk_writes"), of(&seen, "disk_flushes"));
+    assert!((most - empty..=most).contains(&writes), "{seen:?}");
+    assert_eq!(sum("disk_flushes_up_to_"), of(&seen, "disk_flushes"), "{seen:?}");
+    assert!(of(&seen, "disk_write_latency_ns_max") > 0.0, "{seen:?}");
 }

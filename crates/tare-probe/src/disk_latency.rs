@@ -1,0 +1,301 @@
+//! `disk_latency`: how long the device below the system's data directory took, as a histogram.
+//!
+//! Source: two programs of the kernel ([`crate::bpf`]) at `block:block_rq_issue` (a request goes to the
+//! driver) and `block:block_rq_complete`, for this device alone. The first keeps the time under the
+//! request's first sector; the second adds one to a bucket of the time between. Buckets are eight to a
+//! doubling, so that a time is known within 12.5 %. Limits: waiting in the scheduler's queue comes
+//! before and is not in it (`disk` has it in its means); of two requests for one sector at once, one
+//! is seen; a sync that has no data to write is a write in `disk` and none here; devices without requests of their own (device mapper, RAID) show nothing.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tare_lab::probe::{Counter, Scope};
+
+use crate::between::{Edge, Numbers, between};
+use crate::bpf::{self, Code, Do, Helper, Map, Program, Register, Running, STACK, Width};
+use crate::disk::device_below;
+use crate::sticky::Sticky;
+use crate::tracefs::{Tracefs, Tracepoint};
+use crate::{CounterKind, ProbeError, ProbeKind, counter};
+
+pub(crate) const KIND: ProbeKind = ProbeKind {
+    name: "disk_latency",
+    help: "latency of the block device below the data directory, from its driver to the end: a histogram and the longest",
+    needs: bpf::NEEDS,
+    limits: "strangers' I/O on the device counts too; known within 12.5 %; nothing for a data directory in memory, \
+             on device mapper or on RAID",
+    optional: false,
+    disturbs: false,
+    counters: &[
+        CounterKind {
+            name: "disk_{reads|writes|flushes}_up_to_{N}_us",
+            help: "I/O that took more than half of N µs and up to N; N is a power of two",
+        },
+        CounterKind {
+            name: "disk_{read|write|flush}_latency_ns_max",
+            help: "the longest of the slice",
+        },
+    ],
+    open: |roots, _| {
+        between(&KIND, DiskLatency::new(roots.proc.join("self/mountinfo"), roots.sys.clone())?)
+    },
+};
+
+/// Eight buckets to a doubling.
+const STEP_BITS: i32 = 3;
+const BUCKETS: u32 = 512;
+/// Requests under way at once, on all devices that are looked at.
+const UNDER_WAY_MAX: u32 = 16 * 1024;
+const NAMES_MAX: usize = 24;
+const US_NS: u64 = 1000;
+
+/// What a request does, by its row in the table, and the letters that the kernel's `rwbs` begins with
+/// (kernel/trace/blktrace.c, `blk_fill_rwbs`).
+const KINDS: [(&str, &str, u8); 3] =
+    [("reads", "read", b'R'), ("writes", "write", b'W'), ("flushes", "flush", FLUSH)];
+const FLUSH: u8 = b'F';
+
+struct DiskLatency {
+    mounts: PathBuf,
+    sys: PathBuf,
+    /// The devices that programs look at, by the kernel's own number.
+    devices: Map,
+    known: Option<u32>,
+    counts: Map,
+    names: [Sticky; 3],
+    // Run while these are open.
+    _running: [Running; 2],
+}
+
+// Places on a program's stack.
+const DEVICE: i16 = -4;
+/// The sector, and the device with four zero bytes.
+const REQUEST: i16 = -24;
+const TIME: i16 = -32;
+const ROW: i16 = -36;
+
+/// Registers that outlast calls: what the program was given, a time, and what the request does.
+const GIVEN: Register = 6;
+const LATENCY: Register = 7;
+const LETTER: Register = 8;
+
+/// Goes on for a device in the table alone, with the request's key on the stack.
+fn request(code: &mut Code, point: &Tracepoint, devices: &Map) -> Result<bpf::Label, ProbeError> {
+    let end = code.label();
+    code.register(Do::Move, GIVEN, 1);
+    code.load(Width::Word, 2, GIVEN, point.offset("dev")?);
+    code.store(Width::Word, STACK, DEVICE, 2);
+    code.store(Width::Word, STACK, REQUEST + 8, 2);
+    code.store_number(Width::Word, STACK, REQUEST + 12, 0);
+    code.load(Width::Double, 2, GIVEN, point.offset("sector")?);
+    // `FW` is a write that a flush goes before, as a request of its own; `FF` is a flush. It has no
+    // sector: 0 stands there at one end and -1 at the other.
+    let (second, flush, known) = (code.label(), code.label(), code.label());
+    let letters = point.offset("rwbs")?;
+    code.load(Width::Byte, LETTER, GIVEN, letters);
+    code.jump_if_equal(LETTER, i32::from(FLUSH), second);
+    code.jump(known);
+    code.place(second);
+    code.load(Width::Byte, LETTER, GIVEN, letters + 1);
+    code.jump_if_equal(LETTER, i32::from(FLUSH), flush);
+    code.jump(known);
+    code.place(flush);
+    code.number(Do::Move, 2, -1);
+    code.place(known);
+    code.store(Width::Double, STACK, REQUEST, 2);
+    code.call_with_key(Helper::Lookup, devices, DEVICE);
+    code.jump_if_equal(0, 0, end);
+    Ok(end)
+}
+
+/// `under_way[request] = now`.
+fn at_issue(point: &Tracepoint, devices: &Map, under_way: &Map) -> Result<Code, ProbeError> {
+    let mut code = Code::default();
+    let end = request(&mut code, point, devices)?;
+    code.call(Helper::Time);
+    code.store(Width::Double, STACK, TIME, 0);
+    code.register(Do::Move, 3, STACK);
+    code.number(Do::Add, 3, i32::from(TIME));
+    // Whatever was there: a request that is issued again begins again.
+    code.number(Do::Move, 4, 0);
+    code.call_with_key(Helper::Update, under_way, REQUEST);
+    code.place(end);
+    code.exit();
+    Ok(code)
+}
+
+/// `counts[what it does][bucket(now - under_way[request])] += 1`, and takes the request out.
+fn at_end(
+    point: &Tracepoint,
+    devices: &Map,
+    under_way: &Map,
+    counts: &Map,
+) -> Result<Code, ProbeError> {
+    let mut code = Code::default();
+    let end = request(&mut code, point, devices)?;
+    code.call_with_key(Helper::Lookup, under_way, REQUEST);
+    code.jump_if_equal(0, 0, end);
+    code.load(Width::Double, LATENCY, 0, 0);
+    code.call(Helper::Time);
+    code.register(Do::Subtract, 0, LATENCY);
+    code.register(Do::Move, LATENCY, 0);
+    code.call_with_key(Helper::Delete, under_way, REQUEST);
+    let found = code.label();
+    for (row, (_, _, letter)) in (0..).zip(KINDS) {
+        code.store_number(Width::Word, STACK, ROW, row);
+        code.jump_if_equal(LETTER, i32::from(letter), found);
+    }
+    // A discard, or something that is new.
+    code.jump(end);
+    code.place(found);
+    code.call_with_key(Helper::Lookup, counts, ROW);
+    code.jump_if_equal(0, 0, end);
+    bucket(&mut code);
+    code.number(Do::ShiftLeft, LATENCY, 3);
+    code.register(Do::Add, 0, LATENCY);
+    code.number(Do::Move, 1, 1);
+    code.add_to_memory(0, 1);
+    code.place(end);
+    code.exit();
+    Ok(code)
+}
+
+/// Makes a time its bucket: see [`bucket_of`].
+fn bucket(code: &mut Code) {
+    // At least 8, by which the highest bit is the fourth or a higher one.
+    let large = code.label();
+    code.register(Do::Move, 1, LATENCY);
+    code.number(Do::ShiftRight, 1, STEP_BITS);
+    let small = code.label();
+    code.jump_if_equal(1, 0, small);
+    code.jump(large);
+    code.place(small);
+    code.number(Do::Move, LATENCY, 1 << STEP_BITS);
+    code.number(Do::Move, 1, 1);
+    code.place(large);
+    // Register 1 is the time over 8; 2 becomes the number of its highest bit.
+    code.number(Do::Move, 2, 0);
+    for bits in [32, 16, 8, 4, 2, 1] {
+        let lower = code.label();
+        code.register(Do::Move, 3, 1);
+        code.number(Do::ShiftRight, 3, bits);
+        code.jump_if_equal(3, 0, lower);
+        code.register(Do::Move, 1, 3);
+        code.number(Do::Add, 2, bits);
+        code.place(lower);
+    }
+    code.register(Do::ShiftRight, LATENCY, 2);
+    code.number(Do::And, LATENCY, (1 << STEP_BITS) - 1);
+    code.number(Do::ShiftLeft, 2, STEP_BITS);
+    code.register(Do::Add, LATENCY, 2);
+    code.number(Do::And, LATENCY, BUCKETS.cast_signed() - 1);
+}
+
+/// The largest time of a bucket, in ns. Bucket `8 e + s` holds times of which the highest bit is
+/// number `e + 3` and the three below it are `s`.
+fn bucket_end_ns(bucket: usize) -> u64 {
+    let (octave, step) = (bucket >> STEP_BITS, bucket as u64 & 7);
+    u64::try_from((u128::from(9 + step) << octave) - 1).unwrap_or(u64::MAX)
+}
+
+impl DiskLatency {
+    fn new(mounts: PathBuf, sys: PathBuf) -> Result<Self, ProbeError> {
+        let tracefs = Tracefs::open()?;
+        let [issue, complete] = ["block/block_rq_issue", "block/block_rq_complete"]
+            .map(|name| tracefs.tracepoint(name));
+        let (issue, complete) = (issue?, complete?);
+        let devices = Map::hash(4, 4, 4)?;
+        let under_way = Map::hash(16, 8, UNDER_WAY_MAX)?;
+        let counts = Map::rows(3, BUCKETS)?;
+        let at_issue = Program::of_tracepoint(at_issue(&issue, &devices, &under_way)?)?;
+        let at_end = Program::of_tracepoint(at_end(&complete, &devices, &under_way, &counts)?)?;
+        // The end first: a request that began before it is looked at has no beginning in the table.
+        let _running = [at_end.run_at_id(complete.id)?, at_issue.run_at_id(issue.id)?];
+        let names = KINDS.map(|_| Sticky::new(NAMES_MAX));
+        Ok(Self { mounts, sys, devices, known: None, counts, names, _running })
+    }
+
+    /// The whole disk of a partition, as the kernel numbers it inside (include/linux/kdev_t.h).
+    fn whole(&self, (major, minor): (u32, u32)) -> u32 {
+        let place = self.sys.join(format!("dev/block/{major}:{minor}"));
+        let text =
+            place.join("partition").exists().then(|| fs::read_to_string(place.join("../dev")));
+        let parsed = text.and_then(Result::ok).and_then(|text| {
+            let (major, minor) = text.trim().split_once(':')?;
+            Some((major.parse().ok()?, minor.parse().ok()?))
+        });
+        let (major, minor): (u32, u32) = parsed.unwrap_or((major, minor));
+        major << 20 | minor
+    }
+}
+
+impl Numbers for DiskLatency {
+    /// Requests by what they do and by bucket; `None` where there is no device.
+    type Reading = Option<[Vec<u64>; 3]>;
+
+    fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
+        if let Some(known) = self.known.take() {
+            self.devices.take_out(&known.to_ne_bytes())?;
+        }
+        let data = scope.data.as_deref().ok_or(ProbeError::NoData)?;
+        if let Some(device) = device_below(data, &self.mounts) {
+            let device = self.whole(device);
+            self.devices.put(&device.to_ne_bytes(), &1_u32.to_ne_bytes())?;
+            self.known = Some(device);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, _: Edge) -> Result<Self::Reading, ProbeError> {
+        match self.known {
+            None => Ok(None),
+            Some(_) => Ok(Some([self.counts.row(0)?, self.counts.row(1)?, self.counts.row(2)?])),
+        }
+    }
+
+    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+        let (Some(begin), Some(end)) = (begin, end) else { return Vec::new() };
+        let mut counters = Vec::new();
+        let kinds = KINDS.iter().zip(&mut self.names);
+        for ((begin, end), ((many, one, _), names)) in begin.iter().zip(end).zip(kinds) {
+            // By the exponent of two of the µs.
+            let mut by_us = [0; LONGEST + 1];
+            let mut max_ns = None;
+            for (bucket, (begin, end)) in begin.iter().zip(end).enumerate() {
+                let grown = end.saturating_sub(*begin);
+                if grown > 0 {
+                    let ns = bucket_end_ns(bucket);
+                    max_ns = Some(ns);
+                    let us = ns.div_ceil(US_NS).next_power_of_two();
+                    by_us[LONGEST.min(us.trailing_zeros() as usize)] += grown;
+                }
+            }
+            // Seven digits, so that they sort.
+            let named = by_us.iter().enumerate().map(|(exponent, grown)| {
+                (format!("disk_{many}_up_to_{:07}_us", 1_u64 << exponent), *grown)
+            });
+            counters.extend(names.of(named.collect()));
+            let name = format!("disk_{one}_latency_ns_max");
+            counters.extend(max_ns.map(|ns| counter(name, ns as f64)));
+        }
+        counters
+    }
+}
+
+/// 2^23 µs are 8.4 s: what takes longer is in the last line too.
+const LONGEST: usize = 23;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_follow_each_other_and_are_an_eighth_wide() {
+        for bucket in 0..480 {
+            let (end, next) = (bucket_end_ns(bucket), bucket_end_ns(bucket + 1));
+            assert!(next > end && (bucket < 8 || next - end <= end / 8 + 1), "{bucket}");
+        }
+        assert_eq!([0, 7, 8, 15].map(bucket_end_ns), [8, 15, 17, 31]);
+    }
+}
