@@ -22,6 +22,11 @@ impl Account {
 
     /// CPU time of all threads of these processes so far, in ns. Never runs backwards.
     pub fn read(&mut self, pids: &[u32]) -> u64 {
+        self.read_threads(pids, |_| true)
+    }
+
+    /// The same of some of the threads only, by their numbers.
+    pub fn read_threads(&mut self, pids: &[u32], wanted: impl Fn(u32) -> bool) -> u64 {
         let mut now = HashMap::with_capacity(self.threads.len());
         for pid in pids {
             let Ok(folder) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
@@ -29,6 +34,9 @@ impl Account {
                 let Some(id) = thread.file_name().to_str().and_then(|id| id.parse().ok()) else {
                     continue;
                 };
+                if !wanted(id) {
+                    continue;
+                }
                 let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
                 let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok());
                 if let Some(ns) = ns {

@@ -49,6 +49,16 @@ pub fn pin(pid: u32, cpus: &CpuSet) -> io::Result<()> {
     Ok(())
 }
 
+/// Restricts one thread to `cpus`. One that has ended is no error.
+pub fn pin_thread(thread: u32, cpus: &CpuSet) -> io::Result<()> {
+    let number = i32::try_from(thread).ok().and_then(Pid::from_raw);
+    let raw = raw(cpus)?;
+    match number.map(|number| sched_setaffinity(Some(number), &raw)) {
+        Some(Err(error)) if error != rustix::io::Errno::SRCH => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 fn raw(cpus: &CpuSet) -> io::Result<RawCpuSet> {
     let mut raw = RawCpuSet::new();
     for cpu in cpus.iter() {

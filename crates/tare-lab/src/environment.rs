@@ -68,6 +68,10 @@ fn is_nothing_injected(inject: &str) -> bool {
     inject == NOTHING_INJECTED
 }
 
+/// Name of the layer state of a virtual machine that says what runs the guest's instructions:
+/// `kvm`, or `tcg`, which emulates the CPU; then a colon and why.
+pub const ACCELERATOR: &str = "accelerator";
+
 /// What the system's data lies on: a kind of storage and its options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageSpec {

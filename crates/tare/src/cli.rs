@@ -72,6 +72,9 @@ pub enum Command {
     /// Relay TCP connections, as docker's userland proxy does (started by `weigh`)
     #[command(hide = true)]
     Proxy(Proxy),
+    /// Be the first process of a virtual machine (started by its kernel)
+    #[command(hide = true)]
+    Guest,
 }
 
 #[derive(Debug, Args)]

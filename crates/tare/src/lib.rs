@@ -37,5 +37,6 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::Man(options) => command::shell::man(options),
         Command::LoadAgent(options) => command::load::agent(options),
         Command::Proxy(options) => command::proxy::run(options),
+        Command::Guest => command::guest::run(),
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn vocabulary() -> Vocabulary {
             .iter()
             .map(|kind| PartWords { name: kind.name.into(), options: options(kind.options) })
             .collect(),
-        vm: Vec::new(),
+        vm: options(tare_env::runtime::vm::OPTIONS),
         injections: values("inject"),
         systems: tare_system::ALL.iter().map(system).chain([fake]).collect(),
         drivers: drivers.chain([fake::NAME]).map(String::from).collect(),

@@ -67,8 +67,8 @@ pub const PORT: u16 = 9042;
 const ROUTERS_MAX: u32 = 255 * 64;
 
 /// The container's address and that of its bridge, the same behind every router.
-const SYSTEM_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 2);
-const BRIDGE_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 1);
+pub(crate) const SYSTEM_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 2);
+pub(crate) const BRIDGE_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 1);
 
 /// Why a network layer could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -203,8 +203,13 @@ pub struct Router {
     number: u32,
     router: String,
     system: String,
+    /// The system is a guest: a tap device on the bridge takes the place of its namespace.
+    tap: bool,
     proxy: Option<Child>,
 }
+
+/// The tap device of a guest, in its router's namespace.
+pub(crate) const TAP: &str = "tare-s";
 
 impl Router {
     /// The router of environment `number`; nothing is made yet.
@@ -214,18 +219,27 @@ impl Router {
         }
         let prefix = ground.prefix();
         let router = format!("{prefix}-r{number}");
-        Ok(Self { number, router, system: format!("{prefix}-s{number}"), proxy: None })
+        let system = format!("{prefix}-s{number}");
+        Ok(Self { number, router, system, tap: false, proxy: None })
+    }
+
+    /// The same for a virtual machine, whose monitor runs in the router's namespace.
+    pub(crate) fn for_guest(ground: &Ground, number: u32) -> Result<Self, NetworkError> {
+        Ok(Self { tap: true, ..Self::new(ground, number)? })
     }
 
     /// What has to be in the journal before `make`.
     pub fn entries(&self) -> Vec<Entry> {
-        let names = [&self.router, &self.system];
-        names.map(|name| Entry::NetworkNamespace { name: name.clone() }).to_vec()
+        let names = match self.tap {
+            true => vec![&self.router],
+            false => vec![&self.router, &self.system],
+        };
+        names.into_iter().map(|name| Entry::NetworkNamespace { name: name.clone() }).collect()
     }
 
-    /// The namespace in which the system runs.
+    /// The namespace in which the system runs, or the monitor of its guest.
     pub fn system_namespace(&self) -> PathBuf {
-        netns::path(&self.system)
+        netns::path(if self.tap { &self.router } else { &self.system })
     }
 
     /// Where the client dials.
@@ -245,11 +259,15 @@ impl Router {
     pub fn make(&mut self, ground: &Ground, proxy: bool) -> Result<(), NetworkError> {
         let (router, system) = thread::scope(|scope| {
             let router = scope.spawn(|| netns::make(&self.router));
-            let system = netns::make(&self.system);
+            let system = (!self.tap).then(|| netns::make(&self.system)).transpose();
             (joined(router), system)
         });
         let (router, system) = (router?, system?);
-        without_ipv6(&system)?;
+        system.as_deref().map_or(Ok(()), without_ipv6)?;
+        let port = match self.tap {
+            true => format!("tuntap add dev {TAP} mode tap vnet_hdr"),
+            false => format!("link add {TAP} type veth peer name eth0 netns {}", self.system),
+        };
         let (near, far) = (self.link_address(1), self.link_address(2));
         let (number, client) = (self.number, &ground.client().name);
         // One command makes both veth pairs, with their far ends in the other namespaces.
@@ -260,21 +278,21 @@ impl Router {
                 "link set lo up\n\
                  link add tare0 type bridge\n\
                  addr add {BRIDGE_ADDRESS}/24 dev tare0\n\
-                 link add tare-s type veth peer name eth0 netns {}\n\
-                 link set tare-s master tare0\n\
-                 link set tare-s up\n\
+                 {port}\n\
+                 link set {TAP} master tare0\n\
+                 link set {TAP} up\n\
                  link set tare0 up\n\
                  link add tare-c type veth peer name tare-r{number} netns {client}\n\
                  addr add {far}/30 dev tare-c\n\
-                 link set tare-c up\n",
-                self.system
+                 link set tare-c up\n"
             ),
         )?;
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
+                let Some(system) = &system else { return Ok(()) };
                 batch(
                     ground.run(),
-                    Some(&system),
+                    Some(system),
                     &format!(
                         "link set lo up\n\
                          addr add {SYSTEM_ADDRESS}/24 dev eth0\n\

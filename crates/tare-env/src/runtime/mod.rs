@@ -16,6 +16,7 @@ use crate::site::Ground;
 pub mod docker;
 pub mod oci;
 pub mod process;
+pub mod vm;
 
 /// How long a killed process may take to end. It is at most waiting for its disk.
 pub(crate) const KILL_LIMIT: Duration = Duration::from_secs(10);
@@ -102,7 +103,8 @@ pub(crate) fn undo(
 }
 
 /// Every runtime.
-pub const ALL: &[Runtime] = &[process::RUNTIME, oci::RUNTIME, docker::RUNTIME, docker::PODMAN];
+pub const ALL: &[Runtime] =
+    &[process::RUNTIME, oci::RUNTIME, docker::RUNTIME, docker::PODMAN, vm::RUNTIME];
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -151,7 +153,8 @@ pub fn words() -> Vec<String> {
 /// Whether this host can run an environment as it is specified.
 pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     let (runtime, argument) = find(&spec.runtime)?;
-    Layers::parse(spec)?;
+    let layers = Layers::parse(spec)?;
+    vm::check(spec, &layers, runtime.name)?;
     Ok((runtime.needs)(argument)?)
 }
 
@@ -161,6 +164,7 @@ pub(crate) fn make(
 ) -> Result<Box<dyn Environment>, PartError> {
     let (runtime, argument) = find(&spec.runtime)?;
     let layers = Layers::parse(spec)?;
+    vm::check(spec, &layers, runtime.name)?;
     (runtime.needs)(argument)?;
     (runtime.make)(ground, spec.clone(), layers, argument)
 }

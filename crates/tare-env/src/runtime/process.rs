@@ -35,7 +35,7 @@ pub const RUNTIME: Runtime = Runtime {
 };
 
 /// Holds the program back until it is in its cgroups. `$0` is the program, `$@` its arguments.
-const GATE: &str = "read -r go && exec \"$0\" \"$@\" </dev/null";
+pub(super) const GATE: &str = "read -r go && exec \"$0\" \"$@\" </dev/null";
 
 /// Why a process could not be made an environment.
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,7 @@ pub(crate) mod db;
 pub(crate) mod derived;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod guest;
 pub(crate) mod host;
 pub(crate) mod list;
 pub(crate) mod load;

@@ -1,0 +1,97 @@
+//! What is in force inside, read from proc and sysfs.
+
+use std::fs;
+use std::path::Path;
+
+use super::mounts;
+use super::protocol::{DATA, DATA_MOUNT, DATA_SERIAL, Facts, SHOWN_BYTES_MAX};
+
+/// What of a disk's queue is told.
+const QUEUE: &[&str] = &["scheduler", "write_cache", "nr_requests", "rotational"];
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_string()
+}
+
+pub(super) fn kernel() -> String {
+    read("/proc/sys/kernel/osrelease")
+}
+
+/// Everything but what only the holder of the system's process knows.
+pub(super) fn read_all() -> Facts {
+    let memory = read("/proc/meminfo");
+    let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+    let mounts = read("/proc/mounts");
+    let mount = mounts.lines().find(|line| line.split(' ').nth(1) == Some(DATA_MOUNT));
+    Facts {
+        kernel: kernel(),
+        cpus: read("/sys/devices/system/cpu/online"),
+        memory_bytes: kib.unwrap_or(0) * 1024,
+        network: network(),
+        mount: mount.unwrap_or_default().to_string(),
+        disk: if mount.is_some_and(|line| line.starts_with("/dev/")) { disk() } else { Vec::new() },
+        ..Facts::default()
+    }
+}
+
+fn network() -> Vec<String> {
+    let devices = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let addresses = read("/proc/net/fib_trie");
+    let mut local: Vec<&str> = Vec::new();
+    let mut last = "";
+    for line in addresses.lines().map(str::trim) {
+        if let Some(address) = line.strip_prefix("|-- ") {
+            last = address;
+        } else if line == "/32 host LOCAL" && !last.starts_with("127.") && !local.contains(&last) {
+            local.push(last);
+        }
+    }
+    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let text = |device: String| {
+        let link = fs::read_link(format!("/sys/class/net/{device}/device/driver"));
+        let driver =
+            link.ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        format!("{device}: {} {}", driver.unwrap_or_default(), local.join(" "))
+    };
+    devices.map(name).filter(|device| device != "lo").map(text).collect()
+}
+
+fn disk() -> Vec<(String, String)> {
+    let Ok((name, _)) = mounts::disk(DATA_SERIAL) else { return Vec::new() };
+    let folder = Path::new("/sys/block").join(&name);
+    let driver = fs::read_link(folder.join("device/driver")).ok();
+    let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let mut facts = vec![
+        ("name".to_string(), name),
+        ("driver".to_string(), driver.unwrap_or_else(|| "unknown".into())),
+    ];
+    let queue = |what: &&str| ((*what).to_string(), read(folder.join("queue").join(what)));
+    facts.extend(QUEUE.iter().map(queue));
+    facts
+}
+
+/// Small files of the system's directory: what a system says of itself.
+pub(super) fn shown_files() -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(DATA).into_iter().flatten().flatten();
+    let small = |entry: &fs::DirEntry| {
+        entry.metadata().is_ok_and(|data| data.is_file() && data.len() <= SHOWN_BYTES_MAX)
+    };
+    let content = |entry: fs::DirEntry| {
+        Some((entry.file_name().into_string().ok()?, fs::read(entry.path()).ok()?))
+    };
+    entries.filter(small).filter_map(content).collect()
+}
+
+/// (used, stolen) CPU time of the whole guest in ns, of the first line of /proc/stat, which counts
+/// in ticks of 10 ms (USER_HZ).
+pub(super) fn guest_cpu_ns() -> (u64, u64) {
+    const TICK_NS: u64 = 10_000_000;
+    let text = read("/proc/stat");
+    let line = text.lines().next().unwrap_or_default();
+    let fields: Vec<u64> = line.split_whitespace().skip(1).filter_map(|f| f.parse().ok()).collect();
+    let field = |index: usize| fields.get(index).copied().unwrap_or(0);
+    // user nice system - - irq softirq steal
+    let used = field(0) + field(1) + field(2) + field(5) + field(6);
+    (used * TICK_NS, field(7) * TICK_NS)
+}

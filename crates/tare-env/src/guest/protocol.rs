@@ -1,0 +1,122 @@
+//! What host and guest say to each other: one JSON object a line. Host and guest are the same
+//! program, so there is no version to agree on.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+/// Names of the virtio-serial ports: orders and answers, and what the system prints.
+pub const ORDERS_PORT: &str = "tare.orders";
+pub const LOG_PORT: &str = "tare.log";
+
+/// Where the data is mounted in the guest, and the system's own directory on it.
+pub const DATA_MOUNT: &str = "/data";
+pub const DATA: &str = "/data/system";
+
+/// The serial number by which the guest knows the disk that holds the data.
+pub const DATA_SERIAL: &str = "tare-data";
+
+/// Files of the data directory that are larger than this are not shown to the host.
+pub const SHOWN_BYTES_MAX: u64 = 16 << 10;
+
+/// What the host wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Order {
+    /// Loads modules of the initramfs, in this order.
+    Load {
+        modules: Vec<Module>,
+    },
+    /// Gives the first network device an address and a default route.
+    Network {
+        address: Ipv4Addr,
+        prefix: u8,
+        gateway: Ipv4Addr,
+    },
+    /// Mounts what the data lies on.
+    Mount {
+        source: Source,
+        filesystem: String,
+        options: String,
+    },
+    /// Starts the system: this program with these arguments.
+    Start {
+        arguments: Vec<String>,
+    },
+    /// Reads back what is in force.
+    Facts,
+    /// Reads the accounts and the small files of the data directory.
+    Account,
+    PowerOff,
+}
+
+/// A kernel module by its name, without `.ko`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Module {
+    pub name: String,
+    /// False: the guest goes on without it (a CPU feature that it drives is not there).
+    pub needed: bool,
+}
+
+/// What the data is mounted from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// A disk with this serial number, whatever its driver.
+    Disk(String),
+    /// A share of the host's with this tag (9p, virtiofs).
+    Tag(String),
+}
+
+/// What the guest says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// The first line: the guest is up.
+    Hello {
+        kernel: String,
+    },
+    Done,
+    Started {
+        pid: u32,
+    },
+    Facts(Box<Facts>),
+    Account(Account),
+    Failed {
+        error: String,
+    },
+}
+
+/// What is in force inside.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// `uname -r`.
+    pub kernel: String,
+    /// CPUs that are online, as a list (`0-1`).
+    pub cpus: String,
+    /// `MemTotal`: what the kernel left for use.
+    pub memory_bytes: u64,
+    /// `eth0: virtio_net 198.19.255.2/24`, one per device but the loopback.
+    pub network: Vec<String>,
+    /// The line of /proc/mounts of the data.
+    pub mount: String,
+    /// The disk that the data lies on and its queue: (`driver`, `virtio_blk`), (`write_cache`, ...).
+    pub disk: Vec<(String, String)>,
+    /// `running`, or how the system ended.
+    pub system: String,
+    /// `Cpus_allowed_list` of the system.
+    pub system_cpus: String,
+}
+
+/// Accounts of the guest. Only differences of times mean anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// CPU time of the system's threads by the guest's own account, in ns.
+    pub system_cpu_ns: u64,
+    /// CPU time that all of the guest used, interrupts included, by its own account, in ns.
+    pub guest_cpu_ns: u64,
+    /// CPU time that the guest says its host gave to others, in ns.
+    pub steal_ns: u64,
+    /// Small files of the data directory, by name.
+    pub files: Vec<(String, Vec<u8>)>,
+}

@@ -1,0 +1,90 @@
+//! Carrying out orders.
+
+use std::fs::File;
+use std::io;
+use std::process::{Child, Command, Stdio};
+
+use tare_host::account::Account as CpuAccount;
+use tare_host::process;
+
+use super::protocol::{Account, Answer, LOG_PORT, Order};
+use super::{GuestError, facts, modules, mounts, network, port};
+
+/// The guest and its system.
+#[derive(Debug, Default)]
+pub(super) struct Guest {
+    system: Option<Child>,
+    account: CpuAccount,
+}
+
+impl Guest {
+    pub(super) fn carry_out(&mut self, order: Order) -> Result<Answer, GuestError> {
+        match order {
+            Order::Load { modules } => {
+                for module in modules {
+                    match modules::load(&module.name) {
+                        Err(error) if module.needed => return Err(error),
+                        _ => {}
+                    }
+                }
+                Ok(Answer::Done)
+            }
+            Order::Network { address, prefix, gateway } => {
+                network::set_up(address, prefix, gateway)?;
+                Ok(Answer::Done)
+            }
+            Order::Mount { source, filesystem, options } => {
+                mounts::data(&source, &filesystem, &options)?;
+                Ok(Answer::Done)
+            }
+            Order::Start { arguments } => self.start(&arguments),
+            Order::Facts => Ok(Answer::Facts(Box::new(self.facts()))),
+            Order::Account => Ok(Answer::Account(self.account())),
+            // Whoever reads the orders ends with it.
+            Order::PowerOff => Ok(Answer::Done),
+        }
+    }
+
+    fn start(&mut self, arguments: &[String]) -> Result<Answer, GuestError> {
+        if self.system.is_some() {
+            return Err(GuestError::Started);
+        }
+        let path = port(LOG_PORT)?;
+        let fail = |source| GuestError::Start { source };
+        let log = File::options().write(true).open(&path);
+        let log = log.map_err(|source| GuestError::File { path, source })?;
+        let spawn = || -> io::Result<Child> {
+            Command::new("/proc/self/exe")
+                .args(arguments)
+                .stdin(Stdio::null())
+                .stdout(log.try_clone()?)
+                .stderr(log.try_clone()?)
+                .spawn()
+        };
+        let child = self.system.insert(spawn().map_err(fail)?);
+        Ok(Answer::Started { pid: child.id() })
+    }
+
+    fn facts(&mut self) -> super::protocol::Facts {
+        let mut facts = facts::read_all();
+        facts.system = match &mut self.system {
+            None => "not started".into(),
+            Some(child) => match child.try_wait() {
+                Ok(None) => "running".into(),
+                Ok(Some(status)) => status.to_string(),
+                Err(error) => error.to_string(),
+            },
+        };
+        let pid = self.system.as_ref().map(Child::id);
+        facts.system_cpus =
+            pid.and_then(|pid| process::status_field(pid, "Cpus_allowed_list")).unwrap_or_default();
+        facts
+    }
+
+    fn account(&mut self) -> Account {
+        let pids = self.system.as_ref().map(|child| process::tree(child.id())).unwrap_or_default();
+        let (guest_cpu_ns, steal_ns) = facts::guest_cpu_ns();
+        let system_cpu_ns = self.account.read(&pids);
+        Account { system_cpu_ns, guest_cpu_ns, steal_ns, files: facts::shown_files() }
+    }
+}

@@ -1,0 +1,161 @@
+//! KVM or TCG: found out by booting a guest once.
+//!
+//! That /dev/kvm can be opened says little: on a host that is itself a guest, KVM may be there and
+//! run a kernel a thousand times too slowly. So a small guest is booted with it, once for each boot
+//! of the host and kernel of the guest, with a time limit; the outcome is kept in the state
+//! directory.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tare_host::RUN_VARIABLE;
+use tare_host::exec::Command;
+
+use super::kernel::Kernel;
+use super::lines::Lines;
+use super::options::{Options, Wanted};
+use super::qemu::{Accelerator, Files, Machine, PROGRAM};
+use super::{VmError, kill};
+use crate::guest::protocol::Answer;
+use crate::site::Ground;
+
+/// A guest is up within 2 s where KVM works.
+const TRY_LIMIT: Duration = Duration::from_secs(10);
+
+/// Enough for the kernel, and for the program twice.
+const TRY_MEMORY_BYTES: u64 = 512 << 20;
+
+/// How a try ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// `/proc/sys/kernel/random/boot_id` of the host.
+    boot: String,
+    kernel: PathBuf,
+    pub usable: bool,
+    /// `a guest is up after 900 ms`, or what went wrong.
+    pub detail: String,
+}
+
+/// Where the outcome is kept.
+fn path(state: &Path) -> PathBuf {
+    state.join("kvm.json")
+}
+
+fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
+}
+
+/// The outcome of the last try since the host booted, if there was one.
+pub fn last(state: &Path) -> Option<Outcome> {
+    let text = fs::read_to_string(path(state)).ok()?;
+    let outcome: Outcome = serde_json::from_str(&text).ok()?;
+    (outcome.boot == boot_id()).then_some(outcome)
+}
+
+/// Why KVM cannot even be tried, if so.
+pub fn obstacle() -> Option<String> {
+    match File::options().read(true).write(true).open("/dev/kvm") {
+        Ok(_) => None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Some("there is no /dev/kvm: the CPU's virtualisation is off, or hidden".into())
+        }
+        Err(error) => Some(format!("/dev/kvm cannot be opened: {error}")),
+    }
+}
+
+/// The accelerator for a guest and how that was decided. `files` hold the initramfs.
+pub(super) fn choose(
+    ground: &Ground,
+    options: &Options,
+    kernel: &Kernel,
+    files: &Files,
+) -> Result<(Accelerator, String), VmError> {
+    if options.accelerator == Wanted::Tcg {
+        return Ok((Accelerator::Tcg, "asked for".into()));
+    }
+    let outcome = match obstacle() {
+        Some(detail) => {
+            Outcome { boot: boot_id(), kernel: kernel.image.clone(), usable: false, detail }
+        }
+        None => tried(ground, kernel, files)?,
+    };
+    match (outcome.usable, options.accelerator) {
+        (true, _) => Ok((Accelerator::Kvm, outcome.detail)),
+        (false, Wanted::Kvm) => Err(VmError::NoKvm { why: outcome.detail }),
+        (false, _) => Ok((Accelerator::Tcg, format!("KVM does not serve: {}", outcome.detail))),
+    }
+}
+
+/// The outcome that is known, or that of a try now.
+fn tried(ground: &Ground, kernel: &Kernel, files: &Files) -> Result<Outcome, VmError> {
+    // The work directory of a run lies in the state directory.
+    let state = ground.work().parent().unwrap_or(Path::new("/")).to_path_buf();
+    if let Some(outcome) = last(&state)
+        && outcome.kernel == kernel.image
+    {
+        return Ok(outcome);
+    }
+    let (usable, detail) = attempt(ground, kernel, files)?;
+    let outcome = Outcome { boot: boot_id(), kernel: kernel.image.clone(), usable, detail };
+    // Should it not be kept, the next run tries again.
+    if let Ok(text) = serde_json::to_string(&outcome) {
+        let _ = fs::write(path(&state), text + "\n");
+    }
+    Ok(outcome)
+}
+
+fn attempt(ground: &Ground, kernel: &Kernel, files: &Files) -> Result<(bool, String), VmError> {
+    let folder = files.qmp().with_file_name("kvm");
+    let fail = |source| VmError::File { path: folder.clone(), source };
+    fs::create_dir(&folder).map_err(fail)?;
+    let here = Files::new(&folder);
+    fs::hard_link(files.initramfs(), here.initramfs()).map_err(fail)?;
+    let options = Options { memory_bytes: TRY_MEMORY_BYTES, ..Options::default() };
+    let machine = Machine {
+        name: format!("{}-kvm", ground.prefix()),
+        accelerator: Accelerator::Kvm,
+        vcpus: 1,
+        kernel: &kernel.image,
+        files: &here,
+        options: &options,
+        devices: false,
+        vhost: false,
+        sandbox: false,
+    };
+    let command = Command::new(PROGRAM)
+        .args(machine.arguments())
+        .variable(RUN_VARIABLE, ground.run())
+        .on_cpus(&ground.cpus().all);
+    let stderr = File::create(here.stderr()).map_err(fail)?;
+    let began = Instant::now();
+    let mut child = command.spawn(Stdio::null(), Stdio::null(), stderr.into())?;
+    let said = hello(&mut child, &here, began + TRY_LIMIT);
+    let took = began.elapsed();
+    let ended = child.try_wait().ok().flatten();
+    kill(&mut child)?;
+    let detail = match (&said, ended) {
+        (Ok(()), _) => format!("a guest is up after {} ms", took.as_millis()),
+        (Err(_), Some(status)) => {
+            let text = fs::read_to_string(here.stderr()).unwrap_or_default();
+            format!("QEMU ended with {status}: {}", text.trim().replace('\n', "; "))
+        }
+        (Err(_), None) => {
+            format!("a guest is not up after {} s, though /dev/kvm is there", TRY_LIMIT.as_secs())
+        }
+    };
+    Ok((said.is_ok(), detail))
+}
+
+/// Waits for the guest's first words.
+fn hello(child: &mut Child, files: &Files, deadline: Instant) -> io::Result<()> {
+    let alive = || matches!(child.try_wait(), Ok(None));
+    let mut lines = Lines::connect(&files.orders(), deadline, alive)?;
+    match lines.receive::<Answer>(deadline)? {
+        Answer::Hello { .. } => Ok(()),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}

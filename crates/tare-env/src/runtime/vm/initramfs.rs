@@ -1,0 +1,106 @@
+//! The guest's root: a cpio archive in the `newc` form that the kernel unpacks
+//! (Documentation/driver-api/early-userspace/buffer-format.rst), written as it is needed.
+//!
+//! It holds the program, the modules, and the two devices without which a process that starts
+//! before /dev is mounted has no standard streams.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+
+/// File types and modes of stat(2).
+const DIRECTORY: u32 = 0o040_755;
+const PROGRAM: u32 = 0o100_755;
+const PLAIN: u32 = 0o100_644;
+const DEVICE: u32 = 0o020_600;
+
+/// Name of the program in the guest's root.
+pub(super) const PROGRAM_NAME: &str = "tare";
+
+/// Writes the archive: the program, the modules by name, and the list of those that it loads before
+/// it takes orders.
+pub(super) fn write(
+    path: &Path,
+    program: &Path,
+    modules: &[(String, Vec<u8>)],
+    boot: &[String],
+) -> io::Result<()> {
+    let mut archive = Archive { out: BufWriter::new(File::create(path)?), files: 0, bytes: 0 };
+    for folder in ["dev", "modules"] {
+        archive.entry(folder, DIRECTORY, (0, 0), &[])?;
+    }
+    // Major and minor numbers from Documentation/admin-guide/devices.txt.
+    archive.entry("dev/console", DEVICE, (5, 1), &[])?;
+    archive.entry("dev/null", DEVICE, (1, 3), &[])?;
+    let mut content = Vec::new();
+    File::open(program)?.read_to_end(&mut content)?;
+    archive.entry(PROGRAM_NAME, PROGRAM, (0, 0), &content)?;
+    for (name, content) in modules {
+        archive.entry(&format!("modules/{name}.ko"), PLAIN, (0, 0), content)?;
+    }
+    let list: String = boot.iter().map(|name| format!("{name}\n")).collect();
+    archive.entry("modules/boot", PLAIN, (0, 0), list.as_bytes())?;
+    archive.entry("TRAILER!!!", 0, (0, 0), &[])?;
+    archive.out.flush()
+}
+
+struct Archive<W> {
+    out: W,
+    files: u32,
+    bytes: usize,
+}
+
+impl<W: Write> Archive<W> {
+    fn entry(
+        &mut self,
+        name: &str,
+        mode: u32,
+        device: (u32, u32),
+        content: &[u8],
+    ) -> io::Result<()> {
+        self.files += 1;
+        let size = u32::try_from(content.len()).map_err(io::Error::other)?;
+        let name_size = u32::try_from(name.len() + 1).map_err(io::Error::other)?;
+        // inode, mode, uid, gid, links, mtime, size, device, device of a device file, name, checksum
+        let (number, (major, minor)) = (self.files, device);
+        let fields = [number, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0];
+        let header: String = fields.iter().map(|field| format!("{field:08x}")).collect();
+        self.put(b"070701")?;
+        self.put(header.as_bytes())?;
+        self.put(name.as_bytes())?;
+        self.put(&[0])?;
+        self.pad()?;
+        self.put(content)?;
+        self.pad()
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.bytes += bytes.len();
+        self.out.write_all(bytes)
+    }
+
+    fn pad(&mut self) -> io::Result<()> {
+        let zeros = self.bytes.next_multiple_of(4) - self.bytes;
+        self.put(&[0; 4][..zeros])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_aligned_and_say_their_sizes() {
+        let mut archive = Archive { out: Vec::new(), files: 0, bytes: 0 };
+        archive.entry("ab", PLAIN, (0, 0), b"hello").unwrap();
+        archive.entry("TRAILER!!!", 0, (0, 0), &[]).unwrap();
+        let text = String::from_utf8(archive.out).unwrap();
+        let head = "07070100000001000081a40000000000000000000000010000000000000005\
+                    000000000000000000000000000000000000000300000000ab\0";
+        assert!(text.starts_with(head), "{text:?}");
+        // 110 bytes of header and 3 of the name are padded to 116.
+        assert_eq!(&text[116..121], "hello");
+        assert_eq!(&text[124..130], "070701");
+        assert_eq!(text.len() % 4, 0);
+    }
+}

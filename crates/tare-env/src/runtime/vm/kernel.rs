@@ -1,0 +1,292 @@
+//! The guest's kernel and its modules: where they are, and in which order modules are loaded.
+//!
+//! Method: a kernel image says its own release (Documentation/arch/x86/boot.rst, `kernel_version`),
+//! and its modules lie in `lib/modules/RELEASE` beside `boot`. What a module depends on stands in
+//! the module itself (`depends=` of its `.modinfo` section), so that no depmod has to run for a
+//! kernel that is only unpacked and not installed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use tare_host::exec::{Command, ExecError};
+
+use crate::guest::protocol::Module;
+
+/// Where kernels for guests are unpacked: `CACHE/NAME/boot/vmlinuz-RELEASE` and
+/// `CACHE/NAME/lib/modules/RELEASE`, as they lie in a package.
+pub const CACHE: &str = "/var/cache/tare/kernels";
+
+/// How to get a kernel that drives everything a guest can be given.
+pub const REMEDY: &str = "mkdir -p /var/cache/tare/kernels/debian && cd /var/cache/tare/kernels && \
+     apt-get download $(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p') && \
+     dpkg-deb -x linux-image-*.deb debian";
+
+/// Why there is no kernel for the guest.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    #[error(
+        "there is no kernel for guests: not the host's own in /boot, none in {CACHE}; {REMEDY}"
+    )]
+    None,
+    #[error("cannot read the kernel {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{} does not say which kernel it is; name it vmlinuz-RELEASE", .path.display())]
+    NoRelease { path: PathBuf },
+    #[error("the kernel {release} has no module {name}, and needs it for {what}")]
+    NoModule { release: String, name: String, what: &'static str },
+    #[error("cannot read the module {}", .path.display())]
+    Module { path: PathBuf, source: io::Error },
+    #[error("cannot unpack the module {}", .path.display())]
+    Unpack { path: PathBuf, source: ExecError },
+}
+
+/// A kernel image and its modules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kernel {
+    pub(super) image: PathBuf,
+    pub(super) release: String,
+    /// `lib/modules/RELEASE`; a kernel with all built in has none.
+    modules: Option<PathBuf>,
+}
+
+impl Kernel {
+    /// The kernel that is asked for, else the host's own, else one that was fetched for guests.
+    pub(super) fn find(asked: Option<&Path>) -> Result<Self, KernelError> {
+        if let Some(image) = asked {
+            return Self::at(image);
+        }
+        let host = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let own = Self::at(&Path::new("/boot").join(format!("vmlinuz-{}", host.trim())));
+        if let Ok(own) = own
+            && own.modules.is_some()
+        {
+            return Ok(own);
+        }
+        // Readable by Tare means that the modules are there too.
+        let mut found: Vec<Self> = images()
+            .iter()
+            .filter_map(|image| Self::at(image).ok())
+            .filter(|kernel| kernel.modules.is_some())
+            .collect();
+        found.sort_by(|a, b| a.image.cmp(&b.image));
+        found.pop().ok_or(KernelError::None)
+    }
+
+    fn at(image: &Path) -> Result<Self, KernelError> {
+        let read = |source| KernelError::Read { path: image.into(), source };
+        let release = release(image).map_err(read)?;
+        let release = release.ok_or_else(|| KernelError::NoRelease { path: image.into() })?;
+        let root = image.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+        let folder = Path::new("lib/modules").join(&release);
+        let places =
+            [root.join(&folder), root.join("usr").join(&folder), Path::new("/").join(&folder)];
+        let modules = places.into_iter().find(|path| path.join("kernel").is_dir());
+        Ok(Self { image: image.into(), release, modules })
+    }
+}
+
+/// Kernel images below the cache and in /boot.
+fn images() -> Vec<PathBuf> {
+    let list = |folder: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    };
+    let caches = list(Path::new(CACHE)).into_iter().map(|folder| folder.join("boot"));
+    let mut folders = vec![PathBuf::from("/boot")];
+    folders.extend(caches);
+    let image = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-"))
+    };
+    folders.iter().flat_map(|folder| list(folder)).filter(image).collect()
+}
+
+/// The release that an image says it is, else the one in its name.
+fn release(image: &Path) -> io::Result<Option<String>> {
+    let mut file = File::open(image)?;
+    let mut header = [0; 0x210];
+    if file.read_exact(&mut header).is_ok() && &header[0x202..0x206] == b"HdrS" {
+        let offset = u16::from_le_bytes([header[0x20e], header[0x20f]]);
+        file.seek(SeekFrom::Start(u64::from(offset) + 0x200))?;
+        let mut text = Vec::new();
+        file.take(256).read_to_end(&mut text)?;
+        let end = text.iter().position(|byte| *byte <= b' ').unwrap_or(0);
+        if end > 0 {
+            return Ok(Some(String::from_utf8_lossy(&text[..end]).into_owned()));
+        }
+    }
+    let name = image.file_name().map(|name| name.to_string_lossy().into_owned());
+    Ok(name.and_then(|name| Some(name.split_once('-')?.1.to_string())))
+}
+
+/// A module that something needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    pub(super) name: &'static str,
+    /// What for, in an error.
+    pub(super) what: &'static str,
+    /// False: it may be missing, or fail to load.
+    pub(super) needed: bool,
+}
+
+/// The modules of a kernel by name, and those that were chosen so far, in loading order.
+#[derive(Debug)]
+pub(super) struct Modules {
+    release: String,
+    files: BTreeMap<String, PathBuf>,
+    built_in: BTreeSet<String>,
+    /// Contents of the chosen ones.
+    chosen: Vec<(String, Vec<u8>)>,
+}
+
+impl Modules {
+    pub(super) fn index(kernel: &Kernel) -> Self {
+        let mut files = BTreeMap::new();
+        let mut folders: Vec<PathBuf> = kernel.modules.iter().map(|m| m.join("kernel")).collect();
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    folders.push(path);
+                } else if let Some(name) = module_name(&path) {
+                    files.insert(name, path);
+                }
+            }
+        }
+        let list = kernel.modules.as_ref().map(|modules| modules.join("modules.builtin"));
+        let list = list.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+        let built_in = list.lines().filter_map(|line| module_name(Path::new(line))).collect();
+        Self { release: kernel.release.clone(), files, built_in, chosen: Vec::new() }
+    }
+
+    /// Chooses what is needed with all that it depends on, which comes first. Returns those that
+    /// were not chosen before.
+    pub(super) fn choose(&mut self, needs: &[Need]) -> Result<Vec<Module>, KernelError> {
+        let mut order = Vec::new();
+        for need in needs {
+            self.add(need.name, need, &mut order)?;
+        }
+        Ok(order)
+    }
+
+    fn add(&mut self, name: &str, need: &Need, order: &mut Vec<Module>) -> Result<(), KernelError> {
+        let name = name.replace('-', "_");
+        if self.chosen.iter().any(|(chosen, _)| *chosen == name) || self.built_in.contains(&name) {
+            return Ok(());
+        }
+        let Some(path) = self.files.get(&name).cloned() else {
+            // Without any modules the kernel has to have it built in, and the guest will tell.
+            return match need.needed && !self.files.is_empty() {
+                true => {
+                    let release = self.release.clone();
+                    Err(KernelError::NoModule { release, name, what: need.what })
+                }
+                false => Ok(()),
+            };
+        };
+        let content = read_module(&path)?;
+        for dependency in dependencies(&content) {
+            self.add(&dependency, need, order)?;
+        }
+        self.chosen.push((name.clone(), content));
+        order.push(Module { name, needed: need.needed });
+        Ok(())
+    }
+
+    /// Name and content of everything that was chosen.
+    pub(super) fn chosen(&self) -> &[(String, Vec<u8>)] {
+        &self.chosen
+    }
+}
+
+/// `kernel/net/9p/9pnet_virtio.ko.xz` is `9pnet_virtio`; dashes and underscores are the same.
+fn module_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let name = name.split_once(".ko")?.0;
+    Some(name.replace('-', "_"))
+}
+
+/// The content of a module, unpacked by the host's own `xz`, `zstd` or `gzip` where it is packed.
+fn read_module(path: &Path) -> Result<Vec<u8>, KernelError> {
+    let read = |source| KernelError::Module { path: path.into(), source };
+    let program = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("xz") => "xz",
+        Some("zst") => "zstd",
+        Some("gz") => "gzip",
+        _ => return fs::read(path).map_err(read),
+    };
+    let memory = || -> io::Result<File> {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        Ok(File::from(rustix::fs::memfd_create("tare-module", flags)?))
+    };
+    let mut content = memory().map_err(read)?;
+    let (out, err) = (content.try_clone().map_err(read)?, memory().map_err(read)?);
+    let command = Command::new(program).args(["-d", "-c"]).arg(path).output_to(out, err);
+    command.run().map_err(|source| KernelError::Unpack { path: path.into(), source })?;
+    let mut bytes = Vec::new();
+    content.rewind().map_err(read)?;
+    content.read_to_end(&mut bytes).map_err(read)?;
+    Ok(bytes)
+}
+
+/// What a module says it depends on: the string `depends=a,b` of its `.modinfo` section, which is
+/// a list of strings that end in zero bytes.
+fn dependencies(content: &[u8]) -> Vec<String> {
+    const KEY: &[u8] = b"\0depends=";
+    let Some(start) = content.windows(KEY.len()).position(|window| window == KEY) else {
+        return Vec::new();
+    };
+    let value = &content[start + KEY.len()..];
+    let end = value.iter().position(|byte| *byte == 0).unwrap_or(0);
+    let text = String::from_utf8_lossy(&value[..end]).into_owned();
+    text.split(',').filter(|name| !name.is_empty()).map(String::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("tare-test-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn need(name: &'static str, needed: bool) -> Need {
+        Need { name, what: "the test", needed }
+    }
+
+    #[test]
+    fn a_kernel_says_its_release_and_modules_come_after_what_they_depend_on() {
+        let root = scratch("kernel");
+        let modules = root.join("lib/modules/9.9-test");
+        fs::create_dir_all(root.join("boot")).unwrap();
+        fs::create_dir_all(modules.join("kernel/fs")).unwrap();
+        let mut image = vec![0; 0x300];
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x20e] = 0x20;
+        image[0x220..0x230].copy_from_slice(b"9.9-test (tare) ");
+        fs::write(root.join("boot/vmlinuz"), &image).unwrap();
+        let module = |name: &str, depends: &str| {
+            let content = format!("ELF\0license=GPL\0depends={depends}\0name={name}\0");
+            fs::write(modules.join(format!("kernel/fs/{name}.ko")), content).unwrap();
+        };
+        module("top-fs", "middle,low");
+        module("middle", "low");
+        module("low", "");
+        fs::write(modules.join("modules.builtin"), "kernel/lib/inside.ko\n").unwrap();
+
+        let kernel = Kernel::find(Some(&root.join("boot/vmlinuz"))).unwrap();
+        assert_eq!(kernel.release, "9.9-test");
+        let mut index = Modules::index(&kernel);
+        let order = index.choose(&[need("top_fs", true), need("inside", true)]).unwrap();
+        let names: Vec<&str> = order.iter().map(|module| module.name.as_str()).collect();
+        assert_eq!(names, ["low", "middle", "top_fs"]);
+        assert!(index.choose(&[need("low", true)]).unwrap().is_empty(), "it is there already");
+        assert!(index.choose(&[need("missing", false)]).unwrap().is_empty());
+        let error = index.choose(&[need("missing", true)]).unwrap_err().to_string();
+        assert!(error.contains("no module missing"), "{error}");
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

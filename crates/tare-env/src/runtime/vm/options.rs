@@ -1,0 +1,213 @@
+//! The options of a virtual machine, `vm = { vcpus = 2, memory = "1G" }`, parsed and checked
+//! against the other layers.
+
+use std::path::PathBuf;
+
+use tare_lab::environment::EnvironmentSpec;
+use tare_std::units::parse_bytes;
+
+use crate::layer::{Layers, NetworkLayer};
+
+/// Every option as (name, one line).
+pub const OPTIONS: &[(&str, &str)] = &[
+    ("vcpus", "virtual CPUs; without it as many as the cpu layer gives"),
+    ("memory", "the guest's memory, such as 1G (default)"),
+    ("disk", "size of the disk that the data lies on, such as 2G (default)"),
+    ("aio", "how the monitor does disk I/O: native (default), threads, io_uring"),
+    (
+        "cache",
+        "cache mode of the disk: none (default), writeback, writethrough, directsync, unsafe",
+    ),
+    ("iothread", "a thread of its own for the disk: yes (default), no"),
+    ("huge_pages", "the guest's memory in huge pages of the host: no (default), yes"),
+    ("accelerator", "auto (default: KVM where a guest boots with it, else TCG), kvm, tcg"),
+    ("kernel", "the guest's kernel image; without it the host's own, else the one fetched for it"),
+];
+
+/// Less does not boot with the program in memory twice.
+const MEMORY_BYTES_MIN: u64 = 256 << 20;
+
+/// What the monitor itself needs beside the guest's memory where that is limited.
+const MONITOR_BYTES: u64 = 192 << 20;
+
+/// Why the options of a virtual machine make no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    #[error(
+        "environment {environment:?}: only a virtual machine has vm options; set runtime = \"vm:qemu\""
+    )]
+    NoMachine { environment: String },
+    #[error(
+        "environment {environment:?}: a virtual machine has no option {name:?}; it has {known}"
+    )]
+    Unknown { environment: String, name: String, known: String },
+    #[error("environment {environment:?}: vm option {name} = {value:?} is not {wanted}")]
+    Value { environment: String, name: String, value: String, wanted: &'static str },
+    #[error(
+        "environment {environment:?}: a guest does not share the host's network; \
+         set network = \"bridge\""
+    )]
+    HostNetwork { environment: String },
+    #[error(
+        "environment {environment:?}: aio = \"native\" needs a cache mode that bypasses the \
+         host's page cache: cache = \"none\" or \"directsync\""
+    )]
+    NativeThroughCache { environment: String },
+    #[error(
+        "environment {environment:?}: {memory_bytes} bytes for the guest and {MONITOR_BYTES} for \
+         its monitor do not fit into the limit of {limit_bytes} bytes"
+    )]
+    Memory { environment: String, memory_bytes: u64, limit_bytes: u64 },
+}
+
+/// Which accelerator is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Auto,
+    Kvm,
+    Tcg,
+}
+
+impl Wanted {
+    /// As a study writes it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        }
+    }
+}
+
+/// The options with their defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) vcpus: Option<u32>,
+    pub(crate) memory_bytes: u64,
+    pub(crate) disk_bytes: u64,
+    pub(crate) aio: String,
+    pub(crate) cache: String,
+    pub(crate) iothread: bool,
+    pub(crate) huge_pages: bool,
+    pub(crate) accelerator: Wanted,
+    pub(crate) kernel: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            vcpus: None,
+            memory_bytes: 1 << 30,
+            disk_bytes: 2 << 30,
+            aio: "native".into(),
+            cache: "none".into(),
+            iothread: true,
+            huge_pages: false,
+            accelerator: Wanted::Auto,
+            kernel: None,
+        }
+    }
+}
+
+impl Options {
+    /// Parses and checks the options of a virtual machine.
+    pub(crate) fn parse(spec: &EnvironmentSpec, layers: &Layers) -> Result<Self, OptionError> {
+        let environment = || spec.name.clone();
+        let mut options = Self::default();
+        let mut aio_named = false;
+        for (name, value) in &spec.vm {
+            let bad = |wanted| OptionError::Value {
+                environment: environment(),
+                name: name.clone(),
+                value: value.clone(),
+                wanted,
+            };
+            let size = |least: u64, wanted: &'static str| {
+                let bytes = parse_bytes(value).ok().filter(|bytes| *bytes >= least);
+                bytes.ok_or_else(|| bad(wanted))
+            };
+            match name.as_str() {
+                "vcpus" => {
+                    let count = value.parse().ok().filter(|count| (1..=1024).contains(count));
+                    options.vcpus = Some(count.ok_or_else(|| bad("a number from 1 to 1024"))?);
+                }
+                "memory" => {
+                    // Whole MiB, as QEMU counts.
+                    options.memory_bytes =
+                        size(MEMORY_BYTES_MIN, "a size of at least 256M")? & !0xf_ffff;
+                }
+                "disk" => options.disk_bytes = size(64 << 20, "a size of at least 64M")?,
+                "aio" => {
+                    let known = ["native", "threads", "io_uring"];
+                    options.aio =
+                        word(value, &known).ok_or_else(|| bad("native, threads or io_uring"))?;
+                    aio_named = true;
+                }
+                "cache" => {
+                    let known = ["none", "writeback", "writethrough", "directsync", "unsafe"];
+                    options.cache = word(value, &known).ok_or_else(|| {
+                        bad("none, writeback, writethrough, directsync or unsafe")
+                    })?;
+                }
+                "iothread" => options.iothread = flag(value).ok_or_else(|| bad("yes or no"))?,
+                "huge_pages" => options.huge_pages = flag(value).ok_or_else(|| bad("yes or no"))?,
+                "accelerator" => {
+                    options.accelerator = match value.as_str() {
+                        "auto" => Wanted::Auto,
+                        "kvm" => Wanted::Kvm,
+                        "tcg" => Wanted::Tcg,
+                        _ => return Err(bad("auto, kvm or tcg")),
+                    }
+                }
+                "kernel" => options.kernel = Some(value.into()),
+                _ => {
+                    let known: Vec<&str> = OPTIONS.iter().map(|(name, _)| *name).collect();
+                    let (name, known) = (name.clone(), known.join(", "));
+                    return Err(OptionError::Unknown { environment: environment(), name, known });
+                }
+            }
+        }
+        if layers.network == NetworkLayer::Host {
+            return Err(OptionError::HostNetwork { environment: environment() });
+        }
+        if options.aio == "native" && !options.direct() {
+            if aio_named {
+                return Err(OptionError::NativeThroughCache { environment: environment() });
+            }
+            options.aio = "threads".into();
+        }
+        match layers.memory_bytes {
+            Some(limit_bytes) if limit_bytes < options.memory_bytes + MONITOR_BYTES => {
+                let memory_bytes = options.memory_bytes;
+                Err(OptionError::Memory { environment: environment(), memory_bytes, limit_bytes })
+            }
+            _ => Ok(options),
+        }
+    }
+
+    /// Whether the host's page cache is bypassed.
+    pub(crate) fn direct(&self) -> bool {
+        matches!(self.cache.as_str(), "none" | "directsync")
+    }
+
+    /// Whether the guest sees a disk with a write cache that it has to flush.
+    pub(crate) fn write_cache(&self) -> bool {
+        !matches!(self.cache.as_str(), "writethrough" | "directsync")
+    }
+}
+
+fn word(value: &str, known: &[&str]) -> Option<String> {
+    known.contains(&value).then(|| value.to_string())
+}
+
+fn flag(value: &str) -> Option<bool> {
+    match value {
+        "yes" | "true" => Some(true),
+        "no" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

@@ -1,0 +1,131 @@
+//! What of a guest's layers is in force: the monitor's word, the host's and the guest's own.
+
+use tare_host::process;
+use tare_lab::PartError;
+use tare_lab::environment::{ACCELERATOR, EnvironmentSpec, LayerState};
+
+use super::options::Options;
+use super::qemu::Accelerator;
+use super::{Running, VmError};
+use crate::guest::protocol::{Answer, Facts, Order};
+use crate::layer::network::SYSTEM_ADDRESS;
+use crate::layer::{Layers, NetworkLayer};
+use crate::site::Ground;
+use crate::system::state;
+
+/// A kernel keeps some memory for itself: what it shows of what it was given is at least this.
+const MEMORY_SHARE: f64 = 0.75;
+
+pub(super) fn read(
+    running: &mut Running,
+    ground: &Ground,
+    spec: &EnvironmentSpec,
+    layers: &Layers,
+    options: &Options,
+) -> Result<Vec<LayerState>, PartError> {
+    let order = "facts";
+    let Answer::Facts(facts) = running.order(order, &Order::Facts)? else {
+        return Err(VmError::Answer { order }.into());
+    };
+    let status = running.qmp.status()?;
+    let kvm = running.qmp.kvm()?;
+    let found = format!("{status}; guest kernel {}; its system is {}", facts.kernel, facts.system);
+    let in_force =
+        status == "running" && facts.kernel == running.kernel.release && facts.system == "running";
+    let mut states = vec![
+        state("runtime", &spec.runtime, found, in_force),
+        accelerator(running, kvm, options),
+        network(running, &facts, layers, &spec.network),
+        cpu(running, ground, layers, &spec.cpu),
+        security(running, &spec.security),
+        running.system.read_cgroup(layers, &spec.cgroup),
+    ];
+    states.extend(running.system.read_memory(layers));
+    states.extend(machine(running, &facts, options));
+    Ok(states)
+}
+
+fn accelerator(running: &Running, kvm: bool, options: &Options) -> LayerState {
+    let (chosen, why) = &running.accelerator;
+    let found = format!("{}: {why}", if kvm { "kvm" } else { "tcg" });
+    state(ACCELERATOR, options.accelerator.word(), found, kvm == (*chosen == Accelerator::Kvm))
+}
+
+fn network(running: &Running, facts: &Facts, layers: &Layers, wanted: &str) -> LayerState {
+    // The tap is in the router's namespace, so that is where its monitor is.
+    let host = running.system.read_network(layers, wanted);
+    let address = SYSTEM_ADDRESS.to_string();
+    let inside = facts.network.iter().any(|nic| nic.contains(&address));
+    let vhost = if running.vhost { "vhost" } else { "no vhost" };
+    let found = format!("{}; inside {}; {vhost}", host.found, facts.network.join(", "));
+    let bridged = matches!(layers.network, NetworkLayer::Bridge { .. });
+    state("network", wanted, found, host.in_force && inside && bridged)
+}
+
+/// The affinity of the monitor's threads, and that of each vCPU.
+fn cpu(running: &Running, ground: &Ground, layers: &Layers, wanted: &str) -> LayerState {
+    let mut whole = running.system.read_cpu(layers, ground.cpus(), wanted);
+    let list = |thread: &u32| {
+        process::status_field(*thread, "Cpus_allowed_list").unwrap_or_else(|| "gone".into())
+    };
+    let vcpus: Vec<String> = running.vcpus.iter().map(list).collect();
+    whole.found += &format!("; vCPUs on {}", vcpus.join(" | "));
+    whole
+}
+
+/// The monitor's own filter: libvirt's where there is a security layer, else none.
+fn security(running: &Running, wanted: &str) -> LayerState {
+    let mode = running.system.read_seccomp();
+    let want = if wanted == "none" { 0 } else { 2 };
+    let found = mode.map_or("unreadable".into(), |mode| format!("Seccomp: {mode} of the monitor"));
+    state("security", wanted, found, mode == Some(want))
+}
+
+/// What the machine is made of.
+fn machine(running: &Running, facts: &Facts, options: &Options) -> Vec<LayerState> {
+    let vcpus = running.vcpus.len();
+    let online = tare_std::cpus::CpuSet::parse_list(&facts.cpus).map_or(0, |cpus| cpus.len());
+    let memory = options.memory_bytes;
+    let enough =
+        facts.memory_bytes <= memory && facts.memory_bytes as f64 >= memory as f64 * MEMORY_SHARE;
+    let disk = |name: &str| {
+        let fact = facts.disk.iter().find(|(key, _)| key == name);
+        fact.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    let want_cache = if options.write_cache() { "write back" } else { "write through" };
+    let mut states = vec![
+        state(
+            "vm.vcpus",
+            &vcpus.to_string(),
+            format!("online inside: {}", facts.cpus),
+            online == vcpus,
+        ),
+        state(
+            "vm.memory",
+            &memory.to_string(),
+            format!("MemTotal inside: {} bytes", facts.memory_bytes),
+            enough,
+        ),
+        state(
+            "vm.disk",
+            &format!("ext4 on virtio_blk, cache = {}, aio = {}", options.cache, options.aio),
+            format!(
+                "{}; driver {}, scheduler {}, cache {}",
+                facts.mount,
+                disk("driver"),
+                disk("scheduler"),
+                disk("write_cache")
+            ),
+            facts.mount.contains(" ext4 ")
+                && disk("driver") == "virtio_blk"
+                && disk("write_cache") == want_cache,
+        ),
+    ];
+    if options.huge_pages {
+        let field = process::status_field(running.system.pid, "HugetlbPages").unwrap_or_default();
+        let kib: u64 = field.trim_end_matches(" kB").trim().parse().unwrap_or(0);
+        let found = format!("HugetlbPages of the monitor: {field}");
+        states.push(state("vm.huge_pages", "yes", found, kib * 1024 >= memory));
+    }
+    states
+}

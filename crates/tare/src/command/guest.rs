@@ -1,0 +1,8 @@
+//! The first process of a virtual machine (`vm:qemu`), started by the guest's kernel.
+
+use crate::exit::Exit;
+
+pub(crate) fn run() -> anyhow::Result<Exit> {
+    tare_env::guest::run()?;
+    Ok(Exit::Success)
+}
