@@ -65,7 +65,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
 
 /// The program that the build step made. The target's folder carries the host's own triple, because
 /// `.cargo/config.toml` names it.
-fn program(root: &Path) -> anyhow::Result<PathBuf> {
+pub(crate) fn program(root: &Path) -> anyhow::Result<PathBuf> {
     let output = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let triple = text.lines().find_map(|line| line.strip_prefix("host: "));

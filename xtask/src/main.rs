@@ -1,6 +1,7 @@
-//! Chores of the project: `cargo xtask ci` and `cargo xtask tidy`.
+//! Chores of the project: `cargo xtask ci`, `cargo xtask tidy` and `cargo xtask calibrate`.
 #![forbid(unsafe_code)]
 
+mod calibrate;
 mod ci;
 mod tidy;
 
@@ -14,7 +15,9 @@ fn main() -> anyhow::Result<()> {
     match words.as_slice() {
         ["ci"] => ci::run(&root()?),
         ["tidy"] => tidy::run(&root()?),
-        _ => bail!("usage: cargo xtask ci | tidy"),
+        ["calibrate", rest @ ..] => calibrate::run(&root()?, rest),
+        [calibrate::NEIGHBOUR] => calibrate::neighbour(),
+        _ => bail!("usage: cargo xtask ci | tidy | calibrate"),
     }
 }
 

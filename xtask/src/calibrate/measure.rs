@@ -1,0 +1,327 @@
+//! One campaign: a study is run by the built program, and its record compared with the truth.
+
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+use serde_json::Value;
+use tare_lab::analysis::{Analysis, Cost, Finding, Interval, analyse, analyse_costs};
+use tare_lab::doubt::Doubt;
+use tare_lab::record::{Phase, Record};
+use tare_lab::stats;
+use tare_lab::study::control_name;
+
+use super::line::{Figure, Line};
+use super::neighbour::Neighbour;
+use super::studies::{self, BASELINE, FULL, Kind, Known, QUESTIONS, Truth};
+
+/// Where campaigns are run.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) program: PathBuf,
+    /// A directory for studies, records and state; removed by whoever made it.
+    pub(crate) folder: PathBuf,
+}
+
+/// One campaign of the many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) kind: Kind,
+    pub(crate) number: u32,
+    pub(crate) seed: u64,
+    pub(crate) budget: Duration,
+    pub(crate) baseline_us: f64,
+}
+
+impl Bench {
+    /// Server CPU per operation of the baseline, µs, with nothing injected.
+    pub(crate) fn baseline_us(&self, seed: u64) -> anyhow::Result<f64> {
+        let record = self.weigh(&studies::baseline().text, seed)?;
+        let analysis = analyse_costs(&record);
+        let native = finding(&analysis, BASELINE)?;
+        native.server_cpu_us.map(|us| us.value).context("the baseline gave no figure")
+    }
+
+    /// Runs a campaign.
+    pub(crate) fn run(&self, turn: Turn) -> anyhow::Result<Vec<Line>> {
+        let load = load_average();
+        let begun = Instant::now();
+        let mut lines = match turn.kind {
+            Kind::Explain => self.explain(turn)?,
+            _ => self.costs(turn)?,
+        };
+        for line in &mut lines {
+            (line.seconds, line.load) = (begun.elapsed().as_secs_f64(), load);
+        }
+        Ok(lines)
+    }
+
+    fn costs(&self, turn: Turn) -> anyhow::Result<Vec<Line>> {
+        let planned = studies::plan(turn.kind, turn.baseline_us, turn.budget);
+        let neighbour = match turn.kind {
+            Kind::Noise => Some(Neighbour::start(&self.system_cpus()?)?),
+            _ => None,
+        };
+        let record = self.weigh(&planned.text, turn.seed)?;
+        drop(neighbour);
+        let analysis = analyse(&record);
+        let mut lines = Vec::new();
+        let control = Known {
+            name: control_name(BASELINE),
+            inject: "nothing".to_string(),
+            truth: match turn.kind {
+                Kind::Quota => Truth::ThroughputPercent(0.0),
+                Kind::Delay => Truth::LatencyUs(0.0),
+                _ => Truth::CpuNs(0),
+            },
+        };
+        for known in std::iter::once(&control).chain(&planned.known) {
+            lines.push(line(turn, &record, &analysis, known)?);
+        }
+        Ok(lines)
+    }
+
+    fn explain(&self, turn: Turn) -> anyhow::Result<Vec<Line>> {
+        let question = &QUESTIONS[turn.number as usize % QUESTIONS.len()];
+        let text = studies::question(question, turn.budget);
+        let (study, record) = self.files(&text)?;
+        let mut command = self.command(&["explain"], turn.seed, &record);
+        command.args(["--from", BASELINE, "--to", FULL, "--json"]).arg(&study);
+        let output = command.stderr(Stdio::piped()).output().context("cannot start tare")?;
+        if !output.status.success() {
+            bail!("tare explain failed: {}", tail(&output.stderr));
+        }
+        let report: Value =
+            serde_json::from_slice(&output.stdout).context("tare explain wrote no JSON")?;
+        let found = &report["workloads"][0]["explanation"];
+        let shares =
+            found["shares"].as_array().context("no round was complete; give it a longer budget")?;
+        let share = shares.iter().find(|share| share["name"] == "inject");
+        let share = share.context("the injected layer has no share")?;
+        let us: Interval =
+            serde_json::from_value(share["us"].clone()).context("a share without interval")?;
+        let claimed = share["verdict"] == "costs";
+        let baseline = us.value * 100.0 / share["percent_of_from"].as_f64().unwrap_or(f64::NAN);
+        let doubts = report["doubts"].as_array().into_iter().flatten();
+        let doubts = doubts.filter_map(|doubt| Some((doubt["kind"].as_str()?.to_string(), 0)));
+        Ok(vec![Line {
+            figure: Figure::ShareUs,
+            named: shares[0]["name"].as_str().map(str::to_string),
+            doubts: doubts.collect(),
+            ..new(turn, question.name, question.inject, question.truth_us, us, claimed, baseline)
+        }])
+    }
+
+    /// Runs a study to its end and reads its record.
+    fn weigh(&self, text: &str, seed: u64) -> anyhow::Result<Record> {
+        let (study, record) = self.files(text)?;
+        let mut command = self.command(&["weigh", "--progress", "lines"], seed, &record);
+        let output = command.arg(&study).stdout(Stdio::null()).stderr(Stdio::piped()).output();
+        let output = output.context("cannot start tare")?;
+        if !output.status.success() {
+            bail!("tare weigh failed: {}", tail(&output.stderr));
+        }
+        Ok(Record::read(&record)?)
+    }
+
+    fn files(&self, text: &str) -> anyhow::Result<(PathBuf, PathBuf)> {
+        let study = self.folder.join("study.toml");
+        let record = self.folder.join("record.tare");
+        fs::write(&study, text).with_context(|| format!("cannot write {}", study.display()))?;
+        for old in ["record.tare", "record.html"] {
+            match fs::remove_file(self.folder.join(old)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).context("cannot remove the last record");
+                }
+                _ => {}
+            }
+        }
+        Ok((study, record))
+    }
+
+    fn command(&self, words: &[&str], seed: u64, record: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(words).stdin(Stdio::null());
+        command.arg("--state").arg(self.folder.join("state"));
+        command.args(["--seed", &seed.to_string()]).arg("--output").arg(record);
+        command
+    }
+
+    /// The CPUs that the program gives the system, from a record that is there.
+    fn system_cpus(&self) -> anyhow::Result<String> {
+        Ok(Record::read(&self.folder.join("record.tare"))?.cpu_plan.system.to_string())
+    }
+}
+
+fn finding<'a>(analysis: &'a Analysis, name: &str) -> anyhow::Result<&'a Finding> {
+    let found = analysis.findings.iter().find(|finding| finding.environment == name);
+    found.with_context(|| format!("the record has no finding about {name:?}"))
+}
+
+/// One environment of a record beside its truth.
+fn line(turn: Turn, record: &Record, analysis: &Analysis, known: &Known) -> anyhow::Result<Line> {
+    let here = finding(analysis, &known.name)?;
+    let native = finding(analysis, BASELINE)?;
+    let reached = |doubt: &Doubt| matches!(doubt, Doubt::ControlBeyondClaim { .. });
+    let withheld = here.doubts.iter().any(|(doubt, _)| reached(doubt));
+    let level = |interval: Option<Interval>| interval.map_or(f64::NAN, |one| one.value);
+    let (figure, truth, percent, baseline, pick) = match known.truth {
+        Truth::CpuNs(ns) => {
+            let us = level(native.server_cpu_us);
+            let truth = Some(ns as f64 / 10.0 / us);
+            (Figure::CpuPercent, truth, cost(here.server_cpu_cost.as_ref())?, us, cpu as Pick)
+        }
+        Truth::Filter(_) => {
+            let us = level(native.server_cpu_us);
+            (Figure::CpuPercent, None, cost(here.server_cpu_cost.as_ref())?, us, cpu as Pick)
+        }
+        Truth::ThroughputPercent(percent) => {
+            let rate = level(native.throughput_per_s);
+            let lost = cost(here.throughput_cost.as_ref())?;
+            (Figure::ThroughputPercent, Some(percent), lost, rate, throughput as Pick)
+        }
+        Truth::LatencyUs(us) => {
+            let (later, median_us) = latency(record, &known.name)?;
+            (Figure::LatencyUs, Some(us), later, median_us, none as Pick)
+        }
+    };
+    let found = percent.low > 0.0 || percent.high < 0.0;
+    let claimed_after_s = match found && !withheld {
+        true => claimed_after(record, &known.name, pick),
+        false => None,
+    };
+    let doubts = here.doubts.iter().map(|(doubt, slices)| (doubt.kind().to_string(), *slices));
+    Ok(Line {
+        figure,
+        claimed_after_s,
+        doubts: doubts.collect(),
+        slices: here.slices + here.slices_void,
+        ..new(turn, &known.name, &known.inject, truth, percent, found && !withheld, baseline)
+    })
+}
+
+fn new(
+    turn: Turn,
+    environment: &str,
+    inject: &str,
+    truth: Option<f64>,
+    found: Interval,
+    claimed: bool,
+    baseline: f64,
+) -> Line {
+    let bound = |x: f64| x.is_finite().then_some(x);
+    Line {
+        kind: turn.kind.name().to_string(),
+        campaign: turn.number,
+        environment: environment.to_string(),
+        inject: inject.to_string(),
+        figure: Figure::CpuPercent,
+        truth,
+        value: found.value,
+        low: bound(found.low),
+        high: bound(found.high),
+        blocks: found.blocks,
+        contains: truth.map(|truth| (found.low..=found.high).contains(&truth)),
+        claimed,
+        claimed_after_s: None,
+        named: None,
+        doubts: Vec::new(),
+        slices: 0,
+        baseline,
+        seconds: 0.0,
+        seed: turn.seed,
+        load: 0.0,
+    }
+}
+
+fn cost(cost: Option<&Cost>) -> anyhow::Result<Interval> {
+    cost.map(|cost| cost.percent)
+        .context("the campaign was too short for a cost; give it a longer budget")
+}
+
+/// Which cost of a finding a claim is about.
+type Pick = fn(&Finding) -> Option<&Cost>;
+
+fn cpu(finding: &Finding) -> Option<&Cost> {
+    finding.server_cpu_cost.as_ref()
+}
+
+fn throughput(finding: &Finding) -> Option<&Cost> {
+    finding.throughput_cost.as_ref()
+}
+
+fn none(_: &Finding) -> Option<&Cost> {
+    None
+}
+
+/// Seconds after which a claim stood and stood from then on: the record is cut after each block.
+fn claimed_after(record: &Record, name: &str, pick: Pick) -> Option<f64> {
+    let mut short = record.clone();
+    for slice in &mut short.slices {
+        (slice.response, slice.service) = (Vec::new(), Vec::new());
+    }
+    let blocks = short.slices.iter().map(|slice| slice.block).max()?;
+    let mut since = None;
+    for last in (0..=blocks).rev() {
+        short.slices.retain(|slice| slice.block <= last);
+        let analysis = analyse_costs(&short);
+        let claimed =
+            analysis.findings.iter().filter(|finding| finding.environment == name).any(|finding| {
+                let reached = finding
+                    .doubts
+                    .iter()
+                    .any(|(doubt, _)| matches!(doubt, Doubt::ControlBeyondClaim { .. }));
+                pick(finding).is_some_and(|cost| cost.found && cost.percent.is_bounded())
+                    && !reached
+            });
+        if !claimed {
+            break;
+        }
+        since = short.slices.iter().map(|slice| slice.started_unix_ms).max();
+    }
+    Some(since?.saturating_sub(record.header.started_unix_ms) as f64 / 1000.0)
+}
+
+/// How much later the median answer comes than the baseline's, µs, with the interval of the product's
+/// rule over the differences of the blocks; and the baseline's median. The program itself gives
+/// latencies no interval.
+fn latency(record: &Record, name: &str) -> anyhow::Result<(Interval, f64)> {
+    let medians = |name: &str| -> anyhow::Result<Vec<(u32, f64)>> {
+        let slices = record.slices.iter().filter(|slice| {
+            slice.phase == Phase::Latency && slice.void.is_none() && slice.environment == name
+        });
+        let median = |bytes: &[u8]| -> anyhow::Result<f64> {
+            let histogram: Histogram<u64> = Deserializer::new()
+                .deserialize(&mut Cursor::new(bytes))
+                .map_err(|error| anyhow::anyhow!("a histogram cannot be read: {error}"))?;
+            Ok(histogram.value_at_quantile(0.5) as f64 / 1000.0)
+        };
+        slices.map(|slice| Ok((slice.block, median(&slice.service)?))).collect()
+    };
+    let (here, native) = (medians(name)?, medians(BASELINE)?);
+    let later: Vec<f64> = here
+        .iter()
+        .filter_map(|(block, us)| Some(us - native.iter().find(|(other, _)| other == block)?.1))
+        .collect();
+    let all: Vec<f64> = native.iter().map(|(_, us)| *us).collect();
+    let level = stats::estimate(&all).context("the baseline has no latency")?.centre;
+    let later = stats::estimate(&later).context("the campaign was too short for a latency")?;
+    Ok((later.into(), level))
+}
+
+fn load_average() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
+}
+
+/// The last lines of what a program printed.
+fn tail(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(5)..].join(" | ")
+}

@@ -1,0 +1,256 @@
+//! The kinds of campaigns: each a study whose environments have known costs.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+/// A kind of campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// CPU time per operation: 1 %, 3 %, 10 % of the baseline's and a large one; and the A/A control.
+    Busy,
+    /// Throughput of a server that is short of CPU, under a quota of 99, 97 and 90 %.
+    Quota,
+    /// Latency at a fixed rate behind a relay that delays.
+    Delay,
+    /// System call filters of growing length: the truth is a straight line.
+    Filter,
+    /// `Busy` beside a neighbour that burns half of the system's CPU.
+    Noise,
+    /// `tare explain` where one of several layers has the known cost.
+    Explain,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Busy, Self::Quota, Self::Delay, Self::Filter, Self::Noise, Self::Explain];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Quota => "quota",
+            Self::Delay => "delay",
+            Self::Filter => "filter",
+            Self::Noise => "noise",
+            Self::Explain => "explain",
+        }
+    }
+
+    pub(crate) fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// What is known of an environment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Truth {
+    /// Server CPU per operation, ns more than the baseline.
+    CpuNs(u64),
+    /// Throughput at capacity, percent less than the baseline.
+    ThroughputPercent(f64),
+    /// Latency at the fixed rate, µs more than the baseline.
+    LatencyUs(f64),
+    /// It costs server CPU, in proportion to the filter's length.
+    Filter(u16),
+}
+
+/// An environment with a known cost.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Known {
+    pub(crate) name: String,
+    pub(crate) inject: String,
+    pub(crate) truth: Truth,
+}
+
+/// A study of one campaign.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub(crate) text: String,
+    pub(crate) known: Vec<Known>,
+}
+
+/// Name of the baseline in every study.
+pub(crate) const BASELINE: &str = "native";
+/// Busy time of the server that a quota is put upon: then it, and not the client, is short of CPU.
+const HEAVY: &str = "busy=60us";
+/// Busy times in shares of the baseline's CPU per operation.
+const SHARES: [(f64, &str); 3] = [(0.01, "busy 1 %"), (0.03, "busy 3 %"), (0.10, "busy 10 %")];
+/// The baseline of delays has a relay and a delay too: one that is there to be waited for. A relay without
+/// delay would pay for waking up, which the others do while they wait.
+const RELAY_US: f64 = 200.0;
+const LARGE_NS: u64 = 20_000;
+const FILTERS: [u16; 3] = [1000, 2000, 4000];
+
+/// The study of a kind. `baseline_us`: server CPU per operation of the baseline, for relative costs.
+pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> Planned {
+    let busy = |name: &str, ns: u64| Known {
+        name: name.to_string(),
+        inject: format!("busy={ns}ns"),
+        truth: Truth::CpuNs(ns),
+    };
+    let known = match kind {
+        Kind::Busy | Kind::Noise => {
+            let shares =
+                SHARES.iter().map(|(share, name)| busy(name, share_ns(*share, baseline_us)));
+            shares.chain([busy("busy 20 us", LARGE_NS)]).collect()
+        }
+        Kind::Quota => [99.0, 97.0, 90.0]
+            .map(|percent: f64| Known {
+                name: format!("quota {percent} %"),
+                inject: format!("{HEAVY}+quota={percent}%"),
+                truth: Truth::ThroughputPercent(100.0 - percent),
+            })
+            .to_vec(),
+        Kind::Delay => [200.0, 1000.0]
+            .map(|us: f64| Known {
+                name: format!("delay +{us} us"),
+                inject: format!("delay={}us", RELAY_US + us),
+                truth: Truth::LatencyUs(us),
+            })
+            .to_vec(),
+        Kind::Filter => FILTERS
+            .map(|length| Known {
+                name: format!("filter {length}"),
+                inject: format!("filter={length}"),
+                truth: Truth::Filter(length),
+            })
+            .to_vec(),
+        Kind::Explain => Vec::new(),
+    };
+    let baseline = match kind {
+        Kind::Quota => HEAVY.to_string(),
+        Kind::Delay => format!("delay={RELAY_US}us"),
+        _ => "none".to_string(),
+    };
+    let (system, window, lead_in, load) = match kind {
+        // Whole periods of the quota (100 ms), after one that the thaw has cut.
+        Kind::Quota => ("", "400ms", "200ms", "connections = 16\nlatency_share = 0.0\n"),
+        // A server that sleeps leaves its CPU to the relay.
+        Kind::Delay => {
+            ("overprovisioned = \"yes\"\n", "200ms", "50ms", "connections = 4\nrate_per_s = 500\n")
+        }
+        // Each operation by system calls of its own.
+        Kind::Filter => {
+            ("io = \"epoll\"\n", "200ms", "50ms", "connections = 16\nlatency_share = 0.0\n")
+        }
+        _ => ("", "200ms", "50ms", "connections = 16\nlatency_share = 0.0\n"),
+    };
+    let head = head(kind, budget, system, window, lead_in);
+    let mut text = format!("{head}{}", environment(BASELINE, &baseline, ""));
+    for one in &known {
+        text += &environment(&one.name, &one.inject, "");
+    }
+    text += &workload(load);
+    Planned { text, known }
+}
+
+/// The study by which the baseline's CPU per operation is found before anything is injected.
+pub(crate) fn baseline() -> Planned {
+    let budget = Duration::from_secs(8);
+    let text = head(Kind::Busy, budget, "", "200ms", "50ms")
+        + &environment(BASELINE, "none", "")
+        + &workload("connections = 16\nlatency_share = 0.0\n");
+    Planned { text, known: Vec::new() }
+}
+
+/// A question to `tare explain`: what is injected, and what else differs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    pub(crate) name: &'static str,
+    pub(crate) inject: &'static str,
+    /// CPU time per operation, where it is known in µs.
+    pub(crate) truth_us: Option<f64>,
+    layers: &'static str,
+    system: &'static str,
+}
+
+/// Asked in turn. The decoys are real layers: a cgroup costs about nothing, shared CPUs and a bridge a
+/// few µs; the injected cost is larger.
+pub(crate) const QUESTIONS: [Question; 4] = [
+    Question {
+        name: "20 us beside shared CPUs and a bridge",
+        inject: "busy=20us",
+        truth_us: Some(20.0),
+        layers: "cpu = \"shared\"\nnetwork = \"bridge\"\n",
+        system: "",
+    },
+    Question {
+        name: "2 us beside cgroup",
+        inject: "busy=2us",
+        truth_us: Some(2.0),
+        layers: "cgroup = \"own\"\n",
+        system: "",
+    },
+    Question {
+        name: "a filter of 4000 beside cgroup",
+        inject: "filter=4000",
+        truth_us: None,
+        layers: "cgroup = \"own\"\n",
+        system: "io = \"epoll\"\n",
+    },
+    Question {
+        name: "20 us beside a bridge",
+        inject: "busy=20us",
+        truth_us: Some(20.0),
+        layers: "network = \"bridge\"\n",
+        system: "",
+    },
+];
+
+/// Name of the environment that is explained.
+pub(crate) const FULL: &str = "full";
+
+pub(crate) fn question(question: &Question, budget: Duration) -> String {
+    head(Kind::Explain, budget, question.system, "200ms", "50ms")
+        + &environment(BASELINE, "none", "")
+        + &environment(FULL, question.inject, question.layers)
+        + &workload("connections = 16\nlatency_share = 0.0\n")
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few µs in ns")]
+fn share_ns(share: f64, baseline_us: f64) -> u64 {
+    (share * baseline_us * 1000.0).round().max(1.0) as u64
+}
+
+fn head(kind: Kind, budget: Duration, system: &str, window: &str, lead_in: &str) -> String {
+    format!(
+        "name = \"calibrate-{}\"\ntitle = \"Is the instrument right?\"\nbaseline = \"{BASELINE}\"\n\n\
+         [system]\nname = \"tare-db\"\n{system}\n\
+         [schedule]\nkind = \"slices\"\nwindow = \"{window}\"\nlead_in = \"{lead_in}\"\n\
+         rounds = 100000\nrounds_min = 100000\nbudget = \"{}s\"\n\n",
+        kind.name(),
+        budget.as_secs()
+    )
+}
+
+fn environment(name: &str, inject: &str, layers: &str) -> String {
+    let mut text = format!("[[environment]]\nname = \"{name}\"\n");
+    if name == BASELINE {
+        let cgroup = if inject.starts_with("busy") { "own" } else { "none" };
+        text +=
+            "runtime = \"process\"\nnetwork = \"host\"\ncpu = \"pinned\"\nsecurity = \"none\"\n";
+        let _ = writeln!(text, "cgroup = \"{cgroup}\"");
+    } else {
+        let _ = writeln!(text, "extends = \"{BASELINE}\"");
+    }
+    let _ = writeln!(text, "{layers}inject = \"{inject}\"\n");
+    text
+}
+
+fn workload(load: &str) -> String {
+    format!(
+        "[[workload]]\nname = \"write\"\nwrite_share = 1.0\nrows = 2000\nin_flight = 64\n{load}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_costs_come_from_the_baseline() {
+        let planned = plan(Kind::Busy, 12.5, Duration::from_secs(30));
+        let injected: Vec<&str> = planned.known.iter().map(|one| one.inject.as_str()).collect();
+        assert_eq!(injected, ["busy=125ns", "busy=375ns", "busy=1250ns", "busy=20000ns"]);
+        assert!(planned.text.contains("inject = \"busy=375ns\""));
+    }
+}
