@@ -16,7 +16,10 @@ use crate::findings;
 use crate::headline::blocks;
 use crate::terminal::{Paint, Style, grid, paragraph};
 
+mod csv;
 pub(crate) mod waterfall;
+
+pub use csv::csv;
 
 /// Version of the schema of [`json()`]. New fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -37,6 +37,9 @@ pub struct Explain {
     #[command(flatten)]
     pub show: ShowProgress,
     /// Print the result as JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "csv")]
     pub json: bool,
+    /// Print the shares as CSV, a line for each layer
+    #[arg(long)]
+    pub csv: bool,
 }

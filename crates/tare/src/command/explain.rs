@@ -46,7 +46,7 @@ fn from_record(typed: &Explain, out: &mut dyn Write) -> anyhow::Result<Exit> {
         None => plan_over(&record, typed).exit_with(Exit::Input)?,
     };
     let stacks = report::stacks(path)?;
-    present(&record, &plan, &stacks, typed.json, out)?;
+    present(&record, &plan, &stacks, typed, out)?;
     Ok(Exit::Success)
 }
 
@@ -111,8 +111,8 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
     fs::write(&page, tare_report::html::page(&record, &analyse(&record), &stacks)).with_context(
         || format!("the record is whole, but cannot write the page {}", page.display()),
     )?;
-    present(&record, &plan, &stacks, typed.json, out)?;
-    if !typed.json {
+    present(&record, &plan, &stacks, typed, out)?;
+    if !typed.json && !typed.csv {
         writeln!(out, "\nrecord: {}\npage:   {}", question.path.display(), page.display())?;
     }
     Ok(match ending {
@@ -137,13 +137,14 @@ fn present(
     record: &Record,
     plan: &Plan,
     stacks: &[StackSlice],
-    json: bool,
+    typed: &Explain,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let analysis = analyse(record);
-    let text = match json {
-        true => tare_report::explain::json(record, &analysis, plan, stacks) + "\n",
-        false => tare_report::explain::render(record, &analysis, plan, stacks, report::style()),
+    let text = match (typed.json, typed.csv) {
+        (true, _) => tare_report::explain::json(record, &analysis, plan, stacks) + "\n",
+        (_, true) => tare_report::explain::csv(record, plan),
+        _ => tare_report::explain::render(record, &analysis, plan, stacks, report::style()),
     };
     write!(out, "{text}")?;
     Ok(())

@@ -3,6 +3,8 @@
 use std::io::Write;
 
 use serde::Serialize;
+use tare_lab::stacks::StackKind;
+use tare_probe::stacks::Perf;
 
 use crate::cli::{List, ListKind};
 use crate::exit::Exit;
@@ -98,9 +100,7 @@ fn items(kind: ListKind) -> Vec<Item> {
             .iter()
             .map(|driver| Item::new(driver.name, driver.help))
             .collect(),
-        ListKind::Probes => {
-            tare_probe::ALL.iter().map(|probe| Item::new(probe.name, probe.help)).collect()
-        }
+        ListKind::Probes => probes(),
         ListKind::Studies => {
             studies::ALL.iter().map(|(name, text)| Item::new(*name, title_of(text))).collect()
         }
@@ -112,6 +112,36 @@ fn items(kind: ListKind) -> Vec<Item> {
             tare_host::knobs::ALL.iter().map(knob).collect()
         }
     }
+}
+
+/// Probes with what each needs where this host cannot serve it, and what runs in slices of its own.
+fn probes() -> Vec<Item> {
+    let cpus = tare_host::process::cpus_of_this_thread().unwrap_or_default();
+    let roots = tare_probe::Roots::default();
+    let own_slices =
+        |option: &str| vec![("by".into(), format!("{option}, in slices of their own"))];
+    let probe = |probe: &tare_probe::ProbeKind| {
+        let opened = probe.open(&roots, &cpus);
+        Item {
+            options: if probe.disturbs { own_slices("tare weigh --syscalls") } else { Vec::new() },
+            unavailable: opened.err().map(|error| tare_host::error_line(&error)),
+            ..Item::new(probe.name, probe.help)
+        }
+    };
+    let mark = (tare_host::RUN_VARIABLE, "list");
+    let stacks = |kind: StackKind, name: &str, help: &str| Item {
+        options: own_slices(&format!("tare weigh --stacks --stack-kinds {}", kind.name())),
+        unavailable: Perf::open(kind, mark).err().map(|error| tare_host::error_line(&error)),
+        ..Item::new(name, help)
+    };
+    let mut items: Vec<Item> = tare_probe::ALL.iter().map(probe).collect();
+    items.push(stacks(
+        StackKind::OnCpu,
+        "stacks",
+        "CPU time by subsystem of the kernel and by function, sampled by perf",
+    ));
+    items.push(stacks(StackKind::OffCpu, "stacks_waiting", "what threads wait in, seen by perf"));
+    items
 }
 
 /// Runtimes with what each understands, and what is missing here. One that takes an argument is
