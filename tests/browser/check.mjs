@@ -55,7 +55,7 @@ async function look(browser, page, view) {
     for (const complaint of await tab.run(inside.overflow)) {
       if (!complaints.includes(complaint)) complaints.push(`unfolded: ${complaint}`);
     }
-    complaints.push(...await tab.run(inside.contrast));
+    complaints.push(...await tab.run(inside.contrast), ...await tab.run(inside.links));
     complaints.push(...await tab.run(inside.words, page.texts ?? [], page.never ?? [], page.title ?? ""));
     if (await is_live(tab)) complaints.push(...await interact(tab));
     if (await has_flame_graph(tab)) complaints.push(...await flame(tab));

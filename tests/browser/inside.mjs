@@ -35,6 +35,8 @@ export function overflow() {
 /** Every chart has a size, a name and something in it. Scrolls through the page, for those that draw late. */
 export async function charts() {
   const found = [];
+  // Reading a chart's own canvas back would make it a slow one, and the browser warns of it.
+  const pencil = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   for (let y = 0; y < document.scrollingElement.scrollHeight; y += innerHeight) {
     scrollTo(0, y);
@@ -51,8 +53,10 @@ export async function charts() {
     if (box.width < 20 || box.height < 8) {
       found.push(`chart "${what}" is ${box.width.toFixed(0)} x ${box.height.toFixed(0)} px`);
     } else if (chart instanceof HTMLCanvasElement) {
-      const { data } = chart.getContext("2d").getImageData(0, 0, chart.width, chart.height);
-      const pixels = new Uint32Array(data.buffer);
+      pencil.canvas.width = chart.width;
+      pencil.canvas.height = chart.height;
+      pencil.drawImage(chart, 0, 0);
+      const pixels = new Uint32Array(pencil.getImageData(0, 0, chart.width, chart.height).data.buffer);
       if (!pixels.some((pixel) => pixel !== pixels[0])) found.push(`chart "${what}" is blank`);
     } else {
       const shapes = [...chart.querySelectorAll("path, rect, line, circle, polyline, polygon, use")];
@@ -110,6 +114,16 @@ export function contrast() {
     }
   }
   return [...found].slice(0, 5);
+}
+
+/** Every link within the page leads somewhere, and nothing has the name of another. */
+export function links() {
+  const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
+  const twice = ids.filter((id, index) => ids.indexOf(id) !== index).map((id) => `two elements are called ${id}`);
+  const lost = [...document.querySelectorAll("a[href^='#']")]
+    .filter((link) => !document.getElementById(decodeURIComponent(link.hash.slice(1))))
+    .map((link) => `a link to ${link.hash} leads nowhere: ${link.textContent.slice(0, 40)}`);
+  return [...new Set([...twice, ...lost])].slice(0, 5);
 }
 
 /** Words that have to be seen as they are, and selectors that must match nothing. */

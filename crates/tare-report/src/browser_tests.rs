@@ -169,7 +169,7 @@ fn browser_complains_about_what_is_wrong() {
         <title>all wrong</title><body style='background: #fff'><h1>all wrong</h1>\
         <div style='width: 2000px'>too wide</div><p style='color: #ccc'>too pale</p>\
         <svg role=img aria-label=empty width=100 height=50><text y=20 fill=#ccc>pale</text></svg>\
-        <canvas width=50 height=50></canvas><p><img src='http://127.0.0.1:9/gone.png'></p>\
+        <canvas width=50 height=50></canvas><p><a id=x href='#y'>y</a> <i id=x>x</i><img src='http://127.0.0.1:9/gone.png'></p>\
         <script>console.warn('a warning'); alert('hello'); nobody();</script></html>";
     let mut pages = Pages::new();
     let expected = json!({ "views": ["desk-light"], "never": ["canvas"], "texts": ["not there"] });
@@ -187,6 +187,8 @@ fn browser_complains_about_what_is_wrong() {
         "console warning: a warning",
         "opens a dialog: hello",
         "uncaught: ReferenceError: nobody",
+        "a link to #y leads nowhere",
+        "two elements are called x",
         "has canvas: ",
         "does not say: not there",
     ] {

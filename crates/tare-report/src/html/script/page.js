@@ -39,6 +39,9 @@ const tare = (() => {
       if (row.strong) line.className = "strong";
     }
     tip.hidden = false;
+    placeTip(box);
+  };
+  const placeTip = (box) => {
     const room = tip.getBoundingClientRect();
     const wide = document.documentElement.clientWidth;
     const left = Math.min(Math.max(4, box.left + box.width / 2 - room.width / 2), wide - room.width - 4);
@@ -151,7 +154,13 @@ const tare = (() => {
     theme();
     document.body.append(tip, said);
     document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
-    addEventListener("scroll", hideTip, { passive: true });
+    // The focus scrolls to its mark by itself; the tooltip goes with it while it can be seen.
+    addEventListener("scroll", () => {
+      if (tip.hidden) return;
+      const box = document.activeElement.matches(".told") ? document.activeElement.getBoundingClientRect() : null;
+      if (box && box.bottom > 0 && box.top < innerHeight) placeTip(box);
+      else hideTip();
+    }, { passive: true });
     document.querySelectorAll(".legend[data-switch]").forEach(legend);
     document.querySelectorAll("svg.chart").forEach(marks);
   };
