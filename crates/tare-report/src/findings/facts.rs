@@ -1,5 +1,7 @@
 //! What rules look at: the record with everything that was concluded from it.
 
+use std::collections::BTreeMap;
+
 use tare_lab::ablation::{Explanation, Plan, explain};
 use tare_lab::analysis::{Analysis, Cost, CounterFinding, Finding, Interval, counters};
 use tare_lab::doubt::Doubt;
@@ -141,6 +143,34 @@ impl<'a> Facts<'a> {
     /// Numbers of the doubts about some environments under a workload.
     pub(crate) fn doubts(&self, workload: &str, environments: &[&str]) -> Vec<usize> {
         environments.iter().flat_map(|name| self.marks.numbers(name, workload)).collect()
+    }
+
+    /// Numbers of the doubts about any environment of the explanation.
+    pub(crate) fn doubts_of_explanation(&self, workload: &str) -> Vec<usize> {
+        let plan = self.plan.as_ref();
+        let names = plan.into_iter().flat_map(|plan| &plan.environments);
+        let names: Vec<&str> = names.map(|one| one.environment.as_str()).collect();
+        self.doubts(workload, &names)
+    }
+
+    /// The middle one of the sizes that a doubt of a kind has in the slices of some environments.
+    pub(crate) fn median_of_doubt(
+        &self,
+        environments: &[&str],
+        size: impl Fn(&Doubt) -> Option<f64>,
+    ) -> Option<f64> {
+        let names: BTreeMap<i64, &str> =
+            self.record.slices.iter().map(|slice| (slice.id, slice.environment.as_str())).collect();
+        let here = |id: i64| names.get(&id).is_some_and(|name| environments.contains(name));
+        let mut sizes: Vec<f64> = self
+            .record
+            .doubts
+            .iter()
+            .filter(|entry| entry.slice.is_some_and(here))
+            .filter_map(|entry| size(&entry.doubt))
+            .collect();
+        sizes.sort_unstable_by(f64::total_cmp);
+        sizes.get(sizes.len() / 2).copied()
     }
 
     /// The rows of the table of costs.

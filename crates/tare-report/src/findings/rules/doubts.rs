@@ -21,7 +21,7 @@ pub(super) const RULES: &[Rule] = &[
         looks_at: "the doubt client_saturated, and which costs in throughput are claimed",
         condition: "the doubt touches at least a quarter of the slices of the baseline or of an environment whose loss of \
                     throughput is a claim",
-        sentence: "The client used up to {share} of its CPUs in {places}, so it may be what was measured: {bound}.",
+        sentence: "The client used {share} of its CPUs in {places}, so it may be what was measured: {bound}.",
         advice: "Give the client more CPUs ([cpus] client in the study) or the system fewer; CPU per operation stands as it is.",
         expected: "",
         expected_from: "",
@@ -33,7 +33,7 @@ pub(super) const RULES: &[Rule] = &[
         kind: Kind::Caution,
         looks_at: LOOKS_AT,
         condition: OFTEN_WORDS,
-        sentence: "Processes outside the study used up to {share} of the CPUs in {places}.",
+        sentence: "Processes outside the study used {share} of the CPUs in {places}.",
         advice: "Stop what else runs here (top shows it) and repeat; until then believe CPU per operation before throughput, \
                  and shares of the layer cpu least.",
         expected: "",
@@ -46,7 +46,7 @@ pub(super) const RULES: &[Rule] = &[
         kind: Kind::Caution,
         looks_at: LOOKS_AT,
         condition: OFTEN_WORDS,
-        sentence: "The hypervisor gave up to {share} of the CPUs' time to others in {places}.",
+        sentence: "The hypervisor gave {share} of the CPUs' time to others in {places}.",
         advice: "Believe CPU per operation before throughput, and repeat at a quieter time or on a host of your own \
                  (dedicated or bare metal).",
         expected: "",
@@ -131,6 +131,20 @@ fn size(doubt: &Doubt) -> f64 {
     }
 }
 
+/// `30 %`, or `30 % (at worst 60 %)`: the middle of the slices that it touches, and the worst.
+fn usual(facts: &Facts<'_>, seen: &Seen<'_>) -> String {
+    let names: Vec<&str> = seen.findings.iter().map(|one| one.environment.as_str()).collect();
+    let kind = seen.worst.kind();
+    let worst = words::share(size(&seen.worst));
+    let middle = facts
+        .median_of_doubt(&names, |doubt| (doubt.kind() == kind).then(|| size(doubt)))
+        .map(words::share);
+    match middle {
+        Some(middle) if middle != worst => format!("{middle} (at worst {worst})"),
+        _ => worst,
+    }
+}
+
 /// `all 8 environments`, or their names.
 fn places(facts: &Facts<'_>, findings: &[&Finding]) -> String {
     let mut names: Vec<&str> = findings.iter().map(|one| one.environment.as_str()).collect();
@@ -149,10 +163,10 @@ fn speak(
     facts: &Facts<'_>,
     kind: &str,
     least: f64,
-    share: impl Fn(&Doubt) -> String,
+    share: impl Fn(&Seen<'_>) -> String,
 ) -> Vec<Statement> {
     let Some(seen) = seen(facts, kind, least) else { return Vec::new() };
-    let values = [("places", places(facts, &seen.findings)), ("share", share(&seen.worst))];
+    let values = [("places", places(facts, &seen.findings)), ("share", share(&seen))];
     vec![finish(facts, rule.say(&values), kind, &seen)]
 }
 
@@ -184,22 +198,22 @@ fn client_saturated(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         true => "the baseline could do more, so that losses of throughput are lower bounds",
         false => "part of the loss of throughput there may be the client's",
     };
-    let share = words::share(size(&seen.worst));
+    let share = usual(facts, &seen);
     let values =
         [("share", share), ("places", places(facts, &seen.findings)), ("bound", bound.to_string())];
     vec![finish(facts, rule.say(&values), "client_saturated", &seen)]
 }
 
 fn strangers(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "strangers", OFTEN, |doubt| words::share(size(doubt)))
+    speak(rule, facts, "strangers", OFTEN, |seen| usual(facts, seen))
 }
 
 fn steal(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "steal", OFTEN, |doubt| words::share(size(doubt)))
+    speak(rule, facts, "steal", OFTEN, |seen| usual(facts, seen))
 }
 
 fn rate_not_reached(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "rate_not_reached", OFTEN, |doubt| match doubt {
+    speak(rule, facts, "rate_not_reached", OFTEN, |seen| match &seen.worst {
         Doubt::RateNotReached { asked_per_s, reached_per_s } => {
             format!("at worst {reached_per_s:.0} of {asked_per_s:.0} operations/s")
         }
@@ -208,9 +222,9 @@ fn rate_not_reached(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
 }
 
 fn errors(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "operation_errors", 0.0, |doubt| crate::figures::clean(&doubt.text()))
+    speak(rule, facts, "operation_errors", 0.0, |seen| crate::figures::clean(&seen.worst.text()))
 }
 
 fn not_in_force(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "layer_not_in_force", 0.0, |doubt| crate::figures::clean(&doubt.text()))
+    speak(rule, facts, "layer_not_in_force", 0.0, |seen| crate::figures::clean(&seen.worst.text()))
 }

@@ -380,7 +380,10 @@ fn back(effect: &Effect) -> String {
 }
 
 fn sure(facts: &Facts<'_>, effect: &Effect) -> super::super::Sureness {
-    let doubts = facts.doubts(&effect.workload, &[&effect.with, &effect.without]);
+    let doubts = match effect.source {
+        Source::Pair => facts.doubts(&effect.workload, &[&effect.with, &effect.without]),
+        Source::Share { .. } => facts.doubts_of_explanation(&effect.workload),
+    };
     let (figure, unit, metric) = match (effect.cpu_claimed, &effect.us, &effect.throughput) {
         (true, Some(us), _) => (*us, ("us_per_operation", "\u{b5}s"), Metric::ServerCpu),
         (_, _, Some(lost)) => (*lost, ("percent", "%"), Metric::Throughput),

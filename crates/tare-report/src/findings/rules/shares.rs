@@ -72,12 +72,13 @@ fn interaction(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ];
             let p = format!("p = {:.3} over all pairs", one.probability.max(0.001));
             let unit = ("us_per_operation", "\u{b5}s");
+            let doubts = facts.doubts_of_explanation(&found.workload);
             let n = blocks(one.us.blocks);
             let row = format!("{} with {}", one.first, one.second);
             said.push(
                 rule.say(&values)
                     .about(&found.workload, 100.0 * one.us.value / found.from_us.value)
-                    .sure(words::sureness(&one.us, unit, &n, Some(p), Vec::new()))
+                    .sure(words::sureness(&one.us, unit, &n, Some(p), doubts))
                     .see([facts.shares_evidence(&found.workload, &row)]),
             );
         }
@@ -109,11 +110,12 @@ fn not_attributed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ("layers", words::list(&layers)),
         ];
         let unit = ("us_per_operation", "\u{b5}s for the whole");
+        let doubts = facts.doubts_of_explanation(&found.workload);
         let n = blocks(found.whole_us.blocks);
         said.push(
             rule.say(&values)
                 .about(&found.workload, 100.0 * rest / found.from_us.value)
-                .sure(words::sureness(&found.whole_us, unit, &n, None, Vec::new()))
+                .sure(words::sureness(&found.whole_us, unit, &n, None, doubts))
                 .see([facts.shares_evidence(&found.workload, "every layer")]),
         );
     }

@@ -75,6 +75,9 @@ impl World {
                     client_cpu_ns: 0,
                     throttled_ns: None,
                     counters: Vec::new(),
+                    // No rule reads them, and unpacking them takes most of an analysis.
+                    response: Vec::new(),
+                    service: Vec::new(),
                     void: None,
                     ..like.clone()
                 });
