@@ -114,6 +114,8 @@ pub struct Report {
     /// The record
     #[arg(value_name = "FILE.tare")]
     pub record: PathBuf,
+    #[command(flatten)]
+    pub page: ServePage,
     /// Write the HTML page here (`-` for standard output)
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,

@@ -7,6 +7,7 @@ mod command;
 pub mod exit;
 mod live;
 mod registry;
+mod serve;
 mod signals;
 mod studies;
 

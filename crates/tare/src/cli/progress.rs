@@ -1,5 +1,7 @@
 //! `--progress`, the same for all commands that run a study.
 
+use std::net::SocketAddr;
+
 use clap::{Args, ValueEnum};
 
 /// How to show what runs.
@@ -21,4 +23,22 @@ pub struct ShowProgress {
     /// What to show on standard error while it runs
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub progress: Progress,
+    #[command(flatten)]
+    pub page: ServePage,
+}
+
+/// `--serve`, for a command that runs a study or shows a record.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ServePage {
+    /// Serve the record's page on the loopback interface, drawn anew as the record grows; without
+    /// an address at a free port of 127.0.0.1, which is printed
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "127.0.0.1:0",
+        value_parser = crate::serve::parse_address
+    )]
+    pub serve: Option<SocketAddr>,
 }

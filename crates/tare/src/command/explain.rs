@@ -18,7 +18,7 @@ use tare_lab::study::ScheduleKind;
 use super::{derived, report, weigh};
 use crate::cli::Explain;
 use crate::exit::{Exit, ExitWith};
-use crate::{live, signals, studies};
+use crate::{live, serve, signals, studies};
 
 pub(crate) fn run(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     match is_record(Path::new(&typed.what)) {
@@ -82,6 +82,7 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
         facts: Vec::new(),
         stacks: None,
         progress: typed.show.progress,
+        page: serve::listen(typed.show.page.serve)?,
         study,
     };
     let (from, to) = derive::ends(&question.study, typed.from.as_deref(), typed.to.as_deref())

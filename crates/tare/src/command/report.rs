@@ -12,11 +12,17 @@ use tare_report::terminal::Style;
 
 use crate::cli::Report;
 use crate::exit::{Exit, ExitWith};
+use crate::{serve, signals};
 
 pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let record = read(&options.record)?;
     if options.stacks.stacks {
         return super::stacks::show(options, &record, out);
+    }
+    if let Some(page) = serve::listen(options.page.serve)? {
+        let stop = signals::stop_flag()?;
+        serve::report(&page, &options.record, &stop)?;
+        return Ok(Exit::Success);
     }
     let analysis = analyse(&record);
     let stacks = stacks(&options.record)?;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -26,7 +27,7 @@ use super::tune::temporary::{self, Temporary};
 use super::{report, stacks};
 use crate::cli::{Kind, Progress, SampleStacks, Weigh};
 use crate::exit::{Exit, ExitWith};
-use crate::{live, registry, signals, studies};
+use crate::{live, registry, serve, signals, studies};
 
 /// Memory that a system needs besides its rows.
 const SYSTEM_BYTES: u64 = 64 << 20;
@@ -62,6 +63,8 @@ pub(super) struct Question {
     pub(super) stacks: Option<SampleStacks>,
     /// How it is shown while it runs.
     pub(super) progress: Progress,
+    /// Where the page is served while the study runs.
+    pub(super) page: Option<TcpListener>,
 }
 
 impl Question {
@@ -86,7 +89,8 @@ impl Question {
         let resume = options.resume.clone();
         let stacks = Some(options.stacks.clone());
         let (facts, progress) = (Vec::new(), options.show.progress);
-        Ok(Self { study, text, resume, path, seed, plan_options, facts, stacks, progress })
+        let page = serve::listen(options.show.page.serve)?;
+        Ok(Self { study, text, resume, path, seed, plan_options, facts, stacks, progress, page })
     }
 
     /// What the study's tuned environments change on this host; `None` where there are none.
@@ -341,8 +345,21 @@ fn conduct<'p>(
     afterwards: Afterwards<'p>,
 ) -> anyhow::Result<Ending> {
     let study = &question.study;
-    let mut observer = live::observer(question.progress, study, report::style(), stop);
+    let start = |page| serve::Live::start(page, &question.path, &parts.plan.client);
+    let mut served = question.page.as_ref().map(start).transpose()?;
+    // A screen hides what was printed before it: its title says where the page is.
+    let title = |page: &serve::Live| format!("{}  {}", page.url(), study.title);
+    let title = served.as_ref().map_or_else(|| study.title.clone(), title);
+    let shown = Study { title, ..study.clone() };
+    let mut observer = live::observer(question.progress, &shown, report::style(), stop);
+    if let Some(page) = &mut served {
+        observer = page.beside(observer, study.schedule.kind);
+    }
     let outcome = campaign::run_and_look(parts, study, writer, &mut *observer, stop, afterwards);
+    drop(observer);
+    if let Some(page) = served {
+        page.finish();
+    }
     let exit = match &outcome {
         Err(CampaignError::Memory { .. } | CampaignError::Start { .. }) => Exit::Host,
         _ => Exit::Failure,

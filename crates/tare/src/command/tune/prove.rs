@@ -59,6 +59,7 @@ pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyho
         facts: Vec::new(),
         stacks: None,
         progress: typed.show.progress,
+        page: crate::serve::listen(typed.show.page.serve)?,
     };
     if question.is_fake()? {
         return Err(anyhow::anyhow!(

@@ -1,0 +1,98 @@
+use std::path::Path;
+
+use hyper::Method;
+use hyper::header::{self, HeaderMap, HeaderValue};
+
+use super::*;
+
+const OWN: &str = "127.0.0.1:8080";
+
+fn ask(desk: &Desk, method: &str, host: Option<&str>, path: &str) -> (u16, String) {
+    let mut headers = HeaderMap::new();
+    for host in host {
+        headers.insert(header::HOST, HeaderValue::from_str(host).unwrap());
+    }
+    let method = Method::from_bytes(method.as_bytes()).unwrap();
+    let answer = desk.answer(OWN.parse().unwrap(), &method, path, &headers);
+    let policy = answer.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'"));
+    (answer.status().as_u16(), String::from_utf8(answer.body().to_vec()).unwrap())
+}
+
+#[test]
+fn only_the_page_is_served_and_only_under_its_own_name() {
+    let desk = Desk::new(Path::new("/tmp/<b>x</b>.tare"));
+    for (method, host, path, status) in [
+        ("GET", Some(OWN), "/", 200),
+        ("HEAD", Some(OWN), "/", 200),
+        ("GET", Some("localhost:8080"), "/state", 200),
+        ("GET", Some(OWN), "/refresh.js", 200),
+        ("GET", Some(OWN), "/../../etc/passwd", 404),
+        ("GET", Some(OWN), "/favicon.ico", 404),
+        ("GET", Some(OWN), "//", 404),
+        ("POST", Some(OWN), "/", 405),
+        ("DELETE", Some(OWN), "/state", 405),
+        ("GET", Some("evil.example:8080"), "/", 421),
+        ("GET", Some("127.0.0.1:8081"), "/", 421),
+        ("GET", Some("127.0.0.1"), "/", 421),
+        ("GET", Some("localhost.evil.example:8080"), "/", 421),
+        ("GET", None, "/", 421),
+    ] {
+        assert_eq!(ask(&desk, method, host, path).0, status, "{method} {host:?} {path}");
+    }
+    assert!(!ask(&desk, "GET", Some(OWN), "/").1.contains("<b>"));
+}
+
+#[test]
+fn a_new_page_is_a_new_version_and_the_same_is_not() {
+    let desk = Desk::new(Path::new("x.tare"));
+    assert!(!desk.is_watched());
+    let state = || ask(&desk, "GET", Some(OWN), "/state").1;
+    assert_eq!(state(), r#"{"ended":false,"version":0}"#);
+    assert!(desk.is_watched());
+    desk.lay("<body>one</body></html>".into(), false);
+    desk.lay("<body>one</body></html>".into(), false);
+    assert_eq!(state(), r#"{"ended":false,"version":1}"#);
+    assert!(!desk.last_was_seen());
+    let page = ask(&desk, "GET", Some(OWN), "/").1;
+    assert_eq!(page, "<body>one<script src=\"/refresh.js?version=1\"></script>\n</body></html>");
+    assert!(desk.last_was_seen());
+    desk.end();
+    assert_eq!(state(), r#"{"ended":true,"version":1}"#);
+}
+
+#[test]
+fn what_is_known_is_not_sent_again() {
+    let desk = Desk::new(Path::new("x.tare"));
+    let mut headers = HeaderMap::new();
+    headers.insert(header::HOST, HeaderValue::from_static(OWN));
+    let own = OWN.parse().unwrap();
+    let first = desk.answer(own, &Method::GET, "/", &headers);
+    headers.insert(header::IF_NONE_MATCH, first.headers()[header::ETAG].clone());
+    assert_eq!(desk.answer(own, &Method::GET, "/", &headers).status(), 304);
+    desk.lay("<body>one</body>".into(), false);
+    assert_eq!(desk.answer(own, &Method::GET, "/", &headers).status(), 200);
+}
+
+#[test]
+fn addresses_are_of_the_loopback_interface() {
+    for (text, expected) in [
+        ("8080", "127.0.0.1:8080"),
+        ("127.0.0.1", "127.0.0.1:0"),
+        ("localhost:80", "127.0.0.1:80"),
+        ("127.0.0.2:9", "127.0.0.2:9"),
+        ("::1", "[::1]:0"),
+        ("[::1]:7", "[::1]:7"),
+    ] {
+        assert_eq!(parse_address(text).map(|a| a.to_string()), Ok(expected.to_string()), "{text}");
+    }
+    for (text, part) in [
+        ("0.0.0.0:80", "not on the loopback"),
+        ("192.168.1.4", "not on the loopback"),
+        ("[::]:80", "not on the loopback"),
+        ("example.org:80", "write it like"),
+        ("99999", "write it like"),
+    ] {
+        assert!(parse_address(text).unwrap_err().contains(part), "{text}");
+    }
+}
