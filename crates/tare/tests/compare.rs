@@ -34,14 +34,17 @@ fn two_records_of_one_truth_do_not_differ_and_money_does() {
         difference["found"] == true && difference["beyond_noise"] == true
     });
     assert_eq!(claimed.count(), 0, "{document:#}");
-    let baseline = document["figures"].as_array().unwrap().iter().find(|row| row["baseline"] == true);
+    let baseline =
+        document["figures"].as_array().unwrap().iter().find(|row| row["baseline"] == true);
     let money = &baseline.unwrap()["records"][1]["operations_per_money_vs_first"];
     let (low, high) = (money["low"].as_f64().unwrap(), money["high"].as_f64().unwrap());
     assert!(low < 0.53 && high > 0.47 && high < 0.6, "{money}");
     assert_eq!(document["records"][1]["price_per_hour"], 4.0);
 
     let text = stdout(&compare(&prices));
-    for part in ["no difference found (within", "op per USD", "A. metal.tare", "Hosts and studies differ"] {
+    for part in
+        ["no difference found (within", "op per USD", "A. metal.tare", "Hosts and studies differ"]
+    {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
     assert!(stdout(&compare(&["--markdown"])).contains("| --: |"));

@@ -109,7 +109,8 @@ impl Drop for Serving {
 #[test]
 fn a_record_is_served_until_it_is_interrupted() {
     let here = tempfile::tempdir().unwrap();
-    let output = run_in(here.path(), ["weigh", "fake", "--rounds", "3", "--seed", "1", "-o", "a.tare"]);
+    let output =
+        run_in(here.path(), ["weigh", "fake", "--rounds", "3", "--seed", "1", "-o", "a.tare"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let serving = Serving::start(here.path(), &["report", "a.tare", "--serve"]);
     assert!(serving.at.ip().is_loopback());

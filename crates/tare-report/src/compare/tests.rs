@@ -217,5 +217,9 @@ fn records_of_any_kind_can_be_compared() {
             assert!(!text.contains("NaN"), "{text}");
         }
         assert!(!markdown(&comparison).contains("<script"));
+        let page = crate::html::comparison(&comparison);
+        for markup in ["<script", "<img", "NaN", "inf%"] {
+            assert!(!page.contains(markup), "{markup:?} got through");
+        }
     }
 }

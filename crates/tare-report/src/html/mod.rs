@@ -6,6 +6,7 @@
 //! shape or text always says the same again.
 
 mod charts;
+mod compare;
 mod diff;
 mod explain;
 mod findings;
@@ -29,6 +30,8 @@ use crate::prove::{self, Proof};
 use host::{EnvironmentView, Settings};
 use shell::Shell;
 use workload::WorkloadView;
+
+pub use compare::comparison;
 
 /// The page of a record and of its stack slices ([`tare_lab::record::read_stacks`]; none is well).
 pub fn page(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> String {

@@ -26,10 +26,11 @@ macro_rules! templates {
 }
 
 /// Every template, by the name that others include it by.
-const TEMPLATES: [(&str, &str); 16] = templates![
+const TEMPLATES: [(&str, &str); 17] = templates![
     "shell.html",
     "macros.html",
     "page.html",
+    "compare.html",
     "sections/header.html",
     "sections/findings.html",
     "sections/workload.html",

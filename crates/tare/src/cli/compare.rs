@@ -14,6 +14,9 @@ pub struct Compare {
     /// letter in the order given, its position, its file or its host's name. Once per record
     #[arg(long = "price", value_name = "A=4.99/h")]
     pub prices: Vec<PriceTag>,
+    /// Write the HTML page here (`-` for standard output)
+    #[arg(long, value_name = "PATH")]
+    pub html: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

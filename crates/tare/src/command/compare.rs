@@ -1,7 +1,10 @@
 //! `tare compare`: records side by side.
 
+use std::fs;
 use std::io::Write;
+use std::path::Path;
 
+use anyhow::Context;
 use tare_lab::analysis::analyse;
 use tare_report::compare::{self, Comparison, Named};
 
@@ -17,6 +20,14 @@ pub(crate) fn run(options: &Compare, out: &mut dyn Write) -> anyhow::Result<Exit
         records.push((path.display().to_string(), record, analysis));
     }
     let comparison = Comparison::new(&records, &options.prices).exit_with(Exit::Usage)?;
+    if let Some(path) = &options.html {
+        let page = tare_report::html::comparison(&comparison);
+        if path == Path::new("-") {
+            out.write_all(page.as_bytes())?;
+            return Ok(Exit::Success);
+        }
+        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     if options.json {
         writeln!(out, "{}", compare::json(&comparison))?;
     } else if options.csv {
@@ -25,6 +36,9 @@ pub(crate) fn run(options: &Compare, out: &mut dyn Write) -> anyhow::Result<Exit
         write!(out, "{}", compare::markdown(&comparison))?;
     } else {
         write!(out, "{}", compare::terminal(&comparison, report::style()))?;
+        if let Some(path) = &options.html {
+            writeln!(out, "page: {}", path.display())?;
+        }
     }
     Ok(Exit::Success)
 }
