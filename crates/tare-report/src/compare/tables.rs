@@ -100,11 +100,10 @@ fn figures(comparison: &Comparison<'_>, workload: &str) -> [Sheet; 2] {
     let sheet = |title: &str, columns: Vec<String>, cells: &dyn Fn(&Figures) -> Vec<Entry>| {
         let mut rows = Vec::new();
         for row in comparison.figures.iter().filter(|row| row.workload == workload) {
-            let mut label = name(row.environment, workload, false, row.control);
+            let label = name(row.environment, workload, false, row.control);
             for (at, figures) in row.records.iter().enumerate() {
                 let Some(figures) = figures else { continue };
-                let mut row =
-                    vec![Entry::plain(std::mem::take(&mut label)), Entry::plain(letter(at))];
+                let mut row = vec![Entry::plain(label.clone()), Entry::plain(letter(at))];
                 row.extend(cells(figures));
                 rows.push(row);
             }

@@ -79,8 +79,16 @@ fn table(sheet: &Sheet, paint: Paint) -> String {
         Cell::new(paint.plain(&text)).set_alignment(alignment)
     };
     table.set_header(sheet.head.iter().enumerate().map(|(index, text)| cell(index, text)));
+    let mut last = "";
     for row in &sheet.rows {
-        table.add_row(row.iter().enumerate().map(|(index, entry)| cell(index, &entry.text)));
+        // What stands in the row above is not said again.
+        let name = row.first().map_or("", |entry| entry.text.as_str());
+        let same = name == std::mem::replace(&mut last, name);
+        let text = |(index, entry): (usize, &super::Entry)| match same && index == 0 {
+            true => cell(index, ""),
+            false => cell(index, &entry.text),
+        };
+        table.add_row(row.iter().enumerate().map(text));
     }
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(paint.0.width.max(40));
     table.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>().join("\n")

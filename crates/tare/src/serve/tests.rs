@@ -62,6 +62,22 @@ fn a_new_page_is_a_new_version_and_the_same_is_not() {
 }
 
 #[test]
+fn the_policy_of_the_page_lets_the_script_run_and_nothing_else() {
+    let desk = Desk::new(Path::new("x.tare"));
+    let own = "<head><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'sha256-x'\"><title>";
+    desk.lay(format!("{own}</title></head><body></body>"), false);
+    let mut headers = HeaderMap::new();
+    headers.insert(header::HOST, HeaderValue::from_static(OWN));
+    let answer = desk.answer(OWN.parse().unwrap(), &Method::GET, "/", &headers);
+    let policy = answer.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+    assert_eq!(
+        policy,
+        "default-src 'none'; script-src 'self' 'sha256-x'; connect-src 'self'; frame-ancestors 'none'"
+    );
+    assert!(answer.body().starts_with(b"<head><title></title>"), "{answer:?}");
+}
+
+#[test]
 fn what_is_known_is_not_sent_again() {
     let desk = Desk::new(Path::new("x.tare"));
     let mut headers = HeaderMap::new();
