@@ -9,7 +9,7 @@ const OWN: &str = "127.0.0.1:8080";
 
 fn ask(desk: &Desk, method: &str, host: Option<&str>, path: &str) -> (u16, String) {
     let mut headers = HeaderMap::new();
-    for host in host {
+    if let Some(host) = host {
         headers.insert(header::HOST, HeaderValue::from_str(host).unwrap());
     }
     let method = Method::from_bytes(method.as_bytes()).unwrap();
