@@ -41,6 +41,14 @@ impl StackKind {
             Self::OffCpu => "off-cpu",
         }
     }
+
+    /// As what is missing where it cannot be had.
+    pub fn probe(self) -> &'static str {
+        match self {
+            Self::OnCpu => "stacks",
+            Self::OffCpu => "stacks of waiting",
+        }
+    }
 }
 
 /// One distinct stack of a slice.

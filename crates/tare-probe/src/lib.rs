@@ -7,6 +7,7 @@
 mod between;
 mod bpf;
 mod context_switches;
+mod cost;
 mod cpu_shares;
 mod disk;
 mod disk_latency;
@@ -30,6 +31,8 @@ mod switches;
 mod syscalls;
 mod tcp;
 mod tracefs;
+
+pub use cost::{Cost, cost};
 
 use std::io;
 use std::path::PathBuf;

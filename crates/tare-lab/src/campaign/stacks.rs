@@ -54,9 +54,9 @@ impl<'p> Campaign<'_, 'p> {
     ) -> Result<Ending, CampaignError> {
         self.stage(Stage::SamplingStacks);
         let kind = sampler.kind();
-        let (salt, probe) = match kind {
-            StackKind::OnCpu => (SEED_SALT, "stacks"),
-            StackKind::OffCpu => (SEED_SALT_OFF_CPU, "off-cpu stacks"),
+        let salt = match kind {
+            StackKind::OnCpu => SEED_SALT,
+            StackKind::OffCpu => SEED_SALT_OFF_CPU,
         };
         let seed = tare_std::rng::mix64(self.seed ^ salt);
         let first = self.writer().stack_rounds(kind)?;
@@ -69,7 +69,7 @@ impl<'p> Campaign<'_, 'p> {
             Ok(given_up.is_none())
         })?;
         if let Some(reason) = given_up {
-            self.put_doubt(None, Doubt::ProbeFailed { probe: probe.into(), reason })?;
+            self.put_doubt(None, Doubt::ProbeFailed { probe: kind.probe().into(), reason })?;
         }
         Ok(ending)
     }
@@ -211,6 +211,8 @@ impl<'p> Campaign<'_, 'p> {
             return Err(member.trouble.clone().unwrap_or_else(|| "it is not up".into()));
         };
         let begun = sampler.begin(&scope(running, client));
+        // It may have settled something.
+        slice.event = sampler.event();
         let mut edges: Result<(), PartError> = Ok(());
         let freezes = self.study.schedule.kind == ScheduleKind::Slices;
         let measured = match &begun {

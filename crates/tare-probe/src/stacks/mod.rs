@@ -14,11 +14,13 @@
 mod perf;
 pub mod script;
 pub mod subsystem;
+mod user;
 pub mod waits;
 
 use tare_lab::stacks::KERNEL_SUFFIX;
 
 pub use perf::{Perf, StacksError};
+pub use user::UserFrames;
 
 /// Frames, the leaf first, as one line from the root to the leaf.
 fn folded(frames: &[script::Frame]) -> String {

@@ -7,8 +7,8 @@
 //! `cpu-clock` ticks, which cannot look into code that holds interrupts off: its time shows where
 //! they are allowed again.
 //!
-//! Limits: the frames of a program that was built without frame pointers are few: the function it
-//! is in is right, its callers may be missing. Frames of the kernel are whole.
+//! Limits: frames of the kernel are whole; those of programs are as good as [`UserFrames`] says. The
+//! function that a program is in is right in any case.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -26,7 +26,7 @@ use tare_lab::probe::Scope;
 use tare_lab::stacks::{CLIENT, LAYER, SYSTEM, SampledStack, StackKind, StackSampler};
 
 use super::script::{self, Sample};
-use super::{folded, subsystem, waits};
+use super::{UserFrames, folded, subsystem, waits};
 
 /// Samples per second of CPU time. Not a round number, so that it does not keep step with timers.
 const FREQUENCY_HZ: u32 = 999;
@@ -83,6 +83,8 @@ pub struct Perf {
     /// Marks the processes of a study, so that leftovers are found.
     mark: (String, String),
     clock: Clock,
+    /// Settled by the first system that is looked at, for the whole study.
+    user: UserFrames,
     running: Option<Running>,
 }
 
@@ -162,13 +164,18 @@ impl Perf {
     ///
     /// # Errors
     /// If perf is not installed or does not run, or may not see switches.
-    pub fn open(kind: StackKind, mark: (&str, &str)) -> Result<Self, StacksError> {
-        Self::open_program("perf", kind, mark)
+    pub fn open(
+        kind: StackKind,
+        user: UserFrames,
+        mark: (&str, &str),
+    ) -> Result<Self, StacksError> {
+        Self::open_program("perf", kind, user, mark)
     }
 
     fn open_program(
         program: &str,
         kind: StackKind,
+        user: UserFrames,
         mark: (&str, &str),
     ) -> Result<Self, StacksError> {
         let mark = (mark.0.to_string(), mark.1.to_string());
@@ -176,7 +183,7 @@ impl Perf {
             StackKind::OnCpu => (Clock::Timer, "cycles"),
             StackKind::OffCpu => (Clock::Switches, SWITCHES),
         };
-        let mut perf = Self { program: program.to_string(), mark, clock, running: None };
+        let mut perf = Self { program: program.to_string(), mark, clock, user, running: None };
         // Prints `COUNT,,cycles,...`, or `<not supported>` in place of the count.
         let arguments = ["stat", "--field-separator=,", "--event", event, "--", "true"];
         let output = perf.command(&arguments).output().map_err(|source| match source.kind() {
@@ -257,8 +264,9 @@ impl Perf {
             .try_clone()
             .map_err(|source| StacksError::Channel { step: "share a memory file", source })?;
         let child = self
-            .command(&["record", "-g", "--no-buildid", "--no-buildid-cache"])
+            .command(&["record", "--no-buildid", "--no-buildid-cache"])
             .args(clock)
+            .args(self.user.arguments())
             .args(["--delay", "-1", "--pid", &pids.join(","), "--control", &control])
             .args(["--output", &path_of(&data)])
             .stdout(Stdio::null())
@@ -386,15 +394,19 @@ impl StackSampler for Perf {
     }
 
     fn event(&self) -> String {
-        match self.clock {
+        let event = match self.clock {
             Clock::Cycles => format!("cycles, every {CYCLES}"),
             Clock::Timer => format!("cpu-clock at {FREQUENCY_HZ} Hz"),
             Clock::Switches => "every switch away from a CPU".to_string(),
-        }
+        };
+        format!("{event}; {}", self.user.name())
     }
 
     fn begin(&mut self, scope: &Scope) -> Result<(), PartError> {
         self.running = None;
+        if let Some(pid) = scope.system.first() {
+            self.user = self.user.settled(*pid, self.clock == Clock::Switches);
+        }
         self.running = Some(self.start(scope)?);
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tare_lab::stacks::StackKind;
+use tare_probe::stacks::UserFrames;
 
 use super::duration;
 
@@ -24,6 +25,26 @@ impl From<Kind> for StackKind {
     }
 }
 
+/// How the frames of programs are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum User {
+    Auto,
+    Fp,
+    Dwarf,
+    None,
+}
+
+impl From<User> for UserFrames {
+    fn from(user: User) -> Self {
+        match user {
+            User::Auto => Self::Auto,
+            User::Fp => Self::FramePointers,
+            User::Dwarf => Self::Dwarf,
+            User::None => Self::None,
+        }
+    }
+}
+
 /// What `weigh` samples after the rounds.
 #[derive(Clone, Debug, Args)]
 pub struct SampleStacks {
@@ -39,6 +60,9 @@ pub struct SampleStacks {
         default_value = "on-cpu,off-cpu"
     )]
     pub stack_kinds: Vec<Kind>,
+    /// How the frames of programs are found: frame pointers, DWARF, not; auto is what the system was built for
+    #[arg(long, value_name = "HOW", requires = "stacks", default_value = "auto")]
+    pub stacks_user: User,
     /// After the rounds, count system calls by name in slices of their own (needs BPF)
     #[arg(long)]
     pub syscalls: bool,

@@ -7,7 +7,7 @@ use serde_json::json;
 use tare_host::clean::{Leftover, leftovers};
 use tare_host::doctor::{Check, Verdict, checks};
 use tare_lab::stacks::{StackKind, StackSampler};
-use tare_probe::stacks::Perf;
+use tare_probe::stacks::{Perf, UserFrames};
 
 use crate::cli::Doctor;
 use crate::exit::Exit;
@@ -18,7 +18,8 @@ const OWN_MARK: (&str, &str) = (tare_host::RUN_VARIABLE, "doctor");
 pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let mut checks = checks(state);
     checks.extend(engines());
-    checks.extend(observers());
+    checks.extend(stacks());
+    checks.extend(probes());
     let leftovers = leftovers(state);
     if options.json {
         let checks: Vec<_> = checks.iter().map(check_json).collect();
@@ -50,6 +51,32 @@ pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow
     Ok(Exit::Success)
 }
 
+/// Probes: what each takes to read, here and now, or why it cannot be read.
+fn probes() -> Vec<Check> {
+    let cpus = tare_host::process::cpus_of_this_thread().unwrap_or_default();
+    let roots = tare_probe::Roots::default();
+    let check = |kind: &tare_probe::ProbeKind| {
+        let what = format!("probe {}", kind.name);
+        let missing = |detail: String, verdict| {
+            let remedy = format!("it needs {}", kind.needs);
+            Check { what: what.clone(), verdict, detail, remedy }
+        };
+        let mut probe = match kind.open(&roots, &cpus) {
+            Ok(probe) => probe,
+            Err(_) if kind.optional => return None,
+            Err(error) => return Some(missing(tare_host::error_line(&error), Verdict::Missing)),
+        };
+        let detail = match tare_probe::cost(&mut *probe) {
+            Ok(cost) => super::weigh::cost_line(cost),
+            Err(error) => {
+                return Some(missing(tare_host::error_line(&*error), Verdict::Limited));
+            }
+        };
+        Some(Check { what: what.clone(), verdict: Verdict::Ok, detail, remedy: String::new() })
+    };
+    tare_probe::ALL.iter().filter_map(check).collect()
+}
+
 /// Container engines: the runtimes of `tare-env` say themselves what is missing.
 fn engines() -> Vec<Check> {
     let engines =
@@ -69,45 +96,25 @@ fn engines() -> Vec<Check> {
     engines.map(check).collect()
 }
 
-/// What observes a study: the probes of every slice, and what runs in slices of its own.
-fn observers() -> Vec<Check> {
-    let cpus = tare_host::process::cpus_of_this_thread().unwrap_or_default();
-    let roots = tare_probe::Roots::default();
-    let check = |what: &str, found: Result<String, (Verdict, String)>, remedy: &str| match found {
-        Ok(detail) => {
-            Check { what: what.into(), verdict: Verdict::Ok, detail, remedy: String::new() }
+/// Stacks: what perf can take them by, here and now.
+fn stacks() -> Vec<Check> {
+    let check = |kind: StackKind, option: &str| {
+        let what = kind.probe().to_string();
+        match Perf::open(kind, UserFrames::Auto, OWN_MARK) {
+            Ok(perf) => {
+                let detail = format!("perf samples {} (tare weigh {option})", perf.event());
+                Check { what, verdict: Verdict::Ok, detail, remedy: String::new() }
+            }
+            Err(error) => {
+                let remedy =
+                    "apt-get install linux-perf (Ubuntu: linux-tools-generic), and run as root";
+                let detail = tare_host::error_line(&error);
+                Check { what, verdict: Verdict::Missing, detail, remedy: remedy.into() }
+            }
         }
-        Err((verdict, detail)) => {
-            Check { what: what.into(), verdict, detail, remedy: remedy.into() }
-        }
     };
-    let why = |missing: &[tare_probe::Unavailable]| {
-        let one = |(name, error): &tare_probe::Unavailable| {
-            format!("{name}: {}", tare_host::error_line(error))
-        };
-        missing.iter().map(one).collect::<Vec<_>>().join("; ")
-    };
-    let (opened, missing) = tare_probe::open_all(&roots, &cpus);
-    let probes = match missing.is_empty() {
-        true => Ok(format!("{} can be read (tare list probes)", opened.len())),
-        false => Err((Verdict::Limited, why(&missing))),
-    };
-    let (_, missing) = tare_probe::open_disturbing(&roots, &cpus);
-    let syscalls = match missing.is_empty() {
-        true => Ok("can be counted by name (tare weigh --syscalls)".to_string()),
-        false => Err((Verdict::Missing, why(&missing))),
-    };
-    let stacks = |kind: StackKind, option: &str| match Perf::open(kind, OWN_MARK) {
-        Ok(perf) => Ok(format!("perf samples {} ({option})", perf.event())),
-        Err(error) => Err((Verdict::Missing, tare_host::error_line(&error))),
-    };
-    let perf = "apt-get install linux-perf (Ubuntu: linux-tools-generic), and run as root";
-    vec![
-        check("probes", probes, "studies go on without these; their doubts are missing"),
-        check("stacks", stacks(StackKind::OnCpu, "tare weigh --stacks"), perf),
-        check("stacks of waiting", stacks(StackKind::OffCpu, "--stack-kinds off-cpu"), perf),
-        check("system calls", syscalls, "run as root, outside of a container"),
-    ]
+    let off_cpu = "--stacks --stack-kinds off-cpu";
+    vec![check(StackKind::OnCpu, "--stacks"), check(StackKind::OffCpu, off_cpu)]
 }
 
 fn word(verdict: Verdict) -> &'static str {

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 use tare_lab::stacks::StackKind;
-use tare_probe::stacks::Perf;
+use tare_probe::stacks::{Perf, UserFrames};
 
 use crate::cli::{List, ListKind};
 use crate::exit::Exit;
@@ -131,7 +131,9 @@ fn probes() -> Vec<Item> {
     let mark = (tare_host::RUN_VARIABLE, "list");
     let stacks = |kind: StackKind, name: &str, help: &str| Item {
         options: own_slices(&format!("tare weigh --stacks --stack-kinds {}", kind.name())),
-        unavailable: Perf::open(kind, mark).err().map(|error| tare_host::error_line(&error)),
+        unavailable: Perf::open(kind, UserFrames::Auto, mark)
+            .err()
+            .map(|error| tare_host::error_line(&error)),
         ..Item::new(name, help)
     };
     let mut items: Vec<Item> = tare_probe::ALL.iter().map(probe).collect();

@@ -37,9 +37,13 @@ pub(super) fn afterwards(
     };
     if asked.stacks {
         for kind in &asked.stack_kinds {
-            match Perf::open((*kind).into(), (tare_host::RUN_VARIABLE, run)) {
+            match Perf::open(
+                (*kind).into(),
+                asked.stacks_user.into(),
+                (tare_host::RUN_VARIABLE, run),
+            ) {
                 Ok(perf) => afterwards.samplers.push(Box::new(perf)),
-                Err(error) => missing(&format!("{} stacks", StackKind::from(*kind).name()), &error),
+                Err(error) => missing(StackKind::from(*kind).probe(), &error),
             }
         }
     }

@@ -18,6 +18,7 @@ use tare_lab::cpus;
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::CpuPlan;
 use tare_lab::fake;
+use tare_lab::probe::Probe;
 use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path, read_stacks};
 use tare_lab::stacks::Afterwards;
 use tare_lab::study::{self, Study};
@@ -278,7 +279,8 @@ pub(super) fn measure_here(
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut driver =
         TareLoad::start(&program, &plan.client, Some(site.client_namespace()), site.run())?;
-    let (probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &plan.all);
+    let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &plan.all);
+    host.extend(costs(&mut probes));
     let unread = |(probe, error): (&str, tare_probe::ProbeError)| Doubt::ProbeFailed {
         probe: probe.into(),
         reason: tare_host::error_line(&error),
@@ -311,6 +313,23 @@ pub(super) fn measure_here(
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }
     Ok((ending, site.close()))
+}
+
+/// What each probe takes to read, as facts of this host.
+fn costs(probes: &mut [Box<dyn Probe>]) -> Vec<HostFact> {
+    let fact = |probe: &mut Box<dyn Probe>| {
+        // One that cannot be read says so in its slices.
+        let cost = tare_probe::cost(&mut **probe).ok()?;
+        let (section, key) = ("probes".to_string(), probe.name().to_string());
+        Some(HostFact { section, key, value: cost_line(cost) })
+    };
+    probes.iter_mut().filter_map(fact).collect()
+}
+
+/// What a probe takes to read, for people.
+pub(super) fn cost_line(cost: tare_probe::Cost) -> String {
+    let us = |time: Duration| tare_std::units::significant(time.as_secs_f64() * 1e6, 2);
+    format!("{} µs at the beginning of a slice, {} µs at its end", us(cost.begin), us(cost.end))
 }
 
 /// Runs a study of the fake world into its record. Nothing on the host is touched.

@@ -5,7 +5,7 @@ use tare_lab::driver::Edge;
 use tare_lab::probe::Scope;
 use tare_lab::stacks::{CLIENT, LAYER, SYSTEM, SampledStack, StackKind, StackSampler};
 
-use super::{Perf, StacksError, fold};
+use super::{Perf, StacksError, UserFrames, fold};
 
 /// What `perf script` of Linux 6.1 printed, shortened; process 2550 is the system, 2560 the client.
 const PRINTED: &str = include_str!("../../../fixtures/perf-script.txt");
@@ -42,14 +42,15 @@ fn what_perf_prints_is_folded_and_counted() {
 #[test]
 fn a_program_that_is_missing_is_named_with_its_package() {
     let error =
-        Perf::open_program("tare-has-no-such-perf", StackKind::OnCpu, ("A", "b")).unwrap_err();
+        Perf::open_program("tare-has-no-such-perf", StackKind::OnCpu, UserFrames::Auto, ("A", "b"))
+            .unwrap_err();
     assert!(matches!(error, StacksError::NotInstalled), "{error:?}");
     assert!(error.to_string().contains("linux-perf"));
 }
 
 #[test]
 fn a_busy_process_is_sampled() {
-    let mut perf = match Perf::open(StackKind::OnCpu, ("TARE_TEST", "stacks")) {
+    let mut perf = match Perf::open(StackKind::OnCpu, UserFrames::Auto, ("TARE_TEST", "stacks")) {
         Ok(perf) => perf,
         Err(error) => {
             #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
@@ -81,7 +82,10 @@ fn a_busy_process_is_sampled() {
 
 #[test]
 fn a_process_that_is_gone_is_an_error_and_leaves_nothing_running() {
-    let Ok(mut perf) = Perf::open(StackKind::OnCpu, ("TARE_TEST", "stacks")) else { return };
+    let Ok(mut perf) = Perf::open(StackKind::OnCpu, UserFrames::Auto, ("TARE_TEST", "stacks"))
+    else {
+        return;
+    };
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     let gone = Scope { system: vec![child.id()], ..Scope::default() };
@@ -92,7 +96,7 @@ fn a_process_that_is_gone_is_an_error_and_leaves_nothing_running() {
 
 #[test]
 fn a_sleep_of_known_length_is_waited_for_by_the_clock() {
-    let mut perf = match Perf::open(StackKind::OffCpu, ("TARE_TEST", "stacks")) {
+    let mut perf = match Perf::open(StackKind::OffCpu, UserFrames::Auto, ("TARE_TEST", "stacks")) {
         Ok(perf) => perf,
         Err(error) => {
             #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]

@@ -219,7 +219,8 @@ fn over_time(name: &str) -> Option<(&'static str, Form)> {
     let as_it_is: Form = |value, _| value;
     let per_second: Form = |value, seconds| value / seconds;
     let cpus: Form = |value, seconds| value / 1e9 / seconds;
-    let disk = name.starts_with("disk_");
+    // Of its histogram there are dozens: they are in the table.
+    let disk = name.starts_with("disk_") && !name.contains("_up_to_");
     let interrupts = name.ends_with("_interrupt_share") || name == "interrupts";
     let others = ["softirq_ns", "steal_ns", "cpu_pressure_some_ns", "io_pressure_some_ns"];
     if !(disk || interrupts || others.contains(&name)) {
@@ -227,7 +228,7 @@ fn over_time(name: &str) -> Option<(&'static str, Form)> {
     }
     Some(match name {
         n if n.ends_with("_share") => ("share", as_it_is),
-        n if n.ends_with("_ns_mean") => ("ns", as_it_is),
+        n if n.ends_with("_ns_mean") || n.ends_with("_ns_max") => ("ns", as_it_is),
         n if n.ends_with("_mean") => ("rate", as_it_is),
         n if n.ends_with("_bytes") => ("bytes", per_second),
         n if n.ends_with("_ns") => ("share", cpus),
