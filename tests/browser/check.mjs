@@ -21,7 +21,7 @@ const VIEWS = [
   { name: "phone-dark", width: 390, height: 844, phone: true, dark: true },
 ];
 /** Everything together may take this long, in ms. */
-const ALL_MS_MAX = 240_000;
+const ALL_MS_MAX = 420_000;
 /** Pages that are looked at at the same time. */
 const TABS = 2;
 

@@ -16,7 +16,7 @@ use crate::fixture;
 use crate::stacks::{Profile, Side};
 
 /// The suite has a limit of its own below this one.
-const TIME_MAX: Duration = Duration::from_secs(300);
+const TIME_MAX: Duration = Duration::from_secs(480);
 /// What the page of a long record may take.
 const PAGE_BYTES_MAX: usize = 20_000_000;
 

@@ -38,6 +38,17 @@
     const [number, suffix] = scaled(value, UNITS[unit]);
     return `${Number(number.toPrecision(3))}${suffix}`;
   };
+  // Time since the first slice, as a clock says it: 5 s, 1:05 min, 8:20 h.
+  const clock = (seconds) => {
+    if (seconds < 60) return `${Number(seconds.toPrecision(3))} s`;
+    const two = (number) => String(number).padStart(2, "0");
+    const all = Math.round(seconds);
+    const [hours, minutes, rest] = [Math.floor(all / 3600), Math.floor(all / 60) % 60, all % 60];
+    if (hours === 0) return rest === 0 ? `${minutes} min` : `${minutes}:${two(rest)} min`;
+    if (rest > 0) return `${hours}:${two(minutes)}:${two(rest)} h`;
+    return minutes === 0 ? `${hours} h` : `${hours}:${two(minutes)} h`;
+  };
+  const CLOCK_STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
   const percentile = (nines) => {
     if (nines === 0) return "0 %";
     const share = 100 * (1 - 10 ** -nines);
@@ -126,7 +137,7 @@
           y: log ? { distr: 3, log: 10 } : { range: (u, low, high) => [Math.min(0, low), high > 0 ? high * 1.06 : 1] },
         },
         axes: [
-          { ...axis, values: (u, ticks) => ticks.map((x) => (nines ? (x % 1 === 0 ? percentile(x) : "") : tick("s", x))), splits: nines ? (u) => source.x.filter((x) => x % 1 === 0 && x >= u.scales.x.min && x <= u.scales.x.max) : undefined },
+          { ...axis, values: (u, ticks) => ticks.map((x) => (nines ? (x % 1 === 0 ? percentile(x) : "") : x === 0 ? "0" : clock(x))), incrs: nines ? undefined : CLOCK_STEPS, splits: nines ? (u) => source.x.filter((x) => x % 1 === 0 && x >= u.scales.x.min && x <= u.scales.x.max) : undefined },
           { ...axis, size: 64, values: (u, ticks) => ticks.map((y) => (y == null || (log && ![1, 2, 5].includes(Number(String(y.toPrecision(1))[0]))) ? "" : tick(unit, y))) },
         ],
         series, bands,
@@ -144,7 +155,7 @@
       chart.lines = lines;
     };
 
-    const place = (x) => (nines ? `the fastest ${percentile(x)}` : `${digits(x)} s${source.per_column > 1 ? `, ${source.per_column} blocks from here` : ""}`);
+    const place = (x) => (nines ? `the fastest ${percentile(x)}` : `${clock(x)}${source.per_column > 1 ? `, ${source.per_column} blocks from here` : ""}`);
     const tell = (u, aloud) => {
       const off = tare.offIn(workload);
       const rows = [{ text: place(u.data[0][at]), strong: true }];
