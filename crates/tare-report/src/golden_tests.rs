@@ -179,5 +179,5 @@ fn check_comparison(name: &str, records: &[crate::compare::Named], prices: &[&st
     check(&format!("{name}.json"), &(crate::compare::json(&comparison) + "\n"));
     check(&format!("{name}.md"), &crate::compare::markdown(&comparison));
     check(&format!("{name}.csv"), &crate::compare::csv(&comparison));
-    check(&format!("{name}.html"), &crate::html::comparison(&comparison));
+    check(&format!("{name}.html"), &without_code(&crate::html::comparison(&comparison)));
 }
