@@ -1,6 +1,7 @@
 //! Stands in for the product where only environments are tested: a TCP echo server that works a
 //! little for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen A --to
-//! B`), and a harness that starts environments until it is killed (`harness STATE`).
+//! B`), the first process of a virtual machine (`guest`), and a harness that starts environments
+//! until it is killed (`harness STATE`).
 #![expect(clippy::print_stdout, reason = "its parent reads how far it has come")]
 
 use std::error::Error;
@@ -23,6 +24,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         ["proxy", "--listen", listen, "--to", to] => {
             Ok(tare_env::proxy::run(listen.parse()?, to.parse()?, None, &AtomicBool::new(false))?)
         }
+        ["guest"] => Ok(tare_env::guest::run()?),
         ["harness", state, runtimes @ ..] => harness(state, runtimes),
         _ => Err("usage: serve ADDRESS PORT DATA | proxy ... | harness STATE RUNTIME...".into()),
     }
@@ -63,7 +65,12 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
     for round in 0.. {
         let mut environments = Vec::new();
         for runtime in runtimes {
-            for network in ["bridge", "host", "bridge+proxy"] {
+            // A guest has no share in the host's network, and takes its time to boot.
+            let guest = runtime.starts_with("vm:");
+            let networks: &[&str] =
+                if guest { &["bridge"] } else { &["bridge", "host", "bridge+proxy"] };
+            for network in networks {
+                let network = *network;
                 let cgroup = if network == "host" { "none" } else { "own" };
                 let mut environment = site.environment(&EnvironmentSpec {
                     name: format!("{runtime} {network}"),
@@ -74,7 +81,10 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
                     cgroup: cgroup.into(),
                     host: "as-is".into(),
                     storage: StorageSpec::default(),
-                    vm: Vec::new(),
+                    vm: match guest {
+                        true => vec![("accelerator".into(), "tcg".into())],
+                        false => Vec::new(),
+                    },
                     inject: NOTHING_INJECTED.into(),
                     limits: Limits::default(),
                     optional: false,

@@ -32,6 +32,8 @@ pub enum Doubt {
     BaselineNotClean { found: String },
     /// The system chose another I/O engine here than in the baseline.
     IoEngineDiffers { baseline: String, here: String },
+    /// The guest's instructions are emulated: it works, but its figures are the emulator's.
+    Emulated { accelerator: String },
     /// A probe could not read.
     ProbeFailed { probe: String, reason: String },
     /// Fewer blocks than are needed for an interval worth its name.
@@ -55,6 +57,7 @@ impl Doubt {
             Self::ControlBeyondClaim { .. } => "control_beyond_claim",
             Self::BaselineNotClean { .. } => "baseline_not_clean",
             Self::IoEngineDiffers { .. } => "io_engine_differs",
+            Self::Emulated { .. } => "emulated",
             Self::ProbeFailed { .. } => "probe_failed",
             Self::FewBlocks { .. } => "few_blocks",
             Self::EnvironmentLeftOut { .. } => "environment_left_out",
@@ -103,6 +106,9 @@ impl Doubt {
             Self::IoEngineDiffers { baseline, here } => {
                 format!("the system does its I/O by {here} here, by {baseline} in the baseline")
             }
+            Self::Emulated { accelerator } => format!(
+                "the guest's CPU is emulated ({accelerator}): functional, not a measurement"
+            ),
             Self::ProbeFailed { probe, reason } => {
                 format!("the probe {probe} could not read: {reason}")
             }
@@ -156,6 +162,10 @@ impl Doubt {
             Self::IoEngineDiffers { .. } => {
                 "the cost includes another way of doing I/O; security = \"default+io_uring\" \
                  tells the two apart"
+            }
+            Self::Emulated { .. } => {
+                "read no cost of a virtual machine from it; take a host where KVM boots a guest \
+                 (`tare doctor` says whether it does)"
             }
             Self::ProbeFailed { .. } => "the doubts that rest on this probe are missing here",
             Self::FewBlocks { .. } => "give it a larger budget, or more rounds",

@@ -208,6 +208,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::LayerNotInForce { .. }
         | Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
+        | Doubt::Emulated { .. }
         | Doubt::FewBlocks { .. } => 3,
         Doubt::ClientSharesCpus { .. }
         | Doubt::Throttled { .. }
@@ -262,6 +263,9 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::IoEngineDiffers { baseline, here } => {
             format!("I/O by {here}, {baseline} in the baseline")
         }
+        Doubt::Emulated { accelerator } => {
+            format!("CPU emulated, functional only, not a measurement ({accelerator})")
+        }
         Doubt::FewBlocks { blocks } => format!("only {}", crate::headline::blocks(*blocks)),
         Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
@@ -284,6 +288,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::ControlBeyondClaim { .. } => "Claim no cost of that size; measure longer.",
         Doubt::BaselineNotClean { .. } => "Real costs are larger than shown.",
         Doubt::IoEngineDiffers { .. } => "security = \"default+io_uring\" tells its part.",
+        Doubt::Emulated { .. } => "Read no cost from it; take a host with KVM.",
         Doubt::ProbeFailed { .. } => "Doubts that rest on this probe are missing.",
         Doubt::FewBlocks { .. } => "Give it a larger budget, or more rounds.",
         Doubt::EnvironmentLeftOut { .. } => "See `tare doctor`.",
@@ -304,6 +309,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::ControlBeyondClaim { .. } => "The baseline differs from itself",
         Doubt::BaselineNotClean { .. } => "The baseline is taxed by the host's network set-up",
         Doubt::IoEngineDiffers { .. } => "The system chose another I/O engine",
+        Doubt::Emulated { .. } => "The guest's CPU is emulated",
         Doubt::ProbeFailed { .. } => "A probe could not read",
         Doubt::FewBlocks { .. } => "Too few blocks",
         Doubt::EnvironmentLeftOut { .. } => "An environment was left out",

@@ -1,7 +1,7 @@
 //! When a slice or an environment deserves a doubt. Pure: figures in, doubts out.
 
 use super::Doubt;
-use crate::environment::{CpuPlan, EnvironmentSpec, LayerState};
+use crate::environment::{ACCELERATOR, CpuPlan, EnvironmentSpec, LayerState};
 use crate::probe::names;
 use crate::record::Slice;
 
@@ -17,6 +17,9 @@ pub const THROTTLED_SHARE: f64 = 0.01;
 pub const RATE_REACHED_SHARE: f64 = 0.98;
 /// The setting by which a system says how it does its I/O.
 pub const IO_ENGINE: &str = "io_engine";
+
+/// The accelerator that runs a guest's instructions on the CPU itself.
+const HARDWARE: &str = "kvm";
 
 /// What a slice's figures alone do not say.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +98,10 @@ pub fn environment(
         && baseline != here
     {
         doubts.push(Doubt::IoEngineDiffers { baseline, here });
+    }
+    let accelerator = layers.iter().find(|state| state.layer == ACCELERATOR);
+    if let Some(state) = accelerator.filter(|state| !state.found.starts_with(HARDWARE)) {
+        doubts.push(Doubt::Emulated { accelerator: state.found.clone() });
     }
     doubts
 }
@@ -202,6 +209,16 @@ mod tests {
         spec.cpu = "shared".into();
         let all = ["layer_not_in_force", "client_shares_cpus", "io_engine_differs"];
         assert_eq!(kinds(&spec, &plan("1", "0"), false, "epoll"), all);
+        let runs_on = |accelerator: &str| {
+            let mut state = layer(true);
+            (state.layer, state.found) = (ACCELERATOR.into(), accelerator.into());
+            let mut spec = spec.clone();
+            spec.cpu = "pinned".into();
+            let doubts = environment(&spec, &plan("1", "0"), &[state], &[], &[]);
+            doubts.iter().map(Doubt::kind).collect::<Vec<_>>()
+        };
+        assert_eq!(runs_on("tcg: there is no /dev/kvm"), ["emulated"]);
+        assert!(runs_on("kvm: a guest is up after 900 ms").is_empty());
     }
 
     #[test]

@@ -1,0 +1,309 @@
+//! The suite for virtual machines: a guest boots, answers over TCP from the client's namespace,
+//! every layer is in force, its account grows under load, freezing stops it, and nothing is left
+//! afterwards, also when the harness is killed. Under TCG everything works that works under KVM,
+//! only slowly, so the guests here are few and small.
+#![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
+#![expect(clippy::print_stderr, reason = "tests that are skipped say so, and times are shown")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tare_env::{Site, SiteOptions, runtime};
+use tare_host::clean::{self, Outcome};
+use tare_host::netns;
+use tare_lab::environment::{
+    ACCELERATOR, CpuPlan, Environment, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED,
+    StorageSpec,
+};
+use tare_std::cpus::CpuSet;
+
+/// One guest at a time: under TCG each takes a CPU.
+static HOST: Mutex<()> = Mutex::new(());
+
+fn host() -> MutexGuard<'static, ()> {
+    HOST.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// True when the test cannot run, after saying why.
+fn skipped(test: &str) -> bool {
+    let (kind, argument) = runtime::find("vm:qemu").unwrap();
+    let reason = match (rustix::process::geteuid().is_root(), tare_host::exec::find("nft")) {
+        (false, _) => "needs root".to_string(),
+        (_, None) => "needs nftables".to_string(),
+        _ => match (kind.needs)(argument) {
+            Err(missing) => missing.to_string(),
+            Ok(()) => return false,
+        },
+    };
+    eprintln!("skipped: {test}: {reason}");
+    true
+}
+
+/// A state directory of the test's own, removed with what is in it.
+struct State(PathBuf);
+
+impl State {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tare-test-vm-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn open(&self, program: PathBuf) -> Site {
+        let all = tare_host::process::cpus_of_this_thread().unwrap();
+        let last = all.iter().last().unwrap();
+        let system = CpuSet::parse_list(&last.to_string()).unwrap();
+        let cpus = CpuPlan { client: all.difference(&system), system, all };
+        Site::open(SiteOptions { state: self.0.clone(), program, cpus }).unwrap()
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        let _ = clean::clean(&self.0);
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(Path::parent).unwrap();
+    let program = folder.join("examples/stand_in");
+    assert!(program.exists(), "{} is built with the tests", program.display());
+    program
+}
+
+fn launch() -> Launch {
+    let words = ["serve", "{listen}", "{port}", "{data}"];
+    Launch { arguments: words.map(String::from).to_vec() }
+}
+
+/// The layers and what a guest gets of them; the accelerator is TCG unless said otherwise.
+fn spec(
+    network: &str,
+    cpu: &str,
+    security: &str,
+    cgroup: &str,
+    vm: &[(&str, &str)],
+) -> EnvironmentSpec {
+    let mut options =
+        vec![("memory".to_string(), "384M".to_string()), ("disk".into(), "256M".into())];
+    options.extend(vm.iter().map(|(name, value)| ((*name).into(), (*value).into())));
+    if !vm.iter().any(|(name, _)| *name == "accelerator") {
+        options.push(("accelerator".into(), "tcg".into()));
+    }
+    EnvironmentSpec {
+        name: format!("guest {network} {cpu} {security} {cgroup} {vm:?}"),
+        runtime: "vm:qemu".into(),
+        network: network.into(),
+        cpu: cpu.into(),
+        security: security.into(),
+        cgroup: cgroup.into(),
+        host: "as-is".into(),
+        storage: StorageSpec::default(),
+        vm: options,
+        inject: NOTHING_INJECTED.into(),
+        limits: Limits { memory_bytes: (cgroup == "own").then_some(1 << 30) },
+        optional: false,
+    }
+}
+
+/// Nothing of a run is left: no namespace, link, mount, cgroup or process.
+fn assert_clean(run: &str, what: &str) {
+    let named = format!("tare-{run}");
+    let mut left: Vec<String> = Vec::new();
+    for folder in ["/run/netns", "/sys/class/net"] {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        left.extend(entries.map(|entry| entry.path().display().to_string()));
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    left.extend(mounts.lines().map(String::from));
+    let find = Command::new("find").args(["/sys/fs/cgroup", "-type", "d"]).output().unwrap();
+    left.extend(String::from_utf8(find.stdout).unwrap().lines().map(String::from));
+    left.retain(|line| line.contains(&named));
+    let marked = tare_host::process::all().into_iter().filter(|pid| {
+        tare_host::process::variable(*pid, tare_host::RUN_VARIABLE).as_deref() == Some(run)
+    });
+    left.extend(marked.map(|pid| format!("process {pid}")));
+    assert!(left.is_empty(), "{what}: the host is not as it was: {left:#?}");
+}
+
+/// Dials from the client's namespace until the system answers.
+fn dial(client: &Path, address: SocketAddr, environment: &dyn Environment) -> TcpStream {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let stream = netns::within(client, || TcpStream::connect(address)).unwrap();
+        if let Ok(mut stream) = stream {
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            if ask(&mut stream) {
+                return stream;
+            }
+        }
+        let name = &environment.spec().name;
+        let log = environment.log_tail();
+        assert!(Instant::now() < deadline, "{name} at {address}: no answer\n{log}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn ask(stream: &mut TcpStream) -> bool {
+    let mut answer = [0; 4];
+    stream.write_all(b"weig").is_ok() && stream.read_exact(&mut answer).is_ok()
+}
+
+/// The life of one guest. Returns what was read back of its accelerator.
+fn live(site: &Site, spec: &EnvironmentSpec) -> String {
+    let name = &spec.name;
+    let mut environment = site.environment(spec).unwrap();
+    let begin = Instant::now();
+    let endpoint = environment.start(&launch()).unwrap_or_else(|error| {
+        panic!("{name}: {}\n{}", tare_host::error_line(error.as_ref()), environment.log_tail())
+    });
+    let made = begin.elapsed();
+    let mut stream = dial(site.client_namespace(), endpoint.address, environment.as_ref());
+    let ready = begin.elapsed();
+
+    let layers = environment.read_back().unwrap();
+    for layer in &layers {
+        assert!(layer.in_force, "{name}: {layer:?}");
+        eprintln!("{name}: {}: {}", layer.layer, layer.found);
+    }
+    let found = |name: &str| layers.iter().find(|state| state.layer == name);
+    for layer in ["runtime", ACCELERATOR, "network", "cpu", "security", "cgroup", "vm.vcpus"] {
+        assert!(found(layer).is_some(), "{name}: {layer} is not read");
+    }
+    let data = endpoint.data.unwrap();
+    assert!(data.join("seen").exists(), "{name}: what the system wrote is not shown");
+    assert!(environment.config().unwrap().contains("qemu-system"), "{name}");
+
+    let before = environment.usage().unwrap();
+    while environment.usage().unwrap().system_cpu_ns < before.system_cpu_ns + 20_000_000 {
+        assert!(ask(&mut stream), "{name}: no answer under load");
+    }
+    let after = environment.usage().unwrap();
+    let parts: Vec<&str> = after.layer_cpu_ns.iter().map(|(part, _)| part.as_str()).collect();
+    assert!(parts.contains(&"monitor"), "{name}: {parts:?}");
+    assert_eq!(parts.contains(&"userland proxy"), spec.network == "bridge+proxy", "{name}");
+    let begin = Instant::now();
+    environment.usage().unwrap();
+    let usage = begin.elapsed();
+
+    environment.freeze().unwrap();
+    let frozen = environment.usage().unwrap().system_cpu_ns;
+    stream.write_all(b"cold").unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut answer = [0; 4];
+    assert!(stream.read(&mut answer).is_err(), "{name}: it answers while it is frozen");
+    assert_eq!(environment.usage().unwrap().system_cpu_ns, frozen, "{name}: it runs while frozen");
+    environment.thaw().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.read_exact(&mut answer).unwrap();
+
+    let accelerator = found(ACCELERATOR).unwrap().found.clone();
+    let begin = Instant::now();
+    environment.stop().unwrap();
+    let stopped = begin.elapsed();
+    environment.stop().unwrap();
+    assert!(!data.exists(), "{name}: its data is left");
+    assert!(environment.log_tail().contains("listening"), "{name}: its last words are lost");
+    eprintln!(
+        "{name}: made {made:.0?}, ready {ready:.0?}, usage {usage:.0?}, stopped {stopped:.0?}"
+    );
+    accelerator
+}
+
+#[test]
+fn guests_live_and_leave_nothing() {
+    let _host = host();
+    let test = "guests_live_and_leave_nothing";
+    if skipped(test) {
+        return;
+    }
+    let state = State::new("live");
+    let site = state.open(program());
+    let found = live(&site, &spec("bridge", "pinned", "default", "own", &[]));
+    assert!(found.starts_with("tcg: asked for"), "{found}");
+    // KVM is tried where it is, and the outcome kept.
+    let other = [
+        ("accelerator", "auto"),
+        ("vcpus", "2"),
+        ("cache", "writethrough"),
+        ("aio", "threads"),
+        ("iothread", "no"),
+    ];
+    let found = live(&site, &spec("bridge+proxy", "shared", "none", "none", &other));
+    assert!(found.starts_with("kvm: ") || found.starts_with("tcg: KVM does not serve"), "{found}");
+    assert!(site.close().is_empty());
+    assert_clean(site.run(), test);
+    assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_guest_that_does_not_come_up_says_why_and_leaves_nothing() {
+    let _host = host();
+    let test = "a_guest_that_does_not_come_up_says_why_and_leaves_nothing";
+    if skipped(test) {
+        return;
+    }
+    let state = State::new("fails");
+    // A program that is no guest: the kernel panics, and the machine ends with it.
+    let site = state.open("/bin/true".into());
+    let mut environment = site.environment(&spec("bridge", "shared", "none", "own", &[])).unwrap();
+    let error = environment.start(&launch()).unwrap_err();
+    let error = tare_host::error_line(error.as_ref());
+    assert!(error.contains("did not come up"), "{error}");
+    let log = environment.log_tail();
+    assert!(log.contains("panic"), "{log}");
+    let gone = [("kernel", "/nonexistent/vmlinuz")];
+    let mut environment =
+        site.environment(&spec("bridge", "shared", "none", "own", &gone)).unwrap();
+    let error = environment.start(&launch()).unwrap_err().to_string();
+    assert!(error.contains("/nonexistent/vmlinuz"), "{error}");
+    let refused = site.environment(&spec("host", "shared", "none", "own", &[])).err().unwrap();
+    assert!(refused.to_string().contains("network = \"bridge\""), "{refused}");
+    assert!(site.close().is_empty());
+    assert_clean(site.run(), test);
+}
+
+#[test]
+fn what_a_killed_harness_leaves_of_guests_is_cleaned() {
+    let _host = host();
+    let test = "what_a_killed_harness_leaves_of_guests_is_cleaned";
+    if skipped(test) {
+        return;
+    }
+    let state = State::new("killed");
+    // While the guest boots, and when it is up and frozen.
+    for (lines, then) in [(1, Duration::from_secs(2)), (2, Duration::ZERO)] {
+        let mut harness = Command::new(program())
+            .arg("harness")
+            .arg(&state.0)
+            .arg("vm:qemu")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(harness.stdout.take().unwrap()).lines();
+        for _ in 0..lines {
+            said.next();
+        }
+        thread::sleep(then);
+        harness.kill().unwrap();
+        harness.wait().unwrap();
+        let begin = Instant::now();
+        let report = clean::clean(&state.0).unwrap();
+        let elapsed = begin.elapsed();
+        assert_eq!(report.runs.len(), 1, "{report:?}");
+        for (run, outcome) in &report.runs {
+            assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
+            eprintln!("killed after {lines} lines: {outcome:?} in {elapsed:.0?}");
+            assert_clean(run, test);
+        }
+        assert!(clean::clean(&state.0).unwrap().runs.is_empty());
+    }
+}
