@@ -38,6 +38,7 @@ use crate::site::Ground;
 use crate::system::{self, System};
 
 pub mod accelerator;
+pub mod doctor;
 mod initramfs;
 pub mod kernel;
 mod lines;
