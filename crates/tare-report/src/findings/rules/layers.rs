@@ -121,6 +121,30 @@ pub(crate) const LAYERS: &[LayerRule] = &[
         counters: &[],
     },
     LayerRule {
+        id: "virtual_machine",
+        layer: "runtime",
+        name: "the virtual machine",
+        is: |ends| is_machine(ends.to) && !is_machine(ends.from),
+        subsystems: &["hypervisor", "userland proxy", "scheduler", "interrupts and timers"],
+        counters: &["kvm_exits", "system_run_queue_wait_ns"],
+    },
+    LayerRule {
+        id: "storage",
+        layer: "storage",
+        name: "the storage",
+        is: |ends| ends.from == "directory",
+        subsystems: &["block layer", "file system", "overlay and FUSE"],
+        counters: &["disk_flushes", "disk_writes", "disk_written_bytes"],
+    },
+    LayerRule {
+        id: "injected",
+        layer: "inject",
+        name: "the injected cost",
+        is: |ends| ends.from == "none",
+        subsystems: &[],
+        counters: &["throttled_ns"],
+    },
+    LayerRule {
         id: "engine",
         layer: "runtime",
         name: "the container engine, over the bare runtime,",
@@ -132,11 +156,19 @@ pub(crate) const LAYERS: &[LayerRule] = &[
         id: "runtime",
         layer: "runtime",
         name: "being in a container at all (namespaces and mounts)",
-        is: |ends| ["process", "fake"].contains(&ends.from) && !ends.to.ends_with("runsc"),
+        is: |ends| {
+            ["process", "fake"].contains(&ends.from)
+                && !ends.to.ends_with("runsc")
+                && !is_machine(ends.to)
+        },
         subsystems: &["overlay and FUSE", "cgroup accounting"],
         counters: &[],
     },
 ];
+
+fn is_machine(runtime: &str) -> bool {
+    runtime.split(':').next() == Some("vm")
+}
 
 fn is_engine(runtime: &str) -> bool {
     ["docker", "podman"].contains(&runtime.split(':').next().unwrap_or_default())
@@ -241,6 +273,27 @@ pub(super) const RULES: &[Rule] = &[
         "Sandboxed runtime",
         "`runtime` goes to `runsc`, and the cost is a claim",
         "Run the database under runc (docker run --runtime runc) and keep the sandbox for what is not trusted.",
+    ),
+    rule(
+        "virtual_machine",
+        "Virtual machine",
+        "`runtime` goes to `vm`, and the cost is a claim",
+        "Give the guest CPUs of its own (cpu = \"pinned\"), memory in huge pages (vm option huge_pages = yes), a thread for its \
+         disk (iothread = yes) and KVM (accelerator = kvm); an environment for each tells what it gives. Where no kernel of its \
+         own is asked for, weigh a container beside it.",
+    ),
+    rule(
+        "storage",
+        "Storage",
+        "`storage` goes from `directory` to another kind, and the cost is a claim",
+        "Put the data on a volume or a bind mount (docker run -v /data:/data) of a file system on the device itself, not on the \
+         image's or on a loop file.",
+    ),
+    rule(
+        "injected",
+        "An injected cost",
+        "`inject` is set, and the cost is a claim",
+        "Nothing: it was put in to try the instrument. Compare the figure with what was injected.",
     ),
     rule(
         "engine",

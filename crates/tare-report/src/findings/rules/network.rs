@@ -22,8 +22,7 @@ pub(super) const RULES: &[Rule] = &[
                    capacity, by block",
         condition: "its CPU time per operation is above 0 in the record, and no two environments tell its layer apart",
         sentence: "{part} of {environment} takes {us} of CPU per operation by its own account.",
-        advice: "For a userland proxy: connect to the container's or the host's address instead of 127.0.0.1, or set \
-                 \"userland-proxy\": false in /etc/docker/daemon.json. For a sentry: docker run --runtime runc.",
+        advice: "{advice}",
         expected: "at least {us}: the process's own CPU time; the wakeups and copies that it causes elsewhere are not in it",
         expected_from: "the measured CPU time of that process with its interval",
         speak: layer_process,
@@ -48,7 +47,8 @@ fn layer_process(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     for (_, workload) in facts.workloads() {
         let told_apart = |effect: &Effect| {
             effect.workload == workload
-                && ["published_by_proxy", "sandbox"].contains(&effect.rule.id)
+                && ["published_by_proxy", "sandbox", "injected", "virtual_machine"]
+                    .contains(&effect.rule.id)
         };
         if facts.effects.iter().any(told_apart) {
             continue;
@@ -65,6 +65,7 @@ fn layer_process(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ("part", crate::headline::capital(&format!("the {}", crate::figures::clean(&part)))),
             ("environment", words::quoted(environment)),
             ("us", words::us(&us)),
+            ("advice", advice(&part).to_string()),
         ];
         let doubts = facts.doubts(workload, &[environment]);
         let unit = ("us_per_operation", "\u{b5}s");
@@ -76,6 +77,20 @@ fn layer_process(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         );
     }
     said
+}
+
+/// What can be done about a process that a layer adds.
+fn advice(part: &str) -> &'static str {
+    match part {
+        "userland proxy" => {
+            "Connect to the container's or the host's address instead of 127.0.0.1, or set \"userland-proxy\": false in \
+             /etc/docker/daemon.json."
+        }
+        "sentry" => "Run the database under runc: docker run --runtime runc.",
+        _ => {
+            "Weigh an environment without the layer that adds it (tare explain) before you change anything."
+        }
+    }
 }
 
 /// The dearest part that a layer adds, µs per operation at capacity over blocks.

@@ -171,6 +171,21 @@ pub(super) const CASES: &[Case] = &[
         || pair(0.0, |spec| spec.limits.memory_bytes = Some(1 << 30)),
     ),
     ("sandbox", || runtime(9.0, nothing, runsc), || runtime(9.0, nothing, runc)),
+    (
+        "virtual_machine",
+        || runtime(4.0, nothing, |spec| spec.runtime = "vm".into()),
+        || runtime(4.0, nothing, runc),
+    ),
+    (
+        "storage",
+        || pair(1.0, |spec| spec.storage.kind = "ext4".into()),
+        || pair(0.0, |spec| spec.storage.kind = "ext4".into()),
+    ),
+    (
+        "injected",
+        || pair(2.0, |spec| spec.inject = "busy=2us".into()),
+        || pair(0.0, |spec| spec.inject = "busy=2us".into()),
+    ),
     ("engine", || runtime(1.0, runc, docker), || runtime(0.0, runc, docker)),
     ("runtime", || runtime(1.0, nothing, runc), || runtime(1.0, nothing, runsc)),
     ("layer_gives_back", || bridged(-1.0), || bridged(1.0)),
