@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::Duration;
 
 use tare_env::{Site, SiteOptions};
 use tare_lab::environment::{
@@ -25,6 +26,11 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             Ok(tare_env::proxy::run(listen.parse()?, to.parse()?, None, &AtomicBool::new(false))?)
         }
         ["guest"] => Ok(tare_env::guest::run()?),
+        ["proxy", "--listen", listen, "--to", to, "--delay", delay] => {
+            let ns = delay.strip_suffix("ns").ok_or("a delay is in ns")?.parse()?;
+            let delay = Some(Duration::from_nanos(ns));
+            Ok(tare_env::proxy::run(listen.parse()?, to.parse()?, delay, &AtomicBool::new(false))?)
+        }
         ["harness", state, runtimes @ ..] => harness(state, runtimes),
         _ => Err("usage: serve ADDRESS PORT DATA | proxy ... | harness STATE RUNTIME...".into()),
     }

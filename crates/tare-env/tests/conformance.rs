@@ -278,6 +278,61 @@ fn runsc() {
 }
 
 #[test]
+fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
+    let _host = host();
+    let test = "what_is_injected_is_read_back_and_missed_when_it_is_gone";
+    if skipped(test) {
+        return;
+    }
+    let before = host_state();
+    let state = State::new("inject");
+    let site = open(&state);
+    let mut spec = spec("process", "host", "pinned", "none", "own");
+    spec.inject = "quota=50%+delay=20ms".into();
+    let mut environment = site.environment(&spec).unwrap();
+    let endpoint = environment.start(&launch()).unwrap();
+    let mut stream = dial(site.client_namespace(), endpoint.address, environment.as_ref());
+    let begin = Instant::now();
+    assert!(ask(&mut stream));
+    assert!(begin.elapsed() >= Duration::from_millis(20), "the relay holds every answer back");
+    let injected = |environment: &mut dyn Environment| {
+        let layers = environment.read_back().unwrap();
+        layers.into_iter().find(|state| state.layer == "inject").unwrap()
+    };
+    let found = injected(environment.as_mut());
+    assert!(found.in_force, "{found:?}");
+    assert!(found.found.contains("quota: 50000 100000"), "{found:?}");
+    let usage = environment.usage().unwrap();
+    assert_eq!(usage.layer_cpu_ns[0].0, "relay");
+    assert!(usage.throttled_ns.is_some());
+    let relay = environment.processes().layer[0];
+    tare_host::process::kill(&[relay], Duration::from_secs(5)).unwrap();
+    let found = injected(environment.as_mut());
+    assert!(!found.in_force, "{found:?}");
+    environment.stop().unwrap();
+
+    // Only the database can burn CPU time or filter its own calls, and only where it is a process.
+    spec.inject = "busy=2us".into();
+    let error = site.environment(&spec).unwrap().start(&launch()).unwrap_err();
+    assert!(error.to_string().contains("only tare-db"), "{error}");
+    for (change, expect) in [
+        ((|spec| spec.runtime = "oci:runc".into()) as fn(&mut EnvironmentSpec), "runtime"),
+        (|spec| (spec.cgroup, spec.inject) = ("none".into(), "quota=97%".into()), "cgroup"),
+        (|spec| (spec.cpu, spec.inject) = ("quota=1".into(), "quota=97%".into()), "quota"),
+        (|spec| (spec.network, spec.inject) = ("bridge".into(), "delay=1ms".into()), "network"),
+    ] {
+        let mut other = spec.clone();
+        other.limits.memory_bytes = None;
+        change(&mut other);
+        let error = runtime::check(&other).unwrap_err().to_string();
+        assert!(error.contains(expect), "{error}");
+    }
+    drop(environment);
+    assert!(site.close().is_empty());
+    assert_clean(&before, site.run(), test);
+}
+
+#[test]
 fn several_environments_are_up_at_once_and_dropping_the_site_removes_them() {
     let _host = host();
     let test = "several_environments_are_up_at_once_and_dropping_the_site_removes_them";

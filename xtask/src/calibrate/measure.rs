@@ -23,9 +23,13 @@ use super::studies::{self, BASELINE, FULL, Kind, Known, QUESTIONS, Truth};
 /// Where campaigns are run.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    pub(crate) program: PathBuf,
+    program: PathBuf,
     /// A directory for studies, records and state; removed by whoever made it.
-    pub(crate) folder: PathBuf,
+    folder: PathBuf,
+    /// Server CPU per operation of the baseline with nothing injected.
+    pub(crate) baseline_us: f64,
+    /// The CPUs that the program gives the system.
+    system_cpus: String,
 }
 
 /// One campaign of the many.
@@ -35,16 +39,18 @@ pub(crate) struct Turn {
     pub(crate) number: u32,
     pub(crate) seed: u64,
     pub(crate) budget: Duration,
-    pub(crate) baseline_us: f64,
 }
 
 impl Bench {
-    /// Server CPU per operation of the baseline, µs, with nothing injected.
-    pub(crate) fn baseline_us(&self, seed: u64) -> anyhow::Result<f64> {
-        let record = self.weigh(&studies::baseline().text, seed)?;
+    /// Looks at the baseline before anything is injected.
+    pub(crate) fn open(program: PathBuf, folder: PathBuf, seed: u64) -> anyhow::Result<Self> {
+        let mut bench = Self { program, folder, baseline_us: 0.0, system_cpus: String::new() };
+        let record = bench.weigh(&studies::baseline().text, seed)?;
         let analysis = analyse_costs(&record);
-        let native = finding(&analysis, BASELINE)?;
-        native.server_cpu_us.map(|us| us.value).context("the baseline gave no figure")
+        let native = finding(&analysis, BASELINE)?.server_cpu_us;
+        bench.baseline_us = native.context("the baseline gave no figure")?.value;
+        bench.system_cpus = record.cpu_plan.system.to_string();
+        Ok(bench)
     }
 
     /// Runs a campaign.
@@ -62,9 +68,9 @@ impl Bench {
     }
 
     fn costs(&self, turn: Turn) -> anyhow::Result<Vec<Line>> {
-        let planned = studies::plan(turn.kind, turn.baseline_us, turn.budget);
+        let planned = studies::plan(turn.kind, self.baseline_us, turn.budget);
         let neighbour = match turn.kind {
-            Kind::Noise => Some(Neighbour::start(&self.system_cpus()?)?),
+            Kind::Noise => Some(Neighbour::start(&self.system_cpus)?),
             _ => None,
         };
         let record = self.weigh(&planned.text, turn.seed)?;
@@ -150,11 +156,6 @@ impl Bench {
         command.arg("--state").arg(self.folder.join("state"));
         command.args(["--seed", &seed.to_string()]).arg("--output").arg(record);
         command
-    }
-
-    /// The CPUs that the program gives the system, from a record that is there.
-    fn system_cpus(&self) -> anyhow::Result<String> {
-        Ok(Record::read(&self.folder.join("record.tare"))?.cpu_plan.system.to_string())
     }
 }
 

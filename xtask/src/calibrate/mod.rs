@@ -18,12 +18,16 @@ mod summary;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use measure::{Bench, Turn};
 use options::{Options, Order};
+use studies::Kind;
 
 pub(crate) use neighbour::{WORD as NEIGHBOUR, run as neighbour};
 
@@ -51,6 +55,15 @@ fn campaigns(root: &Path, options: &Options) -> anyhow::Result<()> {
         }
         line::rewrite(out, &lines)?;
     }
+    let wanted = wanted(options, &lines);
+    if wanted.is_empty() {
+        print(&summary::markdown(&lines));
+        return Ok(());
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot watch signals")?;
+    }
     let program = match &options.program {
         Some(program) => program.clone(),
         None => crate::ci::program(root)?,
@@ -58,49 +71,37 @@ fn campaigns(root: &Path, options: &Options) -> anyhow::Result<()> {
     let program = fs::canonicalize(&program)
         .with_context(|| format!("{} is not there; cargo build --release", program.display()))?;
     let folder = Scratch::make()?;
-    let bench = Bench { program, folder: folder.0.clone() };
     let begun = Instant::now();
-    let over = || options.time.is_some_and(|time| begun.elapsed() >= time);
-    let baseline_us = bench.baseline_us(options.seed)?;
-    say(&format!("baseline: {baseline_us:.2} µs of server CPU per operation"));
+    let bench = Bench::open(program, folder.0.clone(), options.seed)?;
+    say(&format!("baseline: {:.2} µs of server CPU per operation", bench.baseline_us));
     let mut failures = 0;
-    for round in 0..options.campaigns {
-        for (place, kind) in options.kinds.iter().copied().enumerate() {
-            // The same kind in other places of the list has numbers of its own.
-            let (same, before) = alike(&options.kinds, place);
-            let number = round * same + before;
-            let done = |line: &line::Line| line.kind == kind.name() && line.campaign == number;
-            if lines.iter().any(done) {
-                continue;
+    for (kind, number) in wanted {
+        let over = options.time.is_some_and(|time| begun.elapsed() >= time);
+        if over || stop.load(Ordering::Relaxed) {
+            say(if over { "the time is over" } else { "stopped; go on with --resume" });
+            break;
+        }
+        let seed = seed(options.seed, kind, number);
+        let found = bench.run(Turn { kind, number, seed, budget: options.budget_each });
+        let minutes = begun.elapsed().as_secs() / 60;
+        let name = kind.name();
+        match found {
+            Ok(found) => {
+                failures = 0;
+                line::append(out, &found)?;
+                say(&format!("{minutes} min, {name} {number}: {}", summary::campaign(&found)));
+                lines.extend(found);
             }
-            if over() {
-                say("the time is over");
-                print(&summary::markdown(&lines));
-                return Ok(());
-            }
-            let seed = seed(options.seed, kind as u64, number);
-            let turn = Turn { kind, number, seed, budget: options.budget_each, baseline_us };
-            match bench.run(turn) {
-                Ok(found) => {
-                    failures = 0;
-                    line::append(out, &found)?;
-                    let minutes = begun.elapsed().as_secs() / 60;
-                    say(&format!(
-                        "{minutes} min, {} {number}: {}",
-                        kind.name(),
-                        summary::campaign(&found)
-                    ));
-                    lines.extend(found);
-                }
-                Err(error) => {
-                    failures += 1;
-                    say(&format!("{} {number} failed: {error:#}", kind.name()));
-                    if failures >= FAILURES_MAX {
-                        bail!(
-                            "{failures} campaigns failed one after the other; what was measured is in {}",
-                            out.display()
-                        );
-                    }
+            // The program was interrupted too.
+            Err(_) if stop.load(Ordering::Relaxed) => {}
+            Err(error) => {
+                failures += 1;
+                say(&format!("{minutes} min, {name} {number} failed: {error:#}"));
+                if failures >= FAILURES_MAX {
+                    let out = out.display();
+                    bail!(
+                        "{failures} campaigns failed one after the other; the others are in {out}"
+                    );
                 }
             }
         }
@@ -109,19 +110,29 @@ fn campaigns(root: &Path, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How often the kind at a place stands in the list, and how often before that place.
-fn alike(kinds: &[studies::Kind], place: usize) -> (u32, u32) {
-    let kind = kinds[place];
-    let of = |part: &[studies::Kind]| {
-        u32::try_from(part.iter().filter(|other| **other == kind).count()).unwrap_or(u32::MAX)
-    };
-    (of(kinds), of(&kinds[..place]))
+/// The campaigns that are not there yet, in turn. A kind that stands in the list several times has as
+/// many numbers in each turn.
+fn wanted(options: &Options, lines: &[line::Line]) -> Vec<(Kind, u32)> {
+    let mut next = [0u32; Kind::ALL.len()];
+    let mut wanted = Vec::new();
+    for _ in 0..options.campaigns {
+        for kind in options.kinds.iter().copied() {
+            let number = next[kind as usize];
+            next[kind as usize] += 1;
+            let done = |line: &line::Line| line.kind == kind.name() && line.campaign == number;
+            if !lines.iter().any(done) {
+                wanted.push((kind, number));
+            }
+        }
+    }
+    wanted
 }
 
 /// A seed of 62 bits for each campaign, the same again for the same base.
-fn seed(base: u64, kind: u64, number: u32) -> u64 {
+fn seed(base: u64, kind: Kind, number: u32) -> u64 {
     // SplitMix64's increment spreads neighbouring numbers.
-    let mixed = (base ^ kind << 40 ^ u64::from(number) << 8).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (base ^ ((kind as u64) << 40) ^ (u64::from(number) << 8))
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed >> 2
 }
 
@@ -152,4 +163,25 @@ fn say(line: &str) {
 #[expect(clippy::print_stdout, reason = "the result of a chore")]
 fn print(text: &str) {
     println!("{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_not_run_again() {
+        let words = ["--out", "x", "--campaigns", "2", "--kinds", "busy,noise,busy"];
+        let Ok(Order::Run(options)) = options::parse(&words) else {
+            panic!("it is an order to run")
+        };
+        let all = wanted(&options, &[]);
+        let (busy, noise) = (Kind::Busy, Kind::Noise);
+        assert_eq!(all, [(busy, 0), (noise, 0), (busy, 1), (busy, 2), (noise, 1), (busy, 3)]);
+        let there = line::Line { campaign: 1, ..line::example() };
+        assert_eq!(wanted(&options, &[there]).len(), 5);
+        let seeds: std::collections::BTreeSet<u64> =
+            all.iter().map(|(kind, number)| seed(1, *kind, *number)).collect();
+        assert_eq!(seeds.len(), all.len());
+    }
 }

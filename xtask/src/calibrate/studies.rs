@@ -167,10 +167,10 @@ pub(crate) struct Question {
 /// few µs; the injected cost is larger.
 pub(crate) const QUESTIONS: [Question; 4] = [
     Question {
-        name: "20 us beside shared CPUs and a bridge",
+        name: "20 us beside a bridge",
         inject: "busy=20us",
         truth_us: Some(20.0),
-        layers: "cpu = \"shared\"\nnetwork = \"bridge\"\n",
+        layers: "network = \"bridge\"\n",
         system: "",
     },
     Question {
@@ -188,10 +188,10 @@ pub(crate) const QUESTIONS: [Question; 4] = [
         system: "io = \"epoll\"\n",
     },
     Question {
-        name: "20 us beside a bridge",
+        name: "20 us beside shared CPUs and a bridge",
         inject: "busy=20us",
         truth_us: Some(20.0),
-        layers: "network = \"bridge\"\n",
+        layers: "cpu = \"shared\"\nnetwork = \"bridge\"\n",
         system: "",
     },
 ];

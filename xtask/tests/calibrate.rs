@@ -1,0 +1,75 @@
+//! `xtask calibrate` for real: one short campaign on this machine, its lines, its summary, and going on.
+//! What the figures are worth is not asked here; a test shares its machine with others.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn xtask(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_xtask")).arg("calibrate").args(words).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Why a campaign cannot be run here.
+fn missing(program: &Path) -> Option<&'static str> {
+    let root = text(&Command::new("id").arg("-u").output().unwrap().stdout).trim() == "0";
+    let nft = Command::new("nft").arg("--version").output().is_ok();
+    match (root, nft, program.exists()) {
+        (false, ..) => Some("needs root"),
+        (_, false, _) => Some("needs nft"),
+        (.., false) => Some("needs the built tare beside it"),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_campaign_is_run_told_and_not_run_again() {
+    let test = "a_campaign_is_run_told_and_not_run_again";
+    let program = Path::new(env!("CARGO_BIN_EXE_xtask")).with_file_name("tare");
+    if let Some(reason) = missing(&program) {
+        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+        {
+            eprintln!("skipped: {test}: {reason}");
+        }
+        return;
+    }
+    let here = tempfile::tempdir().unwrap();
+    let out = here.path().join("c.jsonl");
+    let [out_text, program] = [&out, &program].map(|path| path.to_str().unwrap());
+    let run = ["--out", out_text, "--program", program, "--kinds", "busy,explain"];
+    let run = [&run[..], &["--campaigns", "1", "--budget-each", "15s"]].concat();
+    let output = xtask(&run);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+
+    let lines = fs::read_to_string(&out).unwrap();
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = text(&output.stderr);
+    let large = lines.iter().find(|line| line["environment"] == "busy 20 us");
+    let large = large.unwrap_or_else(|| panic!("no such line; {told}"));
+    assert!(large["value"].as_f64().unwrap() > 0.0, "20 µs more are found as more: {large}");
+    let truth = 20_000.0 / 10.0 / large["baseline"].as_f64().unwrap();
+    assert!((large["truth"].as_f64().unwrap() - truth).abs() < 1e-9, "{large}");
+    let control = lines.iter().find(|line| line["environment"] == "native again").unwrap();
+    assert_eq!(control["truth"], 0.0);
+    let explained = lines.iter().find(|line| line["kind"] == "explain");
+    let explained = explained.unwrap_or_else(|| panic!("nothing was explained; {told}"));
+    assert!(explained["named"].is_string(), "{explained}");
+
+    let summary = text(&xtask(&["--summary", "--out", out_text]).stdout);
+    assert!(
+        summary.contains("| busy | busy 20 us |") && summary.contains("named first"),
+        "{summary}"
+    );
+
+    let again = xtask(&run);
+    assert!(!again.status.success() && text(&again.stderr).contains("--resume"));
+    let before = fs::read(&out).unwrap();
+    let resumed = xtask(&[&run[..], &["--resume"]].concat());
+    assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+    assert_eq!(fs::read(&out).unwrap(), before, "all campaigns were there");
+}
