@@ -43,6 +43,21 @@ pub(crate) struct Line {
     pub(crate) load: f64,
 }
 
+impl Line {
+    /// With four decimals: more say nothing, and so few survive writing and reading unchanged.
+    pub(crate) fn rounded(mut self) -> Self {
+        // JSON has no number for what is not finite.
+        let round = |x: f64| if x.is_finite() { (x * 1e4).round() / 1e4 } else { 0.0 };
+        for bound in [&mut self.truth, &mut self.low, &mut self.high, &mut self.claimed_after_s] {
+            *bound = bound.map(round);
+        }
+        for figure in [&mut self.value, &mut self.baseline, &mut self.seconds, &mut self.load] {
+            *figure = round(*figure);
+        }
+        self
+    }
+}
+
 /// What was measured, and its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -61,10 +61,11 @@ impl Bench {
             Kind::Explain => self.explain(turn)?,
             _ => self.costs(turn)?,
         };
+        let seconds = begun.elapsed().as_secs_f64();
         for line in &mut lines {
-            (line.seconds, line.load) = (begun.elapsed().as_secs_f64(), load);
+            (line.seconds, line.load) = (seconds, load);
         }
-        Ok(lines)
+        Ok(lines.into_iter().map(Line::rounded).collect())
     }
 
     fn costs(&self, turn: Turn) -> anyhow::Result<Vec<Line>> {
