@@ -2,7 +2,7 @@
 //! do about it, and what that is expected to give back. No rule, no sentence.
 //!
 //! Method: a [`Rule`] looks at the record, its analysis, the shares of an explanation, sampled
-//! stacks, counters and doubts ([`facts`]), and speaks where its condition holds. Its words are
+//! stacks, counters and doubts (`facts`), and speaks where its condition holds. Its words are
 //! templates in the table itself, so that `docs/reference/findings.md`, which is made from the table,
 //! shows what is said. An expectation is always a figure that was measured, with its interval.
 //!

@@ -315,7 +315,7 @@ pub(super) const RULES: &[Rule] = &[
         kind: Kind::Returned,
         looks_at: LOOKS_AT,
         condition: "a layer's effect is a claimed gain in one figure and no claimed loss in the other",
-        sentence: "{layer} gives back {cost} ({where}).{beside}",
+        sentence: "{layer} gains {cost} ({where}).{beside}",
         advice: "Do not bank on it yet: a layer seldom takes work away. Repeat with another --seed, on a quiet host; if it \
                  stays, look for what the layer changes besides (CPUs to choose from, the way of doing I/O), and keep it.",
         expected: "",
@@ -397,6 +397,8 @@ fn cost(effect: &Effect, mirrored: bool) -> String {
     let mut parts = Vec::new();
     if effect.cpu_claimed {
         let ratio = effect.percent.as_ref().map(turn).map(|figure| match effect.source {
+            // "Gains" says the sign.
+            Source::Pair if mirrored => words::loss(&figure),
             Source::Pair => percent_interval(&figure),
             Source::Share { .. } => {
                 format!("{} % of {}'s", percent(figure.value), words::quoted(&effect.without))
@@ -409,12 +411,10 @@ fn cost(effect: &Effect, mirrored: bool) -> String {
         });
     }
     if let Some(lost) = effect.throughput.as_ref().filter(|_| effect.throughput_claimed) {
-        let word = match (mirrored, lost.value < 0.0) {
-            (false, true) => " more",
-            _ => "",
-        };
-        let lost = if word.is_empty() { turn(lost) } else { words::mirrored(lost) };
-        parts.push(format!("{}{word} of the throughput", words::loss(&lost)));
+        parts.push(match lost.value < 0.0 {
+            true => format!("{} more throughput", words::loss(&words::mirrored(lost))),
+            false => format!("{} of the throughput", words::loss(lost)),
+        });
     }
     words::list(&parts)
 }

@@ -24,7 +24,7 @@ pub(super) const RULES: &[Rule] = &[
         title: "No cost stands out",
         kind: Kind::Nothing,
         looks_at: "every cost against the baseline, the A/A control",
-        condition: "no environment's cost in server CPU or throughput is a claim",
+        condition: "no environment's cost above 0 in server CPU or throughput is a claim",
         sentence: "No cost against {baseline} stands out. One above {smallest} would have been claimed in every environment.",
         advice: "If that is too coarse, give it more rounds, a larger --budget or a quieter host.",
         expected: "",
@@ -88,7 +88,9 @@ fn nothing_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let compared: Vec<_> = facts.compared(workload).collect();
         let any = compared.iter().any(|finding| {
             Metric::ALL.into_iter().any(|metric| {
-                metric.cost(finding).is_some_and(|cost| facts.claim(workload, metric, cost))
+                metric.cost(finding).is_some_and(|cost| {
+                    cost.percent.value > 0.0 && facts.claim(workload, metric, cost)
+                })
             })
         });
         if any || compared.is_empty() {
