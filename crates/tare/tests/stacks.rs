@@ -66,7 +66,7 @@ fn stacks_of_real_environments_add_up_and_leave_no_trace() {
     let before = HostState::read();
     let here = tempfile::tempdir().unwrap();
     tiny::write(here.path(), "slices", 1);
-    let asked = ["tiny.toml", "-o", "s.tare", "--stacks", "--stack-rounds", "2"];
+    let asked = ["tiny.toml", "-o", "s.tare", "--stacks", "--syscalls", "--stack-rounds", "2"];
     good(weigh(here.path(), &[&asked[..], &["--stack-window", "500ms"]].concat()));
     let left = before.difference(&HostState::read());
     assert!(left.is_empty(), "the host is not as it was:\n{}", left.join("\n"));
@@ -96,6 +96,32 @@ fn stacks_of_real_environments_add_up_and_leave_no_trace() {
     assert!(functions.iter().any(|row| named(&row)), "{functions:#?}");
     let page = fs::read_to_string(here.path().join("f.html")).unwrap();
     assert!(page.contains("id=\"graph\"") && page.contains("runc proxy"));
+    waiting_has_reasons(here.path());
+    calls_have_names(here.path());
+}
+
+/// The client of an open loop waits for its next start or for an answer, in both environments.
+fn waiting_has_reasons(here: &Path) {
+    let arguments = ["report", "s.tare", "--stacks", "--kind", "off-cpu", "--to", "runc proxy"];
+    let value = json(&good(run_in(here, [&arguments[..], &["--json"]].concat())));
+    assert_eq!(value["kind"], "off-cpu");
+    let rows = value["subsystems"].as_array().unwrap();
+    let events = rows.iter().find(|row| row["name"] == "events").expect("somebody waits for work");
+    for side in ["from", "to"] {
+        assert!(events[side]["us"].as_f64().unwrap() > 0.0, "{events}");
+    }
+}
+
+/// Every operation is asked for and answered: a proxy passes both on, by calls of its own.
+fn calls_have_names(here: &Path) {
+    let value = json(&good(run_in(here, ["report", "s.tare", "--json"])));
+    let environments = value["environments"].as_array().unwrap();
+    let proxy = environments.iter().find(|one| one["name"] == "runc proxy").unwrap();
+    let traced =
+        proxy["counters"].as_array().unwrap().iter().filter(|one| one["phase"] == "traced");
+    let calls: Vec<_> = traced.filter(|one| one["name"] == "layer_syscalls").collect();
+    let per_operation = calls[0]["value"]["value"].as_f64().unwrap();
+    assert!(calls.len() == 1 && per_operation > 0.0, "{proxy}");
 }
 
 #[test]
