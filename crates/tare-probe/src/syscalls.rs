@@ -3,7 +3,8 @@
 //! Source: a program of the kernel at the tracepoint `sys_enter` ([`crate::bpf`]), which finds the
 //! caller's process in a table and adds one under the call's number. Nothing is lost, and nothing is
 //! sampled. Limits: while it runs every system call on the host takes the slow way through the
-//! kernel's entry and runs the program, some 0.1 to 0.2 µs: it disturbs, and has slices of its own.
+//! kernel's entry and runs the program. On a virtual machine where a bare call takes 1.0 µs that was
+//! 0.7 µs more for a call that counts, and 0.45 µs for a stranger's: it disturbs, and has slices of its own.
 //! A call that a seccomp filter refuses is not counted; io_uring's operations are no calls.
 
 use std::fs;
@@ -22,7 +23,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "syscalls",
     help: "system calls by name",
     needs: bpf::NEEDS,
-    limits: "processes that start inside a slice are missed; at most 64 names of each part",
+    limits: "every call takes some 0.5 µs longer while it runs; processes that start inside a slice are missed; at most 64 names of each part",
     optional: false,
     disturbs: true,
     counters: &[

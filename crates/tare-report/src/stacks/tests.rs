@@ -223,3 +223,22 @@ fn hostile_names_stay_text() {
         assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'), "{text}");
     }
 }
+
+#[test]
+fn waiting_is_divided_by_operations_and_by_nothing_else() {
+    let stacks = vec![SampledStack {
+        part: SYSTEM.into(),
+        subsystem: "disk".into(),
+        folded: "run;do_fsync_[k]".into(),
+        samples: 3_000_000,
+    }];
+    let mut one = slice(0, "native", stacks);
+    one.kind = StackKind::OffCpu;
+    let expected = 3000.0 / one.operations as f64;
+    let side = Side::of(&[one.clone()], StackKind::OffCpu, "w", "native");
+    assert!((side.total().us - expected).abs() < 1e-9 && side.idle().us == 0.0);
+    assert!((side.subsystem("disk").us - expected).abs() < 1e-9);
+    assert_eq!(Side::of(&[one.clone()], StackKind::OnCpu, "w", "native").rounds(), 0);
+    let text = overview(&[one], StackKind::OffCpu, "w", "native", Style::new(false, 120));
+    assert!(text.starts_with("Waiting in"), "{text}");
+}
