@@ -72,5 +72,14 @@ export async function flame(tab) {
     const pressed = await tab.run(() => [...document.querySelectorAll("[data-view][aria-pressed=true]")].map((one) => one.dataset.view));
     expect(pressed.join() === view && (await drawn()).length > 1, `the view ${view} is not shown`);
   }
+  const others = await tab.run(() => (document.getElementById("pair")?.options.length ?? 1) - 1);
+  for (const index of [...Array(others).keys()].map((index) => index + 1).concat(others > 0 ? [0] : [])) {
+    await tab.run((at) => {
+      const pair = document.getElementById("pair");
+      pair.value = String(at);
+      pair.dispatchEvent(new Event("change"));
+    }, index);
+    expect((await drawn()).length >= 3, `pair ${index} is not drawn`);
+  }
   return found;
 }

@@ -12,6 +12,7 @@ use tare_lab::analysis::{Analysis, analyse};
 use tare_lab::record::Record;
 use tare_lab::stacks::{StackKind, StackSlice};
 
+use crate::compare::Comparison;
 use crate::fixture;
 use crate::stacks::{Profile, Side};
 
@@ -115,16 +116,24 @@ fn browser_finds_nothing_to_complain_about() {
     let some = json!(["desk-light", "phone-dark"]);
     let mut pages = Pages::new();
     let (record, analysis) = fixture::quick();
-    let stacks = fixture::stacks("docker-default", "");
+    let mut stacks = fixture::stacks("docker-default", "");
+    let another = fixture::stacks("+ cpuset", "").into_iter();
+    stacks.extend(another.filter(|slice| slice.environment != "native"));
     pages.add("quick", &crate::html::page(&record, &analysis, &stacks), json!({}));
-    pages.record("two-workloads", fixture::two_workloads(), json!({ "views": some }));
-    pages.record("running", fixture::running(), json!({ "views": some }));
-    pages.record("empty", fixture::empty(), json!({ "views": some }));
+    let light = json!({ "views": ["desk-light"] });
+    let dark = json!({ "views": ["phone-dark"] });
+    pages.record("two-workloads", fixture::two_workloads(), light.clone());
+    pages.record("running", fixture::running(), dark.clone());
+    pages.record("empty", fixture::empty(), dark);
     let (explained, _) = fixture::ladder();
     let analysis = analyse(&explained);
     pages.record("explained", (explained, analysis), json!({ "views": some }));
     pages.flame_graph("flame", "quick", &stacks, json!({}));
-    pages.record("ten-hours", fixture::ten_hours(), json!({ "views": ["desk-light"] }));
+    let prices = ["small=2.5USD/h", "large=3.2USD/h"].map(|price| price.parse().unwrap());
+    let hosts = fixture::hosts();
+    let comparison = Comparison::new(&hosts, &prices).unwrap();
+    pages.add("hosts", &crate::html::comparison(&comparison), json!({ "views": some }));
+    pages.record("ten-hours", fixture::ten_hours(), light);
     pages.are_good();
 }
 

@@ -116,6 +116,23 @@ pub(crate) fn hostile() -> (Record, Analysis) {
     (record, analysis)
 }
 
+/// Two machines: the second is 1.5 times as fast.
+pub(crate) fn hosts() -> [crate::compare::Named; 2] {
+    let machine = |seed, speed, host: &str, model: &str, cpus: &str| {
+        let made = Machine { seed, speed, burden: 1.0, latencies: true };
+        let (mut record, analysis) = on(made, 12);
+        record.host.push(fact("kernel", "host name", host));
+        record.host[0].value = model.to_string();
+        record.cpu_plan.system = CpuSet::parse_list(cpus).unwrap();
+        record.header.rates[0].1 *= speed;
+        (format!("{host}.tare"), record, analysis)
+    };
+    [
+        machine(1, 1.0, "small", "AMD EPYC 7002", "2-3"),
+        machine(2, 1.5, "large", "AMD EPYC 9005", "2-5"),
+    ]
+}
+
 /// A record that `tare explain` made. The study has no environments between the two, so that all
 /// layers are one step.
 pub(crate) fn explained() -> (Record, Plan) {

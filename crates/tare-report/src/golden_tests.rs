@@ -148,27 +148,9 @@ fn comparison() {
     check_comparison("compare", &records, &[]);
 }
 
-/// Two machines, with prices: the second is 1.5 times as fast and dearer.
 #[test]
 fn comparison_of_hosts() {
-    let machine = |seed, speed, host: &str, model: &str, cpus: &str| {
-        let made = fixture::Machine { seed, speed, burden: 1.0, latencies: true };
-        let (mut record, analysis) = fixture::on(made, 12);
-        record.host.push(tare_lab::record::HostFact {
-            section: "kernel".into(),
-            key: "host name".into(),
-            value: host.into(),
-        });
-        record.host[0].value = model.to_string();
-        record.cpu_plan.system = tare_std::cpus::CpuSet::parse_list(cpus).unwrap();
-        record.header.rates[0].1 *= speed;
-        (format!("{host}.tare"), record, analysis)
-    };
-    let records = [
-        machine(1, 1.0, "small", "AMD EPYC 7002", "2-3"),
-        machine(2, 1.5, "large", "AMD EPYC 9005", "2-5"),
-    ];
-    check_comparison("hosts", &records, &["small=2.5USD/h", "B=3.2USD/h"]);
+    check_comparison("hosts", &fixture::hosts(), &["small=2.5USD/h", "B=3.2USD/h"]);
 }
 
 fn check_comparison(name: &str, records: &[crate::compare::Named], prices: &[&str]) {
