@@ -29,6 +29,8 @@ pub(crate) struct Row {
     level: bool,
     /// One for each environment.
     cells: Vec<Cell>,
+    /// In some environment a difference stands out.
+    differs: bool,
 }
 
 /// One workload in one phase.
@@ -70,7 +72,8 @@ fn table(record: &Record, part: &[CounterFinding]) -> Table {
                 cells[at] = Cell::new(finding);
             }
         }
-        Row { name: clean(&counter[0].name), level: counter[0].level, cells }
+        let differs = cells.iter().any(|cell| cell.class == "differs");
+        Row { name: clean(&counter[0].name), level: counter[0].level, cells, differs }
     });
     Table {
         workload: clean(&part[0].workload),

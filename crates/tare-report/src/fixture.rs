@@ -1,6 +1,7 @@
 //! Records made up for tests: no figure in them was measured. The shape is that of the quick study.
 
 mod ladder;
+mod many_blocks;
 mod stacks;
 mod ten_hours;
 
@@ -22,6 +23,7 @@ use tare_std::cpus::CpuSet;
 use tare_std::rng::Rng;
 
 pub(crate) use ladder::ladder;
+pub(crate) use many_blocks::many_blocks;
 pub(crate) use stacks::stacks;
 pub(crate) use ten_hours::ten_hours;
 

@@ -192,7 +192,7 @@ impl<'a> Facts<'a> {
 
     pub(crate) fn stacks_evidence(&self, from: &str, to: &str, row: &str) -> Evidence {
         let (from, to, row) = (clean(from), clean(to), clean(row));
-        Evidence { anchor: None, name: format!("stacks of \"{to}\" against \"{from}\": {row}") }
+        Evidence::at("stacks", format!("stacks of \"{to}\" against \"{from}\": {row}"))
     }
 }
 

@@ -81,7 +81,7 @@ impl View {
         let letters: Vec<String> = (0..of.sides.len()).map(letter).collect();
         let title = format!("{} records compared", of.sides.len());
         View {
-            shell: Shell::new(title, env!("CARGO_PKG_VERSION").to_string(), false),
+            shell: Shell::new(title, env!("CARGO_PKG_VERSION").to_string(), &[]),
             records: (0..of.sides.len()).map(|at| RecordView::new(of, at)).collect(),
             found: sentences(of),
             warnings: of.warnings.iter().map(|warning| clean(&warning.text)).collect(),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tare_lab::record::{EnvironmentRecord, Record};
 
-use crate::figures::{clean, latency};
+use crate::figures::{clean, latency, shorten};
 
 #[derive(Serialize)]
 pub(super) struct EnvironmentView {
@@ -14,12 +14,35 @@ pub(super) struct EnvironmentView {
     rows: Vec<(String, String, String, bool)>,
 }
 
-/// What the system found, one column per environment.
+/// What the system found and chose: where the environments differ, and where they do not.
 #[derive(Serialize)]
 pub(super) struct Settings {
     environments: Vec<String>,
-    /// Key, whether the environments differ in it, values.
-    rows: Vec<(String, bool, Vec<String>)>,
+    differing: Vec<Differing>,
+    equal: Vec<(String, String)>,
+}
+
+/// One setting, one cell per environment.
+#[derive(Serialize)]
+struct Differing {
+    key: String,
+    cells: Vec<Cell>,
+}
+
+#[derive(Serialize)]
+struct Cell {
+    value: String,
+    /// From the baseline's.
+    differs: bool,
+}
+
+/// Facts of one kind.
+#[derive(Serialize)]
+pub(super) struct Section {
+    name: String,
+    /// The first of them, in a line.
+    gist: String,
+    facts: Vec<(String, String)>,
 }
 
 impl EnvironmentView {
@@ -43,7 +66,7 @@ impl EnvironmentView {
     }
 }
 
-pub(super) fn settings(environments: &[&EnvironmentRecord]) -> Settings {
+pub(super) fn settings(environments: &[&EnvironmentRecord], baseline: &str) -> Settings {
     let shown: Vec<&EnvironmentRecord> =
         environments.iter().copied().filter(|e| !e.settings.is_empty()).collect();
     let mut keys: Vec<&str> = Vec::new();
@@ -52,31 +75,51 @@ pub(super) fn settings(environments: &[&EnvironmentRecord]) -> Settings {
             keys.push(key);
         }
     }
-    let row = |key: &str| {
+    let mut settings = Settings {
+        environments: shown.iter().map(|e| clean(&e.spec.name)).collect(),
+        differing: Vec::new(),
+        equal: Vec::new(),
+    };
+    for key in keys {
         let value = |e: &&EnvironmentRecord| {
             let found = e.settings.iter().find(|(k, _)| k == key);
             found.map_or_else(|| "\u{2013}".to_string(), |(_, value)| clean(value))
         };
         let values: Vec<String> = shown.iter().map(value).collect();
-        let differ = values.windows(2).any(|pair| pair[0] != pair[1]);
-        (clean(key), differ, values)
-    };
-    Settings {
-        environments: shown.iter().map(|e| clean(&e.spec.name)).collect(),
-        rows: keys.into_iter().map(row).collect(),
+        let base = shown.iter().position(|e| e.spec.name == baseline).unwrap_or(0);
+        if values.windows(2).all(|pair| pair[0] == pair[1]) {
+            settings.equal.push((clean(key), values[base].clone()));
+            continue;
+        }
+        let cells = values
+            .iter()
+            .map(|value| Cell { value: value.clone(), differs: *value != values[base] });
+        settings.differing.push(Differing { key: clean(key), cells: cells.collect() });
     }
+    settings
 }
 
-pub(super) fn facts(record: &Record) -> Vec<(String, Vec<(String, String)>)> {
-    let mut sections: Vec<(String, Vec<(String, String)>)> = Vec::new();
+/// Layers that were not in force.
+pub(super) fn not_in_force(environments: &[&EnvironmentRecord]) -> usize {
+    environments.iter().flat_map(|e| &e.layers).filter(|layer| !layer.in_force).count()
+}
+
+pub(super) fn facts(record: &Record) -> Vec<Section> {
+    /// What fits a line of a phone, roughly.
+    const GIST: usize = 90;
+    let mut sections: Vec<Section> = Vec::new();
     // A plan is shown as what it led to.
     for fact in record.host.iter().filter(|fact| fact.section != tare_lab::ablation::FACTS) {
-        let section = clean(&fact.section);
-        let pair = (clean(&fact.key), clean(&fact.value));
-        match sections.iter_mut().find(|(name, _)| *name == section) {
-            Some((_, facts)) => facts.push(pair),
-            None => sections.push((section, vec![pair])),
-        }
+        let name = clean(&fact.section);
+        let at = sections.iter().position(|section| section.name == name).unwrap_or_else(|| {
+            sections.push(Section { name, gist: String::new(), facts: Vec::new() });
+            sections.len() - 1
+        });
+        sections[at].facts.push((clean(&fact.key), clean(&fact.value)));
+    }
+    for section in &mut sections {
+        let values: Vec<&str> = section.facts.iter().map(|(_, value)| value.as_str()).collect();
+        section.gist = shorten(&values.join("; "), GIST);
     }
     sections
 }

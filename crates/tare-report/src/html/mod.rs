@@ -12,6 +12,7 @@ mod explain;
 mod findings;
 mod host;
 mod shell;
+mod stacks;
 mod svg;
 mod workload;
 
@@ -28,10 +29,12 @@ use crate::figures::{clean, command, in_order, span, utc};
 use crate::headline::{blocks, headline};
 use crate::prove::{self, Proof};
 use host::{EnvironmentView, Settings};
-use shell::Shell;
+use shell::{Part, Shell};
+use stacks::StacksView;
 use workload::WorkloadView;
 
 pub use compare::comparison;
+pub use stacks::flamegraph;
 
 /// The page of a record and of its stack slices ([`tare_lab::record::read_stacks`]; none is well).
 pub fn page(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> String {
@@ -67,6 +70,8 @@ struct View {
     several: bool,
     left_out: Vec<(String, String)>,
     arithmetic: Vec<String>,
+    /// Where stacks were sampled.
+    stacks: Option<StacksView>,
     counters: Vec<counters::Table>,
     /// Where a cost was explained.
     explanation: Option<explain::ExplainView>,
@@ -75,8 +80,9 @@ struct View {
     marks: Vec<MarkView>,
     layers: Vec<EnvironmentView>,
     settings: Settings,
+    not_in_force: usize,
     diffs: Vec<diff::ConfigDiff>,
-    host: Vec<(String, Vec<(String, String)>)>,
+    host: Vec<host::Section>,
     order_chart: Option<Value>,
     order: Vec<(u32, String)>,
     command: String,
@@ -104,12 +110,18 @@ impl View {
             .enumerate()
             .filter_map(|(id, workload)| WorkloadView::new(id, record, analysis, workload, &marks))
             .collect();
+        let stacks_view = StacksView::new(record, stacks);
+        let mut parts = vec![Part::Plots];
+        if stacks_view.is_some() {
+            parts.push(Part::FlameGraph);
+        }
         View {
             shell: Shell::new(
                 clean(&format!("{}: {}", record.study.name, record.study.title)),
                 clean(&record.header.tare_version),
-                true,
+                &parts,
             ),
+            stacks: stacks_view,
             title: clean(&record.study.title),
             name: clean(&record.study.name),
             // A percent sign never starts a line.
@@ -136,7 +148,8 @@ impl View {
                 .filter(|e| !e.layers.is_empty())
                 .map(|e| EnvironmentView::new(e, &record.study.baseline))
                 .collect(),
-            settings: host::settings(&environments),
+            settings: host::settings(&environments, &record.study.baseline),
+            not_in_force: host::not_in_force(&environments),
             diffs: diff::between(&environments),
             host: host::facts(record),
             order_chart: charts::order(record, "order").map(Value::from_safe_string),
@@ -269,6 +282,23 @@ mod tests {
         let at = |text: &str| table.find(text).unwrap();
         assert!(at("container default") < at("docker default"), "in the order of the study");
         assert!(table.contains("not measured"), "{table}");
+        if let Some(path) = std::env::var_os("TARE_LONG_PAGE") {
+            std::fs::write(path, &page).unwrap();
+        }
+    }
+
+    /// `cargo test --release --package tare-report a_thousand_blocks -- --nocapture` says how long
+    /// it takes.
+    #[test]
+    #[expect(clippy::print_stderr, reason = "a time is said, never asserted")]
+    fn a_thousand_blocks_of_fifty_environments_stay_small() {
+        let (record, analysis) = fixture::many_blocks();
+        let started = std::time::Instant::now();
+        let page = page(&record, &analysis, &[]);
+        eprintln!("{} slices: {:?}, {} bytes", record.slices.len(), started.elapsed(), page.len());
+        assert!(page.len() < 20_000_000, "{} bytes", page.len());
+        assert!(page.contains("blocks share a column"), "and says what it left out");
+        assert!(page.contains("too many blocks for a dot each"));
         if let Some(path) = std::env::var_os("TARE_LONG_PAGE") {
             std::fs::write(path, &page).unwrap();
         }

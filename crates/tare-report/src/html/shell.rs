@@ -20,13 +20,23 @@ const UPLOT: [&str; 2] = [
 ];
 /// Draws the dense charts.
 const PLOTS: &str = include_str!("script/plots.js");
+/// Draws flame graphs.
+const FLAME: [&str; 2] = [include_str!("flame.css"), include_str!("script/flame.js")];
+
+/// What a page has that needs code of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Dense charts.
+    Plots,
+    FlameGraph,
+}
 
 macro_rules! templates {
     ($($name:literal),* $(,)?) => { [$(($name, include_str!($name))),*] };
 }
 
 /// Every template, by the name that others include it by.
-const TEMPLATES: [(&str, &str); 17] = templates![
+const TEMPLATES: [(&str, &str); 20] = templates![
     "shell.html",
     "macros.html",
     "page.html",
@@ -43,6 +53,9 @@ const TEMPLATES: [(&str, &str); 17] = templates![
     "sections/config.html",
     "sections/host.html",
     "sections/order.html",
+    "sections/stacks.html",
+    "flame_graph.html",
+    "flame_page.html",
     "sections/again.html",
 ];
 
@@ -58,13 +71,17 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// `title` and `version` are text without control characters. `plots`: the page has dense charts.
-    pub(super) fn new(title: String, version: String, plots: bool) -> Self {
+    /// `title` and `version` are text without control characters.
+    pub(super) fn new(title: String, version: String, parts: &[Part]) -> Self {
         let mut styles = vec![STYLE];
         let mut scripts = vec![PAGE];
-        if plots {
+        if parts.contains(&Part::Plots) {
             styles.push(UPLOT[0]);
             scripts.extend([UPLOT[1], PLOTS]);
+        }
+        if parts.contains(&Part::FlameGraph) {
+            styles.push(FLAME[0]);
+            scripts.push(FLAME[1]);
         }
         let sources: Vec<String> = scripts.iter().map(|script| source(script)).collect();
         let text = |text: &&str| Value::from_safe_string((*text).to_string());

@@ -152,7 +152,7 @@ impl WorkloadView {
             folded: throughput.as_ref().is_some_and(|(_, folded)| *folded),
             throughput: throughput.map(|(chart, _)| Value::from_safe_string(chart)),
             throughput_over_time: charts::throughput_over_time(&drawn, &format!("rate-time-{id}")),
-            percentiles: charts::percentiles(&drawn, &format!("grouped-{id}"))
+            percentiles: charts::percentiles(&drawn, &responses, &format!("grouped-{id}"))
                 .map(Value::from_safe_string),
             distribution: charts::distribution(&drawn, &responses, &format!("hdr-{id}")),
             p99_over_time: charts::p99_over_time(&drawn, &responses, &format!("p99-time-{id}")),

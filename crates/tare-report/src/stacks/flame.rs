@@ -1,19 +1,17 @@
-//! Flame graphs of two environments and of their difference, as one page that needs nothing else.
+//! The tree of frames behind the flame graphs of two environments and of their difference.
 //!
-//! The page holds one tree of frames with the µs per operation of both environments; its script
+//! A frame has the µs per operation of both environments; the script of the page (`html/script`)
 //! draws them from the root at the top. In the graph of the difference a frame is as wide as the
 //! larger of both (so that what vanished has a width too), its colour says how much it grew or
 //! shrank, and a frame whose difference is within the noise is grey.
 //!
-//! Names come from binaries and study files: in the data `<` is written as `\u003c`, so that no name
-//! ends the script element, and the script sets them as text, never as markup.
+//! Names come from binaries and study files: the script sets them as text, never as markup.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::figures::{Profile, Row, difference};
-use crate::figures::clean;
+use super::figures::{Profile, difference};
 
 /// Frames below this share of the wider environment are left out: they would be thinner than a
 /// pixel on any screen, and there are thousands.
@@ -106,71 +104,11 @@ fn tree(profile: &Profile) -> Node {
     root
 }
 
-/// Text for the content of an element: without markup, and without the marks of the page's own gaps.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in clean(text).chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '{' => escaped.push_str("&#123;"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
-/// The page: three flame graphs over one tree, and the table of subsystems.
-pub fn page(title: &str, workload: &str, profile: &Profile) -> String {
+/// What the script draws of a pair: the tree, and the strings in it.
+pub(crate) fn data(profile: &Profile) -> Value {
     let root = tree(profile);
     let mut names = Names::default();
     let tree = root.data("all", root.width() * SHARE_MIN, &mut names);
-    let data = json!({
-        "names": names.all,
-        "tree": tree,
-        "from": profile.from.environment,
-        "to": profile.to.environment,
-    });
-    // The only character that could end the element or open a comment in it.
-    let data = data.to_string().replace('<', "\\u003c");
     let (from, to) = (&profile.from.environment, &profile.to.environment);
-    let rows: Vec<String> = profile
-        .subsystems()
-        .iter()
-        .chain(std::iter::once(&profile.total()))
-        .map(table_row)
-        .collect();
-    include_str!("flame.html")
-        .replace("{{title}}", &escape(title))
-        .replace("{{workload}}", &escape(workload))
-        .replace("{{from}}", &escape(from))
-        .replace("{{to}}", &escape(to))
-        .replace("{{rounds}}", &profile.rounds().to_string())
-        .replace("{{samples}}", &(profile.from.samples + profile.to.samples).to_string())
-        .replace("{{rows}}", &rows.join("\n"))
-        .replace("{{style}}", include_str!("flame.css"))
-        .replace("{{script}}", include_str!("flame.js"))
-        // The last: what it brings is looked at no more.
-        .replace("{{data}}", &data)
-}
-
-fn table_row(row: &Row) -> String {
-    let class = match (row.difference.found(), row.difference.us > 0.0) {
-        (false, _) => "noise",
-        (true, true) => "more",
-        (true, false) => "less",
-    };
-    let interval = match (row.difference.low, row.difference.high) {
-        (Some(low), Some(high)) => format!("[{low:+.3}, {high:+.3}]"),
-        _ => String::new(),
-    };
-    format!(
-        "<tr class=\"{class}\"><th scope=\"row\">{}</th><td>{:.3}</td><td>{:.3}</td><td>{:+.3}</td><td>{interval}</td></tr>",
-        escape(&row.name),
-        row.from.us,
-        row.to.us,
-        row.difference.us
-    )
+    json!({ "names": names.all, "tree": tree, "from": from, "to": to })
 }

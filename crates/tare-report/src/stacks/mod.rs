@@ -11,6 +11,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use crate::html::flamegraph;
 pub use figures::{Figure, NOT_SAMPLED, Profile, Row, Side};
-pub use flame::page as flamegraph;
+pub(crate) use flame::data as flame_data;
 pub use table::{as_json as json, overview, pair};
+pub(crate) use table::{change, environments as sampled, method};

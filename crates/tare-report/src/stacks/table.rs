@@ -43,7 +43,7 @@ fn difference(figure: &Figure) -> String {
 }
 
 /// What is in only one of the two.
-fn change(row: &Row) -> &'static str {
+pub(crate) fn change(row: &Row) -> &'static str {
     match (row.from.us > 0.0, row.to.us > 0.0, row.difference.found()) {
         (true, false, true) => "gone",
         (false, true, true) => "new",
@@ -52,7 +52,12 @@ fn change(row: &Row) -> &'static str {
 }
 
 /// How the figures came to be, in a sentence.
-fn method(slices: &[StackSlice], kind: StackKind, workload: &str, rounds: usize) -> String {
+pub(crate) fn method(
+    slices: &[StackSlice],
+    kind: StackKind,
+    workload: &str,
+    rounds: usize,
+) -> String {
     let first = first(slices, kind, workload);
     let (rate, window, event) = first.map_or((0.0, 0.0, ""), |slice| {
         (slice.rate_per_s, slice.window_ns as f64 / 1e9, slice.event.as_str())
@@ -75,7 +80,7 @@ fn method(slices: &[StackSlice], kind: StackKind, workload: &str, rounds: usize)
     )
 }
 
-fn environments(slices: &[StackSlice], workload: &str) -> Vec<String> {
+pub(crate) fn environments(slices: &[StackSlice], workload: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for slice in slices.iter().filter(|slice| slice.workload == workload) {
         if !names.contains(&slice.environment) {

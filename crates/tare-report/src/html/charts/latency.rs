@@ -21,19 +21,42 @@ const ROWS: [(&str, Read); 4] = [
     ("p99.9", |l| as_f64(l.p999_ns)),
 ];
 
-/// Response time at the fixed rate: one row per percentile, one lane per environment.
-pub(in crate::html) fn percentiles(drawn: &[Drawn<'_>], id: &str) -> Option<String> {
+/// The smallest and the largest value of one of [`ROWS`] in a single block.
+fn spread(responses: Option<&Responses>, row: usize) -> Option<(f64, f64)> {
+    let values = || responses.into_iter().flat_map(|r| r.by_block.iter().map(|(_, at)| at[row]));
+    let low = values().reduce(f64::min)?;
+    Some((low, values().fold(low, f64::max)))
+}
+
+/// Response time at the fixed rate: one row per percentile, one lane per environment, with a line
+/// from the smallest to the largest value in a single block.
+pub(in crate::html) fn percentiles(
+    drawn: &[Drawn<'_>],
+    responses: &[Option<Responses>],
+    id: &str,
+) -> Option<String> {
     const PITCH: f64 = 11.0;
-    let shown: Vec<(&Drawn<'_>, &Latency)> = drawn
+    let shown: Vec<(&Drawn<'_>, &Latency, Option<&Responses>)> = drawn
         .iter()
-        .filter_map(|d| d.finding.response.as_ref().filter(|r| r.count > 0).map(|r| (d, r)))
+        .zip(responses)
+        .filter_map(|(d, r)| {
+            let latency = d.finding.response.as_ref().filter(|l| l.count > 0)?;
+            Some((d, latency, r.as_ref()))
+        })
         .collect();
-    let values = || shown.iter().flat_map(|(_, l)| ROWS.iter().map(|(_, read)| read(l)));
+    let values = || {
+        shown.iter().flat_map(|(_, l, r)| {
+            ROWS.iter().enumerate().flat_map(|(row, (_, read))| {
+                let (low, high) = spread(*r, row).unwrap_or((read(l), read(l)));
+                [read(l), low.max(1.0), high]
+            })
+        })
+    };
     let low = values().reduce(f64::min)?;
     let high = values().fold(low, f64::max);
     let description = shown
         .iter()
-        .map(|(d, l)| {
+        .map(|(d, l, _)| {
             let of = |(name, read): &(&str, Read)| format!("{name} {}", nanoseconds(read(l)));
             format!("{}: {}", d.name(), ROWS.iter().map(of).collect::<Vec<_>>().join(", "))
         })
@@ -45,18 +68,25 @@ pub(in crate::html) fn percentiles(drawn: &[Drawn<'_>], id: &str) -> Option<Stri
         Rows::new(id, (title, &description), Scale::log(low * 0.9, high * 1.1), ROWS.len(), lane);
     let scale = chart.scale;
     chart.axis(ROWS.len(), &short_time, "response time from the intended start, logarithmic");
-    for (name, read) in ROWS {
+    for (row, (name, read)) in ROWS.into_iter().enumerate() {
         let middle = chart.label(name, "");
         let top = middle - lane / 2.0 + 8.0;
-        for (index, (one, latency)) in shown.iter().enumerate() {
+        for (index, (one, latency, responses)) in shown.iter().enumerate() {
             let (x, y) = (scale.x(read(latency)), top + as_f64(index) * PITCH);
             one.begin(&mut chart.svg);
             chart.svg.line(scale.x(low * 0.9), y, x, y, "stem");
-            let text = format!(
+            let mut text = format!(
                 "{name} {}, of {} operations",
                 nanoseconds(read(latency)),
                 thousands(latency.count)
             );
+            if let Some((from, to)) = spread(*responses, row) {
+                let class = format!("spread {}", one.look.class);
+                chart.svg.line(scale.x(from), y, scale.x(to), y, &class);
+                let blocks = responses.map_or(0, |r| r.by_block.len());
+                let (from, to) = (nanoseconds(from), nanoseconds(to));
+                text.push_str(&format!("; {from} to {to} in single blocks ({blocks})"));
+            }
             chart.svg.mark(x, y, one.look.shape, 4.5, one.look.class, &text);
             chart.svg.end_group();
         }

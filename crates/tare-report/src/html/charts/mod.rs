@@ -23,7 +23,7 @@ pub(super) use dots::throughput;
 pub(super) use ladder::ladder;
 pub(super) use latency::{distribution, percentiles};
 pub(super) use order::order;
-pub(super) use plot::Plot;
+pub(super) use plot::{Plot, as_data};
 pub(super) use time::{
     CountersOverTime, Noted, counters_over_time, p99_over_time, throughput_over_time,
 };

@@ -205,7 +205,10 @@ pub(in crate::html) fn p99_over_time(
     let lines: Vec<Line<'_, '_>> = drawn
         .iter()
         .zip(responses)
-        .filter_map(|(d, r)| r.as_ref().map(|r| columns.line(d, r.p99_ns_by_block.iter().copied())))
+        .filter_map(|(d, r)| {
+            r.as_ref()
+                .map(|r| columns.line(d, r.by_block.iter().map(|(block, at)| (*block, at[2]))))
+        })
         .collect();
     let words = ("99th percentile of response time, over time", "time since the first slice");
     chart(id, words, ("ns", &short_time), &columns, &lines)

@@ -59,6 +59,11 @@ const tare = (() => {
     return known ? known.cloneNode(true) : document.createTextNode("");
   };
 
+  const tell = (mark) => {
+    const look = mark.closest("[data-look]")?.dataset.look;
+    showTip([{ text: mark.getAttribute("aria-label"), look }], mark.getBoundingClientRect());
+  };
+
   // Marks: each has a <title>, which becomes the tooltip. One of a chart is in the order of tabs;
   // arrows go from mark to mark.
   const marks = (svg) => {
@@ -78,10 +83,6 @@ const tare = (() => {
     }
     if (all.length === 0) return;
     svg.setAttribute("role", "group");
-    const tell = (mark) => {
-      const look = mark.closest("[data-look]")?.dataset.look;
-      showTip([{ text: mark.getAttribute("aria-label"), look }], mark.getBoundingClientRect());
-    };
     const told = (event) => event.target.closest?.(".told");
     svg.addEventListener("pointerover", (event) => { const mark = told(event); if (mark) tell(mark); });
     svg.addEventListener("pointerout", hideTip);

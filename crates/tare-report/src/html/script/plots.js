@@ -49,6 +49,11 @@
     return minutes === 0 ? `${hours} h` : `${hours}:${two(minutes)} h`;
   };
   const CLOCK_STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+  const steps = (low, high) => {
+    const all = [];
+    for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power += 1) for (const one of [1, 2, 5]) all.push(one * 10 ** power);
+    return all.filter((one) => one >= low && one <= high);
+  };
   const percentile = (nines) => {
     if (nines === 0) return "0 %";
     const share = 100 * (1 - 10 ** -nines);
@@ -138,7 +143,13 @@
         },
         axes: [
           { ...axis, values: (u, ticks) => ticks.map((x) => (nines ? (x % 1 === 0 ? percentile(x) : "") : x === 0 ? "0" : clock(x))), incrs: nines ? undefined : CLOCK_STEPS, splits: nines ? (u) => source.x.filter((x) => x % 1 === 0 && x >= u.scales.x.min && x <= u.scales.x.max) : undefined },
-          { ...axis, size: 64, values: (u, ticks) => ticks.map((y) => (y == null || (log && ![1, 2, 5].includes(Number(String(y.toPrecision(1))[0]))) ? "" : tick(unit, y))) },
+          {
+            ...axis, size: 64,
+            // On a logarithmic axis 1, 2, 5, 10 are enough.
+            splits: log ? (u) => steps(u.scales.y.min, u.scales.y.max) : undefined,
+            values: (u, ticks) => ticks.map((y) => (y == null ? "" : tick(unit, y))),
+            filter: (u, ticks) => ticks, grid: { ...axis.grid, filter: (u, ticks) => ticks },
+          },
         ],
         series, bands,
         legend: { show: false },

@@ -1,6 +1,8 @@
 "use strict";
+// The flame graphs: one pair of environments at a time, from the root at the top.
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  const { pairs } = JSON.parse(document.getElementById("data").textContent);
+  let data = pairs[0];
   const svg = document.getElementById("graph");
   const status = document.getElementById("status");
   const matches = document.getElementById("matches");
@@ -20,7 +22,7 @@
     node.difference = own + sum("difference");
     return node;
   };
-  const root = build(data.tree, null, 0);
+  let root = build(data.tree, null, 0);
   const depths = (node) => node.children.reduce((most, child) => Math.max(most, depths(child)), node.depth);
   let view = "difference", zoomed = root, here = root, drawn = new Map();
 
@@ -62,7 +64,7 @@
     if (room >= 3) {
       const label = element("text", { x: x + 3, y: y + 12.5 }, group);
       label.textContent = node.name.length <= room ? node.name : node.name.slice(0, room - 1) + "\u2026";
-      if (view === "difference" && !node.found) label.style.fill = "var(--text)";
+      if (view === "difference" && !node.found) label.style.fill = "var(--ink)";
     }
     element("title", {}, group).textContent = describe(node);
     group.classList.toggle("match", node.match);
@@ -103,6 +105,15 @@
     }
     draw();
   };
+  const choose = (index) => {
+    data = pairs[index];
+    root = build(data.tree, null, 0);
+    zoomed = here = root;
+    document.querySelector('[data-view="from"]').textContent = data.from;
+    document.querySelector('[data-view="to"]').textContent = data.to;
+    draw();
+    find();
+  };
   const find = () => {
     const word = search.value.trim().toLowerCase();
     let from = 0, to = 0, count = 0;
@@ -139,6 +150,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && event.target !== search) { search.focus(); event.preventDefault(); }
   });
+  document.getElementById("pair")?.addEventListener("change", (event) => choose(Number(event.target.value)));
   search.addEventListener("input", find);
   document.getElementById("reset").addEventListener("click", () => { zoom(root); go(root); });
   for (const button of document.querySelectorAll("[data-view]")) {
