@@ -175,7 +175,9 @@ fn live(site: &Site, spec: &EnvironmentSpec) -> String {
         eprintln!("{name}: {}: {}", layer.layer, layer.found);
     }
     let found = |name: &str| layers.iter().find(|state| state.layer == name);
-    for layer in ["runtime", ACCELERATOR, "network", "cpu", "security", "cgroup", "vm.vcpus"] {
+    for layer in
+        ["runtime", ACCELERATOR, "network", "cpu", "security", "cgroup", "vm.vcpus", "storage"]
+    {
         assert!(found(layer).is_some(), "{name}: {layer} is not read");
     }
     let data = endpoint.data.unwrap();
@@ -187,6 +189,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) -> String {
         assert!(ask(&mut stream), "{name}: no answer under load");
     }
     let after = environment.usage().unwrap();
+    assert_eq!(after.throttled_ns.is_some(), spec.cpu.starts_with("quota"), "{name}");
     let parts: Vec<&str> = after.layer_cpu_ns.iter().map(|(part, _)| part.as_str()).collect();
     assert!(parts.contains(&"monitor"), "{name}: {parts:?}");
     assert_eq!(parts.contains(&"userland proxy"), spec.network == "bridge+proxy", "{name}");
@@ -237,8 +240,13 @@ fn guests_live_and_leave_nothing() {
         ("aio", "threads"),
         ("iothread", "no"),
     ];
-    let found = live(&site, &spec("bridge+proxy", "shared", "none", "none", &other));
+    let mut proxied = spec("bridge+proxy", "shared", "none", "none", &other);
+    proxied.storage.kind = "virtio-scsi".into();
+    let found = live(&site, &proxied);
     assert!(found.starts_with("kvm: ") || found.starts_with("tcg: KVM does not serve"), "{found}");
+    let mut shared = spec("bridge", "quota=1.5", "none", "own", &[]);
+    shared.storage.kind = "9p".into();
+    live(&site, &shared);
     assert!(site.close().is_empty());
     assert_clean(site.run(), test);
     assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);

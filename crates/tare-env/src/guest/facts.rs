@@ -60,7 +60,9 @@ fn network() -> Vec<String> {
 fn disk() -> Vec<(String, String)> {
     let Ok((name, _)) = mounts::disk(DATA_SERIAL) else { return Vec::new() };
     let folder = Path::new("/sys/block").join(&name);
-    let driver = fs::read_link(folder.join("device/driver")).ok();
+    // Below an NVMe disk comes its controller, and below that what the driver drives.
+    let link = |name: &str| fs::read_link(folder.join(name)).ok();
+    let driver = link("device/driver").or_else(|| link("device/device/driver"));
     let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let mut facts = vec![
         ("name".to_string(), name),

@@ -55,9 +55,13 @@ pub(super) fn disk(serial: &str) -> Result<(String, PathBuf), GuestError> {
         let disks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
         disks.map(|entry| entry.path()).find_map(|folder| {
             // virtio-blk, and NVMe and SCSI below the device.
-            let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+            // A page of SCSI's has a binary header.
+            let read = |name: &str| fs::read(folder.join(name)).unwrap_or_default();
             let found = ["serial", "device/serial", "device/vpd_pg80"].map(read);
-            let ours = |text: &String| text.trim_matches(|c: char| c <= ' ').ends_with(serial);
+            let ours = |bytes: &Vec<u8>| {
+                let text = String::from_utf8_lossy(bytes);
+                text.trim_matches(|c: char| c <= ' ').ends_with(serial)
+            };
             found.iter().any(ours).then_some(())?;
             let name = folder.file_name()?.to_string_lossy().into_owned();
             let device = Path::new("/dev").join(&name);

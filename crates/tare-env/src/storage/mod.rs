@@ -3,6 +3,8 @@
 
 use tare_lab::environment::DIRECTORY;
 
+pub mod guest;
+
 /// A kind of storage.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
@@ -21,11 +23,17 @@ pub struct Kind {
 }
 
 /// Every kind.
-pub const ALL: &[Kind] = &[Kind {
-    name: DIRECTORY,
-    help: "a directory of Tare's own, on whatever the host keeps its state on; bind-mounted",
-    options: &[],
-    needs: "nothing",
-    cleanup: "the directory goes with the environment",
-    read_back: "the mount table inside, where there is one",
-}];
+pub const ALL: &[Kind] = &[
+    Kind {
+        name: DIRECTORY,
+        help: "a directory of Tare's own, on whatever the host keeps its state on; bind-mounted",
+        options: &[],
+        needs: "nothing",
+        cleanup: "the directory goes with the environment",
+        read_back: "the mount table inside, where there is one",
+    },
+    guest::VIRTIO_BLK,
+    guest::VIRTIO_SCSI,
+    guest::NVME,
+    guest::NINE_P,
+];

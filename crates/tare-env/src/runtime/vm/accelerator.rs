@@ -8,18 +8,19 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tare_host::RUN_VARIABLE;
 use tare_host::exec::Command;
 
+use super::VmError;
 use super::kernel::Kernel;
 use super::lines::Lines;
+use super::monitor::Monitor;
 use super::options::{Options, Wanted};
 use super::qemu::{Accelerator, Files, Machine, PROGRAM};
-use super::{VmError, kill};
 use crate::guest::protocol::Answer;
 use crate::site::Ground;
 
@@ -122,7 +123,7 @@ fn attempt(ground: &Ground, kernel: &Kernel, files: &Files) -> Result<(bool, Str
         kernel: &kernel.image,
         files: &here,
         options: &options,
-        devices: false,
+        data: None,
         vhost: false,
         sandbox: false,
     };
@@ -132,11 +133,12 @@ fn attempt(ground: &Ground, kernel: &Kernel, files: &Files) -> Result<(bool, Str
         .on_cpus(&ground.cpus().all);
     let stderr = File::create(here.stderr()).map_err(fail)?;
     let began = Instant::now();
-    let mut child = command.spawn(Stdio::null(), Stdio::null(), stderr.into())?;
-    let said = hello(&mut child, &here, began + TRY_LIMIT);
+    let child = command.spawn(Stdio::null(), Stdio::null(), stderr.into())?;
+    let mut monitor = Monitor::new(child);
+    let said = hello(&mut monitor, &here, began + TRY_LIMIT);
     let took = began.elapsed();
-    let ended = child.try_wait().ok().flatten();
-    kill(&mut child)?;
+    let ended = monitor.child().try_wait().ok().flatten();
+    monitor.kill()?;
     let detail = match (&said, ended) {
         (Ok(()), _) => format!("a guest is up after {} ms", took.as_millis()),
         (Err(_), Some(status)) => {
@@ -151,9 +153,8 @@ fn attempt(ground: &Ground, kernel: &Kernel, files: &Files) -> Result<(bool, Str
 }
 
 /// Waits for the guest's first words.
-fn hello(child: &mut Child, files: &Files, deadline: Instant) -> io::Result<()> {
-    let alive = || matches!(child.try_wait(), Ok(None));
-    let mut lines = Lines::connect(&files.orders(), deadline, alive)?;
+fn hello(monitor: &mut Monitor, files: &Files, deadline: Instant) -> io::Result<()> {
+    let mut lines = Lines::connect(&files.orders(), deadline, || monitor.alive())?;
     match lines.receive::<Answer>(deadline)? {
         Answer::Hello { .. } => Ok(()),
         _ => Err(io::ErrorKind::InvalidData.into()),

@@ -34,6 +34,16 @@ const MONITOR_BYTES: u64 = 192 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     #[error(
+        "environment {environment:?}: only a virtual machine has storage {kind:?}; \
+         set runtime = \"vm:qemu\""
+    )]
+    NoMachineForStorage { environment: String, kind: String },
+    #[error(
+        "environment {environment:?}: a virtual machine has no storage {kind:?}; \
+         it has virtio-blk, virtio-scsi, nvme and 9p"
+    )]
+    Storage { environment: String, kind: String },
+    #[error(
         "environment {environment:?}: only a virtual machine has vm options; set runtime = \"vm:qemu\""
     )]
     NoMachine { environment: String },
@@ -41,7 +51,7 @@ pub enum OptionError {
         "environment {environment:?}: a virtual machine has no option {name:?}; it has {known}"
     )]
     Unknown { environment: String, name: String, known: String },
-    #[error("environment {environment:?}: vm option {name} = {value:?} is not {wanted}")]
+    #[error("environment {environment:?}: {name} = {value:?} is not {wanted}")]
     Value { environment: String, name: String, value: String, wanted: &'static str },
     #[error(
         "environment {environment:?}: a guest does not share the host's network; \

@@ -47,3 +47,23 @@ fn options_are_parsed_and_checked_against_each_other() {
         assert!(text.contains(says), "{text}");
     }
 }
+
+#[test]
+fn storage_of_guests_is_for_guests_and_theirs_alone() {
+    let mut guest = spec(&[], "bridge", None);
+    let layers = Layers::parse(&guest).unwrap();
+    let check = |spec: &EnvironmentSpec, runtime: &str| {
+        super::super::check(spec, &layers, runtime).map_err(|error| error.to_string())
+    };
+    guest.storage = StorageSpec { kind: "nvme".into(), options: Vec::new() };
+    assert_eq!(check(&guest, "vm"), Ok(()));
+    assert!(check(&guest, "process").unwrap_err().contains("only a virtual machine"));
+    guest.storage.kind = "loop".into();
+    assert!(check(&guest, "vm").unwrap_err().contains("no storage \"loop\""));
+    let cache = vec![("cache".into(), "hot".into())];
+    guest.storage = StorageSpec { kind: "9p".into(), options: cache };
+    assert!(check(&guest, "vm").unwrap_err().contains("none, loose or mmap"));
+    guest.storage = StorageSpec::default();
+    guest.vm = vec![("vcpus".into(), "2".into())];
+    assert!(check(&guest, "oci").unwrap_err().contains("vm options"));
+}

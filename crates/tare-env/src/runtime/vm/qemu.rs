@@ -2,12 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use super::data::Data;
 use super::options::Options;
-use crate::guest::protocol::{DATA_SERIAL, LOG_PORT, ORDERS_PORT};
+use crate::guest::protocol::{LOG_PORT, ORDERS_PORT};
 use crate::layer::network::TAP;
 
 /// The monitor program.
 pub(super) const PROGRAM: &str = "qemu-system-x86_64";
+
+/// A path in one of QEMU's lists of options, where a comma is written twice.
+pub(super) fn escaped(path: &Path) -> String {
+    path.to_string_lossy().replace(',', ",,")
+}
 
 /// What runs the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +64,11 @@ impl Files {
         self.folder.join("disk.img")
     }
 
+    /// The directory that is shared with the guest.
+    pub(super) fn share(&self) -> PathBuf {
+        self.folder.join("share")
+    }
+
     /// Copies of what the system says of itself in its data directory.
     pub(super) fn shown(&self) -> PathBuf {
         self.folder.join("data")
@@ -73,8 +84,8 @@ pub(super) struct Machine<'a> {
     pub(super) kernel: &'a Path,
     pub(super) files: &'a Files,
     pub(super) options: &'a Options,
-    /// Network and disk; without them it can only say hello.
-    pub(super) devices: bool,
+    /// What the data lies on; without it there is no network either: it can only say hello.
+    pub(super) data: Option<&'a Data>,
     /// Whether the host carries packets in its kernel.
     pub(super) vhost: bool,
     /// Whether QEMU gives up the system calls that it does not need, as libvirt asks of it.
@@ -85,7 +96,7 @@ impl Machine<'_> {
     /// The words after the program's name.
     pub(super) fn arguments(&self) -> Vec<String> {
         let Self { options, files, .. } = self;
-        let show = |path: PathBuf| path.to_string_lossy().replace(',', ",,");
+        let show = |path: PathBuf| escaped(&path);
         let mut words: Vec<String> = Vec::new();
         let mut add = |name: &str, value: String| words.extend([format!("-{name}"), value]);
         add("name", format!("{},debug-threads=on", self.name));
@@ -127,28 +138,12 @@ impl Machine<'_> {
             let deny = "obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
             add("sandbox", format!("on,{deny}"));
         }
-        if self.devices {
+        if let Some(data) = self.data {
             let vhost = if self.vhost { "on" } else { "off" };
             let tap = format!("tap,id=net,ifname={TAP},script=no,downscript=no,vhost={vhost}");
             add("netdev", tap);
             add("device", "virtio-net-pci,netdev=net,romfile=".into());
-            let on = |yes: bool| if yes { "on" } else { "off" };
-            let unsafe_ = options.cache == "unsafe";
-            let cache =
-                format!("cache.direct={},cache.no-flush={}", on(options.direct()), on(unsafe_));
-            let (aio, path) = (&options.aio, show(files.disk()));
-            let file = format!("driver=file,node-name=file,filename={path},aio={aio},{cache}");
-            add("blockdev", file);
-            add("blockdev", format!("driver=raw,node-name=disk,file=file,{cache}"));
-            let mut disk = format!(
-                "virtio-blk-pci,drive=disk,serial={DATA_SERIAL},write-cache={}",
-                on(options.write_cache())
-            );
-            if options.iothread {
-                add("object", "iothread,id=io".into());
-                disk += ",iothread=io";
-            }
-            add("device", disk);
+            words.extend(data.words(files, options));
         }
         words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(String::from));
         words

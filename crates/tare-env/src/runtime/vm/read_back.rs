@@ -4,9 +4,11 @@ use tare_host::process;
 use tare_lab::PartError;
 use tare_lab::environment::{ACCELERATOR, EnvironmentSpec, LayerState};
 
+use super::VmError;
+use super::data::Data;
 use super::options::Options;
 use super::qemu::Accelerator;
-use super::{Running, VmError};
+use super::running::Running;
 use crate::guest::protocol::{Answer, Facts, Order};
 use crate::layer::network::SYSTEM_ADDRESS;
 use crate::layer::{Layers, NetworkLayer};
@@ -21,7 +23,7 @@ pub(super) fn read(
     ground: &Ground,
     spec: &EnvironmentSpec,
     layers: &Layers,
-    options: &Options,
+    (options, data): (&Options, &Data),
 ) -> Result<Vec<LayerState>, PartError> {
     let order = "facts";
     let Answer::Facts(facts) = running.order(order, &Order::Facts)? else {
@@ -42,6 +44,7 @@ pub(super) fn read(
     ];
     states.extend(running.system.read_memory(layers));
     states.extend(machine(running, &facts, options));
+    states.push(data.read_back(&facts, options));
     Ok(states)
 }
 
@@ -88,11 +91,6 @@ fn machine(running: &Running, facts: &Facts, options: &Options) -> Vec<LayerStat
     let memory = options.memory_bytes;
     let enough =
         facts.memory_bytes <= memory && facts.memory_bytes as f64 >= memory as f64 * MEMORY_SHARE;
-    let disk = |name: &str| {
-        let fact = facts.disk.iter().find(|(key, _)| key == name);
-        fact.map(|(_, value)| value.clone()).unwrap_or_default()
-    };
-    let want_cache = if options.write_cache() { "write back" } else { "write through" };
     let mut states = vec![
         state(
             "vm.vcpus",
@@ -105,20 +103,6 @@ fn machine(running: &Running, facts: &Facts, options: &Options) -> Vec<LayerStat
             &memory.to_string(),
             format!("MemTotal inside: {} bytes", facts.memory_bytes),
             enough,
-        ),
-        state(
-            "vm.disk",
-            &format!("ext4 on virtio_blk, cache = {}, aio = {}", options.cache, options.aio),
-            format!(
-                "{}; driver {}, scheduler {}, cache {}",
-                facts.mount,
-                disk("driver"),
-                disk("scheduler"),
-                disk("write_cache")
-            ),
-            facts.mount.contains(" ext4 ")
-                && disk("driver") == "virtio_blk"
-                && disk("write_cache") == want_cache,
         ),
     ];
     if options.huge_pages {

@@ -1,0 +1,201 @@
+//! What the system's data lies on in the guest: a disk image of its own behind one of three kinds of
+//! device, or a directory of the host's that is shared with it.
+
+use std::fs::{self, File};
+
+use tare_host::RUN_VARIABLE;
+use tare_host::exec::Command;
+use tare_lab::environment::{DIRECTORY, EnvironmentSpec, LayerState};
+use tare_std::units::parse_bytes;
+
+use super::kernel::Need;
+use super::options::{OptionError, Options};
+use super::qemu::Files;
+use super::{VmError, qemu::escaped};
+use crate::guest::protocol::{DATA_SERIAL, Facts, Order, Source};
+use crate::site::Ground;
+use crate::storage::guest;
+use crate::system::state;
+
+/// What the data lies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Data {
+    VirtioBlk,
+    VirtioScsi,
+    Nvme,
+    /// Largest message in bytes, and cache mode.
+    NineP {
+        msize: u64,
+        cache: String,
+    },
+}
+
+/// The two of crc32c are what ext4 asks modprobe for by another name; on a CPU without the
+/// instruction the second does not load.
+const EXT4: [Need; 3] = [
+    Need { name: "crc32c_generic", what: "ext4", needed: false },
+    Need { name: "crc32c-intel", what: "ext4", needed: false },
+    Need { name: "ext4", what: "its data", needed: true },
+];
+
+/// What fits into a queue of 128 pages less 3 (net/9p/trans_virtio.c); a larger wish is cut.
+const MSIZE_MAX: u64 = 4096 * 125;
+
+const fn need(name: &'static str) -> Need {
+    Need { name, what: "its data", needed: true }
+}
+
+impl Data {
+    pub(super) fn parse(spec: &EnvironmentSpec) -> Result<Self, OptionError> {
+        let environment = || spec.name.clone();
+        let storage = &spec.storage;
+        let option = |name: &str| {
+            storage.options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        };
+        match storage.kind.as_str() {
+            DIRECTORY => Ok(Self::VirtioBlk),
+            kind if kind == guest::VIRTIO_BLK.name => Ok(Self::VirtioBlk),
+            kind if kind == guest::VIRTIO_SCSI.name => Ok(Self::VirtioScsi),
+            kind if kind == guest::NVME.name => Ok(Self::Nvme),
+            kind if kind == guest::NINE_P.name => {
+                let bad = |name: &str, value: &str, wanted| OptionError::Value {
+                    environment: environment(),
+                    name: name.into(),
+                    value: value.into(),
+                    wanted,
+                };
+                let size = option("msize").unwrap_or("512000");
+                let msize = parse_bytes(size).ok().filter(|size| (4096..=MSIZE_MAX).contains(size));
+                let msize = msize.ok_or_else(|| bad("msize", size, "a size from 4K to 512000"))?;
+                let cache = option("cache").unwrap_or("mmap");
+                if !["none", "loose", "mmap"].contains(&cache) {
+                    return Err(bad("cache", cache, "none, loose or mmap"));
+                }
+                Ok(Self::NineP { msize, cache: cache.into() })
+            }
+            kind => Err(OptionError::Storage { environment: environment(), kind: kind.into() }),
+        }
+    }
+
+    /// Modules of the guest.
+    pub(super) fn needs(&self) -> Vec<Need> {
+        let mut needs: Vec<Need> = match self {
+            Self::VirtioBlk => vec![need("virtio_blk")],
+            Self::VirtioScsi => vec![need("virtio_scsi"), need("sd_mod")],
+            Self::Nvme => vec![need("nvme")],
+            Self::NineP { .. } => return vec![need("9pnet_virtio"), need("9p")],
+        };
+        needs.extend(EXT4);
+        needs
+    }
+
+    /// Makes it, in the environment's directory. A disk is a sparse file with an ext4 that is laid
+    /// out in full, so that the guest does not go on making it while it is measured.
+    pub(super) fn make(
+        &self,
+        ground: &Ground,
+        files: &Files,
+        options: &Options,
+    ) -> Result<(), VmError> {
+        if let Self::NineP { .. } = self {
+            let path = files.share();
+            return fs::create_dir(&path).map_err(|source| VmError::File { path, source });
+        }
+        let path = files.disk();
+        let made = File::create(&path).and_then(|file| file.set_len(options.disk_bytes));
+        made.map_err(|source| VmError::File { path: path.clone(), source })?;
+        let laid_out = "lazy_itable_init=0,lazy_journal_init=0,root_owner=0:0";
+        Command::new("mkfs.ext4")
+            .args(["-q", "-F", "-E", laid_out])
+            .arg(&path)
+            .variable(RUN_VARIABLE, ground.run())
+            .run()?;
+        Ok(())
+    }
+
+    /// QEMU's words for it.
+    pub(super) fn words(&self, files: &Files, options: &Options) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        let mut add = |name: &str, value: String| words.extend([format!("-{name}"), value]);
+        if let Self::NineP { .. } = self {
+            let path = escaped(&files.share());
+            add("fsdev", format!("local,id=share,path={path},security_model=passthrough"));
+            add("device", format!("virtio-9p-pci,fsdev=share,mount_tag={DATA_SERIAL}"));
+            return words;
+        }
+        let on = |yes: bool| if yes { "on" } else { "off" };
+        let no_flush = options.cache == "unsafe";
+        let cache =
+            format!("cache.direct={},cache.no-flush={}", on(options.direct()), on(no_flush));
+        let (aio, path) = (&options.aio, escaped(&files.disk()));
+        add("blockdev", format!("driver=file,node-name=file,filename={path},aio={aio},{cache}"));
+        add("blockdev", format!("driver=raw,node-name=disk,file=file,{cache}"));
+        let thread = if options.iothread { ",iothread=io" } else { "" };
+        if options.iothread && *self != Self::Nvme {
+            add("object", "iothread,id=io".into());
+        }
+        let write_cache = format!("write-cache={}", on(options.write_cache()));
+        let disk = format!("drive=disk,serial={DATA_SERIAL}");
+        match self {
+            Self::VirtioScsi => {
+                add("device", format!("virtio-scsi-pci,id=scsi{thread}"));
+                add("device", format!("scsi-hd,bus=scsi.0,{disk},{write_cache}"));
+            }
+            // QEMU's NVMe has no thread of its own, and its write cache is the guest's to set.
+            Self::Nvme => add("device", format!("nvme,{disk}")),
+            _ => add("device", format!("virtio-blk-pci,{disk},{write_cache}{thread}")),
+        }
+        words
+    }
+
+    /// The order that mounts it.
+    pub(super) fn mount(&self) -> Order {
+        let name = DATA_SERIAL.to_string();
+        match self {
+            Self::NineP { msize, cache } => Order::Mount {
+                source: Source::Tag(name),
+                filesystem: "9p".into(),
+                options: format!("trans=virtio,version=9p2000.L,msize={msize},cache={cache}"),
+            },
+            _ => Order::Mount {
+                source: Source::Disk(name),
+                filesystem: "ext4".into(),
+                options: String::new(),
+            },
+        }
+    }
+
+    /// What of it the guest sees.
+    pub(super) fn read_back(&self, facts: &Facts, options: &Options) -> LayerState {
+        let fact = |name: &str| {
+            let fact = facts.disk.iter().find(|(key, _)| key == name);
+            fact.map(|(_, value)| value.clone()).unwrap_or_default()
+        };
+        if let Self::NineP { msize, cache } = self {
+            let wanted = format!("9p, msize = {msize}, cache = {cache}");
+            // The kernel shows no cache mode where there is none.
+            let mode = *cache == "none" || facts.mount.contains(cache.as_str());
+            let in_force = facts.mount.contains(" 9p ")
+                && facts.mount.contains(&format!("msize={msize}"))
+                && mode;
+            return state("storage", &wanted, facts.mount.clone(), in_force);
+        }
+        let driver = match self {
+            Self::VirtioScsi => "sd",
+            Self::Nvme => "nvme",
+            _ => "virtio_blk",
+        };
+        let want_cache = if options.write_cache() { "write back" } else { "write through" };
+        let cached = *self == Self::Nvme || fact("write_cache") == want_cache;
+        let wanted = format!("ext4 by {driver}, cache = {}, aio = {}", options.cache, options.aio);
+        let found = format!(
+            "{}; driver {}, scheduler {}, cache {}",
+            facts.mount,
+            fact("driver"),
+            fact("scheduler"),
+            fact("write_cache")
+        );
+        let in_force = facts.mount.contains(" ext4 ") && fact("driver") == driver && cached;
+        state("storage", &wanted, found, in_force)
+    }
+}

@@ -1,0 +1,73 @@
+//! The monitor's process and threads.
+
+use std::process::Child;
+
+use tare_host::process;
+use tare_std::cpus::CpuSet;
+
+use super::VmError;
+use crate::runtime::KILL_LIMIT;
+
+/// A QEMU that runs; killed when it is dropped.
+#[derive(Debug)]
+pub(super) struct Monitor(Child);
+
+impl Monitor {
+    pub(super) fn new(child: Child) -> Self {
+        Self(child)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(super) fn child(&mut self) -> &mut Child {
+        &mut self.0
+    }
+
+    pub(super) fn alive(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(None))
+    }
+
+    /// Kills it and waits for its end. Idempotent.
+    pub(super) fn kill(&mut self) -> Result<(), VmError> {
+        // Once it has been waited for its number may be somebody else's.
+        if !self.alive() {
+            return Ok(());
+        }
+        let pid = self.pid();
+        let file = |source| VmError::File { path: format!("/proc/{pid}").into(), source };
+        let alive = process::kill(&[pid], KILL_LIMIT).map_err(file)?;
+        if !alive.is_empty() {
+            return Err(VmError::Unkillable { pid });
+        }
+        self.0.wait().map(|_| ()).map_err(file)
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        // The journal kills what survives this.
+        let _ = self.kill();
+    }
+}
+
+/// Gives each vCPU a CPU of its own, as far as they go.
+pub(super) fn pin_vcpus(vcpus: &[u32], cpus: &CpuSet) -> Result<(), VmError> {
+    let each: Vec<u32> = cpus.iter().collect();
+    for (thread, cpu) in vcpus.iter().zip(each.iter().cycle()) {
+        let mut one = CpuSet::new();
+        one.insert(*cpu);
+        process::pin_thread(*thread, &one)
+            .map_err(|source| VmError::Pin { thread: *thread, source })?;
+    }
+    Ok(())
+}
+
+/// The kernel's own threads that carry packets for a process, where they are not threads of that
+/// process (before Linux 6.4).
+pub(super) fn vhost_threads(pid: u32) -> Vec<u32> {
+    let name = format!("vhost-{pid}");
+    let ours = |thread: &u32| process::name(*thread).is_some_and(|found| found == name);
+    process::all().into_iter().filter(ours).collect()
+}

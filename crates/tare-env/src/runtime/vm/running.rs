@@ -1,0 +1,91 @@
+//! A guest that is up: its conversation with the host, and its accounts.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use tare_host::account::Account;
+use tare_lab::PartError;
+use tare_lab::environment::Usage;
+
+use super::VmError;
+use super::kernel::Kernel;
+use super::lines::Lines;
+use super::monitor::Monitor;
+use super::qemu::{Accelerator, Files};
+use super::qmp::Qmp;
+use crate::guest::protocol::{Answer, Order};
+use crate::layer::network::Place;
+use crate::system::System;
+
+/// How long the guest may take for an order: it loads modules and mounts.
+const ORDER_LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) struct Running {
+    pub(super) monitor: Monitor,
+    pub(super) system: System,
+    pub(super) place: Place,
+    pub(super) qmp: Qmp,
+    pub(super) guest: Lines,
+    pub(super) kernel: Kernel,
+    /// The accelerator that was chosen, and why.
+    pub(super) accelerator: (Accelerator, String),
+    pub(super) vhost: bool,
+    /// Threads of the vCPUs.
+    pub(super) vcpus: Vec<u32>,
+    /// QEMU first, then the kernel's threads that work for it.
+    pub(super) pids: Vec<u32>,
+    pub(super) accounts: Accounts,
+    pub(super) frozen: bool,
+}
+
+/// CPU time of the vCPUs, and of all other threads of the monitor.
+#[derive(Debug, Default)]
+pub(super) struct Accounts {
+    vcpus: Account,
+    others: Account,
+}
+
+impl Running {
+    pub(super) fn order(&mut self, name: &'static str, order: &Order) -> Result<Answer, VmError> {
+        let fail = |source| VmError::Order { order: name, source };
+        self.guest.send(order).map_err(fail)?;
+        match self.guest.receive(Instant::now() + ORDER_LIMIT).map_err(fail)? {
+            Answer::Failed { error } => Err(VmError::Refused { order: name, error }),
+            answer => Ok(answer),
+        }
+    }
+
+    pub(super) fn done(&mut self, name: &'static str, order: &Order) -> Result<(), VmError> {
+        match self.order(name, order)? {
+            Answer::Done => Ok(()),
+            _ => Err(VmError::Answer { order: name }),
+        }
+    }
+
+    /// Asks for the guest's accounts and writes what the system says of itself where the host reads
+    /// it.
+    pub(super) fn show(&mut self, files: &Files) -> Result<(), VmError> {
+        let order = "account";
+        let Answer::Account(account) = self.order(order, &Order::Account)? else {
+            return Err(VmError::Answer { order });
+        };
+        for (name, content) in account.files {
+            // A name from the guest is a name, not a path.
+            if name.contains('/') || name.starts_with('.') {
+                continue;
+            }
+            let path = files.shown().join(name);
+            fs::write(&path, content).map_err(|source| VmError::File { path, source })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn usage(&mut self) -> Result<Usage, PartError> {
+        let mut usage = self.system.usage()?;
+        let Self { pids, vcpus, accounts, .. } = self;
+        usage.system_cpu_ns = accounts.vcpus.read_threads(pids, |id| vcpus.contains(&id));
+        let others = accounts.others.read_threads(pids, |id| !vcpus.contains(&id));
+        usage.layer_cpu_ns.push(("monitor".into(), others));
+        Ok(usage)
+    }
+}

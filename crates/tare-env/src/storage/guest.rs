@@ -1,0 +1,50 @@
+//! Storage that only a virtual machine has: devices behind which its disk image lies, and shares of
+//! the host's. How they are made is the business of `runtime::vm`.
+
+use super::Kind;
+
+const NEEDS: &str = "runtime = \"vm:qemu\"";
+const CLEANUP: &str = "the image goes with the environment's directory";
+const READ_BACK: &str = "mount, driver and write cache of the disk, from inside the guest";
+
+pub const VIRTIO_BLK: Kind = Kind {
+    name: "virtio-blk",
+    help: "a raw image with ext4 as a paravirtual disk; what a guest has as \"directory\"",
+    options: &[],
+    needs: NEEDS,
+    cleanup: CLEANUP,
+    read_back: READ_BACK,
+};
+
+pub const VIRTIO_SCSI: Kind = Kind {
+    name: "virtio-scsi",
+    help: "the same image as a disk of a paravirtual SCSI controller",
+    options: &[],
+    needs: NEEDS,
+    cleanup: CLEANUP,
+    read_back: READ_BACK,
+};
+
+pub const NVME: Kind = Kind {
+    name: "nvme",
+    help: "the same image as an emulated NVMe disk",
+    options: &[],
+    needs: NEEDS,
+    cleanup: CLEANUP,
+    read_back: READ_BACK,
+};
+
+pub const NINE_P: Kind = Kind {
+    name: "9p",
+    help: "a directory of the host's, shared with the guest by 9p over virtio",
+    options: &[
+        ("msize", "largest message, 4K to 512000 bytes (default)"),
+        ("cache", "mmap (default), none, loose"),
+    ],
+    needs: NEEDS,
+    cleanup: "the directory goes with the environment's",
+    read_back: "the mount table inside the guest",
+};
+
+/// All of them.
+pub const ALL: &[Kind] = &[VIRTIO_BLK, VIRTIO_SCSI, NVME, NINE_P];
