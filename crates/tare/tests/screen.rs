@@ -230,7 +230,8 @@ fn signals_give_the_terminal_back() {
     if skipped("signals_give_the_terminal_back", &NEEDS) {
         return;
     }
-    let ways: [(&str, &dyn Fn(&OnTerminal)); 3] = [
+    type Way<'w> = (&'w str, &'w dyn Fn(&OnTerminal));
+    let ways: [Way<'_>; 3] = [
         ("Ctrl-C", &|run| run.press("\x03")),
         ("SIGTERM", &|run| run.signal(Signal::TERM)),
         ("two signals", &|run| {
@@ -256,7 +257,8 @@ fn other_terminals_get_less() {
     if skipped("other_terminals_get_less", &NEEDS) {
         return;
     }
-    let cases: [(&[&str], &[(&str, &str)], bool); 5] = [
+    type Case<'c> = (&'c [&'c str], &'c [(&'c str, &'c str)], bool);
+    let cases: [Case<'_>; 5] = [
         (&[], &[("NO_COLOR", "1")], true),
         (&["--progress", "screen"], &[], true),
         (&["--progress", "bar"], &[], false),

@@ -52,8 +52,7 @@ pub(super) fn draw(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
         shown.extend(order.into_iter().filter(|index| !runs(index)));
         shown.truncate(rows);
     }
-    let mut y = area.y + 1;
-    for index in shown {
+    for (y, index) in (area.y + 1..).zip(shown) {
         scene.name(&state.environments[index], area, y, buffer);
         let one = &all[index];
         let p99 = p99(one);
@@ -68,7 +67,6 @@ pub(super) fn draw(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
             put(buffer, area, x + spark + 1, y, &figure, Style::new());
             x += spark + 1 + FIGURE + 2;
         }
-        y += 1;
     }
 }
 
