@@ -203,7 +203,9 @@ fn live(site: &Site, spec: &EnvironmentSpec) -> String {
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut answer = [0; 4];
     assert!(stream.read(&mut answer).is_err(), "{name}: it answers while it is frozen");
-    assert_eq!(environment.usage().unwrap().system_cpu_ns, frozen, "{name}: it runs while frozen");
+    // A vCPU's thread has still to come to its place of rest, and its account is a tick behind.
+    let crept = environment.usage().unwrap().system_cpu_ns - frozen;
+    assert!(crept < 10_000_000, "{name}: it ran for {crept} ns while frozen");
     environment.thaw().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.read_exact(&mut answer).unwrap();
@@ -247,6 +249,17 @@ fn guests_live_and_leave_nothing() {
     let mut shared = spec("bridge", "quota=1.5", "none", "own", &[]);
     shared.storage.kind = "9p".into();
     live(&site, &shared);
+    shared.storage.kind = "virtiofs".into();
+    shared.name += " virtiofs";
+    shared.cpu = "shared".into();
+    match ["/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd"]
+        .map(Path::new)
+        .iter()
+        .any(|p| p.exists())
+    {
+        true => drop(live(&site, &shared)),
+        false => eprintln!("skipped: {test}: virtiofs: there is no virtiofsd"),
+    }
     assert!(site.close().is_empty());
     assert_clean(site.run(), test);
     assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);

@@ -46,5 +46,14 @@ pub const NINE_P: Kind = Kind {
     read_back: "the mount table inside the guest",
 };
 
+pub const VIRTIOFS: Kind = Kind {
+    name: "virtiofs",
+    help: "a directory of the host's, served to the guest by a daemon, virtiofsd",
+    options: &[("cache", "auto (default), always, none")],
+    needs: "runtime = \"vm:qemu\", virtiofsd (with QEMU 7.2, else a package of its own)",
+    cleanup: "the daemon is killed; the directory goes with the environment's",
+    read_back: "the mount table inside the guest",
+};
+
 /// All of them.
-pub const ALL: &[Kind] = &[VIRTIO_BLK, VIRTIO_SCSI, NVME, NINE_P];
+pub const ALL: &[Kind] = &[VIRTIO_BLK, VIRTIO_SCSI, NVME, NINE_P, VIRTIOFS];

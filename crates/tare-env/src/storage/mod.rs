@@ -36,4 +36,5 @@ pub const ALL: &[Kind] = &[
     guest::VIRTIO_SCSI,
     guest::NVME,
     guest::NINE_P,
+    guest::VIRTIOFS,
 ];

@@ -28,6 +28,10 @@ pub(super) enum Data {
         msize: u64,
         cache: String,
     },
+    /// Cache mode of the daemon.
+    Virtiofs {
+        cache: String,
+    },
 }
 
 /// The two of crc32c are what ext4 asks modprobe for by another name; on a CPU without the
@@ -52,18 +56,18 @@ impl Data {
         let option = |name: &str| {
             storage.options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
         };
+        let bad = |name: &str, value: &str, wanted| OptionError::Value {
+            environment: environment(),
+            name: name.into(),
+            value: value.into(),
+            wanted,
+        };
         match storage.kind.as_str() {
             DIRECTORY => Ok(Self::VirtioBlk),
             kind if kind == guest::VIRTIO_BLK.name => Ok(Self::VirtioBlk),
             kind if kind == guest::VIRTIO_SCSI.name => Ok(Self::VirtioScsi),
             kind if kind == guest::NVME.name => Ok(Self::Nvme),
             kind if kind == guest::NINE_P.name => {
-                let bad = |name: &str, value: &str, wanted| OptionError::Value {
-                    environment: environment(),
-                    name: name.into(),
-                    value: value.into(),
-                    wanted,
-                };
                 let size = option("msize").unwrap_or("512000");
                 let msize = parse_bytes(size).ok().filter(|size| (4096..=MSIZE_MAX).contains(size));
                 let msize = msize.ok_or_else(|| bad("msize", size, "a size from 4K to 512000"))?;
@@ -73,8 +77,20 @@ impl Data {
                 }
                 Ok(Self::NineP { msize, cache: cache.into() })
             }
+            kind if kind == guest::VIRTIOFS.name => {
+                let cache = option("cache").unwrap_or("auto");
+                if !["auto", "always", "none"].contains(&cache) {
+                    return Err(bad("cache", cache, "auto, always or none"));
+                }
+                Ok(Self::Virtiofs { cache: cache.into() })
+            }
             kind => Err(OptionError::Storage { environment: environment(), kind: kind.into() }),
         }
+    }
+
+    /// Whether the guest's memory is shared with a daemon.
+    pub(super) fn shares_memory(&self) -> bool {
+        matches!(self, Self::Virtiofs { .. })
     }
 
     /// Modules of the guest.
@@ -84,6 +100,7 @@ impl Data {
             Self::VirtioScsi => vec![need("virtio_scsi"), need("sd_mod")],
             Self::Nvme => vec![need("nvme")],
             Self::NineP { .. } => return vec![need("9pnet_virtio"), need("9p")],
+            Self::Virtiofs { .. } => return vec![need("virtiofs")],
         };
         needs.extend(EXT4);
         needs
@@ -97,7 +114,7 @@ impl Data {
         files: &Files,
         options: &Options,
     ) -> Result<(), VmError> {
-        if let Self::NineP { .. } = self {
+        if let Self::NineP { .. } | Self::Virtiofs { .. } = self {
             let path = files.share();
             return fs::create_dir(&path).map_err(|source| VmError::File { path, source });
         }
@@ -121,6 +138,11 @@ impl Data {
             let path = escaped(&files.share());
             add("fsdev", format!("local,id=share,path={path},security_model=passthrough"));
             add("device", format!("virtio-9p-pci,fsdev=share,mount_tag={DATA_SERIAL}"));
+            return words;
+        }
+        if let Self::Virtiofs { .. } = self {
+            add("chardev", format!("socket,id=share,path={}", escaped(&files.share_socket())));
+            add("device", format!("vhost-user-fs-pci,chardev=share,tag={DATA_SERIAL}"));
             return words;
         }
         let on = |yes: bool| if yes { "on" } else { "off" };
@@ -157,6 +179,11 @@ impl Data {
                 filesystem: "9p".into(),
                 options: format!("trans=virtio,version=9p2000.L,msize={msize},cache={cache}"),
             },
+            Self::Virtiofs { .. } => Order::Mount {
+                source: Source::Tag(name),
+                filesystem: "virtiofs".into(),
+                options: String::new(),
+            },
             _ => Order::Mount {
                 source: Source::Disk(name),
                 filesystem: "ext4".into(),
@@ -179,6 +206,15 @@ impl Data {
                 && facts.mount.contains(&format!("msize={msize}"))
                 && mode;
             return state("storage", &wanted, facts.mount.clone(), in_force);
+        }
+        if let Self::Virtiofs { cache } = self {
+            let in_force = facts.mount.contains(" virtiofs ");
+            return state(
+                "storage",
+                &format!("virtiofs, cache = {cache}"),
+                facts.mount.clone(),
+                in_force,
+            );
         }
         let driver = match self {
             Self::VirtioScsi => "sd",

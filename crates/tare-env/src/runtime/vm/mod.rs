@@ -42,6 +42,7 @@ mod qmp;
 mod read_back;
 mod running;
 mod start;
+mod virtiofsd;
 
 use data::Data;
 use kernel::{Kernel, KernelError};
@@ -74,6 +75,13 @@ pub enum VmError {
     NoKvm { why: String },
     #[error("cannot start QEMU")]
     Start(#[from] exec::ExecError),
+    #[error(
+        "there is no virtiofsd for storage = \"virtiofs\": it comes with QEMU up to 7.2, \
+         later as a package of its own (apt-get install virtiofsd)"
+    )]
+    NoVirtiofsd,
+    #[error("virtiofsd does not serve the shared directory: {said}")]
+    Virtiofsd { said: String },
     #[error("QEMU (process {pid}) does not end when killed")]
     Unkillable { pid: u32 },
     #[error("the guest did not come up within {} s", .limit.as_secs())]
@@ -244,6 +252,7 @@ impl Environment for Vm {
         let Some(running) = &self.running else { return Processes::default() };
         let mut processes = running.system.processes();
         processes.layer.extend(running.pids.iter().skip(1));
+        processes.layer.extend(running.daemon.iter().map(monitor::Monitor::pid));
         processes
     }
 
@@ -256,13 +265,14 @@ impl Environment for Vm {
             return self.log.clone();
         }
         let files = self.files();
-        system::log_tail(&[&files.stderr(), &files.console(), &files.log()])
+        system::log_tail(&[&files.share_log(), &files.stderr(), &files.console(), &files.log()])
     }
 
     fn stop(&mut self) -> Result<(), PartError> {
         self.log = self.log_tail();
         if let Some(mut running) = self.running.take() {
             let killed = running.monitor.kill();
+            running.daemon.as_mut().map_or(Ok(()), |daemon| daemon.kill())?;
             if let Some(router) = &mut running.place.router {
                 router.end_proxy()?;
             }

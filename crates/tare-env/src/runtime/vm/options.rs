@@ -40,7 +40,7 @@ pub enum OptionError {
     NoMachineForStorage { environment: String, kind: String },
     #[error(
         "environment {environment:?}: a virtual machine has no storage {kind:?}; \
-         it has virtio-blk, virtio-scsi, nvme and 9p"
+         it has virtio-blk, virtio-scsi, nvme, 9p and virtiofs"
     )]
     Storage { environment: String, kind: String },
     #[error(

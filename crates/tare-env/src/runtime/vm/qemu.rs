@@ -69,6 +69,15 @@ impl Files {
         self.folder.join("share")
     }
 
+    /// Where the daemon that serves it listens, and what it prints.
+    pub(super) fn share_socket(&self) -> PathBuf {
+        self.folder.join("share.socket")
+    }
+
+    pub(super) fn share_log(&self) -> PathBuf {
+        self.folder.join("share.log")
+    }
+
     /// Copies of what the system says of itself in its data directory.
     pub(super) fn shown(&self) -> PathBuf {
         self.folder.join("data")
@@ -100,7 +109,8 @@ impl Machine<'_> {
         let mut words: Vec<String> = Vec::new();
         let mut add = |name: &str, value: String| words.extend([format!("-{name}"), value]);
         add("name", format!("{},debug-threads=on", self.name));
-        let memory = if options.huge_pages { ",memory-backend=memory" } else { "" };
+        let shared = self.data.is_some_and(Data::shares_memory);
+        let memory = if options.huge_pages || shared { ",memory-backend=memory" } else { "" };
         add("machine", format!("q35,usb=off,vmport=off,graphics=off{memory}"));
         let (accelerator, cpu) = match self.accelerator {
             Accelerator::Kvm => ("kvm", "host"),
@@ -111,11 +121,10 @@ impl Machine<'_> {
         add("smp", self.vcpus.to_string());
         let mib = options.memory_bytes >> 20;
         add("m", format!("{mib}M"));
-        if options.huge_pages {
-            add(
-                "object",
-                format!("memory-backend-memfd,id=memory,size={mib}M,hugetlb=on,prealloc=on"),
-            );
+        if options.huge_pages || shared {
+            let huge = if options.huge_pages { ",hugetlb=on,prealloc=on" } else { "" };
+            let share = if shared { ",share=on" } else { "" };
+            add("object", format!("memory-backend-memfd,id=memory,size={mib}M{huge}{share}"));
         }
         add("kernel", self.kernel.to_string_lossy().into_owned());
         add("initrd", files.initramfs().to_string_lossy().into_owned());

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use tare_host::account::Account;
+use tare_host::process;
 use tare_lab::PartError;
 use tare_lab::environment::Usage;
 
@@ -22,6 +23,8 @@ const ORDER_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Running {
     pub(super) monitor: Monitor,
+    /// What serves a shared directory.
+    pub(super) daemon: Option<Monitor>,
     pub(super) system: System,
     pub(super) place: Place,
     pub(super) qmp: Qmp,
@@ -43,6 +46,7 @@ pub(super) struct Running {
 pub(super) struct Accounts {
     vcpus: Account,
     others: Account,
+    daemon: Account,
 }
 
 impl Running {
@@ -82,10 +86,14 @@ impl Running {
 
     pub(super) fn usage(&mut self) -> Result<Usage, PartError> {
         let mut usage = self.system.usage()?;
-        let Self { pids, vcpus, accounts, .. } = self;
+        let Self { pids, vcpus, accounts, daemon, .. } = self;
         usage.system_cpu_ns = accounts.vcpus.read_threads(pids, |id| vcpus.contains(&id));
         let others = accounts.others.read_threads(pids, |id| !vcpus.contains(&id));
         usage.layer_cpu_ns.push(("monitor".into(), others));
+        if let Some(daemon) = daemon {
+            let used = accounts.daemon.read(&process::tree(daemon.pid()));
+            usage.layer_cpu_ns.push(("virtiofsd".into(), used));
+        }
         Ok(usage)
     }
 }

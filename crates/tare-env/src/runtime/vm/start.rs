@@ -13,13 +13,14 @@ use tare_host::{RUN_VARIABLE, process};
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Launch};
 
+use super::data::Data;
 use super::kernel::{Kernel, Modules, Need};
 use super::lines::Lines;
 use super::monitor::{Monitor, pin_vcpus, vhost_threads};
 use super::qemu::{Machine, PROGRAM};
 use super::qmp::Qmp;
 use super::running::{Accounts, Running};
-use super::{Vm, VmError, accelerator, initramfs};
+use super::{Vm, VmError, accelerator, initramfs, virtiofsd};
 use crate::guest::protocol::{Answer, DATA, Order};
 use crate::layer::network::{BRIDGE_ADDRESS, Place, Router, SYSTEM_ADDRESS};
 use crate::layer::{CgroupLayer, CpuLayer};
@@ -81,6 +82,10 @@ impl Vm {
         }
 
         let cpus = self.layers.cpu.set(ground.cpus()).clone();
+        let daemon = match &self.data {
+            Data::Virtiofs { cache } => Some(virtiofsd::start(&ground, &files, cache, &cpus)?),
+            _ => None,
+        };
         let own_cpus = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
         let vhost = fs::exists("/dev/vhost-net").unwrap_or(false);
         let machine = Machine {
@@ -112,6 +117,10 @@ impl Vm {
         if let Some(group) = &group {
             group.add(pid)?;
             process::pin(pid, &cpus)?;
+            for helper in daemon.iter().flat_map(|daemon| process::tree(daemon.pid())) {
+                group.add(helper)?;
+                process::pin(helper, &cpus)?;
+            }
             let gate = monitor.child().stdin.take();
             gate.map_or(Ok(()), |mut gate| gate.write_all(b"go\n"))
                 .map_err(file("/bin/sh".into()))?;
@@ -132,6 +141,7 @@ impl Vm {
         // From here on `stop` ends the process, also when one of the next steps fails.
         let running = self.running.insert(Running {
             monitor,
+            daemon,
             system,
             place,
             qmp,
