@@ -12,6 +12,7 @@
 pub mod compare;
 pub mod counters;
 pub mod csv;
+pub mod disk_map;
 mod doubts;
 pub mod explain;
 mod figures;

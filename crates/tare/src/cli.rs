@@ -12,6 +12,7 @@ use tare_std::cpus::CpuSet;
 use crate::exit::Exit;
 
 mod compare;
+mod disk;
 mod explain;
 mod flags;
 mod progress;
@@ -19,6 +20,7 @@ mod stacks;
 mod tune;
 
 pub use compare::*;
+pub use disk::*;
 pub use explain::*;
 pub use flags::*;
 pub use progress::*;
@@ -58,6 +60,8 @@ pub enum Command {
     Cpus(Cpus),
     /// Save what the planner reads of this host
     Host(Host),
+    /// Measure a disk: bandwidth, I/O per second, the depth that saturates it, latency below that
+    Disk(Disk),
     /// Run the reference database
     Db(Db),
     /// Load a CQL database

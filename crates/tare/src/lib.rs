@@ -32,6 +32,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::Tune(options) => command::tune::run(options, &arguments.state, out),
         Command::Cpus(options) => command::cpus::run(options, out),
         Command::Host(options) => command::host::run(options, out),
+        Command::Disk(options) => command::disk::run(options, &arguments.state, out),
         Command::Db(options) => command::db::run(options),
         Command::Load(options) => command::load::run(options, out),
         Command::Completions(options) => command::shell::completions(options, out),

@@ -13,7 +13,7 @@ mod findings;
 mod host;
 mod shell;
 mod stacks;
-mod svg;
+pub(crate) mod svg;
 mod workload;
 
 use minijinja::Value;

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 /// Escapes text for element content and for attributes in double quotes.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in crate::figures::clean(text).chars() {
         match c {

@@ -5,6 +5,7 @@ pub(crate) mod compare;
 pub(crate) mod cpus;
 pub(crate) mod db;
 pub(crate) mod derived;
+pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod guest;

@@ -1,0 +1,139 @@
+//! Reasons to trust a measurement of a disk less, each with what to do.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// A reason to trust the figures less, or to expect other ones from a database.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Doubt {
+    Scheduler {
+        device: String,
+        scheduler: String,
+    },
+    WriteCache {
+        device: String,
+    },
+    Rotational {
+        device: String,
+    },
+    Throttled {
+        file: String,
+        limit: String,
+    },
+    Layered {
+        stack: String,
+    },
+    /// Others moved so many bytes through the device meanwhile.
+    Busy {
+        device: String,
+        bytes: u64,
+        share_percent: f64,
+    },
+    /// The device counted fewer bytes than were read or written.
+    Unseen {
+        what: &'static str,
+        share_percent: f64,
+    },
+    NoCounters {
+        device: String,
+    },
+    Cached {
+        pages: u64,
+    },
+    /// The file became smaller than asked, for want of time.
+    Cut {
+        asked_bytes: u64,
+        bytes: u64,
+    },
+    Unsteady {
+        load: &'static str,
+        slices: usize,
+        of: usize,
+    },
+    ClientSaturated {
+        load: &'static str,
+        cpu_percent: f64,
+    },
+    /// The climb ended at the greatest depth there is, and the rate still grew.
+    NotSaturated {
+        load: &'static str,
+        depth: usize,
+    },
+    Behind {
+        load: &'static str,
+        share_percent: f64,
+        unsent_percent: f64,
+    },
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scheduler { device, scheduler } => write!(
+                f,
+                "{device} is scheduled by {scheduler}: a database on a fast disk wants none \
+                 (tare tune plan)"
+            ),
+            Self::WriteCache { device } => write!(
+                f,
+                "{device} has a write cache (write back): writes are acknowledged before they are \
+                 durable, and a database that syncs sees less"
+            ),
+            Self::Rotational { device } => write!(
+                f,
+                "{device} says that it rotates: if so, figures differ between its outer and inner \
+                 tracks; many virtual disks only say so"
+            ),
+            Self::Throttled { file, limit } => write!(
+                f,
+                "this process is throttled ({file}: {limit}): its limit was measured, not the disk"
+            ),
+            Self::Layered { stack } => write!(f, "the device is not the disk itself: {stack}"),
+            Self::Busy { device, bytes, share_percent } => write!(
+                f,
+                "others moved {} MiB through {device} meanwhile ({share_percent:.0} % of ours): \
+                 repeat it when the disk is idle",
+                bytes >> 20
+            ),
+            Self::Unseen { what, share_percent } => write!(
+                f,
+                "the device saw only {share_percent:.0} % of the bytes {what}: something above it \
+                 answered"
+            ),
+            Self::NoCounters { device } => write!(
+                f,
+                "{device} has no counters in /sys: whether it saw the I/O could not be checked"
+            ),
+            Self::Cached { pages } => {
+                write!(f, "{pages} pages of the file were in the page cache and would not leave it")
+            }
+            Self::Cut { asked_bytes, bytes } => write!(
+                f,
+                "the file has {} MiB instead of {} MiB, which would have taken more than its share \
+                 of the time: a cache in the device may hold it; give a larger --budget",
+                bytes >> 20,
+                asked_bytes >> 20
+            ),
+            Self::Unsteady { load, slices, of } => write!(
+                f,
+                "{load}: the rate was not steady in {slices} of {of} slices: others use the disk, \
+                 or its cache fills; give a larger --budget"
+            ),
+            Self::ClientSaturated { load, cpu_percent } => write!(
+                f,
+                "{load}: the loading thread used {cpu_percent:.0} % of a CPU: it may be what was \
+                 measured"
+            ),
+            Self::NotSaturated { load, depth } => {
+                write!(f, "{load}: the rate still grew at depth {depth}, the greatest")
+            }
+            Self::Behind { load, share_percent, unsent_percent } => write!(
+                f,
+                "{load} at {share_percent:.0} %: {unsent_percent:.1} % of the operations were not \
+                 begun in time: the disk was slower than when it was saturated"
+            ),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What a disk can do: sequential bandwidth and random I/O per second, the depth that saturates it,
+//! the latency below that, and a map of read latency over read and write rates.
+//!
+//! Direct I/O through an io_uring of its own on a file that was written in full with random bytes;
+//! the device's own counters are compared with what was asked of it.
+
+mod device;
+mod doubt;
+mod engine;
+pub mod io_properties;
+mod measure;
+mod offsets;
+mod report;
+mod rules;
+#[allow(unsafe_code, reason = "io_uring's buffers and mincore are raw memory")]
+mod sys;
+mod target;
+mod throttle;
+
+pub use device::{Device, Layer};
+pub use doubt::Doubt;
+pub use engine::EngineError;
+pub use measure::{MeasureError, Options, Progress, measure};
+pub use report::{Cell, Figure, Latency, LoadReport, Map, Point, Report};
+pub use rules::Step;
+pub use target::{Kind, Mount, SIZE_MIN_BYTES, Target, TargetError};

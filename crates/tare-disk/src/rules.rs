@@ -1,0 +1,127 @@
+//! The two rules of the climb: when a window is steady, and at which depth a disk is saturated.
+//! Pure functions of the rates, so that they are tested on curves with a known answer.
+
+use serde::Serialize;
+
+/// A further depth that gains less than this share over the best so far gains nothing.
+pub(crate) const GROWTH_MIN: f64 = 0.05;
+
+/// So many depths in a row without gain end the climb.
+pub(crate) const FLAT_STEPS: usize = 2;
+
+/// The saturation depth is the least one that reaches this share of the best rate.
+pub(crate) const SATURATED_SHARE: f64 = 0.95;
+
+/// A window is steady when in its last `STEADY_SLOTS` parts no rate is further than this share
+/// from their mean.
+pub(crate) const STEADY_BAND: f64 = 0.10;
+
+/// See [`STEADY_BAND`].
+pub(crate) const STEADY_SLOTS: usize = 5;
+
+/// One step of the climb.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// Operations under way, always that many (closed loop).
+    pub depth: usize,
+    /// Operations per second.
+    pub operations_per_s: f64,
+    /// Whether the window ended by the rule of [`steady`] rather than by its time limit.
+    pub steady: bool,
+}
+
+/// Whether the last parts of a window are alike (see [`STEADY_BAND`]), and their straight line
+/// rises or falls by no more than half the band from end to end.
+pub(crate) fn steady(rates: &[f64]) -> bool {
+    let Some(last) = rates.len().checked_sub(STEADY_SLOTS).map(|from| &rates[from..]) else {
+        return false;
+    };
+    let count = last.len() as f64;
+    let mean = last.iter().sum::<f64>() / count;
+    if mean <= 0.0 {
+        return false;
+    }
+    let inside = last.iter().all(|rate| (rate / mean - 1.0).abs() <= STEADY_BAND);
+    let middle = (count - 1.0) / 2.0;
+    let (mut products, mut squares) = (0.0, 0.0);
+    for (index, rate) in last.iter().enumerate() {
+        let x = index as f64 - middle;
+        products += x * rate;
+        squares += x * x;
+    }
+    let drift = (products / squares) * (count - 1.0) / mean;
+    inside && drift.abs() <= STEADY_BAND / 2.0
+}
+
+/// Whether a further depth is not worth trying.
+pub(crate) fn climbed(steps: &[Step]) -> bool {
+    let mut best: f64 = 0.0;
+    let mut flat = 0;
+    for step in steps {
+        flat = if step.operations_per_s > best * (1.0 + GROWTH_MIN) { 0 } else { flat + 1 };
+        best = best.max(step.operations_per_s);
+    }
+    flat >= FLAT_STEPS
+}
+
+/// The saturation depth: the least that reaches [`SATURATED_SHARE`] of the best rate.
+pub(crate) fn saturation(steps: &[Step]) -> Option<Step> {
+    let best = steps.iter().map(|step| step.operations_per_s).fold(0.0, f64::max);
+    let reaches = |step: &&Step| step.operations_per_s >= best * SATURATED_SHARE;
+    steps.iter().filter(reaches).min_by_key(|step| step.depth).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Climbs a curve as the measurement does, and returns the depths tried and the answer.
+    fn climb(curve: impl Fn(usize) -> f64) -> (usize, usize) {
+        let mut steps = Vec::new();
+        for depth in (0..10).map(|power| 1 << power) {
+            steps.push(Step { depth, operations_per_s: curve(depth), steady: true });
+            if climbed(&steps) {
+                break;
+            }
+        }
+        (steps.len(), saturation(&steps).unwrap().depth)
+    }
+
+    #[test]
+    fn saturation_on_curves_with_a_known_answer() {
+        // Linear to 16, then flat.
+        assert_eq!(climb(|depth| depth.min(16) as f64 * 1000.0), (7, 16));
+        // Flat from the first.
+        assert_eq!(climb(|_| 500.0), (3, 1));
+        // Falls after its best.
+        let falling =
+            |depth: usize| if depth <= 8 { depth as f64 } else { 8.0 - depth as f64 / 64.0 };
+        assert_eq!(climb(falling), (6, 8));
+        // One flat step (a plateau of a queue) does not end it.
+        let plateau = |depth: usize| match depth {
+            4 => 2.0,
+            depth => depth.min(32) as f64,
+        };
+        assert_eq!(climb(plateau), (8, 32));
+        // Never flat within the limit.
+        assert_eq!(climb(|depth| depth as f64), (10, 512));
+        // Saturating by rho = depth / (depth + 8).
+        assert_eq!(climb(|depth| depth as f64 / (depth as f64 + 8.0)).1, 128);
+        assert_eq!(saturation(&[]), None);
+    }
+
+    #[test]
+    fn steady_windows() {
+        let check = |rates: &[f64], expect: bool| assert_eq!(steady(rates), expect, "{rates:?}");
+        check(&[], false);
+        check(&[100.0; 4], false);
+        check(&[100.0; 5], true);
+        check(&[0.0; 5], false);
+        // A start that is far off is no matter.
+        check(&[900.0, 300.0, 101.0, 99.0, 100.0, 102.0, 98.0], true);
+        // A write cache that fills.
+        check(&[100.0, 98.0, 96.0, 94.0, 92.0], false);
+        check(&[100.0, 100.0, 100.0, 100.0, 80.0], false);
+        check(&[104.0, 96.0, 104.0, 96.0, 104.0], true);
+    }
+}

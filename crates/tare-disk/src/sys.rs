@@ -1,0 +1,169 @@
+//! The two places that need raw memory: an io_uring whose buffers the kernel reads and writes, and
+//! mincore(2), which says what of a file is in the page cache.
+//!
+//! The ring owns one aligned block of memory, cut into slots. A slot belongs to the kernel from
+//! `submit` until its completion is reaped; dropping a ring with slots under way leaks the memory.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode};
+use rustix::io::Errno;
+use tare_std::rng::Rng;
+
+/// Alignment that satisfies direct I/O on every usual device (open(2), O_DIRECT).
+pub(crate) const ALIGN: usize = 4096;
+
+/// Most operations under way.
+pub(crate) const SLOTS_MAX: usize = 512;
+
+pub(crate) struct Ring {
+    ring: IoUring,
+    memory: Vec<u8>,
+    start: usize,
+    usable: usize,
+    in_flight: usize,
+    stamp: u64,
+}
+
+impl Ring {
+    /// A ring with so many bytes of buffers, filled with random bytes: nothing below can compress
+    /// them, and each write is stamped, so that nothing can be deduplicated either.
+    pub(crate) fn new(usable: usize, seed: u64) -> io::Result<Self> {
+        let ring: IoUring = IoUring::builder().setup_cqsize(2048).build(1024)?;
+        if !ring.params().is_feature_ext_arg() {
+            return Err(io::Error::other("this io_uring has no timeouts (needs Linux 5.11)"));
+        }
+        let mut memory = vec![0; usable + ALIGN];
+        let start = memory.as_ptr().align_offset(ALIGN);
+        let mut rng = Rng::new(seed);
+        for word in memory.chunks_exact_mut(8) {
+            word.copy_from_slice(&rng.next_u64().to_ne_bytes());
+        }
+        Ok(Self { ring, memory, start, usable, in_flight: 0, stamp: seed })
+    }
+
+    /// How many slots of this size there are.
+    pub(crate) fn slots(&self, block: usize) -> usize {
+        (self.usable / block).min(SLOTS_MAX)
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Queues a read or a write of one slot. Every slot in use at a time has the same `block`, and
+    /// the caller uses no slot again before its completion.
+    pub(crate) fn queue(
+        &mut self,
+        file: &File,
+        write: bool,
+        slot: usize,
+        block: usize,
+        bytes: u32,
+        offset: u64,
+    ) {
+        assert!(slot < self.slots(block) && bytes as usize <= block, "slot {slot} is outside");
+        let from = self.start + slot * block;
+        let buffer = &mut self.memory[from..from + bytes as usize];
+        if write {
+            for page in buffer.chunks_exact_mut(ALIGN) {
+                self.stamp = self.stamp.wrapping_add(1);
+                page[..8].copy_from_slice(&self.stamp.to_ne_bytes());
+            }
+        }
+        let address = buffer.as_mut_ptr();
+        let fd = Fd(file.as_raw_fd());
+        let entry = match write {
+            true => opcode::Write::new(fd, address, bytes).offset(offset).build(),
+            false => opcode::Read::new(fd, address, bytes).offset(offset).build(),
+        };
+        let entry = entry.user_data(slot as u64);
+        loop {
+            // JUSTIFICATION: the crate cannot know how long an entry's memory lives.
+            // SAFETY: the address is inside `memory`, which is neither moved nor freed while
+            // operations are under way (see the head of this file and `drop`).
+            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+                self.in_flight += 1;
+                return;
+            }
+            // The queue is full: hand it over. An error shows again at the next `enter`.
+            let _ = self.ring.submit();
+        }
+    }
+
+    /// Hands over what is queued, and waits for one completion for at most this long.
+    pub(crate) fn enter(&mut self, wait: Option<Duration>) -> io::Result<()> {
+        let entered = match wait {
+            Some(wait) if self.ring.completion().is_empty() => {
+                let wait = Timespec::from(wait);
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&wait))
+            }
+            _ => self.ring.submit(),
+        };
+        match entered {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let passing = [Errno::INTR, Errno::TIME, Errno::BUSY, Errno::AGAIN];
+                match Errno::from_io_error(&error).is_some_and(|e| passing.contains(&e)) {
+                    true => Ok(()),
+                    false => Err(error),
+                }
+            }
+        }
+    }
+
+    /// A slot whose operation has ended, and what it returned.
+    pub(crate) fn reap(&mut self) -> Option<(usize, io::Result<u32>)> {
+        let entry = self.ring.completion().next()?;
+        self.in_flight -= 1;
+        let slot = usize::try_from(entry.user_data()).unwrap_or(usize::MAX);
+        let result = u32::try_from(entry.result())
+            .map_err(|_| io::Error::from_raw_os_error(entry.result().wrapping_neg()));
+        Some((slot, result))
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.in_flight > 0 {
+            // The kernel may still read or write it.
+            std::mem::forget(std::mem::take(&mut self.memory));
+        }
+    }
+}
+
+/// Pages of the first `bytes` of a file that are in the page cache (mincore(2); since Linux 5.2 it
+/// answers only for files that the caller owns or may write).
+pub(crate) fn resident_pages(file: &File, bytes: u64) -> io::Result<u64> {
+    let length = usize::try_from(bytes).map_err(io::Error::other)?;
+    if length == 0 {
+        return Ok(0);
+    }
+    let mut pages = vec![0u8; length.div_ceil(rustix::param::page_size())];
+    // JUSTIFICATION: mincore wants a mapping, which no safe interface makes without reading it.
+    // SAFETY: a fresh mapping at an address that the kernel chooses, never dereferenced; mincore
+    // writes one byte per page of it into `pages`, which has as many; unmapped as it was mapped.
+    let status = unsafe {
+        let address = libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        );
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let status = libc::mincore(address, length, pages.as_mut_ptr());
+        let error = io::Error::last_os_error();
+        libc::munmap(address, length);
+        if status == 0 { Ok(()) } else { Err(error) }
+    };
+    status?;
+    Ok(pages.iter().filter(|page| **page & 1 == 1).count() as u64)
+}

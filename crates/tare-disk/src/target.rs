@@ -1,0 +1,234 @@
+//! What a path is, and whether a measurement of it would be one of a disk: file systems that are
+//! memory, that stand on another machine, or that answer direct I/O from a cache are refused by
+//! name; so is whatever has no block device below it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::device::Device;
+use crate::throttle::{self, Limit};
+
+/// Least size of what is read: twice the most that is under way (64 operations of 1 MiB).
+pub const SIZE_MIN_BYTES: u64 = 128 << 20;
+
+/// What was named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A file is made in it.
+    Directory,
+    /// Is only read.
+    File,
+    /// Is only read, unless its data may be destroyed.
+    Device,
+}
+
+/// A path that can be measured.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub path: PathBuf,
+    pub kind: Kind,
+    /// Of a directory or a file.
+    pub mount: Option<Mount>,
+    pub device: Device,
+    pub(crate) limits: Vec<Limit>,
+}
+
+/// The mount that a path lies on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mount {
+    pub point: PathBuf,
+    pub file_system: String,
+    #[serde(skip)]
+    number: String,
+    #[serde(skip)]
+    source: String,
+}
+
+/// Why a path is not measured.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    #[error("cannot look at {}", .path.display())]
+    Look { path: PathBuf, source: io::Error },
+    #[error("{} is no directory, regular file or block device", .path.display())]
+    Kind { path: PathBuf },
+    #[error("{} is on {file_system}, {why}; give a path on a disk", .path.display())]
+    FileSystem { path: PathBuf, file_system: String, why: &'static str },
+    #[error("{} has no block device below it that /sys shows ({file_system})", .path.display())]
+    NoDevice { path: PathBuf, file_system: String },
+    #[error("{} is on {device}, which is memory; give a path on a disk", .path.display())]
+    Memory { path: PathBuf, device: String },
+    #[error(
+        "{} has {} MiB; less than {} MiB fits into the device's cache: give a larger file",
+        .path.display(), .bytes >> 20, SIZE_MIN_BYTES >> 20
+    )]
+    Small { path: PathBuf, bytes: u64 },
+}
+
+/// File systems that are refused, and why. A trailing `*` stands for any rest.
+const REFUSED: [(&str, &str); 20] = [
+    ("tmpfs", MEMORY),
+    ("ramfs", MEMORY),
+    ("rootfs", MEMORY),
+    ("devtmpfs", MEMORY),
+    ("hugetlbfs", MEMORY),
+    ("nfs*", REMOTE),
+    ("cifs", REMOTE),
+    ("smb3", REMOTE),
+    ("ceph", REMOTE),
+    ("lustre", REMOTE),
+    ("afs", REMOTE),
+    ("gfs*", REMOTE),
+    ("9p", HOST),
+    ("virtiofs", HOST),
+    ("overlay", OVERLAY),
+    ("aufs", OVERLAY),
+    ("zfs", CACHE),
+    ("ecryptfs", CACHE),
+    ("fuse*", FUSE),
+    ("vboxsf", HOST),
+];
+const MEMORY: &str = "which is memory, not a disk";
+const REMOTE: &str = "whose disk is another machine's: its cache and the network would be measured";
+const HOST: &str = "whose disk is the host's: the host's page cache would be measured";
+const OVERLAY: &str =
+    "which lies over another file system: give a directory of that one, or a volume";
+const CACHE: &str = "which answers direct I/O from a cache of its own";
+const FUSE: &str = "a program whose cache would be measured";
+
+fn refusal(file_system: &str) -> Option<&'static str> {
+    let is = |pattern: &str| match pattern.strip_suffix('*') {
+        Some(start) => file_system.starts_with(start),
+        None => file_system == pattern,
+    };
+    // A fuseblk file system has a block device, and still a program in between.
+    REFUSED.iter().find(|(pattern, _)| is(pattern)).map(|(_, why)| *why)
+}
+
+impl Target {
+    /// Looks at a path, with /proc and /sys below `root`.
+    ///
+    /// # Errors
+    /// When it is nothing that can be measured, or what would be measured is no disk.
+    pub fn find(path: &Path, root: &Path) -> Result<Self, TargetError> {
+        let look = |source| TargetError::Look { path: path.into(), source };
+        let real = fs::canonicalize(path).map_err(look)?;
+        let metadata = fs::metadata(&real).map_err(look)?;
+        let kind = match metadata.file_type() {
+            kind if kind.is_dir() => Kind::Directory,
+            kind if kind.is_file() => Kind::File,
+            kind if kind.is_block_device() => Kind::Device,
+            _ => return Err(TargetError::Kind { path: path.into() }),
+        };
+        let mut mount = None;
+        let number = if kind == Kind::Device {
+            number(metadata.rdev())
+        } else {
+            let table = root.join("proc/self/mountinfo");
+            let text = fs::read_to_string(&table)
+                .map_err(|source| TargetError::Look { path: table, source })?;
+            let found = mount_of(&text, &real).ok_or_else(|| TargetError::NoDevice {
+                path: path.into(),
+                file_system: "?".into(),
+            })?;
+            if let Some(why) = refusal(&found.file_system) {
+                let file_system = found.file_system;
+                return Err(TargetError::FileSystem { path: path.into(), file_system, why });
+            }
+            let number = found.device_number();
+            mount = Some(found);
+            number
+        };
+        let Some(device) = Device::read(root, &number) else {
+            let file_system = mount.map_or_else(String::new, |mount| mount.file_system);
+            return Err(TargetError::NoDevice { path: path.into(), file_system });
+        };
+        if device.is_memory() {
+            return Err(TargetError::Memory { path: path.into(), device: device.name });
+        }
+        let bytes = match kind {
+            Kind::Directory => u64::MAX,
+            Kind::File => metadata.len(),
+            Kind::Device => device.size_bytes,
+        };
+        if bytes < SIZE_MIN_BYTES {
+            return Err(TargetError::Small { path: path.into(), bytes });
+        }
+        let limits = throttle::limits(root, &device.number);
+        Ok(Self { path: real, kind, mount, device, limits })
+    }
+}
+
+impl Mount {
+    /// The device's number. A file system of several devices (btrfs) has one of its own that no
+    /// disk bears; then it is that of the mounted source.
+    fn device_number(&self) -> String {
+        let source = fs::metadata(&self.source).ok().filter(|m| m.file_type().is_block_device());
+        match source {
+            Some(source) if self.number.starts_with("0:") => number(source.rdev()),
+            _ => self.number.clone(),
+        }
+    }
+}
+
+fn number(device: u64) -> String {
+    format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
+}
+
+/// The mount of a path: the last one among those with the longest mount point (proc(5)).
+fn mount_of(table: &str, path: &Path) -> Option<Mount> {
+    let mut best: Option<Mount> = None;
+    for line in table.lines() {
+        let Some((left, right)) = line.split_once(" - ") else { continue };
+        let mut left = left.split(' ');
+        let (Some(number), Some(point)) = (left.nth(2), left.nth(1)) else { continue };
+        let point = PathBuf::from(point.replace("\\040", " ").replace("\\134", "\\"));
+        let length = |mount: &Mount| mount.point.components().count();
+        let longer = best.as_ref().is_none_or(|b| point.components().count() >= length(b));
+        if path.starts_with(&point) && longer {
+            let mut right = right.split(' ');
+            let file_system = right.next().unwrap_or_default().to_string();
+            let source = right.next().unwrap_or_default().to_string();
+            best = Some(Mount { point, file_system, number: number.into(), source });
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_of_a_path_is_the_longest_and_last() {
+        let table = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
+            30 27 0:30 / /data rw - tmpfs none rw\n\
+            31 27 8:1 / /data rw shared:2 - xfs /dev/sda1 rw\n\
+            32 27 0:40 / /data/a\\040b rw - nfs4 host:/x rw\n";
+        let check = |path: &str, expect: &str| {
+            assert_eq!(mount_of(table, Path::new(path)).unwrap().file_system, expect, "{path}");
+        };
+        check("/etc", "ext4");
+        check("/data", "xfs");
+        check("/data/x", "xfs");
+        check("/database", "ext4");
+        check("/data/a b/c", "nfs4");
+        assert_eq!(mount_of("", Path::new("/")), None);
+    }
+
+    #[test]
+    fn file_systems_that_are_no_disk_are_refused() {
+        for name in
+            ["tmpfs", "ramfs", "nfs", "nfs4", "overlay", "9p", "fuse.sshfs", "fuseblk", "zfs"]
+        {
+            assert!(refusal(name).is_some(), "{name}");
+        }
+        for name in ["ext4", "xfs", "btrfs", "f2fs", "ext2"] {
+            assert!(refusal(name).is_none(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The command line of `tare disk`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{bytes, duration};
+
+#[derive(Debug, Args)]
+pub struct Disk {
+    /// A directory (a file is made in it, and removed), or a file or block device to read only
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    /// Time for everything, such as 5m; at least 5s
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = budget)]
+    pub budget: Duration,
+    /// Size of the file; without it 4G or a tenth of what is free, whichever is less
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub size: Option<u64>,
+    /// Write Seastar's io_properties.yaml here (`-` for standard output)
+    #[arg(long, value_name = "FILE")]
+    pub io_properties: Option<PathBuf>,
+    /// Measure read latency at 21 x 21 read and write rates, and draw it (.svg or .html)
+    #[arg(long, value_name = "FILE", value_parser = picture)]
+    pub map: Option<PathBuf>,
+    /// Seed of the offsets, the data and the order
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn budget(text: &str) -> Result<Duration, String> {
+    let budget = duration(text)?;
+    let enough = budget >= Duration::from_secs(5);
+    enough.then_some(budget).ok_or_else(|| "a budget is at least 5s".to_string())
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let size = bytes(text).map_err(|error| error.to_string())?;
+    let least = tare_disk::SIZE_MIN_BYTES;
+    let enough = size >= least;
+    enough
+        .then_some(size)
+        .ok_or_else(|| format!("less than {} MiB fits into a device's cache", least >> 20))
+}
+
+fn picture(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let known = path.extension().is_some_and(|e| e == "svg" || e == "html");
+    known.then_some(path).ok_or_else(|| "a map is a .svg or an .html file".to_string())
+}

@@ -1,0 +1,237 @@
+//! `tare disk`: what a disk can do, and how fast it answers below that.
+
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use tare_disk::{
+    EngineError, Figure, Kind, LoadReport, MeasureError, Options, Progress, Report, Target,
+    io_properties, measure,
+};
+use tare_host::journal::{Entry, Journal};
+use tare_report::disk_map::{DiskCell, DiskMap};
+use tare_std::units::{nanoseconds, significant};
+
+use super::clean;
+use crate::cli::Disk;
+use crate::exit::{Exit, ExitWith};
+use crate::signals;
+
+pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let target = Target::find(&options.path, Path::new("/")).exit_with(Exit::Host)?;
+    let writes = target.kind == Kind::Directory;
+    if !writes && (options.map.is_some() || options.io_properties.is_some()) {
+        return Err(anyhow::anyhow!(
+            "--map and --io-properties need writes, and {} is only read; give a directory",
+            options.path.display()
+        ))
+        .exit_with(Exit::Usage);
+    }
+    let stop = signals::stop_flag()?;
+    let measured = match writes {
+        true => in_directory(options, &target, state, &stop),
+        false => run_measure(options, &target, None, &stop),
+    };
+    let report = match measured {
+        Ok(report) => report,
+        Err(error) => return error_of(error),
+    };
+    if let (Some(path), Some(map)) = (&options.map, picture(&report)) {
+        let html = path.extension().is_some_and(|extension| extension == "html");
+        let text = if html { map.html() } else { map.svg() };
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if options.json {
+        serde_json::to_writer_pretty(&mut *out, &report).context("cannot print the result")?;
+        writeln!(out)?;
+    } else if options.io_properties.as_deref() != Some(Path::new("-")) {
+        print(&report, out)?;
+    }
+    if let Some(path) = &options.io_properties {
+        write_io_properties(&report, path, out)?;
+    }
+    Ok(match stop.load(Ordering::Relaxed) {
+        true => Exit::Interrupted,
+        false => Exit::Success,
+    })
+}
+
+/// Journals the file, measures on it, and removes it however that ended.
+fn in_directory(
+    options: &Disk,
+    target: &Target,
+    state: &Path,
+    stop: &AtomicBool,
+) -> Result<Report, anyhow::Error> {
+    clean::quietly(state);
+    let journal = Journal::create(state).exit_with(Exit::Host)?;
+    let path = target.path.join(format!("{}-disk", journal.prefix()));
+    journal.write(vec![Entry::File { path: path.clone() }])?;
+    let report = run_measure(options, target, Some(path), stop);
+    let errors = journal.close();
+    if let (Ok(_), Some(error)) = (&report, errors.first()) {
+        bail!("{}", tare_host::error_line(error));
+    }
+    report
+}
+
+fn run_measure(
+    options: &Disk,
+    target: &Target,
+    file: Option<PathBuf>,
+    stop: &AtomicBool,
+) -> Result<Report, anyhow::Error> {
+    let asked = Options {
+        file,
+        destroy: false,
+        size_bytes: options.size,
+        budget: options.budget,
+        map: options.map.is_some(),
+        seed: options.seed,
+    };
+    let bar = progress_bar(options.budget);
+    let mut show = |progress: &Progress| {
+        let left = progress.budget.saturating_sub(progress.spent).as_secs();
+        bar.set_position(progress.spent.as_secs());
+        bar.set_message(format!("{}, {left} s left", progress.what));
+    };
+    let report = measure(target, &asked, stop, &mut show);
+    bar.finish_and_clear();
+    Ok(report?)
+}
+
+/// Hidden where standard error is no terminal.
+fn progress_bar(budget: Duration) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {msg}");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(budget.as_secs()).with_style(style)
+}
+
+fn error_of(error: anyhow::Error) -> anyhow::Result<Exit> {
+    let exit = match error.downcast_ref::<MeasureError>() {
+        Some(error) if error.interrupted() => return Ok(Exit::Interrupted),
+        Some(
+            MeasureError::Engine(EngineError::Ring { .. })
+            | MeasureError::Open { .. }
+            | MeasureError::NoDirect { .. },
+        ) => Exit::Host,
+        Some(_) => Exit::Failure,
+        None => return Err(error),
+    };
+    Err(error).exit_with(exit)
+}
+
+fn write_io_properties(report: &Report, path: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+    let disk = report.io_properties().context("not everything for io_properties was measured")?;
+    let point = report.mount.as_ref().map_or(report.path.as_path(), |mount| &mount.point);
+    let text = io_properties::yaml(point, &disk);
+    if path == Path::new("-") {
+        write!(out, "{text}")?;
+        return Ok(());
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn picture(report: &Report) -> Option<DiskMap> {
+    let map = report.map.as_ref()?;
+    let cell = |cell: &tare_disk::Cell| DiskCell {
+        read_percent: cell.read_percent,
+        write_percent: cell.write_percent,
+        p95_ns: cell.read_p95_ns.map(|ns| ns as f64),
+        overloaded: cell.unsent_share > 0.01,
+    };
+    Some(DiskMap {
+        title: format!("{} on {}", report.path.display(), report.device.name),
+        read_per_s: map.read_per_s,
+        write_bytes_per_s: map.write_bytes_per_s,
+        probe_percent: map.probe_percent,
+        write_block_bytes: map.write_block_bytes,
+        cell_s: map.cell_s,
+        cells: map.cells.iter().map(cell).collect(),
+    })
+}
+
+fn print(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    let layers: Vec<&str> = report.device.layers.iter().map(|layer| layer.name.as_str()).collect();
+    let on = report.mount.as_ref().map(|mount| format!(" ({})", mount.file_system));
+    writeln!(
+        out,
+        "{}{} on {}: {} MiB read{} over, {:.0} s",
+        report.path.display(),
+        on.unwrap_or_default(),
+        layers.join(" on "),
+        report.size_bytes >> 20,
+        if report.loads.iter().any(|load| load.write) { " and written" } else { "" },
+        report.spent_s,
+    )?;
+    writeln!(
+        out,
+        "\n{:<18}{:>11}  {:<22}{:>7}{:>13}",
+        "at saturation", "rate", "95 % interval", "depth", "CPU per I/O"
+    )?;
+    for load in &report.loads {
+        let (figure, unit) = rate(load);
+        let cpu = format!("{} µs", significant(load.cpu_us_per_operation.value, 3));
+        writeln!(
+            out,
+            "{:<18}{:>11}  {:<22}{:>7}{:>13}",
+            load.load,
+            format!("{} {unit}", significant(figure.value, 3)),
+            interval(&figure, |value| significant(value, 3)),
+            load.saturation_depth,
+            cpu,
+        )?;
+    }
+    writeln!(
+        out,
+        "\n{:<18}{:>6}{:>10}{:>10}{:>10}{:>10}{:>10}  95 % interval of p99",
+        "latency", "at", "p50", "p95", "p99", "p99.9", "max"
+    )?;
+    for load in &report.loads {
+        for point in &load.points {
+            let latency = &point.latency;
+            write!(out, "{:<18}{:>4.0} %", load.load, 100.0 * point.share)?;
+            for figure in [latency.p50_ns, latency.p95_ns, latency.p99_ns, latency.p999_ns] {
+                write!(out, "{:>10}", nanoseconds(figure.value))?;
+            }
+            let max = nanoseconds(latency.max_ns as f64);
+            writeln!(out, "{max:>10}  {}", interval(&latency.p99_ns, nanoseconds))?;
+        }
+    }
+    let rounds = report.loads.first().map_or(0, |load| load.operations_per_s.rounds);
+    writeln!(
+        out,
+        "\nn = {rounds} rounds; latency in the open loop from the intended start; 1 MB = 1,000,000 bytes"
+    )?;
+    for doubt in &report.doubts {
+        writeln!(out, "doubt: {doubt}")?;
+    }
+    Ok(())
+}
+
+/// What a load is known by: bandwidth of the sequential ones, operations of the random ones.
+fn rate(load: &LoadReport) -> (Figure, &'static str) {
+    let mega = |value: f64| value / 1e6;
+    let bytes = load.bytes_per_s;
+    match load.random {
+        true => (load.operations_per_s, "/s"),
+        false => {
+            let (low, high) = (bytes.low.map(mega), bytes.high.map(mega));
+            (Figure { value: mega(bytes.value), low, high, rounds: bytes.rounds }, "MB/s")
+        }
+    }
+}
+
+fn interval(figure: &Figure, show: impl Fn(f64) -> String) -> String {
+    match (figure.low, figure.high) {
+        (Some(low), Some(high)) => format!("[{}, {}]", show(low), show(high)),
+        _ => "-".into(),
+    }
+}
