@@ -167,17 +167,46 @@ fn signed_rank_depth_normal(n: usize) -> usize {
 /// Source: Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd edition, 3.2-3.3.
 pub fn signed_rank(values: &[f64]) -> Option<Estimate> {
     let n = values.len();
-    let mut walsh = Vec::with_capacity(n * (n + 1) / 2);
-    for (index, a) in values.iter().enumerate() {
-        walsh.extend(values[index..].iter().map(|b| f64::midpoint(*a, *b)));
-    }
-    let last = walsh.len().checked_sub(1)?;
-    let mut kth = |k: usize| *walsh.select_nth_unstable_by(k, f64::total_cmp).1;
+    let last = (n * (n + 1) / 2).checked_sub(1)?;
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let kth = |k: usize| walsh_average(&sorted, k);
     let centre = f64::midpoint(kth(last / 2), kth(last.div_ceil(2)));
     Some(match signed_rank_depth(n) {
         0 => Estimate::unbounded(centre, n),
         d => Estimate::new(centre, kth(d - 1), kth(last + 1 - d), n),
     })
+}
+
+/// The Walsh average of rank `k` (from 0) of sorted values, found without writing all of them down:
+/// the range that holds it is halved, and each count of those below the middle takes one walk along
+/// the border between the small and the large ones, because they rise along rows and columns. Both
+/// ends of the range are averages that exist, so that ties end the search too.
+pub(super) fn walsh_average(sorted: &[f64], k: usize) -> f64 {
+    let n = sorted.len();
+    let (mut low, mut high) = (sorted[0], sorted[n - 1]);
+    while low < high {
+        // Of two neighbouring floats the middle may be the upper one, which would split nothing.
+        let middle = Some(f64::midpoint(low, high)).filter(|m| *m < high).unwrap_or(low);
+        // How many averages are not above the middle, the largest of them, the smallest above it.
+        let (mut count, mut below, mut above) = (0, low, high);
+        let mut end = n;
+        for (row, x) in sorted.iter().enumerate() {
+            while end > row && f64::midpoint(*x, sorted[end - 1]) > middle {
+                end -= 1;
+            }
+            if end < n {
+                above = above.min(f64::midpoint(*x, sorted[end.max(row)]));
+            }
+            if end <= row {
+                break;
+            }
+            count += end - row;
+            below = below.max(f64::midpoint(*x, sorted[end - 1]));
+        }
+        if k < count { high = below } else { low = above }
+    }
+    low
 }
 
 fn standard_normal() -> Normal {

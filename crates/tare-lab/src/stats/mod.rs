@@ -75,7 +75,7 @@ impl Estimate {
 /// One block gives an interval without bounds: nothing is known about the noise. Two give Student's
 /// t with one degree of freedom, which is 12.7 standard errors to each side.
 ///
-/// Time and memory grow with the square of the number of blocks; 1,000 blocks take a few ms.
+/// Time grows little faster than the number of blocks.
 pub fn estimate(values: &[f64]) -> Option<Estimate> {
     if values.len() < SIGNED_RANK_BLOCKS_MIN {
         methods::student_t(values)

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use tare_std::rng::Rng;
 
 use super::methods::{self, Method};
@@ -136,4 +137,30 @@ fn a_family_of_comparisons_alarms_more_often_than_one() {
 fn a_pair_without_a_ratio_is_left_out() {
     let logs = log_ratios([(2.0, 1.0), (0.0, 1.0), (1.0, 0.0), (f64::NAN, 1.0)]);
     assert_eq!(logs, [2f64.ln()]);
+}
+
+proptest! {
+    /// Ties, neighbours among the floats and several orders of magnitude included.
+    #[test]
+    fn a_walsh_average_is_the_one_of_its_rank_among_all(
+        values in proptest::collection::vec(
+            prop_oneof![
+                (-3i32..4).prop_map(f64::from),
+                -1e300f64..1e300,
+                1.0f64..1.000_000_000_001,
+            ],
+            1..40,
+        ),
+    ) {
+        let mut sorted = values;
+        sorted.sort_unstable_by(f64::total_cmp);
+        let mut walsh = Vec::new();
+        for (index, a) in sorted.iter().enumerate() {
+            walsh.extend(sorted[index..].iter().map(|b| f64::midpoint(*a, *b)));
+        }
+        walsh.sort_unstable_by(f64::total_cmp);
+        for (rank, expected) in walsh.iter().enumerate() {
+            prop_assert_eq!(methods::walsh_average(&sorted, rank), *expected);
+        }
+    }
 }
