@@ -1,13 +1,16 @@
 //! Stands in for the product where only environments are tested: a TCP echo server that works a
 //! little for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen A --to
-//! B`), the first process of a virtual machine (`guest`), and a harness that starts environments
-//! until it is killed (`harness STATE`).
+//! B`), the first process of a virtual machine (`guest`), what a database does to its files (`store
+//! ADDRESS PORT DATA FILL`), and harnesses that start environments until they are killed (`harness
+//! STATE`, `storage-harness STATE RUNTIME KIND...`).
 #![expect(clippy::print_stdout, reason = "its parent reads how far it has come")]
 
 use std::error::Error;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
@@ -22,6 +25,11 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["serve", address, port, data] => serve(address, port.parse()?, data),
+        ["store", address, port, data, fill] => {
+            let checks = store(Path::new(data), *fill == "fill")?;
+            fs::write(format!("{data}/checks"), checks)?;
+            serve(address, port.parse()?, data)
+        }
         ["proxy", "--listen", listen, "--to", to] => {
             Ok(tare_env::proxy::run(listen.parse()?, to.parse()?, None, &AtomicBool::new(false))?)
         }
@@ -32,7 +40,12 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             Ok(tare_env::proxy::run(listen.parse()?, to.parse()?, delay, &AtomicBool::new(false))?)
         }
         ["harness", state, runtimes @ ..] => harness(state, runtimes),
-        _ => Err("usage: serve ADDRESS PORT DATA | proxy ... | harness STATE RUNTIME...".into()),
+        ["storage-harness", state, runtime, kinds @ ..] => storage_harness(state, runtime, kinds),
+        _ => Err(
+            "usage: serve ADDRESS PORT DATA | store ... | proxy ... | harness STATE RUNTIME... | \
+                storage-harness STATE RUNTIME KIND..."
+                .into(),
+        ),
     }
 }
 
@@ -45,6 +58,84 @@ fn serve(address: &str, port: u16, data: &str) -> Result<(), Box<dyn Error + Sen
         thread::spawn(move || echo(stream));
     }
     Ok(())
+}
+
+/// What a database does to its files: write, sync, read back; with direct I/O, aligned and not; and
+/// the end of the space. One line for each, for the test to read.
+fn store(data: &Path, fill: bool) -> std::io::Result<String> {
+    let path = data.join("kept");
+    let content: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_le_bytes).collect();
+    let mut file = File::create(&path)?;
+    file.write_all(&content)?;
+    file.sync_all()?;
+    let mut lines = format!("read back: {}\n", fs::read(&path)? == content);
+
+    let flags = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or_default();
+    let mut direct = File::options();
+    direct.read(true).write(true).create(true).truncate(true).custom_flags(flags);
+    match direct.open(data.join("direct")) {
+        Err(error) => lines += &format!("direct: no: {error}\n"),
+        Ok(file) => {
+            let buffer = vec![7; 16384];
+            let start = buffer.as_ptr().align_offset(4096);
+            let aligned = file.write_at(&buffer[start..start + 4096], 0);
+            lines += &format!("direct: {aligned:?}\n");
+            let off = file.write_at(&buffer[start + 1..start + 513], 1);
+            let code = off.err().and_then(|error| error.raw_os_error());
+            lines += &format!("misaligned: {code:?}\n");
+        }
+    }
+    if fill {
+        let path = data.join("fill");
+        let mut file = File::create(&path)?;
+        let chunk = vec![1; 1 << 20];
+        let error = loop {
+            if let Err(error) = file.write_all(&chunk) {
+                break error;
+            }
+        };
+        // Some file systems tell of it only now.
+        let _ = file.sync_all();
+        fs::remove_file(&path)?;
+        lines += &format!("full: {:?}\n", error.raw_os_error());
+    }
+    Ok(lines)
+}
+
+/// Starts environments on each kind of storage for ever, saying each step.
+fn storage_harness(
+    state: &str,
+    runtime: &str,
+    kinds: &[&str],
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let cpus = tare_host::process::cpus_of_this_thread()?;
+    let cpus = CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus };
+    let program = std::env::current_exe()?;
+    let site = Site::open(SiteOptions { state: state.into(), program, cpus, destroy: Vec::new() })?;
+    let words = ["serve", "{listen}", "{port}", "{data}"];
+    let launch = Launch { arguments: words.map(String::from).to_vec() };
+    loop {
+        for kind in kinds {
+            let mut environment = site.environment(&EnvironmentSpec {
+                name: format!("{runtime} {kind}"),
+                runtime: runtime.into(),
+                network: "host".into(),
+                cpu: "shared".into(),
+                security: "none".into(),
+                cgroup: "own".into(),
+                host: "as-is".into(),
+                storage: StorageSpec { kind: (*kind).into(), options: Vec::new() },
+                vm: Vec::new(),
+                inject: NOTHING_INJECTED.into(),
+                limits: Limits::default(),
+                optional: false,
+            })?;
+            println!("starting {kind}");
+            environment.start(&launch)?;
+            println!("started {kind}");
+            environment.stop()?;
+        }
+    }
 }
 
 /// Sends back what comes, after some work that shows in the account.
@@ -65,7 +156,7 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
     let cpus = CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus };
     println!("opening");
     let program = std::env::current_exe()?;
-    let site = Site::open(SiteOptions { state: state.into(), program, cpus })?;
+    let site = Site::open(SiteOptions { state: state.into(), program, cpus, destroy: Vec::new() })?;
     let words = ["serve", "{listen}", "{port}", "{data}"];
     let launch = Launch { arguments: words.map(String::from).to_vec() };
     for round in 0.. {

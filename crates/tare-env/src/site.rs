@@ -26,6 +26,8 @@ pub struct SiteOptions {
     /// The static program that runs in every environment.
     pub program: PathBuf,
     pub cpus: CpuPlan,
+    /// Block devices that the user has given up: a storage layer may write over these alone.
+    pub destroy: Vec<PathBuf>,
 }
 
 /// Why a run could not begin.
@@ -62,6 +64,7 @@ pub struct Ground {
     work: PathBuf,
     program: PathBuf,
     cpus: CpuPlan,
+    destroy: Vec<PathBuf>,
     cgroups: Layout,
     client: Client,
     environments: AtomicU32,
@@ -81,14 +84,15 @@ impl Site {
                 return Err(SiteError::Missing { program, package });
             }
         }
-        let SiteOptions { state, program, cpus } = options;
+        let SiteOptions { state, program, cpus, destroy } = options;
         let program = fs::canonicalize(&program)
             .map_err(|source| SiteError::Program { path: program, source })?;
         let journal = Journal::create(&state)?;
         match Self::lay(&journal, &state) {
             Ok((work, cgroups, client)) => {
                 let environments = AtomicU32::new(0);
-                let ground = Ground { journal, work, program, cpus, cgroups, client, environments };
+                let ground =
+                    Ground { journal, work, program, cpus, destroy, cgroups, client, environments };
                 Ok(Self { ground: Arc::new(ground), host: None })
             }
             Err(error) => {
@@ -195,6 +199,11 @@ impl Ground {
 
     pub fn cpus(&self) -> &CpuPlan {
         &self.cpus
+    }
+
+    /// Block devices that may be written over.
+    pub fn destroy(&self) -> &[PathBuf] {
+        &self.destroy
     }
 
     pub fn cgroups(&self) -> &Layout {

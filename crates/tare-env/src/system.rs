@@ -34,6 +34,8 @@ pub(crate) struct System {
     pub(crate) group: Option<Cgroup>,
     /// The process of the userland proxy, or of the injected delay's relay, where there is one.
     pub(crate) proxy: Option<u32>,
+    /// Processes outside the system that serve its data, by their names.
+    servers: Vec<(&'static str, u32, Account)>,
     account: Account,
     proxy_account: Account,
     has_quota: bool,
@@ -53,8 +55,24 @@ impl System {
         let (account, proxy_account) = (Account::new(), Account::new());
         let hold = Hold::open(pid);
         let is_relay = layers.inject.delay.is_some();
-        let others = Vec::new();
-        Self { pid, hold, others, group, proxy, account, proxy_account, has_quota, is_relay }
+        let (others, servers) = (Vec::new(), Vec::new());
+        Self {
+            pid,
+            hold,
+            others,
+            group,
+            proxy,
+            servers,
+            account,
+            proxy_account,
+            has_quota,
+            is_relay,
+        }
+    }
+
+    /// A process that serves its data: its CPU time is the layer's.
+    pub(crate) fn add_server(&mut self, server: Option<(&'static str, u32)>) {
+        self.servers.extend(server.map(|(name, pid)| (name, pid, Account::new())));
     }
 
     /// Every process of the system.
@@ -73,7 +91,8 @@ impl System {
     pub(crate) fn processes(&self) -> Processes {
         let mut system = self.pids();
         system.sort_by_key(|pid| *pid != self.pid);
-        Processes { system, layer: self.proxy.into_iter().collect() }
+        let servers = self.servers.iter().map(|(_, pid, _)| *pid);
+        Processes { system, layer: self.proxy.into_iter().chain(servers).collect() }
     }
 
     pub(crate) fn freeze(&self) -> Result<(), PartError> {
@@ -98,6 +117,9 @@ impl System {
         if let Some(proxy) = self.proxy {
             let name = if self.is_relay { "relay" } else { "userland proxy" };
             layer_cpu_ns.push((name.into(), self.proxy_account.read(&[proxy])));
+        }
+        for (name, pid, account) in &mut self.servers {
+            layer_cpu_ns.push(((*name).into(), account.read(&[*pid])));
         }
         let throttled_ns = match &self.group {
             Some(group) if self.has_quota => Some(group.throttled_ns()?),

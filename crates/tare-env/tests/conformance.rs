@@ -75,7 +75,8 @@ fn plan() -> CpuPlan {
 
 fn open(state: &State) -> Site {
     let state = state.0.clone();
-    Site::open(SiteOptions { state, program: program(), cpus: plan() }).unwrap()
+    Site::open(SiteOptions { state, program: program(), cpus: plan(), destroy: Vec::new() })
+        .unwrap()
 }
 
 fn launch() -> Launch {
@@ -377,7 +378,12 @@ fn a_system_that_does_not_start_leaves_nothing() {
     }
     let before = host_state();
     let state = State::new("fails");
-    let options = SiteOptions { state: state.0.clone(), program: "/bin/true".into(), cpus: plan() };
+    let options = SiteOptions {
+        state: state.0.clone(),
+        program: "/bin/true".into(),
+        cpus: plan(),
+        destroy: Vec::new(),
+    };
     let site = Site::open(options).unwrap();
     // A runtime that fails while the network is there already.
     let fails = spec("oci:/bin/false", "bridge", "shared", "none", "own");

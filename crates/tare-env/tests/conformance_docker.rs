@@ -70,7 +70,7 @@ fn open(state: &Path) -> Site {
     let one = |cpu: u32| CpuSet::parse_list(&cpu.to_string()).unwrap();
     let cpus = CpuPlan { system: one(last), client: one(first), all };
     let program = std::env::current_exe().unwrap();
-    Site::open(SiteOptions { state: state.into(), program, cpus }).unwrap()
+    Site::open(SiteOptions { state: state.into(), program, cpus, destroy: Vec::new() }).unwrap()
 }
 
 impl Drop for Scratch {

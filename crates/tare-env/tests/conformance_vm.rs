@@ -60,7 +60,8 @@ impl State {
         let last = all.iter().last().unwrap();
         let system = CpuSet::parse_list(&last.to_string()).unwrap();
         let cpus = CpuPlan { client: all.difference(&system), system, all };
-        Site::open(SiteOptions { state: self.0.clone(), program, cpus }).unwrap()
+        Site::open(SiteOptions { state: self.0.clone(), program, cpus, destroy: Vec::new() })
+            .unwrap()
     }
 }
 

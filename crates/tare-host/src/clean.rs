@@ -9,7 +9,7 @@ use crate::cgroup::Layout;
 use crate::exec::{Command, find};
 use crate::journal::{self, Journal, JournalError};
 use crate::tune::{self, LiveHost, Reverted};
-use crate::{NAME_PREFIX, RUN_VARIABLE, error_line, lines, netns, process, undo};
+use crate::{NAME_PREFIX, RUN_VARIABLE, block, error_line, lines, netns, process, undo};
 
 /// What `clean` found of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,8 @@ fn journals(state: &Path) -> Result<Vec<PathBuf>, CleanError> {
 /// Something on the host that bears Tare's name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Leftover {
-    /// `link`, `network namespace`, `cgroup`, `mount`, `nft table`, `process`.
+    /// `link`, `network namespace`, `cgroup`, `mount`, `loop device`, `mapping`, `nft table`,
+    /// `process`.
     pub kind: &'static str,
     pub name: String,
     /// The run that it belongs to and that is alive, if it does.
@@ -132,11 +133,19 @@ pub fn leftovers(state: &Path) -> Vec<Leftover> {
             }
         }
     }
-    for mount in undo::mounts().unwrap_or_default() {
+    for mount in undo::mount_points().unwrap_or_default() {
         let named = mount.iter().any(|part| part.to_string_lossy().starts_with(NAME_PREFIX));
         if named && !mount.starts_with(netns::FOLDER) {
             add("mount", mount.display().to_string());
         }
+    }
+    for (device, file) in block::loops() {
+        if file.iter().any(|part| part.to_string_lossy().starts_with(NAME_PREFIX)) {
+            add("loop device", format!("{device} of {}", file.display()));
+        }
+    }
+    for name in block::mappings().into_iter().filter(|name| name.starts_with(NAME_PREFIX)) {
+        add("mapping", name);
     }
     if find("nft").is_some()
         && let Ok(output) = Command::new("nft").args(["list", "tables"]).run()

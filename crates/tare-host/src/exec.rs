@@ -81,6 +81,8 @@ fn install_hint(program: &str) -> String {
         "runc" => "runc",
         "crun" => "crun",
         "unshare" | "nsenter" => "util-linux",
+        "losetup" => "mount",
+        "dmsetup" => "dmsetup",
         _ => return "; install it or give its absolute path".into(),
     };
     format!("; install the package {package} (apt-get install {package})")

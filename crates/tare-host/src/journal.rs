@@ -75,6 +75,25 @@ pub enum Entry {
     Mount {
         path: PathBuf,
     },
+    /// What is mounted on a path in the mount namespace of another process, such as an engine.
+    MountElsewhere {
+        path: PathBuf,
+        pid: u32,
+    },
+    /// The loop devices on a file of the run.
+    LoopDevice {
+        file: PathBuf,
+    },
+    /// A mapping of the device mapper.
+    Mapping {
+        name: String,
+    },
+    /// A named volume of an engine.
+    Volume {
+        engine: String,
+        socket: PathBuf,
+        name: String,
+    },
     /// A directory with all in it.
     Directory {
         path: PathBuf,

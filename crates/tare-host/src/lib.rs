@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod block;
 pub mod cgroup;
 pub mod clean;
 pub mod doctor;
@@ -18,6 +19,7 @@ pub mod journal;
 pub mod knobs;
 mod lines;
 pub mod machine;
+pub mod mounts;
 pub mod netns;
 pub mod plan;
 pub mod planner;

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use rustix::mount::{UnmountFlags, unmount};
 
+use crate::block::BlockError;
 use crate::exec::{Command, ExecError, find};
 use crate::journal::Entry;
 use crate::netns::{self, NetnsError};
 use crate::process::{self, Hold};
-use crate::{NAME_PREFIX, RUN_VARIABLE, cgroup};
+use crate::{NAME_PREFIX, RUN_VARIABLE, block, cgroup, mounts};
 
 /// How long a killed process may take to end. It is at most waiting for its disk.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
@@ -35,6 +36,8 @@ pub enum UndoError {
     Signal { run: String, source: io::Error },
     #[error(transparent)]
     Netns(#[from] NetnsError),
+    #[error(transparent)]
+    Block(#[from] BlockError),
     #[error("cannot remove {what}")]
     Command { what: String, source: ExecError },
     #[error("cannot remove {}", .path.display())]
@@ -108,6 +111,24 @@ pub(crate) fn undo(run: &str, entry: &Entry) -> Result<(), UndoError> {
         Entry::Mount { path } => {
             check_path(run, path)?;
             unmount_below(path)
+        }
+        Entry::MountElsewhere { path, pid } => {
+            check_path(run, path)?;
+            mounts::hide_from(*pid, path)
+                .map_err(|source| UndoError::Unmount { path: path.clone(), source })
+        }
+        Entry::LoopDevice { file } => {
+            check_path(run, file)?;
+            Ok(block::detach(file)?)
+        }
+        Entry::Mapping { name } => {
+            check_name(run, name)?;
+            Ok(block::unmap(name)?)
+        }
+        Entry::Volume { engine, socket, name } => {
+            check_name(run, name)?;
+            let what = format!("volume {name} of {engine}");
+            engine_delete(socket, &what, &format!("/volumes/{name}?force=true"))
         }
         Entry::Directory { path } => {
             check_path(run, path)?;
@@ -319,7 +340,7 @@ fn delete_oci_container(command: &[String], root: &Path, id: &str) -> Result<(),
 /// cannot reach into what was mounted there.
 fn unmount_below(path: &Path) -> Result<(), UndoError> {
     let fail = |path: &Path, source| UndoError::Unmount { path: path.into(), source };
-    let mounts = mounts().map_err(|source| fail(path, source))?;
+    let mounts = mount_points().map_err(|source| fail(path, source))?;
     for mount in mounts.iter().rev().filter(|mount| mount.starts_with(path)) {
         match unmount(mount, UnmountFlags::DETACH) {
             Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
@@ -330,30 +351,9 @@ fn unmount_below(path: &Path) -> Result<(), UndoError> {
 }
 
 /// Mount points of this mount namespace in the order in which they were mounted.
-pub(crate) fn mounts() -> io::Result<Vec<PathBuf>> {
+pub(crate) fn mount_points() -> io::Result<Vec<PathBuf>> {
     let text = fs::read_to_string("/proc/self/mountinfo")?;
-    Ok(text.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape).collect())
-}
-
-/// Mount points hold space, tab, newline and backslash as `\040` and so on (proc(5)).
-fn unescape(text: &str) -> PathBuf {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let code = tail.get(..3).filter(|_| *first == b'\\');
-        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    PathBuf::from(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(text.lines().filter_map(|line| line.split(' ').nth(4)).map(mounts::unescape).collect())
 }
 
 /// A `DELETE` of docker's API (also podman's), until it is gone and stays gone: an engine finishes
@@ -412,11 +412,5 @@ mod tests {
         assert!(check_path("ab12", Path::new("/var/lib/tare/tare-ab12/x")).is_ok());
         assert!(check_path("ab12", Path::new("/var/lib/tare/tare-ab12/../x")).is_err());
         assert!(check_path("ab12", Path::new("tare-ab12/x")).is_err());
-    }
-
-    #[test]
-    fn mount_points_are_unescaped() {
-        assert_eq!(unescape(r"/a\040b\134c"), Path::new(r"/a b\c"));
-        assert_eq!(unescape(r"/plain\x"), Path::new(r"/plain\x"));
     }
 }

@@ -116,7 +116,8 @@ fn main() -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let program = PathBuf::from(env!("CARGO_BIN_EXE_tare"));
     let state = scratch.path().to_path_buf();
-    let options = SiteOptions { state, program: program.clone(), cpus: cpus.clone() };
+    let options =
+        SiteOptions { state, program: program.clone(), cpus: cpus.clone(), destroy: Vec::new() };
     let site = Site::open(options)?;
     let mut environment = site.environment(&spec())?;
     let measured = measure(&site, &mut *environment, &program, &cpus, slices);

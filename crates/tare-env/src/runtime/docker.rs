@@ -30,7 +30,7 @@ use bollard::models::ContainerState;
 use tare_host::exec::{Command, ExecError};
 use tare_host::journal::{Entry, EntryId};
 use tare_host::process::Hold;
-use tare_host::{netns, process};
+use tare_host::{mounts, netns, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
     Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
@@ -41,6 +41,7 @@ use super::{Argument, Runtime, Unavailable};
 use crate::layer::network::{self, NetworkLayer, PORT};
 use crate::layer::{CgroupLayer, Layers, rootfs, security};
 use crate::site::Ground;
+use crate::storage::{self, At, Place, Storage};
 use crate::system::{self, System};
 
 mod engine;
@@ -160,6 +161,10 @@ fn make(
         return Err(DockerError::NoProxy { environment, engine }.into());
     }
     let engine = Engine::connect(kind)?;
+    let storage = storage::parse(&spec)?;
+    if let Some(driver) = storage.driver() {
+        driver.check_engine(&engine.version()?, &engine.driver()?)?;
+    }
     let number = ground.next_environment();
     Ok(Box::new(Container {
         name: format!("{}-e{number}", ground.prefix()),
@@ -168,7 +173,9 @@ fn make(
         engine,
         spec,
         layers,
+        storage,
         number,
+        data: PathBuf::new(),
         entries: Vec::new(),
         config: None,
         running: None,
@@ -180,10 +187,13 @@ struct Container {
     engine: Engine,
     spec: EnvironmentSpec,
     layers: Layers,
+    storage: Box<dyn Storage>,
     /// The runtime that was asked for; the engine's default otherwise.
     runtime: Option<String>,
     number: u32,
     name: String,
+    /// The data as the host sees it.
+    data: PathBuf,
     entries: Vec<EntryId>,
     config: Option<String>,
     running: Option<Running>,
@@ -272,6 +282,20 @@ impl Container {
                 namespace: elsewhere.then(|| namespace.clone()),
             });
         }
+        let at = At { ground: &ground, folder: &folder };
+        let made = self.storage.entries(&at);
+        let mounted = made.contains(&Entry::Mount { path: at.data() });
+        // What we mount does not appear by itself where an engine lives apart.
+        let (pid, path) = (self.engine.pid(), at.data());
+        let apart = mounted && mounts::is_elsewhere(pid);
+        entries.extend(made);
+        entries.extend(apart.then_some(Entry::MountElsewhere { path, pid }));
+        let volume = (self.storage.place() == Place::Volume).then(|| format!("{}-data", self.name));
+        entries.extend(volume.as_ref().map(|name| Entry::Volume {
+            engine: self.engine.kind().name().into(),
+            socket: self.engine.socket().into(),
+            name: name.clone(),
+        }));
         self.entries = ground.journal().write(entries)?;
         self.provide_image()?;
         let container = Entry::Container {
@@ -281,9 +305,26 @@ impl Container {
         };
         self.entries.extend(ground.journal().write(vec![container])?);
 
-        let data = folder.join("data");
-        fs::create_dir_all(&data)
-            .map_err(|source| DockerError::File { path: data.clone(), source })?;
+        fs::create_dir(&folder)
+            .map_err(|source| DockerError::File { path: folder.clone(), source })?;
+        self.storage.make(&at)?;
+        if apart {
+            let (path, pid) = (at.data(), self.engine.pid());
+            mounts::show_to(pid, &path).map_err(|source| storage::StorageError::Show {
+                path,
+                pid,
+                source,
+            })?;
+        }
+        let data = match (&volume, self.storage.place()) {
+            (Some(name), _) => request::Data::Volume(name),
+            (None, Place::Root) => request::Data::Root,
+            (None, _) => request::Data::Bind(at.data()),
+        };
+        let volume = match &volume {
+            Some(name) => Some(self.engine.create_volume(name)?),
+            None => None,
+        };
         let address = ground.client().link(&ground, Some(&namespace))?;
         let port = netns::within(&namespace, || network::free_port(address))??;
         let published = SocketAddrV4::new(address, port);
@@ -313,6 +354,8 @@ impl Container {
 
         let inspected = self.engine.inspect(&self.name)?;
         let state = inspected.state.unwrap_or_default();
+        let graph = inspected.graph_driver.unwrap_or_default();
+        let upper = graph.data.get("UpperDir").cloned();
         let Some(pid) = pid_of(&state) else {
             return Err(self.last_words(&state).into());
         };
@@ -337,6 +380,16 @@ impl Container {
             security_opt: security_opt.unwrap_or_default(),
             told: None,
         });
+        let data = match self.storage.place() {
+            Place::Directory => at.data(),
+            Place::Volume => volume.unwrap_or_default(),
+            // A driver without an upper layer shows it through the process alone.
+            Place::Root => upper
+                .map(|upper| Path::new(&upper).join(rootfs::DATA.trim_start_matches('/')))
+                .filter(|path| path.exists())
+                .unwrap_or_else(|| format!("/proc/{pid}/root{}", rootfs::DATA).into()),
+        };
+        self.data.clone_from(&data);
         Ok(Endpoint { address: published.into(), data: Some(data) })
     }
 

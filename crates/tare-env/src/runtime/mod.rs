@@ -12,6 +12,7 @@ use tare_lab::environment::{Environment, EnvironmentSpec};
 
 use crate::layer::Layers;
 use crate::site::Ground;
+use crate::storage;
 
 pub mod docker;
 pub mod oci;
@@ -155,7 +156,8 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     let (runtime, argument) = find(&spec.runtime)?;
     let layers = Layers::parse(spec)?;
     vm::check(spec, &layers, runtime.name)?;
-    Ok((runtime.needs)(argument)?)
+    (runtime.needs)(argument)?;
+    storage::check(spec)
 }
 
 pub(crate) fn make(
@@ -166,5 +168,7 @@ pub(crate) fn make(
     let layers = Layers::parse(spec)?;
     vm::check(spec, &layers, runtime.name)?;
     (runtime.needs)(argument)?;
+    storage::check(spec)?;
+    storage::allow(spec, ground)?;
     (runtime.make)(ground, spec.clone(), layers, argument)
 }

@@ -28,6 +28,7 @@ use super::{Argument, Runtime, Unavailable};
 use crate::layer::network::Place;
 use crate::layer::{CgroupLayer, Layers, NetworkLayer, rootfs, security};
 use crate::site::Ground;
+use crate::storage::{self, At, Seen, Storage};
 use crate::system::{self, System};
 
 mod bundle;
@@ -94,11 +95,13 @@ fn make(
     let ground = Arc::clone(ground);
     let program = argument.unwrap_or_default().to_string();
     let command = command(&program, ground.cgroups(), &layers);
+    let storage = storage::parse(&spec)?;
     let entries = Vec::new();
     let oci = Oci {
         ground,
         spec,
         layers,
+        storage,
         program,
         command,
         number: 0,
@@ -136,6 +139,7 @@ struct Oci {
     ground: Arc<Ground>,
     spec: EnvironmentSpec,
     layers: Layers,
+    storage: Box<dyn Storage>,
     program: String,
     command: Vec<String>,
     /// Of the last start.
@@ -196,6 +200,8 @@ impl Oci {
 
         let (network, router) = Place::plan(&ground, self.layers.network, self.number)?;
         let mut entries = vec![Entry::Directory { path: folder.clone() }];
+        let at = At { ground: &ground, folder: &folder };
+        entries.extend(self.storage.entries(&at));
         entries.extend(network);
         let (command, root) = (self.command.clone(), self.root());
         entries.push(Entry::OciContainer { command, root, id: id.clone() });
@@ -203,15 +209,17 @@ impl Oci {
         entries.push(ground.cgroups().entry(&name));
         self.entries = ground.journal().write(entries)?;
 
-        let data = folder.join("data");
-        fs::create_dir_all(&data)
-            .map_err(|source| OciError::Directory { path: data.clone(), source })?;
+        // The root is there before the storage, which may be mounted over it.
+        bundle::write_root(&folder)?;
+        self.storage.make(&at)?;
+        let (place, data) = (self.storage.place(), self.storage.data(&at));
+        let mounted = (place == storage::Place::Directory).then_some(data.as_path());
         let place = Place::make(&ground, self.layers.network, router)?;
         let contents = bundle::Contents {
             id: &id,
             run: ground.run(),
             program: ground.program(),
-            data: &data,
+            data: mounted,
             arguments: system::arguments(launch, place.listen, rootfs::DATA),
             cgroup: &name,
             network: place.namespace.as_deref(),
@@ -235,6 +243,7 @@ impl Oci {
         let proxy = place.router.as_ref().and_then(|router| router.proxy_pid());
         let own = self.layers.cgroup == CgroupLayer::Own;
         let mut system = System::new(pid, own.then(|| group.clone()), proxy, &self.layers);
+        system.add_server(self.storage.server(&at));
         if !own {
             // gVisor's gofer is no child of the first process.
             system.others = group.pids().into_iter().filter(|other| *other != pid).collect();
@@ -285,10 +294,23 @@ impl Oci {
         Ok(system::state("security", wanted, found, in_force))
     }
 
+    /// What the data lies on, from inside where that can be read.
+    fn read_storage(&self, system: &System) -> LayerState {
+        let at = At { ground: &self.ground, folder: &self.folder() };
+        let data = self.storage.data(&at);
+        let seen = match is_gvisor(&self.program) {
+            true => Seen::from_host(&at.in_root(self.storage.place(), &data)),
+            false => Seen::of(system.pid, Path::new(rootfs::DATA), &data),
+        };
+        storage::state(&self.spec, self.storage.read_back(&at, &seen))
+    }
+
     fn read_rootfs(&self, system: &System) -> LayerState {
+        let writable = self.storage.place() == storage::Place::Root;
+        let wanted = if writable { "writable" } else { "read-only" };
         if is_gvisor(&self.program) {
             let found = "inside gVisor's sandbox; the host cannot read it".to_string();
-            return system::state("rootfs", "read-only", found, true);
+            return system::state("rootfs", wanted, found, true);
         }
         let read_only = rootfs::root_is_read_only(&system.mount_table());
         let found = match read_only {
@@ -296,7 +318,7 @@ impl Oci {
             Some(false) => "writable",
             None => "unreadable",
         };
-        system::state("rootfs", "read-only", found.into(), read_only == Some(true))
+        system::state("rootfs", wanted, found.into(), read_only == Some(!writable))
     }
 }
 
@@ -342,6 +364,7 @@ impl Environment for Oci {
             self.read_security(system)?,
             system.read_cgroup(layers, &spec.cgroup),
             self.read_rootfs(system),
+            self.read_storage(system),
         ];
         states.extend(system.read_memory(layers));
         Ok(states)

@@ -20,6 +20,7 @@ use crate::layer::inject::Relay;
 use crate::layer::network::Place;
 use crate::layer::{CgroupLayer, CpuLayer, Layers};
 use crate::site::Ground;
+use crate::storage::{self, At, Seen, Storage};
 use crate::system::{self, System};
 
 pub const RUNTIME: Runtime = Runtime {
@@ -57,10 +58,12 @@ fn make(
     _argument: Option<&str>,
 ) -> Result<Box<dyn Environment>, PartError> {
     let ground = Arc::clone(ground);
+    let storage = storage::parse(&spec)?;
     Ok(Box::new(Process {
         ground,
         spec,
         layers,
+        storage,
         number: 0,
         entries: Vec::new(),
         log: String::new(),
@@ -72,6 +75,7 @@ struct Process {
     ground: Arc<Ground>,
     spec: EnvironmentSpec,
     layers: Layers,
+    storage: Box<dyn Storage>,
     /// Of the last start.
     number: u32,
     entries: Vec<EntryId>,
@@ -108,13 +112,16 @@ impl Process {
 
         let mut entries = vec![Entry::Directory { path: folder.clone() }];
         let (network, router) = Place::plan(&ground, self.layers.network, self.number)?;
+        let at = At { ground: &ground, folder: &folder };
+        entries.extend(self.storage.entries(&at));
         entries.extend(network);
         entries.extend(group.iter().map(|group| ground.cgroups().entry(group.name())));
         self.entries = ground.journal().write(entries)?;
 
-        let data = folder.join("data");
-        fs::create_dir_all(&data)
-            .map_err(|source| ProcessError::Directory { path: data.clone(), source })?;
+        fs::create_dir(&folder)
+            .map_err(|source| ProcessError::Directory { path: folder.clone(), source })?;
+        self.storage.make(&at)?;
+        let data = at.data();
         let place = Place::make(&ground, self.layers.network, router)?;
         if let Some(group) = &group {
             group.make_folders()?;
@@ -192,8 +199,11 @@ impl Environment for Process {
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
         let (layers, spec) = (self.layers.clone(), self.spec.clone());
         let plan = self.ground.cpus().clone();
+        let pid = self.system()?.pid;
+        let at = At { ground: &self.ground, folder: &self.folder() };
+        let seen = Seen::of(pid, &at.data(), &at.data());
+        let storage = storage::state(&spec, self.storage.read_back(&at, &seen));
         let system = self.system()?;
-        let pid = system.pid;
         let parent = process::status_field(pid, "PPid").unwrap_or_default();
         let inside = process::namespace_inode(pid, "pid");
         let host = process::namespace_inode(std::process::id(), "pid");
@@ -209,6 +219,7 @@ impl Environment for Process {
             system.read_cpu(&layers, &plan, &spec.cpu),
             system::state("security", &spec.security, found_seccomp, seccomp == Some(filtered)),
             system.read_cgroup(&layers, &spec.cgroup),
+            storage,
         ];
         states.extend(system.read_memory(&layers));
         states.extend(layers.inject.read_back(system, &plan, &spec.inject));

@@ -14,6 +14,7 @@ pub const VIRTIO_BLK: Kind = Kind {
     needs: NEEDS,
     cleanup: CLEANUP,
     read_back: READ_BACK,
+    parse: None,
 };
 
 pub const VIRTIO_SCSI: Kind = Kind {
@@ -23,6 +24,7 @@ pub const VIRTIO_SCSI: Kind = Kind {
     needs: NEEDS,
     cleanup: CLEANUP,
     read_back: READ_BACK,
+    parse: None,
 };
 
 pub const NVME: Kind = Kind {
@@ -32,6 +34,7 @@ pub const NVME: Kind = Kind {
     needs: NEEDS,
     cleanup: CLEANUP,
     read_back: READ_BACK,
+    parse: None,
 };
 
 pub const NINE_P: Kind = Kind {
@@ -44,6 +47,7 @@ pub const NINE_P: Kind = Kind {
     needs: NEEDS,
     cleanup: "the directory goes with the environment's",
     read_back: "the mount table inside the guest",
+    parse: None,
 };
 
 pub const VIRTIOFS: Kind = Kind {
@@ -53,6 +57,7 @@ pub const VIRTIOFS: Kind = Kind {
     needs: "runtime = \"vm:qemu\", virtiofsd (with QEMU 7.2, else a package of its own)",
     cleanup: "the daemon is killed; the directory goes with the environment's",
     read_back: "the mount table inside the guest",
+    parse: None,
 };
 
 /// All of them.

@@ -202,7 +202,12 @@ fn fresh_seed() -> u64 {
 
 fn open_site(state: &Path, plan: &CpuPlan) -> anyhow::Result<Site> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let options = SiteOptions { state: state.to_path_buf(), program, cpus: plan.clone() };
+    let options = SiteOptions {
+        state: state.to_path_buf(),
+        program,
+        cpus: plan.clone(),
+        destroy: Vec::new(),
+    };
     Site::open(options).map_err(|error| {
         let exit = match &error {
             SiteError::NoRoot | SiteError::Missing { .. } => Exit::Host,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bollard::Docker;
-use bollard::models::{ContainerCreateBody, ContainerInspectResponse};
+use bollard::models::{ContainerCreateBody, ContainerInspectResponse, VolumeCreateRequest};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions,
     LogsOptionsBuilder, StartContainerOptions,
@@ -179,6 +179,19 @@ impl Engine {
     pub(super) fn version(&self) -> Result<String, EngineError> {
         let version = self.call("say its version", self.client.version())?;
         Ok(format!("{} {}", self.kind.name(), version.version.unwrap_or_default()))
+    }
+
+    /// The storage driver of the containers' root file systems, such as `overlay2`.
+    pub(super) fn driver(&self) -> Result<String, EngineError> {
+        let info = self.call("say what it can", self.client.info())?;
+        Ok(info.driver.unwrap_or_default())
+    }
+
+    /// Makes a named volume and says where the host finds it.
+    pub(super) fn create_volume(&self, name: &str) -> Result<PathBuf, EngineError> {
+        let request = VolumeCreateRequest { name: Some(name.into()), ..Default::default() };
+        let made = self.client.create_volume(request);
+        Ok(self.call(&format!("make the volume {name}"), made)?.mountpoint.into())
     }
 
     /// Makes an image that holds the program, and nothing else but mount points.

@@ -1,6 +1,8 @@
 //! Reading back: what the engine says of a container, and what the host's /proc says of its process.
 //! A layer is in force when both say so.
 
+use std::path::Path;
+
 use tare_host::process;
 use tare_lab::PartError;
 use tare_lab::environment::LayerState;
@@ -9,6 +11,7 @@ use super::Container;
 use super::engine::Kind;
 use crate::layer::network::NetworkLayer;
 use crate::layer::{rootfs, security};
+use crate::storage::{self, At, Place, Seen};
 use crate::system;
 
 /// What an engine says of a running container.
@@ -24,6 +27,7 @@ pub(super) struct Told {
     network_mode: String,
     cpuset: String,
     security_opt: Vec<String>,
+    driver: String,
 }
 
 impl Container {
@@ -38,6 +42,16 @@ impl Container {
         let (layers, spec) = (self.layers.clone(), self.spec.clone());
         let plan = self.ground.cpus().clone();
         let gvisor = self.is_gvisor();
+        let at = At { ground: &self.ground, folder: &self.folder() };
+        let in_root = self.storage.place() == Place::Root;
+        let seen = match gvisor {
+            true => Seen::from_host(&self.data),
+            false => Seen::of(pid, Path::new(rootfs::DATA), &self.data),
+        };
+        let mut storage = storage::state(&spec, self.storage.read_back(&at, &seen));
+        if in_root {
+            storage.found += &format!("; the engine's driver: {}", told.driver);
+        }
         let engine_ns = process::namespace_inode(self.engine.pid(), "net");
         let running = self.running()?;
         let system = &running.system;
@@ -97,9 +111,11 @@ impl Container {
                 Some(false) => "writable",
                 None => "unreadable",
             };
-            let in_force = read_only == Some(true);
-            states.push(system::state("rootfs", "read-only", found.into(), in_force));
+            let in_force = read_only == Some(!in_root);
+            let wanted = if in_root { "writable" } else { "read-only" };
+            states.push(system::state("rootfs", wanted, found.into(), in_force));
         }
+        states.push(storage);
         states.extend(system.read_memory(&layers));
         Ok(states)
     }
@@ -123,6 +139,7 @@ impl Container {
             network_mode: host.network_mode.unwrap_or_default(),
             cpuset: host.cpuset_cpus.unwrap_or_default(),
             security_opt: host.security_opt.unwrap_or_default(),
+            driver: self.engine.driver()?,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
-use std::path::Path;
+use std::path::PathBuf;
 
 use bollard::models::{
     ContainerCreateBody, HostConfig, Mount, MountType, PortBinding, ResourcesUlimits,
@@ -12,6 +12,17 @@ use super::engine::Kind;
 use crate::layer::network::PORT;
 use crate::layer::rootfs::{DATA, PROGRAM};
 use crate::layer::{CpuLayer, Layers, NetworkLayer};
+
+/// Where the data lies.
+#[derive(Debug)]
+pub(super) enum Data<'a> {
+    /// A directory of the host.
+    Bind(PathBuf),
+    /// A named volume.
+    Volume(&'a str),
+    /// The container's root, which is writable then.
+    Root,
+}
 
 /// Everything that a request depends on.
 #[derive(Debug)]
@@ -26,7 +37,7 @@ pub(super) struct Request<'a> {
     pub(super) cpuset: Option<String>,
     /// Where the client dials: the port to publish, unless the network is the engine's own.
     pub(super) published: SocketAddrV4,
-    pub(super) data: &'a Path,
+    pub(super) data: &'a Data<'a>,
     pub(super) arguments: Vec<String>,
     /// The value of the option `seccomp=`.
     pub(super) seccomp: String,
@@ -52,13 +63,8 @@ impl Request<'_> {
             nano_cpus,
             memory: self.layers.memory_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
             security_opt: Some(vec![format!("seccomp={}", self.seccomp)]),
-            mounts: Some(vec![Mount {
-                typ: Some(MountType::BIND),
-                source: Some(self.data.to_string_lossy().into_owned()),
-                target: Some(DATA.into()),
-                ..Mount::default()
-            }]),
-            readonly_rootfs: Some(true),
+            mounts: self.data.mount().map(|mount| vec![mount]),
+            readonly_rootfs: Some(self.data.mount().is_some()),
             ulimits: (self.kind == Kind::Podman).then(podman_limits),
             ..HostConfig::default()
         };
@@ -76,6 +82,18 @@ impl Request<'_> {
             host_config: Some(host),
             ..ContainerCreateBody::default()
         }
+    }
+}
+
+impl Data<'_> {
+    fn mount(&self) -> Option<Mount> {
+        let (typ, source) = match self {
+            Self::Bind(path) => (MountType::BIND, path.to_string_lossy().into_owned()),
+            Self::Volume(name) => (MountType::VOLUME, (*name).to_string()),
+            Self::Root => return None,
+        };
+        let (typ, source, target) = (Some(typ), Some(source), Some(DATA.into()));
+        Some(Mount { typ, source, target, ..Mount::default() })
     }
 }
 
@@ -137,7 +155,7 @@ mod tests {
             layers: &layers,
             cpuset: Some("1".into()),
             published: "198.18.0.2:9999".parse().unwrap(),
-            data: Path::new("/data-here"),
+            data: &Data::Bind(PathBuf::from("/data-here")),
             arguments: vec!["db".into()],
             seccomp: "{}".into(),
         };

@@ -33,7 +33,8 @@ pub(super) struct Contents<'a> {
     pub(super) id: &'a str,
     pub(super) run: &'a str,
     pub(super) program: &'a Path,
-    pub(super) data: &'a Path,
+    /// The directory to mount for the data; without one it lies in the root, which is writable then.
+    pub(super) data: Option<&'a Path>,
     pub(super) arguments: Vec<String>,
     /// Path of the cgroup below the root of each hierarchy.
     pub(super) cgroup: &'a str,
@@ -41,12 +42,8 @@ pub(super) struct Contents<'a> {
     pub(super) cpus: &'a CpuPlan,
 }
 
-/// Writes root file system and `config.json` into a folder and returns the text of the latter.
-pub(super) fn write(
-    folder: &Path,
-    contents: &Contents<'_>,
-    layers: &Layers,
-) -> Result<String, BundleError> {
+/// Makes the root file system in a folder.
+pub(super) fn write_root(folder: &Path) -> Result<(), BundleError> {
     let fail = |path: &Path| {
         let path = path.to_path_buf();
         move |source| BundleError::Write { path, source }
@@ -58,13 +55,21 @@ pub(super) fn write(
         fs::create_dir_all(&path).map_err(fail(&path))?;
     }
     let program = root.join(PROGRAM.trim_start_matches('/'));
-    File::create(&program).map_err(fail(&program))?;
+    File::create(&program).map(drop).map_err(fail(&program))
+}
+
+/// Writes `config.json` into a folder and returns its text.
+pub(super) fn write(
+    folder: &Path,
+    contents: &Contents<'_>,
+    layers: &Layers,
+) -> Result<String, BundleError> {
     let config = config(contents, layers)?;
     // What does not parse as the specification would fail in the runtime with less to go by.
     serde_json::from_value::<Spec>(config.clone())?;
     let text = serde_json::to_string_pretty(&config)?;
     let path = folder.join("config.json");
-    fs::write(&path, &text).map_err(fail(&path))?;
+    fs::write(&path, &text).map_err(|source| BundleError::Write { path, source })?;
     Ok(text)
 }
 
@@ -104,7 +109,7 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
     let mut config = json!({
         "ociVersion": "1.0.2",
         "hostname": contents.id,
-        "root": { "path": "rootfs", "readonly": true },
+        "root": { "path": "rootfs", "readonly": contents.data.is_some() },
         "process": {
             "terminal": false,
             "user": { "uid": 0, "gid": 0 },
@@ -139,21 +144,24 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
 /// Docker's mounts for a container with a read-only root, and ours.
 fn mounts(contents: &Contents<'_>) -> Value {
     let tmpfs = |path: &str, options: &[&str]| json!({ "destination": path, "type": "tmpfs", "source": "tmpfs", "options": options });
-    json!([
-        { "destination": "/proc", "type": "proc", "source": "proc",
-          "options": ["nosuid", "noexec", "nodev"] },
+    let mut mounts = vec![
+        json!({ "destination": "/proc", "type": "proc", "source": "proc",
+          "options": ["nosuid", "noexec", "nodev"] }),
         tmpfs("/dev", &["nosuid", "strictatime", "mode=755", "size=65536k"]),
-        { "destination": "/dev/pts", "type": "devpts", "source": "devpts",
-          "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"] },
+        json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts",
+          "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"] }),
         tmpfs("/dev/shm", &["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"]),
-        { "destination": "/sys", "type": "sysfs", "source": "sysfs",
-          "options": ["nosuid", "noexec", "nodev", "ro"] },
+        json!({ "destination": "/sys", "type": "sysfs", "source": "sysfs",
+          "options": ["nosuid", "noexec", "nodev", "ro"] }),
         tmpfs("/tmp", &["nosuid", "nodev", "mode=1777"]),
-        { "destination": PROGRAM, "type": "bind", "source": contents.program,
-          "options": ["bind", "ro", "nosuid", "nodev"] },
-        { "destination": DATA, "type": "bind", "source": contents.data,
-          "options": ["bind", "rw", "nosuid", "nodev"] },
-    ])
+        json!({ "destination": PROGRAM, "type": "bind", "source": contents.program,
+          "options": ["bind", "ro", "nosuid", "nodev"] }),
+    ];
+    if let Some(data) = contents.data {
+        mounts.push(json!({ "destination": DATA, "type": "bind", "source": data,
+          "options": ["bind", "rw", "nosuid", "nodev"] }));
+    }
+    Value::Array(mounts)
 }
 
 /// Version and major revision of the running kernel.
@@ -180,7 +188,7 @@ mod tests {
             id: "tare-ab12-e0",
             run: "ab12",
             program: Path::new("/bin/tare"),
-            data: Path::new("/d"),
+            data: Some(Path::new("/d")),
             arguments: vec!["db".into()],
             cgroup: "tare-ab12/e0",
             network: None,

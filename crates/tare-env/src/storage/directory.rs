@@ -1,0 +1,29 @@
+//! A directory of Tare's own: what everything else is compared with.
+
+use tare_lab::environment::DIRECTORY;
+
+use super::options::Options;
+use super::{At, Found, Kind, Seen, Storage, StorageError, make_directory};
+
+pub(super) const KIND: Kind = Kind {
+    name: DIRECTORY,
+    help: "a directory of Tare's own, on whatever the host keeps its state on; bind-mounted",
+    options: &[],
+    needs: "nothing",
+    cleanup: "the directory goes with the environment",
+    read_back: "the mount table inside: the device is that of the directory on the host",
+    parse: Some(|_: &Options<'_>| Ok(Box::new(Directory))),
+};
+
+#[derive(Debug)]
+struct Directory;
+
+impl Storage for Directory {
+    fn make(&self, at: &At<'_>) -> Result<(), StorageError> {
+        make_directory(&at.data())
+    }
+
+    fn read_back(&self, _at: &At<'_>, seen: &Seen) -> Found {
+        Found { text: seen.text(), in_force: seen.is_whole() && seen.same_device_as_host() }
+    }
+}

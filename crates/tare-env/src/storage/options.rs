@@ -1,0 +1,151 @@
+//! Options of a kind of storage as a study writes them, checked one by one.
+
+use std::path::PathBuf;
+
+use tare_lab::environment::EnvironmentSpec;
+use tare_std::units::parse_bytes;
+
+use super::{Kind, StorageError};
+
+/// The options of one environment's storage; every name is one of the kind's.
+#[derive(Debug)]
+pub(super) struct Options<'a> {
+    environment: &'a str,
+    runtime: &'a str,
+    values: &'a [(String, String)],
+}
+
+impl<'a> Options<'a> {
+    pub(super) fn new(
+        spec: &'a EnvironmentSpec,
+        kind: &Kind,
+        values: &'a [(String, String)],
+    ) -> Result<Self, StorageError> {
+        let known = |name: &str| kind.options.iter().any(|(option, _)| *option == name);
+        match values.iter().find(|(name, _)| !known(name)) {
+            None => Ok(Self { environment: &spec.name, runtime: &spec.runtime, values }),
+            Some((name, _)) => {
+                let known: Vec<&str> = kind.options.iter().map(|(name, _)| *name).collect();
+                Err(StorageError::Option {
+                    environment: spec.name.clone(),
+                    kind: kind.name,
+                    name: name.clone(),
+                    known: if known.is_empty() { "none".into() } else { known.join(", ") },
+                })
+            }
+        }
+    }
+
+    /// The value of an option as it is written.
+    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+        self.values.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The runtime without its argument: `oci` of `oci:runc`.
+    pub(super) fn runtime_family(&self) -> &'a str {
+        self.runtime.split(':').next().unwrap_or_default()
+    }
+
+    /// The block size of a thin pool: 64 KiB unless given (thin-provisioning.rst).
+    pub(super) fn thin_block(&self, name: &'static str) -> Result<u64, StorageError> {
+        let unit = 64 << 10;
+        let Some(text) = self.get(name) else { return Ok(unit) };
+        let fits = |bytes: &u64| (unit..=1 << 30).contains(bytes) && bytes.is_multiple_of(unit);
+        let bytes = parse_bytes(text).ok().filter(fits);
+        bytes.ok_or_else(|| self.bad(name, "a multiple of 64K up to 1G"))
+    }
+
+    fn bad(&self, name: &str, wanted: &'static str) -> StorageError {
+        StorageError::Value {
+            environment: self.environment.to_string(),
+            name: name.to_string(),
+            value: self.get(name).unwrap_or_default().to_string(),
+            wanted,
+        }
+    }
+
+    /// An amount of bytes, a whole number of MiB.
+    pub(super) fn size(
+        &self,
+        name: &'static str,
+        default: u64,
+        least: u64,
+        wanted: &'static str,
+    ) -> Result<u64, StorageError> {
+        let Some(text) = self.get(name) else { return Ok(default) };
+        let bytes = parse_bytes(text).ok().filter(|bytes| *bytes >= least);
+        let bytes = bytes.filter(|bytes| bytes.is_multiple_of(1 << 20));
+        bytes.ok_or_else(|| self.bad(name, wanted))
+    }
+
+    /// Refuses an option that is given although it means nothing beside another.
+    pub(super) fn refuse(&self, name: &str, wanted: &'static str) -> Result<(), StorageError> {
+        self.get(name).map_or(Ok(()), |_| Err(self.bad(name, wanted)))
+    }
+
+    /// One of some words, the first of which is the default, by its index.
+    pub(super) fn word(
+        &self,
+        name: &'static str,
+        words: &[&'static str],
+        wanted: &'static str,
+    ) -> Result<usize, StorageError> {
+        let Some(text) = self.get(name) else { return Ok(0) };
+        words.iter().position(|word| *word == text).ok_or_else(|| self.bad(name, wanted))
+    }
+
+    /// `yes` (default) or `no`.
+    pub(super) fn flag(&self, name: &'static str) -> Result<bool, StorageError> {
+        match self.get(name) {
+            None | Some("yes" | "true") => Ok(true),
+            Some("no" | "false") => Ok(false),
+            Some(_) => Err(self.bad(name, "yes or no")),
+        }
+    }
+
+    /// Mount options, split at commas. What would make another mount of it is refused.
+    pub(super) fn mount_options(&self) -> Result<Vec<String>, StorageError> {
+        let text = self.get("options").unwrap_or_default();
+        let words: Vec<String> = text
+            .split(',')
+            .map(str::trim)
+            .filter(|word| !word.is_empty())
+            .map(Into::into)
+            .collect();
+        let other_mount = ["ro", "bind", "rbind", "move", "remount", "loop", "offset", "sizelimit"];
+        let fine = |word: &String| {
+            let name = word.split('=').next().unwrap_or_default();
+            let plain = |c: char| c.is_ascii_alphanumeric() || "_-=.:".contains(c);
+            !other_mount.contains(&name) && word.chars().all(plain)
+        };
+        match words.iter().all(fine) {
+            true => Ok(words),
+            false => Err(self.bad(
+                "options",
+                "mount options of the file system, separated by commas, such as \"nodatacow\"",
+            )),
+        }
+    }
+
+    /// Words for mkfs, split at spaces. None may name a file or device: mkfs would write to it.
+    pub(super) fn mkfs_words(&self) -> Result<Vec<String>, StorageError> {
+        let words = self.get("mkfs").unwrap_or_default().split_whitespace();
+        let words: Vec<String> = words.map(Into::into).collect();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-=.,:^".contains(c);
+        match words.iter().all(|word| word.chars().all(plain)) {
+            true => Ok(words),
+            false => Err(self.bad("mkfs", "options of mkfs without paths, such as \"-b 4096\"")),
+        }
+    }
+
+    /// `loop` (default) is `None`; else an absolute path below /dev.
+    pub(super) fn device(&self) -> Result<Option<PathBuf>, StorageError> {
+        match self.get("device") {
+            None | Some("loop") => Ok(None),
+            Some(path) if path.starts_with("/dev/") && !path.contains("..") => {
+                Ok(Some(path.into()))
+            }
+            Some(_) => Err(self.bad("device", "loop or a device's path, such as /dev/nvme1n1")),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a system's data lies on, seen from inside: the line of its process's mount table
+//! (proc_pid_mountinfo(5)) and the superblock's own account (statfs(2)), and the queue of the block
+//! device below.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::statfs;
+
+/// What was seen of the data's place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// The file system's type, such as `ext4`; empty when the mount table could not be read.
+    pub(super) filesystem: String,
+    /// The mount's source, such as `/dev/loop3`.
+    pub(super) source: String,
+    /// The directory within the file system that is mounted.
+    pub(super) root: String,
+    /// The mount point, as the process sees it.
+    pub(super) point: String,
+    /// Options of the mount and of the superblock.
+    pub(super) options: Vec<String>,
+    /// `MAJOR:MINOR` of the file system.
+    pub(super) number: String,
+    /// The superblock's size; `None` when it cannot be asked.
+    pub(super) size_bytes: Option<u64>,
+    /// The same of the host's view of the directory.
+    host_number: String,
+    /// Why the view is not the system's own, if it is not.
+    note: &'static str,
+}
+
+impl Seen {
+    /// What the process sees at `inside`, and the host at `data`.
+    pub(crate) fn of(pid: u32, inside: &Path, data: &Path) -> Self {
+        let table = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        let mut seen = Self::parse(&table, inside).unwrap_or_default();
+        let path = PathBuf::from(format!("/proc/{pid}/root"));
+        seen.size_bytes = size(&path.join(inside.strip_prefix("/").unwrap_or(inside)));
+        seen.host_number = host_number(data);
+        seen
+    }
+
+    /// What the host sees at `data`, where the system's own view cannot be had (gVisor).
+    pub(crate) fn from_host(data: &Path) -> Self {
+        let mut seen = Self::of(std::process::id(), data, data);
+        seen.note = " (the host's view: what is inside gVisor cannot be read)";
+        seen
+    }
+
+    /// The mount that a path lies on: of the longest mount point, the last one.
+    fn parse(table: &str, path: &Path) -> Option<Self> {
+        let mounts = table.lines().filter_map(|line| {
+            let (left, right) = line.split_once(" - ")?;
+            let left: Vec<&str> = left.split(' ').collect();
+            let right: Vec<&str> = right.split(' ').collect();
+            let [_, _, number, root, point, options, ..] = left.as_slice() else { return None };
+            let [filesystem, source, super_options, ..] = right.as_slice() else { return None };
+            let point = tare_host::mounts::unescape(point);
+            let options = options.split(',').chain(super_options.split(','));
+            let mut options: Vec<String> = options.map(Into::into).collect();
+            options.sort();
+            options.dedup();
+            path.starts_with(&point).then(|| Self {
+                filesystem: (*filesystem).into(),
+                source: (*source).into(),
+                root: (*root).into(),
+                point: point.to_string_lossy().into_owned(),
+                options,
+                number: (*number).into(),
+                ..Self::default()
+            })
+        });
+        mounts.max_by_key(|mount| mount.point.len())
+    }
+
+    /// Whether both the mount table and the superblock could be read.
+    pub(super) fn is_whole(&self) -> bool {
+        !self.filesystem.is_empty() && self.size_bytes.is_some()
+    }
+
+    /// Whether inside and outside are the same file system.
+    pub(super) fn same_device_as_host(&self) -> bool {
+        self.number == self.host_number
+    }
+
+    /// `ext4 from /dev/vda (rw,relatime), 252.0 GiB`.
+    pub(super) fn text(&self) -> String {
+        let Self { filesystem, source, options, .. } = self;
+        if !self.is_whole() {
+            return "neither mount table nor superblock can be read".into();
+        }
+        let gib = self.size_bytes.unwrap_or_default() as f64 / (1u64 << 30) as f64;
+        let options = options.join(",");
+        format!("{filesystem} from {source} ({options}), {gib:.2} GiB{}", self.note)
+    }
+}
+
+/// The number of the file system that a path of the host lies on, as the mount table has it.
+fn host_number(path: &Path) -> String {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    Seen::parse(&table, path).map(|seen| seen.number).unwrap_or_default()
+}
+
+/// Size of the file system that a path lies on, in bytes.
+fn size(path: &Path) -> Option<u64> {
+    let found = statfs(path).ok()?;
+    // The type is signed on some architectures, the value never is.
+    let block = u64::try_from(found.f_bsize).ok()?;
+    Some(found.f_blocks * block)
+}
+
+/// One line of a block device's queue or loop settings in sysfs, such as `queue/scheduler`.
+pub(super) fn sysfs(device: &Path, file: &str) -> Option<String> {
+    let name = device.file_name()?.to_string_lossy().into_owned();
+    let text = fs::read_to_string(format!("/sys/class/block/{name}/{file}")).ok()?;
+    Some(text.trim().to_string())
+}

@@ -1,0 +1,80 @@
+//! Options of every kind, checked against runtimes.
+
+use super::*;
+use tare_lab::environment::{Limits, NOTHING_INJECTED};
+
+/// Options as a study writes them.
+type Pairs = &'static [(&'static str, &'static str)];
+
+fn spec(runtime: &str, kind: &str, options: &[(&str, &str)]) -> EnvironmentSpec {
+    let pair = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+    EnvironmentSpec {
+        name: "x".into(),
+        runtime: runtime.into(),
+        network: "host".into(),
+        cpu: "shared".into(),
+        security: "none".into(),
+        cgroup: "own".into(),
+        host: "as-is".into(),
+        storage: StorageSpec { kind: kind.into(), options: options.iter().map(pair).collect() },
+        vm: Vec::new(),
+        inject: NOTHING_INJECTED.into(),
+        limits: Limits::default(),
+        optional: false,
+    }
+}
+
+#[test]
+fn options_are_checked() {
+    let fine: &[(&str, Pairs)] = &[
+        ("directory", &[]),
+        ("tmpfs", &[("size", "64M")]),
+        ("ext4", &[("size", "2G"), ("options", "dioread_nolock,data=journal")]),
+        ("ext4", &[("device", "/dev/nvme1n1"), ("mkfs", "-b 4096 -O ^has_journal")]),
+        ("xfs", &[("size", "300M"), ("allocate", "full"), ("direct_io", "no")]),
+        ("btrfs", &[("options", "nodatacow")]),
+        ("loop-lvm", &[("block", "512K"), ("filesystem", "xfs")]),
+        ("direct-lvm", &[("pool", "1G"), ("device", "loop")]),
+    ];
+    for (kind, options) in fine {
+        assert!(parse(&spec("process", kind, options)).is_ok(), "{kind} {options:?}");
+    }
+    let wrong: &[(&str, Pairs, &str)] = &[
+        ("ext5", &[], "known are directory"),
+        ("directory", &[("size", "1G")], "it has none"),
+        ("tmpfs", &[("size", "1M")], "at least 16M"),
+        ("xfs", &[("size", "299M")], "at least 300M"),
+        ("ext4", &[("size", "100000001")], "in MiB"),
+        ("ext4", &[("options", "ro")], "mount options"),
+        ("ext4", &[("options", "journal_path=/dev/sda")], "mount options"),
+        ("ext4", &[("mkfs", "-d /etc")], "without paths"),
+        ("ext4", &[("device", "sdb")], "path"),
+        ("ext4", &[("device", "/dev/../etc/x")], "path"),
+        ("ext4", &[("device", "/dev/sdb"), ("size", "1G")], "only for an image"),
+        ("loop-lvm", &[("block", "100K")], "multiple of 64K"),
+        ("rootfs", &[], "root file system"),
+        ("volume", &[], "engine"),
+    ];
+    for (kind, options, words) in wrong {
+        let error = parse(&spec("process", kind, options)).unwrap_err().to_string();
+        assert!(error.contains(words), "{words:?} in {error:?}");
+    }
+    assert!(parse(&spec("process", "nvme", &[])).unwrap_err().to_string().contains("known are"));
+    assert!(parse(&spec("docker", "volume", &[])).is_ok());
+}
+
+#[test]
+fn drivers_that_engines_dropped_are_refused_with_the_version() {
+    let check = |runtime, driver: &str| {
+        let spec = spec(runtime, "rootfs", &[("driver", driver)]);
+        check(&spec).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert!(check("oci:runc", "aufs").contains("removed in Docker 24.0"));
+    assert!(check("oci:runc", "devicemapper").contains("removed in Docker 25.0"));
+    assert_eq!(check("oci:runc", "overlay"), "");
+    let engine = |driver: Driver, told| driver.check_engine("docker 28.0", told);
+    let said = engine(Driver::Aufs, "overlay2").unwrap_err().to_string();
+    assert!(said.contains("overlay2") && said.contains("24.0"), "{said}");
+    assert!(engine(Driver::Aufs, "aufs").is_ok());
+    assert!(engine(Driver::Overlay, "overlay2").is_ok() && engine(Driver::Engines, "vfs").is_ok());
+}

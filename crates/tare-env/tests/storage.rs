@@ -1,0 +1,294 @@
+//! One suite for every storage layer in every runtime that this machine can run: the layer is in
+//! force, a system writes, syncs and reads a file, direct I/O is what it says, the end of the space
+//! is an error and nothing hangs, what was synced survives the system's death, and nothing is left,
+//! also when the harness is killed.
+#![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
+#![expect(clippy::print_stderr, reason = "tests that are skipped say so")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tare_env::{Site, SiteOptions, runtime};
+use tare_host::clean::{self, Outcome};
+use tare_host::{block, error_line};
+use tare_lab::environment::{
+    CpuPlan, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
+};
+
+/// `EINVAL` and `ENOSPC`, as the kernel numbers them.
+const EINVAL: &str = "Some(22)";
+const ENOSPC: &str = "Some(28)";
+
+/// Every kind with small options, and whether its space ends soon enough to be filled.
+const LAYERS: &[(&str, &[(&str, &str)], bool)] = &[
+    ("directory", &[], false),
+    ("tmpfs", &[("size", "32M")], true),
+    ("ext4", &[("size", "64M"), ("options", "dioread_nolock,noatime")], true),
+    ("ext4", &[("size", "64M"), ("allocate", "full"), ("direct_io", "no")], false),
+    ("xfs", &[("size", "300M")], true),
+    ("btrfs", &[("size", "128M"), ("options", "nodatacow")], true),
+    ("f2fs", &[("size", "128M")], true),
+    ("loop-lvm", &[("size", "256M"), ("pool", "64M")], true),
+    ("direct-lvm", &[("size", "256M"), ("pool", "64M")], true),
+    ("rootfs", &[], false),
+    ("rootfs", &[("driver", "fuse-overlayfs")], false),
+    ("volume", &[], false),
+];
+
+/// Mounts and loop devices are compared before and after, so one test at a time.
+static HOST: Mutex<()> = Mutex::new(());
+
+fn host() -> MutexGuard<'static, ()> {
+    HOST.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn skipped(test: &str) -> bool {
+    if rustix::process::geteuid().is_root() {
+        return false;
+    }
+    eprintln!("skipped: {test}: needs root");
+    true
+}
+
+/// A state directory of the test's own, removed with what is in it.
+struct State(PathBuf);
+
+impl State {
+    fn new(name: &str) -> Self {
+        let name = format!("tare-test-storage-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        let _ = clean::clean(&self.0);
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(Path::parent).unwrap();
+    folder.join("examples/stand_in")
+}
+
+fn open(state: &State) -> Site {
+    let all = tare_host::process::cpus_of_this_thread().unwrap();
+    let cpus = CpuPlan { client: all.clone(), system: all.clone(), all };
+    let (state, program) = (state.0.clone(), program());
+    Site::open(SiteOptions { state, program, cpus, destroy: Vec::new() }).unwrap()
+}
+
+fn spec(runtime: &str, kind: &str, options: &[(&str, &str)]) -> EnvironmentSpec {
+    let pair = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+    let storage = StorageSpec { kind: kind.into(), options: options.iter().map(pair).collect() };
+    EnvironmentSpec {
+        name: format!("{runtime} on {storage}"),
+        runtime: runtime.into(),
+        network: "host".into(),
+        cpu: "shared".into(),
+        security: "none".into(),
+        cgroup: "own".into(),
+        host: "as-is".into(),
+        storage,
+        vm: Vec::new(),
+        inject: NOTHING_INJECTED.into(),
+        limits: Limits::default(),
+        optional: false,
+    }
+}
+
+/// Mount points and the files behind loop devices that bear a test run's name.
+fn traces() -> BTreeSet<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mounts = table.lines().filter_map(|line| line.split(' ').nth(4)).map(String::from);
+    let loops = block::loops().into_iter().map(|(device, file)| format!("{device} {file:?}"));
+    mounts.chain(loops).filter(|line| line.contains("tare-test-storage-")).collect()
+}
+
+fn checks(data: &Path, log: impl Fn() -> String) -> String {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        match fs::read_to_string(data.join("checks")) {
+            Ok(text) if text.ends_with('\n') => return text,
+            _ => assert!(Instant::now() < deadline, "nothing in {data:?}: {}", log()),
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The life of one environment on one layer.
+fn live(site: &Site, spec: &EnvironmentSpec, fill: bool) {
+    let name = &spec.name;
+    let mut environment = site.environment(spec).unwrap();
+    let fill = if fill { "fill" } else { "leave" };
+    let words = ["store", "{listen}", "{port}", "{data}", fill];
+    let launch = Launch { arguments: words.map(String::from).to_vec() };
+    let begin = Instant::now();
+    let endpoint = environment.start(&launch).unwrap_or_else(|error| {
+        panic!("{name}: {}\n{}", error_line(error.as_ref()), environment.log_tail())
+    });
+    let started = begin.elapsed();
+    let data = endpoint.data.unwrap();
+    let checks = checks(&data, || environment.log_tail());
+    let layers = environment.read_back().unwrap();
+    for layer in layers.iter().filter(|l| ["storage", "rootfs", "runtime"].contains(&&*l.layer)) {
+        assert!(layer.in_force, "{name}: {layer:?}");
+    }
+    let storage = layers.iter().find(|layer| layer.layer == "storage").unwrap();
+    eprintln!("{name}: started in {started:.0?}: {}", storage.found);
+
+    assert!(checks.contains("read back: true"), "{name}: {checks}");
+    assert!(checks.contains("direct: Ok(4096)"), "{name}: {checks}");
+    // btrfs falls back to the page cache, and memory has nothing to align with.
+    if ["ext4", "xfs"].contains(&&*spec.storage.kind) {
+        assert!(checks.contains(&format!("misaligned: {EINVAL}")), "{name}: {checks}");
+    }
+    if fill == "fill" {
+        let full = format!("full: {ENOSPC}");
+        // A pool that is full fails the write itself, or its sync.
+        let by_pool = spec.storage.kind.ends_with("-lvm") && checks.contains("full: Some(5)");
+        assert!(checks.contains(&full) || by_pool, "{name}: {checks}");
+    }
+    // What was synced is there after the system's death.
+    let pids = environment.processes().system;
+    tare_host::process::kill(&pids, Duration::from_secs(10)).unwrap();
+    let content: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_le_bytes).collect();
+    if !data.starts_with("/proc") {
+        assert_eq!(fs::read(data.join("kept")).unwrap(), content, "{name}");
+    }
+    let begin = Instant::now();
+    environment.stop().unwrap();
+    environment.stop().unwrap();
+    eprintln!("{name}: stopped in {:.0?}", begin.elapsed());
+    assert!(data.starts_with("/proc") || !data.exists(), "{name}: its data is left");
+}
+
+fn run_all(runtime: &str) {
+    let _host = host();
+    let test = format!("storage in {runtime}");
+    if skipped(&test) {
+        return;
+    }
+    let (kind, argument) = runtime::find(runtime).unwrap();
+    if let Err(missing) = (kind.needs)(argument) {
+        eprintln!("skipped: {test}: {missing}");
+        return;
+    }
+    let state = State::new(&runtime.replace(':', "-"));
+    let before = traces();
+    let site = open(&state);
+    for (kind, options, fill) in LAYERS {
+        let spec = spec(runtime, kind, options);
+        if let Err(missing) = runtime::check(&spec).and_then(|()| site.environment(&spec).map(drop))
+        {
+            eprintln!("skipped: {}: {}", spec.name, error_line(missing.as_ref()));
+            continue;
+        }
+        live(&site, &spec, *fill);
+        assert_eq!(traces(), before, "{}", spec.name);
+    }
+    assert!(site.close().is_empty());
+    assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);
+}
+
+#[test]
+fn process() {
+    run_all("process");
+}
+
+#[test]
+fn runc() {
+    run_all("oci:runc");
+}
+
+#[test]
+fn crun() {
+    run_all("oci:crun");
+}
+
+#[test]
+fn runsc() {
+    run_all("oci:runsc");
+}
+
+#[test]
+fn docker() {
+    run_all("docker");
+}
+
+#[test]
+fn podman() {
+    run_all("podman");
+}
+
+#[test]
+fn what_a_killed_harness_leaves_is_cleaned() {
+    let _host = host();
+    let test = "what_a_killed_harness_leaves_is_cleaned";
+    if skipped(test) {
+        return;
+    }
+    let state = State::new("killed");
+    let before = traces();
+    for (runtime, kinds) in [
+        ("process", &["ext4", "tmpfs", "btrfs", "loop-lvm"][..]),
+        ("oci:runc", &["rootfs", "xfs", "f2fs"]),
+    ] {
+        let here = |kind: &&&str| runtime::check(&spec(runtime, kind, &[])).is_ok();
+        let kinds: Vec<&str> = kinds.iter().filter(here).copied().collect();
+        if kinds.is_empty() {
+            continue;
+        }
+        for point in 0..8u64 {
+            let mut harness = Command::new(program())
+                .args(["storage-harness", state.0.to_str().unwrap(), runtime])
+                .args(&kinds)
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut lines = BufReader::new(harness.stdout.take().unwrap()).lines();
+            for _ in 0..=point {
+                lines.next();
+            }
+            thread::sleep(Duration::from_millis(point * 37 % 90));
+            harness.kill().unwrap();
+            harness.wait().unwrap();
+            let report = clean::clean(&state.0).unwrap();
+            for (run, outcome) in &report.runs {
+                assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
+            }
+            assert_eq!(traces(), before, "{runtime} killed at point {point}");
+            assert!(clean::clean(&state.0).unwrap().runs.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_device_that_was_not_given_up_is_refused() {
+    let _host = host();
+    let test = "a_device_that_was_not_given_up_is_refused";
+    if skipped(test) {
+        return;
+    }
+    let state = State::new("device");
+    let site = open(&state);
+    let disk = fs::read_dir("/sys/block").unwrap().flatten().next();
+    let Some(disk) = disk else {
+        eprintln!("skipped: {test}: there is no block device");
+        return;
+    };
+    let device = format!("/dev/{}", disk.file_name().to_string_lossy());
+    let spec = spec("process", "ext4", &[("device", &device)]);
+    let error = site.environment(&spec).err().unwrap().to_string();
+    assert!(error.contains("--destroy-data-on"), "{error}");
+}

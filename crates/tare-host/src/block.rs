@@ -1,0 +1,159 @@
+//! Block devices that a run makes: loop devices on files and mappings of the device mapper.
+//!
+//! Method: `losetup` and `dmsetup`, so that no request to the kernel is built by hand; what is there
+//! is read from sysfs. A loop device has no name of its own: it is known by the file behind it,
+//! which lies below the run's work directory.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::RUN_VARIABLE;
+use crate::exec::{Command, ExecError};
+
+/// The unit of /sys/class/block/X/size and of device mapper tables, whatever the device.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// How long a device that was detached may stay in use by a file system that is just being left.
+const DETACH_LIMIT: Duration = Duration::from_secs(10);
+
+/// Why a block device could not be made or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum BlockError {
+    #[error("cannot make a loop device of {}", .file.display())]
+    Attach { file: PathBuf, source: ExecError },
+    #[error("losetup named no device for {}, but said {said:?}", .file.display())]
+    NoDevice { file: PathBuf, said: String },
+    #[error("cannot detach the loop device of {}", .file.display())]
+    Detach { file: PathBuf, source: ExecError },
+    #[error(
+        "{device} of {} is still in use, perhaps by a mount in another namespace; try tare clean \
+         later",
+        .file.display()
+    )]
+    InUse { file: PathBuf, device: String },
+    #[error("cannot remove the mapping {name}")]
+    Unmap { name: String, source: ExecError },
+    #[error("cannot make the mapping {name}")]
+    Map { name: String, source: ExecError },
+}
+
+/// Makes a loop device of a file and returns its path, such as `/dev/loop3`.
+///
+/// # Errors
+/// When there is no free one, or the file's file system takes no direct I/O and it was asked for.
+pub fn attach(run: &str, file: &Path, direct_io: bool) -> Result<PathBuf, BlockError> {
+    let direct = if direct_io { "--direct-io=on" } else { "--direct-io=off" };
+    let command = Command::new("losetup").args(["--find", "--show", direct]).arg(file);
+    let output = command
+        .variable(RUN_VARIABLE, run)
+        .run()
+        .map_err(|source| BlockError::Attach { file: file.into(), source })?;
+    let device = PathBuf::from(output.stdout.trim());
+    match device.starts_with("/dev") {
+        true => Ok(device),
+        false => Err(BlockError::NoDevice { file: file.into(), said: output.stdout }),
+    }
+}
+
+/// Every loop device that is in use, such as `loop3`, with the file behind it, deleted or not.
+pub fn loops() -> Vec<(String, PathBuf)> {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let with_file = |name: String| {
+        let file = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
+        let file = file.trim_end_matches('\n').trim_end_matches(" (deleted)");
+        Some((name, PathBuf::from(file)))
+    };
+    let names = devices.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter_map(with_file).collect()
+}
+
+/// Names of the loop devices on a file.
+pub fn loops_of(file: &Path) -> Vec<String> {
+    let on_file = loops().into_iter().filter(|(_, found)| found == file);
+    on_file.map(|(name, _)| name).collect()
+}
+
+/// Detaches every loop device of a file and waits until they are gone. Idempotent.
+pub(crate) fn detach(file: &Path) -> Result<(), BlockError> {
+    let deadline = Instant::now() + DETACH_LIMIT;
+    loop {
+        let Some(device) = loops_of(file).pop() else { return Ok(()) };
+        let detached = Command::new("losetup").args(["--detach", &format!("/dev/{device}")]).run();
+        // One that is in use goes when its last user does (LO_FLAGS_AUTOCLEAR).
+        let still = || loops_of(file).contains(&device);
+        match detached {
+            Err(source) if still() && Instant::now() > deadline => {
+                return Err(BlockError::Detach { file: file.into(), source });
+            }
+            Ok(_) if still() && Instant::now() > deadline => {
+                return Err(BlockError::InUse { file: file.into(), device });
+            }
+            _ if still() => thread::sleep(Duration::from_millis(20)),
+            _ => {}
+        }
+    }
+}
+
+/// Makes a mapping with this table (dmsetup(8)); the device is `/dev/mapper/NAME`.
+///
+/// # Errors
+/// When the kernel refuses the table.
+pub fn map(run: &str, name: &str, table: &str) -> Result<PathBuf, BlockError> {
+    let command = dmsetup().args(["create", name, "--table", table]).variable(RUN_VARIABLE, run);
+    command.run().map_err(|source| BlockError::Map { name: name.into(), source })?;
+    Ok(Path::new("/dev/mapper").join(name))
+}
+
+/// Sends a message to a mapping, such as `create_thin 0` to a pool.
+///
+/// # Errors
+/// When the target refuses it.
+pub fn message(run: &str, name: &str, message: &str) -> Result<(), BlockError> {
+    let command = dmsetup().args(["message", name, "0", message]).variable(RUN_VARIABLE, run);
+    command.run().map(drop).map_err(|source| BlockError::Map { name: name.into(), source })
+}
+
+/// Removes a mapping. Idempotent. One whose file system is just being left is busy for a moment,
+/// which `--retry` waits for.
+pub(crate) fn unmap(name: &str) -> Result<(), BlockError> {
+    if !is_mapped(name) {
+        return Ok(());
+    }
+    match dmsetup().args(["remove", "--retry", name]).run() {
+        Err(source) if is_mapped(name) => Err(BlockError::Unmap { name: name.into(), source }),
+        _ => Ok(()),
+    }
+}
+
+/// Names of the mappings of the device mapper.
+pub fn mappings() -> Vec<String> {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let name = |path: PathBuf| fs::read_to_string(path.join("dm/name")).ok();
+    devices.filter_map(|device| Some(name(device.path())?.trim_end().to_string())).collect()
+}
+
+fn is_mapped(name: &str) -> bool {
+    mappings().iter().any(|mapping| mapping == name)
+}
+
+/// Without a running udev, dmsetup would wait for it, and make no node below /dev/mapper.
+fn dmsetup() -> Command {
+    match Path::new("/run/udev/control").exists() {
+        true => Command::new("dmsetup"),
+        false => Command::new("dmsetup").variable("DM_DISABLE_UDEV", "1"),
+    }
+}
+
+/// Size of a block device in bytes.
+///
+/// # Errors
+/// When sysfs does not say.
+pub fn size_bytes(device: &Path) -> io::Result<u64> {
+    let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let text = fs::read_to_string(format!("/sys/class/block/{name}/size"))?;
+    let sectors: u64 = text.trim().parse().map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok(sectors * SECTOR_BYTES)
+}

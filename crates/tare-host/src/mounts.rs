@@ -1,0 +1,90 @@
+//! Mounts in the mount namespace of another process: a container engine may run in one of its own,
+//! where what we mount does not appear by itself.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::CWD;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+
+use crate::{netns, process};
+
+/// Whether a process lives in another mount namespace than we do.
+pub fn is_elsewhere(pid: u32) -> bool {
+    process::namespace_inode(pid, "mnt") != process::namespace_inode(std::process::id(), "mnt")
+}
+
+/// Shows what is mounted on a path here at the same path where another process lives.
+///
+/// # Errors
+/// When the path is not there, or the process is gone.
+pub fn show_to(pid: u32, path: &Path) -> io::Result<()> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = open_tree(CWD, path, flags)?;
+    inside(pid, || {
+        let from_it = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        Ok(move_mount(tree.as_fd(), OsStr::new(""), CWD, path, from_it)?)
+    })
+}
+
+/// Whether something is mounted on a path where another process lives.
+pub(crate) fn is_mounted_at(pid: u32, path: &Path) -> bool {
+    let table = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+    table.lines().filter_map(|line| line.split(' ').nth(4)).any(|point| Path::new(point) == path)
+}
+
+/// Unmounts a path where another process lives. Idempotent, also when the process is gone.
+pub(crate) fn hide_from(pid: u32, path: &Path) -> io::Result<()> {
+    while is_mounted_at(pid, path) {
+        inside(pid, || Ok(unmount(path, UnmountFlags::DETACH)?))?;
+    }
+    Ok(())
+}
+
+/// Runs `work` in the mount namespace of another process, on a thread of its own.
+fn inside<T: Send>(pid: u32, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    let namespace = File::open(PathBuf::from(format!("/proc/{pid}/ns/mnt")))?;
+    netns::on_own_thread(|| {
+        // A mount namespace is entered only by who shares root and working directory with nobody.
+        #[expect(deprecated, reason = "unsafe only for the descriptor table, which stays shared")]
+        rustix::thread::unshare(UnshareFlags::FS)?;
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount))?;
+        work()
+    })
+}
+
+/// Mount points hold space, tab, newline and backslash as `\040` and so on (proc(5)).
+pub fn unescape(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let code = tail.get(..3).filter(|_| *first == b'\\');
+        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_points_are_unescaped() {
+        assert_eq!(unescape(r"/a\040b\134c"), Path::new(r"/a b\c"));
+        assert_eq!(unescape(r"/plain\x"), Path::new(r"/plain\x"));
+    }
+}
