@@ -34,10 +34,9 @@ const CLIMB_SHARE: f64 = 0.35;
 /// Shares of the saturated rate at which latency is measured.
 const SHARES: [f64; 2] = [0.5, 0.8];
 
-/// Rounds, and those when a slice would be shorter than `SLICE_MIN`.
-const ROUNDS: u32 = 5;
-const ROUNDS_MIN: u32 = 3;
-const SLICE_MIN: Duration = Duration::from_millis(400);
+/// Rounds: the first that leaves slices of `SLICE_MIN`, else the last.
+const ROUNDS: [u32; 3] = [7, 5, 3];
+const SLICE_MIN: Duration = Duration::from_millis(250);
 
 /// Block of the writes of the map: what Seastar's scheduler hands to a disk at most.
 const MAP_WRITE_BYTES: u32 = 128 << 10;
@@ -141,7 +140,7 @@ pub fn measure(
     let started = Instant::now();
     let writable = options.file.is_some() || options.destroy;
     let path = options.file.as_deref().unwrap_or(&target.path);
-    let file = open(path, options.file.is_some(), writable)?;
+    let file = open(path, options)?;
     let asked = size(target, options)?;
     if options.file.is_some() {
         allocate(&file, path, asked)?;
@@ -186,11 +185,14 @@ pub fn measure(
     })
 }
 
-fn open(path: &Path, make: bool, write: bool) -> Result<File, MeasureError> {
-    let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or_default();
-    let mut options = OpenOptions::new();
-    options.read(true).write(write).create_new(make).custom_flags(direct).mode(0o600);
-    options.open(path).map_err(|source| match source.kind() {
+fn open(path: &Path, options: &Options) -> Result<File, MeasureError> {
+    let make = options.file.is_some();
+    // A device that is held so can be mounted by nobody meanwhile (open(2), O_EXCL).
+    let exclusive = if options.destroy { OFlags::EXCL } else { OFlags::empty() };
+    let flags = i32::try_from((OFlags::DIRECT | exclusive).bits()).unwrap_or_default();
+    let mut open = OpenOptions::new();
+    open.read(true).write(make || options.destroy).create_new(make);
+    open.custom_flags(flags).mode(0o600).open(path).map_err(|source| match source.kind() {
         // open(2): EINVAL where the file system does not know O_DIRECT.
         io::ErrorKind::InvalidInput => MeasureError::NoDirect { path: path.into() },
         _ => MeasureError::Open { path: path.into(), source },
@@ -387,8 +389,8 @@ impl Session<'_> {
         time: Duration,
     ) -> Result<Vec<LoadReport>, EngineError> {
         let per_round = u32::try_from(loads.len() * (1 + SHARES.len())).unwrap_or(u32::MAX);
-        let fits = time / (ROUNDS * per_round) >= SLICE_MIN;
-        let rounds = if fits { ROUNDS } else { ROUNDS_MIN };
+        let fits = |rounds: &u32| time / (rounds * per_round) >= SLICE_MIN;
+        let rounds = ROUNDS.into_iter().find(fits).unwrap_or(ROUNDS[ROUNDS.len() - 1]);
         let window = Window { most: time / (rounds * per_round), until_steady: false };
         let mut rng = Rng::stream(self.options.seed, 1);
         let depth = |climb: &Vec<Step>| rules::saturation(climb).map_or(1, |step| step.depth);

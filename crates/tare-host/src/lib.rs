@@ -8,6 +8,7 @@ pub mod account;
 pub mod block;
 pub mod cgroup;
 pub mod clean;
+pub mod device;
 pub mod doctor;
 pub mod ethtool;
 pub mod exec;

@@ -18,6 +18,9 @@ pub struct Disk {
     /// Size of the file; without it 4G or a tenth of what is free, whichever is less
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub size: Option<u64>,
+    /// PATH is this block device: write over it, and destroy all data on it
+    #[arg(long, value_name = "DEVICE")]
+    pub destroy_data_on: Option<PathBuf>,
     /// Write Seastar's io_properties.yaml here (`-` for standard output)
     #[arg(long, value_name = "FILE")]
     pub io_properties: Option<PathBuf>,

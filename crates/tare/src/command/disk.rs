@@ -12,6 +12,7 @@ use tare_disk::{
     EngineError, Figure, Kind, LoadReport, MeasureError, Options, Progress, Report, Target,
     io_properties, measure,
 };
+use tare_host::device;
 use tare_host::journal::{Entry, Journal};
 use tare_report::disk_map::{DiskCell, DiskMap};
 use tare_std::units::{nanoseconds, significant};
@@ -23,18 +24,23 @@ use crate::signals;
 
 pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let target = Target::find(&options.path, Path::new("/")).exit_with(Exit::Host)?;
-    let writes = target.kind == Kind::Directory;
+    if let Some(named) = &options.destroy_data_on {
+        device::check(&options.path, std::slice::from_ref(named), Path::new("/"))
+            .exit_with(Exit::Host)?;
+    }
+    let writes = target.kind == Kind::Directory || options.destroy_data_on.is_some();
     if !writes && (options.map.is_some() || options.io_properties.is_some()) {
         return Err(anyhow::anyhow!(
-            "--map and --io-properties need writes, and {} is only read; give a directory",
+            "--map and --io-properties need writes, and {} is only read; give a directory, or a \
+             device with --destroy-data-on",
             options.path.display()
         ))
         .exit_with(Exit::Usage);
     }
     let stop = signals::stop_flag()?;
-    let measured = match writes {
-        true => in_directory(options, &target, state, &stop),
-        false => run_measure(options, &target, None, &stop),
+    let measured = match target.kind {
+        Kind::Directory => in_directory(options, &target, state, &stop),
+        Kind::File | Kind::Device => run_measure(options, &target, None, &stop),
     };
     let report = match measured {
         Ok(report) => report,
@@ -87,7 +93,7 @@ fn run_measure(
 ) -> Result<Report, anyhow::Error> {
     let asked = Options {
         file,
-        destroy: false,
+        destroy: options.destroy_data_on.is_some(),
         size_bytes: options.size,
         budget: options.budget,
         map: options.map.is_some(),

@@ -1,0 +1,197 @@
+//! `tare disk` through the built program, on a loop device with ext4 that the test makes.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Need, run_in, skipped, stderr, stdout, tare};
+
+const NEEDS: [Need; 4] =
+    [Need::Root, Need::Program("losetup"), Need::Program("mkfs.ext4"), Need::Program("mount")];
+
+/// A loop device on a sparse file, with ext4 mounted; gone on drop.
+struct Disk {
+    /// Kept: its removal is the last of all.
+    _folder: tempfile::TempDir,
+    device: PathBuf,
+    point: PathBuf,
+    state: PathBuf,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        fs::File::create(&image).unwrap().set_len(1 << 30).unwrap();
+        let device = succeed(Command::new("losetup").args(["--find", "--show"]).arg(&image));
+        let point = folder.path().join("mounted");
+        let state = folder.path().join("state");
+        let disk = Self { _folder: folder, device: device.trim().into(), point, state };
+        succeed(Command::new("mkfs.ext4").arg("-q").arg(&disk.device));
+        fs::create_dir(&disk.point).unwrap();
+        succeed(Command::new("mount").arg(&disk.device).arg(&disk.point));
+        disk
+    }
+
+    fn unmount(&self) {
+        let _unmounted = Command::new("umount").arg(&self.point).output();
+    }
+
+    fn run(&self, path: &Path, arguments: &[&str]) -> Output {
+        let fixed = ["--budget", "5s", "--state", self.state.to_str().unwrap()];
+        let mut all = vec!["disk", path.to_str().unwrap()];
+        all.extend(fixed);
+        all.extend(arguments);
+        run_in(self.state.parent().unwrap(), all)
+    }
+
+    /// Runs it, expects this exit code and one line with these words.
+    fn refuses(&self, path: &Path, arguments: &[&str], exit: i32, words: &str) {
+        let output = self.run(path, arguments);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(exit), "{said}");
+        assert!(said.contains(words) && said.lines().count() == 1, "{words:?} in {said}");
+        assert!(self.is_clean());
+    }
+
+    fn is_clean(&self) -> bool {
+        let names = fs::read_dir(&self.point).into_iter().flatten().flatten();
+        !names.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("tare-"))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.unmount();
+        let _detached = Command::new("losetup").arg("--detach").arg(&self.device).output();
+    }
+}
+
+fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", stderr(output));
+    serde_json::from_str(&stdout(output)).unwrap()
+}
+
+fn kinds(report: &serde_json::Value) -> Vec<&str> {
+    let doubts = report["doubts"].as_array().unwrap();
+    doubts.iter().filter_map(|doubt| doubt["kind"].as_str()).collect()
+}
+
+#[test]
+fn a_loop_device_with_ext4_from_end_to_end() {
+    if skipped("a_loop_device_with_ext4_from_end_to_end", &NEEDS) {
+        return;
+    }
+    let _alone = common::alone();
+    let disk = Disk::new();
+    let name = disk.device.file_name().unwrap().to_str().unwrap().to_string();
+
+    // A directory: all four loads, a picture, Seastar's file, nothing left.
+    let (map, yaml) = (disk.state.with_file_name("m.svg"), disk.state.with_file_name("p.yaml"));
+    let size = ["--size", "128M", "--json"];
+    let pictures = ["--map", map.to_str().unwrap(), "--io-properties", yaml.to_str().unwrap()];
+    let report = json(&disk.run(&disk.point, &[size.as_slice(), &pictures].concat()));
+    assert_eq!(report["loads"].as_array().unwrap().len(), 4);
+    assert_eq!(report["mount"]["file_system"], "ext4");
+    assert_eq!(report["device"]["name"], name.as_str());
+    assert_eq!(report["size_bytes"], 128 << 20);
+    assert_eq!(report["map"]["cells"].as_array().unwrap().len(), 441);
+    for load in report["loads"].as_array().unwrap() {
+        assert!(load["operations_per_s"]["value"].as_f64().unwrap() > 0.0, "{load}");
+        assert_eq!(load["points"].as_array().unwrap().len(), 2);
+    }
+    let doubts = kinds(&report);
+    assert!(doubts.contains(&"layered") && !doubts.contains(&"unseen"), "{doubts:?}");
+    assert!(!doubts.contains(&"cached"), "{doubts:?}");
+    assert!(fs::read_to_string(&map).unwrap().ends_with("</svg>\n"));
+    let text = fs::read_to_string(&yaml).unwrap();
+    let point = format!("disks:\n  - mountpoint: {}\n    read_iops: ", disk.point.display());
+    assert!(text.starts_with(&point), "{text}");
+    assert!(disk.is_clean());
+
+    // A file is only read.
+    let file = disk.point.join("mine");
+    fs::write(&file, vec![7; 128 << 20]).unwrap();
+    let report = json(&disk.run(&file, &["--json"]));
+    let writes: Vec<_> =
+        report["loads"].as_array().unwrap().iter().map(|load| load["write"].clone()).collect();
+    assert_eq!(writes, [false, false]);
+    assert!(fs::read(&file).unwrap().iter().all(|byte| *byte == 7));
+    disk.refuses(&file, &["--map", "x.svg"], 2, "is only read");
+    fs::write(&file, "small").unwrap();
+    disk.refuses(&file, &[], 4, "128 MiB");
+
+    // No room, and a device that is in use.
+    disk.refuses(&disk.point, &["--size", "10G"], 1, "no room for 10240 MiB");
+    let device = disk.device.to_str().unwrap().to_string();
+    disk.refuses(&disk.device, &["--destroy-data-on", &device], 4, "is mounted on");
+    disk.refuses(&disk.device, &["--destroy-data-on", "/dev/null"], 4, "would be destroyed");
+
+    // Not in use: read without the flag, written over with it.
+    disk.unmount();
+    let superblock = |disk: &Disk| fs::read(&disk.device).map(|bytes| bytes[1024..2048].to_vec());
+    let whole = superblock(&disk).unwrap();
+    let report = json(&disk.run(&disk.device, &["--json"]));
+    assert_eq!(report["loads"].as_array().unwrap().len(), 2);
+    assert_eq!(superblock(&disk).unwrap(), whole);
+    let named = ["--json", "--size", "128M", "--destroy-data-on", &device];
+    let report = json(&disk.run(&disk.device, &named));
+    assert_eq!(report["loads"].as_array().unwrap().len(), 4);
+    assert_ne!(superblock(&disk).unwrap(), whole);
+    let journals = fs::read_dir(disk.state.join("runs")).unwrap().count();
+    assert_eq!(journals, 0, "a journal is left");
+}
+
+#[test]
+fn killed_at_any_moment_clean_removes_the_file() {
+    if skipped("killed_at_any_moment_clean_removes_the_file", &NEEDS) {
+        return;
+    }
+    let _alone = common::alone();
+    let disk = Disk::new();
+    let state = disk.state.to_str().unwrap();
+    for wait in [0, 40, 1500] {
+        let mut child = tare()
+            .args(["disk", disk.point.to_str().unwrap(), "--size", "128M", "--state", state])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while disk.is_clean() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(wait));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!disk.is_clean(), "the file was there when it was killed");
+        let clean = run_in(&disk.point, ["clean", "--state", state]);
+        assert!(clean.status.success(), "{}", stderr(&clean));
+        assert!(disk.is_clean(), "{}", stdout(&clean));
+    }
+}
+
+#[test]
+fn caches_are_refused_by_name() {
+    let here = tempfile::tempdir().unwrap();
+    let check = |path: &str, words: &str| {
+        let output = run_in(here.path(), ["disk", path]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(4), "{said}");
+        assert!(said.contains(words) && said.lines().count() == 1, "{said}");
+    };
+    check("/dev/shm", "tmpfs, which is memory");
+    check("/proc", "no block device below it");
+    check("/dev/null", "no directory, regular file or block device");
+    check("nowhere", "cannot look at nowhere");
+}
