@@ -81,6 +81,13 @@ pub enum Command {
     Guest,
 }
 
+#[derive(Clone, Debug, Args)]
+pub struct GiveUp {
+    /// Block device that a study's storage may write over; all data on it is lost
+    #[arg(long, value_name = "/dev/X")]
+    pub destroy_data_on: Vec<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub struct Weigh {
     /// A study file, or the name of a study that ships (see `tare list studies`)
@@ -103,6 +110,8 @@ pub struct Weigh {
     pub seed: Option<u64>,
     #[command(flatten)]
     pub stacks: SampleStacks,
+    #[command(flatten)]
+    pub give_up: GiveUp,
     #[command(flatten)]
     pub show: ShowProgress,
     /// HTML page to write; without it beside the record

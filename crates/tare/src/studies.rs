@@ -4,6 +4,7 @@
 pub(crate) const ALL: &[(&str, &str)] = &[
     ("quick", include_str!("../../../studies/quick.toml")),
     ("docker-cost", include_str!("../../../studies/docker-cost.toml")),
+    ("storage-database", include_str!("../../../studies/storage-database.toml")),
     ("fake", include_str!("../../../studies/fake.toml")),
 ];
 

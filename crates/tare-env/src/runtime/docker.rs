@@ -41,7 +41,7 @@ use super::{Argument, Runtime, Unavailable};
 use crate::layer::network::{self, NetworkLayer, PORT};
 use crate::layer::{CgroupLayer, Layers, rootfs, security};
 use crate::site::Ground;
-use crate::storage::{self, At, Place, Storage};
+use crate::storage::{self, At, Place, Seen, Storage};
 use crate::system::{self, System};
 
 mod engine;
@@ -305,7 +305,7 @@ impl Container {
         };
         self.entries.extend(ground.journal().write(vec![container])?);
 
-        fs::create_dir(&folder)
+        fs::create_dir_all(&folder)
             .map_err(|source| DockerError::File { path: folder.clone(), source })?;
         self.storage.make(&at)?;
         if apart {
@@ -383,8 +383,10 @@ impl Container {
         let data = match self.storage.place() {
             Place::Directory => at.data(),
             Place::Volume => volume.unwrap_or_default(),
-            // A driver without an upper layer shows it through the process alone.
+            // A driver without an upper layer shows it through the process alone, and so does one
+            // with a cache of its own (fuse-overlayfs).
             Place::Root => upper
+                .filter(|_| Seen::root(pid).is("overlay"))
                 .map(|upper| Path::new(&upper).join(rootfs::DATA.trim_start_matches('/')))
                 .filter(|path| path.exists())
                 .unwrap_or_else(|| format!("/proc/{pid}/root{}", rootfs::DATA).into()),

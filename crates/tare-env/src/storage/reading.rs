@@ -41,6 +41,16 @@ impl Seen {
         seen
     }
 
+    /// What a process sees as its root.
+    pub(crate) fn root(pid: u32) -> Self {
+        Self::of(pid, Path::new("/"), Path::new("/"))
+    }
+
+    /// Whether the file system is of this type.
+    pub(crate) fn is(&self, filesystem: &str) -> bool {
+        self.filesystem == filesystem
+    }
+
     /// What the host sees at `data`, where the system's own view cannot be had (gVisor).
     pub(crate) fn from_host(data: &Path) -> Self {
         let mut seen = Self::of(std::process::id(), data, data);

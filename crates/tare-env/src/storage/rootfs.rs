@@ -209,7 +209,11 @@ impl Storage for RootFs {
     }
 
     fn data(&self, at: &At<'_>) -> PathBuf {
-        at.folder.join("upper/data")
+        // The server has a page cache of its own: what is mapped in memory shows only through it.
+        match self.driver {
+            Driver::FuseOverlayfs => root(at).join("data"),
+            _ => at.folder.join("upper/data"),
+        }
     }
 
     fn server(&self, at: &At<'_>) -> Option<(&'static str, u32)> {

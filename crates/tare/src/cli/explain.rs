@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{ShowProgress, duration};
+use super::{GiveUp, ShowProgress, duration};
 
 #[derive(Debug, Args)]
 pub struct Explain {
@@ -34,6 +34,8 @@ pub struct Explain {
     /// Seed of the orders, the turns, the keys and the rows
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    #[command(flatten)]
+    pub give_up: GiveUp,
     #[command(flatten)]
     pub show: ShowProgress,
     /// Print the result as JSON

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use tare_std::cpus::CpuSet;
 
-use super::{ShowProgress, TuneFlags, duration, share};
+use super::{GiveUp, ShowProgress, TuneFlags, duration, share};
 
 #[derive(Debug, Args)]
 pub struct Tune {
@@ -212,6 +212,8 @@ pub struct TuneProve {
     /// Apply what was proven to help, to stay; without it the host is left as it was found
     #[arg(long)]
     pub keep_only_proven: bool,
+    #[command(flatten)]
+    pub give_up: GiveUp,
     #[command(flatten)]
     pub show: ShowProgress,
     #[command(flatten)]

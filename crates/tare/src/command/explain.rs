@@ -81,6 +81,7 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
         plan_options: tare_host::plan::Options::default(),
         facts: Vec::new(),
         stacks: None,
+        destroy: typed.give_up.destroy_data_on.clone(),
         progress: typed.show.progress,
         page: serve::listen(typed.show.page.serve)?,
         study,

@@ -62,6 +62,8 @@ pub(super) struct Question {
     pub(super) facts: Vec<HostFact>,
     /// What is looked at closer after the rounds, where it is asked for.
     pub(super) stacks: Option<SampleStacks>,
+    /// Block devices that may be written over.
+    pub(super) destroy: Vec<PathBuf>,
     /// How it is shown while it runs.
     pub(super) progress: Progress,
     /// Where the page is served while the study runs.
@@ -90,8 +92,21 @@ impl Question {
         let resume = options.resume.clone();
         let stacks = Some(options.stacks.clone());
         let (facts, progress) = (Vec::new(), options.show.progress);
+        let destroy = options.give_up.destroy_data_on.clone();
         let page = serve::listen(options.show.page.serve)?;
-        Ok(Self { study, text, resume, path, seed, plan_options, facts, stacks, progress, page })
+        Ok(Self {
+            study,
+            text,
+            resume,
+            path,
+            seed,
+            plan_options,
+            facts,
+            stacks,
+            destroy,
+            progress,
+            page,
+        })
     }
 
     /// What the study's tuned environments change on this host; `None` where there are none.
@@ -200,13 +215,13 @@ fn fresh_seed() -> u64 {
     tare_std::rng::mix64(ns ^ u64::from(std::process::id())) >> 32
 }
 
-fn open_site(state: &Path, plan: &CpuPlan) -> anyhow::Result<Site> {
+fn open_site(state: &Path, plan: &CpuPlan, destroy: &[PathBuf]) -> anyhow::Result<Site> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let options = SiteOptions {
         state: state.to_path_buf(),
         program,
         cpus: plan.clone(),
-        destroy: Vec::new(),
+        destroy: destroy.to_vec(),
     };
     Site::open(options).map_err(|error| {
         let exit = match &error {
@@ -257,7 +272,7 @@ pub(super) fn measure_here(
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
     let study = &question.study;
     check_runtimes(study)?;
-    let mut site = open_site(state, &plan)?;
+    let mut site = open_site(state, &plan, &question.destroy)?;
     if let Some(tuned) = tuned {
         tuned.give(&mut site, state)?;
     }

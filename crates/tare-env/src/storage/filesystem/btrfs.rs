@@ -12,6 +12,7 @@ pub(in super::super) static FORMAT: Format = Format {
     keep_blocks: &["--nodiscard"],
     least_bytes: 128 << 20,
     least: "a size in MiB of at least 128M",
+    shown_as: &[],
     all_options: None,
 };
 

@@ -13,6 +13,7 @@ pub(in super::super) static FORMAT: Format = Format {
     keep_blocks: &["-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"],
     least_bytes: 64 << 20,
     least: "a size in MiB of at least 64M",
+    shown_as: &[("dioread_lock", "nodioread_nolock")],
     all_options: Some(|device| {
         std::fs::read_to_string(format!("/proc/fs/ext4/{device}/options")).unwrap_or_default()
     }),

@@ -58,6 +58,8 @@ pub(super) struct Format {
     pub(super) keep_blocks: &'static [&'static str],
     pub(super) least_bytes: u64,
     pub(super) least: &'static str,
+    /// Mount options that the kernel shows by another name.
+    pub(super) shown_as: &'static [(&'static str, &'static str)],
     /// A file with every option in force, for names that the mount table leaves out as usual.
     pub(super) all_options: Option<fn(device: &str) -> String>,
 }
@@ -218,7 +220,10 @@ impl Format {
         let name = Path::new(&seen.source).file_name().unwrap_or_default().to_string_lossy();
         let all = self.all_options.map(|read| read(&name)).unwrap_or_default();
         let is_there = |option: &&String| {
-            seen.options.contains(option) || all.lines().any(|line| line == option.as_str())
+            let alias = self.shown_as.iter().find(|(name, _)| *name == option.as_str());
+            let shown = alias.map_or(option.as_str(), |(_, shown)| shown);
+            let shown_by_mount = seen.options.iter().any(|found| found == shown);
+            shown_by_mount || all.lines().any(|line| line == shown)
         };
         options.iter().filter(|option| !is_there(option)).cloned().collect()
     }

@@ -12,6 +12,7 @@ pub(in super::super) static FORMAT: Format = Format {
     keep_blocks: &["-K"],
     least_bytes: 300 << 20,
     least: "a size in MiB of at least 300M",
+    shown_as: &[],
     all_options: None,
 };
 

@@ -58,6 +58,7 @@ pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyho
         plan_options: options,
         facts: Vec::new(),
         stacks: None,
+        destroy: typed.give_up.destroy_data_on.clone(),
         progress: typed.show.progress,
         page: crate::serve::listen(typed.show.page.serve)?,
     };
