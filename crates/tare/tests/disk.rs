@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -13,32 +14,46 @@ use common::{Need, run_in, skipped, stderr, stdout, tare};
 const NEEDS: [Need; 4] =
     [Need::Root, Need::Program("losetup"), Need::Program("mkfs.ext4"), Need::Program("mount")];
 
-/// A loop device on a sparse file, with ext4 mounted; gone on drop.
-struct Disk {
-    /// Kept: its removal is the last of all.
-    _folder: tempfile::TempDir,
+/// A loop device on a sparse file of 1 GiB; detached on drop.
+struct Loop {
+    folder: tempfile::TempDir,
     device: PathBuf,
-    point: PathBuf,
-    state: PathBuf,
 }
 
-impl Disk {
+impl Loop {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
         fs::File::create(&image).unwrap().set_len(1 << 30).unwrap();
         let device = succeed(Command::new("losetup").args(["--find", "--show"]).arg(&image));
-        let point = folder.path().join("mounted");
-        let state = folder.path().join("state");
-        let disk = Self { _folder: folder, device: device.trim().into(), point, state };
+        Self { folder, device: device.trim().into() }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _detached = Command::new("losetup").arg("--detach").arg(&self.device).output();
+    }
+}
+
+/// One with ext4 on it, mounted; unmounted on drop, before the loop device goes.
+struct Disk {
+    device: PathBuf,
+    point: PathBuf,
+    state: PathBuf,
+    _loop: Loop,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let under = Loop::new();
+        let (point, state) =
+            (under.folder.path().join("mounted"), under.folder.path().join("state"));
+        let disk = Self { device: under.device.clone(), point, state, _loop: under };
         succeed(Command::new("mkfs.ext4").arg("-q").arg(&disk.device));
         fs::create_dir(&disk.point).unwrap();
         succeed(Command::new("mount").arg(&disk.device).arg(&disk.point));
         disk
-    }
-
-    fn unmount(&self) {
-        let _unmounted = Command::new("umount").arg(&self.point).output();
     }
 
     fn run(&self, path: &Path, arguments: &[&str]) -> Output {
@@ -66,8 +81,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        self.unmount();
-        let _detached = Command::new("losetup").arg("--detach").arg(&self.device).output();
+        let _unmounted = Command::new("umount").arg(&self.point).output();
     }
 }
 
@@ -137,17 +151,21 @@ fn a_loop_device_with_ext4_from_end_to_end() {
     disk.refuses(&disk.device, &["--destroy-data-on", &device], 4, "is mounted on");
     disk.refuses(&disk.device, &["--destroy-data-on", "/dev/null"], 4, "would be destroyed");
 
-    // Not in use: read without the flag, written over with it.
-    disk.unmount();
-    let superblock = |disk: &Disk| fs::read(&disk.device).map(|bytes| bytes[1024..2048].to_vec());
-    let whole = superblock(&disk).unwrap();
-    let report = json(&disk.run(&disk.device, &["--json"]));
+    // Not in use: read without the flag, written over with it. Never mounted, because a mount may
+    // live on in another mount namespace.
+    let raw = Loop::new();
+    let report = json(&disk.run(&raw.device, &["--json"]));
     assert_eq!(report["loads"].as_array().unwrap().len(), 2);
-    assert_eq!(superblock(&disk).unwrap(), whole);
-    let named = ["--json", "--size", "128M", "--destroy-data-on", &device];
-    let report = json(&disk.run(&disk.device, &named));
+    let start = || {
+        let mut bytes = [0; 4096];
+        fs::File::open(&raw.device).unwrap().read_exact(&mut bytes).unwrap();
+        bytes
+    };
+    assert_eq!(start(), [0; 4096]);
+    let named = ["--json", "--size", "128M", "--destroy-data-on", raw.device.to_str().unwrap()];
+    let report = json(&disk.run(&raw.device, &named));
     assert_eq!(report["loads"].as_array().unwrap().len(), 4);
-    assert_ne!(superblock(&disk).unwrap(), whole);
+    assert_ne!(start(), [0; 4096]);
     let journals = fs::read_dir(disk.state.join("runs")).unwrap().count();
     assert_eq!(journals, 0, "a journal is left");
 }
