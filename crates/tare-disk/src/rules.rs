@@ -26,7 +26,7 @@ pub struct Step {
     pub depth: usize,
     /// Operations per second.
     pub operations_per_s: f64,
-    /// Whether the window ended by the rule of [`steady`] rather than by its time limit.
+    /// Whether the window ended because its rate was steady rather than by its time limit.
     pub steady: bool,
 }
 

@@ -23,7 +23,6 @@ use tare_lab::environment::{EnvironmentSpec, LayerState, StorageSpec};
 use crate::runtime::Unavailable;
 use crate::site::Ground;
 
-mod device;
 mod directory;
 mod filesystem;
 pub mod guest;
@@ -34,10 +33,11 @@ mod thin;
 mod tmpfs;
 mod volume;
 
-pub use device::DeviceError;
 use options::Options;
 pub(crate) use reading::Seen;
 pub(crate) use rootfs::Driver;
+use tare_host::device;
+pub use tare_host::device::DeviceError;
 
 /// A kind of storage.
 #[derive(Clone, Copy, Debug)]
