@@ -74,6 +74,13 @@ pub enum Event<'e> {
         environment: Option<&'e str>,
         doubt: &'e Doubt,
     },
+    /// A round of the slices after the rounds begins. `left`: the time until all of this stage are
+    /// done, as the rounds before took; `None` in the first.
+    ExtraRoundStarted {
+        round: u32,
+        rounds: u32,
+        left: Option<Duration>,
+    },
     TeardownFailed {
         name: &'e str,
         reason: &'e str,

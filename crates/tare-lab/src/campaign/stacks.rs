@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::measure::{accounts, scope};
-use super::{Campaign, CampaignError, Ending, FAILURES_MAX, Stage, one_line};
+use super::{Campaign, CampaignError, Ending, Event, FAILURES_MAX, Stage, one_line};
 use crate::PartError;
 use crate::doubt::Doubt;
 use crate::driver::Edge;
@@ -109,7 +109,12 @@ impl<'p> Campaign<'_, 'p> {
         let trials = kind == ScheduleKind::Trials;
         let workloads = 0..self.study.workloads.len();
         let cells: Vec<Cell> = workloads.map(|workload| Cell { workload, phase }).collect();
+        let began = self.parts.clock.now();
         for round in first..first.saturating_add(rounds) {
+            let done = round - first;
+            let each = (self.parts.clock.now() - began).checked_div(done);
+            let left = each.map(|each| each * (rounds - done));
+            self.observer.event(&Event::ExtraRoundStarted { round: done, rounds, left });
             let turns = schedule::block(kind, seed, round, self.members.len(), &cells);
             for group in turns.chunk_by(|a, b| a.environment == b.environment) {
                 let Some(index) = group.first().map(|turn| turn.environment) else { continue };

@@ -102,7 +102,9 @@ impl Observer for Notes<'_> {
             Event::Calibrated { workload, .. } => format!("calibrated {workload}"),
             Event::BlockStarted { block, .. } => format!("block {block}"),
             // Each is told by what follows it.
-            Event::SliceStarting { .. } | Event::Doubted { .. } => return,
+            Event::SliceStarting { .. }
+            | Event::ExtraRoundStarted { .. }
+            | Event::Doubted { .. } => return,
             Event::SliceDone { slice, .. } => format!("slice {}.{}", slice.block, slice.position),
             Event::BlockDone { block, blocks_expected, .. } => {
                 format!("done {block} of {blocks_expected}")

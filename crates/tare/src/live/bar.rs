@@ -6,7 +6,7 @@ use tare_lab::campaign::{Event, Observer, Stage};
 use tare_report::terminal::{Style, costs_so_far};
 use tare_std::units::thousands;
 
-use super::lines::{line, minutes};
+use super::lines::{extra_round, line, minutes};
 
 pub(super) struct Bars {
     all: MultiProgress,
@@ -68,6 +68,11 @@ impl Observer for Bars {
                     let lines = costs_so_far(analysis, self.style);
                     self.show(&lines);
                 }
+            }
+            Event::ExtraRoundStarted { round, rounds, .. } => {
+                self.bar.set_length(u64::from(*rounds));
+                self.bar.set_position(u64::from(*round));
+                self.bar.set_message(extra_round(event).unwrap_or_default());
             }
             Event::Stage(Stage::TearingDown) => {
                 for line in &self.costs {

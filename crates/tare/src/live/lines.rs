@@ -38,6 +38,13 @@ pub(super) fn minutes(time: Duration) -> String {
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
+/// `round 3 of 10, 1:20 left`, of a round after the rounds.
+pub(super) fn extra_round(event: &Event<'_>) -> Option<String> {
+    let Event::ExtraRoundStarted { round, rounds, left } = event else { return None };
+    let left = left.map(|left| format!(", {} left", minutes(left))).unwrap_or_default();
+    Some(format!("round {} of {rounds}{left}", round + 1))
+}
+
 pub(super) struct Lines {
     last: Option<Instant>,
     style: Style,
@@ -53,6 +60,12 @@ impl Observer for Lines {
     fn event(&mut self, event: &Event<'_>) {
         if let Some(line) = line(event) {
             say(&line);
+        }
+        if let Some(round) = extra_round(event)
+            && self.last.is_none_or(|last| last.elapsed() >= INTERVAL)
+        {
+            self.last = Some(Instant::now());
+            say(&round);
         }
         if let Event::BlockDone { block, blocks_expected, left, analysis } = event {
             let due = self.last.is_none_or(|last| last.elapsed() >= INTERVAL);

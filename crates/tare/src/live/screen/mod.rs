@@ -99,6 +99,7 @@ impl Observer for Screen<'_> {
             Event::SliceStarting { .. }
             | Event::BlockStarted { .. }
             | Event::BlockDone { .. }
+            | Event::ExtraRoundStarted { .. }
             | Event::Populating { .. } => {
                 self.drawn.is_none_or(|drawn| drawn.elapsed() >= FRAME_INTERVAL)
             }

@@ -178,6 +178,11 @@ impl State {
                 self.rounds_expected = *blocks_expected;
                 self.left = Some((*left, now));
             }
+            Event::ExtraRoundStarted { round, rounds, left } => {
+                self.round = round + 1;
+                self.rounds_expected = *rounds;
+                self.left = left.map(|left| (left, now));
+            }
             Event::SliceStarting { environment, workload, phase } => {
                 self.now = Some(Now {
                     environment: (*environment).to_string(),

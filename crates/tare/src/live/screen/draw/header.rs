@@ -85,9 +85,11 @@ fn progress(scene: &Scene<'_>) -> String {
     if state.round == 0 {
         return format!("at most {} rounds", state.rounds_expected);
     }
-    let left = state.left(scene.now).filter(|_| state.stage == Stage::Measuring);
+    let extra = matches!(state.stage, Stage::SamplingStacks | Stage::Tracing);
+    let at_most = if extra { "" } else { "at most " };
+    let left = state.left(scene.now).filter(|_| state.stage != Stage::TearingDown);
     let left = left.map_or_else(String::new, |left| format!(", {} left", minutes(left)));
-    format!("round {} of at most {}{left}", state.round, state.rounds_expected)
+    format!("round {} of {at_most}{}{left}", state.round, state.rounds_expected)
 }
 
 fn now(scene: &Scene<'_>) -> String {
