@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::figures::{Profile, difference};
+use crate::figures::clean;
 
 /// Frames below this share of the wider environment are left out: they would be thinner than a
 /// pixel on any screen, and there are thousands.
@@ -83,7 +84,7 @@ impl Names {
             return *number;
         }
         let number = self.all.len();
-        self.all.push(name.to_string());
+        self.all.push(clean(name));
         self.numbers.insert(name.to_string(), number);
         number
     }
@@ -110,5 +111,5 @@ pub(crate) fn data(profile: &Profile) -> Value {
     let mut names = Names::default();
     let tree = root.data("all", root.width() * SHARE_MIN, &mut names);
     let (from, to) = (&profile.from.environment, &profile.to.environment);
-    json!({ "names": names.all, "tree": tree, "from": from, "to": to })
+    json!({ "names": names.all, "tree": tree, "from": clean(from), "to": clean(to) })
 }

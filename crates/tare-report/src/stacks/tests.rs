@@ -214,7 +214,8 @@ fn hostile_names_stay_text() {
     assert_eq!(page.matches("</script>").count(), 3);
     let data: serde_json::Value = serde_json::from_str(data_of(&page)).unwrap();
     let data = &data["pairs"][0];
-    assert_eq!(data["to"], HOSTILE);
+    assert_eq!(data["to"], crate::figures::clean(HOSTILE));
+    assert!(!page.contains(['\u{202e}', '\u{1b}']));
     assert_eq!(page.matches("\"names\"").count(), 1, "no name is taken for a gap of the page");
     let style = Style::new(false, 200);
     for text in [
