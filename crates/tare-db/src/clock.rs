@@ -20,15 +20,6 @@ impl Clock {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// CPU time of the calling thread in ns: the same account of the scheduler as
-    /// `/proc/PID/task/TID/schedstat`. A system call, unlike `now_ns`.
-    #[expect(clippy::unused_self, reason = "this is the clock")]
-    pub(crate) fn thread_cpu_ns(&self) -> u64 {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
-    }
-
     /// Microseconds since 1970.
     #[expect(clippy::disallowed_methods, clippy::unused_self, reason = "this is the clock")]
     pub(crate) fn wall_us(&self) -> i64 {

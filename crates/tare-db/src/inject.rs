@@ -1,15 +1,15 @@
 //! Known costs that are added on purpose, so that an instrument can be tried on a truth.
 //!
-//! Method: after every turn of its loop a shard burns the CPU time that the operations of the turn
-//! owe, by the scheduler's own account of its thread, before it sends their answers. What was burnt
-//! too much or too little is carried to the next turn, so that the sum is the truth however many
-//! operations share a turn. The filter is a program for seccomp that computes for nothing and then
+//! Method: a shard spins for the time that its operations owe, by the clock that needs no system
+//! call. It does so in the turns of its loop that find no work, in pieces of 1 µs, so that its
+//! answers are neither late nor fewer at a time: a server that is really slower finds more requests
+//! waiting and saves system calls on them, or lets its client fall asleep and pays for waking it, and
+//! then the sum of all that it does is not what was added. A server that is never idle pays in large
+//! pieces before it answers. The filter is a program for seccomp that computes for nothing and then
 //! allows everything.
 //!
-//! Limits: a read of the CPU clock is a system call, of which only the part between the kernel's two
-//! readings shows in the clock itself; its price is measured at the start and counted as burnt.
-//! Nothing here makes a turn of the loop last as long as it would have without: a slower server
-//! finds more operations waiting and saves work on them, as it would under any real cost.
+//! Limits: a payment costs one reading of the clock more than it counts. Of a payment that was
+//! preempted only what was wanted is taken for burnt.
 
 use seccompiler::{BpfProgram, sock_filter};
 
@@ -24,55 +24,56 @@ pub struct Inject {
     pub filter: Option<u16>,
 }
 
-/// Debts below so many prices of a clock reading wait for those of the next turns.
-const READINGS_PER_PAYMENT: u64 = 4;
-/// Readings of the clock by which its price is measured.
-const READINGS: u32 = 200;
+/// What is burnt in one idle turn at most, ns: a request that comes meanwhile waits for it.
+const PIECE_NS: u64 = 1_000;
+/// A server that owes so much, ns, is never idle (or never polls), and pays in a turn that had work.
+const DEBT_NS_MAX: u64 = 50_000;
+/// A payment that took so much longer than was wanted was preempted in the middle, ns.
+const PREEMPTED_NS: u64 = 20_000;
 
 /// The debt of one shard.
 #[derive(Debug)]
 pub(crate) struct Busy {
     per_operation_ns: u64,
     clock: Clock,
-    /// What a reading of the CPU clock costs, ns.
-    reading_ns: u64,
     /// Operations that have been charged.
     operations: u64,
-    owed_ns: i128,
+    /// Below 0: burnt in advance.
+    owed_ns: i64,
 }
 
 impl Busy {
     pub(crate) fn new(per_operation_ns: u64, clock: Clock) -> Self {
-        let price = |_| {
-            let before = clock.thread_cpu_ns();
-            clock.thread_cpu_ns() - before
-        };
-        let reading_ns = (0..READINGS).map(price).min().unwrap_or(0);
-        Self { per_operation_ns, clock, reading_ns, operations: 0, owed_ns: 0 }
+        Self { per_operation_ns, clock, operations: 0, owed_ns: 0 }
     }
 
-    /// Burns what is owed after `operations` operations since the start.
-    pub(crate) fn pay(&mut self, operations: u64) {
+    /// Charges the operations since the start that are new, and burns what may be burnt in a turn of
+    /// the loop that had work, or in an `idle` one. Returns what it burnt, in ns.
+    pub(crate) fn pay(&mut self, operations: u64, idle: bool) -> u64 {
         let new = operations - self.operations;
         self.operations = operations;
-        self.owed_ns += i128::from(new) * i128::from(self.per_operation_ns);
-        if self.owed_ns <= i128::from(self.reading_ns * READINGS_PER_PAYMENT) {
-            return;
+        let charge = new.saturating_mul(self.per_operation_ns);
+        self.owed_ns = self.owed_ns.saturating_add_unsigned(charge);
+        let owed = u64::try_from(self.owed_ns).unwrap_or(0);
+        match (idle, owed) {
+            (_, 0) => 0,
+            (true, _) => self.burn(owed.min(PIECE_NS)),
+            (false, DEBT_NS_MAX..) => self.burn(owed),
+            (false, _) => 0,
         }
-        let start = self.clock.thread_cpu_ns();
+    }
+
+    fn burn(&mut self, wanted: u64) -> u64 {
+        let start = self.clock.now_ns();
         loop {
-            let spent = i128::from(self.clock.thread_cpu_ns() - start + self.reading_ns);
-            let left = self.owed_ns - spent;
-            if left <= 0 {
-                self.owed_ns = left;
-                return;
+            let spent = self.clock.now_ns() - start;
+            if spent >= wanted {
+                // Who was preempted does not know how much of that time was his own.
+                let burnt = if spent - wanted < PREEMPTED_NS { spent } else { wanted };
+                self.owed_ns = self.owed_ns.saturating_sub_unsigned(burnt);
+                return burnt;
             }
-            // The clock that needs no system call says when to ask the other one again. A thread that
-            // is preempted here finds that its CPU time has stood still, and goes on.
-            let until = self.clock.now_ns() + u64::try_from(left).unwrap_or(0);
-            while self.clock.now_ns() < until {
-                std::hint::spin_loop();
-            }
+            std::hint::spin_loop();
         }
     }
 }
@@ -116,31 +117,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_burnt_is_what_is_owed() {
-        let clock = Clock::new();
-        let mut busy = Busy::new(2_000, clock);
-        let before = clock.thread_cpu_ns();
-        // Turns of 1, 2, 3 ... operations: 5,050 operations owe 10.1 ms.
-        let mut operations = 0;
-        for turn in 1..=100 {
-            operations += turn;
-            busy.pay(operations);
-        }
-        let burnt = clock.thread_cpu_ns() - before;
-        assert!(busy.owed_ns <= 0, "nothing is owed any more: {busy:?}");
-        // What a payment burns beside its readings is never less than is owed. There is no upper bound:
-        // the scheduler books an interrupt on whoever it hits.
-        let readings = 100 * busy.reading_ns;
-        assert!(burnt + readings >= 10_100_000, "{burnt} ns; {busy:?}");
+    fn idle_turns_pay_what_is_owed_in_pieces() {
+        let mut busy = Busy::new(2_000, Clock::new());
+        assert_eq!(busy.pay(10, false), 0, "20 µs wait for an idle turn");
+        let burnt: u64 = (0..20).map(|_| busy.pay(10, true)).sum();
+        assert!(busy.owed_ns <= 0 && burnt >= 20_000, "{burnt} ns; {busy:?}");
+        assert_eq!(busy.pay(10, true), 0, "nothing is owed any more");
     }
 
     #[test]
-    fn small_debts_wait_and_are_not_forgotten() {
-        let mut busy = Busy { reading_ns: 300, ..Busy::new(10, Clock::new()) };
-        busy.pay(100);
-        assert_eq!(busy.owed_ns, 1000);
-        busy.pay(121);
-        assert!(busy.owed_ns <= 0, "{busy:?}");
+    fn who_is_never_idle_pays_at_work() {
+        let mut busy = Busy::new(2_000, Clock::new());
+        assert_eq!(busy.pay(24, false), 0);
+        assert!(busy.pay(25, false) >= 50_000 && busy.owed_ns <= 0, "{busy:?}");
     }
 
     #[test]

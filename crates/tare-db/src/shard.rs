@@ -162,14 +162,16 @@ impl Shard {
             worked |= self.unstall();
             worked |= self.flush_outboxes();
             worked |= self.pump_log(mark);
-            if let Some(busy) = &mut self.busy {
-                busy.pay(self.state.metrics.writes + self.state.metrics.reads);
-            }
+            let operations = self.state.metrics.writes + self.state.metrics.reads;
+            let idle = !(worked || asleep);
+            let burnt = self.busy.as_mut().map_or(0, |busy| busy.pay(operations, idle));
             self.send_all();
             let now = self.clock.now_ns();
-            if worked || asleep {
+            if !idle {
                 self.state.metrics.busy_ns += now - mark;
             } else {
+                self.state.metrics.busy_ns += burnt;
+                let mark = (mark + burnt).min(now);
                 // A turn without work takes a few µs. One that took longer was preempted or frozen
                 // in the middle, and burnt no CPU meanwhile.
                 let polled = (now - mark).min(IDLE_TURN_NS_MAX);

@@ -77,7 +77,9 @@ const SHARES: [(f64, &str); 3] = [(0.01, "busy 1 %"), (0.03, "busy 3 %"), (0.10,
 /// The baseline of delays has a relay and a delay too: one that is there to be waited for. A relay without
 /// delay would pay for waking up, which the others do while they wait.
 const RELAY_US: f64 = 200.0;
-const LARGE_NS: u64 = 20_000;
+/// A server with one operation in flight is idle for half of its time, in which it burns.
+const ONE_AT_A_TIME: &str = "connections = 1\nin_flight = 1\nlatency_share = 0.0\n";
+const LARGE_NS: u64 = 4_000;
 const FILTERS: [u16; 3] = [1000, 2000, 4000];
 
 /// The study of a kind. `baseline_us`: server CPU per operation of the baseline, for relative costs.
@@ -91,7 +93,7 @@ pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> Planned {
         Kind::Busy | Kind::Noise => {
             let shares =
                 SHARES.iter().map(|(share, name)| busy(name, share_ns(*share, baseline_us)));
-            shares.chain([busy("busy 20 us", LARGE_NS)]).collect()
+            shares.chain([busy("busy 4 us", LARGE_NS)]).collect()
         }
         Kind::Quota => [99.0, 97.0, 90.0]
             .map(|percent: f64| Known {
@@ -123,16 +125,24 @@ pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> Planned {
     };
     let (system, window, lead_in, load) = match kind {
         // Whole periods of the quota (100 ms), after one that the thaw has cut.
-        Kind::Quota => ("", "400ms", "200ms", "connections = 16\nlatency_share = 0.0\n"),
+        Kind::Quota => {
+            ("", "400ms", "200ms", "connections = 16\nin_flight = 64\nlatency_share = 0.0\n")
+        }
         // A server that sleeps leaves its CPU to the relay.
-        Kind::Delay => {
-            ("overprovisioned = \"yes\"\n", "200ms", "50ms", "connections = 4\nrate_per_s = 500\n")
-        }
+        Kind::Delay => (
+            "overprovisioned = \"yes\"\n",
+            "200ms",
+            "50ms",
+            "connections = 4\nin_flight = 64\nrate_per_s = 500\n",
+        ),
         // Each operation by system calls of its own.
-        Kind::Filter => {
-            ("io = \"epoll\"\n", "200ms", "50ms", "connections = 16\nlatency_share = 0.0\n")
-        }
-        _ => ("", "200ms", "50ms", "connections = 16\nlatency_share = 0.0\n"),
+        Kind::Filter => (
+            "io = \"epoll\"\n",
+            "200ms",
+            "50ms",
+            "connections = 16\nin_flight = 64\nlatency_share = 0.0\n",
+        ),
+        Kind::Busy | Kind::Noise | Kind::Explain => ("", "200ms", "50ms", ONE_AT_A_TIME),
     };
     let head = head(kind, budget, system, window, lead_in);
     let mut text = format!("{head}{}", environment(BASELINE, &baseline, ""));
@@ -148,7 +158,7 @@ pub(crate) fn baseline() -> Planned {
     let budget = Duration::from_secs(8);
     let text = head(Kind::Busy, budget, "", "200ms", "50ms")
         + &environment(BASELINE, "none", "")
-        + &workload("connections = 16\nlatency_share = 0.0\n");
+        + &workload(ONE_AT_A_TIME);
     Planned { text, known: Vec::new() }
 }
 
@@ -203,7 +213,7 @@ pub(crate) fn question(question: &Question, budget: Duration) -> String {
     head(Kind::Explain, budget, question.system, "200ms", "50ms")
         + &environment(BASELINE, "none", "")
         + &environment(FULL, question.inject, question.layers)
-        + &workload("connections = 16\nlatency_share = 0.0\n")
+        + &workload(ONE_AT_A_TIME)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few µs in ns")]
@@ -237,9 +247,7 @@ fn environment(name: &str, inject: &str, layers: &str) -> String {
 }
 
 fn workload(load: &str) -> String {
-    format!(
-        "[[workload]]\nname = \"write\"\nwrite_share = 1.0\nrows = 2000\nin_flight = 64\n{load}"
-    )
+    format!("[[workload]]\nname = \"write\"\nwrite_share = 1.0\nrows = 2000\n{load}")
 }
 
 #[cfg(test)]
