@@ -258,7 +258,7 @@ mod tests {
     fn relative_costs_come_from_the_baseline() {
         let planned = plan(Kind::Busy, 12.5, Duration::from_secs(30));
         let injected: Vec<&str> = planned.known.iter().map(|one| one.inject.as_str()).collect();
-        assert_eq!(injected, ["busy=125ns", "busy=375ns", "busy=1250ns", "busy=20000ns"]);
+        assert_eq!(injected, ["busy=125ns", "busy=375ns", "busy=1250ns", "busy=4000ns"]);
         assert!(planned.text.contains("inject = \"busy=375ns\""));
     }
 }
