@@ -3,9 +3,10 @@
 mod tune_support;
 
 use tare_host::plan::{Action, EthtoolSetting, Form, Item, Key, Need};
+use tare_host::snapshot::{Node, Snapshot};
 use tare_host::tune::{
-    OnDrift, Outcome, Purpose, RevertOutcome, Trouble, TroubleClass, TuneError, Tuning, clean,
-    revert_all,
+    OnDrift, Outcome, Purpose, RevertOutcome, SnapshotHost, Trouble, TroubleClass, TuneError,
+    Tuning, clean, revert_all,
 };
 use tune_support::{Tree, item, text, with_key};
 
@@ -295,4 +296,24 @@ fn drift_can_be_left_to_its_new_owner() {
     assert!(!reverted[0].is_whole());
     assert_eq!(tree.get("/sys/a/rps_cpus"), "1");
     assert!(!state.join("tune").exists(), "nothing is left to revert");
+}
+
+/// A setting that a plan changes and then wants as it was is not written to be put back.
+#[test]
+fn what_was_refused_and_wanted_as_it_was_is_whole() {
+    let tree = Tree::new("as-it-was");
+    let path = "/sys/class/net/eth0/queues/rx-0/rps_cpus";
+    let mut snapshot = Snapshot::default();
+    snapshot.insert(path, Node::File("f".into()));
+    let mut hand = SnapshotHost::new(snapshot.clone()).failing("rx-0/", TroubleClass::Failed);
+    let there_and_back =
+        [item(path, Form::Mask, "0", Need::Must), item(path, Form::Mask, "f", Need::Must)];
+    let mut tuning = Tuning::begin(&tree.state(), &hand, Purpose::Keep).unwrap();
+    match tuning.apply(&mut hand, &there_and_back) {
+        Err(TuneError::RolledBack { reverted, .. }) => {
+            assert!(reverted.is_whole(), "{:?}", reverted.left());
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(hand.snapshot, snapshot);
 }

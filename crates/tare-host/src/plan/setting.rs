@@ -125,6 +125,15 @@ impl Form {
             Self::Words => text.split_whitespace().collect::<Vec<_>>().join(" "),
         }
     }
+
+    /// What is to be written so that a value comes back as it reads now, to the byte where the
+    /// setting is a text.
+    pub(crate) fn to_restore(self, now: &str) -> String {
+        match self {
+            Self::Choice => self.tidy(now),
+            Self::Text | Self::Mask | Self::Words => now.trim().to_string(),
+        }
+    }
 }
 
 /// A write that the plan wants.

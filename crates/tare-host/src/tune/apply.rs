@@ -8,7 +8,7 @@ use super::companions::{self, Companion};
 use super::identity::Finder;
 use super::journal::{Journal, Write};
 use super::{Hand, OnDrift, Reverted, Trouble, TroubleClass, TuneError, revert};
-use crate::plan::{Change, Form, Item, Key, Need};
+use crate::plan::{Change, Item, Key, Need};
 
 /// What became of the items of a plan that change something.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -174,8 +174,7 @@ fn prepare<'a>(
         if change.form.same(&now, &change.wanted) {
             continue;
         }
-        let old =
-            if change.form == Form::Choice { change.form.tidy(&now) } else { now.trim().into() };
+        let old = change.form.to_restore(&now);
         let newest = journal.newest_of(&key);
         let known = |write: &Write| write.old == old && write.new == change.wanted;
         // It was written and put back before in this tuning: the journal has the values.
