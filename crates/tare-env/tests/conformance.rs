@@ -4,16 +4,18 @@
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 #![expect(clippy::print_stderr, reason = "tests that are skipped say so, and times are shown")]
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::{State, host, program};
 use tare_env::{Site, SiteOptions, runtime};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
@@ -21,13 +23,6 @@ use tare_lab::environment::{
     CpuPlan, Environment, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
 };
 use tare_std::cpus::CpuSet;
-
-/// The host's state is compared before and after, so one test at a time.
-static HOST: Mutex<()> = Mutex::new(());
-
-fn host() -> MutexGuard<'static, ()> {
-    HOST.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
 
 /// True when the test cannot run, after saying why.
 fn skipped(test: &str) -> bool {
@@ -38,32 +33,6 @@ fn skipped(test: &str) -> bool {
     };
     eprintln!("skipped: {test}: {reason}");
     true
-}
-
-/// A state directory of the test's own, removed with what is in it.
-struct State(PathBuf);
-
-impl State {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tare-test-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for State {
-    fn drop(&mut self) {
-        let _ = clean::clean(&self.0);
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.parent().and_then(Path::parent).unwrap();
-    let program = folder.join("examples/stand_in");
-    assert!(program.exists(), "{} is built with the tests", program.display());
-    program
 }
 
 fn plan() -> CpuPlan {

@@ -5,15 +5,17 @@
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 #![expect(clippy::print_stderr, reason = "tests that are skipped say so, and times are shown")]
 
+mod common;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::{State, host, program};
 use tare_env::{Site, SiteOptions, runtime};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
@@ -22,13 +24,6 @@ use tare_lab::environment::{
     StorageSpec,
 };
 use tare_std::cpus::CpuSet;
-
-/// One guest at a time: under TCG each takes a CPU.
-static HOST: Mutex<()> = Mutex::new(());
-
-fn host() -> MutexGuard<'static, ()> {
-    HOST.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
 
 /// True when the test cannot run, after saying why.
 fn skipped(test: &str) -> bool {
@@ -45,39 +40,12 @@ fn skipped(test: &str) -> bool {
     true
 }
 
-/// A state directory of the test's own, removed with what is in it.
-struct State(PathBuf);
-
-impl State {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tare-test-vm-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn open(&self, program: PathBuf) -> Site {
-        let all = tare_host::process::cpus_of_this_thread().unwrap();
-        let last = all.iter().last().unwrap();
-        let system = CpuSet::parse_list(&last.to_string()).unwrap();
-        let cpus = CpuPlan { client: all.difference(&system), system, all };
-        Site::open(SiteOptions { state: self.0.clone(), program, cpus, destroy: Vec::new() })
-            .unwrap()
-    }
-}
-
-impl Drop for State {
-    fn drop(&mut self) {
-        let _ = clean::clean(&self.0);
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.parent().and_then(Path::parent).unwrap();
-    let program = folder.join("examples/stand_in");
-    assert!(program.exists(), "{} is built with the tests", program.display());
-    program
+fn open(state: &State, program: PathBuf) -> Site {
+    let all = tare_host::process::cpus_of_this_thread().unwrap();
+    let last = all.iter().last().unwrap();
+    let system = CpuSet::parse_list(&last.to_string()).unwrap();
+    let cpus = CpuPlan { client: all.difference(&system), system, all };
+    Site::open(SiteOptions { state: state.0.clone(), program, cpus, destroy: Vec::new() }).unwrap()
 }
 
 fn launch() -> Launch {
@@ -231,8 +199,8 @@ fn guests_live_and_leave_nothing() {
     if skipped(test) {
         return;
     }
-    let state = State::new("live");
-    let site = state.open(program());
+    let state = State::new("vm-live");
+    let site = open(&state, program());
     let found = live(&site, &spec("bridge", "pinned", "default", "own", &[]));
     assert!(found.starts_with("tcg: asked for"), "{found}");
     // KVM is tried where it is, and the outcome kept.
@@ -273,9 +241,9 @@ fn a_guest_that_does_not_come_up_says_why_and_leaves_nothing() {
     if skipped(test) {
         return;
     }
-    let state = State::new("fails");
+    let state = State::new("vm-fails");
     // A program that is no guest: the kernel panics, and the machine ends with it.
-    let site = state.open("/bin/true".into());
+    let site = open(&state, "/bin/true".into());
     let mut environment = site.environment(&spec("bridge", "shared", "none", "own", &[])).unwrap();
     let error = environment.start(&launch()).unwrap_err();
     let error = tare_host::error_line(error.as_ref());
@@ -300,7 +268,7 @@ fn what_a_killed_harness_leaves_of_guests_is_cleaned() {
     if skipped(test) {
         return;
     }
-    let state = State::new("killed");
+    let state = State::new("vm-killed");
     // While the guest boots, and when it is up and frozen.
     for (lines, then) in [(1, Duration::from_secs(2)), (2, Duration::ZERO)] {
         let mut harness = Command::new(program())

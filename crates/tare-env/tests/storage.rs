@@ -5,15 +5,17 @@
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 #![expect(clippy::print_stderr, reason = "tests that are skipped say so")]
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::{State, host, program};
 use tare_env::{Site, SiteOptions, runtime};
 use tare_host::clean::{self, Outcome};
 use tare_host::{block, error_line};
@@ -48,44 +50,12 @@ const LAYERS: &[(&str, Pairs, bool)] = &[
     ("volume", &[], false),
 ];
 
-/// Mounts and loop devices are compared before and after, so one test at a time.
-static HOST: Mutex<()> = Mutex::new(());
-
-fn host() -> MutexGuard<'static, ()> {
-    HOST.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
 fn skipped(test: &str) -> bool {
     if rustix::process::geteuid().is_root() {
         return false;
     }
     eprintln!("skipped: {test}: needs root");
     true
-}
-
-/// A state directory of the test's own, removed with what is in it.
-struct State(PathBuf);
-
-impl State {
-    fn new(name: &str) -> Self {
-        let name = format!("tare-test-storage-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for State {
-    fn drop(&mut self) {
-        let _ = clean::clean(&self.0);
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.parent().and_then(Path::parent).unwrap();
-    folder.join("examples/stand_in")
 }
 
 fn open(state: &State) -> Site {
@@ -196,7 +166,7 @@ fn run_all(runtime: &str) {
         eprintln!("skipped: {test}: {missing}");
         return;
     }
-    let state = State::new(&runtime.replace(':', "-"));
+    let state = State::new(&format!("storage-{}", runtime.replace(':', "-")));
     let before = traces();
     let site = open(&state);
     for (kind, options, fill) in LAYERS {
@@ -254,7 +224,7 @@ fn what_a_killed_harness_leaves_is_cleaned() {
     if skipped(test) {
         return;
     }
-    let state = State::new("killed");
+    let state = State::new("storage-killed");
     let before = traces();
     for (runtime, kinds) in [
         ("process", &["ext4", "tmpfs", "btrfs", "loop-lvm"][..]),
@@ -296,7 +266,7 @@ fn a_device_that_was_not_given_up_is_refused() {
     if skipped(test) {
         return;
     }
-    let state = State::new("device");
+    let state = State::new("storage-device");
     let site = open(&state);
     let disk = fs::read_dir("/sys/block").unwrap().flatten().next();
     let Some(disk) = disk else {
@@ -333,7 +303,7 @@ fn a_device_that_was_given_up_is_taken_unless_it_is_in_use() {
     if skipped(test) {
         return;
     }
-    let state = State::new("given-up");
+    let state = State::new("storage-given-up");
     let disk = Disk::new(&state.0);
     let before = traces();
     let site = open_with(&state, vec![disk.0.clone()]);

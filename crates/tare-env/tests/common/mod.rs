@@ -1,0 +1,41 @@
+//! What the suites of environments share.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+use tare_host::clean;
+
+/// The host's state is compared before and after, so one test at a time.
+static HOST: Mutex<()> = Mutex::new(());
+
+pub(crate) fn host() -> MutexGuard<'static, ()> {
+    HOST.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A state directory of the test's own, removed with what is in it.
+pub(crate) struct State(pub(crate) PathBuf);
+
+impl State {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tare-test-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        let _ = clean::clean(&self.0);
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The stand-in for the program, which is built with the tests.
+pub(crate) fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().and_then(Path::parent).unwrap();
+    let program = folder.join("examples/stand_in");
+    assert!(program.exists(), "{} is built with the tests", program.display());
+    program
+}
