@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod guest;
+pub mod inside;
 pub mod layer;
 pub mod proxy;
 pub mod runtime;

@@ -12,7 +12,9 @@ use tare_host::journal::{Entry, Journal, JournalError};
 use tare_host::{UndoError, exec};
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec};
+use tare_std::cpus::CpuSet;
 
+use crate::inside::{self, InGuest};
 use crate::layer::host::{HostError, OnHost, TunedHost};
 use crate::layer::network::{Client, NetworkError};
 use crate::layer::{HostLayer, Layers};
@@ -47,6 +49,17 @@ pub enum SiteError {
     Cgroup(#[from] CgroupError),
     #[error(transparent)]
     Network(#[from] NetworkError),
+}
+
+/// What all that a run starts and makes is known by, and where it goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark<'a> {
+    /// The run's id.
+    pub(crate) run: &'a str,
+    /// Its directory, in the state directory.
+    pub(crate) work: &'a Path,
+    /// The CPUs that it may use.
+    pub(crate) cpus: &'a CpuSet,
 }
 
 /// The ground of one run. Dropping it removes everything that the run made.
@@ -123,6 +136,10 @@ impl Site {
     /// When this host cannot run it: what is missing and how to get it.
     pub fn environment(&self, spec: &EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> {
         let environment = runtime::make(&self.ground, spec)?;
+        let environment = match inside::here() {
+            Some(here) => Box::new(InGuest::new(environment, here)),
+            None => environment,
+        };
         match (&self.host, Layers::parse(spec)?.host) {
             (Some(host), layer) => Ok(Box::new(OnHost::new(environment, layer, host.clone()))),
             (None, HostLayer::AsIs) => Ok(environment),
@@ -190,6 +207,10 @@ impl Ground {
     /// Directory of the run. What is made in it goes with it and needs no entry of its own.
     pub fn work(&self) -> &Path {
         &self.work
+    }
+
+    pub(crate) fn mark(&self) -> Mark<'_> {
+        Mark { run: self.run(), work: self.work(), cpus: &self.cpus.all }
     }
 
     /// The static program, as the host sees it.

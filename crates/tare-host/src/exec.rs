@@ -13,6 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as StdCommand, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -39,6 +40,7 @@ pub struct Command {
     namespace: Option<PathBuf>,
     cpus: Option<CpuSet>,
     output: Option<(Arc<File>, Arc<File>)>,
+    own_group: bool,
     time_limit: Duration,
 }
 
@@ -98,6 +100,7 @@ impl Command {
             namespace: None,
             cpus: None,
             output: None,
+            own_group: false,
             time_limit: TIME_LIMIT,
         }
     }
@@ -143,6 +146,12 @@ impl Command {
         self
     }
 
+    /// Puts the command into a process group of its own: Ctrl-C on the terminal does not reach it.
+    pub fn own_group(mut self) -> Self {
+        self.own_group = true;
+        self
+    }
+
     /// Kills the command (SIGKILL) when it takes longer than this.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
@@ -168,6 +177,9 @@ impl Command {
         let mut command = StdCommand::new(&self.program);
         command.args(&self.arguments).stdin(stdin).stdout(stdout).stderr(stderr);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if self.own_group {
+            command.process_group(0);
+        }
         let child = match (&self.namespace, &self.cpus) {
             (None, None) => command.spawn(),
             (namespace, cpus) => netns::on_own_thread(|| {

@@ -6,22 +6,28 @@
 //! on a virtio-serial port: load modules, set up the network, mount the data, start the system,
 //! say what is in force. The system is the same program again, as a child.
 //!
+//! Or it runs what the host runs (`crate::inside`): it takes the host's root, which is shared with it
+//! read-only, for its own, and then runs commands of that root.
+//!
 //! Limits: one system per guest. When the host closes the port the guest powers itself off, so
 //! that it never outlives its harness.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tare_host::error_line;
 
+mod commands;
 mod facts;
 mod modules;
 mod mounts;
 mod network;
 pub mod protocol;
+mod root;
 mod serve;
 
 use protocol::{Answer, ORDERS_PORT, Order};
@@ -51,6 +57,12 @@ pub enum GuestError {
     File { path: PathBuf, source: std::io::Error },
     #[error("cannot start the system")]
     Start { source: std::io::Error },
+    #[error("cannot run {program:?}")]
+    Run { program: String, source: std::io::Error },
+    #[error("a command is running already")]
+    Running,
+    #[error("no command is running")]
+    NotRunning,
     #[error("the system has been started already")]
     Started,
     #[error("cannot understand the order {line:?}")]
@@ -115,19 +127,27 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, Gue
     }
 }
 
+/// Where answers go. Who says something says a whole line.
+#[derive(Clone, Debug)]
+struct Voice(Arc<Mutex<File>>);
+
+impl Voice {
+    fn say(&self, answer: &Answer) -> std::io::Result<()> {
+        let mut line = serde_json::to_vec(answer)?;
+        line.push(b'\n');
+        let mut port = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        port.write_all(&line)
+    }
+}
+
 /// Says hello and carries out orders until the host closes the port or orders the power off.
 fn obey(port: File) -> Result<(), GuestError> {
     let path = || PathBuf::from(ORDERS_PORT);
     let fail = |source| GuestError::File { path: path(), source };
-    let mut answers = port.try_clone().map_err(fail)?;
-    let mut say = |answer: &Answer| -> Result<(), GuestError> {
-        let mut line = serde_json::to_vec(answer).unwrap_or_default();
-        line.push(b'\n');
-        answers.write_all(&line).map_err(fail)
-    };
-    say(&Answer::Hello { kernel: facts::kernel() })?;
+    let voice = Voice(Arc::new(Mutex::new(port.try_clone().map_err(fail)?)));
+    voice.say(&Answer::Hello { kernel: facts::kernel() }).map_err(fail)?;
     let mut orders = BufReader::new(port);
-    let mut guest = serve::Guest::default();
+    let mut guest = serve::Guest::new(voice.clone());
     let mut heard = false;
     let began = Instant::now();
     let mut line = String::new();
@@ -148,7 +168,11 @@ fn obey(port: File) -> Result<(), GuestError> {
             Ok(order) => guest.carry_out(order),
             Err(source) => Err(GuestError::Order { line: line.clone(), source }),
         };
-        say(&answer.unwrap_or_else(|error| Answer::Failed { error: error_line(&error) }))?;
+        let failed = |error| Some(Answer::Failed { error: error_line(&error) });
+        // What a command answers comes while it runs.
+        if let Some(answer) = answer.unwrap_or_else(failed) {
+            voice.say(&answer).map_err(fail)?;
+        }
     }
 }
 

@@ -42,7 +42,12 @@ pub(super) fn data(source: &Source, filesystem: &str, options: &str) -> Result<(
     make(DATA)
 }
 
-fn mount_one(what: &str, path: &Path, kind: &str, options: &str) -> Result<(), GuestError> {
+pub(super) fn mount_one(
+    what: &str,
+    path: &Path,
+    kind: &str,
+    options: &str,
+) -> Result<(), GuestError> {
     let fail = |source| GuestError::Mount { what: what.into(), path: path.into(), source };
     let options = CString::new(options).map_err(|error| fail(io::Error::other(error)))?;
     mount(what, path, kind, MountFlags::empty(), Some(options.as_c_str()))

@@ -46,6 +46,14 @@ pub(super) fn set_up(address: Ipv4Addr, prefix: u8, gateway: Ipv4Addr) -> Result
     socket.default_route(nic, gateway).map_err(step("set the default route"))
 }
 
+/// Brings the loopback up, for a guest that has no other device.
+pub(super) fn set_up_loopback() -> Result<(), GuestError> {
+    let step = |step: &'static str| move |source| GuestError::Network { step, source };
+    let socket = Netlink::open().map_err(step("open a netlink socket"))?;
+    let lo = index("lo").map_err(step("find the loopback"))?;
+    socket.up(lo).map_err(step("bring the loopback up"))
+}
+
 fn index(device: &str) -> io::Result<u32> {
     let text = fs::read_to_string(format!("/sys/class/net/{device}/ifindex"))?;
     text.trim().parse().map_err(io::Error::other)

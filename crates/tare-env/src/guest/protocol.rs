@@ -2,6 +2,7 @@
 //! program, so there is no version to agree on.
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,11 @@ pub const DATA: &str = "/data/system";
 
 /// The serial number by which the guest knows the disk that holds the data.
 pub const DATA_SERIAL: &str = "tare-data";
+
+/// Tags of the shares of a guest that takes the host's root for its own: that root, and the
+/// directory in which it hands something back.
+pub const ROOT_TAG: &str = "tare-root";
+pub const HAND_BACK_TAG: &str = "tare-hand-back";
 
 /// Files of the data directory that are larger than this are not shown to the host.
 pub const SHOWN_BYTES_MAX: u64 = 16 << 10;
@@ -43,6 +49,14 @@ pub enum Order {
     Start {
         arguments: Vec<String>,
     },
+    /// Takes the host's root for its own.
+    TakeRoot(Root),
+    /// Runs a command of that root. The answers are what it prints and how it ends; one at a time.
+    Run(Run),
+    /// Sends a signal to the command that runs.
+    Signal {
+        signal: i32,
+    },
     /// Reads back what is in force.
     Facts,
     /// Reads the accounts and the small files of the data directory.
@@ -56,6 +70,41 @@ pub struct Module {
     pub name: String,
     /// False: the guest goes on without it (a CPU feature that it drives is not there).
     pub needed: bool,
+}
+
+/// How a guest takes the host's root for its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Root {
+    /// The kernel's modules, as a path of the host; `None`: it has none.
+    pub modules: Option<PathBuf>,
+    /// Modules that nothing asks for by itself. One that the kernel lacks is left out.
+    pub load: Vec<String>,
+    /// Where the disk with the serial number `DATA_SERIAL` is mounted.
+    pub disk: PathBuf,
+    /// Where the share for what is handed back is mounted.
+    pub hand_back: PathBuf,
+    /// Serial numbers of the disks that may be written over.
+    pub devices: Vec<String>,
+    /// What runs the guest's instructions, and why: `tcg: asked for`.
+    pub accelerator: String,
+}
+
+/// A command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Program and arguments.
+    pub words: Vec<String>,
+    /// All of its environment.
+    pub variables: Vec<(String, String)>,
+    pub directory: PathBuf,
+}
+
+/// One of the two streams that a command prints to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stream {
+    Output,
+    Error,
 }
 
 /// What the data is mounted from.
@@ -79,6 +128,16 @@ pub enum Answer {
     Done,
     Started {
         pid: u32,
+    },
+    /// What the command printed.
+    Printed {
+        stream: Stream,
+        bytes: Vec<u8>,
+    },
+    /// The command ended: its exit code, else the signal that ended it.
+    Ended {
+        code: Option<i32>,
+        signal: Option<i32>,
     },
     Facts(Box<Facts>),
     Account(Account),

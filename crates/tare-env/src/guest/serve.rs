@@ -7,18 +7,32 @@ use std::process::{Child, Command, Stdio};
 use tare_host::account::Account as CpuAccount;
 use tare_host::process;
 
+use super::commands::Commands;
 use super::protocol::{Account, Answer, LOG_PORT, Order};
-use super::{GuestError, facts, modules, mounts, network, port};
+use super::{GuestError, Voice, facts, modules, mounts, network, port, root};
 
 /// The guest and its system.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Guest {
     system: Option<Child>,
     account: CpuAccount,
+    commands: Commands,
 }
 
 impl Guest {
-    pub(super) fn carry_out(&mut self, order: Order) -> Result<Answer, GuestError> {
+    pub(super) fn new(voice: Voice) -> Self {
+        Self { system: None, account: CpuAccount::default(), commands: Commands::new(voice) }
+    }
+
+    /// The answer; `None` where the answers come while the order is carried out.
+    pub(super) fn carry_out(&mut self, order: Order) -> Result<Option<Answer>, GuestError> {
+        if let Order::Run(command) = order {
+            return self.commands.run(&command).map(|()| None);
+        }
+        self.answer(order).map(Some)
+    }
+
+    fn answer(&mut self, order: Order) -> Result<Answer, GuestError> {
         match order {
             Order::Load { modules } => {
                 for module in modules {
@@ -37,11 +51,19 @@ impl Guest {
                 mounts::data(&source, &filesystem, &options)?;
                 Ok(Answer::Done)
             }
+            Order::TakeRoot(order) => {
+                root::take(&order)?;
+                Ok(Answer::Done)
+            }
+            Order::Signal { signal } => {
+                self.commands.signal(signal)?;
+                Ok(Answer::Done)
+            }
             Order::Start { arguments } => self.start(&arguments),
             Order::Facts => Ok(Answer::Facts(Box::new(self.facts()))),
             Order::Account => Ok(Answer::Account(self.account())),
-            // Whoever reads the orders ends with it.
-            Order::PowerOff => Ok(Answer::Done),
+            // Whoever reads the orders ends with the one, and has begun the other.
+            Order::PowerOff | Order::Run(_) => Ok(Answer::Done),
         }
     }
 

@@ -39,3 +39,16 @@ pub(crate) fn program() -> PathBuf {
     assert!(program.exists(), "{} is built with the tests", program.display());
     program
 }
+
+/// True where no guest with the host's root can be had, after saying why.
+#[allow(dead_code, reason = "each suite uses a part of this")]
+#[expect(clippy::print_stderr, reason = "tests that are skipped say so")]
+pub(crate) fn skipped_inside(test: &str) -> bool {
+    let reason = match (rustix::process::geteuid().is_root(), tare_env::inside::needs()) {
+        (false, _) => "needs root".to_string(),
+        (_, Err(missing)) => missing.to_string(),
+        (true, Ok(())) => return false,
+    };
+    eprintln!("skipped: {test}: {reason}");
+    true
+}

@@ -12,17 +12,17 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tare_host::RUN_VARIABLE;
 use tare_host::exec::Command;
+use tare_host::{NAME_PREFIX, RUN_VARIABLE};
 
 use super::VmError;
 use super::kernel::Kernel;
 use super::lines::Lines;
 use super::monitor::Monitor;
-use super::options::{Options, Wanted};
-use super::qemu::{Accelerator, Files, Machine, PROGRAM};
+use super::options::Wanted;
+use super::qemu::{Accelerator, Files, Machine, Memory, PROGRAM};
 use crate::guest::protocol::Answer;
-use crate::site::Ground;
+use crate::site::Mark;
 
 /// A guest is up within 2 s where KVM works.
 const TRY_LIMIT: Duration = Duration::from_secs(10);
@@ -69,22 +69,22 @@ pub fn obstacle() -> Option<String> {
 }
 
 /// The accelerator for a guest and how that was decided. `files` hold the initramfs.
-pub(super) fn choose(
-    ground: &Ground,
-    options: &Options,
+pub(crate) fn choose(
+    run: Mark<'_>,
+    wanted: Wanted,
     kernel: &Kernel,
     files: &Files,
 ) -> Result<(Accelerator, String), VmError> {
-    if options.accelerator == Wanted::Tcg {
+    if wanted == Wanted::Tcg {
         return Ok((Accelerator::Tcg, "asked for".into()));
     }
     let outcome = match obstacle() {
         Some(detail) => {
             Outcome { boot: boot_id(), kernel: kernel.image.clone(), usable: false, detail }
         }
-        None => tried(ground, kernel, files)?,
+        None => tried(run, kernel, files)?,
     };
-    match (outcome.usable, options.accelerator) {
+    match (outcome.usable, wanted) {
         (true, _) => Ok((Accelerator::Kvm, outcome.detail)),
         (false, Wanted::Kvm) => Err(VmError::NoKvm { why: outcome.detail }),
         (false, _) => Ok((Accelerator::Tcg, format!("KVM does not serve: {}", outcome.detail))),
@@ -92,15 +92,15 @@ pub(super) fn choose(
 }
 
 /// The outcome that is known, or that of a try now.
-fn tried(ground: &Ground, kernel: &Kernel, files: &Files) -> Result<Outcome, VmError> {
+fn tried(run: Mark<'_>, kernel: &Kernel, files: &Files) -> Result<Outcome, VmError> {
     // The work directory of a run lies in the state directory.
-    let state = ground.work().parent().unwrap_or(Path::new("/")).to_path_buf();
+    let state = run.work.parent().unwrap_or(Path::new("/")).to_path_buf();
     if let Some(outcome) = last(&state)
         && outcome.kernel == kernel.image
     {
         return Ok(outcome);
     }
-    let (usable, detail) = attempt(ground, kernel, files)?;
+    let (usable, detail) = attempt(run, kernel, files)?;
     let outcome = Outcome { boot: boot_id(), kernel: kernel.image.clone(), usable, detail };
     // Should it not be kept, the next run tries again.
     if let Ok(text) = serde_json::to_string(&outcome) {
@@ -109,28 +109,26 @@ fn tried(ground: &Ground, kernel: &Kernel, files: &Files) -> Result<Outcome, VmE
     Ok(outcome)
 }
 
-fn attempt(ground: &Ground, kernel: &Kernel, files: &Files) -> Result<(bool, String), VmError> {
+fn attempt(run: Mark<'_>, kernel: &Kernel, files: &Files) -> Result<(bool, String), VmError> {
     let folder = files.qmp().with_file_name("kvm");
     let fail = |source| VmError::File { path: folder.clone(), source };
     fs::create_dir(&folder).map_err(fail)?;
     let here = Files::new(&folder);
     fs::hard_link(files.initramfs(), here.initramfs()).map_err(fail)?;
-    let options = Options { memory_bytes: TRY_MEMORY_BYTES, ..Options::default() };
     let machine = Machine {
-        name: format!("{}-kvm", ground.prefix()),
+        name: format!("{NAME_PREFIX}{}-kvm", run.run),
         accelerator: Accelerator::Kvm,
         vcpus: 1,
         kernel: &kernel.image,
         files: &here,
-        options: &options,
-        data: None,
-        vhost: false,
+        memory: Memory { bytes: TRY_MEMORY_BYTES, ..Memory::default() },
+        devices: Vec::new(),
         sandbox: false,
     };
     let command = Command::new(PROGRAM)
         .args(machine.arguments())
-        .variable(RUN_VARIABLE, ground.run())
-        .on_cpus(&ground.cpus().all);
+        .variable(RUN_VARIABLE, run.run)
+        .on_cpus(run.cpus);
     let stderr = File::create(here.stderr()).map_err(fail)?;
     let began = Instant::now();
     let child = command.spawn(Stdio::null(), Stdio::null(), stderr.into())?;

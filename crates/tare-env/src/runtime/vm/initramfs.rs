@@ -15,11 +15,11 @@ const PLAIN: u32 = 0o100_644;
 const DEVICE: u32 = 0o020_600;
 
 /// Name of the program in the guest's root.
-pub(super) const PROGRAM_NAME: &str = "tare";
+pub(crate) const PROGRAM_NAME: &str = "tare";
 
 /// Writes the archive: the program, the modules by name, and the list of those that it loads before
 /// it takes orders.
-pub(super) fn write(
+pub(crate) fn write(
     path: &Path,
     program: &Path,
     modules: &[(String, Vec<u8>)],

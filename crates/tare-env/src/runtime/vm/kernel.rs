@@ -44,16 +44,16 @@ pub enum KernelError {
 
 /// A kernel image and its modules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kernel {
-    pub(super) image: PathBuf,
-    pub(super) release: String,
+pub(crate) struct Kernel {
+    pub(crate) image: PathBuf,
+    pub(crate) release: String,
     /// `lib/modules/RELEASE`; a kernel with all built in has none.
-    modules: Option<PathBuf>,
+    pub(crate) modules: Option<PathBuf>,
 }
 
 impl Kernel {
     /// The kernel that is asked for, else the host's own, else one that was fetched for guests.
-    pub(super) fn find(asked: Option<&Path>) -> Result<Self, KernelError> {
+    pub(crate) fn find(asked: Option<&Path>) -> Result<Self, KernelError> {
         if let Some(image) = asked {
             return Self::at(image);
         }
@@ -122,17 +122,17 @@ fn release(image: &Path) -> io::Result<Option<String>> {
 
 /// A module that something needs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Need {
-    pub(super) name: &'static str,
+pub(crate) struct Need {
+    pub(crate) name: &'static str,
     /// What for, in an error.
-    pub(super) what: &'static str,
+    pub(crate) what: &'static str,
     /// False: it may be missing, or fail to load.
-    pub(super) needed: bool,
+    pub(crate) needed: bool,
 }
 
 /// The modules of a kernel by name, and those that were chosen so far, in loading order.
 #[derive(Debug)]
-pub(super) struct Modules {
+pub(crate) struct Modules {
     release: String,
     files: BTreeMap<String, PathBuf>,
     built_in: BTreeSet<String>,
@@ -141,7 +141,7 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    pub(super) fn index(kernel: &Kernel) -> Self {
+    pub(crate) fn index(kernel: &Kernel) -> Self {
         let mut files = BTreeMap::new();
         let mut folders: Vec<PathBuf> = kernel.modules.iter().map(|m| m.join("kernel")).collect();
         while let Some(folder) = folders.pop() {
@@ -162,7 +162,7 @@ impl Modules {
 
     /// Chooses what is needed with all that it depends on, which comes first. Returns those that
     /// were not chosen before.
-    pub(super) fn choose(&mut self, needs: &[Need]) -> Result<Vec<Module>, KernelError> {
+    pub(crate) fn choose(&mut self, needs: &[Need]) -> Result<Vec<Module>, KernelError> {
         let mut order = Vec::new();
         for need in needs {
             self.add(need.name, need, &mut order)?;
@@ -195,7 +195,7 @@ impl Modules {
     }
 
     /// Name and content of everything that was chosen.
-    pub(super) fn chosen(&self) -> &[(String, Vec<u8>)] {
+    pub(crate) fn chosen(&self) -> &[(String, Vec<u8>)] {
         &self.chosen
     }
 }

@@ -15,7 +15,7 @@ const RETRY: Duration = Duration::from_millis(2);
 
 /// Both ends of one conversation.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     write: UnixStream,
     read: BufReader<UnixStream>,
     /// What was read of a line that has not ended.
@@ -24,7 +24,7 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Connects to a socket that somebody is about to make, as long as `alive` says that he lives.
-    pub(super) fn connect(
+    pub(crate) fn connect(
         path: &Path,
         deadline: Instant,
         mut alive: impl FnMut() -> bool,
@@ -41,7 +41,7 @@ impl Lines {
         }
     }
 
-    pub(super) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+    pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(message).map_err(io::Error::other)?;
         line.push(b'\n');
         self.write.set_write_timeout(Some(Duration::from_secs(10)))?;
@@ -49,7 +49,7 @@ impl Lines {
     }
 
     /// The next line before the deadline; `TimedOut` when there is none.
-    pub(super) fn receive<T: DeserializeOwned>(&mut self, deadline: Instant) -> io::Result<T> {
+    pub(crate) fn receive<T: DeserializeOwned>(&mut self, deadline: Instant) -> io::Result<T> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {

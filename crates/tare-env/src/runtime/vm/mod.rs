@@ -32,21 +32,22 @@ use crate::{storage, system};
 pub mod accelerator;
 mod data;
 pub mod doctor;
-mod initramfs;
+pub(crate) mod initramfs;
 pub mod kernel;
-mod lines;
-mod monitor;
+pub(crate) mod lines;
+pub(crate) mod monitor;
 mod options;
-mod qemu;
-mod qmp;
+pub(crate) mod qemu;
+pub(crate) mod qmp;
 mod read_back;
 mod running;
-mod start;
+pub(crate) mod start;
 mod virtiofsd;
 
 use data::Data;
 use kernel::{Kernel, KernelError};
 use options::Options;
+pub(crate) use options::Wanted;
 pub use options::{OPTIONS, OptionError};
 use qemu::{Files, PROGRAM};
 pub use qmp::QmpError;
@@ -98,7 +99,7 @@ pub enum VmError {
     Pin { thread: u32, source: io::Error },
 }
 
-fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
+pub(crate) fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
     let missing = |why: String, remedy: &str| Unavailable {
         what: format!("vm:{}", argument.unwrap_or_default()),
         why,

@@ -10,27 +10,27 @@ use crate::runtime::KILL_LIMIT;
 
 /// A QEMU that runs; killed when it is dropped.
 #[derive(Debug)]
-pub(super) struct Monitor(Child);
+pub(crate) struct Monitor(Child);
 
 impl Monitor {
-    pub(super) fn new(child: Child) -> Self {
+    pub(crate) fn new(child: Child) -> Self {
         Self(child)
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    pub(super) fn child(&mut self) -> &mut Child {
+    pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.0
     }
 
-    pub(super) fn alive(&mut self) -> bool {
+    pub(crate) fn alive(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }
 
     /// Kills it and waits for its end. Idempotent.
-    pub(super) fn kill(&mut self) -> Result<(), VmError> {
+    pub(crate) fn kill(&mut self) -> Result<(), VmError> {
         // Once it has been waited for its number may be somebody else's.
         if !self.alive() {
             return Ok(());
@@ -53,7 +53,7 @@ impl Drop for Monitor {
 }
 
 /// Gives each vCPU a CPU of its own, as far as they go.
-pub(super) fn pin_vcpus(vcpus: &[u32], cpus: &CpuSet) -> Result<(), VmError> {
+pub(crate) fn pin_vcpus(vcpus: &[u32], cpus: &CpuSet) -> Result<(), VmError> {
     let each: Vec<u32> = cpus.iter().collect();
     for (thread, cpu) in vcpus.iter().zip(each.iter().cycle()) {
         let mut one = CpuSet::new();
@@ -66,7 +66,7 @@ pub(super) fn pin_vcpus(vcpus: &[u32], cpus: &CpuSet) -> Result<(), VmError> {
 
 /// The kernel's own threads that carry packets for a process, where they are not threads of that
 /// process (before Linux 6.4).
-pub(super) fn vhost_threads(pid: u32) -> Vec<u32> {
+pub(crate) fn vhost_threads(pid: u32) -> Vec<u32> {
     let name = format!("vhost-{pid}");
     let ours = |thread: &u32| process::name(*thread).is_some_and(|found| found == name);
     process::all().into_iter().filter(ours).collect()

@@ -25,10 +25,10 @@ pub enum QmpError {
 
 /// A conversation with one QEMU.
 #[derive(Debug)]
-pub(super) struct Qmp(Lines);
+pub(crate) struct Qmp(Lines);
 
 impl Qmp {
-    pub(super) fn connect(
+    pub(crate) fn connect(
         path: &Path,
         deadline: Instant,
         alive: impl FnMut() -> bool,
@@ -41,16 +41,16 @@ impl Qmp {
     }
 
     /// Stops all vCPUs and the guest's clock.
-    pub(super) fn stop(&mut self) -> Result<(), QmpError> {
+    pub(crate) fn stop(&mut self) -> Result<(), QmpError> {
         self.ask("stop").map(|_| ())
     }
 
-    pub(super) fn cont(&mut self) -> Result<(), QmpError> {
+    pub(crate) fn cont(&mut self) -> Result<(), QmpError> {
         self.ask("cont").map(|_| ())
     }
 
     /// Thread of each vCPU, as the host numbers threads.
-    pub(super) fn vcpu_threads(&mut self) -> Result<Vec<u32>, QmpError> {
+    pub(crate) fn vcpu_threads(&mut self) -> Result<Vec<u32>, QmpError> {
         let command = "query-cpus-fast";
         let answer = self.ask(command)?;
         let thread = |cpu: &Value| cpu.get("thread-id")?.as_u64()?.try_into().ok();
@@ -60,13 +60,13 @@ impl Qmp {
     }
 
     /// Whether the guest runs on KVM.
-    pub(super) fn kvm(&mut self) -> Result<bool, QmpError> {
+    pub(crate) fn kvm(&mut self) -> Result<bool, QmpError> {
         let answer = self.ask("query-kvm")?;
         Ok(answer.get("enabled").and_then(Value::as_bool).unwrap_or(false))
     }
 
     /// `running`, `paused`, ...
-    pub(super) fn status(&mut self) -> Result<String, QmpError> {
+    pub(crate) fn status(&mut self) -> Result<String, QmpError> {
         let answer = self.ask("query-status")?;
         Ok(answer.get("status").and_then(Value::as_str).unwrap_or("unknown").to_string())
     }

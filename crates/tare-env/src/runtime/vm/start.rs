@@ -17,7 +17,7 @@ use super::data::Data;
 use super::kernel::{Kernel, Modules, Need};
 use super::lines::Lines;
 use super::monitor::{Monitor, pin_vcpus, vhost_threads};
-use super::qemu::{Machine, PROGRAM};
+use super::qemu::{Machine, Memory, PROGRAM, network_words};
 use super::qmp::Qmp;
 use super::running::{Accounts, Running};
 use super::{Vm, VmError, accelerator, initramfs, virtiofsd};
@@ -28,10 +28,10 @@ use crate::runtime::process::GATE;
 use crate::system::{self, System};
 
 /// A guest is up within 1.5 s under KVM and 10 s under TCG on a quiet machine.
-const BOOT_LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const BOOT_LIMIT: Duration = Duration::from_secs(120);
 
-/// Modules that the guest needs to hear orders.
-const BOOT: &[Need] = &[
+/// Modules that a guest needs to hear orders.
+pub(crate) const BOOT: &[Need] = &[
     Need { name: "virtio_pci", what: "its devices", needed: true },
     Need { name: "virtio_console", what: "taking orders", needed: true },
 ];
@@ -67,7 +67,8 @@ impl Vm {
         initramfs::write(&files.initramfs(), ground.program(), modules.chosen(), &boot)
             .map_err(file(files.initramfs()))?;
         self.data.make(&ground, &files, &self.options)?;
-        let accelerator = accelerator::choose(&ground, &self.options, &kernel, &files)?;
+        let accelerator =
+            accelerator::choose(ground.mark(), self.options.accelerator, &kernel, &files)?;
         let place = Place::make(&ground, self.layers.network, Some(router))?;
         if let Some(group) = &group {
             group.make_folders()?;
@@ -88,15 +89,20 @@ impl Vm {
         };
         let own_cpus = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
         let vhost = fs::exists("/dev/vhost-net").unwrap_or(false);
+        let mut devices = network_words(vhost);
+        devices.extend(self.data.words(&files, &self.options));
         let machine = Machine {
             name: format!("{}-e{}", ground.prefix(), self.number),
             accelerator: accelerator.0,
             vcpus: self.options.vcpus.unwrap_or(own_cpus).max(1),
             kernel: &kernel.image,
             files: &files,
-            options: &self.options,
-            data: Some(&self.data),
-            vhost,
+            memory: Memory {
+                bytes: self.options.memory_bytes,
+                huge_pages: self.options.huge_pages,
+                shared: self.data.shares_memory(),
+            },
+            devices,
             sandbox: self.layers.security != "none",
         };
         let words = machine.arguments();

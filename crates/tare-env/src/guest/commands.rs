@@ -1,0 +1,153 @@
+//! Running commands of the host's root: what they print and how they end are answers.
+//!
+//! Method: the first process of a system is also the parent of every process that has lost its own.
+//! So one thread waits for whatever child ends, and tells whoever asked for that one.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+
+use super::protocol::{Answer, Run, Stream};
+use super::{GuestError, Voice};
+
+/// How long what a command has printed may take to be read after its end. Longer only when a
+/// process that it left behind holds the stream.
+const REST_LIMIT: Duration = Duration::from_secs(2);
+
+/// What is told in one answer.
+const CHUNK_BYTES: usize = 16 << 10;
+
+/// Runs commands, one at a time.
+#[derive(Debug)]
+pub(super) struct Commands {
+    voice: Voice,
+    shared: Arc<Shared>,
+    /// Waits for children from the first command on.
+    reaper: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Who waits for the end of a child.
+    awaited: Mutex<BTreeMap<i32, Sender<WaitStatus>>>,
+    current: Mutex<Option<Pid>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Commands {
+    pub(super) fn new(voice: Voice) -> Self {
+        Self { voice, shared: Arc::default(), reaper: None }
+    }
+
+    /// Starts a command. Its answers come by themselves.
+    pub(super) fn run(&mut self, order: &Run) -> Result<(), GuestError> {
+        let mut current = lock(&self.shared.current);
+        if current.is_some() {
+            return Err(GuestError::Running);
+        }
+        let program = order.words.first().cloned().unwrap_or_default();
+        let fail = |source| GuestError::Run { program: program.clone(), source };
+        let mut command = Command::new(&program);
+        command.args(order.words.iter().skip(1)).current_dir(&order.directory);
+        command.env_clear().envs(order.variables.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (end, ended) = channel();
+        // Held until its number is known, or its end could come before somebody waits for it.
+        let mut awaited = lock(&self.shared.awaited);
+        let mut child = command.spawn().map_err(fail)?;
+        let pid = Pid::from_child(&child);
+        awaited.insert(pid.as_raw_nonzero().get(), end);
+        *current = Some(pid);
+        drop((awaited, current));
+
+        let (eof, rest) = channel();
+        let output = child.stdout.take().map(|pipe| (Stream::Output, Box::new(pipe) as _));
+        let error = child.stderr.take().map(|pipe| (Stream::Error, Box::new(pipe) as _));
+        for (stream, pipe) in output.into_iter().chain(error) {
+            let (voice, eof) = (self.voice.clone(), eof.clone());
+            spawn("tare-print", move || {
+                tell(&voice, stream, pipe);
+                drop(eof);
+            })
+            .map_err(fail)?;
+        }
+        drop(eof);
+        let (voice, shared) = (self.voice.clone(), Arc::clone(&self.shared));
+        spawn("tare-end", move || finish(&voice, &shared, &ended, &rest)).map_err(fail)?;
+        match &self.reaper {
+            Some(reaper) => reaper.thread().unpark(),
+            None => {
+                let shared = Arc::clone(&self.shared);
+                self.reaper = Some(spawn("tare-reaper", move || reap(&shared)).map_err(fail)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a signal to the command that runs.
+    pub(super) fn signal(&self, signal: i32) -> Result<(), GuestError> {
+        let pid = lock(&self.shared.current).ok_or(GuestError::NotRunning)?;
+        let fail = |source| GuestError::Run { program: format!("kill -{signal}"), source };
+        let signal = Signal::from_named_raw(signal).ok_or_else(|| fail(Errno::INVAL.into()))?;
+        kill_process(pid, signal).map_err(|error| fail(error.into()))
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).spawn(work)
+}
+
+/// Tells what comes from a stream until its end.
+fn tell(voice: &Voice, stream: Stream, mut pipe: Box<dyn Read + Send>) {
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        match pipe.read(&mut buffer) {
+            Ok(count @ 1..) => {
+                let bytes = buffer[..count].to_vec();
+                // Without a host there is nobody to tell.
+                if voice.say(&Answer::Printed { stream, bytes }).is_err() {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => return,
+        }
+    }
+}
+
+/// Waits for the command's end and for what it printed last, and tells of the end.
+fn finish(voice: &Voice, shared: &Shared, ended: &Receiver<WaitStatus>, rest: &Receiver<()>) {
+    let status = ended.recv().ok();
+    // Ends when the last of the senders is dropped: nothing is ever sent.
+    let _ = rest.recv_timeout(REST_LIMIT);
+    *lock(&shared.current) = None;
+    let code = status.and_then(WaitStatus::exit_status);
+    let signal = status.and_then(WaitStatus::terminating_signal);
+    let _ = voice.say(&Answer::Ended { code, signal });
+}
+
+/// Waits for every child there is, for ever.
+fn reap(shared: &Shared) {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) => {
+                let waiting = lock(&shared.awaited).remove(&pid.as_raw_nonzero().get());
+                // Whoever lost interest has ended.
+                let _ = waiting.map(|waiting| waiting.send(status));
+            }
+            // Until there are children again.
+            Err(Errno::CHILD) => thread::park(),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! An environment whose host is itself a guest of ours: what runs the guest's instructions is one of
+//! its layers, so that whoever judges a slice knows.
+
+use tare_lab::PartError;
+use tare_lab::environment::{
+    ACCELERATOR, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
+};
+
+use super::Here;
+use crate::system::state;
+
+/// An environment inside a guest.
+pub(crate) struct InGuest {
+    inner: Box<dyn Environment>,
+    here: Here,
+}
+
+impl InGuest {
+    pub(crate) fn new(inner: Box<dyn Environment>, here: Here) -> Self {
+        Self { inner, here }
+    }
+}
+
+impl Environment for InGuest {
+    fn spec(&self) -> &EnvironmentSpec {
+        self.inner.spec()
+    }
+
+    fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
+        self.inner.start(launch)
+    }
+
+    fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
+        let mut layers = self.inner.read_back()?;
+        // A virtual machine says of itself what it is.
+        if !layers.iter().any(|layer| layer.layer == ACCELERATOR) {
+            let wanted = "the guest that the study runs inside of";
+            layers.push(state(ACCELERATOR, wanted, self.here.accelerator.clone(), true));
+        }
+        Ok(layers)
+    }
+
+    fn freeze(&mut self) -> Result<(), PartError> {
+        self.inner.freeze()
+    }
+
+    fn thaw(&mut self) -> Result<(), PartError> {
+        self.inner.thaw()
+    }
+
+    fn usage(&mut self) -> Result<Usage, PartError> {
+        self.inner.usage()
+    }
+
+    fn processes(&mut self) -> Processes {
+        self.inner.processes()
+    }
+
+    fn config(&self) -> Option<String> {
+        self.inner.config()
+    }
+
+    fn log_tail(&self) -> String {
+        self.inner.log_tail()
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        self.inner.stop()
+    }
+}

@@ -1,0 +1,118 @@
+//! Running what the host runs, inside a guest of ours: for what the host's own kernel lacks (device
+//! mapper, NVMe and its fabrics, 9p).
+//!
+//! Method: the guest of `vm:qemu` is booted (`machine`), with the host's root file system as its own,
+//! read-only below an overlay in memory (`crate::guest`), so that every tool of the host is there and
+//! no image has to be built. Any command can then be run in it (`Guest::run`), with what it prints
+//! and how it ends. A disk of its own carries Tare's state directory and scratch files, since neither
+//! direct I/O nor SQLite's log are at home on 9p. What is to come back is put into a directory that is
+//! shared with the host.
+//!
+//! A program finds out by `here` that it runs in such a guest; `Site` then says so in every
+//! environment's layers.
+//!
+//! Limits: no network but the loopback; nothing of what a command changes on the root reaches the
+//! host; x86-64.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tare_host::exec::{self, ExecError};
+use tare_host::journal::JournalError;
+
+use crate::runtime::Unavailable;
+use crate::runtime::vm::VmError;
+use crate::runtime::vm::kernel::KernelError;
+use crate::runtime::vm::qmp::QmpError;
+
+mod environment;
+mod guest;
+mod machine;
+mod options;
+
+pub(crate) use environment::InGuest;
+pub use guest::{Command, Guest, Status};
+pub use options::{Options, OptionsError};
+
+/// Where the guest leaves word of itself. It lies in memory that no host has under this name.
+pub(crate) const HERE: &str = "/run/tare/guest.json";
+
+/// Where the disk is mounted: Tare's usual state directory.
+pub const DISK: &str = "/var/lib/tare";
+
+/// For scratch files, on that disk (`TMPDIR`).
+pub(crate) const SCRATCH: &str = "/var/lib/tare/tmp";
+
+/// Where a program inside puts what the host shall have, on that disk.
+pub const RESULTS: &str = "/var/lib/tare/results";
+
+/// Why nothing could be run inside a guest.
+#[derive(Debug, thiserror::Error)]
+pub enum InsideError {
+    #[error("a guest needs root: it gets the host's root file system; run with sudo")]
+    NoRoot,
+    #[error(transparent)]
+    Needs(#[from] Unavailable),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    #[error(transparent)]
+    Vm(#[from] VmError),
+    #[error(transparent)]
+    Qmp(#[from] QmpError),
+    #[error("cannot list the modules of the guest's kernel for modprobe")]
+    Depmod(#[source] ExecError),
+    #[error("cannot lay the guest's disk")]
+    Disk(#[source] ExecError),
+    #[error("cannot use {}", .path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("cannot run {program:?} in the guest: {error}")]
+    Refused { program: String, error: String },
+    #[error("the guest is gone while {program:?} ran in it: {console}")]
+    Gone { program: String, console: String, source: io::Error },
+    #[error("{program:?} did not end in the guest within {} s", .limit.as_secs())]
+    TimedOut { program: String, limit: Duration },
+    #[error("cannot pass on what {program:?} printed")]
+    Print { program: String, source: io::Error },
+}
+
+/// Where a program runs that was started inside a guest of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Here {
+    /// The release of the guest's kernel.
+    pub kernel: String,
+    /// `kvm` or `tcg`, a colon, and why.
+    pub accelerator: String,
+    /// Disks that may be written over.
+    pub devices: Vec<PathBuf>,
+    /// What is written here is on the host.
+    pub hand_back: PathBuf,
+}
+
+/// The guest that this program runs in; `None` on a host.
+pub fn here() -> Option<Here> {
+    let text = fs::read_to_string(HERE).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Whether a guest can be had on this host.
+///
+/// # Errors
+/// What is missing, and how to get it.
+pub fn needs() -> Result<(), Unavailable> {
+    crate::runtime::vm::needs(Some("qemu"))?;
+    for program in ["depmod", "modprobe"] {
+        if exec::find(program).is_none() && !Path::new("/sbin").join(program).exists() {
+            return Err(Unavailable {
+                what: "a guest with the host's root".into(),
+                why: format!("there is no program {program} for its kernel's modules"),
+                remedy: "apt-get install kmod".into(),
+            });
+        }
+    }
+    Ok(())
+}

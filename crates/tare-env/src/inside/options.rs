@@ -1,0 +1,140 @@
+//! What the guest is made of, as typed: `vm:qemu,memory=2G,nvme=1G`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use tare_std::units::{UnitError, parse_bytes};
+
+use crate::runtime::vm::Wanted;
+
+/// Every option as (name, one line).
+const KNOWN: &str = "vcpus, memory, disk, raw, nvme, accelerator, kernel";
+
+/// Less does not boot with the program in memory twice.
+const MEMORY_BYTES_MIN: u64 = 512 << 20;
+
+/// Why a guest that was asked for makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    #[error("{word:?} is no guest to run inside of; write vm:qemu")]
+    Guest { word: String },
+    #[error("{word:?} is not NAME=VALUE")]
+    Pair { word: String },
+    #[error("there is no option {name:?}; known are {KNOWN}")]
+    Unknown { name: String },
+    #[error("{name}={value} is no size")]
+    Size { name: String, value: String, source: UnitError },
+    #[error("{name}={value} is not {wanted}")]
+    Value { name: String, value: String, wanted: &'static str },
+}
+
+/// The guest with its defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `None`: as many as this process may run on.
+    pub vcpus: Option<u32>,
+    /// `None`: half of what is available, at most 4 GiB.
+    pub memory_bytes: Option<u64>,
+    /// The disk for state and scratch files, with ext4; sparse on the host.
+    pub disk_bytes: u64,
+    /// A disk without anything on it, that may be written over (virtio-blk).
+    pub raw_bytes: Option<u64>,
+    /// The same as an emulated NVMe disk.
+    pub nvme_bytes: Option<u64>,
+    pub(crate) accelerator: Wanted,
+    pub kernel: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            vcpus: None,
+            memory_bytes: None,
+            disk_bytes: 8 << 30,
+            raw_bytes: None,
+            nvme_bytes: None,
+            accelerator: Wanted::Auto,
+            kernel: None,
+        }
+    }
+}
+
+impl FromStr for Options {
+    type Err = OptionsError;
+
+    fn from_str(text: &str) -> Result<Self, OptionsError> {
+        let mut words = text.split(',');
+        let guest = words.next().unwrap_or_default();
+        if guest != "vm:qemu" {
+            return Err(OptionsError::Guest { word: guest.into() });
+        }
+        let mut options = Self::default();
+        for word in words {
+            let (name, value) =
+                word.split_once('=').ok_or_else(|| OptionsError::Pair { word: word.into() })?;
+            let bad =
+                |wanted| OptionsError::Value { name: name.into(), value: value.into(), wanted };
+            let size = |least: u64, wanted| {
+                let bytes = parse_bytes(value).map_err(|source| OptionsError::Size {
+                    name: name.into(),
+                    value: value.into(),
+                    source,
+                })?;
+                // Whole MiB, as QEMU counts.
+                if bytes >= least { Ok(bytes & !0xf_ffff) } else { Err(bad(wanted)) }
+            };
+            match name {
+                "vcpus" => {
+                    let count = value.parse().ok().filter(|count| (1..=1024).contains(count));
+                    options.vcpus = Some(count.ok_or_else(|| bad("a number from 1 to 1024"))?);
+                }
+                "memory" => {
+                    options.memory_bytes = Some(size(MEMORY_BYTES_MIN, "a size of at least 512M")?);
+                }
+                "disk" => options.disk_bytes = size(1 << 30, "a size of at least 1G")?,
+                "raw" => options.raw_bytes = Some(size(64 << 20, "a size of at least 64M")?),
+                "nvme" => options.nvme_bytes = Some(size(64 << 20, "a size of at least 64M")?),
+                "accelerator" => {
+                    options.accelerator = match value {
+                        "auto" => Wanted::Auto,
+                        "kvm" => Wanted::Kvm,
+                        "tcg" => Wanted::Tcg,
+                        _ => return Err(bad("auto, kvm or tcg")),
+                    }
+                }
+                "kernel" => options.kernel = Some(value.into()),
+                _ => return Err(OptionsError::Unknown { name: name.into() }),
+            }
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_what_was_typed() {
+        assert_eq!("vm:qemu".parse(), Ok(Options::default()));
+        let typed: Options = "vm:qemu,vcpus=3,memory=1G,raw=64M,accelerator=tcg".parse().unwrap();
+        assert_eq!((typed.vcpus, typed.memory_bytes), (Some(3), Some(1 << 30)));
+        assert_eq!((typed.raw_bytes, typed.nvme_bytes), (Some(64 << 20), None));
+        assert_eq!(typed.accelerator, Wanted::Tcg);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_the_word() {
+        for (text, part) in [
+            ("vm:vmware", "write vm:qemu"),
+            ("vm:qemu,fast", "NAME=VALUE"),
+            ("vm:qemu,colour=red", "known are vcpus"),
+            ("vm:qemu,memory=1M", "at least 512M"),
+            ("vm:qemu,memory=much", "no size"),
+            ("vm:qemu,vcpus=0", "1 to 1024"),
+        ] {
+            let error = text.parse::<Options>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

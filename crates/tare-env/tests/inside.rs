@@ -1,0 +1,95 @@
+//! A guest whose root is the host's: commands run in it with what they print and how they end, what is
+//! handed back is on the host, nothing else is, and nothing is left, also when the harness is killed.
+#![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
+#![expect(clippy::print_stderr, reason = "tests that are skipped say so, and times are shown")]
+
+mod common;
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{State, host, program, skipped_inside};
+use tare_env::inside::{Command, Guest, InsideError, Options, Status};
+use tare_host::error_line;
+
+fn options() -> Options {
+    "vm:qemu,memory=768M,raw=64M,nvme=64M,accelerator=tcg".parse().unwrap()
+}
+
+fn shell(script: &str) -> Command {
+    Command::new(["/bin/sh", "-c", script]).limit(Duration::from_secs(300))
+}
+
+#[test]
+fn commands_of_the_host_run_in_a_guest() {
+    let _host = host();
+    if skipped_inside("commands_of_the_host_run_in_a_guest") {
+        return;
+    }
+    let state = State::new("inside");
+    let began = Instant::now();
+    let mut guest = Guest::boot(&options(), &state.0, &program())
+        .unwrap_or_else(|error| panic!("{}", error_line(&error)));
+    eprintln!("up after {:.1?}: {}, {}", began.elapsed(), guest.kernel(), guest.accelerator());
+
+    // Its own kernel, the host's files, and what the two streams and the end are.
+    let (status, out, err) =
+        guest.output(&shell("uname -r; echo no >&2; exit 3").variable("A", "b")).unwrap();
+    assert_eq!((status, err.as_str()), (Status::Code(3), "no\n"));
+    assert_eq!(out.trim(), guest.kernel());
+    let (status, out, _) = guest.output(&shell("kill -9 $$")).unwrap();
+    assert_eq!((status, out.as_str()), (Status::Signal(9), ""));
+    let here = format!("test -x {} && pwd", program().display());
+    let (status, out, _) = guest.output(&shell(&here)).unwrap();
+    assert_eq!(status, Status::Code(0));
+    assert_eq!(out.trim(), std::env::current_dir().unwrap().to_string_lossy());
+
+    // What the host's kernel lacks is there, loaded when it is asked for.
+    let script = "set -e; dd if=/dev/vdb of=/dev/null bs=1M count=1 iflag=direct 2>&1
+        dd if=/dev/zero of=/dev/nvme0n1 bs=1M count=1 oflag=direct 2>&1
+        dd if=/dev/zero of=/var/lib/tare/tmp/file bs=4096 count=4 oflag=direct 2>&1
+        DM_DISABLE_UDEV=1 dmsetup targets; losetup --find
+        ip link add tare-a type veth peer name tare-b; nft add table inet tare-t
+        ip netns add tare-n; ping -c 1 127.0.0.1 >/dev/null 2>&1 || ip address show lo
+        cat /run/tare/guest.json";
+    let (status, out, err) = guest.output(&shell(script)).unwrap();
+    assert_eq!(status, Status::Code(0), "{out}\n{err}\n{}", guest.console());
+    for part in ["thin-pool", "/dev/loop0", "/dev/vdb", "/dev/nvme0n1", "tcg"] {
+        assert!(out.contains(part), "no {part}: {out}");
+    }
+
+    // The root is the host's to read alone; what is handed back is there.
+    let mark = state.0.join("never");
+    let script = format!(
+        "mkdir -p {0} && echo x > {1} && echo kept > /run/tare/hand-back/kept",
+        state.0.display(),
+        mark.display()
+    );
+    assert_eq!(guest.output(&shell(&script)).unwrap().0, Status::Code(0));
+    assert!(!mark.exists());
+    assert_eq!(fs::read_to_string(guest.hand_back().join("kept")).unwrap(), "kept\n");
+
+    // A command that is told to stop gets a signal and is waited for.
+    let stop = AtomicBool::new(false);
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let script = "trap 'echo told; exit 7' INT; echo up; while :; do sleep 1; done";
+    let status = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_secs(3));
+            stop.store(true, Ordering::Relaxed);
+        });
+        guest.run(&shell(script), &mut out, &mut err, &stop).unwrap()
+    });
+    assert_eq!((status, out), (Status::Code(7), b"up\ntold\n".to_vec()));
+
+    let missing = guest.output(&Command::new(["/no/such/program"])).unwrap_err();
+    assert!(matches!(missing, InsideError::Refused { .. }), "{missing}");
+    let slow = guest.output(&shell("sleep 1000").limit(Duration::from_secs(1))).unwrap_err();
+    assert!(matches!(slow, InsideError::TimedOut { .. }), "{slow}");
+    let began = Instant::now();
+    assert!(guest.close().is_empty());
+    eprintln!("gone after {:.1?}", began.elapsed());
+    assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);
+}
