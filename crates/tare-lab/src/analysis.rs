@@ -15,6 +15,7 @@ mod cells;
 mod counters;
 mod doubts;
 mod latency;
+mod relations;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -27,6 +28,9 @@ pub use between::{Between, between};
 pub use blocks::{Blocks, server_cpu_by_block};
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
 pub use latency::latency;
+pub use relations::{
+    Relation, Untestable, Verdict, WITHIN_POINTS, WITHIN_RATIO_PERCENT, relations,
+};
 
 /// A figure with its 95 % interval, which holds the figure.
 ///

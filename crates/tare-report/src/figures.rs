@@ -115,6 +115,22 @@ pub(crate) fn in_order(record: &Record) -> Vec<&EnvironmentRecord> {
     environments
 }
 
+/// What was left out, with the reason and what would bring it: environments that this host could not
+/// run, and what the quick part of a study leaves to the whole one. In the order of the study. Names
+/// are as they are.
+pub(crate) fn left_out(record: &Record) -> Vec<(String, String)> {
+    let missing = in_order(record).into_iter().filter_map(|environment| {
+        Some((environment.spec.name.clone(), environment.left_out.clone()?))
+    });
+    let whole = "not in the quick part; run the study without --quick";
+    let quick = record.study.quick.iter();
+    let quick = quick.flat_map(|part| {
+        let workloads = part.workloads.iter().map(|name| format!("workload {name}"));
+        part.environments.iter().cloned().chain(workloads)
+    });
+    missing.chain(quick.map(|name| (name, whole.to_string()))).collect()
+}
+
 /// Text of a stranger without what could steer a terminal or reorder a line: control characters and
 /// the bidirectional overrides become U+FFFD.
 pub fn clean(text: &str) -> String {

@@ -239,11 +239,15 @@ fn workload(name: &str) -> WorkloadSpec {
     }
 }
 
-fn published(environment: &str, cost: f64) -> PublishedCost {
-    PublishedCost {
+fn published(environment: &str, cost: f64) -> PublishedRelation {
+    PublishedRelation {
         environment: environment.into(),
-        throughput_cost_percent: cost,
+        against: None,
+        workload: None,
+        claim: Claim::Throughput(Expected::Value(cost)),
+        within_percent: None,
         source: "The Cost of Containerization for Your Scylla, 2018".into(),
+        hardware: None,
     }
 }
 
@@ -322,6 +326,7 @@ fn unmeasured(workloads: &[&str]) -> Record {
             published("+ host network", 3.0),
             published("+ no seccomp", 0.0),
         ],
+        quick: None,
     };
     let mut environments: Vec<EnvironmentRecord> =
         specs.iter().map(|spec| environment(spec, false)).collect();

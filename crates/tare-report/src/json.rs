@@ -41,6 +41,11 @@ pub fn render_with(
 ) -> String {
     let mut document = parts(record, analysis, histograms);
     document["statements"] = json!(findings::statements(record, analysis, stacks));
+    // Only where the study says what others published.
+    let relations = tare_lab::analysis::relations(record);
+    if !relations.is_empty() {
+        document["published_relations"] = json!(relations);
+    }
     // Only where the record is that of an explanation.
     if let Some(plan) = Plan::of_record(record) {
         document["explanation"] = explain::value(record, &plan);
@@ -114,6 +119,7 @@ fn study(study: &Study) -> Value {
         "environments": study.environments,
         "workloads": study.workloads,
         "published": study.published,
+        "quick": study.quick,
     })
 }
 

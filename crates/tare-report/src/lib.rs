@@ -26,6 +26,7 @@ pub mod ladder;
 pub mod markdown;
 pub mod prometheus;
 pub mod prove;
+mod relations;
 pub mod stacks;
 pub mod terminal;
 

@@ -14,10 +14,11 @@ use tare_lab::study::WorkloadSpec;
 
 use crate::doubts::Marks;
 use crate::explain::{self, Told};
-use crate::figures::{Room, cost, latency, micros, rate, shorten, with_interval};
+use crate::figures::{Room, cost, latency, left_out, micros, rate, shorten, with_interval};
 use crate::findings;
 use crate::headline::{Metric, claimed, headline, noise};
 use crate::prove::{self, Proof};
+use crate::relations;
 use crate::terminal::{conditions, facts};
 pub(crate) use escape::escape;
 
@@ -62,10 +63,16 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> St
     if let Some(proof) = Proof::of(record, analysis) {
         blocks.extend(host_tuning(&proof));
     }
-    let left_out = record.environments.iter().filter_map(|environment| {
-        let reason = environment.left_out.as_ref()?;
-        Some(format!("- {}: {}", escape(&environment.spec.name), escape(reason)))
-    });
+    let relations = relations::rows(record);
+    if !relations.is_empty() {
+        let summary = relations::summary(&relations);
+        blocks.push(format!("Published relations beside ours: {summary}."));
+        let rows: Vec<Vec<String>> = relations.iter().map(relations::Row::cells).collect();
+        blocks.push(plain_table(&relations::HEAD, &rows));
+    }
+    let left_out = left_out(record).into_iter();
+    let left_out =
+        left_out.map(|(name, reason)| format!("- {}: {}", escape(&name), escape(&reason)));
     list(&mut blocks, "Left out:", left_out.collect());
     let doubts = marks.0.iter().map(|mark| {
         let text = escape(&format!("{}. ", mark.brief().join("; ")));
@@ -224,8 +231,10 @@ mod tests {
         }
         let text = render(&record, &analysis, &[]);
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
-        assert_eq!(rows.len(), analysis.findings.len() + 2, "{text}");
-        assert!(rows.iter().all(|row| cells(row) == HEAD.len()), "{text}");
+        let (costs, relations) = rows.split_at(analysis.findings.len() + 2);
+        assert!(costs.iter().all(|row| cells(row) == HEAD.len()), "{text}");
+        assert_eq!(relations.len(), record.study.published.len() + 2, "{text}");
+        assert!(relations.iter().all(|row| cells(row) == relations::HEAD.len()), "{text}");
     }
 
     #[test]

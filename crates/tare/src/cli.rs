@@ -99,6 +99,9 @@ pub struct Weigh {
     /// Go on with an interrupted record: same seed, same order
     #[arg(long, value_name = "FILE.tare")]
     pub resume: Option<PathBuf>,
+    /// Run the quick part of the study, as its table [quick] says
+    #[arg(long, conflicts_with = "resume")]
+    pub quick: bool,
     /// At most this many rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,

@@ -94,6 +94,7 @@ pub(super) fn record() -> Record {
                 rate_per_s: None,
             }],
             published: vec![],
+            quick: None,
         },
         study_text: String::new(),
         cpu_plan: CpuPlan {

@@ -56,6 +56,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         environments: environments.iter().map(|(name, runtime)| spec(name, runtime)).collect(),
         workloads: vec![workload],
         published: vec![],
+        quick: None,
     }
 }
 

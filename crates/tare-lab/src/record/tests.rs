@@ -9,7 +9,8 @@ use crate::environment::StorageSpec;
 use crate::fake::spec;
 use crate::stacks::{PartCpu, SampledStack, StackKind, StackSlice};
 use crate::study::{
-    CpuSpec, KeyDistribution, PublishedCost, ScheduleKind, ScheduleSpec, SystemSpec, WorkloadSpec,
+    Claim, CpuSpec, Expected, KeyDistribution, PublishedRelation, ScheduleKind, ScheduleSpec,
+    SystemSpec, WorkloadSpec,
 };
 
 fn study() -> Study {
@@ -43,11 +44,16 @@ fn study() -> Study {
             latency_share: 0.5,
             rate_per_s: None,
         }],
-        published: vec![PublishedCost {
+        published: vec![PublishedRelation {
             environment: "box".into(),
-            throughput_cost_percent: 69.0,
+            against: None,
+            workload: None,
+            claim: Claim::Throughput(Expected::Value(69.0)),
+            within_percent: None,
             source: "somewhere".into(),
+            hardware: None,
         }],
+        quick: None,
     }
 }
 

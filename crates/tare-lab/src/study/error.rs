@@ -38,8 +38,12 @@ pub enum Problem {
     OutOfRange { key: String, value: String, range: String },
     #[error("there are two {what}s named \"{name}\"; the first is on line {first_line}")]
     Duplicate { what: String, name: String, first_line: usize },
-    #[error("\"{key}\" names \"{name}\", but no environment has that name{hint}")]
-    NoSuchEnvironment { key: String, name: String, hint: Hint },
+    #[error("\"{key}\" names \"{name}\", but no {what} has that name{hint}")]
+    NoSuch { key: String, what: &'static str, name: String, hint: Hint },
+    #[error(
+        "the study has no quick part; give it a table [quick] that says what it leaves out, or run it whole"
+    )]
+    NoQuickPart,
     #[error("environments extend each other in a circle: {}", .chain.join(" -> "))]
     ExtendsCycle { chain: Vec<String> },
     #[error("\"{key}\" and \"{other}\" cannot both be set: {why}")]

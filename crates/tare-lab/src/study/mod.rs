@@ -5,7 +5,9 @@
 
 mod environments;
 mod error;
+mod expand;
 mod parse;
+mod published;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -19,7 +21,8 @@ use serde::{Deserialize, Serialize};
 use crate::environment::EnvironmentSpec;
 
 pub use error::{Hint, Problem, StudyError};
-pub use parse::{defaults, parse};
+pub use parse::{defaults, parse, parse_quick};
+pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
 pub use values::{ValueError, parse_duration, parse_share};
 pub use vocabulary::{OptionWords, PartWords, Vocabulary};
 
@@ -47,8 +50,20 @@ pub struct Study {
     /// In the order of the file. The A/A control is added by the campaign, not listed here.
     pub environments: Vec<EnvironmentSpec>,
     pub workloads: Vec<WorkloadSpec>,
-    /// Costs that others published for the same question, shown beside ours.
-    pub published: Vec<PublishedCost>,
+    /// What others published for the same question, shown beside ours with a verdict.
+    pub published: Vec<PublishedRelation>,
+    /// Set where this is the quick part of the study (`tare weigh --quick`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quick: Option<QuickPart>,
+}
+
+/// What the quick part of a study leaves to the whole one, besides time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuickPart {
+    /// Names of environments of the study file that are not in this part.
+    pub environments: Vec<String>,
+    /// Names of workloads of the study file that are not in this part.
+    pub workloads: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -126,13 +141,4 @@ pub enum KeyDistribution {
         mean_share: f64,
         deviation_share: f64,
     },
-}
-
-/// A published cost for an environment of the study, from another machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PublishedCost {
-    pub environment: String,
-    /// Loss of throughput against the baseline, in percent.
-    pub throughput_cost_percent: f64,
-    pub source: String,
 }

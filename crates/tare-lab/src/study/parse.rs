@@ -12,8 +12,8 @@ use super::error::{Hint, Problem, StudyError};
 use super::reader::{Item, Source, Table};
 use super::vocabulary::{OptionWords, PartWords, Vocabulary};
 use super::{
-    CpuSpec, KeyDistribution, PublishedCost, ScheduleKind, ScheduleSpec, Study, SystemSpec,
-    WorkloadSpec, control_name, environments,
+    CpuSpec, KeyDistribution, QuickPart, ScheduleKind, ScheduleSpec, Study, SystemSpec,
+    WorkloadSpec, control_name, environments, expand, published,
 };
 
 /// Values of keys that a study leaves out.
@@ -63,7 +63,9 @@ const ROOT_KEYS: &[&str] = &[
     "cpus",
     "environment",
     "workload",
+    "sweep",
     "published",
+    "quick",
 ];
 const SCHEDULE_KEYS: &[&str] =
     &["kind", "window", "lead_in", "rounds", "rounds_min", "budget", "stop_width_percent", "seed"];
@@ -80,20 +82,54 @@ const WORKLOAD_KEYS: &[&str] = &[
     "rate_per_s",
 ];
 
-/// Reads and checks a study. `file_name` is for messages only.
+/// Reads and checks a study, its quick part too. `file_name` is for messages only.
 ///
 /// # Errors
-/// The first thing that is wrong, in the order: TOML, top level, system, schedule, environments,
-/// workloads, published costs.
+/// The first thing that is wrong, in the order: TOML, sweeps, top level, system, schedule,
+/// environments, workloads, published relations, the quick part.
 pub fn parse(text: &str, file_name: &str, vocabulary: &Vocabulary) -> Result<Study, StudyError> {
     let source = Source { file: file_name, text };
-    let document = DeTable::parse(text).map_err(|error| {
+    let document = open(source)?;
+    let whole = read(&document, source, vocabulary)?;
+    quick_part(&document, source, vocabulary, &whole)?;
+    Ok(whole)
+}
+
+/// Reads and checks the quick part of a study: what its table `[quick]` leaves of it.
+///
+/// # Errors
+/// As [`parse`], and where the study has no such table.
+pub fn parse_quick(
+    text: &str,
+    file_name: &str,
+    vocabulary: &Vocabulary,
+) -> Result<Study, StudyError> {
+    let source = Source { file: file_name, text };
+    let document = open(source)?;
+    let whole = read(&document, source, vocabulary)?;
+    let part = quick_part(&document, source, vocabulary, &whole)?;
+    part.ok_or_else(|| source.error(source.first_line(), Problem::NoQuickPart))
+}
+
+/// The document with every sweep written out.
+fn open(source: Source<'_>) -> Result<DeTable<'_>, StudyError> {
+    let document = DeTable::parse(source.text).map_err(|error| {
         let span = error.span().unwrap_or(0..0);
         source.error(span, Problem::Syntax { message: error.message().to_string() })
     })?;
-    let start = 0..text.lines().next().map_or(0, str::len);
-    let root = Table::new(source, "the study", start, document.get_ref(), ROOT_KEYS)?;
+    expand::sweeps(document.into_inner(), source)
+}
 
+fn root<'s>(document: &'s DeTable<'s>, source: Source<'s>) -> Result<Table<'s>, StudyError> {
+    Table::new(source, "the study", source.first_line(), document, ROOT_KEYS)
+}
+
+fn read(
+    document: &DeTable<'_>,
+    source: Source<'_>,
+    vocabulary: &Vocabulary,
+) -> Result<Study, StudyError> {
+    let root = root(document, source)?;
     let name = name_of(&root)?.0;
     let title = root.text("title")?.map_or_else(String::new, |(title, _)| title);
     let (baseline, baseline_item) =
@@ -115,7 +151,8 @@ pub fn parse(text: &str, file_name: &str, vocabulary: &Vocabulary) -> Result<Stu
         return Err(item.bad_value("the baseline's second copy (A/A control) has this name"));
     }
     let workloads = workloads(&root, source)?;
-    let published = published(&root, &names)?;
+    let workload_names: Vec<String> = workloads.iter().map(|one| one.name.clone()).collect();
+    let published = published::read(&root, &names, &workload_names)?;
     Ok(Study {
         name,
         title,
@@ -127,7 +164,66 @@ pub fn parse(text: &str, file_name: &str, vocabulary: &Vocabulary) -> Result<Stu
         environments,
         workloads,
         published,
+        quick: None,
     })
+}
+
+/// The quick part of a study, if it has one: the tables of `[quick]` laid over those of the study,
+/// and only the environments and workloads that it names.
+fn quick_part(
+    document: &DeTable<'_>,
+    source: Source<'_>,
+    vocabulary: &Vocabulary,
+    whole: &Study,
+) -> Result<Option<Study>, StudyError> {
+    let root = root(document, source)?;
+    let Some(table) = root.table("quick", expand::QUICK_KEYS)? else { return Ok(None) };
+    let environments: Vec<String> = whole.environments.iter().map(|one| one.name.clone()).collect();
+    let workloads: Vec<String> = whole.workloads.iter().map(|one| one.name.clone()).collect();
+    let kept_environments = kept(&table, "environments", "environment", &environments)?;
+    let kept_workloads = kept(&table, "workloads", "workload", &workloads)?;
+    if !kept_environments.contains(&whole.baseline) {
+        let item = table.need("environments")?;
+        return Err(item.bad_value(&format!("the baseline {:?} is not among them", whole.baseline)));
+    }
+    for key in ["schedule", "system", "workload"] {
+        if let Some(item) = table.get(key).filter(|item| !item.is_table()) {
+            return Err(item.wrong_type("a table"));
+        }
+    }
+    let edited = expand::quick(document);
+    let mut part = read(&edited, source, vocabulary)?;
+    part.environments.retain(|one| kept_environments.contains(&one.name));
+    part.workloads.retain(|one| kept_workloads.contains(&one.name));
+    part.title = format!("{} (quick part)", part.title).trim_start().to_string();
+    let left = |all: Vec<String>, kept: &[String]| {
+        all.into_iter().filter(|name| !kept.contains(name)).collect::<Vec<_>>()
+    };
+    part.quick = Some(QuickPart {
+        environments: left(environments, &kept_environments),
+        workloads: left(workloads, &kept_workloads),
+    });
+    Ok(Some(part))
+}
+
+/// The names that a list of `[quick]` keeps; without the list all of them.
+fn kept(
+    table: &Table<'_>,
+    key: &str,
+    what: &'static str,
+    known: &[String],
+) -> Result<Vec<String>, StudyError> {
+    let Some(item) = table.get(key) else { return Ok(known.to_vec()) };
+    let items = item.list().filter(|items| !items.is_empty());
+    let items = items.ok_or_else(|| item.wrong_type(&format!("a list of names of {what}s")))?;
+    items
+        .iter()
+        .map(|item| {
+            let name = item.text()?;
+            must_exist_as(what, item, name, known)?;
+            Ok(name.to_string())
+        })
+        .collect()
 }
 
 /// The `name` of a table: not empty, at most 64 characters, no control characters.
@@ -169,14 +265,21 @@ impl Names {
 
 /// Refuses the name of an environment that does not exist.
 pub(super) fn must_exist(item: &Item<'_>, name: &str, names: &[String]) -> Result<(), StudyError> {
+    must_exist_as("environment", item, name, names)
+}
+
+/// Refuses a name that nothing of its kind has.
+pub(super) fn must_exist_as(
+    what: &'static str,
+    item: &Item<'_>,
+    name: &str,
+    names: &[String],
+) -> Result<(), StudyError> {
     if names.iter().any(|known| known == name) {
         return Ok(());
     }
-    Err(item.error(Problem::NoSuchEnvironment {
-        key: item.key().to_string(),
-        name: name.to_string(),
-        hint: Hint::new(name, names),
-    }))
+    let (key, hint) = (item.key().to_string(), Hint::new(name, names));
+    Err(item.error(Problem::NoSuch { key, what, name: name.to_string(), hint }))
 }
 
 fn system(root: &Table<'_>, vocabulary: &Vocabulary) -> Result<SystemSpec, StudyError> {
@@ -348,21 +451,4 @@ fn keys(table: &Table<'_>) -> Result<KeyDistribution, StudyError> {
         return Err(item.out_of_range("above 0"));
     }
     Ok(gaussian(inner.share("mean_share", defaults::MEAN_SHARE)?, deviation))
-}
-
-fn published(root: &Table<'_>, names: &[String]) -> Result<Vec<PublishedCost>, StudyError> {
-    let keys = ["environment", "throughput_cost_percent", "source"];
-    let mut costs = Vec::new();
-    for table in root.tables("published", &keys)? {
-        let item = table.need("environment")?;
-        must_exist(&item, item.text()?, names)?;
-        costs.push(PublishedCost {
-            environment: item.text()?.to_string(),
-            throughput_cost_percent: table
-                .need("throughput_cost_percent")?
-                .number(-1000.0..=100.0)?,
-            source: table.need("source")?.text()?.to_string(),
-        });
-    }
-    Ok(costs)
 }

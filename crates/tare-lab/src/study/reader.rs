@@ -29,6 +29,11 @@ impl<'s> Source<'s> {
     pub(super) fn line(&self, span: &Range<usize>) -> usize {
         line_of(self.text, span.start)
     }
+
+    /// Where something is that concerns the study as a whole.
+    pub(super) fn first_line(&self) -> Range<usize> {
+        0..self.text.lines().next().map_or(0, str::len)
+    }
 }
 
 /// A table whose keys are all known.
@@ -60,7 +65,7 @@ impl<'s> Table<'s> {
         entries: &'s DeTable<'s>,
         known: &[&str],
     ) -> Result<Self, StudyError> {
-        let table = Self { source, title: title.to_string(), span, entries };
+        let table = Self::unchecked(source, title, span, entries);
         match table.items().into_iter().find(|item| !known.contains(&item.key.as_str())) {
             Some(item) => Err(source.error(
                 item.key_span.clone(),
@@ -72,6 +77,16 @@ impl<'s> Table<'s> {
             )),
             None => Ok(table),
         }
+    }
+
+    /// The table as it is, whatever its keys.
+    pub(super) fn unchecked(
+        source: Source<'s>,
+        title: &str,
+        span: Range<usize>,
+        entries: &'s DeTable<'s>,
+    ) -> Self {
+        Self { source, title: title.to_string(), span, entries }
     }
 
     /// All items, in the order of the file.
@@ -197,7 +212,7 @@ impl<'s> Table<'s> {
 
     /// A table that the file does not have.
     pub(super) fn empty(&self, title: &str, entries: &'s DeTable<'s>) -> Table<'s> {
-        Self { source: self.source, title: title.to_string(), span: self.span.clone(), entries }
+        Self::unchecked(self.source, title, self.span.clone(), entries)
     }
 }
 
@@ -243,6 +258,17 @@ impl<'s> Item<'s> {
 
     pub(super) fn is_table(&self) -> bool {
         self.value.is_table()
+    }
+
+    /// The values of a list, each under this key; `None` for anything else.
+    pub(super) fn list(&self) -> Option<Vec<Item<'s>>> {
+        let DeValue::Array(array) = self.value else { return None };
+        let item = |value: &'s toml::Spanned<DeValue<'s>>| Item {
+            span: value.span(),
+            value: value.get_ref(),
+            ..self.clone()
+        };
+        Some(array.iter().map(item).collect())
     }
 
     pub(super) fn text(&self) -> Result<&'s str, StudyError> {
@@ -339,12 +365,9 @@ impl<'s> Item<'s> {
     /// The table as it is, whatever its keys.
     pub(super) fn open_table(&self, title: &str) -> Result<Table<'s>, StudyError> {
         match self.value {
-            DeValue::Table(entries) => Ok(Table {
-                source: self.source,
-                title: title.to_string(),
-                span: self.key_span.clone(),
-                entries,
-            }),
+            DeValue::Table(entries) => {
+                Ok(Table::unchecked(self.source, title, self.key_span.clone(), entries))
+            }
             _ => Err(self.wrong_type("a table")),
         }
     }

@@ -25,9 +25,10 @@ use tare_lab::study::ScheduleKind;
 
 use crate::counters;
 use crate::doubts::Marks;
-use crate::figures::{clean, command, in_order, span, utc};
-use crate::headline::{blocks, headline};
+use crate::figures::{clean, command, in_order, left_out, span, utc};
+use crate::headline::{blocks, capital, headline};
 use crate::prove::{self, Proof};
+use crate::relations;
 use host::{EnvironmentView, Settings};
 use shell::{Part, Shell};
 use stacks::StacksView;
@@ -57,6 +58,24 @@ impl TuningView {
     }
 }
 
+/// What others published, beside ours.
+#[derive(Serialize)]
+struct PublishedView {
+    summary: String,
+    note: &'static str,
+    head: [&'static str; 6],
+    rows: Vec<relations::Row>,
+}
+
+impl PublishedView {
+    fn new(record: &Record) -> Option<Self> {
+        let rows = relations::rows(record);
+        let summary = capital(&relations::summary(&rows));
+        let (note, head) = (relations::NOTE, relations::HEAD);
+        (!rows.is_empty()).then_some(Self { summary, note, head, rows })
+    }
+}
+
 #[derive(Serialize)]
 struct View {
     shell: Shell,
@@ -69,6 +88,8 @@ struct View {
     workloads: Vec<WorkloadView>,
     several: bool,
     left_out: Vec<(String, String)>,
+    /// Where the study has published relations.
+    published: Option<PublishedView>,
     arithmetic: Vec<String>,
     /// Where stacks were sampled.
     stacks: Option<StacksView>,
@@ -134,10 +155,11 @@ impl View {
             facts: facts(record, analysis),
             several: workloads.len() > 1,
             workloads,
-            left_out: environments
+            left_out: left_out(record)
                 .iter()
-                .filter_map(|e| e.left_out.as_ref().map(|why| (clean(&e.spec.name), clean(why))))
+                .map(|(name, why)| (clean(name), clean(why)))
                 .collect(),
+            published: PublishedView::new(record),
             arithmetic: analysis.arithmetic.iter().map(|line| clean(line)).collect(),
             counters: counters::tables(record),
             explanation: explain::ExplainView::new(record),
@@ -278,9 +300,8 @@ mod tests {
         let page = page(&record, &analysis, &[]);
         assert!(page.len() < 1_000_000, "{} bytes", page.len());
         let table =
-            page.split_once("id=\"published-0\"").unwrap().1.split_once("</table>").unwrap().0;
-        let at = |text: &str| table.find(text).unwrap();
-        assert!(at("container default") < at("docker default"), "in the order of the study");
+            page.split_once("id=\"published-title\"").unwrap().1.split_once("</table>").unwrap().0;
+        assert!(table.contains("docker default against native: throughput"), "{table}");
         assert!(table.contains("not measured"), "{table}");
         if let Some(path) = std::env::var_os("TARE_LONG_PAGE") {
             std::fs::write(path, &page).unwrap();

@@ -4,17 +4,16 @@ use minijinja::Value;
 use serde::Serialize;
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency};
 use tare_lab::record::Record;
-use tare_lab::study::{KeyDistribution, PublishedCost, WorkloadSpec};
+use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_std::units::{nanoseconds, thousands};
 
 use super::charts::{self, CountersOverTime, Drawn, Noted, Plot};
 use super::svg;
 use crate::doubts::Marks;
-use crate::figures::{
-    Room, clean, cost, latency, micros, percent, rate, role, share, with_interval,
-};
+use crate::figures::{Room, clean, cost, latency, micros, rate, role, share, with_interval};
 use crate::headline::{Metric, claimed, noise};
 use crate::histogram::{Responses, responses};
+use crate::relations;
 use crate::terminal::fixed_rate;
 
 #[derive(Serialize)]
@@ -39,7 +38,8 @@ pub(super) struct WorkloadView {
     window: String,
     costs: Vec<CostRow>,
     latencies: Vec<LatencyRow>,
-    published: Vec<PublishedRow>,
+    /// Some of what is published is marked in the chart of throughput.
+    published: bool,
     busy_time: bool,
 }
 
@@ -103,14 +103,6 @@ struct LatencyRow {
     doubts: Vec<usize>,
 }
 
-#[derive(Serialize)]
-struct PublishedRow {
-    environment: String,
-    here: String,
-    published: String,
-    source: String,
-}
-
 impl WorkloadView {
     pub(super) fn new(
         id: usize,
@@ -164,7 +156,9 @@ impl WorkloadView {
                 .filter(|f| f.response.is_some() || f.service.is_some())
                 .map(|f| LatencyRow::new(f, marks))
                 .collect(),
-            published: published(record, &findings),
+            published: findings
+                .iter()
+                .any(|f| relations::mark(record, &f.environment, &workload.name).is_some()),
             busy_time: findings.iter().any(|f| f.server_cpu_is_busy_time),
         })
     }
@@ -286,25 +280,4 @@ impl LatencyRow {
             doubts: marks.numbers(&finding.environment, &finding.workload),
         }
     }
-}
-
-fn published(record: &Record, findings: &[&Finding]) -> Vec<PublishedRow> {
-    let here = |environment: &str| {
-        let finding = findings.iter().find(|f| f.environment == environment)?;
-        finding.throughput_cost.as_ref().map(|c| cost(c, Room::Full))
-    };
-    let study = &record.study;
-    let place =
-        |p: &&PublishedCost| study.environments.iter().position(|e| e.name == p.environment);
-    let mut published: Vec<&PublishedCost> = study.published.iter().collect();
-    published.sort_by_key(|p| place(p).unwrap_or(usize::MAX));
-    published
-        .into_iter()
-        .map(|p| PublishedRow {
-            environment: clean(&p.environment),
-            here: here(&p.environment).unwrap_or_else(|| "not measured".to_string()),
-            published: format!("{} %", percent(p.throughput_cost_percent)),
-            source: clean(&p.source),
-        })
-        .collect()
 }

@@ -19,11 +19,12 @@ use tare_lab::study::WorkloadSpec;
 
 use crate::doubts::Marks;
 use crate::figures::{
-    Room, clean, cost, latency, micros, rate, share, shorten, span, utc, with_interval,
+    Room, clean, cost, latency, left_out, micros, rate, share, shorten, span, utc, with_interval,
 };
 use crate::findings;
 use crate::headline::{Metric, blocks, claimed, headline};
 use crate::prove::Proof;
+use crate::relations;
 use bars::Bars;
 pub use grid::{RowsApart, grid, rows_apart};
 use text::numbered;
@@ -83,12 +84,10 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
     }
     let statements = findings::statements(record, analysis, stacks);
     out.extend(findings::terminal(&statements, record.study.workloads.len() > 1, paint));
-    let left_out: Vec<String> = record
-        .environments
-        .iter()
-        .filter_map(|e| e.left_out.as_ref().map(|reason| format!("{}: {reason}", e.spec.name)))
-        .collect();
-    section(&mut out, paint, "Left out", left_out.iter().map(|line| (String::new(), line.clone())));
+    published(&mut out, record, paint);
+    let left_out = left_out(record).into_iter();
+    let left_out = left_out.map(|(name, reason)| (String::new(), format!("{name}: {reason}")));
+    section(&mut out, paint, "Left out", left_out);
     section(
         &mut out,
         paint,
@@ -443,6 +442,26 @@ fn section(
         }
         out.extend(numbered(&mark, &paint.plain(&item), paint.0.width));
     }
+}
+
+/// What others published beside ours: the verdicts, then a line for each.
+fn published(out: &mut Vec<String>, record: &Record, paint: Paint) {
+    let rows = relations::rows(record);
+    if rows.is_empty() {
+        return;
+    }
+    let several = record.study.workloads.len() > 1;
+    let title = format!("Published relations beside ours: {}", relations::summary(&rows));
+    let lines = rows.iter().map(|row| {
+        let under = if several { format!(", {}", row.workload) } else { String::new() };
+        let why = row.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        let told = format!(
+            "{}{under}: published {}, here {}: {}{why}",
+            row.relation, row.published, row.here, row.verdict
+        );
+        (String::new(), told)
+    });
+    section(out, paint, &title, lines);
 }
 
 fn doubts(out: &mut Vec<String>, marks: &Marks, paint: Paint) {

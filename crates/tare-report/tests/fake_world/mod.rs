@@ -49,6 +49,7 @@ pub(crate) fn measure(
             rate_per_s: None,
         }],
         published: vec![],
+        quick: None,
     };
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
     let plan = CpuPlan { all: list("0-1"), system: list("1"), client: list("0") };

@@ -71,7 +71,7 @@ fn plan_over(record: &Record, typed: &Explain) -> anyhow::Result<Plan> {
 /// Weighs the environments between the two ends, and explains what was found.
 fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag_with(live::restore)?;
-    let (study, original) = weigh::read_study(&typed.what)?;
+    let (study, original) = weigh::read_study(&typed.what, typed.quick)?;
     let seed = weigh::seed(typed.seed, &study);
     let mut question = weigh::Question {
         text: String::new(),

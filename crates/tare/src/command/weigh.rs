@@ -79,7 +79,7 @@ impl Question {
                 (record.study, record.study_text, record.header.seed, plan_options)
             }
             None => {
-                let (study, text) = read_study(&options.study)?;
+                let (study, text) = read_study(&options.study, options.quick)?;
                 let seed = seed(options.seed, &study);
                 (study, text, seed, Options::default())
             }
@@ -187,10 +187,11 @@ fn study_text(word: &str) -> anyhow::Result<(String, String)> {
     Ok((word.to_string(), text.exit_with(Exit::Input)?))
 }
 
-/// A study by its name or path, checked, with its text.
-pub(super) fn read_study(word: &str) -> anyhow::Result<(Study, String)> {
+/// A study by its name or path, checked, with its text; or its quick part.
+pub(super) fn read_study(word: &str, quick: bool) -> anyhow::Result<(Study, String)> {
     let (name, text) = study_text(word)?;
-    let study = study::parse(&text, &name, &registry::vocabulary()).exit_with(Exit::Input)?;
+    let parse = if quick { study::parse_quick } else { study::parse };
+    let study = parse(&text, &name, &registry::vocabulary()).exit_with(Exit::Input)?;
     Ok((study, text))
 }
 

@@ -7,6 +7,7 @@ use super::{Drawn, Rows};
 use crate::figures::{Room, cost, percent, percent_interval, role, shorten};
 use crate::headline::{Metric, claimed, extent, noise};
 use crate::html::svg::{Scale, Shape};
+use crate::relations;
 
 /// Dot and interval per environment, zero, the band of the A/A control, and published costs of
 /// another machine as hollow diamonds (for throughput, which is what they were published for).
@@ -23,11 +24,10 @@ pub(in crate::html) fn ladder(
         .collect();
     let noise = noise(analysis, &rows.first()?.finding.workload, metric);
     let published = |finding: &Finding| {
-        let of = |p: &&tare_lab::study::PublishedCost| p.environment == finding.environment;
-        record.study.published.iter().find(of).filter(|_| metric == Metric::Throughput)
+        let mark = relations::mark(record, &finding.environment, &finding.workload);
+        mark.filter(|_| metric == Metric::Throughput)
     };
-    let published_costs =
-        rows.iter().filter_map(|d| published(d.finding)).map(|p| p.throughput_cost_percent);
+    let published_costs = rows.iter().filter_map(|d| published(d.finding)).map(|(cost, _)| cost);
     let costs = rows.iter().filter_map(|d| metric.cost(d.finding));
     let (low, high) = extent(costs, noise.into_iter().chain(published_costs));
     let (title, unit, what) = match metric {
@@ -71,13 +71,10 @@ pub(in crate::html) fn ladder(
         };
         let y = chart.label(&label, &cost(c, Room::Short));
         row.begin(&mut chart.svg);
-        if let Some(other) = published(finding) {
-            let text = format!(
-                "published for another machine: {} % ({})",
-                percent(other.throughput_cost_percent),
-                other.source
-            );
-            let x = scale.x(other.throughput_cost_percent);
+        if let Some((other, of)) = published(finding) {
+            let text =
+                format!("published for another machine: {} % ({})", percent(other), of.source);
+            let x = scale.x(other);
             chart.svg.mark(x, y, Shape::Diamond, 6.0, "hollow", &text);
         }
         let interval = c.percent;

@@ -29,7 +29,7 @@ pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyho
         return Err(SiteError::NoRoot).exit_with(Exit::Host);
     }
     let stop = signals::stop_flag_with(live::restore)?;
-    let (study, original) = weigh::read_study(&typed.study)?;
+    let (study, original) = weigh::read_study(&typed.study, false)?;
     let seed = weigh::seed(typed.seed, &study);
     // What a killed run left behind would be in the way, and in the figures.
     clean::quietly(state);

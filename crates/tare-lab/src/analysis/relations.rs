@@ -1,0 +1,405 @@
+//! Published relations beside ours, each confirmed, contradicted or not testable here.
+//!
+//! **The rule.** A published figure becomes a band: its range, widened by what it may be off (5 points
+//! of throughput, a quarter of a latency ratio, or what the study says). Ours is the interval of the
+//! paired ratio, made at least as wide as the A/A control's noise on either side.
+//! 1. Not testable: one of the two did not run, or is emulated, or fewer than [`BLOCKS_MIN`] rounds
+//!    stand behind it.
+//! 2. Contradicted: ours lies outside of the band.
+//! 3. Not testable: ours is wider than the band, so that it would agree with nearly anything.
+//! 4. Confirmed: all else, as ours and the band overlap.
+//!
+//! Of a relation that says only loss or gain: confirmed where ours lies on that side of nothing
+//! altogether; contradicted where it excludes more of it than the tolerance; else not testable.
+//!
+//! Limits: another machine, another load, another year. Confirmed means that the same relation was
+//! found here, and contradicted that it was not; neither says that the other measured wrongly.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::cells::{Cell, Cells};
+use super::{Comparison, Interval, doubts, latency};
+use crate::doubt::Doubt;
+use crate::record::{Phase, Record};
+use crate::stats::{BLOCKS_MIN, Estimate, estimate, log_ratios};
+use crate::study::{Claim, Expected, Percentile, PublishedRelation, Sign, control_name};
+
+/// How far from a published loss of throughput ours may be, in points of the baseline's throughput.
+pub const WITHIN_POINTS: f64 = 5.0;
+/// How far from a published latency ratio ours may be, in percent of it, either way.
+pub const WITHIN_RATIO_PERCENT: f64 = 25.0;
+
+/// A published relation under one workload, and what was found here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Relation {
+    pub published: PublishedRelation,
+    pub workload: String,
+    /// What the environment is compared with: as published, or the baseline.
+    pub against: String,
+    /// Ours, in the claim's unit: loss of throughput in percent, or a ratio of latencies. Its
+    /// interval without the control's noise.
+    pub here: Option<Interval>,
+    pub verdict: Verdict,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "verdict")]
+pub enum Verdict {
+    Confirmed,
+    Contradicted,
+    NotTestable { why: Untestable },
+}
+
+impl Verdict {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Contradicted => "contradicted",
+            Self::NotTestable { .. } => "not testable here",
+        }
+    }
+}
+
+/// Why a relation could not be tested.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Untestable {
+    /// An environment that this host could not run.
+    LeftOut { environment: String, reason: String },
+    /// An environment or a workload that the quick part leaves to the whole study.
+    NotInQuickPart { name: String },
+    /// No round has both.
+    NotMeasured,
+    /// A guest whose instructions are emulated.
+    Emulated { environment: String },
+    /// Too few rounds for an interval worth its name.
+    FewRounds { rounds: u32 },
+    /// The interval allows what was published, and much else.
+    TooWide,
+}
+
+impl Untestable {
+    /// What is in the way, as a clause.
+    pub fn text(&self) -> String {
+        match self {
+            Self::LeftOut { environment, reason } => {
+                format!("\"{environment}\" was left out: {reason}")
+            }
+            Self::NotInQuickPart { name } => {
+                format!("\"{name}\" is not in the quick part; run the study without --quick")
+            }
+            Self::NotMeasured => "no round has a figure of both".into(),
+            Self::Emulated { environment } => {
+                format!("\"{environment}\" is emulated here: functional, not a measurement")
+            }
+            Self::FewRounds { rounds } => {
+                format!("{rounds} rounds are too few (at least {BLOCKS_MIN})")
+            }
+            Self::TooWide => {
+                "our interval is too wide to tell; more rounds, or a quieter host".into()
+            }
+        }
+    }
+}
+
+/// Every published relation of the study under each workload that it is about.
+pub fn relations(record: &Record) -> Vec<Relation> {
+    let study = &record.study;
+    if study.published.is_empty() {
+        return Vec::new();
+    }
+    let cells = Cells::of(record);
+    let mut relations = Vec::new();
+    for published in &study.published {
+        let all = || study.workloads.iter().map(|workload| workload.name.clone());
+        let workloads = published.workload.clone().map_or_else(|| all().collect(), |one| vec![one]);
+        for workload in workloads {
+            relations.push(relation(record, &cells, published, workload));
+        }
+    }
+    relations
+}
+
+fn relation(
+    record: &Record,
+    cells: &Cells,
+    published: &PublishedRelation,
+    workload: String,
+) -> Relation {
+    let study = &record.study;
+    let baseline = study.baseline.as_str();
+    let against = published.against.clone().unwrap_or_else(|| baseline.to_string());
+    let figure =
+        |one: &str, other: &str| ratio(record, cells, &workload, &published.claim, one, other);
+    let ours = figure(&published.environment, &against);
+    let noise = figure(&control_name(baseline), baseline).map_or(0.0, |control| {
+        let noise = control.low.abs().max(control.high.abs());
+        if noise.is_finite() { noise } else { 0.0 }
+    });
+    let verdict = match in_the_way(record, &workload, [&published.environment, &against]) {
+        Some(why) => Verdict::NotTestable { why },
+        None => match ours {
+            None => Verdict::NotTestable { why: Untestable::NotMeasured },
+            Some(ours) => judge(Band::of(published), ours, noise),
+        },
+    };
+    let here = ours.map(|ours| Interval::from(in_unit(&published.claim, ours)));
+    Relation { published: published.clone(), workload, against, here, verdict }
+}
+
+/// What keeps two environments from being compared, whatever was measured of them.
+fn in_the_way(record: &Record, workload: &str, names: [&str; 2]) -> Option<Untestable> {
+    let quick = record.study.quick.as_ref();
+    if quick.is_some_and(|part| part.workloads.iter().any(|name| name == workload)) {
+        return Some(Untestable::NotInQuickPart { name: workload.to_string() });
+    }
+    names.into_iter().find_map(|name| {
+        if quick.is_some_and(|part| part.environments.iter().any(|other| other == name)) {
+            return Some(Untestable::NotInQuickPart { name: name.to_string() });
+        }
+        let environment = record.environments.iter().find(|one| one.spec.name == name)?;
+        if let Some(reason) = &environment.left_out {
+            let (environment, reason) = (name.to_string(), reason.clone());
+            return Some(Untestable::LeftOut { environment, reason });
+        }
+        let doubts = doubts::about_environment(record, workload, name);
+        let emulated = doubts.iter().any(|(doubt, _)| matches!(doubt, Doubt::Emulated { .. }));
+        emulated.then(|| Untestable::Emulated { environment: name.to_string() })
+    })
+}
+
+/// The log of the claim's figure, environment over the other.
+fn ratio(
+    record: &Record,
+    cells: &Cells,
+    workload: &str,
+    claim: &Claim,
+    environment: &str,
+    against: &str,
+) -> Option<Estimate> {
+    let logs = match claim {
+        Claim::Throughput(_) => {
+            Comparison::new(cells, workload, Phase::Capacity, environment, against)
+                .log_ratios(Cell::throughput_per_s)
+        }
+        Claim::Latency { percentile, .. } => {
+            let both = |phase| {
+                let of = |name| latencies(record, workload, name, phase, *percentile);
+                let (here, there) = (of(environment), of(against));
+                let pair = |(block, here): (&u32, &f64)| Some((*here, *there.get(block)?));
+                here.iter().filter_map(pair).collect::<Vec<_>>()
+            };
+            // Without a phase at a fixed rate, the latency of the closed loop.
+            let pairs = both(Phase::Latency);
+            log_ratios(if pairs.is_empty() { both(Phase::Capacity) } else { pairs })
+        }
+    };
+    estimate(&logs)
+}
+
+/// One percentile of latency in each block, in ns: response time at the fixed rate, service time in
+/// the closed loop.
+fn latencies(
+    record: &Record,
+    workload: &str,
+    environment: &str,
+    phase: Phase,
+    percentile: Percentile,
+) -> BTreeMap<u32, f64> {
+    let slices = record.slices.iter().filter(|slice| {
+        slice.void.is_none()
+            && slice.phase == phase
+            && slice.workload == workload
+            && slice.environment == environment
+    });
+    let figure = |slice: &crate::record::Slice| {
+        let histogram = if phase == Phase::Latency { &slice.response } else { &slice.service };
+        let found = latency::latency(histogram)?;
+        #[expect(clippy::cast_precision_loss, reason = "latencies are far below 2^53 ns")]
+        let ns = match percentile {
+            Percentile::Mean => found.mean_ns,
+            Percentile::P50 => found.p50_ns as f64,
+            Percentile::P95 => found.p95_ns as f64,
+            Percentile::P99 => found.p99_ns as f64,
+            Percentile::P999 => found.p999_ns as f64,
+        };
+        Some((slice.block, ns))
+    };
+    slices.filter_map(figure).collect()
+}
+
+/// A log ratio as the claim gives it.
+fn in_unit(claim: &Claim, log: Estimate) -> Estimate {
+    let Estimate { centre, low, high, blocks } = log;
+    match claim {
+        // What is lost rises as the ratio falls.
+        Claim::Throughput(_) => {
+            let mirrored = Estimate { centre: -centre, low: -high, high: -low, blocks };
+            mirrored.map(|log| -100.0 * (-log).exp_m1())
+        }
+        Claim::Latency { .. } => log.map(f64::exp),
+    }
+}
+
+/// Where a log ratio confirms what was published.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Band {
+    Between(f64, f64),
+    /// Below 0; as good as nothing from the edge on.
+    Below(f64),
+    /// Above 0; as good as nothing up to the edge.
+    Above(f64),
+}
+
+impl Band {
+    fn of(published: &PublishedRelation) -> Self {
+        match &published.claim {
+            Claim::Throughput(expected) => {
+                let within = published.within_percent.unwrap_or(WITHIN_POINTS);
+                // A loss of all would have no logarithm.
+                let log = |cost: f64| (1.0 - cost.min(99.9) / 100.0).ln();
+                let between =
+                    |low: f64, high: f64| Self::Between(log(high + within), log(low - within));
+                match *expected {
+                    Expected::Value(cost) => between(cost, cost),
+                    Expected::Range(low, high) => between(low, high),
+                    Expected::Sign(Sign::None) => between(0.0, 0.0),
+                    Expected::Sign(Sign::Loss) => Self::Below(log(within)),
+                    Expected::Sign(Sign::Gain) => Self::Above(log(-within)),
+                }
+            }
+            Claim::Latency { ratio, .. } => {
+                let within = published.within_percent.unwrap_or(WITHIN_RATIO_PERCENT);
+                let within = (1.0 + within / 100.0).ln();
+                match *ratio {
+                    Expected::Value(ratio) => {
+                        Self::Between(ratio.ln() - within, ratio.ln() + within)
+                    }
+                    Expected::Range(low, high) => {
+                        Self::Between(low.ln() - within, high.ln() + within)
+                    }
+                    Expected::Sign(Sign::None) => Self::Between(-within, within),
+                    Expected::Sign(Sign::Loss) => Self::Above(within),
+                    Expected::Sign(Sign::Gain) => Self::Below(-within),
+                }
+            }
+        }
+    }
+}
+
+/// The rule.
+fn judge(band: Band, ours: Estimate, noise: f64) -> Verdict {
+    let not_testable = |why| Verdict::NotTestable { why };
+    if ours.blocks < BLOCKS_MIN || !ours.low.is_finite() || !ours.high.is_finite() {
+        return not_testable(Untestable::FewRounds { rounds: ours.blocks });
+    }
+    let low = ours.low.min(ours.centre - noise);
+    let high = ours.high.max(ours.centre + noise);
+    match band {
+        Band::Between(from, to) if high < from || low > to => Verdict::Contradicted,
+        Band::Between(from, to) if high - low > to - from => not_testable(Untestable::TooWide),
+        Band::Between(..) => Verdict::Confirmed,
+        Band::Below(_) if high < 0.0 => Verdict::Confirmed,
+        Band::Above(_) if low > 0.0 => Verdict::Confirmed,
+        Band::Below(edge) if low >= edge => Verdict::Contradicted,
+        Band::Above(edge) if high <= edge => Verdict::Contradicted,
+        Band::Below(_) | Band::Above(_) => not_testable(Untestable::TooWide),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn published(claim: Claim, within_percent: Option<f64>) -> PublishedRelation {
+        PublishedRelation {
+            environment: "ext4".into(),
+            against: Some("raw".into()),
+            workload: None,
+            claim,
+            within_percent,
+            source: "a paper".into(),
+            hardware: None,
+        }
+    }
+
+    /// The verdict on a cost in throughput, in percent, with its interval and the control's noise.
+    #[track_caller]
+    fn check(expected: Expected, [low, value, high]: [f64; 3], noise_percent: f64, verdict: &str) {
+        let log = |cost: f64| (1.0 - cost / 100.0).ln();
+        let ours = Estimate { centre: log(value), low: log(high), high: log(low), blocks: 12 };
+        let band = Band::of(&published(Claim::Throughput(expected), None));
+        let found = judge(band, ours, -log(noise_percent));
+        let words = match &found {
+            Verdict::NotTestable { why: Untestable::TooWide } => "too wide",
+            other => other.name(),
+        };
+        assert_eq!(words, verdict, "{expected:?} against {value} [{low}, {high}]");
+    }
+
+    #[test]
+    fn a_figure_is_confirmed_near_by_and_contradicted_far_off() {
+        let published = Expected::Value(25.0);
+        check(published, [23.0, 24.0, 25.5], 1.0, "confirmed");
+        check(published, [17.0, 19.0, 20.5], 1.0, "confirmed");
+        check(published, [-1.0, 0.5, 2.0], 1.0, "contradicted");
+        check(published, [38.0, 40.0, 42.0], 1.0, "contradicted");
+        check(published, [2.0, 25.0, 40.0], 1.0, "too wide");
+        // The control's noise counts as part of the interval.
+        check(published, [14.0, 15.0, 16.0], 1.0, "contradicted");
+        check(published, [14.0, 15.0, 16.0], 9.0, "too wide");
+        check(Expected::Range(6.0, 12.0), [0.5, 3.0, 5.0], 1.0, "confirmed");
+        check(Expected::Range(6.0, 12.0), [-2.0, -1.0, 0.5], 0.5, "contradicted");
+        check(Expected::Sign(Sign::None), [-1.0, 0.5, 2.0], 1.0, "confirmed");
+        check(Expected::Sign(Sign::None), [8.0, 9.0, 11.0], 1.0, "contradicted");
+    }
+
+    #[test]
+    fn a_sign_is_confirmed_only_beyond_the_noise() {
+        let loss = Expected::Sign(Sign::Loss);
+        check(loss, [2.0, 4.0, 6.0], 1.0, "confirmed");
+        check(loss, [-1.0, 0.5, 2.0], 1.0, "contradicted");
+        check(loss, [-20.0, -15.0, -9.0], 1.0, "contradicted");
+        check(loss, [-3.0, 6.0, 14.0], 1.0, "too wide");
+        check(loss, [2.0, 4.0, 6.0], 8.0, "too wide");
+        let gain = Expected::Sign(Sign::Gain);
+        check(gain, [-30.0, -20.0, -12.0], 1.0, "confirmed");
+        check(gain, [10.0, 12.0, 14.0], 1.0, "contradicted");
+    }
+
+    #[test]
+    fn a_ratio_of_latencies_may_be_off_by_a_quarter() {
+        let claim = Claim::Latency { percentile: Percentile::P999, ratio: Expected::Value(8.1) };
+        let verdict = |ratio: [f64; 3]| {
+            let [low, centre, high] = ratio.map(f64::ln);
+            judge(
+                Band::of(&published(claim.clone(), None)),
+                Estimate { centre, low, high, blocks: 12 },
+                0.01,
+            )
+        };
+        assert_eq!(verdict([6.0, 6.4, 6.9]), Verdict::Confirmed);
+        assert_eq!(verdict([1.0, 1.1, 1.3]), Verdict::Contradicted);
+        assert_eq!(verdict([3.0, 6.0, 12.0]), Verdict::NotTestable { why: Untestable::TooWide });
+    }
+
+    #[test]
+    fn few_rounds_test_nothing() {
+        let ours = Estimate { centre: -0.3, low: -0.31, high: -0.29, blocks: BLOCKS_MIN - 1 };
+        let band = Band::of(&published(Claim::Throughput(Expected::Value(25.0)), None));
+        let why = Untestable::FewRounds { rounds: BLOCKS_MIN - 1 };
+        assert_eq!(judge(band, ours, 0.0), Verdict::NotTestable { why });
+    }
+
+    #[test]
+    fn ours_is_told_in_the_unit_of_the_claim() {
+        let log = |cost: f64| (1.0 - cost / 100.0).ln();
+        let ours = Estimate { centre: log(25.0), low: log(30.0), high: log(20.0), blocks: 9 };
+        let told = in_unit(&Claim::Throughput(Expected::Value(25.0)), ours);
+        for (found, expect) in [(told.centre, 25.0), (told.low, 20.0), (told.high, 30.0)] {
+            assert!((found - expect).abs() < 1e-9, "{told:?}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What stands for more than it says: `[[sweep]]` and `[quick]`.
+//!
+//! Method: both are edits of the parsed document, made before it is read. So whatever a workload, a
+//! schedule or a system understands can be swept or changed for the quick part, every edit is
+//! checked like a written one, and every error still points into the file.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::StudyError;
+use super::parse::must_exist_as;
+use super::reader::{Item, Source, Table};
+
+pub(super) const QUICK_KEYS: &[&str] =
+    &["environments", "workloads", "schedule", "system", "workload"];
+const SWEEP_KEYS: &[&str] = &["workload", "option", "values"];
+
+/// The document with the workloads of every `[[sweep]]`: copies of a workload, each with one value of
+/// an option. `option = "fio.numjobs"` is an option in the workload's table `fio`.
+pub(super) fn sweeps<'t>(
+    written: DeTable<'t>,
+    source: Source<'_>,
+) -> Result<DeTable<'t>, StudyError> {
+    let Some(DeValue::Array(workloads)) = written.get("workload").map(Spanned::get_ref) else {
+        return Ok(written);
+    };
+    let names: Vec<String> = workloads.iter().filter_map(name_of).map(String::from).collect();
+    let mut copies = Vec::new();
+    let root = Table::unchecked(source, "the study", source.first_line(), &written);
+    for (number, sweep) in root.tables("sweep", SWEEP_KEYS)?.iter().enumerate() {
+        let (name, item) = sweep.text("workload")?.ok_or_else(|| sweep.missing("workload"))?;
+        must_exist_as("workload", &item, &name, &names)?;
+        let option = sweep.need("option")?;
+        let path: Vec<&str> = option.text()?.split('.').collect();
+        let values = sweep.need("values")?;
+        let items = values.list().ok_or_else(|| values.wrong_type("a list of values"))?;
+        let original = workloads.iter().find(|one| name_of(one) == Some(name.as_str()));
+        for (item, value) in items.iter().zip(values_of(&written, number)) {
+            let Some(mut copy) = original.cloned() else { continue };
+            if let DeValue::Table(table) = copy.get_mut() {
+                let word = path.last().copied().unwrap_or_default();
+                let called = format!("{name}, {word} {}", item.scalar()?);
+                let called = Spanned::new(item.span.clone(), DeValue::String(called.into()));
+                put(table, &["name"], item, called);
+                put(table, &path, item, value);
+            }
+            copies.push(copy);
+        }
+    }
+    let mut document = written.clone();
+    if let Some(DeValue::Array(workloads)) = document.get_mut("workload").map(Spanned::get_mut) {
+        copies.into_iter().for_each(|copy| workloads.push(copy));
+    }
+    Ok(document)
+}
+
+/// The name of a workload, if it is written as it should be.
+fn name_of<'w>(workload: &'w Spanned<DeValue<'_>>) -> Option<&'w str> {
+    workload.get_ref().get("name")?.get_ref().as_str()
+}
+
+/// The values of a sweep, as they were parsed.
+fn values_of<'t>(document: &DeTable<'t>, sweep: usize) -> Vec<Spanned<DeValue<'t>>> {
+    let values =
+        document.get("sweep").and_then(|all| all.get_ref().get(sweep)?.get_ref().get("values"));
+    match values.map(Spanned::get_ref) {
+        Some(DeValue::Array(values)) => values.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// Puts a value where a path leads. Its key's place in the file is that of `item`.
+fn put<'t>(table: &mut DeTable<'t>, path: &[&str], item: &Item<'_>, value: Spanned<DeValue<'t>>) {
+    let Some((first, rest)) = path.split_first() else { return };
+    let key = Spanned::new(item.key_span.clone(), (*first).to_string().into());
+    if rest.is_empty() {
+        // A key that is there already would keep its old place.
+        table.remove(*first);
+        table.insert(key, value);
+        return;
+    }
+    if !table.get(*first).is_some_and(|inner| inner.get_ref().is_table()) {
+        table.remove(*first);
+        let empty = Spanned::new(item.span.clone(), DeValue::Table(DeTable::new()));
+        table.insert(key, empty);
+    }
+    if let Some(DeValue::Table(inner)) = table.get_mut(*first).map(Spanned::get_mut) {
+        put(inner, rest, item, value);
+    }
+}
+
+/// The document with the tables of `[quick]` laid over its own: `schedule`, `system`, and `workload`
+/// over every workload. The table's keys have been checked.
+pub(super) fn quick<'t>(document: &DeTable<'t>) -> DeTable<'t> {
+    let mut edited = document.clone();
+    let Some(DeValue::Table(quick)) = document.get("quick").map(Spanned::get_ref) else {
+        return edited;
+    };
+    for (key, value) in quick {
+        let name: &str = key.get_ref();
+        let DeValue::Table(above) = value.get_ref() else { continue };
+        match edited.get_mut(name).map(Spanned::get_mut) {
+            Some(DeValue::Table(below)) => lay_over(below, above),
+            Some(DeValue::Array(tables)) => {
+                for table in tables.iter_mut() {
+                    if let DeValue::Table(below) = table.get_mut() {
+                        lay_over(below, above);
+                    }
+                }
+            }
+            Some(_) => {}
+            None => {
+                edited.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    edited
+}
+
+/// Puts every value of `above` in the place of the one of the same name; tables are merged.
+fn lay_over<'t>(below: &mut DeTable<'t>, above: &DeTable<'t>) {
+    for (key, value) in above {
+        let name: &str = key.get_ref();
+        match (below.get_mut(name).map(Spanned::get_mut), value.get_ref()) {
+            (Some(DeValue::Table(below)), DeValue::Table(above)) => lay_over(below, above),
+            _ => {
+                // A key that is there already would keep its old place.
+                below.remove(name);
+                below.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
