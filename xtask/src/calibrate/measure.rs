@@ -185,7 +185,8 @@ fn line(turn: Turn, record: &Record, analysis: &Analysis, known: &Known) -> anyh
         Truth::ThroughputPercent(percent) => {
             let rate = level(native.throughput_per_s);
             let lost = cost(here.throughput_cost.as_ref())?;
-            (Figure::ThroughputPercent, Some(percent), lost, rate, throughput as Pick)
+            let truth = lost_to_quota(100.0 - percent, used_percent(record));
+            (Figure::ThroughputPercent, Some(truth), lost, rate, throughput as Pick)
         }
         Truth::LatencyUs(us) => {
             let (later, median_us) = latency(record, &known.name)?;
@@ -289,6 +290,24 @@ fn claimed_after(record: &Record, name: &str, pick: Pick) -> Option<f64> {
     Some(since?.saturating_sub(record.header.started_unix_ms) as f64 / 1000.0)
 }
 
+/// Percent of the throughput that a quota of `quota` percent of the CPUs takes from a system that
+/// uses `used` percent of them without one.
+fn lost_to_quota(quota: f64, used: f64) -> f64 {
+    if used > quota { 100.0 * (1.0 - quota / used) } else { 0.0 }
+}
+
+/// How much of its CPUs the baseline used at capacity, percent: all of it, but for what interrupts
+/// and the kernel's own threads took. The kernel counts it as it counts a quota.
+fn used_percent(record: &Record) -> f64 {
+    let at_capacity = record.slices.iter().filter(|slice| {
+        slice.phase == Phase::Capacity && slice.void.is_none() && slice.environment == BASELINE
+    });
+    let (used, had) = at_capacity.fold((0.0, 0.0), |(used, had), slice| {
+        (used + slice.system_cpu_ns as f64, had + slice.window_ns as f64)
+    });
+    100.0 * used / (had * record.cpu_plan.system.len() as f64)
+}
+
 /// How much later the median answer comes than the baseline's, µs, with the interval of the product's
 /// rule over the differences of the blocks; and the baseline's median. The program itself gives
 /// latencies no interval.
@@ -326,4 +345,17 @@ fn tail(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let lines: Vec<&str> = text.trim_end().lines().collect();
     lines[lines.len().saturating_sub(5)..].join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lost_to_quota;
+
+    #[test]
+    fn a_quota_takes_what_was_used_beyond_it() {
+        assert!((lost_to_quota(90.0, 100.0) - 10.0).abs() < 1e-9);
+        assert!((lost_to_quota(90.0, 98.0) - 8.163).abs() < 1e-3);
+        assert!(lost_to_quota(99.0, 98.5).abs() < 1e-9, "nothing is taken from what was not used");
+        assert!(lost_to_quota(100.0, 99.0).abs() < 1e-9);
+    }
 }
