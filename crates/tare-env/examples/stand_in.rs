@@ -34,6 +34,10 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             Ok(tare_env::proxy::run(listen.parse()?, to.parse()?, None, &AtomicBool::new(false))?)
         }
         ["guest"] => Ok(tare_env::guest::run()?),
+        ["sandbox-facts"] => {
+            println!("{}", serde_json::to_string(&tare_env::runtime::gvisor::Inside::read())?);
+            Ok(())
+        }
         ["proxy", "--listen", listen, "--to", to, "--delay", delay] => {
             let ns = delay.strip_suffix("ns").ok_or("a delay is in ns")?.parse()?;
             let delay = Some(Duration::from_nanos(ns));
@@ -126,6 +130,7 @@ fn storage_harness(
                 host: "as-is".into(),
                 storage: StorageSpec { kind: (*kind).into(), options: Vec::new() },
                 vm: Vec::new(),
+                sandbox: Vec::new(),
                 inject: NOTHING_INJECTED.into(),
                 limits: Limits::default(),
                 optional: false,
@@ -182,6 +187,7 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
                         true => vec![("accelerator".into(), "tcg".into())],
                         false => Vec::new(),
                     },
+                    sandbox: Vec::new(),
                     inject: NOTHING_INJECTED.into(),
                     limits: Limits::default(),
                     optional: false,

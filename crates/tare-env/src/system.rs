@@ -34,7 +34,8 @@ pub(crate) struct System {
     pub(crate) group: Option<Cgroup>,
     /// The process of the userland proxy, or of the injected delay's relay, where there is one.
     pub(crate) proxy: Option<u32>,
-    /// Processes outside the system that serve its data, by their names.
+    /// Processes that serve its data, by their names: their CPU time is the layer's, also where they
+    /// stand among those of the system.
     servers: Vec<(&'static str, u32, Account)>,
     account: Account,
     proxy_account: Account,
@@ -75,7 +76,11 @@ impl System {
         self.servers.extend(server.map(|(name, pid)| (name, pid, Account::new())));
     }
 
-    /// Every process of the system.
+    fn serves(&self, pid: u32) -> bool {
+        self.servers.iter().any(|(_, server, _)| *server == pid)
+    }
+
+    /// Every process of the system, and what serves its data from within.
     pub(crate) fn pids(&self) -> Vec<u32> {
         match &self.group {
             Some(group) => group.pids(),
@@ -91,6 +96,7 @@ impl System {
     pub(crate) fn processes(&self) -> Processes {
         let mut system = self.pids();
         system.sort_by_key(|pid| *pid != self.pid);
+        system.retain(|pid| !self.serves(*pid));
         let servers = self.servers.iter().map(|(_, pid, _)| *pid);
         Processes { system, layer: self.proxy.into_iter().chain(servers).collect() }
     }
@@ -112,7 +118,8 @@ impl System {
     }
 
     pub(crate) fn usage(&mut self) -> Result<Usage, PartError> {
-        let pids = self.pids();
+        let mut pids = self.pids();
+        pids.retain(|pid| !self.serves(*pid));
         let mut layer_cpu_ns = Vec::new();
         if let Some(proxy) = self.proxy {
             let name = if self.is_relay { "relay" } else { "userland proxy" };

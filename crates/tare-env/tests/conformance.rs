@@ -65,6 +65,7 @@ fn spec(runtime: &str, network: &str, cpu: &str, security: &str, cgroup: &str) -
         host: "as-is".into(),
         storage: StorageSpec::default(),
         vm: Vec::new(),
+        sandbox: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits { memory_bytes },
         optional: false,

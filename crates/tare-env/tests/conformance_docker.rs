@@ -94,6 +94,7 @@ fn spec(runtime: &str, network: &str, cpu: &str, security: &str) -> EnvironmentS
         host: "as-is".into(),
         storage: StorageSpec::default(),
         vm: Vec::new(),
+        sandbox: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits { memory_bytes: Some(256 << 20) },
         optional: false,

@@ -77,6 +77,7 @@ fn spec(
         host: "as-is".into(),
         storage: StorageSpec::default(),
         vm: options,
+        sandbox: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits { memory_bytes: (cgroup == "own").then_some(1 << 30) },
         optional: false,

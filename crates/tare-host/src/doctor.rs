@@ -35,11 +35,7 @@ pub struct Check {
 /// Checks this host. `state` is the state directory of the runs.
 pub fn checks(state: &Path) -> Vec<Check> {
     let mut checks = vec![root(), cpus(), cgroups(), network(), baseline(), io_uring()];
-    for (program, remedy) in [
-        ("runc", "apt-get install runc"),
-        ("crun", "apt-get install crun"),
-        ("runsc", "install gVisor's runsc on PATH (gvisor.dev)"),
-    ] {
+    for (program, remedy) in [("runc", "apt-get install runc"), ("crun", "apt-get install crun")] {
         checks.push(match facts::version(program, "--version") {
             Some(version) => check(&format!("oci:{program}"), Verdict::Ok, version, ""),
             None => check(&format!("oci:{program}"), Verdict::Missing, "not on PATH", remedy),

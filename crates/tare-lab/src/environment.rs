@@ -34,6 +34,10 @@ pub struct EnvironmentSpec {
     /// a runtime that is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vm: Vec<(String, String)>,
+    /// Options of gVisor (`platform`, `network`, ...) as (name, value). Empty: its defaults, or
+    /// another runtime.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sandbox: Vec<(String, String)>,
     /// A known cost that is added so that the instrument itself can be tried: `none`, `busy=2us`, ...
     #[serde(default = "nothing_injected", skip_serializing_if = "is_nothing_injected")]
     pub inject: String,
@@ -163,7 +167,7 @@ pub struct LayerState {
 pub struct Usage {
     /// CPU time of all threads of the system in the environment, in ns.
     pub system_cpu_ns: u64,
-    /// CPU time of what the layer adds outside the system: (`userland proxy`, ns), (`sentry`, ns).
+    /// CPU time of what the layer adds outside the system: (`userland proxy`, ns), (`gofer`, ns).
     pub layer_cpu_ns: Vec<(String, u64)>,
     /// Time for which the CPU quota held the environment back, in ns. `None` without a quota.
     pub throttled_ns: Option<u64>,

@@ -214,6 +214,7 @@ fn spec(truth: &Truth) -> EnvironmentSpec {
         host: "as-is".into(),
         storage: StorageSpec::default(),
         vm: Vec::new(),
+        sandbox: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

@@ -36,6 +36,7 @@ fn spec() -> EnvironmentSpec {
         host: text("as-is"),
         storage: StorageSpec::default(),
         vm: Vec::new(),
+        sandbox: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

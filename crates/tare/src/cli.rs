@@ -79,6 +79,9 @@ pub enum Command {
     /// Be the first process of a virtual machine (started by its kernel)
     #[command(hide = true)]
     Guest,
+    /// Say what is seen inside a sandbox (executed there to read it back)
+    #[command(hide = true)]
+    SandboxFacts,
 }
 
 #[derive(Clone, Debug, Args)]

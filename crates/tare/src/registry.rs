@@ -37,6 +37,13 @@ pub(crate) fn vocabulary() -> Vocabulary {
             .map(|kind| PartWords { name: kind.name.into(), options: options(kind.options) })
             .collect(),
         vm: options(tare_env::runtime::vm::OPTIONS),
+        sandbox: tare_env::runtime::gvisor::OPTIONS
+            .iter()
+            .map(|(name, _, values)| OptionWords {
+                name: (*name).into(),
+                values: values.iter().map(|value| (*value).to_string()).collect(),
+            })
+            .collect(),
         injections: values("inject"),
         systems: tare_system::ALL.iter().map(system).chain([fake]).collect(),
         drivers: drivers.chain([fake::NAME]).map(String::from).collect(),

@@ -161,6 +161,7 @@ mod tests {
             host: "as-is".into(),
             storage: StorageSpec::default(),
             vm: Vec::new(),
+            sandbox: Vec::new(),
             inject: NOTHING_INJECTED.into(),
             limits: Limits { memory_bytes },
             optional: false,

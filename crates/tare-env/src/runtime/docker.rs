@@ -37,6 +37,7 @@ use tare_lab::environment::{
 };
 use tare_std::cpus::CpuSet;
 
+use super::gvisor::{self, Inside};
 use super::{Argument, Runtime, Unavailable};
 use crate::layer::network::{self, NetworkLayer, PORT};
 use crate::layer::{CgroupLayer, Layers, rootfs, security};
@@ -64,6 +65,10 @@ pub const RUNTIME: Runtime = Runtime {
     argument: Argument::Optional("RUNTIME"),
     options: &[
         ("cgroup", "only own: an engine puts every container into a cgroup"),
+        (
+            "sandbox",
+            "options of gVisor (docker:runsc), read back; the engine's runtime has to have them",
+        ),
         ("network", "bridge and host are the engine's; bridge+proxy needs its userland proxy"),
     ],
     needs: |argument| needs(Kind::Docker, argument),
@@ -162,6 +167,10 @@ fn make(
     }
     let engine = Engine::connect(kind)?;
     let storage = storage::parse(&spec)?;
+    let sandbox = match argument.is_some_and(gvisor::is_gvisor) {
+        true => Some(gvisor::Options::parse(&spec, &layers)?),
+        false => None,
+    };
     if let Some(driver) = storage.driver() {
         driver.check_engine(&engine.version()?, &engine.driver()?)?;
     }
@@ -174,6 +183,7 @@ fn make(
         spec,
         layers,
         storage,
+        sandbox,
         number,
         data: PathBuf::new(),
         entries: Vec::new(),
@@ -188,6 +198,8 @@ struct Container {
     spec: EnvironmentSpec,
     layers: Layers,
     storage: Box<dyn Storage>,
+    /// Where the runtime is gVisor.
+    sandbox: Option<gvisor::Options>,
     /// The runtime that was asked for; the engine's default otherwise.
     runtime: Option<String>,
     number: u32,
@@ -206,6 +218,8 @@ struct Running {
     security_opt: Vec<String>,
     /// What the engine says of the container, once it was asked.
     told: Option<Told>,
+    /// What a process sees in gVisor's sandbox, once it was asked, or why it cannot be.
+    inside: Option<Result<Inside, String>>,
 }
 
 impl Container {
@@ -374,11 +388,17 @@ impl Container {
         let paths = ground.cgroups().of_process(Path::new("/proc"), &pid.to_string())?;
         let group = paths.into_iter().find(|(_, path)| !id.is_empty() && path.contains(&id));
         let group = group.map(|(_, path)| ground.cgroups().group(&path));
+        let mut system = System::new(pid, group, userland, &self.layers);
+        if self.sandbox.is_some() {
+            let gofers = gvisor::gofers(&system.pids());
+            gofers.into_iter().for_each(|pid| system.add_server(Some((gvisor::GOFER, pid))));
+        }
         self.running = Some(Running {
-            system: System::new(pid, group, userland, &self.layers),
+            system,
             cpuset: cpuset.unwrap_or_default(),
             security_opt: security_opt.unwrap_or_default(),
             told: None,
+            inside: None,
         });
         let data = match self.storage.place() {
             Place::Directory => at.data(),
@@ -396,8 +416,7 @@ impl Container {
     }
 
     fn is_gvisor(&self) -> bool {
-        let name = self.runtime.as_deref().unwrap_or_default();
-        name.contains("runsc") || name.contains("gvisor")
+        self.sandbox.is_some()
     }
 
     /// The image's entry, when no other container of this engine was made from it.

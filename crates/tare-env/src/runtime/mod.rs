@@ -15,6 +15,7 @@ use crate::site::Ground;
 use crate::storage;
 
 pub mod docker;
+pub mod gvisor;
 pub mod oci;
 pub mod process;
 pub mod vm;
@@ -156,6 +157,7 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     let (runtime, argument) = find(&spec.runtime)?;
     let layers = Layers::parse(spec)?;
     vm::check(spec, &layers, runtime.name)?;
+    gvisor::check(spec, &layers, argument)?;
     (runtime.needs)(argument)?;
     storage::check(spec)
 }
@@ -167,6 +169,7 @@ pub(crate) fn make(
     let (runtime, argument) = find(&spec.runtime)?;
     let layers = Layers::parse(spec)?;
     vm::check(spec, &layers, runtime.name)?;
+    gvisor::check(spec, &layers, argument)?;
     (runtime.needs)(argument)?;
     storage::check(spec)?;
     storage::allow(spec, ground)?;

@@ -7,26 +7,27 @@
 //! removed: no runtime can do without, and this way works with all of them.
 //!
 //! Limits: crun up to 1.8 refuses hybrid cgroups; it is started in a mount namespace where the v2
-//! tree is unmounted. gVisor applies filters of its own and no seccomp profile; its root and its
-//! threads' view are inside the sandbox, where the host cannot read them back.
+//! tree is unmounted. What is special about gVisor stands in `runtime::gvisor`.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tare_host::cgroup::{Layout, Version};
-use tare_host::exec::{self, Command};
+use tare_host::exec::Command;
 use tare_host::journal::{Entry, EntryId};
-use tare_host::{RUN_VARIABLE, process};
+use tare_host::{RUN_VARIABLE, error_line, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
     Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
 };
 
+use super::gvisor::{self, Inside};
 use super::{Argument, Runtime, Unavailable};
 use crate::layer::network::Place;
-use crate::layer::{CgroupLayer, Layers, NetworkLayer, rootfs, security};
+use crate::layer::{CgroupLayer, Layers, rootfs, security};
 use crate::site::Ground;
 use crate::storage::{self, At, Seen, Storage};
 use crate::system::{self, System};
@@ -39,13 +40,19 @@ pub const RUNTIME: Runtime = Runtime {
     name: "oci",
     help: "a container that Tare makes with an OCI runtime: runc, crun, runsc, youki ...",
     argument: Argument::Required("RUNTIME, a program on PATH or an absolute path"),
-    options: &[],
+    options: &[(
+        "sandbox",
+        "options of gVisor (oci:runsc): platform, network, directfs, oci_seccomp",
+    )],
     needs,
     cleanup: "processes killed, the runtime's delete, cgroup and directory removed",
     read_back: "the runtime's state; the pid namespace of the system's process",
     found: || {
         let names = ["runc", "crun", "runsc", "youki"].into_iter();
-        names.filter(|name| exec::find(name).is_some()).map(|name| format!("oci:{name}")).collect()
+        names
+            .filter(|name| gvisor::find(name).is_some())
+            .map(|name| format!("oci:{name}"))
+            .collect()
     },
     make,
 };
@@ -54,6 +61,9 @@ pub const RUNTIME: Runtime = Runtime {
 /// mounted, `$@` the runtime's command line.
 const WITHOUT_UNIFIED: &str = "umount \"$0\" && exec \"$@\"";
 
+/// How long gVisor may take to execute a program in a sandbox that is up.
+const INSIDE_LIMIT: Duration = Duration::from_secs(10);
+
 /// Why a container could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum OciError {
@@ -61,6 +71,10 @@ pub enum OciError {
     Directory { path: PathBuf, source: io::Error },
     #[error("{runtime} left no process id in {}", .path.display())]
     NoPid { runtime: String, path: PathBuf },
+    #[error("cannot try gVisor's platform {platform}")]
+    Try { platform: &'static str, source: io::Error },
+    #[error("gVisor's platform {platform} does not work on this host: {why}")]
+    Platform { platform: &'static str, why: String },
     #[error("cannot set the CPUs of process {pid}")]
     Pin { pid: u32, source: io::Error },
     #[error("environment {environment:?} is not started")]
@@ -71,12 +85,12 @@ pub enum OciError {
 
 fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
     let program = argument.unwrap_or_default();
-    if exec::find(program).is_some() {
+    if gvisor::find(program).is_some() {
         return Ok(());
     }
     let remedy = match program {
         "runc" | "crun" => format!("apt-get install {program}"),
-        "runsc" => "install gVisor's runsc on PATH".into(),
+        "runsc" => gvisor::REMEDY.into(),
         _ => "put it on PATH or give its absolute path".into(),
     };
     Err(Unavailable {
@@ -94,14 +108,21 @@ fn make(
 ) -> Result<Box<dyn Environment>, PartError> {
     let ground = Arc::clone(ground);
     let program = argument.unwrap_or_default().to_string();
-    let command = command(&program, ground.cgroups(), &layers);
     let storage = storage::parse(&spec)?;
+    let sandbox = match gvisor::is_gvisor(&program) {
+        true => Some(gvisor::Options::parse(&spec, &layers)?),
+        false => None,
+    };
+    let mut command = command(&program, ground.cgroups());
+    let writes_root = storage.place() == storage::Place::Root;
+    command.extend(sandbox.iter().flat_map(|options| options.flags(writes_root)));
     let entries = Vec::new();
     let oci = Oci {
         ground,
         spec,
         layers,
         storage,
+        sandbox,
         program,
         command,
         number: 0,
@@ -114,7 +135,7 @@ fn make(
 }
 
 /// The words before `--root`: the runtime, with what it needs around it and its own options.
-fn command(program: &str, cgroups: &Layout, layers: &Layers) -> Vec<String> {
+fn command(program: &str, cgroups: &Layout) -> Vec<String> {
     let mut words = Vec::new();
     let name = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or(program);
     if let (true, Version::Hybrid, Some(unified)) =
@@ -124,15 +145,9 @@ fn command(program: &str, cgroups: &Layout, layers: &Layers) -> Vec<String> {
         words.extend(["unshare", "--mount", "sh", "-c", WITHOUT_UNIFIED].map(String::from));
         words.push(unified);
     }
-    words.push(program.into());
-    if is_gvisor(program) && layers.network == NetworkLayer::Host {
-        words.push("--network=host".into());
-    }
+    let found = gvisor::find(program).map(|path| path.to_string_lossy().into_owned());
+    words.push(found.unwrap_or_else(|| program.into()));
     words
-}
-
-fn is_gvisor(program: &str) -> bool {
-    Path::new(program).file_name().is_some_and(|name| name.to_string_lossy().contains("runsc"))
 }
 
 struct Oci {
@@ -140,6 +155,8 @@ struct Oci {
     spec: EnvironmentSpec,
     layers: Layers,
     storage: Box<dyn Storage>,
+    /// Where the runtime is gVisor.
+    sandbox: Option<gvisor::Options>,
     program: String,
     command: Vec<String>,
     /// Of the last start.
@@ -156,6 +173,8 @@ struct Running {
     place: Place,
     /// What the runtime said of the container, asked once: it costs a process.
     state: Option<String>,
+    /// What a process sees in gVisor's sandbox, asked once, or why it cannot be.
+    inside: Option<Result<Inside, String>>,
 }
 
 impl Oci {
@@ -227,6 +246,7 @@ impl Oci {
         };
         self.config = Some(bundle::write(&folder, &contents, &self.layers)?);
 
+        self.try_platform(&folder)?;
         let pid_file = folder.join("pid");
         let cpus = self.layers.cpu.set(ground.cpus());
         // Two files: gVisor opens its output anew, and would write over itself in one.
@@ -240,17 +260,19 @@ impl Oci {
         let pid = fs::read_to_string(&pid_file).ok().and_then(|text| text.trim().parse().ok());
         let no_pid = || OciError::NoPid { runtime: self.program.clone(), path: pid_file };
         let pid: u32 = pid.ok_or_else(no_pid)?;
+        let gofers = self.sandbox.map(|_| gvisor::gofers(&group.pids())).unwrap_or_default();
         let proxy = place.router.as_ref().and_then(|router| router.proxy_pid());
         let own = self.layers.cgroup == CgroupLayer::Own;
         let mut system = System::new(pid, own.then(|| group.clone()), proxy, &self.layers);
         system.add_server(self.storage.server(&at));
+        gofers.into_iter().for_each(|pid| system.add_server(Some((gvisor::GOFER, pid))));
         if !own {
             // gVisor's gofer is no child of the first process.
             system.others = group.pids().into_iter().filter(|other| *other != pid).collect();
         }
         let roots = system.pids();
         let endpoint = Endpoint { address: place.address, data: Some(data) };
-        self.running = Some(Running { system, place, state: None });
+        self.running = Some(Running { system, place, state: None, inside: None });
         for pid in roots {
             if !own {
                 ground.cgroups().move_to_ours(pid)?;
@@ -263,6 +285,26 @@ impl Oci {
         }
         self.runtime().args(["start", &id]).run()?;
         Ok(endpoint)
+    }
+
+    /// Makes sure that a platform other than the default does not hang.
+    fn try_platform(&self, folder: &Path) -> Result<(), OciError> {
+        let Some(platform) = self.sandbox.map(|options| options.platform) else { return Ok(()) };
+        if platform == gvisor::Platform::Systrap {
+            return Ok(());
+        }
+        let Some(program) = gvisor::find(&self.program) else { return Ok(()) };
+        // The work directory of a run lies in the state directory.
+        let state = self.ground.work().parent().unwrap_or(Path::new("/"));
+        let here = gvisor::Try { state, folder, run: self.ground.run() };
+        let word = platform.word();
+        let outcome = here
+            .outcome(&program, platform)
+            .map_err(|source| OciError::Try { platform: word, source })?;
+        match outcome.usable {
+            true => Ok(()),
+            false => Err(OciError::Platform { platform: word, why: outcome.detail }),
+        }
     }
 
     /// What the runtime says of the container: `running`, and the same process.
@@ -281,16 +323,23 @@ impl Oci {
         }
     }
 
+    /// Asks the sandbox, where there is one.
+    fn look_inside(&self) -> Option<Result<Inside, String>> {
+        self.sandbox?;
+        let exec = self.runtime().args(["exec", &self.id(), rootfs::PROGRAM]);
+        let said = exec.arg(gvisor::inside::COMMAND).time_limit(INSIDE_LIMIT).run();
+        Some(said.map_err(|error| error_line(&error)).and_then(|output| {
+            Inside::parse(&output.stdout)
+                .ok_or_else(|| format!("the program printed {:?}", output.stdout))
+        }))
+    }
+
     fn read_security(&self, system: &System) -> Result<LayerState, PartError> {
         let wanted = &self.spec.security;
         let mode = system.read_seccomp();
         let found = mode.map_or("unreadable".into(), |mode| format!("Seccomp: {mode}"));
-        if is_gvisor(&self.program) {
-            // Whatever was asked, the sentry filters itself and answers the system's calls.
-            let found = format!("{found} (gVisor's own filter; it takes no profile)");
-            return Ok(system::state("security", wanted, found, mode.is_some()));
-        }
-        let in_force = mode == Some(security::status_mode(wanted)?);
+        // gVisor's sandbox filters itself, whatever was asked; what is inside counts.
+        let in_force = self.sandbox.is_some() || mode == Some(security::status_mode(wanted)?);
         Ok(system::state("security", wanted, found, in_force))
     }
 
@@ -298,7 +347,7 @@ impl Oci {
     fn read_storage(&self, system: &System) -> LayerState {
         let at = At { ground: &self.ground, folder: &self.folder() };
         let data = self.storage.data(&at);
-        let seen = match is_gvisor(&self.program) {
+        let seen = match self.sandbox.is_some() {
             true => Seen::from_host(&at.in_root(self.storage.place(), &data)),
             false => Seen::of(system.pid, Path::new(rootfs::DATA), &data),
         };
@@ -308,10 +357,6 @@ impl Oci {
     fn read_rootfs(&self, system: &System) -> LayerState {
         let writable = self.storage.place() == storage::Place::Root;
         let wanted = if writable { "writable" } else { "read-only" };
-        if is_gvisor(&self.program) {
-            let found = "inside gVisor's sandbox; the host cannot read it".to_string();
-            return system::state("rootfs", wanted, found, true);
-        }
         let read_only = rootfs::root_is_read_only(&system.mount_table());
         let found = match read_only {
             Some(true) => "read-only",
@@ -341,8 +386,9 @@ impl Environment for Oci {
         let running = self.running()?;
         let pid = running.system.pid;
         if running.state.is_none() {
-            let state = self.state(pid);
-            self.running()?.state = Some(state);
+            let (state, inside) = (self.state(pid), self.look_inside());
+            let running = self.running()?;
+            (running.state, running.inside) = (Some(state), inside);
         }
         let (layers, spec, plan) = (&self.layers, &self.spec, self.ground.cpus());
         let environment = || spec.name.clone();
@@ -367,6 +413,10 @@ impl Environment for Oci {
             self.read_storage(system),
         ];
         states.extend(system.read_memory(layers));
+        if let (Some(options), Some(inside)) = (self.sandbox, &running.inside) {
+            gvisor::read_inside(&mut states, inside, options, |_| true, system.read_seccomp());
+            states.extend(gvisor::read_options(pid, options, |_| true));
+        }
         Ok(states)
     }
 

@@ -54,7 +54,7 @@ impl Seen {
     /// What the host sees at `data`, where the system's own view cannot be had (gVisor).
     pub(crate) fn from_host(data: &Path) -> Self {
         let mut seen = Self::of(std::process::id(), data, data);
-        seen.note = " (the host's view: what is inside gVisor cannot be read)";
+        seen.note = " (the host's view; direct I/O inside gVisor passes its own cache by, and not the host's)";
         seen
     }
 

@@ -18,6 +18,7 @@ fn spec(runtime: &str, kind: &str, options: &[(&str, &str)]) -> EnvironmentSpec 
         host: "as-is".into(),
         storage: StorageSpec { kind: kind.into(), options: options.iter().map(pair).collect() },
         vm: Vec::new(),
+        sandbox: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

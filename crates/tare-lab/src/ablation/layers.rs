@@ -22,7 +22,7 @@ macro_rules! word {
 }
 
 /// Every layer of [`EnvironmentSpec`], in the order in which they are named.
-const LAYERS: [Layer; 10] = [
+const LAYERS: [Layer; 11] = [
     word!(runtime),
     word!(network),
     word!(cpu),
@@ -38,6 +38,11 @@ const LAYERS: [Layer; 10] = [
         name: "vm",
         read: |spec| options_text(&spec.vm),
         take: |spec, other| spec.vm.clone_from(&other.vm),
+    },
+    Layer {
+        name: "sandbox",
+        read: |spec| options_text(&spec.sandbox),
+        take: |spec, other| spec.sandbox.clone_from(&other.sandbox),
     },
     word!(inject),
     Layer {

@@ -29,6 +29,7 @@ fn spec(name: &str) -> EnvironmentSpec {
         host: text("as-is"),
         storage: StorageSpec::default(),
         vm: Vec::new(),
+        sandbox: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

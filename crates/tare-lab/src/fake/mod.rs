@@ -257,6 +257,7 @@ pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
         host: HOST_AS_IS.into(),
         storage: StorageSpec::default(),
         vm: Vec::new(),
+        sandbox: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

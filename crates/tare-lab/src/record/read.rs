@@ -8,7 +8,10 @@ use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row};
 
 use super::error::RecordError;
-use super::{APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, VERSION_WITH_STORAGE, phase_of};
+use super::{
+    APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, VERSION_WITH_SANDBOX, VERSION_WITH_STORAGE,
+    phase_of,
+};
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits, NOTHING_INJECTED};
 use crate::probe::Counter;
@@ -187,9 +190,10 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
     let host = if version < VERSION_WITH_HOST { "'as-is'" } else { "host" };
     let more =
         if version < VERSION_WITH_STORAGE { "NULL, NULL, NULL" } else { "storage, vm, inject" };
+    let sandbox = if version < VERSION_WITH_SANDBOX { "NULL" } else { "sandbox" };
     let sql = format!(
         "SELECT id, name, runtime, network, cpu, security, cgroup, memory_bytes, optional, \
-         control, left_out, config, ready_ns, teardown_ns, {host}, {more} \
+         control, left_out, config, ready_ns, teardown_ns, {host}, {more}, {sandbox} \
          FROM environments ORDER BY id"
     );
     rows(connection, &sql, |row| {
@@ -205,6 +209,7 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
                 host: row.get(14)?,
                 storage: json_or_default(row, 15)?,
                 vm: json_or_default(row, 16)?,
+                sandbox: json_or_default(row, 18)?,
                 inject: row
                     .get::<_, Option<String>>(17)?
                     .unwrap_or_else(|| NOTHING_INJECTED.to_string()),

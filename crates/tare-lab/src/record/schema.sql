@@ -42,7 +42,8 @@ CREATE TABLE environments (
     host          TEXT NOT NULL DEFAULT 'as-is', -- the host around it while it runs; since version 2
     storage       TEXT,           -- JSON: kind and options; NULL is a directory; since version 4
     vm            TEXT,           -- JSON: options of a virtual machine; since version 4
-    inject        TEXT            -- a known cost that is added; NULL is none; since version 4
+    inject        TEXT,           -- a known cost that is added; NULL is none; since version 4
+    sandbox       TEXT            -- JSON: options of gVisor; since version 6
 );
 CREATE TABLE layers (
     environment  INTEGER NOT NULL REFERENCES environments (id) ON DELETE CASCADE,

@@ -10,7 +10,7 @@ use crate::environment::{EnvironmentSpec, HOST_AS_IS, Limits, NOTHING_INJECTED, 
 
 pub(super) const KEYS: &[&str] = &[
     "name", "extends", "optional", "runtime", "network", "cpu", "security", "cgroup", "host",
-    "storage", "vm", "inject", "limits",
+    "storage", "vm", "sandbox", "inject", "limits",
 ];
 
 /// An environment as written: only what the file says.
@@ -28,6 +28,7 @@ struct Written {
     host: Option<String>,
     storage: Option<StorageSpec>,
     vm: Option<Vec<(String, String)>>,
+    sandbox: Option<Vec<(String, String)>>,
     inject: Option<String>,
     /// `Some(None)` is `memory = "none"`.
     memory: Option<Option<u64>>,
@@ -106,10 +107,11 @@ fn one(
         cgroup: table.word("cgroup", &vocabulary.cgroups)?,
         host: table.word("host", &vocabulary.hosts)?,
         storage: storage(table, vocabulary)?,
-        vm: match table.get("vm") {
-            Some(item) => Some(options(&item, "vm", None, &vocabulary.vm)?),
-            None => None,
-        },
+        vm: table.get("vm").map(|item| options(&item, "vm", None, &vocabulary.vm)).transpose()?,
+        sandbox: table
+            .get("sandbox")
+            .map(|item| options(&item, "sandbox", None, &vocabulary.sandbox))
+            .transpose()?,
         inject: table.word("inject", &vocabulary.injections)?,
         memory,
     })
@@ -162,6 +164,7 @@ fn resolve(
         host: or(first(|one| &one.host), HOST_AS_IS, HOST_AS_IS),
         storage: chain.iter().find_map(|at| written[*at].storage.clone()).unwrap_or_default(),
         vm: chain.iter().find_map(|at| written[*at].vm.clone()).unwrap_or_default(),
+        sandbox: chain.iter().find_map(|at| written[*at].sandbox.clone()).unwrap_or_default(),
         inject: or(first(|one| &one.inject), NOTHING_INJECTED, NOTHING_INJECTED),
         limits: Limits { memory_bytes: chain.iter().find_map(|at| written[*at].memory).flatten() },
         optional: written[index].optional,

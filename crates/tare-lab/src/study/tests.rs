@@ -20,6 +20,7 @@ fn vocabulary() -> Vocabulary {
             },
         ],
         vm: vec![OptionWords { name: "vcpus".into(), values: vec![] }],
+        sandbox: vec![OptionWords { name: "platform".into(), values: words(&["systrap", "kvm"]) }],
         injections: words(&["none", "busy=*"]),
         systems: vec![PartWords {
             name: "tare-db".into(),
@@ -508,12 +509,18 @@ fn storage_machine_and_injection_are_layers_like_others() {
     let study = read(&GOOD.replace(
         "extends = \"native\"\n",
         "extends = \"native\"\nstorage = { kind = \"ext4\", size = \"2G\", journal = \"data\" }\n\
-         vm = { vcpus = 2 }\ninject = \"busy=2us\"\n",
+         vm = { vcpus = 2 }\nsandbox = { platform = \"kvm\" }\ninject = \"busy=2us\"\n",
     ));
     let [native, other] = &study.environments[..] else { panic!("{study:?}") };
-    assert!(native.storage.is_directory() && native.vm.is_empty() && native.inject == "none");
+    assert!(
+        native.storage.is_directory()
+            && native.vm.is_empty()
+            && native.sandbox.is_empty()
+            && native.inject == "none"
+    );
     assert_eq!(other.storage.to_string(), "ext4 (size = 2G, journal = data)");
     assert_eq!(other.vm, [("vcpus".to_string(), "2".to_string())]);
+    assert_eq!(other.sandbox, [("platform".to_string(), "kvm".to_string())]);
     assert_eq!(other.inject, "busy=2us");
     let plain =
         GOOD.replace("extends = \"native\"\n", "extends = \"native\"\nstorage = \"ext4\"\n");
@@ -523,6 +530,7 @@ fn storage_machine_and_injection_are_layers_like_others() {
         ("storage = { kind = \"ext4\", journal = \"datta\" }", "data"),
         ("storage = { kind = \"directory\", size = \"2G\" }", "size"),
         ("vm = { vpus = 2 }", "vcpus"),
+        ("sandbox = { platform = \"kvn\" }", "kvm"),
         ("inject = \"bussy\"", "busy=*"),
     ] {
         let text =

@@ -15,6 +15,8 @@ pub struct Vocabulary {
     pub storages: Vec<PartWords>,
     /// Options of virtual machines.
     pub vm: Vec<OptionWords>,
+    /// Options of gVisor.
+    pub sandbox: Vec<OptionWords>,
     pub injections: Vec<String>,
     /// The first is the default.
     pub systems: Vec<PartWords>,

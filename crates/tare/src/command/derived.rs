@@ -36,8 +36,10 @@ pub(crate) fn text(command: &str, study: &Study, source: &str, original: &str) -
             storage.extend_from_slice(&spec.storage.options);
             let _ = writeln!(text, "storage = {}", table(&storage));
         }
-        if !spec.vm.is_empty() {
-            let _ = writeln!(text, "vm = {}", table(&spec.vm));
+        for (key, options) in [("vm", &spec.vm), ("sandbox", &spec.sandbox)] {
+            if !options.is_empty() {
+                let _ = writeln!(text, "{key} = {}", table(options));
+            }
         }
         if let Some(bytes) = spec.limits.memory_bytes {
             let _ = writeln!(text, "limits = {{ memory = \"{bytes}\" }}");

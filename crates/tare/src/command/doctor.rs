@@ -17,6 +17,7 @@ const OWN_MARK: (&str, &str) = (tare_host::RUN_VARIABLE, "doctor");
 
 pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let mut checks = checks(state);
+    checks.extend(tare_env::runtime::gvisor::doctor::checks(state));
     checks.extend(engines());
     checks.extend(stacks());
     checks.extend(probes());

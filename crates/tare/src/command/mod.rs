@@ -14,6 +14,7 @@ pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod proxy;
 pub(crate) mod report;
+pub(crate) mod sandbox_facts;
 pub(crate) mod shell;
 pub(crate) mod stacks;
 pub(crate) mod tune;

@@ -181,6 +181,7 @@ fn environment(world: &Shared, host: &TunedHost, name: &str, value: &str) -> OnH
         host: value.into(),
         storage: StorageSpec::default(),
         vm: Vec::new(),
+        sandbox: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

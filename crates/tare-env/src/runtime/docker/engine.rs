@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bollard::Docker;
-use bollard::models::{ContainerCreateBody, ContainerInspectResponse, VolumeCreateRequest};
+use bollard::exec::{StartExecOptions, StartExecResults};
+use bollard::models::{
+    ContainerCreateBody, ContainerInspectResponse, ExecConfig, VolumeCreateRequest,
+};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions,
     LogsOptionsBuilder, StartContainerOptions,
@@ -219,6 +222,26 @@ impl Engine {
     pub(super) fn inspect(&self, name: &str) -> Result<ContainerInspectResponse, EngineError> {
         let inspect = self.client.inspect_container(name, None::<InspectContainerOptions>);
         self.call(&format!("inspect the container {name}"), inspect)
+    }
+
+    /// Executes a command in a container and returns what it printed on its standard output.
+    pub(super) fn exec(&self, name: &str, words: &[&str]) -> Result<String, EngineError> {
+        let config = ExecConfig {
+            attach_stdout: Some(true),
+            cmd: Some(words.iter().map(|word| (*word).to_string()).collect()),
+            ..ExecConfig::default()
+        };
+        let exec = async {
+            let made = self.client.create_exec(name, config).await?;
+            let started = self.client.start_exec(&made.id, None::<StartExecOptions>).await?;
+            match started {
+                StartExecResults::Attached { output, .. } => {
+                    output.map_ok(|line| line.to_string()).try_collect::<String>().await
+                }
+                StartExecResults::Detached => Ok(String::new()),
+            }
+        };
+        self.call(&format!("execute {} in {name}", words.join(" ")), exec)
     }
 
     /// The last lines that the container printed.

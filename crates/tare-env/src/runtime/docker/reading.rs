@@ -11,6 +11,7 @@ use super::Container;
 use super::engine::Kind;
 use crate::layer::network::NetworkLayer;
 use crate::layer::{rootfs, security};
+use crate::runtime::gvisor::{self, Inside};
 use crate::storage::{self, At, Place, Seen};
 use crate::system;
 
@@ -39,9 +40,12 @@ impl Container {
             None => self.ask_engine(pid)?,
         };
         self.running()?.told = Some(told.clone());
+        if let (true, None) = (self.is_gvisor(), &self.running()?.inside) {
+            self.running()?.inside = Some(self.look_inside());
+        }
         let (layers, spec) = (self.layers.clone(), self.spec.clone());
         let plan = self.ground.cpus().clone();
-        let gvisor = self.is_gvisor();
+        let (gvisor, options) = (self.is_gvisor(), self.sandbox);
         let at = At { ground: &self.ground, folder: &self.folder() };
         let in_root = self.storage.place() == Place::Root;
         let seen = match gvisor {
@@ -88,15 +92,12 @@ impl Container {
         let seccomp = system.read_seccomp();
         let as_asked = told.security_opt == running.security_opt;
         let filtered = seccomp == Some(security::status_mode(&spec.security)?);
-        let mut found = format!(
+        let found = format!(
             "Seccomp: {}; the engine {} the profile that it was given",
             seccomp.map_or("unreadable".into(), |mode| mode.to_string()),
             if as_asked { "names" } else { "does not name" }
         );
-        if gvisor {
-            found += " (gVisor's own filter; it takes no profile)";
-        }
-        let in_force = as_asked && (filtered || gvisor && seccomp.is_some());
+        let in_force = as_asked && (filtered || gvisor);
         states.push(system::state("security", &spec.security, found, in_force));
 
         let path = system.group.as_ref().map(|group| format!("/{}", group.name()));
@@ -104,20 +105,34 @@ impl Container {
         let found = path.unwrap_or_else(|| "no cgroup with the container's id".into());
         states.push(system::state("cgroup", &spec.cgroup, found, in_force));
 
-        if !gvisor {
-            let read_only = rootfs::root_is_read_only(&system.mount_table());
-            let found = match read_only {
-                Some(true) => "read-only",
-                Some(false) => "writable",
-                None => "unreadable",
-            };
-            let in_force = read_only == Some(!in_root);
-            let wanted = if in_root { "writable" } else { "read-only" };
-            states.push(system::state("rootfs", wanted, found.into(), in_force));
-        }
+        let read_only = rootfs::root_is_read_only(&system.mount_table());
+        let found = match read_only {
+            Some(true) => "read-only",
+            Some(false) => "writable",
+            None => "unreadable",
+        };
+        let in_force = read_only == Some(!in_root);
+        let wanted = if in_root { "writable" } else { "read-only" };
+        states.push(system::state("rootfs", wanted, found.into(), in_force));
         states.push(storage);
         states.extend(system.read_memory(&layers));
+        if let (Some(options), Some(inside)) = (options, &running.inside) {
+            let on_host = layers.network == NetworkLayer::Host;
+            let asked = |name: &str| {
+                spec.sandbox.iter().any(|(asked, _)| asked == name) || name == "network" && on_host
+            };
+            gvisor::read_inside(&mut states, inside, options, asked, seccomp);
+            states.extend(gvisor::read_options(pid, options, asked));
+        }
         Ok(states)
+    }
+
+    /// Asks gVisor's sandbox what a process sees there.
+    fn look_inside(&self) -> Result<Inside, String> {
+        let words = [rootfs::PROGRAM, gvisor::inside::COMMAND];
+        let said = self.engine.exec(&self.name, &words);
+        let said = said.map_err(|error| tare_host::error_line(&error))?;
+        Inside::parse(&said).ok_or_else(|| format!("the program printed {said:?}"))
     }
 
     /// Asks the engine what it says of the running container.

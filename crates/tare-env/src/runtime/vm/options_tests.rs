@@ -15,6 +15,7 @@ fn spec(vm: &[(&str, &str)], network: &str, memory_bytes: Option<u64>) -> Enviro
         host: "as-is".into(),
         storage: StorageSpec::default(),
         vm: vm.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+        sandbox: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits { memory_bytes },
         optional: false,

@@ -1,0 +1,87 @@
+//! What a process sees inside a sandbox, said by Tare's own program there (`tare sandbox-facts`):
+//! the host cannot look into gVisor, whose process and mount tables are the sentry's.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// Word of the command that prints them.
+pub const COMMAND: &str = "sandbox-facts";
+
+/// What is seen inside.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inside {
+    /// The kernel that answers, as it calls itself.
+    pub kernel: String,
+    /// CPUs that this process may run on (sched_getaffinity(2)).
+    pub cpus: String,
+    /// `Seccomp` of the first process, which is the system.
+    pub seccomp: String,
+    /// `MemTotal` in bytes.
+    pub memory_bytes: u64,
+    /// Network devices.
+    pub devices: Vec<String>,
+    /// The lines of /proc/mounts of the root and of the data.
+    pub root: String,
+    pub data: String,
+}
+
+impl Inside {
+    /// Reads them where this program runs. What cannot be read is empty.
+    pub fn read() -> Self {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let field = |text: &str, name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+            lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_string())
+        };
+        let mounts = text("/proc/mounts");
+        let mount = |point: &str| {
+            let mut lines = mounts.lines().filter(|line| line.split(' ').nth(1) == Some(point));
+            lines.next_back().unwrap_or_default().to_string()
+        };
+        let memory = field(&text("/proc/meminfo"), "MemTotal").unwrap_or_default();
+        let kib: u64 = memory.trim_end_matches(" kB").parse().unwrap_or(0);
+        let devices = text("/proc/net/dev");
+        let devices = devices.lines().filter_map(|line| line.split_once(':'));
+        Self {
+            kernel: text("/proc/version").trim().to_string(),
+            cpus: tare_host::process::cpus_of_this_thread()
+                .map(|cpus| cpus.to_string())
+                .unwrap_or_default(),
+            seccomp: field(&text("/proc/1/status"), "Seccomp").unwrap_or_default(),
+            memory_bytes: kib * 1024,
+            devices: devices.map(|(name, _)| name.trim().to_string()).collect(),
+            root: mount("/"),
+            data: mount(crate::layer::rootfs::DATA),
+        }
+    }
+
+    /// What the program printed, as it was said.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        text.lines().find_map(|line| serde_json::from_str(line.trim()).ok())
+    }
+
+    /// Whether the root can only be read; `None` when its mount is not seen.
+    pub(crate) fn root_is_read_only(&self) -> Option<bool> {
+        let options = self.root.split(' ').nth(3)?;
+        Some(options.split(',').any(|option| option == "ro"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let here = Inside::read();
+        assert!(!here.kernel.is_empty() && !here.cpus.is_empty() && !here.root.is_empty());
+        let text = serde_json::to_string(&here).unwrap();
+        assert_eq!(Inside::parse(&format!("warning: x\n{text}\n")), Some(here));
+        assert_eq!(Inside::parse("cannot run"), None);
+        let root = |line: &str| Inside { root: line.into(), ..Inside::default() };
+        assert_eq!(root("none / overlay ro 0 0").root_is_read_only(), Some(true));
+        assert_eq!(root("none / 9p rw,trans=fd 0 0").root_is_read_only(), Some(false));
+        assert_eq!(root("").root_is_read_only(), None);
+    }
+}

@@ -1,0 +1,219 @@
+//! gVisor: the system's calls are answered by a kernel of its own in user space, the sentry, in a
+//! sandbox that `runsc` makes as an OCI runtime (`oci:runsc`) or below an engine (`docker:runsc`).
+//!
+//! This module is what both ways share: the options, where `runsc` is, which platforms work, and
+//! reading back. What is in force is read twice: from the sandbox process (its command line names
+//! platform and network, /proc its CPUs, namespaces and filter), and by Tare's own program, which is
+//! executed once in the sandbox and says what a process sees there (`inside`).
+//!
+//! Accounts: the sandbox's processes are the system, the sentry as the kernel of a virtual machine
+//! is; the gofer, which opens files for it, is the layer's part `gofer`. Sentry and application
+//! cannot be told apart in the account of a polling system: its idle turns are calls too.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use tare_host::{exec, facts, process};
+use tare_lab::environment::{EnvironmentSpec, LayerState};
+
+use crate::layer::Layers;
+use crate::system::state;
+
+pub mod doctor;
+pub mod inside;
+mod options;
+mod platform;
+
+pub use inside::Inside;
+pub(crate) use options::Options;
+pub use options::{OPTIONS, OptionError};
+pub(crate) use platform::Try;
+pub use platform::{Outcome, Platform};
+
+/// Where `scripts/` puts it: a directory for each version.
+const CACHE: &str = "/var/cache/tare/runsc";
+
+/// How to get it.
+pub(crate) const REMEDY: &str = "with Go: CGO_ENABLED=0 go install gvisor.dev/gvisor/runsc@latest, \
+                                 then put it on PATH; or see gvisor.dev/docs/user_guide/install";
+
+/// The name by which the sandbox's file server shows up in an account.
+pub(crate) const GOFER: &str = "gofer";
+
+/// Whether a runtime's name or path is that of gVisor.
+pub(crate) fn is_gvisor(program: &str) -> bool {
+    let name = Path::new(program).file_name().map(|name| name.to_string_lossy().into_owned());
+    name.is_some_and(|name| name.contains("runsc") || name.contains("gvisor"))
+}
+
+/// A program of this name: on PATH, and `runsc` also where it was built for Tare; of several
+/// versions there the last.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    exec::find(program).or_else(|| {
+        if program != "runsc" {
+            return None;
+        }
+        let versions = fs::read_dir(CACHE).ok()?.flatten().map(|entry| entry.path().join(program));
+        versions.filter(|path| path.is_file()).max()
+    })
+}
+
+/// The version of a `runsc`. One that was built from the Go module does not know it, but its build
+/// information names the module.
+pub(crate) fn version(program: &Path) -> String {
+    let said = facts::version(&program.to_string_lossy(), "--version").unwrap_or_default();
+    let said = said.trim_start_matches("runsc version ").to_string();
+    match said.contains("MISSING") || said.is_empty() {
+        true => module_version(program).unwrap_or_else(|| "an unknown version".into()),
+        false => said,
+    }
+}
+
+/// The line `mod gvisor.dev/gvisor VERSION` of the text that Go's linker leaves in a program
+/// (runtime/debug.BuildInfo).
+fn module_version(program: &Path) -> Option<String> {
+    const LINE: &[u8] = b"mod\tgvisor.dev/gvisor\t";
+    let mut reader = BufReader::with_capacity(1 << 20, File::open(program).ok()?);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line).ok()? > 0 {
+        if let Some(rest) = line.strip_prefix(LINE) {
+            let version = rest.split(|byte| matches!(byte, b'\t' | b'\n')).next()?;
+            return Some(String::from_utf8_lossy(version).into_owned());
+        }
+        line.clear();
+    }
+    None
+}
+
+/// Checks the options against the runtime and the other layers.
+pub(super) fn check(
+    spec: &EnvironmentSpec,
+    layers: &Layers,
+    argument: Option<&str>,
+) -> Result<(), OptionError> {
+    if argument.is_some_and(is_gvisor) {
+        return Options::parse(spec, layers).map(drop);
+    }
+    match spec.sandbox.is_empty() {
+        true => Ok(()),
+        false => Err(OptionError::NotGvisor { environment: spec.name.clone() }),
+    }
+}
+
+/// The options as the command line of the sandbox process names them. `runsc` leaves out what has
+/// its default, so an absent flag is read as that. `asked`: whether somebody asked for this option;
+/// an engine's runtime has the others as they were configured.
+pub(crate) fn read_options(
+    pid: u32,
+    wanted: Options,
+    asked: impl Fn(&str) -> bool,
+) -> Vec<LayerState> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<String> = line
+        .split(|byte| *byte == 0)
+        .map(|word| String::from_utf8_lossy(word).trim_start_matches('-').to_string())
+        .collect();
+    let there = words.first().is_some_and(|name| name.contains("runsc"));
+    let flag = |name: &str, default: &str| {
+        let value = words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or(default).to_string()
+    };
+    let yes_no = |value: String| if value == "true" { "yes" } else { "no" }.to_string();
+    let word = |on: bool| if on { "yes" } else { "no" };
+    let process = process::name(pid).unwrap_or_default();
+    [
+        ("platform", wanted.platform.word(), flag("platform", "systrap")),
+        ("network", wanted.stack.word(), flag("network", "sandbox")),
+        ("directfs", word(wanted.directfs), yes_no(flag("directfs", "true"))),
+        ("oci_seccomp", word(wanted.oci_seccomp), yes_no(flag("oci-seccomp", "false"))),
+    ]
+    .into_iter()
+    .map(|(name, wanted, found)| {
+        let wanted = if asked(name) { wanted } else { "as the engine has it" };
+        let in_force = there && (found == wanted || !asked(name));
+        let found = format!("{found}, by the command line of {pid} ({process})");
+        state(&format!("sandbox.{name}"), wanted, found, in_force)
+    })
+    .collect()
+}
+
+/// Puts what is seen inside into the states that the host alone can only half read. `filter`: the
+/// `Seccomp` line of the sandbox process.
+pub(crate) fn read_inside(
+    states: &mut [LayerState],
+    inside: &Result<Inside, String>,
+    options: Options,
+    asked: impl Fn(&str) -> bool,
+    filter: Option<u32>,
+) {
+    for one in states {
+        let seen = match inside {
+            Ok(seen) => seen,
+            Err(why) if one.layer == "rootfs" => {
+                one.found = format!("nothing can be read inside: {why}");
+                one.in_force = false;
+                continue;
+            }
+            Err(_) => continue,
+        };
+        match one.layer.as_str() {
+            "runtime" => one.found += &format!("; inside: {}", seen.kernel),
+            "network" => one.found += &format!("; inside: {}", seen.devices.join(" ")),
+            "cpu" => one.found += &format!("; inside: CPUs {}", seen.cpus),
+            "limits.memory" => one.found += &format!("; inside: {} bytes", seen.memory_bytes),
+            "storage" => one.found += &format!("; inside: {}", seen.data),
+            "rootfs" => {
+                one.found = format!("inside: {}", seen.root);
+                one.in_force = seen.root_is_read_only() == Some(one.wanted == "read-only");
+            }
+            "security" => {
+                // The sentry filters itself, whatever was asked; the profile is another filter.
+                let profile = if options.oci_seccomp { "2" } else { "0" };
+                let own = filter.map_or("unreadable".into(), |mode| mode.to_string());
+                one.found = format!("Seccomp of the sandbox: {own}; inside: {}", seen.seccomp);
+                if !options.oci_seccomp && one.wanted != "none" {
+                    one.found += " (gVisor loads no profile without oci_seccomp)";
+                }
+                let loaded = seen.seccomp == profile || !asked("oci_seccomp");
+                one.in_force &= filter == Some(2) && loaded;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The gofers among the processes of a sandbox.
+pub(crate) fn gofers(pids: &[u32]) -> Vec<u32> {
+    let is_gofer = |pid: &&u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.starts_with(b"runsc-gofer")
+    };
+    pids.iter().filter(is_gofer).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gvisor_is_known_by_its_name() {
+        for name in ["runsc", "/opt/bin/runsc", "runsc-kvm", "gvisor"] {
+            assert!(is_gvisor(name), "{name}");
+        }
+        for name in ["runc", "crun", "/runsc/bin/youki", "kata-runtime"] {
+            assert!(!is_gvisor(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_version_is_that_of_the_module_where_the_program_does_not_know_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("runsc");
+        let text = b"\x7fELF\0\xff\xaf path\tgvisor.dev/gvisor/runsc\nmod\tgvisor.dev/gvisor\tv0.0.0-2026-1\th1:x=\n";
+        fs::write(&program, text).unwrap();
+        assert_eq!(module_version(&program).as_deref(), Some("v0.0.0-2026-1"));
+        fs::write(&program, "mod\tother\tv1\n").unwrap();
+        assert_eq!(module_version(&program), None);
+    }
+}

@@ -1,0 +1,193 @@
+//! The options of gVisor, `sandbox = { platform = "ptrace" }`, parsed and checked against the other
+//! layers.
+
+use tare_lab::environment::EnvironmentSpec;
+
+use super::platform::Platform;
+use crate::layer::{Layers, NetworkLayer};
+
+/// Every option as (name, one line, values).
+pub const OPTIONS: &[(&str, &str, &[&str])] = &[
+    (
+        "platform",
+        "how the system's calls are caught: systrap (default), ptrace, kvm",
+        &["systrap", "ptrace", "kvm"],
+    ),
+    (
+        "network",
+        "whose network stack: sandbox, gVisor's own (default), or host (default with network = \"host\")",
+        &["sandbox", "host"],
+    ),
+    (
+        "directfs",
+        "who opens files: the sandbox itself (yes, default) or the gofer for it (no)",
+        YES_NO,
+    ),
+    (
+        "oci_seccomp",
+        "whether the security layer's profile is loaded inside: no (default), yes",
+        YES_NO,
+    ),
+];
+
+const YES_NO: &[&str] = &["yes", "no"];
+
+/// Why the options of gVisor make no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    #[error(
+        "environment {environment:?}: only gVisor has sandbox options; set runtime = \"oci:runsc\""
+    )]
+    NotGvisor { environment: String },
+    #[error("environment {environment:?}: gVisor has no option {name:?}; it has {known}")]
+    Unknown { environment: String, name: String, known: String },
+    #[error("environment {environment:?}: {name} = {value:?} is not {wanted}")]
+    Value { environment: String, name: String, value: String, wanted: String },
+    #[error(
+        "environment {environment:?}: in the host's network gVisor's own stack would take the \
+         host's addresses; set network = \"bridge\" or sandbox = {{ network = \"host\" }}"
+    )]
+    HostNetwork { environment: String },
+    #[error(
+        "environment {environment:?}: oci_seccomp = \"yes\" loads the profile of the security \
+         layer, and security is \"none\"; set security = \"default\""
+    )]
+    NoProfile { environment: String },
+}
+
+/// Whose network stack answers the system's calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stack {
+    Sandbox,
+    Host,
+}
+
+impl Stack {
+    /// As a study and `runsc --network` write it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Sandbox => "sandbox",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// The options with their defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) platform: Platform,
+    pub(crate) stack: Stack,
+    pub(crate) directfs: bool,
+    pub(crate) oci_seccomp: bool,
+}
+
+impl Options {
+    /// Parses and checks the options of an environment in gVisor.
+    pub(crate) fn parse(spec: &EnvironmentSpec, layers: &Layers) -> Result<Self, OptionError> {
+        let environment = || spec.name.clone();
+        let host = layers.network == NetworkLayer::Host;
+        let mut options = Self {
+            platform: Platform::Systrap,
+            stack: if host { Stack::Host } else { Stack::Sandbox },
+            directfs: true,
+            oci_seccomp: false,
+        };
+        for (name, value) in &spec.sandbox {
+            let Some((_, _, values)) = OPTIONS.iter().find(|(known, _, _)| known == name) else {
+                let known: Vec<&str> = OPTIONS.iter().map(|(name, _, _)| *name).collect();
+                let (name, known) = (name.clone(), known.join(", "));
+                return Err(OptionError::Unknown { environment: environment(), name, known });
+            };
+            if !values.contains(&value.as_str()) {
+                return Err(OptionError::Value {
+                    environment: environment(),
+                    name: name.clone(),
+                    value: value.clone(),
+                    wanted: values.join(" or "),
+                });
+            }
+            match (name.as_str(), value.as_str()) {
+                ("platform", word) => {
+                    let found = Platform::ALL.into_iter().find(|one| one.word() == word);
+                    options.platform = found.unwrap_or(Platform::Systrap);
+                }
+                ("network", word) => {
+                    options.stack = if word == "host" { Stack::Host } else { Stack::Sandbox };
+                }
+                ("directfs", word) => options.directfs = word == "yes",
+                (_, word) => options.oci_seccomp = word == "yes",
+            }
+        }
+        if host && options.stack == Stack::Sandbox {
+            return Err(OptionError::HostNetwork { environment: environment() });
+        }
+        if options.oci_seccomp && spec.security == "none" {
+            return Err(OptionError::NoProfile { environment: environment() });
+        }
+        Ok(options)
+    }
+
+    /// The same as `runsc` takes them, before the verb. `writes_root`: the data lies in the root
+    /// file system, which gVisor would otherwise keep to itself in an overlay.
+    pub(crate) fn flags(self, writes_root: bool) -> Vec<String> {
+        let mut flags = vec![
+            format!("--platform={}", self.platform.word()),
+            format!("--network={}", self.stack.word()),
+        ];
+        let others = [
+            (!self.directfs, "--directfs=false"),
+            (self.oci_seccomp, "--oci-seccomp"),
+            (writes_root, "--overlay2=none"),
+        ];
+        flags.extend(others.iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| (*flag).into()));
+        flags
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_lab::environment::{Limits, NOTHING_INJECTED, StorageSpec};
+
+    fn parse(network: &str, security: &str, pairs: &[(&str, &str)]) -> Result<Options, String> {
+        let spec = EnvironmentSpec {
+            name: "x".into(),
+            runtime: "oci:runsc".into(),
+            network: network.into(),
+            cpu: "shared".into(),
+            security: security.into(),
+            cgroup: "own".into(),
+            host: "as-is".into(),
+            storage: StorageSpec::default(),
+            vm: Vec::new(),
+            sandbox: pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            inject: NOTHING_INJECTED.into(),
+            limits: Limits::default(),
+            optional: false,
+        };
+        let layers = Layers::parse(&spec).unwrap();
+        Options::parse(&spec, &layers).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_are_parsed_and_checked_against_the_layers() {
+        let flags = |network, pairs| parse(network, "default", pairs).unwrap().flags(false);
+        assert_eq!(flags("bridge", &[]), ["--platform=systrap", "--network=sandbox"]);
+        assert_eq!(flags("host", &[]), ["--platform=systrap", "--network=host"]);
+        assert_eq!(
+            flags("bridge", &[("platform", "ptrace"), ("network", "host"), ("directfs", "no")]),
+            ["--platform=ptrace", "--network=host", "--directfs=false"]
+        );
+        let profile = parse("bridge", "default", &[("oci_seccomp", "yes")]).unwrap();
+        assert_eq!(profile.flags(true)[2..], ["--oci-seccomp", "--overlay2=none"]);
+        for (network, security, pair, says) in [
+            ("bridge", "none", ("platform", "kvn"), "systrap or ptrace or kvm"),
+            ("bridge", "none", ("colour", "red"), "colour"),
+            ("host", "none", ("network", "sandbox"), "take the host's addresses"),
+            ("bridge", "none", ("oci_seccomp", "yes"), "security = \"default\""),
+        ] {
+            let error = parse(network, security, &[pair]).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}
