@@ -52,7 +52,7 @@ fn study() -> Study {
     let vocabulary = Vocabulary {
         runtimes: words(fake::RUNTIMES),
         systems: vec![PartWords { name: fake::NAME.into(), options: vec![] }],
-        drivers: words(&[fake::NAME]),
+        drivers: vec![PartWords { name: fake::NAME.into(), options: vec![] }],
         ..Vocabulary::default()
     };
     let text = "name = \"full\"\nbaseline = \"native\"\n\

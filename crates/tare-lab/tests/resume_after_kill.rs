@@ -31,7 +31,7 @@ fn study() -> Study {
         cgroups: words(&["own", "none"]),
         hosts: words(&["as-is", "tuned", "tuned=*"]),
         systems: vec![PartWords { name: fake::NAME.into(), options: vec![] }],
-        drivers: words(&[fake::NAME]),
+        drivers: vec![PartWords { name: fake::NAME.into(), options: vec![] }],
         ..Vocabulary::default()
     };
     let text = format!(

@@ -55,5 +55,6 @@ fn workload(keys: KeyDistribution) -> WorkloadSpec {
         in_flight: 64,
         latency_share: 0.0,
         rate_per_s: None,
+        options: Vec::new(),
     }
 }

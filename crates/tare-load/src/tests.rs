@@ -17,6 +17,7 @@ pub(crate) fn workload() -> WorkloadSpec {
         in_flight: 32,
         latency_share: 0.0,
         rate_per_s: None,
+        options: Vec::new(),
     }
 }
 

@@ -86,6 +86,7 @@ fn workload() -> WorkloadSpec {
         in_flight: 32,
         latency_share: 0.0,
         rate_per_s: None,
+        options: Vec::new(),
     }
 }
 

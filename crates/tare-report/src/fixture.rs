@@ -237,6 +237,7 @@ fn workload(name: &str) -> WorkloadSpec {
         in_flight: 64,
         latency_share: 0.4,
         rate_per_s: None,
+        options: Vec::new(),
     }
 }
 

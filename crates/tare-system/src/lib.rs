@@ -4,20 +4,10 @@
 
 mod tare_db;
 
-use tare_lab::study::SystemSpec;
+use tare_lab::study::{OptionInfo, SystemSpec};
 use tare_lab::system::System;
 
 pub use tare_db::{TareDb, TareDbError};
-
-/// One option of a system, as a study may set it under `[system]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OptionInfo {
-    pub name: &'static str,
-    /// The values that it takes; empty where any text does.
-    pub values: &'static [&'static str],
-    /// One line.
-    pub help: &'static str,
-}
 
 /// One system as `tare list` shows it.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +16,7 @@ pub struct SystemInfo {
     pub name: &'static str,
     /// One line.
     pub help: &'static str,
+    /// What a study may set under `[system]`.
     pub options: &'static [OptionInfo],
     make: fn(&SystemSpec) -> Box<dyn System>,
 }

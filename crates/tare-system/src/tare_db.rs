@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use tare_lab::PartError;
 use tare_lab::environment::Launch;
+use tare_lab::study::OptionInfo;
 use tare_lab::system::{OwnAccount, System};
 
-use super::{OptionInfo, SystemInfo};
+use super::SystemInfo;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "tare-db",

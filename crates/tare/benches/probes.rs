@@ -55,6 +55,7 @@ fn workload() -> WorkloadSpec {
         in_flight: 64,
         latency_share: 0.0,
         rate_per_s: None,
+        options: Vec::new(),
     }
 }
 

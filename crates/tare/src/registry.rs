@@ -14,17 +14,19 @@ pub(crate) fn vocabulary() -> Vocabulary {
         let free = |(name, _): &(&str, &str)| OptionWords { name: (*name).into(), values: vec![] };
         options.iter().map(free).collect()
     };
-    let option = |option: &tare_system::OptionInfo| OptionWords {
-        name: option.name.into(),
-        values: option.values.iter().map(|value| (*value).to_string()).collect(),
+    let options_of = |options: &[tare_lab::study::OptionInfo]| -> Vec<OptionWords> {
+        options.iter().map(OptionWords::from).collect()
     };
     let system = |system: &tare_system::SystemInfo| PartWords {
         name: system.name.into(),
-        options: system.options.iter().map(option).collect(),
+        options: options_of(system.options),
     };
     let runtimes = tare_env::runtime::words().into_iter();
     let fake = PartWords { name: fake::NAME.into(), options: Vec::new() };
-    let drivers = tare_load::drivers::ALL.iter().map(|driver| driver.name);
+    let driver = |driver: &tare_load::drivers::DriverInfo| PartWords {
+        name: driver.name.into(),
+        options: options_of(driver.options),
+    };
     Vocabulary {
         runtimes: runtimes.chain(fake::RUNTIMES.iter().map(|name| (*name).into())).collect(),
         networks: values("network"),
@@ -45,7 +47,7 @@ pub(crate) fn vocabulary() -> Vocabulary {
             })
             .collect(),
         injections: values("inject"),
-        systems: tare_system::ALL.iter().map(system).chain([fake]).collect(),
-        drivers: drivers.chain([fake::NAME]).map(String::from).collect(),
+        systems: tare_system::ALL.iter().map(system).chain([fake.clone()]).collect(),
+        drivers: tare_load::drivers::ALL.iter().map(driver).chain([fake]).collect(),
     }
 }

@@ -93,6 +93,7 @@ pub(super) fn record() -> Record {
                 in_flight: 64,
                 latency_share: 0.5,
                 rate_per_s: None,
+                options: Vec::new(),
             }],
             published: vec![],
             quick: None,

@@ -35,6 +35,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         in_flight: 16,
         latency_share: 0.5,
         rate_per_s: None,
+        options: Vec::new(),
     };
     Study {
         name: "test".into(),

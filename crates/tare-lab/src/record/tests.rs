@@ -43,6 +43,7 @@ fn study() -> Study {
             in_flight: 2,
             latency_share: 0.5,
             rate_per_s: None,
+            options: Vec::new(),
         }],
         published: vec![PublishedRelation {
             environment: "box".into(),

@@ -24,7 +24,7 @@ pub use error::{Hint, Problem, StudyError};
 pub use parse::{defaults, parse, parse_quick};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
 pub use values::{ValueError, parse_duration, parse_share};
-pub use vocabulary::{OptionWords, PartWords, Vocabulary};
+pub use vocabulary::{OptionInfo, OptionWords, PartWords, Vocabulary};
 
 /// Every key of a study with its meaning and default, as a file that can be run.
 pub const TEMPLATE: &str = include_str!("template.toml");
@@ -128,6 +128,10 @@ pub struct WorkloadSpec {
     pub latency_share: f64,
     /// Fixed rate of the latency phase in operations/s, instead of a share.
     pub rate_per_s: Option<f64>,
+    /// What is asked, in the words of a driver that has its own, as (name, value). Then rows, keys
+    /// and connections above say nothing, and are 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

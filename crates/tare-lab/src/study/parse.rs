@@ -134,10 +134,7 @@ fn read(
     let title = root.text("title")?.map_or_else(String::new, |(title, _)| title);
     let (baseline, baseline_item) =
         root.text("baseline")?.ok_or_else(|| root.missing("baseline"))?;
-    let driver = match root.word("driver", &vocabulary.drivers)? {
-        Some(driver) => driver,
-        None => vocabulary.drivers.first().cloned().ok_or_else(|| root.missing("driver"))?,
-    };
+    let driver = driver(&root, vocabulary)?;
     let system = system(&root, vocabulary)?;
     let schedule = schedule(&root)?;
     let cpus = cpus(&root)?;
@@ -150,7 +147,7 @@ fn read(
         let item = tables[position].need("name")?;
         return Err(item.bad_value("the baseline's second copy (A/A control) has this name"));
     }
-    let workloads = workloads(&root, source)?;
+    let workloads = workloads(&root, source, driver)?;
     let workload_names: Vec<String> = workloads.iter().map(|one| one.name.clone()).collect();
     let published = published::read(&root, &names, &workload_names)?;
     Ok(Study {
@@ -158,7 +155,7 @@ fn read(
         title,
         baseline,
         system,
-        driver,
+        driver: driver.name.clone(),
         schedule,
         cpus,
         environments,
@@ -282,6 +279,16 @@ pub(super) fn must_exist_as(
     Err(item.error(Problem::NoSuch { key, what, name: name.to_string(), hint }))
 }
 
+fn driver<'v>(root: &Table<'_>, vocabulary: &'v Vocabulary) -> Result<&'v PartWords, StudyError> {
+    let known = &vocabulary.drivers;
+    let names: Vec<String> = known.iter().map(|words| words.name.clone()).collect();
+    let driver = match root.word("driver", &names)? {
+        Some(name) => known.iter().find(|words| words.name == name),
+        None => known.first(),
+    };
+    driver.ok_or_else(|| root.missing("driver"))
+}
+
 fn system(root: &Table<'_>, vocabulary: &Vocabulary) -> Result<SystemSpec, StudyError> {
     match root.get("system") {
         Some(item) => {
@@ -391,8 +398,14 @@ fn cpus(root: &Table<'_>) -> Result<CpuSpec, StudyError> {
     Ok(spec)
 }
 
-fn workloads(root: &Table<'_>, source: Source<'_>) -> Result<Vec<WorkloadSpec>, StudyError> {
-    let tables = root.tables("workload", WORKLOAD_KEYS)?;
+fn workloads(
+    root: &Table<'_>,
+    source: Source<'_>,
+    driver: &PartWords,
+) -> Result<Vec<WorkloadSpec>, StudyError> {
+    let own_words = !driver.options.is_empty();
+    let own_keys = ["name", driver.name.as_str(), "latency_share", "rate_per_s"];
+    let tables = root.tables("workload", if own_words { &own_keys } else { WORKLOAD_KEYS })?;
     if tables.is_empty() {
         return Err(root.missing("workload"));
     }
@@ -408,6 +421,26 @@ fn workloads(root: &Table<'_>, source: Source<'_>) -> Result<Vec<WorkloadSpec>, 
         )?;
         let rate_per_s = table.get("rate_per_s").map(|item| item.number(1.0..=1e9)).transpose()?;
         let share = if rate_per_s.is_some() { 0.0 } else { defaults::LATENCY_SHARE };
+        let latency_share = table.share("latency_share", share)?;
+        if own_words {
+            let item = table.need(&driver.name)?;
+            let options =
+                options(&item, &format!("{} of [[workload]]", driver.name), None, &driver.options)?;
+            workloads.push(WorkloadSpec {
+                name,
+                write_share: 0.0,
+                rows: 0,
+                columns: 0,
+                column_bytes: 0,
+                keys: KeyDistribution::Uniform,
+                connections: 0,
+                in_flight: 0,
+                latency_share,
+                rate_per_s,
+                options,
+            });
+            continue;
+        }
         workloads.push(WorkloadSpec {
             name,
             write_share: table.share("write_share", defaults::WRITE_SHARE)?,
@@ -417,8 +450,9 @@ fn workloads(root: &Table<'_>, source: Source<'_>) -> Result<Vec<WorkloadSpec>, 
             keys: keys(&table)?,
             connections: table.whole_u32("connections", 1..=65_536, defaults::CONNECTIONS)?,
             in_flight: table.whole_u32("in_flight", 1..=1 << 20, defaults::IN_FLIGHT)?,
-            latency_share: table.share("latency_share", share)?,
+            latency_share,
             rate_per_s,
+            options: Vec::new(),
         });
     }
     Ok(workloads)

@@ -29,7 +29,16 @@ fn vocabulary() -> Vocabulary {
                 OptionWords { name: "shards".into(), values: vec![] },
             ],
         }],
-        drivers: words(&["tare-load"]),
+        drivers: vec![
+            PartWords { name: "tare-load".into(), options: vec![] },
+            PartWords {
+                name: "fio".into(),
+                options: vec![
+                    OptionWords { name: "rw".into(), values: words(&["randread", "write"]) },
+                    OptionWords { name: "iodepth".into(), values: vec![] },
+                ],
+            },
+        ],
     }
 }
 
@@ -125,6 +134,30 @@ fn extends_takes_over_what_is_not_named() {
     assert!(pinned.optional && !limited.optional);
     assert_eq!((limited.cpu.as_str(), limited.network.as_str()), ("quota=1.5", "bridge"));
     assert_eq!(free.limits.memory_bytes, None);
+}
+
+#[test]
+fn a_driver_with_words_of_its_own_is_asked_in_them() {
+    let text = GOOD.replace("baseline", "driver = \"fio\"\nbaseline");
+    let (head, _) = text.split_once("[[workload]]").unwrap();
+    let with = |workload: &str| {
+        parse(&format!("{head}[[workload]]\nname = \"w\"\n{workload}"), "s.toml", &vocabulary())
+    };
+    let study = with("fio = { rw = \"randread\", iodepth = 32 }\nlatency_share = 0").unwrap();
+    assert_eq!(study.driver, "fio");
+    let workload = &study.workloads[0];
+    let option = |name: &str, value: &str| (name.to_string(), value.to_string());
+    assert_eq!(workload.options, [option("rw", "randread"), option("iodepth", "32")]);
+    assert_eq!((workload.rows, workload.latency_share), (0, 0.0));
+    for (workload, expect) in [
+        ("", "fio"),
+        ("fio = { iodept = 1 }", "iodepth"),
+        ("fio = { rw = \"randwrit\" }", "write"),
+        ("rows = 5\nfio = { rw = \"write\" }", "rows"),
+    ] {
+        let error = with(workload).unwrap_err().to_string();
+        assert!(error.contains(expect), "{workload}: {error}");
+    }
 }
 
 #[test]

@@ -20,11 +20,12 @@ pub struct Vocabulary {
     pub injections: Vec<String>,
     /// The first is the default.
     pub systems: Vec<PartWords>,
-    /// The first is the default.
-    pub drivers: Vec<String>,
+    /// The first is the default. Options are those of a workload: a driver that has some is asked in
+    /// its own words, under its name.
+    pub drivers: Vec<PartWords>,
 }
 
-/// A system or a kind of storage, and its options.
+/// A system, a driver or a kind of storage, and its options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartWords {
     pub name: String,
@@ -36,6 +37,23 @@ pub struct PartWords {
 pub struct OptionWords {
     pub name: String,
     pub values: Vec<String>,
+}
+
+/// One option of a system or a driver, as it says it itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionInfo {
+    pub name: &'static str,
+    /// The values that it takes; empty where any text does.
+    pub values: &'static [&'static str],
+    /// One line.
+    pub help: &'static str,
+}
+
+impl From<&OptionInfo> for OptionWords {
+    fn from(info: &OptionInfo) -> Self {
+        let values = info.values.iter().map(|value| (*value).to_string()).collect();
+        Self { name: info.name.into(), values }
+    }
 }
 
 /// Whether `value` is one of `known`, prefix forms included.

@@ -27,6 +27,7 @@ use crate::protocol::{Answer, Order, Ran};
 pub(super) const INFO: DriverInfo = DriverInfo {
     name: "tare-load",
     help: "the built-in load generator: CQL, closed loop and open loop, one thread per client CPU",
+    options: &[],
 };
 
 /// Environment variable that marks the processes of a study, so that leftovers are found.

@@ -47,6 +47,7 @@ pub(crate) fn measure(
             in_flight: 16,
             latency_share: 0.5,
             rate_per_s: None,
+            options: Vec::new(),
         }],
         published: vec![],
         quick: None,

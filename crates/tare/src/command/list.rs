@@ -88,17 +88,18 @@ fn items(kind: ListKind) -> Vec<Item> {
             .map(|kind| Item { options: pairs(kind.options), ..Item::new(kind.name, kind.help) })
             .collect(),
         ListKind::Systems => {
-            let option =
-                |option: &tare_system::OptionInfo| (option.name.into(), option.help.into());
             let system = |system: &tare_system::SystemInfo| Item {
-                options: system.options.iter().map(option).collect(),
+                options: infos(system.options),
                 ..Item::new(system.name, system.help)
             };
             tare_system::ALL.iter().map(system).collect()
         }
         ListKind::Drivers => tare_load::drivers::ALL
             .iter()
-            .map(|driver| Item::new(driver.name, driver.help))
+            .map(|driver| Item {
+                options: infos(driver.options),
+                ..Item::new(driver.name, driver.help)
+            })
             .collect(),
         ListKind::Probes => probes(),
         ListKind::Studies => {
@@ -112,6 +113,10 @@ fn items(kind: ListKind) -> Vec<Item> {
             tare_host::knobs::ALL.iter().map(knob).collect()
         }
     }
+}
+
+fn infos(options: &[tare_lab::study::OptionInfo]) -> Vec<(String, String)> {
+    options.iter().map(|option| (option.name.into(), option.help.into())).collect()
 }
 
 /// Probes with what each needs where this host cannot serve it, and what runs in slices of its own.

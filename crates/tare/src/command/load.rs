@@ -76,6 +76,7 @@ fn config(options: &Load) -> anyhow::Result<LoadConfig> {
         in_flight: options.in_flight,
         latency_share: 0.0,
         rate_per_s: options.rate,
+        options: Vec::new(),
     };
     let pacing = options.rate.map_or(Pacing::Closed, |rate_per_s| Pacing::Open { rate_per_s });
     Ok(LoadConfig {
