@@ -117,7 +117,7 @@ fn storage_harness(
     let program = std::env::current_exe()?;
     let site = Site::open(SiteOptions { state: state.into(), program, cpus, destroy: Vec::new() })?;
     let words = ["serve", "{listen}", "{port}", "{data}"];
-    let launch = Launch { arguments: words.map(String::from).to_vec() };
+    let launch = Launch { arguments: words.map(String::from).to_vec(), program: None };
     loop {
         for kind in kinds {
             let mut environment = site.environment(&EnvironmentSpec {
@@ -163,7 +163,7 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
     let program = std::env::current_exe()?;
     let site = Site::open(SiteOptions { state: state.into(), program, cpus, destroy: Vec::new() })?;
     let words = ["serve", "{listen}", "{port}", "{data}"];
-    let launch = Launch { arguments: words.map(String::from).to_vec() };
+    let launch = Launch { arguments: words.map(String::from).to_vec(), program: None };
     for round in 0.. {
         let mut environments = Vec::new();
         for runtime in runtimes {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tare_host::account::Account;
 use tare_host::cgroup::{Cgroup, CgroupError};
 use tare_host::process::{self, Hold};
+use tare_host::program::{Program, ProgramError};
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Launch, LayerState, Processes, Usage};
 
@@ -253,13 +254,32 @@ pub(crate) fn state(layer: &str, wanted: &str, found: String, in_force: bool) ->
 }
 
 /// The arguments of a launch with what only the environment knows: `{listen}` is the address to
-/// listen on, `{port}` the port, `{data}` the data directory, as seen from inside.
-pub(crate) fn arguments(launch: &Launch, listen: SocketAddrV4, data: &str) -> Vec<String> {
+/// listen on, `{port}` the port, `{data}` the data directory, `{program}` the path of the host's
+/// program, as seen from inside.
+pub(crate) fn arguments(
+    launch: &Launch,
+    listen: SocketAddrV4,
+    data: &str,
+    program: &Program,
+) -> Vec<String> {
     let (address, port) = (listen.ip().to_string(), listen.port().to_string());
+    let program = program.path.to_string_lossy();
     let fill = |text: &String| {
-        text.replace("{listen}", &address).replace("{port}", &port).replace("{data}", data)
+        text.replace("{listen}", &address)
+            .replace("{port}", &port)
+            .replace("{data}", data)
+            .replace("{program}", &program)
     };
     launch.arguments.iter().map(fill).collect()
+}
+
+/// The host's program that a launch needs, with the files to show inside; empty where it needs none.
+///
+/// # Errors
+/// When it is not installed: what to install.
+pub(crate) fn program(launch: &Launch) -> Result<Program, ProgramError> {
+    let found = launch.program.as_ref().map(|asked| Program::find(&asked.name, &asked.files));
+    found.unwrap_or_else(|| Ok(Program::default()))
 }
 
 /// The last lines of some files, for an error.

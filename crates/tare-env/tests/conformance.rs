@@ -50,7 +50,7 @@ fn open(state: &State) -> Site {
 
 fn launch() -> Launch {
     let words = ["serve", "{listen}", "{port}", "{data}"];
-    Launch { arguments: words.map(String::from).to_vec() }
+    Launch { arguments: words.map(String::from).to_vec(), program: None }
 }
 
 fn spec(runtime: &str, network: &str, cpu: &str, security: &str, cgroup: &str) -> EnvironmentSpec {

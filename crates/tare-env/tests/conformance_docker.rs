@@ -47,7 +47,7 @@ fn inside() {
 
 fn launch() -> Launch {
     let words = ["inside", "--exact", "--nocapture", "serve={listen}:{port}", "data={data}"];
-    Launch { arguments: words.map(str::to_owned).to_vec() }
+    Launch { arguments: words.map(str::to_owned).to_vec(), program: None }
 }
 
 /// A site in a scratch state directory. Closing it, also by unwinding, removes everything.
@@ -242,7 +242,7 @@ fn what_an_engine_cannot_do_is_refused() {
     assert!(error.contains("cgroup = \"own\""), "{error}");
     // A system that ends at once is reported with its words, by the start or soon after.
     let mut short = scratch.site.environment(&spec("docker", "host", "shared", "none")).unwrap();
-    let error = short.start(&Launch { arguments: vec!["--no-such-flag".into()] });
+    let error = short.start(&Launch { arguments: vec!["--no-such-flag".into()], program: None });
     let mut text = error.err().map(|error| error.to_string()).unwrap_or_default();
     let deadline = Instant::now() + Duration::from_secs(5);
     while !text.contains("no-such-flag") {

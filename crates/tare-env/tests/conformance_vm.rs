@@ -50,7 +50,7 @@ fn open(state: &State, program: PathBuf) -> Site {
 
 fn launch() -> Launch {
     let words = ["serve", "{listen}", "{port}", "{data}"];
-    Launch { arguments: words.map(String::from).to_vec() }
+    Launch { arguments: words.map(String::from).to_vec(), program: None }
 }
 
 /// The layers and what a guest gets of them; the accelerator is TCG unless said otherwise.

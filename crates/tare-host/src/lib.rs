@@ -25,6 +25,7 @@ pub mod netns;
 pub mod plan;
 pub mod planner;
 pub mod process;
+pub mod program;
 pub mod snapshot;
 pub mod tune;
 mod undo;

@@ -136,10 +136,23 @@ pub struct CpuPlan {
 /// What an environment is asked to run: always the Tare binary itself, with these arguments.
 ///
 /// In `arguments` the environment replaces `{listen}` by the address to listen on, `{port}` by the
-/// port, and `{data}` by the data directory, all as seen from inside.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// port, `{data}` by the data directory, and `{program}` by the path of `program`, all as seen from
+/// inside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     pub arguments: Vec<String>,
+    /// A program of the host that Tare's own starts inside.
+    pub program: Option<HostProgram>,
+}
+
+/// A program of the host. Every environment shows it, its loader and its libraries inside,
+/// read-only, at the paths that they have on the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostProgram {
+    /// A name on PATH, or an absolute path.
+    pub name: String,
+    /// Files, or directories of files, that it opens by name while it runs, such as plug-ins.
+    pub files: Vec<PathBuf>,
 }
 
 /// Where a started system answers.

@@ -66,7 +66,7 @@ impl System for TareDb {
         for (name, value) in &self.options {
             arguments.extend([format!("--{name}"), value.clone()]);
         }
-        Launch { arguments }
+        Launch { arguments, program: None }
     }
 
     fn settings(&self, data: &Path) -> Result<Vec<(String, String)>, PartError> {

@@ -152,8 +152,9 @@ impl Guest {
         };
         let boot = names(modules.choose(BOOT)?);
         let later = modules.choose(machine::NEEDS)?;
-        initramfs::write(&files.initramfs(), program, modules.chosen(), &boot)
-            .map_err(file(&files.initramfs()))?;
+        let root =
+            initramfs::Contents { program, files: &[], modules: modules.chosen(), boot: &boot };
+        initramfs::write(&files.initramfs(), &root).map_err(file(&files.initramfs()))?;
         machine::make_disks(&files, options, journal.run())?;
         let mark = Mark { run: journal.run(), work: &work, cpus: &cpus };
         let (chosen, why) = accelerator::choose(mark, options.accelerator, &kernel, &files)?;

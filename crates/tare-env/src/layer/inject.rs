@@ -323,8 +323,10 @@ mod tests {
     #[test]
     fn the_database_is_told_and_others_are_refused() {
         let layer = InjectLayer::parse("busy=2us+filter=200").unwrap();
-        let launch =
-            |words: &[&str]| Launch { arguments: words.iter().map(|w| w.to_string()).collect() };
+        let launch = |words: &[&str]| Launch {
+            arguments: words.iter().map(|w| w.to_string()).collect(),
+            program: None,
+        };
         let told = layer.launch(&launch(&["db", "--smp", "1"])).unwrap().arguments.join(" ");
         assert_eq!(told, "db --smp 1 --inject-busy-ns 2000 --inject-filter 200");
         let refused = layer.launch(&launch(&["other"])).unwrap_err().to_string();

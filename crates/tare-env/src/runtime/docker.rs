@@ -279,6 +279,7 @@ impl Container {
 
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
         let ground = Arc::clone(&self.ground);
+        let program = system::program(launch)?;
         let folder = self.folder();
         let namespace = self.engine.namespace();
         let bridge = matches!(self.layers.network, NetworkLayer::Bridge { .. });
@@ -357,7 +358,8 @@ impl Container {
             cpuset: cpuset.clone(),
             published,
             data: &data,
-            arguments: system::arguments(launch, listen, rootfs::DATA),
+            arguments: system::arguments(launch, listen, rootfs::DATA, &program),
+            files: &program.files,
             seccomp: self.seccomp(&folder)?,
         };
         let body = request.body();

@@ -212,6 +212,7 @@ impl Oci {
 
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
         let ground = Arc::clone(&self.ground);
+        let program = system::program(launch)?;
         self.number = ground.next_environment();
         let (folder, id) = (self.folder(), self.id());
         let name = format!("{}/e{}", ground.prefix(), self.number);
@@ -229,7 +230,7 @@ impl Oci {
         self.entries = ground.journal().write(entries)?;
 
         // The root is there before the storage, which may be mounted over it.
-        bundle::write_root(&folder)?;
+        bundle::write_root(&folder, &program.files)?;
         self.storage.make(&at)?;
         let (place, data) = (self.storage.place(), self.storage.data(&at));
         let mounted = (place == storage::Place::Directory).then_some(data.as_path());
@@ -239,7 +240,8 @@ impl Oci {
             run: ground.run(),
             program: ground.program(),
             data: mounted,
-            arguments: system::arguments(launch, place.listen, rootfs::DATA),
+            arguments: system::arguments(launch, place.listen, rootfs::DATA, &program),
+            files: &program.files,
             cgroup: &name,
             network: place.namespace.as_deref(),
             cpus: ground.cpus(),

@@ -104,6 +104,7 @@ impl Process {
 
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
         let ground = Arc::clone(&self.ground);
+        let program = system::program(launch)?;
         self.number = ground.next_environment();
         let folder = self.folder();
         let own = self.layers.cgroup == CgroupLayer::Own;
@@ -140,7 +141,7 @@ impl Process {
 
         let cpus = self.layers.cpu.set(ground.cpus());
         let launch = self.layers.inject.launch(launch)?;
-        let words = system::arguments(&launch, place.listen, &data.to_string_lossy());
+        let words = system::arguments(&launch, place.listen, &data.to_string_lossy(), &program);
         let mut command = match own {
             true => Command::new("/bin/sh").args(["-c", GATE]).arg(ground.program()),
             false => Command::new(ground.program()),

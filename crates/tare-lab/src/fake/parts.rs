@@ -156,7 +156,7 @@ impl System for FakeSystem {
     }
 
     fn launch(&self, cpus: usize) -> Launch {
-        Launch { arguments: vec!["fake".into(), cpus.to_string()] }
+        Launch { arguments: vec!["fake".into(), cpus.to_string()], program: None }
     }
 
     fn settings(&self, _data: &Path) -> Result<Vec<(String, String)>, PartError> {

@@ -219,7 +219,7 @@ fn the_host_is_tuned_from_before_the_thaw_until_after_the_freeze() {
     let (world, host) = world();
     let mut tuned = environment(&world, &host, "tuned", "tuned");
     let mut plain = environment(&world, &host, "plain", "as-is");
-    let launch = Launch { arguments: Vec::new() };
+    let launch = Launch::default();
     tuned.start(&launch).unwrap();
     assert_eq!(values(&world), TUNED);
     tuned.freeze().unwrap();

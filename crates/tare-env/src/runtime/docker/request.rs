@@ -39,6 +39,8 @@ pub(super) struct Request<'a> {
     pub(super) published: SocketAddrV4,
     pub(super) data: &'a Data<'a>,
     pub(super) arguments: Vec<String>,
+    /// Files of the host to show at their own paths.
+    pub(super) files: &'a [PathBuf],
     /// The value of the option `seccomp=`.
     pub(super) seccomp: String,
 }
@@ -63,7 +65,9 @@ impl Request<'_> {
             nano_cpus,
             memory: self.layers.memory_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
             security_opt: Some(vec![format!("seccomp={}", self.seccomp)]),
-            mounts: self.data.mount().map(|mount| vec![mount]),
+            mounts: Some(
+                self.data.mount().into_iter().chain(self.files.iter().map(shown_file)).collect(),
+            ),
             readonly_rootfs: Some(self.data.mount().is_some()),
             ulimits: (self.kind == Kind::Podman).then(podman_limits),
             ..HostConfig::default()
@@ -95,6 +99,13 @@ impl Data<'_> {
         let (typ, source, target) = (Some(typ), Some(source), Some(DATA.into()));
         Some(Mount { typ, source, target, ..Mount::default() })
     }
+}
+
+/// A file of the host at its own path, read-only.
+fn shown_file(path: &PathBuf) -> Mount {
+    let path = Some(path.to_string_lossy().into_owned());
+    let (source, target) = (path.clone(), path);
+    Mount { typ: Some(MountType::BIND), source, target, read_only: Some(true), ..Mount::default() }
 }
 
 /// Podman raises limits to its own defaults, which fails where it may not (no CAP_SYS_RESOURCE).
@@ -157,6 +168,7 @@ mod tests {
             published: "198.18.0.2:9999".parse().unwrap(),
             data: &Data::Bind(PathBuf::from("/data-here")),
             arguments: vec!["db".into()],
+            files: &[],
             seccomp: "{}".into(),
         };
         request.body()

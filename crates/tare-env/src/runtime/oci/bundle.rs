@@ -36,14 +36,16 @@ pub(super) struct Contents<'a> {
     /// The directory to mount for the data; without one it lies in the root, which is writable then.
     pub(super) data: Option<&'a Path>,
     pub(super) arguments: Vec<String>,
+    /// Files of the host to mount at their own paths.
+    pub(super) files: &'a [PathBuf],
     /// Path of the cgroup below the root of each hierarchy.
     pub(super) cgroup: &'a str,
     pub(super) network: Option<&'a Path>,
     pub(super) cpus: &'a CpuPlan,
 }
 
-/// Makes the root file system in a folder.
-pub(super) fn write_root(folder: &Path) -> Result<(), BundleError> {
+/// Makes the root file system in a folder, with mount points for `files` of the host.
+pub(super) fn write_root(folder: &Path, files: &[PathBuf]) -> Result<(), BundleError> {
     let fail = |path: &Path| {
         let path = path.to_path_buf();
         move |source| BundleError::Write { path, source }
@@ -54,8 +56,14 @@ pub(super) fn write_root(folder: &Path) -> Result<(), BundleError> {
         let path = root.join(name);
         fs::create_dir_all(&path).map_err(fail(&path))?;
     }
-    let program = root.join(PROGRAM.trim_start_matches('/'));
-    File::create(&program).map(drop).map_err(fail(&program))
+    for file in files.iter().map(PathBuf::as_path).chain([Path::new(PROGRAM)]) {
+        let path = root.join(file.strip_prefix("/").unwrap_or(file));
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(fail(parent))?;
+        }
+        File::create(&path).map(drop).map_err(fail(&path))?;
+    }
+    Ok(())
 }
 
 /// Writes `config.json` into a folder and returns its text.
@@ -157,6 +165,10 @@ fn mounts(contents: &Contents<'_>) -> Value {
         json!({ "destination": PROGRAM, "type": "bind", "source": contents.program,
           "options": ["bind", "ro", "nosuid", "nodev"] }),
     ];
+    mounts.extend(contents.files.iter().map(|file| {
+        json!({ "destination": file, "type": "bind", "source": file,
+          "options": ["bind", "ro", "nosuid", "nodev"] })
+    }));
     if let Some(data) = contents.data {
         mounts.push(json!({ "destination": DATA, "type": "bind", "source": data,
           "options": ["bind", "rw", "nosuid", "nodev"] }));
@@ -190,6 +202,7 @@ mod tests {
             program: Path::new("/bin/tare"),
             data: Some(Path::new("/d")),
             arguments: vec!["db".into()],
+            files: &[],
             cgroup: "tare-ab12/e0",
             network: None,
             cpus: &cpus,

@@ -1,12 +1,13 @@
 //! The guest's root: a cpio archive in the `newc` form that the kernel unpacks
 //! (Documentation/driver-api/early-userspace/buffer-format.rst), written as it is needed.
 //!
-//! It holds the program, the modules, and the two devices without which a process that starts
-//! before /dev is mounted has no standard streams.
+//! It holds the program, files of the host that the system needs, the modules, and the two devices
+//! without which a process that starts before /dev is mounted has no standard streams.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 /// File types and modes of stat(2).
 const DIRECTORY: u32 = 0o040_755;
@@ -17,14 +18,20 @@ const DEVICE: u32 = 0o020_600;
 /// Name of the program in the guest's root.
 pub(crate) const PROGRAM_NAME: &str = "tare";
 
-/// Writes the archive: the program, the modules by name, and the list of those that it loads before
-/// it takes orders.
-pub(crate) fn write(
-    path: &Path,
-    program: &Path,
-    modules: &[(String, Vec<u8>)],
-    boot: &[String],
-) -> io::Result<()> {
+/// What goes into the archive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contents<'a> {
+    pub(crate) program: &'a Path,
+    /// Files of the host that the guest has at their own paths.
+    pub(crate) files: &'a [PathBuf],
+    /// Modules by name.
+    pub(crate) modules: &'a [(String, Vec<u8>)],
+    /// Those that the guest loads before it takes orders.
+    pub(crate) boot: &'a [String],
+}
+
+/// Writes the archive.
+pub(crate) fn write(path: &Path, contents: &Contents<'_>) -> io::Result<()> {
     let mut archive = Archive { out: BufWriter::new(File::create(path)?), files: 0, bytes: 0 };
     for folder in ["dev", "modules"] {
         archive.entry(folder, DIRECTORY, (0, 0), &[])?;
@@ -32,16 +39,27 @@ pub(crate) fn write(
     // Major and minor numbers from Documentation/admin-guide/devices.txt.
     archive.entry("dev/console", DEVICE, (5, 1), &[])?;
     archive.entry("dev/null", DEVICE, (1, 3), &[])?;
-    let mut content = Vec::new();
-    File::open(program)?.read_to_end(&mut content)?;
-    archive.entry(PROGRAM_NAME, PROGRAM, (0, 0), &content)?;
-    for (name, content) in modules {
+    archive.entry(PROGRAM_NAME, PROGRAM, (0, 0), &fs::read(contents.program)?)?;
+    // A directory comes before what is in it.
+    let parents = contents.files.iter().flat_map(|file| file.ancestors().skip(1));
+    for folder in parents.map(name_of).filter(|name| !name.is_empty()).collect::<BTreeSet<_>>() {
+        archive.entry(&folder, DIRECTORY, (0, 0), &[])?;
+    }
+    for file in contents.files {
+        archive.entry(&name_of(file), PROGRAM, (0, 0), &fs::read(file)?)?;
+    }
+    for (name, content) in contents.modules {
         archive.entry(&format!("modules/{name}.ko"), PLAIN, (0, 0), content)?;
     }
-    let list: String = boot.iter().map(|name| format!("{name}\n")).collect();
+    let list: String = contents.boot.iter().map(|name| format!("{name}\n")).collect();
     archive.entry("modules/boot", PLAIN, (0, 0), list.as_bytes())?;
     archive.entry("TRAILER!!!", 0, (0, 0), &[])?;
     archive.out.flush()
+}
+
+/// The name of a path in an archive, which has no root.
+fn name_of(path: &Path) -> String {
+    path.to_string_lossy().trim_start_matches('/').to_string()
 }
 
 struct Archive<W> {

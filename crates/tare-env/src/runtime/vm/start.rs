@@ -41,6 +41,7 @@ const NETWORK: Need = Need { name: "virtio_net", what: "its network", needed: tr
 impl Vm {
     pub(super) fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
         let ground = Arc::clone(&self.ground);
+        let program = system::program(launch)?;
         self.number = ground.next_environment();
         let files = self.files();
         let folder = ground.work().join(format!("e{}", self.number));
@@ -64,8 +65,13 @@ impl Vm {
         let mut needs = vec![NETWORK];
         needs.extend(self.data.needs());
         let later = modules.choose(&needs)?;
-        initramfs::write(&files.initramfs(), ground.program(), modules.chosen(), &boot)
-            .map_err(file(files.initramfs()))?;
+        let contents = initramfs::Contents {
+            program: ground.program(),
+            files: &program.files,
+            modules: modules.chosen(),
+            boot: &boot,
+        };
+        initramfs::write(&files.initramfs(), &contents).map_err(file(files.initramfs()))?;
         self.data.make(&ground, &files, &self.options)?;
         let accelerator =
             accelerator::choose(ground.mark(), self.options.accelerator, &kernel, &files)?;
@@ -166,7 +172,7 @@ impl Vm {
             Err(source) => return Err(VmError::Boot { limit: BOOT_LIMIT, source }.into()),
         }
         let listen = running.place.listen;
-        let arguments = system::arguments(launch, listen, DATA);
+        let arguments = system::arguments(launch, listen, DATA, &program);
         running.done("load", &Order::Load { modules: later })?;
         let (address, gateway) = (SYSTEM_ADDRESS, BRIDGE_ADDRESS);
         running.done("network", &Order::Network { address, prefix: 24, gateway })?;

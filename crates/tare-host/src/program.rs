@@ -1,0 +1,216 @@
+//! A program of the host with every file that it needs, so that an environment with a file system
+//! of its own can show them at the same paths.
+//!
+//! Method: the ELF header names the dynamic loader, and the loader itself is asked what the program
+//! would be given (`LOADER --list PROGRAM`, as ldd does), so that its search rules are nobody
+//! else's to repeat. A static program needs nothing.
+//!
+//! Limits: 64-bit ELF of this machine. What a program opens by name while it runs (`dlopen`,
+//! configuration) has to be named by whoever knows the program.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::exec::{self, Command, ExecError};
+
+/// Where the loader looks libraries up that are in no default directory (ld.so(8)).
+const LOADER_CACHE: &str = "/etc/ld.so.cache";
+
+/// Entry of the program header table that names the loader (`PT_INTERP`, elf(5)).
+const INTERPRETER: u32 = 3;
+
+/// A program and the files that it needs, all of them regular files by absolute paths, sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    pub path: PathBuf,
+    /// The program itself among them.
+    pub files: Vec<PathBuf>,
+}
+
+/// Why a program cannot be shown in an environment.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    #[error("there is no program {name} on this host; install it (apt-get install {name})")]
+    NotInstalled { name: String },
+    #[error("cannot read {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{} is no 64-bit ELF program; name the program, not a script that starts it", .path.display())]
+    Form { path: PathBuf },
+    #[error("cannot ask the loader of {} for its libraries", .path.display())]
+    Loader { path: PathBuf, source: ExecError },
+    #[error(
+        "{} needs the library {library}, which is not on this host; reinstall its package",
+        .path.display()
+    )]
+    NoLibrary { path: PathBuf, library: String },
+}
+
+impl Program {
+    /// Finds a program on PATH, or by its path, with its libraries, and `more` files, or
+    /// directories of files, that it opens by name; those that are ELF files too with theirs.
+    ///
+    /// # Errors
+    /// When it is not installed, or a library is missing.
+    pub fn find(name: &str, more: &[PathBuf]) -> Result<Self, ProgramError> {
+        let not_installed = || ProgramError::NotInstalled { name: name.into() };
+        let path = exec::find(name).ok_or_else(not_installed)?;
+        let path = std::path::absolute(&path)
+            .map_err(|source| ProgramError::Read { path: path.clone(), source })?;
+        let mut files = BTreeSet::new();
+        if !add_with_libraries(&path, &mut files)? {
+            return Err(ProgramError::Form { path });
+        }
+        for file in more {
+            add_all(file, &mut files)?;
+        }
+        // More than the program: then there is a loader.
+        if files.len() > 1 && Path::new(LOADER_CACHE).is_file() {
+            files.insert(LOADER_CACHE.into());
+        }
+        Ok(Self { path, files: files.into_iter().collect() })
+    }
+}
+
+/// Adds a file, or all files below a directory.
+fn add_all(path: &Path, files: &mut BTreeSet<PathBuf>) -> Result<(), ProgramError> {
+    let fail = |source| ProgramError::Read { path: path.into(), source };
+    if !path.is_dir() {
+        return add_with_libraries(path, files).map(drop);
+    }
+    for entry in fs::read_dir(path).map_err(fail)? {
+        add_all(&entry.map_err(fail)?.path(), files)?;
+    }
+    Ok(())
+}
+
+/// Adds a file and, if it is an ELF file, what its loader would load. Whether it is one.
+fn add_with_libraries(path: &Path, files: &mut BTreeSet<PathBuf>) -> Result<bool, ProgramError> {
+    let elf = Elf::read(path).map_err(|source| ProgramError::Read { path: path.into(), source })?;
+    files.insert(path.into());
+    let Some(elf) = elf else { return Ok(false) };
+    // A plug-in names no loader; the program's own, which is there already, serves it.
+    let among = |file: &&PathBuf| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("ld-") || name.starts_with("ld.so")
+    };
+    let loader = match elf.loader {
+        Some(loader) => Some(loader),
+        None if elf.is_library => files.iter().find(among).cloned(),
+        None => None,
+    };
+    let Some(loader) = loader else { return Ok(true) };
+    let asked = Command::new(&loader).arg("--list").arg(path).run();
+    let asked = asked.map_err(|source| ProgramError::Loader { path: path.into(), source })?;
+    files.extend(libraries(&asked.stdout).map_err(|library| {
+        let library = library.to_string();
+        ProgramError::NoLibrary { path: path.into(), library }
+    })?);
+    files.insert(loader);
+    Ok(true)
+}
+
+/// The libraries in a loader's list: `libz.so.1 => /lib/libz.so.1 (0x7f...)`, or a path alone. What
+/// the kernel provides has no path. The error is the name of one that is not found.
+fn libraries(list: &str) -> Result<Vec<PathBuf>, &str> {
+    let mut found = Vec::new();
+    for line in list.lines().map(str::trim) {
+        let (name, place) = line.split_once(" => ").unwrap_or((line, line));
+        if place.starts_with("not found") {
+            return Err(name);
+        }
+        let path = place.rsplit_once(" (").map_or(place, |(path, _)| path);
+        if path.starts_with('/') {
+            found.push(path.into());
+        }
+    }
+    Ok(found)
+}
+
+/// What the header of an ELF file says.
+struct Elf {
+    loader: Option<PathBuf>,
+    /// A shared object (`ET_DYN`); programs that can be loaded anywhere are, too.
+    is_library: bool,
+}
+
+impl Elf {
+    /// `None` where the file is no 64-bit ELF file of this machine's byte order.
+    fn read(path: &Path) -> io::Result<Option<Self>> {
+        let file = File::open(path)?;
+        let mut head = [0; 64];
+        if file.read_exact_at(&mut head, 0).is_err() {
+            return Ok(None);
+        }
+        let order = if cfg!(target_endian = "little") { 1 } else { 2 };
+        if head[..4] != *b"\x7fELF" || head[4] != 2 || head[5] != order {
+            return Ok(None);
+        }
+        // Offsets of struct Elf64_Ehdr and Elf64_Phdr (elf(5)).
+        let (table, entry) = (long(&head, 32), u64::from(short(&head, 54)));
+        let is_library = short(&head, 16) == 3;
+        for number in 0..u64::from(short(&head, 56)) {
+            let mut one = [0; 56];
+            let at = table.saturating_add(number.saturating_mul(entry));
+            file.read_exact_at(&mut one, at)?;
+            if u32::from_ne_bytes([one[0], one[1], one[2], one[3]]) != INTERPRETER {
+                continue;
+            }
+            // A path; longer ones are no paths.
+            let size = usize::try_from(long(&one, 32)).unwrap_or(0).min(4096);
+            let mut name = vec![0; size];
+            file.read_exact_at(&mut name, long(&one, 8))?;
+            let name = String::from_utf8_lossy(&name);
+            let loader = Some(PathBuf::from(name.trim_end_matches('\0')));
+            return Ok(Some(Self { loader, is_library }));
+        }
+        Ok(Some(Self { loader: None, is_library }))
+    }
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |raw| u64::from_ne_bytes(*raw))
+}
+
+fn short(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |raw| u16::from_ne_bytes(*raw))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loaders_list_is_read() {
+        let list = "\tlinux-vdso.so.1 (0x00007ffe)\n\
+                    \tlibaio.so.1 => /lib/x86_64-linux-gnu/libaio.so.1 (0x00007f)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n\
+                    \tstatically linked\n";
+        let expect = ["/lib/x86_64-linux-gnu/libaio.so.1", "/lib64/ld-linux-x86-64.so.2"];
+        assert_eq!(libraries(list).unwrap(), expect.map(PathBuf::from));
+        assert_eq!(libraries("\tlibgone.so.3 => not found\n"), Err("libgone.so.3"));
+    }
+
+    #[test]
+    fn a_program_comes_with_its_loader_and_libraries_and_a_script_is_refused() {
+        let shell = Program::find("sh", &[]).unwrap();
+        assert!(shell.path.is_absolute() && shell.files.contains(&shell.path), "{shell:?}");
+        let named =
+            |part: &str| shell.files.iter().any(|file| file.to_string_lossy().contains(part));
+        assert!(named("libc.") && named("/ld-"), "{shell:?}");
+        assert!(shell.files.iter().all(|file| file.is_file()), "{shell:?}");
+
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        fs::write(&script, "#!/bin/sh\n").unwrap();
+        let refused = Program::find(&script.to_string_lossy(), &[]).unwrap_err().to_string();
+        assert!(refused.contains("no 64-bit ELF"), "{refused}");
+        let missing = Program::find("tare-no-such-program", &[]).unwrap_err().to_string();
+        assert!(missing.contains("apt-get install tare-no-such-program"), "{missing}");
+        // Files that are named go with it, whatever they are.
+        let more = Program::find("sh", &[folder.path().into()]).unwrap();
+        assert!(more.files.contains(&script), "{more:?}");
+    }
+}
