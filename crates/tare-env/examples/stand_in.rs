@@ -1,7 +1,8 @@
 //! Stands in for the product where only environments are tested: a TCP echo server that works a
 //! little for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen A --to
 //! B`), the first process of a virtual machine (`guest`), what a database does to its files (`store
-//! ADDRESS PORT DATA FILL`), and harnesses that start environments until they are killed (`harness
+//! ADDRESS PORT DATA FILL`), what a load does to a
+//! block device (`device ADDRESS PORT DEVICE`), and harnesses that start environments until they are killed (`harness
 //! STATE`, `storage-harness STATE RUNTIME KIND...`).
 #![expect(clippy::print_stdout, reason = "its parent reads how far it has come")]
 
@@ -9,7 +10,7 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -29,6 +30,11 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             let checks = store(Path::new(data), *fill == "fill")?;
             fs::write(format!("{data}/checks"), checks)?;
             serve(address, port.parse()?, data)
+        }
+        ["device", address, port, data] => {
+            let checks = device(Path::new(data))?;
+            fs::write(Path::new(data).with_file_name("checks"), checks)?;
+            listen(address, port.parse()?)
         }
         ["proxy", "--listen", listen, "--to", to] => {
             Ok(tare_env::proxy::run(listen.parse()?, to.parse()?, None, &AtomicBool::new(false))?)
@@ -55,6 +61,10 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 
 fn serve(address: &str, port: u16, data: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
     fs::write(format!("{data}/seen"), std::process::id().to_string())?;
+    listen(address, port)
+}
+
+fn listen(address: &str, port: u16) -> Result<(), Box<dyn Error + Send + Sync>> {
     let listener = TcpListener::bind((address, port))?;
     println!("listening on {address}:{port}");
     for stream in listener.incoming() {
@@ -104,6 +114,22 @@ fn store(data: &Path, fill: bool) -> std::io::Result<String> {
         lines += &format!("full: {:?}\n", error.raw_os_error());
     }
     Ok(lines)
+}
+
+/// What fio does to a block device: direct writes and reads of whole blocks, and its end.
+fn device(path: &Path) -> std::io::Result<String> {
+    let flags = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or_default();
+    let device = File::options().read(true).write(true).custom_flags(flags).open(path)?;
+    let is_device = device.metadata()?.file_type().is_block_device();
+    let mut buffer = vec![7; 16384];
+    let start = buffer.as_ptr().align_offset(4096);
+    let block = &mut buffer[start..start + 4096];
+    device.write_all_at(block, 4096)?;
+    block.fill(0);
+    device.read_exact_at(block, 4096)?;
+    let same = block.iter().all(|byte| *byte == 7);
+    let end = device.write_at(block, 1 << 40).err().and_then(|error| error.raw_os_error());
+    Ok(format!("device: {is_device}\nread back: {same}\nbeyond the end: {end:?}\n"))
 }
 
 /// Starts environments on each kind of storage for ever, saying each step.

@@ -222,6 +222,42 @@ fn podman() {
 }
 
 #[test]
+fn a_raw_device_is_the_systems_data() {
+    let _host = host();
+    let test = "a_raw_device_is_the_systems_data";
+    if skipped(test) {
+        return;
+    }
+    let state = State::new("storage-raw");
+    let before = traces();
+    let site = open(&state);
+    let words = ["device", "{listen}", "{port}", "{data}"];
+    let launch = Launch { arguments: words.map(String::from).to_vec() };
+    for runtime in ["process", "oci:runc", "oci:crun"] {
+        let spec = spec(runtime, "raw", &[("size", "64M")]);
+        if let Err(missing) = runtime::check(&spec) {
+            eprintln!("skipped: {}: {}", spec.name, error_line(missing.as_ref()));
+            continue;
+        }
+        let mut environment = site.environment(&spec).unwrap();
+        let endpoint = environment.start(&launch).unwrap_or_else(|error| {
+            let (name, error) = (&spec.name, error_line(error.as_ref()));
+            panic!("{name}: {error}\n{}", environment.log_tail())
+        });
+        let checks = checks(&endpoint.data.unwrap(), || environment.log_tail());
+        let expect = format!("device: true\nread back: true\nbeyond the end: {ENOSPC}\n");
+        assert_eq!(checks, expect, "{}", spec.name);
+        let layers = environment.read_back().unwrap();
+        let storage = layers.iter().find(|layer| layer.layer == "storage").unwrap();
+        assert!(storage.in_force, "{storage:?}");
+        eprintln!("{}: {}", spec.name, storage.found);
+        environment.stop().unwrap();
+        assert_eq!(traces(), before, "{}", spec.name);
+    }
+    assert!(site.close().is_empty());
+}
+
+#[test]
 fn what_a_killed_harness_leaves_is_cleaned() {
     let _host = host();
     let test = "what_a_killed_harness_leaves_is_cleaned";

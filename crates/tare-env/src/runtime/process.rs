@@ -141,7 +141,8 @@ impl Process {
 
         let cpus = self.layers.cpu.set(ground.cpus());
         let launch = self.layers.inject.launch(launch)?;
-        let words = system::arguments(&launch, place.listen, &data.to_string_lossy(), &program);
+        let told = at.told(&*self.storage, &data);
+        let words = system::arguments(&launch, place.listen, &told, &program);
         let mut command = match own {
             true => Command::new("/bin/sh").args(["-c", GATE]).arg(ground.program()),
             false => Command::new(ground.program()),

@@ -27,6 +27,7 @@ mod directory;
 mod filesystem;
 pub mod guest;
 mod options;
+mod raw;
 mod reading;
 mod rootfs;
 mod thin;
@@ -34,6 +35,7 @@ mod tmpfs;
 mod volume;
 
 use options::Options;
+pub(crate) use raw::number_of;
 pub(crate) use reading::Seen;
 pub(crate) use rootfs::Driver;
 use tare_host::device;
@@ -65,6 +67,7 @@ type Parse = fn(&Options<'_>) -> Result<Box<dyn Storage>, StorageError>;
 pub const ALL: &[Kind] = &[
     directory::KIND,
     tmpfs::KIND,
+    raw::KIND,
     filesystem::ext4::KIND,
     filesystem::xfs::KIND,
     filesystem::btrfs::KIND,
@@ -142,6 +145,12 @@ impl At<'_> {
         }
     }
 
+    /// What the system is told as its data, where it sees the data's directory at `inside`.
+    pub(crate) fn told(&self, storage: &dyn Storage, inside: &Path) -> String {
+        let path = storage.node().map_or_else(|| inside.to_path_buf(), |node| inside.join(node));
+        path.to_string_lossy().into_owned()
+    }
+
     /// The name of a thing of this start: `tare-RUN-e3-pool`.
     fn name(&self, what: &str) -> String {
         let start = self.folder.file_name().unwrap_or_default().to_string_lossy();
@@ -172,6 +181,12 @@ pub(crate) trait Storage: Debug {
 
     /// The block device that it writes over, if it takes one that it does not make.
     fn device(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The block device's node in the data's directory, where the system is given that in place of the
+    /// directory.
+    fn node(&self) -> Option<&'static str> {
         None
     }
 
@@ -226,6 +241,9 @@ pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Box<dyn Storage>, StorageE
         }
         (Place::Volume, "process" | "oci") => {
             Err(refuse("a volume belongs to an engine; take docker or podman"))
+        }
+        (_, "docker" | "podman") if storage.node().is_some() => {
+            Err(refuse("an engine is given no device here; take an OCI runtime or a process"))
         }
         _ => Ok(storage),
     }

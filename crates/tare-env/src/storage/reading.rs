@@ -26,6 +26,8 @@ pub(crate) struct Seen {
     pub(super) size_bytes: Option<u64>,
     /// The same of the host's view of the directory.
     host_number: String,
+    /// The data's directory as the host reaches it through the process.
+    path: PathBuf,
     /// Why the view is not the system's own, if it is not.
     note: &'static str,
 }
@@ -36,9 +38,15 @@ impl Seen {
         let table = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
         let mut seen = Self::parse(&table, inside).unwrap_or_default();
         let path = PathBuf::from(format!("/proc/{pid}/root"));
-        seen.size_bytes = size(&path.join(inside.strip_prefix("/").unwrap_or(inside)));
+        seen.path = path.join(inside.strip_prefix("/").unwrap_or(inside));
+        seen.size_bytes = size(&seen.path);
         seen.host_number = host_number(data);
         seen
+    }
+
+    /// A file of the data's directory, as the process sees it.
+    pub(super) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
     }
 
     /// What a process sees as its root.

@@ -36,6 +36,8 @@ fn options_are_checked() {
         ("btrfs", &[("options", "nodatacow")]),
         ("loop-lvm", &[("block", "512K"), ("filesystem", "xfs")]),
         ("direct-lvm", &[("pool", "1G"), ("device", "loop")]),
+        ("raw", &[("size", "64M"), ("direct_io", "no")]),
+        ("raw", &[("device", "/dev/nvme1n1")]),
     ];
     for (kind, options) in fine {
         assert!(parse(&spec("process", kind, options)).is_ok(), "{kind} {options:?}");
@@ -53,6 +55,8 @@ fn options_are_checked() {
         ("ext4", &[("device", "/dev/../etc/x")], "path"),
         ("ext4", &[("device", "/dev/sdb"), ("size", "1G")], "only for an image"),
         ("loop-lvm", &[("block", "100K")], "multiple of 64K"),
+        ("raw", &[("device", "/dev/sdb"), ("allocate", "full")], "only for an image"),
+        ("raw", &[("options", "noatime")], "it has size, device"),
         ("rootfs", &[], "root file system"),
         ("volume", &[], "engine"),
     ];
@@ -62,6 +66,8 @@ fn options_are_checked() {
     }
     assert!(parse(&spec("process", "nvme", &[])).unwrap_err().to_string().contains("known are"));
     assert!(parse(&spec("docker", "volume", &[])).is_ok());
+    let error = parse(&spec("docker", "raw", &[])).unwrap_err().to_string();
+    assert!(error.contains("an engine is given no device here"), "{error}");
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub(super) struct Contents<'a> {
     pub(super) program: &'a Path,
     /// The directory to mount for the data; without one it lies in the root, which is writable then.
     pub(super) data: Option<&'a Path>,
+    /// Major and minor number of the block device whose node lies there, if one does.
+    pub(super) device: Option<(u32, u32)>,
     pub(super) arguments: Vec<String>,
     /// Files of the host to mount at their own paths.
     pub(super) files: &'a [PathBuf],
@@ -96,6 +98,13 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
         namespaces.push(json!({ "type": "network", "path": path }));
     }
     let mut resources = json!({ "devices": [{ "allow": false, "access": "rwm" }] });
+    if let (Some((major, minor)), Some(rules)) =
+        (contents.device, resources["devices"].as_array_mut())
+    {
+        let (kind, access) = ("b", "rw");
+        rules.push(json!({ "allow": true, "type": kind, "major": major, "minor": minor,
+            "access": access }));
+    }
     match layers.cpu {
         CpuLayer::Pinned => resources["cpu"] = json!({ "cpus": contents.cpus.system.to_string() }),
         CpuLayer::Quota(cpus) => {
@@ -170,8 +179,10 @@ fn mounts(contents: &Contents<'_>) -> Value {
           "options": ["bind", "ro", "nosuid", "nodev"] })
     }));
     if let Some(data) = contents.data {
+        let mut options = vec!["bind", "rw", "nosuid"];
+        options.extend(contents.device.is_none().then_some("nodev"));
         mounts.push(json!({ "destination": DATA, "type": "bind", "source": data,
-          "options": ["bind", "rw", "nosuid", "nodev"] }));
+          "options": options }));
     }
     Value::Array(mounts)
 }
@@ -201,6 +212,7 @@ mod tests {
             run: "ab12",
             program: Path::new("/bin/tare"),
             data: Some(Path::new("/d")),
+            device: None,
             arguments: vec!["db".into()],
             files: &[],
             cgroup: "tare-ab12/e0",
