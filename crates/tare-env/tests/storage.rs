@@ -232,7 +232,7 @@ fn a_raw_device_is_the_systems_data() {
     let before = traces();
     let site = open(&state);
     let words = ["device", "{listen}", "{port}", "{data}"];
-    let launch = Launch { arguments: words.map(String::from).to_vec() };
+    let launch = Launch { arguments: words.map(String::from).to_vec(), program: None };
     for runtime in ["process", "oci:runc", "oci:crun"] {
         let spec = spec(runtime, "raw", &[("size", "64M")]);
         if let Err(missing) = runtime::check(&spec) {
