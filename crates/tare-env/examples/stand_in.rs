@@ -210,7 +210,10 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
                     host: "as-is".into(),
                     storage: StorageSpec::default(),
                     vm: match guest {
-                        true => vec![("accelerator".into(), "tcg".into())],
+                        true if *runtime == "vm:qemu" => {
+                            vec![("accelerator".into(), "tcg".into())]
+                        }
+                        true => vec![("memory".into(), "384M".into())],
                         false => Vec::new(),
                     },
                     sandbox: Vec::new(),

@@ -102,6 +102,11 @@ impl System {
         Processes { system, layer: self.proxy.into_iter().chain(servers).collect() }
     }
 
+    /// Whether the kernel's freezer stops it, and not a signal.
+    pub(crate) fn can_freeze(&self) -> bool {
+        self.group.as_ref().is_some_and(Cgroup::can_freeze)
+    }
+
     pub(crate) fn freeze(&self) -> Result<(), PartError> {
         match &self.group {
             Some(group) if group.can_freeze() => group.freeze()?,

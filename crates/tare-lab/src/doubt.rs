@@ -34,6 +34,9 @@ pub enum Doubt {
     IoEngineDiffers { baseline: String, here: String },
     /// The guest's instructions are emulated: it works, but its figures are the emulator's.
     Emulated { accelerator: String },
+    /// The guest's kernel is a process of the host that intercepts every system call: its figures
+    /// are not those of a virtual machine.
+    UserModeKernel { accelerator: String },
     /// A probe could not read.
     ProbeFailed { probe: String, reason: String },
     /// Fewer blocks than are needed for an interval worth its name.
@@ -58,6 +61,7 @@ impl Doubt {
             Self::BaselineNotClean { .. } => "baseline_not_clean",
             Self::IoEngineDiffers { .. } => "io_engine_differs",
             Self::Emulated { .. } => "emulated",
+            Self::UserModeKernel { .. } => "user_mode_kernel",
             Self::ProbeFailed { .. } => "probe_failed",
             Self::FewBlocks { .. } => "few_blocks",
             Self::EnvironmentLeftOut { .. } => "environment_left_out",
@@ -109,6 +113,11 @@ impl Doubt {
             Self::Emulated { accelerator } => format!(
                 "the guest's CPU is emulated ({accelerator}): functional, not a measurement"
             ),
+            Self::UserModeKernel { .. } => {
+                "the guest's kernel runs in user mode, where each system call \
+                 of its programs is intercepted: its costs are not those of a virtual machine"
+                    .to_string()
+            }
             Self::ProbeFailed { probe, reason } => {
                 format!("the probe {probe} could not read: {reason}")
             }
@@ -166,6 +175,10 @@ impl Doubt {
             Self::Emulated { .. } => {
                 "read no cost of a virtual machine from it; take a host where KVM boots a guest \
                  (`tare doctor` says whether it does)"
+            }
+            Self::UserModeKernel { .. } => {
+                "read no cost of a virtual machine from it: user code runs at full speed, system \
+                 calls many times slower; take a host where KVM boots a guest (`tare doctor`)"
             }
             Self::ProbeFailed { .. } => "the doubts that rest on this probe are missing here",
             Self::FewBlocks { .. } => "give it a larger budget, or more rounds",

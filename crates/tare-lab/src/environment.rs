@@ -73,7 +73,8 @@ fn is_nothing_injected(inject: &str) -> bool {
 }
 
 /// Name of the layer state of a virtual machine that says what runs the guest's instructions:
-/// `kvm`, or `tcg`, which emulates the CPU; then a colon and why.
+/// `kvm`, or `tcg`, which emulates the CPU, or `uml`, a kernel in user mode, which runs them on the CPU
+/// but intercepts every system call; then a colon and why.
 pub const ACCELERATOR: &str = "accelerator";
 
 /// What the system's data lies on: a kind of storage and its options.

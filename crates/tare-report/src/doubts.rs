@@ -209,6 +209,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
         | Doubt::Emulated { .. }
+        | Doubt::UserModeKernel { .. }
         | Doubt::FewBlocks { .. } => 3,
         Doubt::ClientSharesCpus { .. }
         | Doubt::Throttled { .. }
@@ -266,6 +267,9 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::Emulated { accelerator } => {
             format!("CPU emulated, functional only, not a measurement ({accelerator})")
         }
+        Doubt::UserModeKernel { .. } => {
+            "user-mode kernel, its costs are not those of a virtual machine".into()
+        }
         Doubt::FewBlocks { blocks } => format!("only {}", crate::headline::blocks(*blocks)),
         Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
@@ -289,6 +293,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::BaselineNotClean { .. } => "Real costs are larger than shown.",
         Doubt::IoEngineDiffers { .. } => "security = \"default+io_uring\" tells its part.",
         Doubt::Emulated { .. } => "Read no cost from it; take a host with KVM.",
+        Doubt::UserModeKernel { .. } => "Read no cost of a virtual machine from it.",
         Doubt::ProbeFailed { .. } => "Doubts that rest on this probe are missing.",
         Doubt::FewBlocks { .. } => "Give it a larger budget, or more rounds.",
         Doubt::EnvironmentLeftOut { .. } => "See `tare doctor`.",
@@ -310,6 +315,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::BaselineNotClean { .. } => "The baseline is taxed by the host's network set-up",
         Doubt::IoEngineDiffers { .. } => "The system chose another I/O engine",
         Doubt::Emulated { .. } => "The guest's CPU is emulated",
+        Doubt::UserModeKernel { .. } => "The guest's kernel runs in user mode",
         Doubt::ProbeFailed { .. } => "A probe could not read",
         Doubt::FewBlocks { .. } => "Too few blocks",
         Doubt::EnvironmentLeftOut { .. } => "An environment was left out",

@@ -100,8 +100,15 @@ fn boot() -> Result<File, GuestError> {
     open().map_err(|source| GuestError::File { path: path.clone(), source })
 }
 
-/// The device of a virtio-serial port, by its name.
+/// The device of a port, by its name: the one that the kernel's command line names
+/// (`tare.log=/dev/ttyS1`, a serial line of user-mode Linux), else a virtio-serial port.
 fn port(name: &str) -> Result<PathBuf, GuestError> {
+    let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    let named = |word: &str| Some(PathBuf::from(word.strip_prefix(name)?.strip_prefix('=')?));
+    if let Some(path) = line.split_whitespace().find_map(named) {
+        make_raw(&path).map_err(|source| GuestError::File { path: path.clone(), source })?;
+        return Ok(path);
+    }
     wait_for(&format!("virtio-serial port {name}"), || {
         let ports = fs::read_dir("/sys/class/virtio-ports").into_iter().flatten().flatten();
         let named = |folder: &Path| {
@@ -111,6 +118,15 @@ fn port(name: &str) -> Result<PathBuf, GuestError> {
         let device = Path::new("/dev").join(port.file_name()?);
         device.exists().then_some(device)
     })
+}
+
+/// Lets every byte through a serial line as it is. It stays so while somebody has it open, and a line
+/// that nobody has opened yet keeps it for the next.
+fn make_raw(path: &Path) -> std::io::Result<()> {
+    let line = File::options().read(true).write(true).open(path)?;
+    let mut mode = rustix::termios::tcgetattr(&line)?;
+    mode.make_raw();
+    Ok(rustix::termios::tcsetattr(&line, rustix::termios::OptionalActions::Now, &mode)?)
 }
 
 /// Looks until there is one.

@@ -156,7 +156,7 @@ pub fn words() -> Vec<String> {
 pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     let (runtime, argument) = find(&spec.runtime)?;
     let layers = Layers::parse(spec)?;
-    vm::check(spec, &layers, runtime.name)?;
+    vm::check(spec, &layers, (runtime.name, argument))?;
     gvisor::check(spec, &layers, argument)?;
     (runtime.needs)(argument)?;
     storage::check(spec)
@@ -168,7 +168,7 @@ pub(crate) fn make(
 ) -> Result<Box<dyn Environment>, PartError> {
     let (runtime, argument) = find(&spec.runtime)?;
     let layers = Layers::parse(spec)?;
-    vm::check(spec, &layers, runtime.name)?;
+    vm::check(spec, &layers, (runtime.name, argument))?;
     gvisor::check(spec, &layers, argument)?;
     (runtime.needs)(argument)?;
     storage::check(spec)?;

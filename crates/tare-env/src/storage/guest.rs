@@ -4,6 +4,7 @@
 use super::Kind;
 
 const NEEDS: &str = "runtime = \"vm:qemu\"";
+const NEEDS_UML: &str = "runtime = \"vm:uml\"";
 const CLEANUP: &str = "the image goes with the environment's directory";
 const READ_BACK: &str = "mount, driver and write cache of the disk, from inside the guest";
 
@@ -60,5 +61,31 @@ pub const VIRTIOFS: Kind = Kind {
     parse: None,
 };
 
+pub const UBD: Kind = Kind {
+    name: "ubd",
+    help: "the same image as a disk of user-mode Linux; what such a guest has as \"directory\"",
+    options: &[],
+    needs: NEEDS_UML,
+    cleanup: CLEANUP,
+    read_back: READ_BACK,
+    parse: None,
+};
+
+pub const HOSTFS: Kind = Kind {
+    name: "hostfs",
+    help: "a directory of the host's, which user-mode Linux reads and writes by system calls",
+    options: &[],
+    needs: NEEDS_UML,
+    cleanup: "the directory goes with the environment's",
+    read_back: "the mount table inside the guest",
+    parse: None,
+};
+
+/// Those of QEMU's guests.
+pub const OF_QEMU: &[Kind] = &[VIRTIO_BLK, VIRTIO_SCSI, NVME, NINE_P, VIRTIOFS];
+
+/// Those of guests of user-mode Linux.
+pub const OF_UML: &[Kind] = &[UBD, HOSTFS];
+
 /// All of them.
-pub const ALL: &[Kind] = &[VIRTIO_BLK, VIRTIO_SCSI, NVME, NINE_P, VIRTIOFS];
+pub const ALL: &[Kind] = &[VIRTIO_BLK, VIRTIO_SCSI, NVME, NINE_P, VIRTIOFS, UBD, HOSTFS];

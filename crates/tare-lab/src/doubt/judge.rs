@@ -21,6 +21,9 @@ pub const IO_ENGINE: &str = "io_engine";
 /// The accelerator that runs a guest's instructions on the CPU itself.
 const HARDWARE: &str = "kvm";
 
+/// The one that runs a guest's programs on the CPU itself, and its kernel as a process beside them.
+const USER_MODE: &str = "uml";
+
 /// What a slice's figures alone do not say.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
@@ -104,7 +107,11 @@ pub fn environment(
     }
     let accelerator = layers.iter().find(|state| state.layer == ACCELERATOR);
     if let Some(state) = accelerator.filter(|state| !state.found.starts_with(HARDWARE)) {
-        doubts.push(Doubt::Emulated { accelerator: state.found.clone() });
+        let accelerator = state.found.clone();
+        doubts.push(match accelerator.starts_with(USER_MODE) {
+            true => Doubt::UserModeKernel { accelerator },
+            false => Doubt::Emulated { accelerator },
+        });
     }
     doubts
 }
@@ -227,6 +234,7 @@ mod tests {
             doubts.iter().map(Doubt::kind).collect::<Vec<_>>()
         };
         assert_eq!(runs_on("tcg: there is no /dev/kvm"), ["emulated"]);
+        assert_eq!(runs_on("uml: a kernel in user mode"), ["user_mode_kernel"]);
         assert!(runs_on("kvm: a guest is up after 900 ms").is_empty());
     }
 

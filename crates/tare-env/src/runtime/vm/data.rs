@@ -9,6 +9,7 @@ use tare_lab::environment::{DIRECTORY, EnvironmentSpec, LayerState};
 use tare_std::units::parse_bytes;
 
 use super::kernel::Need;
+use super::monitor::MonitorKind;
 use super::options::{OptionError, Options};
 use super::qemu::Files;
 use super::{VmError, qemu::escaped};
@@ -32,6 +33,10 @@ pub(super) enum Data {
     Virtiofs {
         cache: String,
     },
+    /// The disk of user-mode Linux.
+    Ubd,
+    /// A directory of the host's, by user-mode Linux.
+    Hostfs,
 }
 
 /// The two of crc32c are what ext4 asks modprobe for by another name; on a CPU without the
@@ -50,9 +55,22 @@ const fn need(name: &'static str) -> Need {
 }
 
 impl Data {
-    pub(super) fn parse(spec: &EnvironmentSpec) -> Result<Self, OptionError> {
+    pub(super) fn parse(spec: &EnvironmentSpec, monitor: MonitorKind) -> Result<Self, OptionError> {
         let environment = || spec.name.clone();
         let storage = &spec.storage;
+        let known = match monitor {
+            MonitorKind::Qemu => guest::OF_QEMU,
+            MonitorKind::Uml => guest::OF_UML,
+        };
+        let none = || {
+            let names: Vec<&str> = known.iter().map(|kind| kind.name).collect();
+            let runtime = format!("vm:{}", monitor.word());
+            let (kind, known) = (storage.kind.clone(), names.join(", "));
+            OptionError::Storage { environment: environment(), runtime, kind, known }
+        };
+        if storage.kind != DIRECTORY && !known.iter().any(|kind| kind.name == storage.kind) {
+            return Err(none());
+        }
         let option = |name: &str| {
             storage.options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
         };
@@ -63,6 +81,9 @@ impl Data {
             wanted,
         };
         match storage.kind.as_str() {
+            DIRECTORY if monitor == MonitorKind::Uml => Ok(Self::Ubd),
+            kind if kind == guest::UBD.name => Ok(Self::Ubd),
+            kind if kind == guest::HOSTFS.name => Ok(Self::Hostfs),
             DIRECTORY => Ok(Self::VirtioBlk),
             kind if kind == guest::VIRTIO_BLK.name => Ok(Self::VirtioBlk),
             kind if kind == guest::VIRTIO_SCSI.name => Ok(Self::VirtioScsi),
@@ -84,7 +105,7 @@ impl Data {
                 }
                 Ok(Self::Virtiofs { cache: cache.into() })
             }
-            kind => Err(OptionError::Storage { environment: environment(), kind: kind.into() }),
+            _ => Err(none()),
         }
     }
 
@@ -101,6 +122,8 @@ impl Data {
             Self::Nvme => vec![need("nvme")],
             Self::NineP { .. } => return vec![need("9pnet_virtio"), need("9p")],
             Self::Virtiofs { .. } => return vec![need("virtiofs")],
+            Self::Ubd => Vec::new(),
+            Self::Hostfs => return vec![need("hostfs")],
         };
         needs.extend(EXT4);
         needs
@@ -114,7 +137,7 @@ impl Data {
         files: &Files,
         options: &Options,
     ) -> Result<(), VmError> {
-        if let Self::NineP { .. } | Self::Virtiofs { .. } = self {
+        if let Self::NineP { .. } | Self::Virtiofs { .. } | Self::Hostfs = self {
             let path = files.share();
             return fs::create_dir(&path).map_err(|source| VmError::File { path, source });
         }
@@ -170,10 +193,22 @@ impl Data {
         words
     }
 
+    /// The words of a user-mode kernel for it: no file to copy on write, and the serial number;
+    /// `d` keeps the kernel from looking for a header of such files in it, `s` opens it O_SYNC.
+    pub(super) fn user_mode_words(&self, options: &Options) -> Option<String> {
+        let flags = if options.write_cache() { "d" } else { "ds" };
+        (*self == Self::Ubd).then(|| format!("ubd0{flags}=disk.img,,{DATA_SERIAL}"))
+    }
+
     /// The order that mounts it.
-    pub(super) fn mount(&self) -> Order {
+    pub(super) fn mount(&self, files: &Files) -> Order {
         let name = DATA_SERIAL.to_string();
         match self {
+            Self::Hostfs => Order::Mount {
+                source: Source::Tag(name),
+                filesystem: "hostfs".into(),
+                options: files.share().to_string_lossy().into_owned(),
+            },
             Self::NineP { msize, cache } => Order::Mount {
                 source: Source::Tag(name),
                 filesystem: "9p".into(),
@@ -216,13 +251,19 @@ impl Data {
                 in_force,
             );
         }
+        if *self == Self::Hostfs {
+            let in_force = facts.mount.contains(" hostfs ");
+            return state("storage", "hostfs", facts.mount.clone(), in_force);
+        }
         let driver = match self {
+            Self::Ubd => "uml-blkdev",
             Self::VirtioScsi => "sd",
             Self::Nvme => "nvme",
             _ => "virtio_blk",
         };
         let want_cache = if options.write_cache() { "write back" } else { "write through" };
-        let cached = *self == Self::Nvme || fact("write_cache") == want_cache;
+        // User-mode Linux shows a write cache also where the host opens the file O_SYNC.
+        let cached = matches!(self, Self::Nvme | Self::Ubd) || fact("write_cache") == want_cache;
         let wanted = format!("ext4 by {driver}, cache = {}, aio = {}", options.cache, options.aio);
         let found = format!(
             "{}; driver {}, scheduler {}, cache {}",

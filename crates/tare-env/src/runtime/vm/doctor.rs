@@ -6,7 +6,9 @@ use std::path::Path;
 use tare_host::doctor::{Check, Verdict};
 use tare_host::{exec, facts};
 
-use super::{accelerator, default_kernel, kernel, needs, qemu::PROGRAM};
+use super::kernel::{self, Kernel};
+use super::options::Options;
+use super::{accelerator, default_kernel, needs, qemu::PROGRAM, uml};
 
 /// Where Kata keeps its configuration, the first that is there counts (its own order).
 const KATA: &[&str] = &[
@@ -21,7 +23,7 @@ const KATA_SETTINGS: &[&str] =
 
 /// Checks this host. `state` is the state directory, where the outcome of a try of KVM is kept.
 pub fn checks(state: &Path) -> Vec<Check> {
-    vec![kvm(state), machine(), guest_kernel(), kata()]
+    vec![kvm(state), machine(), guest_kernel(), user_mode(), kata()]
 }
 
 fn check(what: &str, verdict: Verdict, detail: impl Into<String>, remedy: &str) -> Check {
@@ -67,6 +69,22 @@ fn guest_kernel() -> Check {
             check(what, Verdict::Ok, detail, "")
         }
         Err(_) => check(what, Verdict::Missing, "none for guests", kernel::REMEDY),
+    }
+}
+
+fn user_mode() -> Check {
+    let what = "vm:uml";
+    if let Err(missing) = needs(Some("uml")) {
+        return check(what, Verdict::Missing, missing.why, &missing.remedy);
+    }
+    let release = Kernel::user_mode(None).map(|kernel| kernel.release).unwrap_or_default();
+    match uml::check_memory(Options::default().memory_bytes) {
+        Ok(()) => check(what, Verdict::Ok, format!("kernel {release}, in user mode"), ""),
+        Err(error) => {
+            let remedy =
+                "mount -o remount,exec,size=4G /dev/shm, or give guests less (vm option memory)";
+            check(what, Verdict::Limited, format!("kernel {release}, but {error}"), remedy)
+        }
     }
 }
 

@@ -10,8 +10,9 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use tare_host::exec::{Command, ExecError};
+use tare_host::exec::{self, Command, ExecError};
 
+use super::uml;
 use crate::guest::protocol::Module;
 
 /// Where kernels for guests are unpacked: `CACHE/NAME/boot/vmlinuz-RELEASE` and
@@ -30,6 +31,10 @@ pub enum KernelError {
         "there is no kernel for guests: not the host's own in /boot, none in {CACHE}; {REMEDY}"
     )]
     None,
+    #[error("there is no user-mode Linux kernel; {}", uml::REMEDY)]
+    NoUserMode,
+    #[error("{} does not run as a user-mode Linux kernel", .path.display())]
+    UserMode { path: PathBuf, source: ExecError },
     #[error("cannot read the kernel {}", .path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("{} does not say which kernel it is; name it vmlinuz-RELEASE", .path.display())]
@@ -72,6 +77,25 @@ impl Kernel {
             .collect();
         found.sort_by(|a, b| a.image.cmp(&b.image));
         found.pop().ok_or(KernelError::None)
+    }
+
+    /// The user-mode kernel that is asked for, else the one that is installed. It says its release
+    /// itself; its modules lie in `lib/uml/modules` beside the folder of programs.
+    pub(super) fn user_mode(asked: Option<&Path>) -> Result<Self, KernelError> {
+        let image = match asked {
+            Some(image) => image.to_path_buf(),
+            None => exec::find(uml::PROGRAM).ok_or(KernelError::NoUserMode)?,
+        };
+        let said = Command::new(&image).arg("--version").run();
+        let said =
+            said.map_err(|source| KernelError::UserMode { path: image.clone(), source })?.stdout;
+        let release = said.trim().to_string();
+        let real = fs::canonicalize(&image).unwrap_or_else(|_| image.clone());
+        let root = real.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+        let folder = Path::new("lib/uml/modules").join(&release);
+        let places = [root.join(&folder), Path::new("/usr").join(&folder)];
+        let modules = places.into_iter().find(|path| path.join("kernel").is_dir());
+        Ok(Self { image, release, modules })
     }
 
     fn at(image: &Path) -> Result<Self, KernelError> {

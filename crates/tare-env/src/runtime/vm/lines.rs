@@ -31,14 +31,17 @@ impl Lines {
     ) -> io::Result<Self> {
         loop {
             match UnixStream::connect(path) {
-                Ok(write) => {
-                    let read = BufReader::new(write.try_clone()?);
-                    return Ok(Self { write, read, partial: Vec::new() });
-                }
+                Ok(socket) => return Self::over(socket),
                 Err(error) if Instant::now() > deadline || !alive() => return Err(error),
                 Err(_) => thread::sleep(RETRY),
             }
         }
+    }
+
+    /// Speaks over a socket that is connected.
+    pub(super) fn over(write: UnixStream) -> io::Result<Self> {
+        let read = BufReader::new(write.try_clone()?);
+        Ok(Self { write, read, partial: Vec::new() })
     }
 
     pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {

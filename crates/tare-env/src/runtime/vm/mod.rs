@@ -1,14 +1,15 @@
 //! Virtual machines: a guest with a kernel of its own, made by QEMU with KVM where a guest boots
-//! with it, else with TCG, which emulates the CPU and so is functional only.
+//! with it, else with TCG, which emulates the CPU and so is functional only; or by user-mode Linux
+//! (`uml`), whose kernel is a program of the host.
 //!
 //! Method: the guest is Tare's own program in an initramfs (`crate::guest`), so nothing is
 //! installed and the same bytes run as everywhere else. A tap device on the bridge takes the place
-//! of a container's veth; the data lies on a disk image of its own. QEMU runs in the environment's
-//! cgroup like any system. The guest is stopped through the monitor and not by the freezer, so
-//! that its clock stands still too.
+//! of a container's veth; the data lies on a disk image of its own. The monitor runs in the
+//! environment's cgroup like any system. A guest of QEMU is stopped through the monitor and not by
+//! the freezer, so that its clock stands still too; one of user-mode Linux has the host's clock.
 //!
 //! Accounts: the threads of the vCPUs are the system, guest's kernel included; what else QEMU and
-//! vhost do is the layer's.
+//! vhost do is the layer's. Of user-mode Linux all is the system.
 //!
 //! Limits: one disk and one network device; x86-64.
 
@@ -32,6 +33,7 @@ use crate::{storage, system};
 pub mod accelerator;
 mod data;
 pub mod doctor;
+mod engine;
 pub(crate) mod initramfs;
 pub mod kernel;
 pub(crate) mod lines;
@@ -42,10 +44,12 @@ pub(crate) mod qmp;
 mod read_back;
 mod running;
 pub(crate) mod start;
+mod uml;
 mod virtiofsd;
 
 use data::Data;
 use kernel::{Kernel, KernelError};
+use monitor::MonitorKind;
 use options::Options;
 pub(crate) use options::Wanted;
 pub use options::{OPTIONS, OptionError};
@@ -56,25 +60,27 @@ use running::Running;
 pub const RUNTIME: Runtime = Runtime {
     name: "vm",
     help: "a guest with its own kernel, Tare's program its only process",
-    argument: Argument::Required("MONITOR: qemu"),
+    argument: Argument::Required("MONITOR: qemu or uml"),
     options: OPTIONS,
     needs,
-    cleanup: "QEMU is killed; disk image, sockets and initramfs go with the directory",
+    cleanup: "the monitor is killed; disk image, sockets and initramfs go with the directory",
     read_back: "the monitor's status and accelerator, and what the guest says of itself",
-    found: || if needs(Some("qemu")).is_ok() { vec!["vm:qemu".into()] } else { Vec::new() },
+    found,
     make,
 };
 
 /// Why there is no guest.
 #[derive(Debug, thiserror::Error)]
 pub enum VmError {
-    #[error("there is no monitor {name:?}; write vm:qemu")]
+    #[error("there is no monitor {name:?}; write vm:qemu or vm:uml")]
     Monitor { name: String },
+    #[error("{folder} cannot hold the memory of a guest of user-mode Linux: {why}")]
+    Memory { folder: &'static str, why: String },
     #[error("cannot use {}", .path.display())]
     File { path: PathBuf, source: io::Error },
     #[error("accelerator = \"kvm\" cannot be had: {why}")]
     NoKvm { why: String },
-    #[error("cannot start QEMU")]
+    #[error("cannot start the monitor")]
     Start(#[from] exec::ExecError),
     #[error(
         "there is no virtiofsd for storage = \"virtiofs\": it comes with QEMU up to 7.2, \
@@ -83,7 +89,7 @@ pub enum VmError {
     NoVirtiofsd,
     #[error("virtiofsd does not serve the shared directory: {said}")]
     Virtiofsd { said: String },
-    #[error("QEMU (process {pid}) does not end when killed")]
+    #[error("the monitor (process {pid}) does not end when killed")]
     Unkillable { pid: u32 },
     #[error("the guest did not come up within {} s", .limit.as_secs())]
     Boot { limit: Duration, source: io::Error },
@@ -99,24 +105,41 @@ pub enum VmError {
     Pin { thread: u32, source: io::Error },
 }
 
+/// What this host has of them, as a study writes it.
+fn found() -> Vec<String> {
+    let words = MonitorKind::ALL.into_iter().map(MonitorKind::word);
+    words.filter(|word| needs(Some(word)).is_ok()).map(|word| format!("vm:{word}")).collect()
+}
+
 pub(crate) fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
     let missing = |why: String, remedy: &str| Unavailable {
         what: format!("vm:{}", argument.unwrap_or_default()),
         why,
         remedy: remedy.into(),
     };
-    if argument != Some("qemu") {
-        return Err(missing("there is no such monitor".into(), "write vm:qemu"));
+    let Some(monitor) = argument.and_then(MonitorKind::parse) else {
+        return Err(missing("there is no such monitor".into(), "write vm:qemu or vm:uml"));
+    };
+    let (programs, remedy): (&[&str], _) = match monitor {
+        MonitorKind::Qemu => {
+            (&[PROGRAM], "apt-get install --no-install-recommends qemu-system-x86")
+        }
+        MonitorKind::Uml => (&[uml::PROGRAM], uml::REMEDY),
+    };
+    let starters: &[&str] = if monitor == MonitorKind::Uml { &uml::STARTERS } else { &[] };
+    let others = starters.iter().map(|program| (program, "apt-get install util-linux"));
+    let disk = [(&"mkfs.ext4", "apt-get install e2fsprogs")];
+    let wanted = programs.iter().map(|program| (program, remedy)).chain(disk).chain(others);
+    for (program, remedy) in wanted {
+        if exec::find(program).is_none() {
+            return Err(missing(format!("there is no program {program}"), remedy));
+        }
     }
-    if exec::find(PROGRAM).is_none() {
-        let remedy = "apt-get install --no-install-recommends qemu-system-x86";
-        return Err(missing(format!("there is no program {PROGRAM}"), remedy));
-    }
-    if exec::find("mkfs.ext4").is_none() {
-        let why = "there is no program mkfs.ext4 for the guest's disk".to_string();
-        return Err(missing(why, "apt-get install e2fsprogs"));
-    }
-    match Kernel::find(None) {
+    let kernel = match monitor {
+        MonitorKind::Qemu => Kernel::find(None),
+        MonitorKind::Uml => Kernel::user_mode(None),
+    };
+    match kernel {
         Ok(_) => Ok(()),
         Err(KernelError::None) => {
             Err(missing("there is no kernel for guests".into(), kernel::REMEDY))
@@ -133,38 +156,46 @@ pub fn default_kernel() -> Result<(PathBuf, String), KernelError> {
     Kernel::find(None).map(|kernel| (kernel.image, kernel.release))
 }
 
-/// Checks the options against the runtime and the other layers.
+/// Checks the options against the runtime, with its argument, and the other layers.
 pub(super) fn check(
     spec: &EnvironmentSpec,
     layers: &Layers,
-    name: &str,
+    (name, argument): (&str, Option<&str>),
 ) -> Result<(), OptionError> {
     if name == RUNTIME.name {
-        Data::parse(spec)?;
-        return Options::parse(spec, layers).map(|_| ());
+        // What is no monitor is told by `needs`.
+        let Some(monitor) = argument.and_then(MonitorKind::parse) else { return Ok(()) };
+        Data::parse(spec, monitor)?;
+        return Options::parse(spec, layers, monitor).map(|_| ());
     }
     let (environment, kind) = (spec.name.clone(), &spec.storage.kind);
     if !spec.vm.is_empty() {
         return Err(OptionError::NoMachine { environment });
     }
-    match storage::guest::ALL.iter().any(|one| one.name == *kind) {
-        true => Err(OptionError::NoMachineForStorage { environment, kind: kind.clone() }),
-        false => Ok(()),
-    }
+    let has = |kinds: &[storage::Kind]| kinds.iter().any(|one| one.name == *kind);
+    let runtime = match (has(storage::guest::OF_QEMU), has(storage::guest::OF_UML)) {
+        (true, _) => "vm:qemu",
+        (_, true) => "vm:uml",
+        _ => return Ok(()),
+    };
+    Err(OptionError::NoMachineForStorage { environment, kind: kind.clone(), runtime })
 }
 
 fn make(
     ground: &Arc<Ground>,
     spec: EnvironmentSpec,
     layers: Layers,
-    _argument: Option<&str>,
+    argument: Option<&str>,
 ) -> Result<Box<dyn Environment>, PartError> {
-    let (options, data) = (Options::parse(&spec, &layers)?, Data::parse(&spec)?);
+    let name = argument.unwrap_or_default();
+    let kind = MonitorKind::parse(name).ok_or_else(|| VmError::Monitor { name: name.into() })?;
+    let (options, data) = (Options::parse(&spec, &layers, kind)?, Data::parse(&spec, kind)?);
     let ground = Arc::clone(ground);
     Ok(Box::new(Vm {
         ground,
         spec,
         layers,
+        kind,
         options,
         data,
         number: 0,
@@ -179,6 +210,7 @@ struct Vm {
     ground: Arc<Ground>,
     spec: EnvironmentSpec,
     layers: Layers,
+    kind: MonitorKind,
     options: Options,
     data: Data,
     /// Of the last start.
@@ -227,17 +259,11 @@ impl Environment for Vm {
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
-        let running = self.running()?;
-        running.qmp.stop()?;
-        running.frozen = true;
-        Ok(())
+        self.running()?.freeze()
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {
-        let running = self.running()?;
-        running.qmp.cont()?;
-        running.frozen = false;
-        Ok(())
+        self.running()?.thaw()
     }
 
     fn usage(&mut self) -> Result<Usage, PartError> {
@@ -252,7 +278,7 @@ impl Environment for Vm {
     fn processes(&mut self) -> Processes {
         let Some(running) = &self.running else { return Processes::default() };
         let mut processes = running.system.processes();
-        processes.layer.extend(running.pids.iter().skip(1));
+        processes.layer.extend(running.engine.helpers());
         processes.layer.extend(running.daemon.iter().map(monitor::Monitor::pid));
         processes
     }
@@ -272,7 +298,7 @@ impl Environment for Vm {
     fn stop(&mut self) -> Result<(), PartError> {
         self.log = self.log_tail();
         if let Some(mut running) = self.running.take() {
-            let killed = running.monitor.kill();
+            let killed = running.kill();
             running.daemon.as_mut().map_or(Ok(()), |daemon| daemon.kill())?;
             if let Some(router) = &mut running.place.router {
                 router.end_proxy()?;

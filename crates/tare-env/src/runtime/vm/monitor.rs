@@ -1,4 +1,4 @@
-//! The monitor's process and threads.
+//! The monitor: which there are, its process and its threads.
 
 use std::process::Child;
 
@@ -8,7 +8,32 @@ use tare_std::cpus::CpuSet;
 use super::VmError;
 use crate::runtime::KILL_LIMIT;
 
-/// A QEMU that runs; killed when it is dropped.
+/// What makes the guest's machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MonitorKind {
+    Qemu,
+    /// User-mode Linux: the guest's kernel itself.
+    Uml,
+}
+
+impl MonitorKind {
+    /// Every one.
+    pub(super) const ALL: [Self; 2] = [Self::Qemu, Self::Uml];
+
+    /// As a study names it: `vm:qemu`.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Uml => "uml",
+        }
+    }
+
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+}
+
+/// A monitor that runs; killed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Monitor(Child);
 

@@ -6,23 +6,32 @@ use std::path::PathBuf;
 use tare_lab::environment::EnvironmentSpec;
 use tare_std::units::parse_bytes;
 
+use super::monitor::MonitorKind;
 use crate::layer::{Layers, NetworkLayer};
 
 /// Every option as (name, one line).
 pub const OPTIONS: &[(&str, &str)] = &[
-    ("vcpus", "virtual CPUs; without it as many as the cpu layer gives"),
+    ("vcpus", "virtual CPUs; without it as many as the cpu layer gives; vm:uml has one"),
     ("memory", "the guest's memory, such as 1G (default)"),
     ("disk", "size of the disk that the data lies on, such as 2G (default)"),
-    ("aio", "how the monitor does disk I/O: native (default), threads, io_uring"),
+    ("aio", "how QEMU does disk I/O: native (default), threads, io_uring"),
     (
         "cache",
-        "cache mode of the disk: none (default), writeback, writethrough, directsync, unsafe",
+        "cache mode of the disk: none (default), writeback, writethrough, directsync, unsafe; \
+         vm:uml has writeback (default) and writethrough",
     ),
-    ("iothread", "a thread of its own for the disk: yes (default), no"),
-    ("huge_pages", "the guest's memory in huge pages of the host: no (default), yes"),
-    ("accelerator", "auto (default: KVM where a guest boots with it, else TCG), kvm, tcg"),
-    ("kernel", "the guest's kernel image; without it the host's own, else the one fetched for it"),
+    ("iothread", "a thread of QEMU's for the disk alone: yes (default), no"),
+    ("huge_pages", "QEMU's memory for the guest in huge pages: no (default), yes"),
+    ("accelerator", "of QEMU: auto (default: KVM where a guest boots with it, else TCG), kvm, tcg"),
+    (
+        "kernel",
+        "the guest's kernel image; without it the host's own, else the one fetched for it; of \
+         vm:uml its program, without it linux.uml",
+    ),
 ];
+
+/// Options that only QEMU has.
+const OF_QEMU: &[&str] = &["aio", "iothread", "huge_pages", "accelerator"];
 
 /// Less does not boot with the program in memory twice.
 const MEMORY_BYTES_MIN: u64 = 256 << 20;
@@ -35,18 +44,26 @@ const MONITOR_BYTES: u64 = 192 << 20;
 pub enum OptionError {
     #[error(
         "environment {environment:?}: only a virtual machine has storage {kind:?}; \
-         set runtime = \"vm:qemu\""
+         set runtime = \"{runtime}\""
     )]
-    NoMachineForStorage { environment: String, kind: String },
+    NoMachineForStorage { environment: String, kind: String, runtime: &'static str },
+    #[error("environment {environment:?}: {runtime} has no storage {kind:?}; it has {known}")]
+    Storage { environment: String, runtime: String, kind: String, known: String },
     #[error(
-        "environment {environment:?}: a virtual machine has no storage {kind:?}; \
-         it has virtio-blk, virtio-scsi, nvme, 9p and virtiofs"
-    )]
-    Storage { environment: String, kind: String },
-    #[error(
-        "environment {environment:?}: only a virtual machine has vm options; set runtime = \"vm:qemu\""
+        "environment {environment:?}: only a virtual machine has vm options; set \
+         runtime = \"vm:qemu\" or \"vm:uml\""
     )]
     NoMachine { environment: String },
+    #[error(
+        "environment {environment:?}: user-mode Linux has no {name}, it is of runtime = \"vm:qemu\"; \
+         leave it out"
+    )]
+    OfQemu { environment: String, name: String },
+    #[error(
+        "environment {environment:?}: user-mode Linux has no filter of system calls for its own \
+         process; set security = \"none\""
+    )]
+    NoFilter { environment: String },
     #[error(
         "environment {environment:?}: a virtual machine has no option {name:?}; it has {known}"
     )]
@@ -120,12 +137,35 @@ impl Default for Options {
 }
 
 impl Options {
+    /// What a guest of this monitor has without options. A user-mode kernel reads and writes its disk
+    /// through the host's page cache, in a process of its own.
+    fn of(monitor: MonitorKind) -> Self {
+        match monitor {
+            MonitorKind::Qemu => Self::default(),
+            MonitorKind::Uml => Self {
+                vcpus: Some(1),
+                aio: "threads".into(),
+                cache: "writeback".into(),
+                ..Self::default()
+            },
+        }
+    }
+
     /// Parses and checks the options of a virtual machine.
-    pub(crate) fn parse(spec: &EnvironmentSpec, layers: &Layers) -> Result<Self, OptionError> {
+    pub(super) fn parse(
+        spec: &EnvironmentSpec,
+        layers: &Layers,
+        monitor: MonitorKind,
+    ) -> Result<Self, OptionError> {
         let environment = || spec.name.clone();
-        let mut options = Self::default();
+        let mut options = Self::of(monitor);
+        let uml = monitor == MonitorKind::Uml;
         let mut aio_named = false;
         for (name, value) in &spec.vm {
+            if uml && OF_QEMU.contains(&name.as_str()) {
+                let name = name.clone();
+                return Err(OptionError::OfQemu { environment: environment(), name });
+            }
             let bad = |wanted| OptionError::Value {
                 environment: environment(),
                 name: name.clone(),
@@ -137,6 +177,9 @@ impl Options {
                 bytes.ok_or_else(|| bad(wanted))
             };
             match name.as_str() {
+                "vcpus" if uml && value != "1" => {
+                    return Err(bad("1: a user-mode kernel runs on one CPU"));
+                }
                 "vcpus" => {
                     let count = value.parse().ok().filter(|count| (1..=1024).contains(count));
                     options.vcpus = Some(count.ok_or_else(|| bad("a number from 1 to 1024"))?);
@@ -152,6 +195,12 @@ impl Options {
                     options.aio =
                         word(value, &known).ok_or_else(|| bad("native, threads or io_uring"))?;
                     aio_named = true;
+                }
+                "cache" if uml => {
+                    let known = ["writeback", "writethrough"];
+                    options.cache = word(value, &known).ok_or_else(|| {
+                        bad("writeback or writethrough, as user-mode Linux has them")
+                    })?;
                 }
                 "cache" => {
                     let known = ["none", "writeback", "writethrough", "directsync", "unsafe"];
@@ -179,6 +228,9 @@ impl Options {
         }
         if layers.network == NetworkLayer::Host {
             return Err(OptionError::HostNetwork { environment: environment() });
+        }
+        if uml && layers.security != "none" {
+            return Err(OptionError::NoFilter { environment: environment() });
         }
         if options.aio == "native" && !options.direct() {
             if aio_named {

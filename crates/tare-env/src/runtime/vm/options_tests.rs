@@ -24,7 +24,13 @@ fn spec(vm: &[(&str, &str)], network: &str, memory_bytes: Option<u64>) -> Enviro
 
 fn parse(vm: &[(&str, &str)], network: &str, memory: Option<u64>) -> Result<Options, OptionError> {
     let spec = spec(vm, network, memory);
-    Options::parse(&spec, &Layers::parse(&spec).unwrap())
+    Options::parse(&spec, &Layers::parse(&spec).unwrap(), MonitorKind::Qemu)
+}
+
+fn parse_uml(vm: &[(&str, &str)], security: &str) -> Result<Options, OptionError> {
+    let mut spec = spec(vm, "bridge", None);
+    spec.security = security.into();
+    Options::parse(&spec, &Layers::parse(&spec).unwrap(), MonitorKind::Uml)
 }
 
 #[test]
@@ -50,21 +56,46 @@ fn options_are_parsed_and_checked_against_each_other() {
 }
 
 #[test]
+fn what_user_mode_linux_has_not_is_refused() {
+    let plain = parse_uml(&[("vcpus", "1"), ("memory", "512M")], "none").unwrap();
+    assert_eq!((plain.vcpus, plain.cache.as_str(), plain.direct()), (Some(1), "writeback", false));
+    assert!(!parse_uml(&[("cache", "writethrough")], "none").unwrap().write_cache());
+    for (bad, says) in [
+        (parse_uml(&[("vcpus", "2")], "none"), "one CPU"),
+        (parse_uml(&[("accelerator", "kvm")], "none"), "has no accelerator"),
+        (parse_uml(&[("iothread", "no")], "none"), "has no iothread"),
+        (parse_uml(&[("huge_pages", "yes")], "none"), "has no huge_pages"),
+        (parse_uml(&[("aio", "threads")], "none"), "has no aio"),
+        (parse_uml(&[("cache", "none")], "none"), "writeback or writethrough"),
+        (parse_uml(&[], "default"), "security = \"none\""),
+    ] {
+        let text = bad.unwrap_err().to_string();
+        assert!(text.contains(says), "{text}");
+    }
+}
+
+#[test]
 fn storage_of_guests_is_for_guests_and_theirs_alone() {
     let mut guest = spec(&[], "bridge", None);
     let layers = Layers::parse(&guest).unwrap();
-    let check = |spec: &EnvironmentSpec, runtime: &str| {
-        super::super::check(spec, &layers, runtime).map_err(|error| error.to_string())
+    let check = |spec: &EnvironmentSpec, runtime: &str, monitor: Option<&str>| {
+        super::super::check(spec, &layers, (runtime, monitor)).map_err(|error| error.to_string())
     };
+    let (qemu, uml) = (Some("qemu"), Some("uml"));
     guest.storage = StorageSpec { kind: "nvme".into(), options: Vec::new() };
-    assert_eq!(check(&guest, "vm"), Ok(()));
-    assert!(check(&guest, "process").unwrap_err().contains("only a virtual machine"));
+    assert_eq!(check(&guest, "vm", qemu), Ok(()));
+    assert!(check(&guest, "vm", uml).unwrap_err().contains("ubd, hostfs"));
+    assert!(check(&guest, "process", None).unwrap_err().contains("only a virtual machine"));
+    guest.storage.kind = "hostfs".into();
+    assert_eq!(check(&guest, "vm", uml), Ok(()));
+    assert!(check(&guest, "vm", qemu).unwrap_err().contains("no storage \"hostfs\""));
+    assert!(check(&guest, "oci", None).unwrap_err().contains("vm:uml"));
     guest.storage.kind = "loop".into();
-    assert!(check(&guest, "vm").unwrap_err().contains("no storage \"loop\""));
+    assert!(check(&guest, "vm", qemu).unwrap_err().contains("no storage \"loop\""));
     let cache = vec![("cache".into(), "hot".into())];
     guest.storage = StorageSpec { kind: "9p".into(), options: cache };
-    assert!(check(&guest, "vm").unwrap_err().contains("none, loose or mmap"));
+    assert!(check(&guest, "vm", qemu).unwrap_err().contains("none, loose or mmap"));
     guest.storage = StorageSpec::default();
     guest.vm = vec![("vcpus".into(), "2".into())];
-    assert!(check(&guest, "oci").unwrap_err().contains("vm options"));
+    assert!(check(&guest, "oci", None).unwrap_err().contains("vm options"));
 }

@@ -31,6 +31,10 @@ impl Files {
         Self { folder: folder.into() }
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub(crate) fn qmp(&self) -> PathBuf {
         self.folder.join("qmp")
     }
@@ -49,7 +53,7 @@ impl Files {
         self.folder.join("console")
     }
 
-    /// What QEMU prints.
+    /// What QEMU prints; a user-mode kernel prints to its console.
     pub(crate) fn stderr(&self) -> PathBuf {
         self.folder.join("stderr")
     }

@@ -6,9 +6,11 @@ use tare_lab::environment::{ACCELERATOR, EnvironmentSpec, LayerState};
 
 use super::VmError;
 use super::data::Data;
+use super::engine::Engine;
 use super::options::Options;
 use super::qemu::Accelerator;
 use super::running::Running;
+use super::uml;
 use crate::guest::protocol::{Answer, Facts, Order};
 use crate::layer::network::SYSTEM_ADDRESS;
 use crate::layer::{Layers, NetworkLayer};
@@ -29,14 +31,14 @@ pub(super) fn read(
     let Answer::Facts(facts) = running.order(order, &Order::Facts)? else {
         return Err(VmError::Answer { order }.into());
     };
-    let status = running.qmp.status()?;
-    let kvm = running.qmp.kvm()?;
+    let status = running.engine.status(&running.system)?;
+    let accelerator = accelerator(running, options)?;
     let found = format!("{status}; guest kernel {}; its system is {}", facts.kernel, facts.system);
     let in_force =
         status == "running" && facts.kernel == running.kernel.release && facts.system == "running";
     let mut states = vec![
         state("runtime", &spec.runtime, found, in_force),
-        accelerator(running, kvm, options),
+        accelerator,
         network(running, &facts, layers, &spec.network),
         cpu(running, ground, layers, &spec.cpu),
         security(running, &spec.security),
@@ -48,10 +50,25 @@ pub(super) fn read(
     Ok(states)
 }
 
-fn accelerator(running: &Running, kvm: bool, options: &Options) -> LayerState {
-    let (chosen, why) = &running.accelerator;
-    let found = format!("{}: {why}", if kvm { "kvm" } else { "tcg" });
-    state(ACCELERATOR, options.accelerator.word(), found, kvm == (*chosen == Accelerator::Kvm))
+fn accelerator(running: &mut Running, options: &Options) -> Result<LayerState, PartError> {
+    let Running { engine, system, .. } = running;
+    match engine {
+        Engine::Qemu(qemu) => {
+            let kvm = qemu.qmp.kvm()?;
+            let (chosen, why) = &qemu.accelerator;
+            let found = format!("{}: {why}", if kvm { "kvm" } else { "tcg" });
+            let in_force = kvm == (*chosen == Accelerator::Kvm);
+            Ok(state(ACCELERATOR, options.accelerator.word(), found, in_force))
+        }
+        Engine::Uml => {
+            let traced = uml::traced(system).len();
+            let found = format!(
+                "uml: a kernel in user mode that intercepts every system call of its {traced} \
+                 address spaces"
+            );
+            Ok(state(ACCELERATOR, "uml", found, traced > 0))
+        }
+    }
 }
 
 fn network(running: &Running, facts: &Facts, layers: &Layers, wanted: &str) -> LayerState {
@@ -59,8 +76,12 @@ fn network(running: &Running, facts: &Facts, layers: &Layers, wanted: &str) -> L
     let host = running.system.read_network(layers, wanted);
     let address = SYSTEM_ADDRESS.to_string();
     let inside = facts.network.iter().any(|nic| nic.contains(&address));
-    let vhost = if running.vhost { "vhost" } else { "no vhost" };
-    let found = format!("{}; inside {}; {vhost}", host.found, facts.network.join(", "));
+    let vhost = match &running.engine {
+        Engine::Qemu(qemu) if qemu.vhost => "; vhost",
+        Engine::Qemu(_) => "; no vhost",
+        Engine::Uml => "",
+    };
+    let found = format!("{}; inside {}{vhost}", host.found, facts.network.join(", "));
     let bridged = matches!(layers.network, NetworkLayer::Bridge { .. });
     state("network", wanted, found, host.in_force && inside && bridged)
 }
@@ -68,10 +89,11 @@ fn network(running: &Running, facts: &Facts, layers: &Layers, wanted: &str) -> L
 /// The affinity of the monitor's threads, and that of each vCPU.
 fn cpu(running: &Running, ground: &Ground, layers: &Layers, wanted: &str) -> LayerState {
     let mut whole = running.system.read_cpu(layers, ground.cpus(), wanted);
+    let Engine::Qemu(qemu) = &running.engine else { return whole };
     let list = |thread: &u32| {
         process::status_field(*thread, "Cpus_allowed_list").unwrap_or_else(|| "gone".into())
     };
-    let vcpus: Vec<String> = running.vcpus.iter().map(list).collect();
+    let vcpus: Vec<String> = qemu.vcpus.iter().map(list).collect();
     whole.found += &format!("; vCPUs on {}", vcpus.join(" | "));
     whole
 }
@@ -86,7 +108,10 @@ fn security(running: &Running, wanted: &str) -> LayerState {
 
 /// What the machine is made of.
 fn machine(running: &Running, facts: &Facts, options: &Options) -> Vec<LayerState> {
-    let vcpus = running.vcpus.len();
+    let vcpus = match &running.engine {
+        Engine::Qemu(qemu) => qemu.vcpus.len(),
+        Engine::Uml => 1,
+    };
     let online = tare_std::cpus::CpuSet::parse_list(&facts.cpus).map_or(0, |cpus| cpus.len());
     let memory = options.memory_bytes;
     let enough =

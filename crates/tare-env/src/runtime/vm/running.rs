@@ -9,11 +9,12 @@ use tare_lab::PartError;
 use tare_lab::environment::Usage;
 
 use super::VmError;
+use super::engine::Engine;
 use super::kernel::Kernel;
 use super::lines::Lines;
 use super::monitor::Monitor;
-use super::qemu::{Accelerator, Files};
-use super::qmp::Qmp;
+use super::qemu::Files;
+use super::uml;
 use crate::guest::protocol::{Answer, Order};
 use crate::layer::network::Place;
 use crate::system::System;
@@ -27,26 +28,11 @@ pub(super) struct Running {
     pub(super) daemon: Option<Monitor>,
     pub(super) system: System,
     pub(super) place: Place,
-    pub(super) qmp: Qmp,
+    pub(super) engine: Engine,
     pub(super) guest: Lines,
     pub(super) kernel: Kernel,
-    /// The accelerator that was chosen, and why.
-    pub(super) accelerator: (Accelerator, String),
-    pub(super) vhost: bool,
-    /// Threads of the vCPUs.
-    pub(super) vcpus: Vec<u32>,
-    /// QEMU first, then the kernel's threads that work for it.
-    pub(super) pids: Vec<u32>,
-    pub(super) accounts: Accounts,
+    pub(super) daemon_account: Account,
     pub(super) frozen: bool,
-}
-
-/// CPU time of the vCPUs, and of all other threads of the monitor.
-#[derive(Debug, Default)]
-pub(super) struct Accounts {
-    vcpus: Account,
-    others: Account,
-    daemon: Account,
 }
 
 impl Running {
@@ -84,14 +70,30 @@ impl Running {
         Ok(())
     }
 
+    pub(super) fn freeze(&mut self) -> Result<(), PartError> {
+        self.engine.freeze(&self.system)?;
+        self.frozen = true;
+        Ok(())
+    }
+
+    pub(super) fn thaw(&mut self) -> Result<(), PartError> {
+        self.engine.thaw(&self.system)?;
+        self.frozen = false;
+        Ok(())
+    }
+
+    /// Kills the guest. Idempotent.
+    pub(super) fn kill(&mut self) -> Result<(), PartError> {
+        match &self.engine {
+            Engine::Qemu(_) => Ok(self.monitor.kill()?),
+            Engine::Uml => uml::kill(&mut self.monitor, &self.system),
+        }
+    }
+
     pub(super) fn usage(&mut self) -> Result<Usage, PartError> {
-        let mut usage = self.system.usage()?;
-        let Self { pids, vcpus, accounts, daemon, .. } = self;
-        usage.system_cpu_ns = accounts.vcpus.read_threads(pids, |id| vcpus.contains(&id));
-        let others = accounts.others.read_threads(pids, |id| !vcpus.contains(&id));
-        usage.layer_cpu_ns.push(("monitor".into(), others));
-        if let Some(daemon) = daemon {
-            let used = accounts.daemon.read(&process::tree(daemon.pid()));
+        let mut usage = self.engine.usage(&mut self.system)?;
+        if let Some(daemon) = &self.daemon {
+            let used = self.daemon_account.read(&process::tree(daemon.pid()));
             usage.layer_cpu_ns.push(("virtiofsd".into(), used));
         }
         Ok(usage)

@@ -1,26 +1,31 @@
-//! Starting a guest: its root, its data, its network, QEMU, and the orders until its system runs.
+//! Starting a guest: its root, its data, its network, its monitor, and the orders until its system
+//! runs.
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tare_host::account::Account;
+use tare_host::cgroup::Cgroup;
 use tare_host::exec::Command;
 use tare_host::journal::Entry;
 use tare_host::{RUN_VARIABLE, process};
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Launch};
+use tare_std::cpus::CpuSet;
 
 use super::data::Data;
+use super::engine::{Accounts, Engine, Qemu};
 use super::kernel::{Kernel, Modules, Need};
 use super::lines::Lines;
-use super::monitor::{Monitor, pin_vcpus, vhost_threads};
-use super::qemu::{Machine, Memory, PROGRAM, network_words};
+use super::monitor::{Monitor, MonitorKind, pin_vcpus, vhost_threads};
+use super::qemu::{Files, Machine, Memory, PROGRAM, network_words};
 use super::qmp::Qmp;
-use super::running::{Accounts, Running};
-use super::{Vm, VmError, accelerator, initramfs, virtiofsd};
+use super::running::Running;
+use super::{Vm, VmError, accelerator, initramfs, uml, virtiofsd};
 use crate::guest::protocol::{Answer, DATA, Order};
 use crate::layer::network::{BRIDGE_ADDRESS, Place, Router, SYSTEM_ADDRESS};
 use crate::layer::{CgroupLayer, CpuLayer};
@@ -37,6 +42,25 @@ pub(crate) const BOOT: &[Need] = &[
 ];
 
 const NETWORK: Need = Need { name: "virtio_net", what: "its network", needed: true };
+
+/// Where a monitor runs.
+struct Berth<'a> {
+    kernel: &'a Kernel,
+    files: &'a Files,
+    place: &'a Place,
+    group: Option<&'a Cgroup>,
+    cpus: &'a CpuSet,
+    daemon: Option<&'a Monitor>,
+}
+
+/// A monitor that has been started.
+struct Started {
+    monitor: Monitor,
+    /// The process whose layers are read back.
+    pid: u32,
+    guest: Lines,
+    engine: Engine,
+}
 
 impl Vm {
     pub(super) fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
@@ -58,11 +82,15 @@ impl Vm {
         let shown = files.shown();
         let file = |path: PathBuf| move |source| VmError::File { path, source };
         fs::create_dir_all(&shown).map_err(file(shown.clone()))?;
-        let kernel = Kernel::find(self.options.kernel.as_deref())?;
+        let asked = self.options.kernel.as_deref();
+        let (kernel, boot, mut needs) = match self.kind {
+            MonitorKind::Qemu => (Kernel::find(asked)?, BOOT, vec![NETWORK]),
+            // It has built in what it takes orders by, and its network.
+            MonitorKind::Uml => (Kernel::user_mode(asked)?, [].as_slice(), Vec::new()),
+        };
         let mut modules = Modules::index(&kernel);
         let boot: Vec<String> =
-            modules.choose(BOOT)?.into_iter().map(|module| module.name).collect();
-        let mut needs = vec![NETWORK];
+            modules.choose(boot)?.into_iter().map(|module| module.name).collect();
         needs.extend(self.data.needs());
         let later = modules.choose(&needs)?;
         let contents = initramfs::Contents {
@@ -73,8 +101,6 @@ impl Vm {
         };
         initramfs::write(&files.initramfs(), &contents).map_err(file(files.initramfs()))?;
         self.data.make(&ground, &files, &self.options)?;
-        let accelerator =
-            accelerator::choose(ground.mark(), self.options.accelerator, &kernel, &files)?;
         let place = Place::make(&ground, self.layers.network, Some(router))?;
         if let Some(group) = &group {
             group.make_folders()?;
@@ -93,77 +119,33 @@ impl Vm {
             Data::Virtiofs { cache } => Some(virtiofsd::start(&ground, &files, cache, &cpus)?),
             _ => None,
         };
-        let own_cpus = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
-        let vhost = fs::exists("/dev/vhost-net").unwrap_or(false);
-        let mut devices = network_words(vhost);
-        devices.extend(self.data.words(&files, &self.options));
-        let machine = Machine {
-            name: format!("{}-e{}", ground.prefix(), self.number),
-            accelerator: accelerator.0,
-            vcpus: self.options.vcpus.unwrap_or(own_cpus).max(1),
-            kernel: &kernel.image,
-            files: &files,
-            memory: Memory {
-                bytes: self.options.memory_bytes,
-                huge_pages: self.options.huge_pages,
-                shared: self.data.shares_memory(),
-            },
-            devices,
-            sandbox: self.layers.security != "none",
-        };
-        let words = machine.arguments();
-        self.config = Some(format!("{PROGRAM}\n{}\n", words.join("\n")));
-        let mut command = match own {
-            true => Command::new("/bin/sh").args(["-c", GATE, PROGRAM]),
-            false => Command::new(PROGRAM),
-        };
-        command = command.args(words).variable(RUN_VARIABLE, ground.run()).on_cpus(&cpus);
-        if let Some(namespace) = &place.namespace {
-            command = command.in_namespace(namespace);
-        }
-        let stderr = File::create(files.stderr()).map_err(file(files.stderr()))?;
-        let stdin = if own { Stdio::piped() } else { Stdio::null() };
-        let child = command.spawn(stdin, Stdio::null(), stderr.into()).map_err(VmError::Start)?;
-        let mut monitor = Monitor::new(child);
-        let pid = monitor.pid();
-        if let Some(group) = &group {
-            group.add(pid)?;
-            process::pin(pid, &cpus)?;
-            for helper in daemon.iter().flat_map(|daemon| process::tree(daemon.pid())) {
-                group.add(helper)?;
-                process::pin(helper, &cpus)?;
-            }
-            let gate = monitor.child().stdin.take();
-            gate.map_or(Ok(()), |mut gate| gate.write_all(b"go\n"))
-                .map_err(file("/bin/sh".into()))?;
-        }
         let deadline = Instant::now() + BOOT_LIMIT;
-        let guest = Lines::connect(&files.orders(), deadline, || monitor.alive())
-            .map_err(|source| VmError::Boot { limit: BOOT_LIMIT, source })?;
-        let mut qmp = Qmp::connect(&files.qmp(), deadline, || monitor.alive())?;
-        let vcpus = qmp.vcpu_threads()?;
-        if self.layers.cpu == CpuLayer::Pinned {
-            pin_vcpus(&vcpus, &cpus)?;
-        }
+        let berth = Berth {
+            kernel: &kernel,
+            files: &files,
+            place: &place,
+            group: group.as_ref(),
+            cpus: &cpus,
+            daemon: daemon.as_ref(),
+        };
+        let started = match self.kind {
+            MonitorKind::Qemu => self.start_qemu(&berth, deadline)?,
+            MonitorKind::Uml => self.start_uml(&berth, deadline)?,
+        };
+        let Started { monitor, pid, guest, engine } = started;
         let proxy = place.router.as_ref().and_then(|router| router.proxy_pid());
         let system = System::new(pid, group, proxy, &self.layers);
-        let mut pids = vec![pid];
-        pids.extend(vhost_threads(pid));
-        let mount = self.data.mount();
+        let mount = self.data.mount(&files);
         // From here on `stop` ends the process, also when one of the next steps fails.
         let running = self.running.insert(Running {
             monitor,
             daemon,
             system,
             place,
-            qmp,
+            engine,
             guest,
             kernel,
-            accelerator,
-            vhost,
-            vcpus,
-            pids,
-            accounts: Accounts::default(),
+            daemon_account: Account::default(),
             frozen: false,
         });
         match running.guest.receive(deadline) {
@@ -182,5 +164,97 @@ impl Vm {
             _ => return Err(VmError::Answer { order: "start" }.into()),
         }
         Ok(Endpoint { address: running.place.address, data: Some(shown) })
+    }
+
+    fn start_qemu(&mut self, berth: &Berth<'_>, deadline: Instant) -> Result<Started, PartError> {
+        let ground = Arc::clone(&self.ground);
+        let Berth { kernel, files, cpus, .. } = berth;
+        let accelerator =
+            accelerator::choose(ground.mark(), self.options.accelerator, kernel, files)?;
+        let own_cpus = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
+        let vhost = fs::exists("/dev/vhost-net").unwrap_or(false);
+        let mut devices = network_words(vhost);
+        devices.extend(self.data.words(files, &self.options));
+        let machine = Machine {
+            name: format!("{}-e{}", ground.prefix(), self.number),
+            accelerator: accelerator.0,
+            vcpus: self.options.vcpus.unwrap_or(own_cpus).max(1),
+            kernel: &kernel.image,
+            files,
+            memory: Memory {
+                bytes: self.options.memory_bytes,
+                huge_pages: self.options.huge_pages,
+                shared: self.data.shares_memory(),
+            },
+            devices,
+            sandbox: self.layers.security != "none",
+        };
+        let words = machine.arguments();
+        self.config = Some(format!("{PROGRAM}\n{}\n", words.join("\n")));
+        let own = berth.group.is_some();
+        let command = match own {
+            true => Command::new("/bin/sh").args(["-c", GATE, PROGRAM]),
+            false => Command::new(PROGRAM),
+        };
+        let command = berth.command(command.args(words), ground.run());
+        let log = |source| VmError::File { path: files.stderr(), source };
+        let stderr = File::create(files.stderr()).map_err(log)?;
+        let stdin = if own { Stdio::piped() } else { Stdio::null() };
+        let child = command.spawn(stdin, Stdio::null(), stderr.into()).map_err(VmError::Start)?;
+        let mut monitor = Monitor::new(child);
+        let pid = monitor.pid();
+        if own {
+            berth.enter(pid)?;
+            let gate = monitor.child().stdin.take();
+            let fail = |source| VmError::File { path: "/bin/sh".into(), source };
+            gate.map_or(Ok(()), |mut gate| gate.write_all(b"go\n")).map_err(fail)?;
+        }
+        let guest = Lines::connect(&files.orders(), deadline, || monitor.alive())
+            .map_err(|source| VmError::Boot { limit: BOOT_LIMIT, source })?;
+        let mut qmp = Qmp::connect(&files.qmp(), deadline, || monitor.alive())?;
+        let vcpus = qmp.vcpu_threads()?;
+        if self.layers.cpu == CpuLayer::Pinned {
+            pin_vcpus(&vcpus, cpus)?;
+        }
+        let mut pids = vec![pid];
+        pids.extend(vhost_threads(pid));
+        let accounts = Accounts::default();
+        let engine =
+            Engine::Qemu(Box::new(Qemu { qmp, accelerator, vhost, vcpus, pids, accounts }));
+        Ok(Started { monitor, pid, guest, engine })
+    }
+
+    fn start_uml(&mut self, berth: &Berth<'_>, deadline: Instant) -> Result<Started, PartError> {
+        uml::check_memory(self.options.memory_bytes)?;
+        let words = uml::arguments(&self.options, &self.data);
+        let program: &Path = &berth.kernel.image;
+        self.config = Some(format!("{}\n{}\n", program.display(), words.join("\n")));
+        let command = berth.command(uml::command(program), self.ground.run());
+        let started = uml::Started::at_gate(command, &words, berth.files)?;
+        berth.enter(started.monitor.pid())?;
+        let (monitor, guest, pid) = started.go(deadline)?;
+        Ok(Started { monitor, pid, guest, engine: Engine::Uml })
+    }
+}
+
+impl Berth<'_> {
+    /// The command as the run's, in its namespace and on its CPUs.
+    fn command(&self, command: Command, run: &str) -> Command {
+        let command = command.variable(RUN_VARIABLE, run).on_cpus(self.cpus);
+        match &self.place.namespace {
+            Some(namespace) => command.in_namespace(namespace),
+            None => command,
+        }
+    }
+
+    /// Puts the monitor, and the daemon that serves its data, into the cgroup, if there is one.
+    fn enter(&self, pid: u32) -> Result<(), PartError> {
+        let Some(group) = self.group else { return Ok(()) };
+        let helpers = self.daemon.map(|daemon| process::tree(daemon.pid())).unwrap_or_default();
+        for one in std::iter::once(pid).chain(helpers) {
+            group.add(one)?;
+            process::pin(one, self.cpus)?;
+        }
+        Ok(())
     }
 }
