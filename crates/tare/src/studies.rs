@@ -5,10 +5,47 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("quick", include_str!("../../../studies/quick.toml")),
     ("docker-cost", include_str!("../../../studies/docker-cost.toml")),
     ("storage-database", include_str!("../../../studies/storage-database.toml")),
+    ("virtualization", include_str!("../../../studies/virtualization.toml")),
+    ("kata", include_str!("../../../studies/kata.toml")),
     ("fake", include_str!("../../../studies/fake.toml")),
 ];
 
 /// The text of a shipped study.
 pub(crate) fn find(name: &str) -> Option<&'static str> {
     ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry;
+
+    /// Every study that ships is listed, is called like its file, and is valid with its quick part.
+    #[test]
+    fn every_study_that_ships_is_valid() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut files: Vec<String> =
+            files.map(|name| name.to_string_lossy().replace(".toml", "")).collect();
+        files.sort();
+        let mut listed: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+        listed.sort_unstable();
+        assert_eq!(files, listed);
+        for (name, text) in ALL {
+            let study = tare_lab::study::parse(text, name, &registry::vocabulary())
+                .unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(study.name, *name);
+        }
+    }
+
+    /// Who asks for the quick part asks for minutes.
+    #[test]
+    fn quick_parts_take_at_most_ten_minutes() {
+        for (name, text) in ALL.iter().filter(|(_, text)| text.contains("\n[quick]")) {
+            let part = tare_lab::study::parse_quick(text, name, &registry::vocabulary())
+                .unwrap_or_else(|error| panic!("{error}"));
+            assert!(part.schedule.budget.as_secs() <= 600, "{name}");
+            assert!(part.quick.is_some(), "{name}");
+        }
+    }
 }
