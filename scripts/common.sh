@@ -149,6 +149,65 @@ fetch_guest_kernel() {
     rm -rf "$folder"
 }
 
+# --- gVisor ---------------------------------------------------------------------------------------
+
+# The version is that of the Go module, whose programs do not know their own.
+runsc_version=v0.0.0-20260905035102-160fafc42237
+runsc_cache=/var/cache/tare/runsc
+
+# Prints where runsc is, as Tare finds it: on PATH, else what was built for it.
+find_runsc() {
+    command -v runsc && return
+    for found in "$runsc_cache"/*/runsc; do
+        if [ -x "$found" ]; then printf '%s\n' "$found" && return; fi
+    done
+    return 1
+}
+
+runsc_pid=""
+
+# Builds runsc with Go, where Go is, in the background: it takes two to four minutes, once. Nothing is
+# installed; without Go the tests of gVisor skip themselves and say why. Call runsc_ready before them,
+# and runsc_stop from the exit trap.
+build_runsc() {
+    if find_runsc >/dev/null; then return; fi
+    go=$(command -v go || find /usr/local/go/bin/go /usr/lib/go/bin/go 2>/dev/null | head -n 1)
+    if [ -z "$go" ]; then
+        say "$script: there is neither runsc nor Go to build it with; the tests of gVisor are skipped"
+        return
+    fi
+    say "$script: building gVisor's runsc $runsc_version below $runsc_cache with Go; it is not installed"
+    runsc_dir=$(mktemp -d) || return 0
+    # A group of its own, so that the compilers that it starts end with it.
+    CGO_ENABLED=0 GOBIN="$runsc_dir" GOFLAGS=-trimpath setsid nice "$go" install \
+        "gvisor.dev/gvisor/runsc@$runsc_version" >"$runsc_dir/log" 2>&1 &
+    runsc_pid=$!
+}
+
+# Waits for the build and puts the program in its place, whole or not at all.
+runsc_ready() {
+    [ -n "$runsc_pid" ] || return 0
+    if wait "$runsc_pid"; then
+        mkdir -p "$runsc_cache/$runsc_version"
+        cp "$runsc_dir/runsc" "$runsc_cache/$runsc_version/runsc.part"
+        mv "$runsc_cache/$runsc_version/runsc.part" "$runsc_cache/$runsc_version/runsc"
+    else
+        tail -n 5 "$runsc_dir/log" >&2
+        say "$script: runsc could not be built; the tests of gVisor are skipped"
+    fi
+    runsc_pid=""
+    rm -rf "$runsc_dir"
+}
+
+# Ends a build that is still under way.
+runsc_stop() {
+    [ -n "$runsc_pid" ] || return 0
+    kill -TERM -- "-$runsc_pid" 2>/dev/null || kill -TERM "$runsc_pid" 2>/dev/null || true
+    wait "$runsc_pid" 2>/dev/null || true
+    runsc_pid=""
+    rm -rf "$runsc_dir"
+}
+
 # --- what both scripts need ---------------------------------------------------------------------
 
 want_build() {

@@ -52,6 +52,16 @@ WRAPPER
     chmod 755 "$engine_dir/crun"
 }
 
+# The options of the runtimes of gVisor, where `runsc` is: an engine gives a runtime no options with a
+# container, so each set of them is a runtime of its own.
+engine_gvisor() {
+    runsc=$(find_runsc) || return 0
+    printf '#!/bin/sh\nexec "%s" --platform=ptrace "$@"\n' "$runsc" >"$engine_dir/runsc-ptrace"
+    chmod 755 "$engine_dir/runsc-ptrace"
+    printf -- '--add-runtime=runsc=%s --add-runtime=runsc-ptrace=%s\n' \
+        "$runsc" "$engine_dir/runsc-ptrace"
+}
+
 # Makes the directory of the engines that this script starts.
 engine_make_dir() {
     [ -z "$engine_dir" ] || return 0
@@ -108,11 +118,12 @@ docker_start() {
     fi
     engine_make_dir
     engine_crun
+    # shellcheck disable=SC2046 # options, split on purpose
     engine_run dockerd "$engine_dir/docker.sock" "/etc/docker /run/docker /run/containerd" dockerd \
         --host "unix://$engine_dir/docker.sock" --data-root "$engine_dir/data" \
         --exec-root "$engine_dir/exec" --pidfile "$engine_dir/pid" --bip 172.31.250.1/24 \
         --cgroup-parent "/$engine_name" --exec-opt native.cgroupdriver=cgroupfs \
-        --add-runtime "crun=$engine_dir/crun" ||
+        --add-runtime "crun=$engine_dir/crun" $(engine_gvisor) ||
         fail "the private dockerd did not start; its last words are above"
     DOCKER_HOST="unix://$engine_dir/docker.sock"
     export DOCKER_HOST

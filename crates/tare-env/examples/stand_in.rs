@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             Ok(tare_env::proxy::run(listen.parse()?, to.parse()?, None, &AtomicBool::new(false))?)
         }
         ["guest"] => Ok(tare_env::guest::run()?),
-        ["sandbox-facts"] => {
+        ["facts"] => {
             println!("{}", serde_json::to_string(&tare_env::runtime::gvisor::Inside::read())?);
             Ok(())
         }

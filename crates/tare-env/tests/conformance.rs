@@ -249,6 +249,56 @@ fn runsc() {
 }
 
 #[test]
+fn gvisor_has_the_platform_and_the_network_that_were_asked_for() {
+    let _host = host();
+    let test = "gvisor_has_the_platform_and_the_network_that_were_asked_for";
+    if skipped(test) {
+        return;
+    }
+    let plain = spec("oci:runsc", "bridge", "shared", "default", "own");
+    if let Err(missing) = runtime::check(&plain) {
+        eprintln!("skipped: {test}: {missing}");
+        return;
+    }
+    let before = host_state();
+    let state = State::new("gvisor");
+    let site = open(&state);
+    let with = |pairs: &[(&str, &str)]| EnvironmentSpec {
+        name: format!("gVisor {pairs:?}"),
+        sandbox: pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+        ..plain.clone()
+    };
+    live(&site, &with(&[("platform", "ptrace")]));
+    live(&site, &with(&[("network", "host")]));
+    let gofer = with(&[("directfs", "no")]);
+    live(&site, &gofer);
+
+    // The gofer's work is the layer's, and not the system's.
+    let mut environment = site.environment(&gofer).unwrap();
+    environment.start(&launch()).unwrap();
+    let usage = environment.usage().unwrap();
+    assert!(usage.layer_cpu_ns.iter().any(|(part, ns)| part == "gofer" && *ns > 0), "{usage:?}");
+    let processes = environment.processes();
+    let gofer = processes.layer[0];
+    assert!(!processes.system.contains(&gofer), "{processes:?}");
+    assert!(fs::read(format!("/proc/{gofer}/cmdline")).unwrap().starts_with(b"runsc-gofer"));
+    environment.stop().unwrap();
+
+    // It comes up, or it is refused in time: a sandbox that hangs is killed.
+    let mut kvm = site.environment(&with(&[("platform", "kvm")])).unwrap();
+    match kvm.start(&launch()) {
+        Ok(_) => assert!(kvm.read_back().unwrap().iter().all(|state| state.in_force)),
+        Err(error) => assert!(error.to_string().contains("platform kvm"), "{error}"),
+    }
+    kvm.stop().unwrap();
+    assert!(site.close().is_empty());
+    assert_clean(&before, site.run(), test);
+    let runc = EnvironmentSpec { runtime: "oci:runc".into(), ..with(&[("platform", "kvm")]) };
+    let error = runtime::check(&runc).unwrap_err().to_string();
+    assert!(error.contains("only gVisor"), "{error}");
+}
+
+#[test]
 fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
     let _host = host();
     let test = "what_is_injected_is_read_back_and_missed_when_it_is_gone";
@@ -390,7 +440,7 @@ fn what_a_killed_harness_leaves_is_cleaned() {
     }
     let before = host_state();
     let state = State::new("killed");
-    let runtimes = ["oci:runc", "oci:crun", "process"];
+    let runtimes = ["oci:runc", "oci:crun", "process", "oci:runsc"];
     let runtimes = runtimes
         .into_iter()
         .filter(|name| runtime::check(&spec(name, "host", "shared", "none", "own")).is_ok());

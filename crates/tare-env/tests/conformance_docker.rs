@@ -45,6 +45,16 @@ fn inside() {
     }
 }
 
+/// Says what is seen inside a sandbox; does nothing when it is run as a test.
+#[test]
+fn facts() {
+    if std::env::args().nth(1).as_deref() == Some(tare_env::runtime::gvisor::inside::COMMAND) {
+        let text = serde_json::to_string(&tare_env::runtime::gvisor::Inside::read()).unwrap();
+        // On lines of its own, and past what captures the output of tests.
+        writeln!(std::io::stdout(), "\n{text}").unwrap();
+    }
+}
+
 fn launch() -> Launch {
     let words = ["inside", "--exact", "--nocapture", "serve={listen}:{port}", "data={data}"];
     Launch { arguments: words.map(str::to_owned).to_vec(), program: None }
@@ -103,20 +113,27 @@ fn spec(runtime: &str, network: &str, cpu: &str, security: &str) -> EnvironmentS
 
 /// One line to the system and back, from where the client stands.
 fn ask(site: &Site, address: SocketAddr) -> std::io::Result<String> {
-    let ask = || {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let stream = loop {
-            match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
-                Ok(stream) => break stream,
-                Err(error) if Instant::now() > deadline => return Err(error),
-                Err(_) => std::thread::sleep(Duration::from_millis(5)),
-            }
-        };
+    let once = || {
+        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         writeln!(&stream, "hello")?;
         let mut line = String::new();
-        BufReader::new(&stream).read_line(&mut line)?;
-        Ok(line)
+        match BufReader::new(&stream).read_line(&mut line)? {
+            0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(line),
+        }
+    };
+    // A userland proxy takes connections before the system does, and resets them.
+    let ask = || {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            match once() {
+                Err(_) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                ended => return ended,
+            }
+        }
     };
     netns::within(site.client_namespace(), ask).unwrap()
 }
@@ -137,7 +154,11 @@ fn conforms(site: &Site, spec: &EnvironmentSpec) {
     }
     let data = endpoint.data.unwrap();
     let ring = std::fs::read_to_string(data.join("io_uring")).unwrap();
-    assert_eq!(ring == "Some(1)", spec.security == "default", "{name}: io_uring {ring}");
+    match spec.runtime.contains("runsc") {
+        // ENOSYS: gVisor has no io_uring.
+        true => assert_eq!(ring, "Some(38)", "{name}"),
+        false => assert_eq!(ring == "Some(1)", spec.security == "default", "{name}: {ring}"),
+    }
 
     let before = environment.usage().unwrap();
     ask(site, endpoint.address).unwrap();
@@ -146,6 +167,9 @@ fn conforms(site: &Site, spec: &EnvironmentSpec) {
     if spec.network == "bridge+proxy" {
         let proxy = |usage: &tare_lab::environment::Usage| usage.layer_cpu_ns[0].1;
         assert!(proxy(&after) > proxy(&before), "{name}: {before:?} {after:?}");
+    }
+    if spec.runtime.contains("runsc") {
+        assert!(after.layer_cpu_ns.iter().any(|(part, _)| part == "gofer"), "{name}: {after:?}");
     }
     assert_eq!(after.throttled_ns.is_some(), spec.cpu.starts_with("quota"), "{name}");
 
@@ -202,7 +226,7 @@ fn docker_conforms() {
 #[test]
 fn docker_passes_a_runtime_through() {
     let test = "docker_passes_a_runtime_through";
-    for runtime in ["docker:runc", "docker:crun", "docker:runsc"] {
+    for runtime in ["docker:runc", "docker:crun"] {
         if answers(test, runtime) {
             let scratch = Scratch::open(&runtime.replace(':', "-"));
             conforms(&scratch.site, &spec(runtime, "bridge", "shared", "default"));
@@ -213,6 +237,31 @@ fn docker_passes_a_runtime_through() {
         let error = runtime::check(&none).unwrap_err().to_string();
         assert!(error.contains("docker:tare-none") && error.contains("runc"), "{error}");
     }
+}
+
+#[test]
+fn docker_passes_gvisor_through_and_its_options_are_read_back() {
+    let test = "docker_passes_gvisor_through_and_its_options_are_read_back";
+    if !answers(test, "docker:runsc") {
+        return;
+    }
+    let scratch = Scratch::open("docker-gvisor");
+    for (network, cpu) in [("bridge", "shared"), ("bridge+proxy", "pinned"), ("bridge", "quota=1")]
+    {
+        conforms(&scratch.site, &spec("docker:runsc", network, cpu, "default"));
+    }
+    let mut ptrace = spec("docker:runsc-ptrace", "bridge", "shared", "none");
+    ptrace.sandbox = vec![("platform".into(), "ptrace".into())];
+    if answers(test, &ptrace.runtime) {
+        conforms(&scratch.site, &ptrace);
+    }
+    // What the engine's runtime was not configured for is not in force.
+    let other = EnvironmentSpec { runtime: "docker:runsc".into(), ..ptrace };
+    let mut environment = scratch.site.environment(&other).unwrap();
+    environment.start(&launch()).unwrap();
+    let states = environment.read_back().unwrap();
+    let platform = states.iter().find(|state| state.layer == "sandbox.platform").unwrap();
+    assert!(!platform.in_force && platform.found.starts_with("systrap"), "{platform:?}");
 }
 
 #[test]

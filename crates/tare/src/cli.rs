@@ -81,7 +81,7 @@ pub enum Command {
     Guest,
     /// Say what is seen inside a sandbox (executed there to read it back)
     #[command(hide = true)]
-    SandboxFacts,
+    Facts,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -40,6 +40,6 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::LoadAgent(options) => command::load::agent(options),
         Command::Proxy(options) => command::proxy::run(options),
         Command::Guest => command::guest::run(),
-        Command::SandboxFacts => command::sandbox_facts::run(out),
+        Command::Facts => command::facts::run(out),
     }
 }

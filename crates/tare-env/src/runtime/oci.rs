@@ -40,10 +40,7 @@ pub const RUNTIME: Runtime = Runtime {
     name: "oci",
     help: "a container that Tare makes with an OCI runtime: runc, crun, runsc, youki ...",
     argument: Argument::Required("RUNTIME, a program on PATH or an absolute path"),
-    options: &[(
-        "sandbox",
-        "options of gVisor (oci:runsc): platform, network, directfs, oci_seccomp",
-    )],
+    options: &[("sandbox", "options of gVisor (oci:runsc): platform, network, directfs")],
     needs,
     cleanup: "processes killed, the runtime's delete, cgroup and directory removed",
     read_back: "the runtime's state; the pid namespace of the system's process",
@@ -422,7 +419,7 @@ impl Environment for Oci {
         ];
         states.extend(system.read_memory(layers));
         if let (Some(options), Some(inside)) = (self.sandbox, &running.inside) {
-            gvisor::read_inside(&mut states, inside, options, |_| true, system.read_seccomp());
+            gvisor::read_inside(&mut states, inside, system.read_seccomp());
             states.extend(gvisor::read_options(pid, options, |_| true));
         }
         Ok(states)

@@ -66,6 +66,11 @@ impl Seen {
         seen
     }
 
+    /// Whether it is the host's view and not the system's own.
+    pub(super) fn is_from_host(&self) -> bool {
+        !self.note.is_empty()
+    }
+
     /// The mount that a path lies on: of the longest mount point, the last one.
     fn parse(table: &str, path: &Path) -> Option<Self> {
         let mounts = table.lines().filter_map(|line| {

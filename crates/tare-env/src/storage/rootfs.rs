@@ -10,7 +10,7 @@
 //! had without an engine as `loop-lvm` and `direct-lvm`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 use tare_host::RUN_VARIABLE;
@@ -235,7 +235,10 @@ impl Storage for RootFs {
         let upper = format!("upperdir={}", at.folder.join("upper").display());
         // fuse-overlayfs does not show its layers.
         let ours = !self.own || self.driver != Driver::Overlay || seen.options.contains(&upper);
-        let in_root = seen.point == "/";
+        // Where the host alone is asked (gVisor), the root stands where we made it; that nothing is
+        // mounted over it inside is read there.
+        let hosts = seen.is_from_host() && Path::new(&seen.point) == root(at);
+        let in_root = seen.point == "/" || hosts;
         let text = match in_root {
             true => format!("in the root file system: {}", seen.text()),
             false => format!("on a mount of its own: {}", seen.text()),

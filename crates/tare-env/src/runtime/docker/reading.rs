@@ -121,7 +121,7 @@ impl Container {
             let asked = |name: &str| {
                 spec.sandbox.iter().any(|(asked, _)| asked == name) || name == "network" && on_host
             };
-            gvisor::read_inside(&mut states, inside, options, asked, seccomp);
+            gvisor::read_inside(&mut states, inside, seccomp);
             states.extend(gvisor::read_options(pid, options, asked));
         }
         Ok(states)

@@ -1,4 +1,4 @@
-//! What a process sees inside a sandbox, said by Tare's own program there (`tare sandbox-facts`):
+//! What a process sees inside a sandbox, said by Tare's own program there (`tare facts`):
 //! the host cannot look into gVisor, whose process and mount tables are the sentry's.
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 
 /// Word of the command that prints them.
-pub const COMMAND: &str = "sandbox-facts";
+pub const COMMAND: &str = "facts";
 
 /// What is seen inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -126,7 +126,6 @@ pub(crate) fn read_options(
         ("platform", wanted.platform.word(), flag("platform", "systrap")),
         ("network", wanted.stack.word(), flag("network", "sandbox")),
         ("directfs", word(wanted.directfs), yes_no(flag("directfs", "true"))),
-        ("oci_seccomp", word(wanted.oci_seccomp), yes_no(flag("oci-seccomp", "false"))),
     ]
     .into_iter()
     .map(|(name, wanted, found)| {
@@ -143,10 +142,9 @@ pub(crate) fn read_options(
 pub(crate) fn read_inside(
     states: &mut [LayerState],
     inside: &Result<Inside, String>,
-    options: Options,
-    asked: impl Fn(&str) -> bool,
     filter: Option<u32>,
 ) {
+    let in_root = states.iter().any(|one| one.layer == "rootfs" && one.wanted == "writable");
     for one in states {
         let seen = match inside {
             Ok(seen) => seen,
@@ -162,21 +160,24 @@ pub(crate) fn read_inside(
             "network" => one.found += &format!("; inside: {}", seen.devices.join(" ")),
             "cpu" => one.found += &format!("; inside: CPUs {}", seen.cpus),
             "limits.memory" => one.found += &format!("; inside: {} bytes", seen.memory_bytes),
-            "storage" => one.found += &format!("; inside: {}", seen.data),
+            "storage" => {
+                let mounted = !seen.data.is_empty();
+                let data = if mounted { &seen.data } else { "no mount of its own" };
+                one.found += &format!("; inside: {data}");
+                one.in_force &= mounted != in_root;
+            }
             "rootfs" => {
                 one.found = format!("inside: {}", seen.root);
                 one.in_force = seen.root_is_read_only() == Some(one.wanted == "read-only");
             }
             "security" => {
-                // The sentry filters itself, whatever was asked; the profile is another filter.
-                let profile = if options.oci_seccomp { "2" } else { "0" };
+                // The sentry filters itself, whatever was asked.
                 let own = filter.map_or("unreadable".into(), |mode| mode.to_string());
-                one.found = format!("Seccomp of the sandbox: {own}; inside: {}", seen.seccomp);
-                if !options.oci_seccomp && one.wanted != "none" {
-                    one.found += " (gVisor loads no profile without oci_seccomp)";
-                }
-                let loaded = seen.seccomp == profile || !asked("oci_seccomp");
-                one.in_force &= filter == Some(2) && loaded;
+                one.found = format!(
+                    "Seccomp of the sandbox: {own}, gVisor's own; inside: {}",
+                    if seen.seccomp.is_empty() { "unreadable" } else { &seen.seccomp }
+                );
+                one.in_force &= filter == Some(2);
             }
             _ => {}
         }

@@ -23,11 +23,6 @@ pub const OPTIONS: &[(&str, &str, &[&str])] = &[
         "who opens files: the sandbox itself (yes, default) or the gofer for it (no)",
         YES_NO,
     ),
-    (
-        "oci_seccomp",
-        "whether the security layer's profile is loaded inside: no (default), yes",
-        YES_NO,
-    ),
 ];
 
 const YES_NO: &[&str] = &["yes", "no"];
@@ -48,11 +43,6 @@ pub enum OptionError {
          host's addresses; set network = \"bridge\" or sandbox = {{ network = \"host\" }}"
     )]
     HostNetwork { environment: String },
-    #[error(
-        "environment {environment:?}: oci_seccomp = \"yes\" loads the profile of the security \
-         layer, and security is \"none\"; set security = \"default\""
-    )]
-    NoProfile { environment: String },
 }
 
 /// Whose network stack answers the system's calls.
@@ -78,7 +68,6 @@ pub(crate) struct Options {
     pub(crate) platform: Platform,
     pub(crate) stack: Stack,
     pub(crate) directfs: bool,
-    pub(crate) oci_seccomp: bool,
 }
 
 impl Options {
@@ -90,7 +79,6 @@ impl Options {
             platform: Platform::Systrap,
             stack: if host { Stack::Host } else { Stack::Sandbox },
             directfs: true,
-            oci_seccomp: false,
         };
         for (name, value) in &spec.sandbox {
             let Some((_, _, values)) = OPTIONS.iter().find(|(known, _, _)| known == name) else {
@@ -114,15 +102,11 @@ impl Options {
                 ("network", word) => {
                     options.stack = if word == "host" { Stack::Host } else { Stack::Sandbox };
                 }
-                ("directfs", word) => options.directfs = word == "yes",
-                (_, word) => options.oci_seccomp = word == "yes",
+                (_, word) => options.directfs = word == "yes",
             }
         }
         if host && options.stack == Stack::Sandbox {
             return Err(OptionError::HostNetwork { environment: environment() });
-        }
-        if options.oci_seccomp && spec.security == "none" {
-            return Err(OptionError::NoProfile { environment: environment() });
         }
         Ok(options)
     }
@@ -134,11 +118,7 @@ impl Options {
             format!("--platform={}", self.platform.word()),
             format!("--network={}", self.stack.word()),
         ];
-        let others = [
-            (!self.directfs, "--directfs=false"),
-            (self.oci_seccomp, "--oci-seccomp"),
-            (writes_root, "--overlay2=none"),
-        ];
+        let others = [(!self.directfs, "--directfs=false"), (writes_root, "--overlay2=none")];
         flags.extend(others.iter().filter(|(wanted, _)| *wanted).map(|(_, flag)| (*flag).into()));
         flags
     }
@@ -178,13 +158,12 @@ mod tests {
             flags("bridge", &[("platform", "ptrace"), ("network", "host"), ("directfs", "no")]),
             ["--platform=ptrace", "--network=host", "--directfs=false"]
         );
-        let profile = parse("bridge", "default", &[("oci_seccomp", "yes")]).unwrap();
-        assert_eq!(profile.flags(true)[2..], ["--oci-seccomp", "--overlay2=none"]);
+        let writes = parse("bridge", "default", &[]).unwrap().flags(true);
+        assert_eq!(writes[2..], ["--overlay2=none"]);
         for (network, security, pair, says) in [
             ("bridge", "none", ("platform", "kvn"), "systrap or ptrace or kvm"),
             ("bridge", "none", ("colour", "red"), "colour"),
             ("host", "none", ("network", "sandbox"), "take the host's addresses"),
-            ("bridge", "none", ("oci_seccomp", "yes"), "security = \"default\""),
         ] {
             let error = parse(network, security, &[pair]).unwrap_err();
             assert!(error.contains(says), "{error}");

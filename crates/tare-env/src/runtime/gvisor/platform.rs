@@ -132,6 +132,9 @@ impl Try<'_> {
             .args([&format!("--platform={}", platform.word()), "--network=none"])
             .args(["--ignore-cgroups", "do", "true"])
             .variable(RUN_VARIABLE, self.run)
+            // `runsc do` keeps its state in a directory of its own there, and what it mounts in it
+            // when it is killed.
+            .variable("TMPDIR", &root.to_string_lossy())
             .time_limit(TRY_LIMIT)
             .run();
         let took = began.elapsed();
@@ -151,13 +154,14 @@ impl Try<'_> {
     }
 }
 
-/// The processes that name this root directory on their command lines.
+/// The processes that name a root directory at or below this one on their command lines.
 fn processes_of(root: &Path) -> Vec<u32> {
     let root = root.to_string_lossy().into_owned();
     let names = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0)
-            .any(|word| String::from_utf8_lossy(word).trim_start_matches("--root=") == root)
+        line.split(|byte| *byte == 0).any(|word| {
+            String::from_utf8_lossy(word).trim_start_matches("--root=").starts_with(&root)
+        })
     };
     let own = std::process::id();
     process::all().into_iter().filter(|pid| *pid != own).filter(names).collect()
