@@ -103,15 +103,18 @@ fn store(data: &Path, fill: bool) -> std::io::Result<String> {
         let path = data.join("fill");
         let mut file = File::create(&path)?;
         let chunk = vec![1; 1 << 20];
+        let mut written_mib = 0u64;
         let error = loop {
-            if let Err(error) = file.write_all(&chunk) {
+            // A thin pool that is full is found out by writing back alone.
+            if let Err(error) = file.write_all(&chunk).and_then(|()| file.sync_data()) {
                 break error;
             }
+            written_mib += 1;
         };
         // Some file systems tell of it only now.
         let _ = file.sync_all();
         fs::remove_file(&path)?;
-        lines += &format!("full: {:?}\n", error.raw_os_error());
+        lines += &format!("full: {:?} after {written_mib} MiB\n", error.raw_os_error());
     }
     Ok(lines)
 }

@@ -1,0 +1,98 @@
+//! The kinds that a host's kernel may lack, inside a guest whose kernel has them: this test program
+//! runs its module `inside` there.
+
+use std::io::stderr;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tare_env::inside::{Command, Guest, Status};
+use tare_host::error_line;
+
+use crate::common::{State, host, program, skipped_inside};
+
+/// Under TCG, beside other tests.
+const LIMIT: Duration = Duration::from_secs(1200);
+
+#[test]
+fn kinds_that_a_host_may_lack() {
+    let _host = host();
+    if skipped_inside("kinds_that_a_host_may_lack") {
+        return;
+    }
+    let state = State::new("storage-in-guest");
+    let options = "vm:qemu,memory=1G,raw=384M".parse().unwrap();
+    let mut guest = Guest::boot(&options, &state.0, &program())
+        .unwrap_or_else(|error| panic!("{}", error_line(&error)));
+    let test = std::env::current_exe().unwrap().to_string_lossy().into_owned();
+    let words = [test.as_str(), "in_guest::inside::", "--test-threads=1", "--nocapture"];
+    let mut out = Vec::new();
+    let command = Command::new(words).limit(LIMIT);
+    let ended = guest.run(&command, &mut out, &mut stderr(), &AtomicBool::new(false));
+    let out = String::from_utf8_lossy(&out);
+    let ended = ended.unwrap_or_else(|error| panic!("{}\n{out}", error_line(&error)));
+    assert_eq!(ended, Status::Code(0), "{out}\n{}", guest.console());
+    assert!(out.contains("test result: ok. 3 passed"), "{out}");
+    assert!(guest.close().is_empty());
+}
+
+mod inside {
+    use std::path::Path;
+
+    use tare_env::inside;
+
+    use crate::{Pairs, kill_and_clean, live, open_with, run_layers, spec, traces};
+
+    /// True on a host, where these tests have nothing to say.
+    #[expect(clippy::print_stderr, reason = "tests that are skipped say so")]
+    fn is_host(test: &str) -> bool {
+        let is_host = inside::here().is_none();
+        if is_host {
+            eprintln!("skipped: {test}: runs in the guest of kinds_that_a_host_may_lack");
+        }
+        is_host
+    }
+
+    #[test]
+    fn thin_pools_and_f2fs() {
+        if is_host("thin_pools_and_f2fs") {
+            return;
+        }
+        let small: Pairs = &[("size", "256M"), ("pool", "64M")];
+        let xfs: Pairs = &[("size", "384M"), ("pool", "384M"), ("filesystem", "xfs")];
+        let layers: &[(&str, Pairs, bool)] = &[
+            ("loop-lvm", small, true),
+            ("loop-lvm", xfs, false),
+            ("direct-lvm", small, true),
+            ("f2fs", &[("size", "128M")], true),
+        ];
+        run_layers("process", layers);
+        run_layers("oci:runc", layers);
+    }
+
+    #[test]
+    fn a_thin_pool_on_a_disk_that_was_given_up() {
+        if is_host("a_thin_pool_on_a_disk_that_was_given_up") {
+            return;
+        }
+        let disk = Path::new("/dev/vdb").to_path_buf();
+        assert_eq!(inside::here().unwrap().devices, std::slice::from_ref(&disk));
+        let state = crate::State::new("storage-disk");
+        let before = traces();
+        let site = open_with(&state, vec![disk]);
+        let options = [("device", "/dev/vdb"), ("size", "256M"), ("pool", "64M")];
+        live(&site, &spec("process", "direct-lvm", &options), true);
+        assert!(site.close().is_empty());
+        assert_eq!(traces(), before);
+    }
+
+    #[test]
+    fn what_a_killed_harness_leaves_is_cleaned() {
+        if is_host("what_a_killed_harness_leaves_is_cleaned") {
+            return;
+        }
+        kill_and_clean(&[
+            ("process", &["loop-lvm", "direct-lvm"]),
+            ("oci:runc", &["direct-lvm", "f2fs"]),
+        ]);
+    }
+}
