@@ -77,6 +77,10 @@ fn is_nothing_injected(inject: &str) -> bool {
 /// but intercepts every system call; then a colon and why.
 pub const ACCELERATOR: &str = "accelerator";
 
+/// Section of the host facts of a study that ran inside a guest of Tare's own: its kernel, and what
+/// runs its instructions.
+pub const INSIDE: &str = "inside";
+
 /// What the system's data lies on: a kind of storage and its options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageSpec {

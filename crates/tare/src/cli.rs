@@ -15,6 +15,7 @@ mod compare;
 mod disk;
 mod explain;
 mod flags;
+mod inside;
 mod progress;
 mod stacks;
 mod tune;
@@ -23,6 +24,7 @@ pub use compare::*;
 pub use disk::*;
 pub use explain::*;
 pub use flags::*;
+pub use inside::*;
 pub use progress::*;
 pub use stacks::*;
 pub use tune::*;
@@ -118,6 +120,8 @@ pub struct Weigh {
     pub stacks: SampleStacks,
     #[command(flatten)]
     pub give_up: GiveUp,
+    #[command(flatten)]
+    pub inside: RunInside,
     #[command(flatten)]
     pub show: ShowProgress,
     /// HTML page to write; without it beside the record

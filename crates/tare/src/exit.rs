@@ -19,6 +19,11 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Success, Self::Failure, Self::Usage, Self::Input, Self::Host, Self::Interrupted];
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 130")]

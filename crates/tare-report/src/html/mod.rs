@@ -29,6 +29,7 @@ use crate::figures::{clean, command, in_order, left_out, span, utc};
 use crate::headline::{blocks, capital, headline};
 use crate::prove::{self, Proof};
 use crate::relations;
+use crate::terminal::inside;
 use host::{EnvironmentView, Settings};
 use shell::{Part, Shell};
 use stacks::StacksView;
@@ -238,6 +239,7 @@ fn facts(record: &Record, analysis: &Analysis) -> Vec<(String, String)> {
         ("Ran", format!("{}, {took}{ending}", utc(header.started_unix_ms))),
     ]
     .into_iter()
+    .chain(inside(record).map(|guest| ("Inside", format!("a guest: {guest}"))))
     .map(|(key, value)| (key.to_string(), clean(&value)))
     .collect()
 }

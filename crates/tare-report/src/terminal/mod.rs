@@ -13,6 +13,7 @@ mod text;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use tare_lab::ablation::Plan;
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval};
+use tare_lab::environment::INSIDE;
 use tare_lab::record::Record;
 use tare_lab::stacks::StackSlice;
 use tare_lab::study::WorkloadSpec;
@@ -151,7 +152,8 @@ pub(crate) fn facts(record: &Record, analysis: &Analysis) -> String {
         |end| span(end.saturating_sub(header.started_unix_ms)),
     );
     format!(
-        "{} on CPU {} of {}, client on CPU {}; {}, {length}{}; seed {}; {}; tare {}",
+        "{}{} on CPU {} of {}, client on CPU {}; {}, {length}{}; seed {}; {}; tare {}",
+        inside(record).map(|guest| format!("Inside a guest ({guest}): ")).unwrap_or_default(),
         record.study.system.name,
         cpus(&record.cpu_plan.system.to_string()),
         cpus(&record.cpu_plan.all.to_string()),
@@ -162,6 +164,14 @@ pub(crate) fn facts(record: &Record, analysis: &Analysis) -> String {
         utc(header.started_unix_ms),
         header.tare_version,
     )
+}
+
+/// The guest of Tare's own that the study ran inside of, if it did: its kernel, and what runs its
+/// instructions. Not cleaned.
+pub(crate) fn inside(record: &Record) -> Option<String> {
+    let facts = record.host.iter().filter(|fact| fact.section == INSIDE);
+    let facts: Vec<String> = facts.map(|fact| format!("{} {}", fact.key, fact.value)).collect();
+    (!facts.is_empty()).then(|| facts.join(", "))
 }
 
 fn cpus(list: &str) -> &str {

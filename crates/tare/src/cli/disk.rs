@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{bytes, duration};
+use super::{RunInside, bytes, duration};
 
 #[derive(Debug, Args)]
 pub struct Disk {
@@ -21,6 +21,8 @@ pub struct Disk {
     /// PATH is this block device: write over it, and destroy all data on it
     #[arg(long, value_name = "DEVICE")]
     pub destroy_data_on: Option<PathBuf>,
+    #[command(flatten)]
+    pub inside: RunInside,
     /// Write Seastar's io_properties.yaml here (`-` for standard output)
     #[arg(long, value_name = "FILE")]
     pub io_properties: Option<PathBuf>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{GiveUp, ShowProgress, duration};
+use super::{GiveUp, RunInside, ShowProgress, duration};
 
 #[derive(Debug, Args)]
 pub struct Explain {
@@ -39,6 +39,8 @@ pub struct Explain {
     pub seed: Option<u64>,
     #[command(flatten)]
     pub give_up: GiveUp,
+    #[command(flatten)]
+    pub inside: RunInside,
     #[command(flatten)]
     pub show: ShowProgress,
     /// Print the result as JSON

@@ -17,12 +17,25 @@ use tare_host::journal::{Entry, Journal};
 use tare_report::disk_map::{DiskCell, DiskMap};
 use tare_std::units::{nanoseconds, significant};
 
-use super::clean;
+use super::{clean, inside};
 use crate::cli::Disk;
 use crate::exit::{Exit, ExitWith};
 use crate::signals;
 
 pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if inside::is_asked(&options.inside) {
+        return in_guest(options, state, out);
+    }
+    let arrived = inside::arrived(&options.inside);
+    let state = inside::state(&options.inside, state);
+    let (map, io_properties) = match &arrived {
+        // What is written here reaches the host.
+        Some(_) => (
+            options.map.as_deref().map(inside::result),
+            options.io_properties.as_deref().map(inside::result),
+        ),
+        None => (options.map.clone(), options.io_properties.clone()),
+    };
     let target = Target::find(&options.path, Path::new("/")).exit_with(Exit::Host)?;
     if let Some(named) = &options.destroy_data_on {
         device::check(&options.path, std::slice::from_ref(named), Path::new("/"))
@@ -46,23 +59,37 @@ pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::
         Ok(report) => report,
         Err(error) => return error_of(error),
     };
-    if let (Some(path), Some(map)) = (&options.map, picture(&report)) {
+    if let (Some(path), Some(map)) = (&map, picture(&report)) {
         let html = path.extension().is_some_and(|extension| extension == "html");
         let text = if html { map.html() } else { map.svg() };
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
+    if let Some(here) = arrived.filter(|_| !options.json) {
+        writeln!(out, "inside a guest: Linux {} on {}", here.kernel, here.accelerator)?;
+    }
     if options.json {
         serde_json::to_writer_pretty(&mut *out, &report).context("cannot print the result")?;
         writeln!(out)?;
-    } else if options.io_properties.as_deref() != Some(Path::new("-")) {
+    } else if io_properties.as_deref() != Some(Path::new("-")) {
         print(&report, out)?;
     }
-    if let Some(path) = &options.io_properties {
+    if let Some(path) = &io_properties {
         write_io_properties(&report, path, out)?;
     }
     Ok(match stop.load(Ordering::Relaxed) {
         true => Exit::Interrupted,
         false => Exit::Success,
+    })
+}
+
+/// Measures a disk of a guest, and brings the files that were asked for here.
+fn in_guest(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let stop = signals::stop_flag()?;
+    inside::run(&options.inside, state, out, &stop, |folder| {
+        for path in [&options.map, &options.io_properties].into_iter().flatten() {
+            inside::take_result(folder, path)?;
+        }
+        Ok(())
     })
 }
 

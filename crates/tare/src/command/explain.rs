@@ -15,7 +15,7 @@ use tare_lab::record::{Record, free_path};
 use tare_lab::stacks::StackSlice;
 use tare_lab::study::ScheduleKind;
 
-use super::{derived, report, weigh};
+use super::{derived, inside, report, weigh};
 use crate::cli::Explain;
 use crate::exit::{Exit, ExitWith};
 use crate::{live, serve, signals, studies};
@@ -73,6 +73,10 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
     let stop = signals::stop_flag_with(live::restore)?;
     let (study, original) = weigh::read_study(&typed.what, typed.quick)?;
     let seed = weigh::seed(typed.seed, &study);
+    inside::check(&typed.inside, typed.show.page)?;
+    let arrived = inside::arrived(&typed.inside);
+    let mut destroy = typed.give_up.destroy_data_on.clone();
+    destroy.extend(arrived.iter().flat_map(|here| here.devices.clone()));
     let mut question = weigh::Question {
         text: String::new(),
         resume: None,
@@ -81,7 +85,7 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
         plan_options: tare_host::plan::Options::default(),
         facts: Vec::new(),
         stacks: None,
-        destroy: typed.give_up.destroy_data_on.clone(),
+        destroy,
         progress: typed.show.progress,
         page: serve::listen(typed.show.page.serve)?,
         study,
@@ -100,28 +104,53 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
     let mut study = derive::derive(&question.study, &plan, specs);
     weigh::limit(&mut study, typed.rounds, typed.budget);
     question.text = derived::text("tare explain", &study, &question.study.name, &original);
-    if typed.output.is_none() {
+    if arrived.is_some() {
+        question.path = inside::record(None)?;
+    } else if typed.output.is_none() {
         question.path = free_path(Path::new(&format!("{}.tare", study.name)));
     }
     question.facts = vec![plan.fact()];
     question.study = study;
+    if inside::is_asked(&typed.inside) {
+        question.check_free()?;
+        let mut came = false;
+        let exit = inside::run(&typed.inside, state, out, &stop, |folder| {
+            came = inside::take_record(folder, &question.path)?;
+            Ok(())
+        })?;
+        if came {
+            conclude(&question.path, typed, out)?;
+        }
+        return Ok(exit);
+    }
+    let state = inside::state(&typed.inside, state);
     let (ending, left) = weigh::measure(&question, state, &stop)?;
     weigh::tell_left(&left);
-    let record = Record::read(&question.path)?;
-    let page = question.path.with_extension("html");
-    let stacks = report::stacks(&question.path)?;
-    fs::write(&page, tare_report::html::page(&record, &analyse(&record), &stacks)).with_context(
-        || format!("the record is whole, but cannot write the page {}", page.display()),
-    )?;
-    present(&record, &plan, &stacks, typed, out)?;
-    if !typed.json && !typed.csv {
-        writeln!(out, "\nrecord: {}\npage:   {}", question.path.display(), page.display())?;
+    // From inside a guest the record is presented by the host.
+    if arrived.is_none() {
+        conclude(&question.path, typed, out)?;
     }
     Ok(match ending {
         Ending::Interrupted => Exit::Interrupted,
         _ if !left.is_empty() => Exit::Failure,
         _ => Exit::Success,
     })
+}
+
+/// Explains a record that was just measured, and writes its page.
+fn conclude(path: &Path, typed: &Explain, out: &mut dyn Write) -> anyhow::Result<()> {
+    let record = Record::read(path)?;
+    let plan = Plan::of_record(&record).context("the record holds no plan of an explanation")?;
+    let page = path.with_extension("html");
+    let stacks = report::stacks(path)?;
+    fs::write(&page, tare_report::html::page(&record, &analyse(&record), &stacks)).with_context(
+        || format!("the record is whole, but cannot write the page {}", page.display()),
+    )?;
+    present(&record, &plan, &stacks, typed, out)?;
+    if !typed.json && !typed.csv {
+        writeln!(out, "\nrecord: {}\npage:   {}", path.display(), page.display())?;
+    }
+    Ok(())
 }
 
 /// How many environments may be up at once, the control not counted.

@@ -25,7 +25,7 @@ use tare_lab::study::{self, Study};
 use tare_load::drivers::TareLoad;
 
 use super::tune::temporary::{self, Temporary};
-use super::{report, stacks};
+use super::{inside, report, stacks};
 use crate::cli::{Kind, Progress, SampleStacks, Weigh};
 use crate::exit::{Exit, ExitWith};
 use crate::{live, registry, serve, signals, studies};
@@ -38,14 +38,41 @@ const ROW_EXTRA_BYTES: u64 = 200;
 pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag_with(live::restore)?;
     let question = Question::of(options)?;
+    if inside::is_asked(&options.inside) {
+        return in_guest(&question, options, state, out, &stop);
+    }
+    let state = inside::state(&options.inside, state);
     let (ending, left) = measure(&question, state, &stop)?;
     tell_left(&left);
-    present(&question.path, options.html.as_deref(), options.json, out)?;
+    // From inside a guest the record is presented by the host.
+    if inside::arrived(&options.inside).is_none() {
+        present(&question.path, options.html.as_deref(), options.json, out)?;
+    }
     Ok(match ending {
         Ending::Interrupted => Exit::Interrupted,
         _ if !left.is_empty() => Exit::Failure,
         _ => Exit::Success,
     })
+}
+
+/// Runs the study inside a guest, and presents its record here.
+fn in_guest(
+    question: &Question,
+    options: &Weigh,
+    state: &Path,
+    out: &mut dyn Write,
+    stop: &AtomicBool,
+) -> anyhow::Result<Exit> {
+    question.check_free()?;
+    let mut came = false;
+    let exit = inside::run(&options.inside, state, out, stop, |folder| {
+        came = inside::take_record(folder, &question.path)?;
+        Ok(())
+    })?;
+    if came {
+        present(&question.path, options.html.as_deref(), options.json, out)?;
+    }
+    Ok(exit)
 }
 
 /// What is asked, and where the answer goes.
@@ -89,10 +116,16 @@ impl Question {
             (Some(path), _) | (None, Some(path)) => path.clone(),
             (None, None) => free_path(Path::new(&format!("{}.tare", study.name))),
         };
-        let resume = options.resume.clone();
+        inside::check(&options.inside, options.show.page)?;
+        let mut destroy = options.give_up.destroy_data_on.clone();
+        let (mut path, mut resume) = (path, options.resume.clone());
+        if let Some(here) = inside::arrived(&options.inside) {
+            path = inside::record(resume.as_deref())?;
+            resume = resume.map(|_| path.clone());
+            destroy.extend(here.devices);
+        }
         let stacks = Some(options.stacks.clone());
         let (facts, progress) = (Vec::new(), options.show.progress);
-        let destroy = options.give_up.destroy_data_on.clone();
         let page = serve::listen(options.show.page.serve)?;
         Ok(Self {
             study,
@@ -142,6 +175,13 @@ impl Question {
             host,
         };
         RecordWriter::create(&self.path, &opening).exit_with(Exit::Input)
+    }
+
+    /// Refuses to take a record's place before anything is measured.
+    pub(super) fn check_free(&self) -> anyhow::Result<()> {
+        let taken = self.resume.is_none() && self.path.exists();
+        let error = || anyhow!("{} is there already; name another record", self.path.display());
+        if taken { Err(error()).exit_with(Exit::Input) } else { Ok(()) }
     }
 
     /// Whether the study is of the fake world. Real and fake parts do not go together.
@@ -288,6 +328,7 @@ pub(super) fn measure_here(
             value: fact.value,
         })
         .collect();
+    host.extend(inside::facts());
     host.extend(tuned.map(Temporary::facts).unwrap_or_default());
     // Ends with this function.
     let idle = hold_idle_states();

@@ -1,0 +1,12 @@
+//! `--inside`, the same for all commands that measure.
+
+use clap::Args;
+use tare_env::inside::Options;
+
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunInside {
+    /// Run all of it inside a guest that has this host's files and a kernel of its own:
+    /// vm:qemu, with ,vcpus= ,memory= ,disk= (state), ,raw= ,nvme= (disks to write over), ,accelerator= ,kernel=
+    #[arg(long, value_name = "vm:qemu[,NAME=VALUE]")]
+    pub inside: Option<Options>,
+}
