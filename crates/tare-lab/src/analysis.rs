@@ -23,11 +23,12 @@ use crate::doubt::Doubt;
 use crate::record::{EnvironmentRecord, Phase, Record};
 use crate::stats::Estimate;
 use cells::{Cell, Cells, Series};
+use latency::Latencies;
 
 pub use between::{Between, between};
 pub use blocks::{Blocks, server_cpu_by_block};
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
-pub use latency::latency;
+pub use latency::{OverBaseline, PERCENTS, Percentile, latency};
 pub use relations::{
     Relation, Untestable, Verdict, WITHIN_POINTS, WITHIN_RATIO_PERCENT, relations,
 };
@@ -94,6 +95,15 @@ pub struct Latency {
     pub p999_ns: u64,
     pub max_ns: u64,
     pub count: u64,
+    /// The same percentiles with their intervals, and beside the baseline's. Empty for a single slice.
+    pub percentiles: Vec<Percentile>,
+}
+
+impl Latency {
+    /// One of [`PERCENTS`], with its interval.
+    pub fn percentile(&self, percent: f64) -> Option<&Percentile> {
+        self.percentiles.iter().find(|one| one.percent.total_cmp(&percent).is_eq())
+    }
 }
 
 /// One environment under one workload.
@@ -173,8 +183,10 @@ fn conclude(record: &Record, with_latencies: bool) -> Analysis {
     let environments = in_order(record);
     let mut findings = Vec::new();
     for workload in &record.study.workloads {
+        let latencies = with_latencies.then(|| Latencies::new(record, &workload.name));
         for environment in &environments {
-            findings.push(finding(record, &cells, &workload.name, environment, with_latencies));
+            let latencies = latencies.as_ref();
+            findings.push(finding(record, &cells, &workload.name, environment, latencies));
         }
     }
     let blocks = cells.paired_blocks(&record.study.baseline);
@@ -202,7 +214,7 @@ fn finding(
     cells: &Cells,
     workload: &str,
     environment: &EnvironmentRecord,
-    with_latencies: bool,
+    latencies: Option<&Latencies<'_>>,
 ) -> Finding {
     let name = environment.spec.name.as_str();
     let baseline = record.study.baseline.as_str();
@@ -212,18 +224,16 @@ fn finding(
     let cost = |cost: Option<Cost>| cost.filter(|_| !is_baseline);
     let busy = capacity.busy;
     let mut doubts = doubts::about_environment(record, workload, name);
-    let mut merged = |phase_of: fn(&crate::record::Slice) -> &[u8], what: &str| {
-        if !with_latencies {
-            return None;
-        }
-        latency::merge(record, workload, name, phase_of).unwrap_or_else(|failure| {
-            let doubt = Doubt::ProbeFailed { probe: what.into(), reason: failure.reason };
-            doubts.push((doubt, failure.slices));
-            failure.readable
-        })
+    let mut latency = |times: latency::Times| {
+        let (latency, unreadable) = latencies?.of(name, is_baseline, times);
+        doubts.extend(unreadable.map(|failure| {
+            let probe = format!("{} histogram", times.name());
+            (Doubt::ProbeFailed { probe, reason: failure.reason }, failure.slices)
+        }));
+        latency
     };
-    let response = merged(|slice| &slice.response, "response histogram");
-    let service = merged(|slice| &slice.service, "service histogram");
+    let response = latency(latency::Times::Response);
+    let service = latency(latency::Times::Service);
     Finding {
         environment: name.to_string(),
         workload: workload.to_string(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use tare_lab::ablation::Plan;
-use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency};
+use tare_lab::analysis::{Analysis, Cost, Finding, Interval};
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::{
     CpuPlan, EnvironmentSpec, LayerState, Limits, NOTHING_INJECTED, StorageSpec,
@@ -285,7 +285,16 @@ pub(crate) fn on(machine: Machine, blocks: u32) -> (Record, Analysis) {
 fn make(blocks: u32, workloads: &[&str]) -> (Record, Analysis) {
     let mut record = unmeasured(workloads);
     record.slices = slices(blocks, workloads, MACHINE);
-    let analysis = analyse(&record.slices, blocks, workloads);
+    let mut analysis = analyse(&record.slices, blocks, workloads);
+    // Latencies are the product's own conclusions.
+    for concluded in tare_lab::analysis::analyse(&record).findings {
+        let same = |f: &&mut Finding| {
+            f.environment == concluded.environment && f.workload == concluded.workload
+        };
+        if let Some(finding) = analysis.findings.iter_mut().find(same) {
+            (finding.response, finding.service) = (concluded.response, concluded.service);
+        }
+    }
     (record, analysis)
 }
 
@@ -594,26 +603,6 @@ fn finding(slices: &[Slice], truth: &Truth, workload: &str) -> Finding {
         let up = interval(&ratios(&rate), |log| (1.0 - log.exp()) * 100.0);
         cost(Interval { low: up.high, high: up.low, ..up })
     });
-    let merged = |service: bool| {
-        let mut sum = Histogram::<u64>::new_with_bounds(1_000, 10_000_000_000, 3).unwrap();
-        let mut decoder = hdrhistogram::serialization::Deserializer::new();
-        let open = |s: &&Slice| {
-            s.environment == truth.name && s.workload == workload && s.phase == Phase::Latency
-        };
-        for slice in slices.iter().filter(open) {
-            let bytes = if service { &slice.service } else { &slice.response };
-            sum.add(decoder.deserialize::<u64, _>(&mut bytes.as_slice()).unwrap()).unwrap();
-        }
-        Latency {
-            mean_ns: sum.mean(),
-            p50_ns: sum.value_at_quantile(0.5),
-            p95_ns: sum.value_at_quantile(0.95),
-            p99_ns: sum.value_at_quantile(0.99),
-            p999_ns: sum.value_at_quantile(0.999),
-            max_ns: sum.max(),
-            count: sum.len(),
-        }
-    };
     let mut doubts = Vec::new();
     if truth.cpu == "shared" {
         doubts.push((
@@ -648,8 +637,8 @@ fn finding(slices: &[Slice], truth: &Truth, workload: &str) -> Finding {
         total_cpu_cost: cpu_cost(&both),
         throughput_per_s: Some(interval(&logs(&rate), f64::exp)),
         throughput_cost,
-        response: Some(merged(false)),
-        service: Some(merged(true)),
+        response: None,
+        service: None,
         client_cpu_us: Some(interval(&logs(&client), f64::exp)),
         client_cpu_share: Some(if truth.throughput_ratio > 0.9 { 0.41 } else { 0.22 }),
         doubts,

@@ -72,13 +72,20 @@ pub(crate) fn extent<'a>(
 
 /// Whether a cost may be claimed (rule 1).
 pub(crate) fn claimed(analysis: &Analysis, finding: &Finding, metric: Metric) -> bool {
-    let Some(cost) = metric.cost(finding) else { return false };
-    let beyond_noise = |noise: f64| cost.percent.value.abs() > noise;
-    !finding.baseline
-        && !finding.control
-        && cost.found
-        && cost.percent.value.is_finite()
-        && noise(analysis, &finding.workload, metric).is_none_or(beyond_noise)
+    let is = |cost| is_claim(analysis, &finding.workload, metric, cost);
+    !finding.baseline && !finding.control && metric.cost(finding).is_some_and(is)
+}
+
+/// The same of a cost between any two environments: found, and beyond the noise of the control. A
+/// control that has no interval yet leaves nothing to hold a cost against, and nothing is claimed.
+pub(crate) fn is_claim(analysis: &Analysis, workload: &str, metric: Metric, cost: &Cost) -> bool {
+    let controls = analysis.findings.iter().filter(|f| f.control && f.workload == workload);
+    let held = controls.filter(|control| metric.cost(control).is_some()).count() > 0;
+    let beyond = match noise(analysis, workload, metric) {
+        Some(noise) => cost.percent.value.abs() > noise,
+        None => !held,
+    };
+    cost.found && cost.percent.value.is_finite() && beyond
 }
 
 /// The sentence. Plain text; names in it are stripped of control characters, not escaped for HTML.

@@ -28,6 +28,7 @@ pub mod prometheus;
 pub mod prove;
 mod relations;
 pub mod stacks;
+mod tails;
 pub mod terminal;
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::findings;
 use crate::headline::{Metric, claimed, headline, noise};
 use crate::prove::{self, Proof};
 use crate::relations;
+use crate::tails;
 use crate::terminal::{conditions, facts};
 pub(crate) use escape::escape;
 
@@ -28,13 +29,14 @@ const NAME: usize = 40;
 /// Facts of the host that a figure means nothing without, and the word before each.
 const HOST: [(&str, &str, &str); 2] = [("cpu", "model", ""), ("kernel", "release", "kernel ")];
 
-const HEAD: [&str; 7] = [
+const HEAD: [&str; 8] = [
     "environment",
     "server CPU, µs/op [95 %]",
     "CPU cost [95 %]",
     "throughput, op/s [95 %]",
     "throughput lost [95 %]",
-    "p99 at the rate",
+    "p99 at the rate [95 %]",
+    "over the baseline's [95 %]",
     "doubts",
 ];
 
@@ -145,7 +147,7 @@ fn line(cells: &[String]) -> String {
     format!("| {} |", cells.join(" | "))
 }
 
-fn row(analysis: &Analysis, finding: &Finding, marks: &Marks) -> [String; 7] {
+fn row(analysis: &Analysis, finding: &Finding, marks: &Marks) -> [String; 8] {
     let none = || "-".to_string();
     let own_cost = |metric: Metric| match metric.cost(finding) {
         Some(figure) if claimed(analysis, finding, metric) => {
@@ -164,9 +166,29 @@ fn row(analysis: &Analysis, finding: &Finding, marks: &Marks) -> [String; 7] {
         own_cost(Metric::ServerCpu),
         finding.throughput_per_s.as_ref().map_or_else(none, |per_s| with_interval(per_s, rate)),
         own_cost(Metric::Throughput),
-        finding.response.as_ref().map_or_else(none, |response| latency(response.p99_ns)),
+        p99(finding),
+        p99_over_baseline(analysis, finding),
         numbers.join(", "),
     ]
+}
+
+fn p99(finding: &Finding) -> String {
+    let Some(response) = &finding.response else { return "-".to_string() };
+    response.percentile(99.0).map_or_else(|| latency(response.p99_ns), tails::told)
+}
+
+fn p99_over_baseline(analysis: &Analysis, finding: &Finding) -> String {
+    match tails::percentile(finding, 99.0) {
+        None => "-".to_string(),
+        Some(_) if finding.baseline => "baseline".to_string(),
+        Some(_) => {
+            let text = tails::ratio(analysis, finding, 99.0);
+            match tails::claimed(analysis, finding, 99.0) {
+                Some(_) => format!("**{text}**"),
+                None => text,
+            }
+        }
+    }
 }
 
 /// What the baseline seems to cost against itself, and what follows from that.
@@ -255,13 +277,15 @@ mod tests {
         };
         let claims = |analysis: &Analysis| -> usize {
             let of = |f| Metric::ALL.iter().filter(|m| claimed(analysis, f, **m)).count();
-            analysis.findings.iter().map(of).sum()
+            let tails = |f| usize::from(tails::claimed(analysis, f, 99.0).is_some());
+            analysis.findings.iter().map(|f| of(f) + tails(f)).sum()
         };
         assert_eq!(claims(&analysis), bold(&analysis));
         for finding in analysis.findings.iter_mut().filter(|f| f.control) {
             for cost in [&mut finding.server_cpu_cost, &mut finding.throughput_cost] {
                 cost.as_mut().unwrap().percent.low = -99.0;
             }
+            finding.response = None;
         }
         let none: usize = bold(&analysis);
         assert_eq!(none, 0);

@@ -17,7 +17,7 @@ use tare_lab::environment::{EnvironmentSpec, HOST_AS_IS};
 use tare_lab::record::Record;
 
 use crate::figures::{Room, clean, cost as cost_text, percent_interval};
-use crate::headline::{Metric, noise};
+use crate::headline::{Metric, is_claim};
 use crate::terminal::{Paint, Style, grid, paragraph};
 
 /// Section of a record's host facts in which `tare tune prove` says what it did.
@@ -161,14 +161,10 @@ fn gain(
 
 /// -1: a gain that may be claimed, 1: a loss, 0: neither.
 fn sign(analysis: &Analysis, workload: &str, metric: Metric, cost: Option<&Cost>) -> i8 {
-    let Some(cost) = cost.filter(|cost| cost.found && cost.percent.value.is_finite()) else {
-        return 0;
-    };
-    let value = cost.percent.value;
-    let beyond = noise(analysis, workload, metric).is_none_or(|noise| value.abs() > noise);
-    match beyond {
+    let Some(cost) = cost else { return 0 };
+    match is_claim(analysis, workload, metric, cost) {
         false => 0,
-        true if value < 0.0 => -1,
+        true if cost.percent.value < 0.0 => -1,
         true => 1,
     }
 }

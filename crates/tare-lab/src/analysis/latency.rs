@@ -1,75 +1,314 @@
-//! Latencies at the fixed rate: histograms of all slices merged into one, never averaged.
+//! Latencies at the fixed rate: histograms of all slices merged into one, never averaged; and how sure
+//! its percentiles are, and how they differ from the baseline's ([`crate::stats::merged`]).
+//!
+//! A percentile over the baseline's is made of the blocks that both have, drawn together.
 
+use std::collections::BTreeMap;
 use std::io::Cursor;
 
 use hdrhistogram::Histogram;
+use hdrhistogram::iterators::IterationValue;
 use hdrhistogram::serialization::Deserializer;
+use serde::{Deserialize as FromText, Serialize};
 
-use super::Latency;
+use super::{Interval, Latency};
 use crate::record::{Phase, Record, Slice};
+use crate::stats::Estimate;
+use crate::stats::merged::{BEYOND_MIN, Blocks, Bucket, Draws, GROUPS_MAX, around};
+
+/// The percentiles that are told.
+pub const PERCENTS: [f64; 4] = [50.0, 95.0, 99.0, 99.9];
+
+/// The same as shares. Divided, 99.9 would be a little more than 0.999, and one operation too far.
+const SHARES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
+
+/// The stream of the record's seed that draws blocks.
+const STREAM: u64 = 0x7461_696c;
+
+/// One percentile of a merged histogram, and how sure it is.
+#[derive(Clone, Debug, PartialEq, Serialize, FromText)]
+pub struct Percentile {
+    /// One of [`PERCENTS`].
+    pub percent: f64,
+    /// Operations that took longer.
+    pub beyond: u64,
+    /// `None` where fewer than [`BEYOND_MIN`] operations took longer: then nobody knows.
+    pub ns: Option<Interval>,
+    /// `None` for the baseline itself, and where one of the two is not told.
+    pub over_baseline: Option<OverBaseline>,
+}
+
+/// A percentile beside the baseline's, both of the blocks that both have.
+#[derive(Clone, Debug, PartialEq, Serialize, FromText)]
+pub struct OverBaseline {
+    /// The environment's over the baseline's.
+    pub ratio: Interval,
+    /// The environment's less the baseline's.
+    pub difference_ns: Interval,
+    /// The interval of the ratio excludes 1.
+    pub found: bool,
+}
 
 /// Some histograms could not be read; the others could.
+#[derive(Clone, Debug)]
 pub(super) struct Unreadable {
     pub(super) reason: String,
     pub(super) slices: u32,
-    pub(super) readable: Option<Latency>,
 }
 
-/// Merges one histogram of every latency slice of an environment that counts.
-pub(super) fn merge(
-    record: &Record,
-    workload: &str,
-    environment: &str,
-    histogram_of: impl Fn(&Slice) -> &[u8],
-) -> Result<Option<Latency>, Unreadable> {
-    let mut deserializer = Deserializer::new();
-    let mut merged: Option<Histogram<u64>> = None;
-    let mut failed: Option<(String, u32)> = None;
-    let slices = record.slices.iter().filter(|slice| {
-        slice.phase == Phase::Latency
-            && slice.void.is_none()
-            && slice.workload == workload
-            && slice.environment == environment
-    });
-    for bytes in slices.map(histogram_of).filter(|bytes| !bytes.is_empty()) {
-        let outcome = deserializer
-            .deserialize::<u64, _>(&mut Cursor::new(bytes))
-            .map_err(|error| error.to_string())
-            .and_then(|histogram| match &mut merged {
-                None => {
-                    let mut first = histogram;
-                    first.auto(true);
-                    merged = Some(first);
-                    Ok(())
-                }
-                Some(merged) => merged.add(&histogram).map_err(|error| error.to_string()),
-            });
-        if let Err(reason) = outcome {
-            failed.get_or_insert((reason, 0)).1 += 1;
+/// Histograms of one environment under one workload: all merged, and block by block.
+struct Histograms {
+    all: Histogram<u64>,
+    blocks: BTreeMap<u32, Vec<Bucket>>,
+}
+
+impl Histograms {
+    /// Merges one histogram of every latency slice that counts. `None` where there is none to read.
+    fn read(
+        record: &Record,
+        workload: &str,
+        environment: &str,
+        which: Times,
+    ) -> (Option<Self>, Option<Unreadable>) {
+        let mut deserializer = Deserializer::new();
+        let mut all: Option<Self> = None;
+        let mut failed: Option<Unreadable> = None;
+        let slices = record.slices.iter().filter(|slice| {
+            slice.phase == Phase::Latency
+                && slice.void.is_none()
+                && slice.workload == workload
+                && slice.environment == environment
+        });
+        for slice in slices.filter(|slice| !which.of(slice).is_empty()) {
+            let outcome = deserializer
+                .deserialize::<u64, _>(&mut Cursor::new(which.of(slice)))
+                .map_err(|error| error.to_string())
+                .and_then(|histogram| match &mut all {
+                    None => {
+                        all = Some(Self::first(slice.block, histogram));
+                        Ok(())
+                    }
+                    Some(all) => all.add(slice.block, &histogram),
+                });
+            if let Err(reason) = outcome {
+                failed.get_or_insert(Unreadable { reason, slices: 0 }).slices += 1;
+            }
+        }
+        (all.filter(|all| !all.all.is_empty()), failed)
+    }
+
+    fn first(block: u32, mut histogram: Histogram<u64>) -> Self {
+        let blocks = BTreeMap::from([(block, buckets(&histogram))]);
+        histogram.auto(true);
+        Self { all: histogram, blocks }
+    }
+
+    fn add(&mut self, block: u32, histogram: &Histogram<u64>) -> Result<(), String> {
+        self.all.add(histogram).map_err(|error| error.to_string())?;
+        self.blocks.entry(block).or_default().extend(buckets(histogram));
+        Ok(())
+    }
+
+    /// The blocks with a value.
+    fn numbers(&self) -> Vec<u32> {
+        let full = self.blocks.iter().filter(|(_, buckets)| !buckets.is_empty());
+        full.map(|(block, _)| *block).collect()
+    }
+
+    /// What was drawn of these blocks.
+    fn drawn(&self, numbers: Vec<u32>, seed: u64) -> Drawn {
+        let size = numbers.len().div_ceil(GROUPS_MAX).max(1);
+        let group = |numbers: &[u32]| {
+            let buckets = numbers.iter().filter_map(|number| self.blocks.get(number));
+            buckets.flatten().copied().collect::<Vec<Bucket>>()
+        };
+        let groups: Vec<Vec<Bucket>> = numbers.chunks(size).map(group).collect();
+        let blocks = Blocks::new(&groups);
+        let draws = Draws::new(tare_std::rng::Rng::stream(seed, STREAM).next_u64(), groups.len());
+        let one = |share: f64| Read {
+            beyond: blocks.beyond(share),
+            ns: blocks.percentile(share).unwrap_or(f64::NAN),
+            resampled: blocks.resampled(share, &draws),
+        };
+        Drawn { read: SHARES.map(one), groups: groups.len(), numbers }
+    }
+}
+
+fn buckets(histogram: &Histogram<u64>) -> Vec<Bucket> {
+    let bucket = |value: IterationValue<u64>| {
+        let high = value.value_iterated_to();
+        (histogram.lowest_equivalent(high), high, value.count_since_last_iteration())
+    };
+    histogram.iter_recorded().map(bucket).collect()
+}
+
+/// One percentile of some blocks, and of each resample of them.
+struct Read {
+    beyond: u64,
+    ns: f64,
+    resampled: Vec<f64>,
+}
+
+struct Drawn {
+    numbers: Vec<u32>,
+    groups: usize,
+    read: [Read; PERCENTS.len()],
+}
+
+impl Drawn {
+    /// An interval with the number of blocks it rests on, which may be more than were drawn.
+    fn interval(&self, centre: f64, resampled: &[f64], back: fn(f64) -> f64) -> Interval {
+        let blocks = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
+        let estimate = around(centre, resampled, self.groups);
+        Interval::from(Estimate { blocks, ..estimate }.map(back))
+    }
+}
+
+/// From when the times of a histogram count.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Times {
+    /// From the intended start.
+    Response,
+    /// From the send.
+    Service,
+}
+
+impl Times {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Response => "response",
+            Self::Service => "service",
         }
     }
-    let readable = merged.filter(|histogram| !histogram.is_empty()).map(|h| quantiles(&h));
-    match failed {
-        None => Ok(readable),
-        Some((reason, slices)) => Err(Unreadable { reason, slices, readable }),
+
+    fn of(self, slice: &Slice) -> &[u8] {
+        match self {
+            Self::Response => &slice.response,
+            Self::Service => &slice.service,
+        }
     }
 }
 
-/// Quantiles of one slice's histogram (HdrHistogram V2). `None` where it is empty or unreadable.
+/// The baseline's histograms, drawn once for all that have its blocks.
+struct Baseline {
+    histograms: Histograms,
+    drawn: Drawn,
+}
+
+/// Latencies under one workload, beside the baseline's.
+pub(super) struct Latencies<'r> {
+    record: &'r Record,
+    workload: &'r str,
+    /// Of response and of service times.
+    baselines: [(Option<Baseline>, Option<Unreadable>); 2],
+}
+
+impl<'r> Latencies<'r> {
+    pub(super) fn new(record: &'r Record, workload: &'r str) -> Self {
+        let baseline = |which: Times| {
+            let name = record.study.baseline.as_str();
+            let (found, failed) = Histograms::read(record, workload, name, which);
+            let drawn = |histograms: Histograms| {
+                let drawn = histograms.drawn(histograms.numbers(), record.header.seed);
+                Baseline { histograms, drawn }
+            };
+            (found.map(drawn), failed)
+        };
+        let baselines = [Times::Response, Times::Service].map(baseline);
+        Self { record, workload, baselines }
+    }
+
+    /// What an environment's histograms say, and why some of them could not be read.
+    pub(super) fn of(
+        &self,
+        environment: &str,
+        is_baseline: bool,
+        which: Times,
+    ) -> (Option<Latency>, Option<Unreadable>) {
+        let seed = self.record.header.seed;
+        let (baseline, failed) = &self.baselines[which as usize];
+        let baseline = baseline.as_ref();
+        if is_baseline {
+            let own = baseline.map(|one| conclude(&one.histograms, &one.drawn, None, seed));
+            return (own, failed.clone());
+        }
+        let (here, failed) = Histograms::read(self.record, self.workload, environment, which);
+        let conclude =
+            |here: &Histograms| conclude(here, &here.drawn(here.numbers(), seed), baseline, seed);
+        (here.as_ref().map(conclude), failed)
+    }
+}
+
+/// What the histograms of an environment say, beside the baseline's where there is one.
+fn conclude(here: &Histograms, own: &Drawn, baseline: Option<&Baseline>, seed: u64) -> Latency {
+    let mut over = baseline.map_or_else(Vec::new, |base| over_baseline(here, own, base, seed));
+    over.resize(PERCENTS.len(), None);
+    let one = |((percent, read), over_baseline): ((&f64, &Read), Option<OverBaseline>)| {
+        let logs: Vec<f64> = read.resampled.iter().map(|ns| ns.ln()).collect();
+        let ns = own.interval(read.ns.ln(), &logs, f64::exp);
+        Percentile {
+            percent: *percent,
+            beyond: read.beyond,
+            ns: (read.beyond >= BEYOND_MIN).then_some(ns),
+            over_baseline,
+        }
+    };
+    let percentiles = PERCENTS.iter().zip(&own.read).zip(over).map(one).collect();
+    Latency { percentiles, ..summary(&here.all) }
+}
+
+/// Every percentile beside the baseline's.
+fn over_baseline(
+    here: &Histograms,
+    own: &Drawn,
+    baseline: &Baseline,
+    seed: u64,
+) -> Vec<Option<OverBaseline>> {
+    let both = |number: &&u32| baseline.drawn.numbers.binary_search(number).is_ok();
+    let common: Vec<u32> = own.numbers.iter().filter(both).copied().collect();
+    // Nearly always both have the same blocks, and what was drawn for each alone is a pair.
+    let redrawn = |of: &Histograms, drawn: &Drawn| {
+        (drawn.numbers != common).then(|| of.drawn(common.clone(), seed))
+    };
+    let redrawn = (redrawn(here, own), redrawn(&baseline.histograms, &baseline.drawn));
+    let here = redrawn.0.as_ref().unwrap_or(own);
+    let base = redrawn.1.as_ref().unwrap_or(&baseline.drawn);
+    here.read.iter().zip(&base.read).map(|(over, under)| beside(here, over, under)).collect()
+}
+
+fn beside(drawn: &Drawn, over: &Read, under: &Read) -> Option<OverBaseline> {
+    if over.beyond.min(under.beyond) < BEYOND_MIN {
+        return None;
+    }
+    let pairs = || over.resampled.iter().zip(&under.resampled);
+    let logs: Vec<f64> = pairs().map(|(over, under)| (over / under).ln()).collect();
+    let differences: Vec<f64> = pairs().map(|(over, under)| over - under).collect();
+    let ratio = drawn.interval((over.ns / under.ns).ln(), &logs, f64::exp);
+    Some(OverBaseline {
+        found: ratio.low > 1.0 || ratio.high < 1.0,
+        difference_ns: drawn.interval(over.ns - under.ns, &differences, |ns| ns),
+        ratio,
+    })
+}
+
+/// Quantiles of one slice's histogram (HdrHistogram V2), without intervals. `None` where it is empty or
+/// unreadable.
 pub fn latency(histogram: &[u8]) -> Option<Latency> {
     let bytes = &mut Cursor::new(histogram);
     let histogram: Histogram<u64> = Deserializer::new().deserialize(bytes).ok()?;
-    (!histogram.is_empty()).then(|| quantiles(&histogram))
+    (!histogram.is_empty()).then(|| summary(&histogram))
 }
 
-fn quantiles(histogram: &Histogram<u64>) -> Latency {
+fn summary(histogram: &Histogram<u64>) -> Latency {
+    let [p50_ns, p95_ns, p99_ns, p999_ns] = SHARES.map(|share| histogram.value_at_quantile(share));
     Latency {
         mean_ns: histogram.mean(),
-        p50_ns: histogram.value_at_quantile(0.5),
-        p95_ns: histogram.value_at_quantile(0.95),
-        p99_ns: histogram.value_at_quantile(0.99),
-        p999_ns: histogram.value_at_quantile(0.999),
+        p50_ns,
+        p95_ns,
+        p99_ns,
+        p999_ns,
         max_ns: histogram.max(),
         count: histogram.len(),
+        percentiles: Vec::new(),
     }
 }

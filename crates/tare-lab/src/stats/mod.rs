@@ -16,6 +16,7 @@
 //! the figures.
 
 mod difference;
+pub mod merged;
 pub mod methods;
 pub mod validation;
 

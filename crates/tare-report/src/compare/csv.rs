@@ -73,6 +73,7 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
                 ("throughput_per_cpu", "op/s", &f.throughput_per_s_per_cpu),
                 ("server_cpu", "us/op", &f.server_cpu_us),
                 ("operations_per_money", "op", &f.operations_per_money),
+                ("p99_over_baseline", "ratio", &f.p99_over_baseline),
             ] {
                 if let Some(interval) = interval {
                     add(at, place, name, unit, interval, None);
@@ -82,6 +83,7 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
                 ("throughput_vs_first", &f.throughput_vs_first),
                 ("throughput_per_cpu_vs_first", &f.throughput_per_cpu_vs_first),
                 ("server_cpu_vs_first", &f.server_cpu_vs_first),
+                ("p99_vs_first", &f.p99_vs_first),
                 ("operations_per_money_vs_first", &f.operations_per_money_vs_first),
             ] {
                 if let Some(Ratio { interval, found }) = ratio {
@@ -89,14 +91,20 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
                 }
             }
             #[expect(clippy::cast_precision_loss, reason = "a latency, far below 2^53 ns")]
-            let exact = f.p99_ns.map(|ns| ns as f64);
-            for (name, unit, value) in [("p99", "ns", exact), ("rate", "op/s", f.rate_per_s)] {
+            let exact = f.p99_ns.map(|ns| unbounded(ns as f64));
+            for (name, unit, value) in
+                [("p99", "ns", f.p99.or(exact)), ("rate", "op/s", f.rate_per_s.map(unbounded))]
+            {
                 if let Some(value) = value {
-                    let unbounded = Interval { value, low: f64::NAN, high: f64::NAN, blocks: 0 };
-                    add(at, place, name, unit, &unbounded, None);
+                    add(at, place, name, unit, &value, None);
                 }
             }
         }
     }
     out
+}
+
+/// A figure that has no interval.
+fn unbounded(value: f64) -> Interval {
+    Interval { value, low: f64::NAN, high: f64::NAN, blocks: 0 }
 }

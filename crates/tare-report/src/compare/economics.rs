@@ -11,6 +11,7 @@ use tare_lab::stats::{Estimate, difference};
 use super::Side;
 use super::costs::{common, in_each};
 use crate::fleet::Price;
+use crate::tails;
 use crate::terminal::fixed_rate;
 
 const SECONDS_PER_HOUR: f64 = 3_600.0;
@@ -39,6 +40,10 @@ pub struct Figures {
     pub server_cpu_is_busy_time: bool,
     /// Response time at the fixed rate.
     pub p99_ns: Option<u64>,
+    /// The same with its interval, in ns; `None` where too few operations took longer.
+    pub p99: Option<Interval>,
+    /// Over the p99 of the same record's baseline.
+    pub p99_over_baseline: Option<Interval>,
     pub rate_per_s: Option<f64>,
     /// Whether the fixed rate is that of the first record, so that latencies can be compared.
     pub same_rate_as_first: bool,
@@ -48,6 +53,8 @@ pub struct Figures {
     pub throughput_vs_first: Option<Ratio>,
     pub throughput_per_cpu_vs_first: Option<Ratio>,
     pub server_cpu_vs_first: Option<Ratio>,
+    /// Only where both were measured at one rate.
+    pub p99_vs_first: Option<Ratio>,
     pub operations_per_money_vs_first: Option<Ratio>,
 }
 
@@ -115,6 +122,8 @@ fn figures(side: &Side<'_>, finding: &Finding, price: Option<&Price>) -> Figures
         server_cpu_us: finding.server_cpu_us,
         server_cpu_is_busy_time: finding.server_cpu_is_busy_time,
         p99_ns: finding.response.as_ref().map(|latency| latency.p99_ns),
+        p99: tails::percentile(finding, 99.0).and_then(|one| one.ns),
+        p99_over_baseline: tails::over_baseline(finding, 99.0).map(|over| over.ratio),
         rate_per_s,
         same_rate_as_first: true,
         operations_per_money: throughput
@@ -123,6 +132,7 @@ fn figures(side: &Side<'_>, finding: &Finding, price: Option<&Price>) -> Figures
         throughput_vs_first: None,
         throughput_per_cpu_vs_first: None,
         server_cpu_vs_first: None,
+        p99_vs_first: None,
         operations_per_money_vs_first: None,
     }
 }
@@ -145,6 +155,9 @@ impl Figures {
         self.throughput_vs_first = ratio(&first.throughput_per_s, &self.throughput_per_s);
         self.throughput_per_cpu_vs_first =
             ratio(&first.throughput_per_s_per_cpu, &self.throughput_per_s_per_cpu);
+        if self.same_rate_as_first {
+            self.p99_vs_first = ratio(&first.p99, &self.p99);
+        }
         // Busy time of one and all CPU time of the other are not the same figure.
         if first.server_cpu_is_busy_time == self.server_cpu_is_busy_time {
             self.server_cpu_vs_first = ratio(&first.server_cpu_us, &self.server_cpu_us);

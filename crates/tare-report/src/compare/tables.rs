@@ -5,6 +5,7 @@ use tare_lab::analysis::Interval;
 use super::{Comparison, CostRow, Difference, Figures, Ratio, letter};
 use crate::figures::{Room, cost, latency, micros, rate, with_interval};
 use crate::headline::Metric;
+use crate::tails;
 
 /// A table with a title. The cells of a row are as many as the head's.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,10 +90,11 @@ fn difference(difference: &Option<Difference>) -> Entry {
 }
 
 /// What a machine does, and what it takes.
-fn figures(comparison: &Comparison<'_>, workload: &str) -> [Sheet; 2] {
+fn figures(comparison: &Comparison<'_>, workload: &str) -> [Sheet; 3] {
     let priced = comparison.prices.iter().any(Option::is_some);
     let words = |heads: &[&str]| heads.iter().map(|head| (*head).to_string()).collect::<Vec<_>>();
-    let does = words(&["op/s [95 %]", "op/s per CPU [95 %]", "vs A", "p99 at the rate"]);
+    let does = words(&["op/s [95 %]", "op/s per CPU [95 %]", "vs A"]);
+    let waits = words(&["p99 at the rate [95 %]", "vs A", "over the own baseline's [95 %]"]);
     let mut takes = words(&["server CPU, µs/op [95 %]", "vs A"]);
     if priced {
         takes.extend([format!("op per {} [95 %]", money(comparison)), "vs A".to_string()]);
@@ -117,8 +119,11 @@ fn figures(comparison: &Comparison<'_>, workload: &str) -> [Sheet; 2] {
                 interval(&figures.throughput_per_s, rate),
                 interval(&figures.throughput_per_s_per_cpu, rate),
                 ratio(&figures.throughput_per_cpu_vs_first),
-                p99(figures),
             ]
+        }),
+        sheet("Response time", waits, &|figures| {
+            let over = figures.p99_over_baseline;
+            vec![p99(figures), ratio(&figures.p99_vs_first), interval(&over, tails::factor)]
         }),
         sheet("What that takes", takes, &|figures| {
             let mut cells =
@@ -136,7 +141,8 @@ fn p99(figures: &Figures) -> Entry {
     let Some(ns) = figures.p99_ns else { return Entry::missing() };
     let at = figures.rate_per_s.map(|at| format!(" at {}", rate(at))).unwrap_or_default();
     let other = if figures.same_rate_as_first { "" } else { ", another rate" };
-    Entry::plain(format!("{}{at}{other}", latency(ns)))
+    let text = figures.p99.as_ref().map_or_else(|| latency(ns), tails::time);
+    Entry::plain(format!("{text}{at}{other}"))
 }
 
 fn interval(interval: &Option<Interval>, form: fn(f64) -> String) -> Entry {

@@ -7,9 +7,9 @@ use tare_lab::environment::EnvironmentSpec;
 use tare_lab::record::Record;
 use tare_lab::stats::estimate;
 
-use super::facts::is_claim;
+use super::gate::Gate;
 use super::rules::layers::{Ends, LAYERS, LayerRule};
-use crate::headline::Metric;
+use crate::headline::{Metric, is_claim, noise};
 
 /// How an effect was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,7 +94,7 @@ pub(super) fn effects(
         let explained = plan.zip(explanations.iter().find(|one| one.workload == workload.name));
         for rule in LAYERS {
             let effect = match explained {
-                Some((plan, found)) => share(record, plan, found, rule),
+                Some((plan, found)) => share(record, analysis, plan, found, rule),
                 None => None,
             };
             let effect = effect.or_else(|| pair(record, analysis, &workload.name, &ran, rule));
@@ -119,6 +119,7 @@ fn engine<'r>(record: &'r Record, environment: &str) -> Option<&'r str> {
 /// The share of a step that is this one layer alone.
 fn share(
     record: &Record,
+    analysis: &Analysis,
     plan: &Plan,
     found: &Explanation,
     rule: &'static LayerRule,
@@ -140,6 +141,8 @@ fn share(
         })
     })?;
     let of_from = |us: f64| 100.0 * us / found.from_us.value;
+    let gate = Gate::new(analysis, &found.workload, [first, last]);
+    let claim = matches!(share.verdict, Verdict::Costs | Verdict::GivesBack);
     Some(Effect {
         rule,
         workload: found.workload.clone(),
@@ -154,7 +157,7 @@ fn share(
             blocks: share.us.blocks,
         }),
         throughput: None,
-        cpu_claimed: matches!(share.verdict, Verdict::Costs | Verdict::GivesBack),
+        cpu_claimed: claim && gate.allows_layer(&share.us, found.noise_us),
         throughput_claimed: false,
         found: share.verdict != Verdict::NotFound,
         source: Source::Share { of_whole: share.percent_of_whole },
@@ -185,8 +188,12 @@ fn pair(
         change.map(|(without, change)| (*without, *with, change))
     })?;
     let found = between(record, workload, &with.name, &without.name)?;
+    let gate = Gate::new(analysis, workload, [&with.name, &without.name]);
     let claim = |metric: Metric, cost: &Option<Cost>| {
-        cost.as_ref().is_some_and(|cost| is_claim(analysis, workload, metric, cost))
+        cost.as_ref().is_some_and(|cost| {
+            let noise = noise(analysis, workload, metric);
+            is_claim(analysis, workload, metric, cost) && gate.allows_layer(&cost.percent, noise)
+        })
     };
     let blocks = server_cpu_by_block(record, workload, &[&with.name, &without.name]);
     let differences: Vec<f64> = blocks

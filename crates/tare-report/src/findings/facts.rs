@@ -10,9 +10,10 @@ use tare_lab::stacks::{StackKind, StackSlice};
 
 use super::Evidence;
 use super::effects::{Effect, effects};
+use super::gate::Gate;
 use crate::doubts::Marks;
 use crate::figures::clean;
-use crate::headline::{Metric, claimed, noise};
+use crate::headline::{Metric, claimed, is_claim};
 use crate::prove::Proof;
 use crate::stacks::{Figure, Profile, Row, Side};
 
@@ -82,14 +83,29 @@ impl<'a> Facts<'a> {
         Metric::ALL.into_iter().find_map(|metric| {
             let value = |f: &Finding| metric.cost(f).map_or(0.0, |cost| cost.percent.value);
             let claims = self.compared(workload);
-            let claims = claims.filter(|f| claimed(self.analysis, f, metric) && value(f) > 0.0);
+            let claims = claims.filter(|f| self.claimed(f, metric) && value(f) > 0.0);
             claims.max_by(|a, b| value(a).total_cmp(&value(b)))
         })
     }
 
-    /// Whether a cost between any two environments may be claimed: found, and beyond the noise.
-    pub(crate) fn claim(&self, workload: &str, metric: Metric, cost: &Cost) -> bool {
-        is_claim(self.analysis, workload, metric, cost)
+    /// Whether a finding's cost may be claimed, and no doubt forbids to say so.
+    pub(crate) fn claimed(&self, finding: &Finding, metric: Metric) -> bool {
+        let baseline = self.record.study.baseline.as_str();
+        let gate = Gate::new(self.analysis, &finding.workload, [&finding.environment, baseline]);
+        let percent = metric.cost(finding).map_or(0.0, |cost| cost.percent.value);
+        claimed(self.analysis, finding, metric) && gate.allows(metric, percent)
+    }
+
+    /// The same of a cost between any two environments.
+    pub(crate) fn claim(
+        &self,
+        workload: &str,
+        environments: [&str; 2],
+        metric: Metric,
+        cost: &Cost,
+    ) -> bool {
+        let gate = Gate::new(self.analysis, workload, environments);
+        is_claim(self.analysis, workload, metric, cost) && gate.allows(metric, cost.percent.value)
     }
 
     /// Stacks of two environments, the second less the first.
@@ -194,14 +210,6 @@ impl<'a> Facts<'a> {
         let (from, to, row) = (clean(from), clean(to), clean(row));
         Evidence::at("stacks", format!("stacks of \"{to}\" against \"{from}\": {row}"))
     }
-}
-
-/// Found, and beyond the noise of the control.
-pub(crate) fn is_claim(analysis: &Analysis, workload: &str, metric: Metric, cost: &Cost) -> bool {
-    let value = cost.percent.value;
-    cost.found
-        && value.is_finite()
-        && noise(analysis, workload, metric).is_none_or(|noise| value.abs() > noise)
 }
 
 /// A figure of stacks as an interval; one round gives none.

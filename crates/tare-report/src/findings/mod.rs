@@ -11,6 +11,7 @@
 
 pub(crate) mod effects;
 pub(crate) mod facts;
+mod gate;
 mod reference;
 mod rules;
 mod show;

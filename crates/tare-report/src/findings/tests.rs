@@ -1,6 +1,7 @@
 //! Every rule: a record that makes it speak, and one that keeps it silent.
 
 mod cases;
+mod gates;
 mod world;
 
 use std::collections::BTreeSet;

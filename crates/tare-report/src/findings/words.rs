@@ -85,8 +85,13 @@ pub(super) fn sureness(
 ) -> Sureness {
     doubts.sort_unstable();
     doubts.dedup();
-    let half = (figure.high - figure.low) / 2.0;
-    let from_zero = (figure.is_bounded() && half > 0.0).then(|| figure.value.abs() / half);
+    // What stands for no difference, and the scale on which the interval was made.
+    let (zero, scale): (&str, fn(f64) -> f64) = match unit.0 {
+        "ratio" => ("one", f64::ln),
+        _ => ("zero", |value| value),
+    };
+    let half = (scale(figure.high) - scale(figure.low)) / 2.0;
+    let from_zero = (figure.is_bounded() && half > 0.0).then(|| scale(figure.value).abs() / half);
     let form = |value: f64| match unit.0 {
         "percent" => format!("{value:.1}").replace('-', "\u{2212}"),
         _ => micros(value).replace('-', "\u{2212}"),
@@ -104,7 +109,7 @@ pub(super) fn sureness(
             unit.1
         ),
     }];
-    parts.extend(from_zero.map(|times| format!("{times:.1} half-widths from zero")));
+    parts.extend(from_zero.map(|times| format!("{times:.1} half-widths from {zero}")));
     parts.extend(noise);
     parts.extend(doubt_words(&doubts));
     Sureness {

@@ -2,7 +2,7 @@
 
 use minijinja::Value;
 use serde::Serialize;
-use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency};
+use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency, PERCENTS};
 use tare_lab::record::Record;
 use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_std::units::{nanoseconds, thousands};
@@ -14,6 +14,7 @@ use crate::figures::{Room, clean, cost, latency, micros, rate, role, share, with
 use crate::headline::{Metric, claimed, noise};
 use crate::histogram::{Responses, responses};
 use crate::relations;
+use crate::tails;
 use crate::terminal::fixed_rate;
 
 #[derive(Serialize)]
@@ -38,6 +39,8 @@ pub(super) struct WorkloadView {
     window: String,
     costs: Vec<CostRow>,
     latencies: Vec<LatencyRow>,
+    /// Some of them are set beside the baseline's.
+    over: bool,
     /// Some of what is published is marked in the chart of throughput.
     published: bool,
     busy_time: bool,
@@ -98,8 +101,11 @@ struct CostView {
 struct LatencyRow {
     environment: String,
     role: Option<&'static str>,
-    response: Option<Vec<String>>,
-    service: Option<Vec<String>>,
+    /// Mean, percentiles, maximum, and the number of operations.
+    response: Option<Vec<Stacked>>,
+    service: Option<Vec<Stacked>>,
+    /// The percentiles of the response time over the baseline's; empty where there are none.
+    over: Vec<CostView>,
     doubts: Vec<usize>,
 }
 
@@ -151,10 +157,11 @@ impl WorkloadView {
             counters_over_time: charts::counters_over_time(&drawn),
             window: format!("{} ms", record.study.schedule.window.as_millis()),
             costs: findings.iter().map(|f| CostRow::new(analysis, f, marks)).collect(),
+            over: findings.iter().any(|f| tails::over_baseline(f, PERCENTS[0]).is_some()),
             latencies: findings
                 .iter()
                 .filter(|f| f.response.is_some() || f.service.is_some())
-                .map(|f| LatencyRow::new(f, marks))
+                .map(|f| LatencyRow::new(analysis, f, marks))
                 .collect(),
             published: findings
                 .iter()
@@ -263,20 +270,38 @@ impl CostView {
 }
 
 impl LatencyRow {
-    fn new(finding: &Finding, marks: &Marks) -> LatencyRow {
+    fn new(analysis: &Analysis, finding: &Finding, marks: &Marks) -> LatencyRow {
         let columns = |of: &Latency| {
-            let mut columns = vec![nanoseconds(of.mean_ns)];
-            columns.extend(
-                [of.p50_ns, of.p95_ns, of.p99_ns, of.p999_ns, of.max_ns].into_iter().map(latency),
-            );
-            columns.push(thousands(of.count));
+            let own = [of.p50_ns, of.p95_ns, of.p99_ns, of.p999_ns];
+            let percentile = |(percent, ns): (f64, u64)| {
+                let below = of.percentile(percent).map(|one| match &one.ns {
+                    Some(ns) => tails::bounds(ns),
+                    None => tails::NOT_ENOUGH.to_string(),
+                });
+                Stacked { value: latency(ns), below: below.unwrap_or_default() }
+            };
+            let mut columns = vec![stacked(&nanoseconds(of.mean_ns))];
+            columns.extend(PERCENTS.into_iter().zip(own).map(percentile));
+            columns.push(stacked(&latency(of.max_ns)));
+            columns.push(stacked(&thousands(of.count)));
             columns
         };
+        let over = |percent: f64| {
+            let text = tails::ratio(analysis, finding, percent);
+            let class = match tails::claimed(analysis, finding, percent) {
+                Some(over) if over.ratio.value > 1.0 => "loss",
+                Some(_) => "gain",
+                None => "none",
+            };
+            CostView { text: stacked(&text), class }
+        };
+        let compared = !finding.baseline && tails::percentile(finding, PERCENTS[0]).is_some();
         LatencyRow {
             environment: clean(&finding.environment),
             role: role(finding),
             response: finding.response.as_ref().map(columns),
             service: finding.service.as_ref().map(columns),
+            over: if compared { PERCENTS.map(over).into() } else { Vec::new() },
             doubts: marks.numbers(&finding.environment, &finding.workload),
         }
     }

@@ -8,6 +8,7 @@
 
 mod bars;
 mod grid;
+mod tails;
 mod text;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
@@ -67,6 +68,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
             out.push(paint.bold(&line));
         }
         tables(&mut out, analysis, &findings, &marks, paint);
+        out.extend(tails::lines(analysis, &findings, paint));
         for metric in Metric::ALL {
             if let Some(bars) = Bars::new(analysis, &findings, metric, paint) {
                 out.push(String::new());

@@ -8,7 +8,7 @@ use tare_lab::stats::estimate;
 
 use super::super::facts::{Facts, interval};
 use super::super::{Kind, Rule, Statement, Sureness, words};
-use crate::headline::{Metric, blocks, claimed};
+use crate::headline::{Metric, blocks};
 
 /// Interrupts of devices on the system's CPUs below this rate disturb nobody.
 const DEVICE_INTERRUPTS_PER_S: f64 = 500.0;
@@ -275,7 +275,7 @@ fn waits(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     for (_, workload) in facts.workloads() {
         let claims = facts.compared(workload).filter_map(|finding| {
             let lost = finding.throughput_cost.as_ref()?.percent;
-            let claim = claimed(facts.analysis, finding, Metric::Throughput) && lost.value > 0.0;
+            let claim = facts.claimed(finding, Metric::Throughput) && lost.value > 0.0;
             claim.then_some((finding, lost))
         });
         let most = claims.max_by(|a, b| a.1.value.total_cmp(&b.1.value));

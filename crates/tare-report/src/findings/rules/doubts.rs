@@ -4,11 +4,9 @@ use tare_lab::analysis::Finding;
 use tare_lab::doubt::Doubt;
 
 use super::super::facts::Facts;
+use super::super::gate::OFTEN;
 use super::super::{Evidence, Kind, Rule, Statement, words};
-use crate::headline::{Metric, claimed};
-
-/// Doubts of fewer slices stand in the list of doubts alone.
-const OFTEN: f64 = 0.25;
+use crate::headline::Metric;
 
 const LOOKS_AT: &str = "the doubts of the slices, by environment";
 const OFTEN_WORDS: &str = "the doubt touches at least a quarter of the slices of an environment";
@@ -186,7 +184,7 @@ fn client_saturated(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let Some(mut seen) = seen(facts, "client_saturated", OFTEN) else { return Vec::new() };
     let loses = |finding: &Finding| {
         let cost = finding.throughput_cost.as_ref();
-        claimed(facts.analysis, finding, Metric::Throughput)
+        facts.claimed(finding, Metric::Throughput)
             && cost.is_some_and(|cost| cost.percent.value > 0.0)
     };
     let baseline = seen.findings.iter().any(|finding| finding.baseline || finding.control);

@@ -4,6 +4,7 @@ mod baseline;
 mod code;
 mod cpus;
 mod doubts;
+mod latency;
 pub(super) mod layers;
 mod network;
 mod none;
@@ -18,6 +19,7 @@ pub(super) const ALL: &[&[Rule]] = &[
     layers::RULES,
     network::RULES,
     cpus::RULES,
+    latency::RULES,
     code::RULES,
     shares::RULES,
     tuning::RULES,

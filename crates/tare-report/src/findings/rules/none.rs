@@ -88,9 +88,9 @@ fn nothing_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let compared: Vec<_> = facts.compared(workload).collect();
         let any = compared.iter().any(|finding| {
             Metric::ALL.into_iter().any(|metric| {
-                metric.cost(finding).is_some_and(|cost| {
-                    cost.percent.value > 0.0 && facts.claim(workload, metric, cost)
-                })
+                metric
+                    .cost(finding)
+                    .is_some_and(|cost| cost.percent.value > 0.0 && facts.claimed(finding, metric))
             })
         });
         if any || compared.is_empty() {

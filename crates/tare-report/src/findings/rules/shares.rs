@@ -142,7 +142,7 @@ fn not_taken_apart(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             .filter_map(|metric| {
                 let cost = metric.cost(finding)?;
                 let percent = words::loss(&cost.percent);
-                let claim = facts.claim(workload, metric, cost) && cost.percent.value > 0.0;
+                let claim = facts.claimed(finding, metric) && cost.percent.value > 0.0;
                 claim.then(|| match metric {
                     Metric::ServerCpu => format!("{percent} server CPU per operation"),
                     Metric::Throughput => format!("{percent} of the throughput"),
@@ -153,9 +153,9 @@ fn not_taken_apart(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             .iter()
             .map(|one| format!("{} ({} \u{2192} {})", one.layer, clean(&one.from), clean(&one.to)))
             .collect();
-        let metric = Metric::ALL.into_iter().find_map(|metric| {
-            metric.cost(finding).filter(|cost| facts.claim(workload, metric, cost))
-        });
+        let metric = Metric::ALL
+            .into_iter()
+            .find_map(|metric| metric.cost(finding).filter(|_| facts.claimed(finding, metric)));
         let Some(cost) = metric else { continue };
         let values = [
             ("environment", words::quoted(&finding.environment)),

@@ -67,11 +67,12 @@ fn say(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<Statem
         "all" => String::new(),
         groups => format!(" --only {}", crate::figures::clean(groups).replace('+', ",")),
     };
+    let pair = [gain.environment.as_str(), gain.against.as_str()];
     let (mut parts, mut first) = (Vec::new(), None);
     for (metric, cost) in [(Metric::ServerCpu, &gain.cpu), (Metric::Throughput, &gain.throughput)] {
         let Some(cost) = cost else { continue };
         let right_way = (cost.percent.value < 0.0) == good;
-        if !right_way || !facts.claim(&gain.workload, metric, cost) {
+        if !right_way || !facts.claim(&gain.workload, pair, metric, cost) {
             continue;
         }
         let figure = match good {

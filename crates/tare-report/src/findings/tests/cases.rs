@@ -2,6 +2,7 @@
 
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::EnvironmentSpec;
+use tare_std::rng::Rng;
 
 use super::world::{Place, World};
 
@@ -18,11 +19,11 @@ fn bridge(spec: &mut EnvironmentSpec) {
     spec.network = "bridge".into();
 }
 
-fn bridged(us: f64) -> World {
+pub(super) fn bridged(us: f64) -> World {
     pair(us, bridge)
 }
 
-fn quiet() -> World {
+pub(super) fn quiet() -> World {
     bridged(0.0)
 }
 
@@ -106,9 +107,9 @@ fn doubted(environment: &str, doubt: &Doubt, slices: usize) -> World {
 }
 
 const SATURATED: Doubt = Doubt::ClientSaturated { share: 0.97 };
-const STRANGERS: Doubt = Doubt::Strangers { share: 0.3 };
+pub(super) const STRANGERS: Doubt = Doubt::Strangers { share: 0.3 };
 const STEAL: Doubt = Doubt::Steal { share: 0.1 };
-const RATE: Doubt = Doubt::RateNotReached { asked_per_s: 100.0, reached_per_s: 80.0 };
+pub(super) const RATE: Doubt = Doubt::RateNotReached { asked_per_s: 100.0, reached_per_s: 80.0 };
 
 fn failed() -> Doubt {
     Doubt::OperationErrors { error: "timeout".into(), count: 3, operations: 100 }
@@ -117,6 +118,39 @@ fn failed() -> Doubt {
 fn no_layer() -> Doubt {
     let found = "Seccomp: 0".into();
     Doubt::LayerNotInForce { layer: "security".into(), wanted: "default".into(), found }
+}
+
+/// Response times of about 100 µs, of which a share takes so many times as long.
+pub(super) fn stalls(share: f64, factor: f64) -> impl Fn(&mut Rng) -> f64 {
+    move |rng| {
+        let us = 80.0 - 20.0 * (1.0 - rng.next_f64()).ln();
+        if rng.next_f64() < share { us * factor } else { us }
+    }
+}
+
+/// Usual response times, but for the box.
+pub(super) fn slow(world: World, box_us: impl Fn(&mut Rng) -> f64) -> World {
+    let world = world.latencies("native", 1_000, stalls(0.0, 1.0));
+    let world = world.latencies("native again", 1_000, stalls(0.0, 1.0));
+    world.latencies("box", 1_000, box_us)
+}
+
+pub(super) fn stalling() -> World {
+    slow(quiet(), stalls(0.03, 20.0))
+}
+
+fn longer() -> World {
+    slow(quiet(), |rng| 1.5 * stalls(0.0, 1.0)(rng))
+}
+
+fn alike() -> World {
+    slow(quiet(), stalls(0.0, 1.0))
+}
+
+/// A box that stalls, and a counter of the box.
+fn stalling_beside(name: &'static str, per_operation: f64) -> World {
+    let world = stalling().counter("native", name, 0.0).counter("native again", name, 0.0);
+    world.counter("box", name, per_operation)
 }
 
 fn off_control(us: f64) -> World {
@@ -221,6 +255,45 @@ pub(super) const CASES: &[Case] = &[
         || counted("system_page_faults_minor", 0.001),
     ),
     ("waits", || waiting(3), || bridged(2.0)),
+    ("latency_tail", stalling, longer),
+    ("latency_shift", longer, stalling),
+    (
+        "tail_throttled",
+        || {
+            stalling()
+                .slices("box", |block, one| one.throttled_ns = Some(1_000_000 + u64::from(block)))
+        },
+        stalling,
+    ),
+    (
+        "tail_run_queue",
+        || stalling_beside("system_run_queue_wait_ns", 5_000.0),
+        || slow(counted("system_run_queue_wait_ns", 5_000.0), stalls(0.0, 1.0)),
+    ),
+    (
+        "tail_disk",
+        || stalling_beside("disk_flush_latency_ns_max", 1e3),
+        || stalling_beside("disk_flush_latency_ns_max", 0.0),
+    ),
+    ("tail_retransmits", || stalling_beside("client_tcp_timeouts", 0.01), stalling),
+    (
+        "tail_proxy",
+        || {
+            stalling().slices("box", |_, slice| {
+                slice.layer_cpu_ns.push(("userland proxy".into(), 1_000));
+            })
+        },
+        stalling,
+    ),
+    ("latency_not_found", alike, stalling),
+    (
+        "percentile_not_told",
+        || {
+            let world = quiet().latencies("native", 200, stalls(0.0, 1.0));
+            world.latencies("box", 200, stalls(0.0, 1.0))
+        },
+        alike,
+    ),
     (
         "code",
         || {

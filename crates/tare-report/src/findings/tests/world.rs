@@ -1,5 +1,7 @@
 //! Records with causes that are known: made up, then analysed as any other.
 
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use tare_lab::ablation::Plan;
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::EnvironmentSpec;
@@ -104,6 +106,40 @@ impl World {
     pub(super) fn slices(mut self, environment: &str, change: impl Fn(u32, &mut Slice)) -> Self {
         let ours = |one: &&mut Slice| one.environment == environment;
         self.record.slices.iter_mut().filter(ours).for_each(|one| change(one.block, one));
+        self
+    }
+
+    /// Slices at the fixed rate, with so many response times each, in µs.
+    pub(super) fn latencies(
+        mut self,
+        environment: &str,
+        operations: u64,
+        us: impl Fn(&mut Rng) -> f64,
+    ) -> Self {
+        let mut rng = Rng::new(environment.len() as u64);
+        let ours = self.record.slices.iter().filter(|one| one.environment == environment);
+        for like in ours.cloned().collect::<Vec<_>>() {
+            let mut histogram = Histogram::<u64>::new(3).unwrap();
+            let weather = 1.0 + 0.01 * rng.normal();
+            for _ in 0..operations {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a time"
+                )]
+                histogram.record((1e3 * weather * us(&mut rng)) as u64).unwrap();
+            }
+            let mut response = Vec::new();
+            V2DeflateSerializer::new().serialize(&histogram, &mut response).unwrap();
+            let id = i64::try_from(self.record.slices.len()).unwrap() + 1;
+            self.record.slices.push(Slice {
+                id,
+                phase: Phase::Latency,
+                response,
+                operations,
+                ..like
+            });
+        }
         self
     }
 

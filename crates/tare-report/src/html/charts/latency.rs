@@ -3,40 +3,77 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use tare_lab::analysis::Latency;
+use tare_lab::analysis::{Interval, Latency};
 
 use super::plot::{Line, Plot, number};
 use super::{Drawn, Rows, as_f64, short_time};
 use crate::histogram::{Responses, curve};
 use crate::html::svg::{Anchor, Scale, Svg};
+use crate::tails::time;
 use tare_std::units::{nanoseconds, thousands};
 
-type Read = fn(&Latency) -> f64;
+/// A row: its name, its place in [`Responses::by_block`], and the percentile that it is.
+type Row = (&'static str, usize, Option<f64>);
 
-/// The percentiles of figure 2 of "The Cost of Containerization for Your Scylla".
-const ROWS: [(&str, Read); 4] = [
-    ("average", |l| l.mean_ns),
-    ("p95", |l| as_f64(l.p95_ns)),
-    ("p99", |l| as_f64(l.p99_ns)),
-    ("p99.9", |l| as_f64(l.p999_ns)),
+/// The rows of figure 2 of "The Cost of Containerization for Your Scylla".
+const ROWS: [Row; 4] = [
+    ("average", 0, None),
+    ("p95", 1, Some(95.0)),
+    ("p99", 2, Some(99.0)),
+    ("p99.9", 3, Some(99.9)),
 ];
 
-/// The smallest and the largest value of one of [`ROWS`] in a single block.
-fn spread(responses: Option<&Responses>, row: usize) -> Option<(f64, f64)> {
-    let values = || responses.into_iter().flat_map(|r| r.by_block.iter().map(|(_, at)| at[row]));
+/// The figure of a row over all blocks.
+fn figure(latency: &Latency, (_, at, _): Row) -> f64 {
+    [latency.mean_ns, as_f64(latency.p95_ns), as_f64(latency.p99_ns), as_f64(latency.p999_ns)][at]
+}
+
+/// Its interval, where it has one with bounds.
+fn interval(latency: &Latency, (_, _, percent): Row) -> Option<Interval> {
+    latency.percentile(percent?)?.ns.filter(Interval::is_bounded)
+}
+
+/// The smallest and the largest value of a row in a single block.
+fn spread(responses: Option<&Responses>, (_, at, _): Row) -> Option<(f64, f64)> {
+    let values = || responses.into_iter().flat_map(|r| r.by_block.iter().map(|(_, of)| of[at]));
     let low = values().reduce(f64::min)?;
     Some((low, values().fold(low, f64::max)))
 }
 
-/// Response time at the fixed rate: one row per percentile, one lane per environment, with a line
-/// from the smallest to the largest value in a single block.
+/// The ends of the scale: every figure and single block, and every interval as far as it is not so wide
+/// that it would press the rest together.
+fn extent(shown: &[Shown<'_, '_>]) -> Option<(f64, f64)> {
+    let all = || shown.iter().flat_map(|one| ROWS.map(|row| (one, row)));
+    let values = || {
+        all().flat_map(|((_, latency, responses), row)| {
+            let of = figure(latency, row);
+            let (low, high) = spread(*responses, row).unwrap_or((of, of));
+            [of, low.max(1.0), high]
+        })
+    };
+    let low = values().reduce(f64::min)?;
+    let high = values().fold(low, f64::max);
+    let intervals = || all().filter_map(|((_, latency, _), row)| interval(latency, row));
+    Some((
+        intervals().fold(low, |least, i| least.min(i.low.max(low / ROOM))),
+        intervals().fold(high, |most, i| most.max(i.high.min(high * ROOM))),
+    ))
+}
+
+/// A factor that an interval may reach beyond everything that was measured.
+const ROOM: f64 = 2.0;
+
+type Shown<'d, 'r> = (&'d Drawn<'r>, &'d Latency, Option<&'d Responses>);
+
+/// Response time at the fixed rate: one row per percentile, one lane per environment, with the interval
+/// of each percentile and a faint line from the smallest to the largest value in a single block.
 pub(in crate::html) fn percentiles(
     drawn: &[Drawn<'_>],
     responses: &[Option<Responses>],
     id: &str,
 ) -> Option<String> {
     const PITCH: f64 = 11.0;
-    let shown: Vec<(&Drawn<'_>, &Latency, Option<&Responses>)> = drawn
+    let shown: Vec<Shown<'_, '_>> = drawn
         .iter()
         .zip(responses)
         .filter_map(|(d, r)| {
@@ -44,22 +81,14 @@ pub(in crate::html) fn percentiles(
             Some((d, latency, r.as_ref()))
         })
         .collect();
-    let values = || {
-        shown.iter().flat_map(|(_, l, r)| {
-            ROWS.iter().enumerate().flat_map(|(row, (_, read))| {
-                let (low, high) = spread(*r, row).unwrap_or((read(l), read(l)));
-                [read(l), low.max(1.0), high]
-            })
-        })
+    let (low, high) = extent(&shown)?;
+    let said = |latency: &Latency, row: Row| match interval(latency, row) {
+        Some(i) => format!("{} {}", row.0, time(&i)),
+        None => format!("{} {}", row.0, nanoseconds(figure(latency, row))),
     };
-    let low = values().reduce(f64::min)?;
-    let high = values().fold(low, f64::max);
     let description = shown
         .iter()
-        .map(|(d, l, _)| {
-            let of = |(name, read): &(&str, Read)| format!("{name} {}", nanoseconds(read(l)));
-            format!("{}: {}", d.name(), ROWS.iter().map(of).collect::<Vec<_>>().join(", "))
-        })
+        .map(|(d, l, _)| format!("{}: {}", d.name(), ROWS.map(|row| said(l, row)).join(", ")))
         .collect::<Vec<_>>()
         .join(". ");
     let lane = as_f64(shown.len()) * PITCH + 8.0;
@@ -68,26 +97,42 @@ pub(in crate::html) fn percentiles(
         Rows::new(id, (title, &description), Scale::log(low * 0.9, high * 1.1), ROWS.len(), lane);
     let scale = chart.scale;
     chart.axis(ROWS.len(), &short_time, "response time from the intended start, logarithmic");
-    for (row, (name, read)) in ROWS.into_iter().enumerate() {
-        let middle = chart.label(name, "");
+    for row in ROWS {
+        let middle = chart.label(row.0, "");
         let top = middle - lane / 2.0 + 8.0;
         for (index, (one, latency, responses)) in shown.iter().enumerate() {
-            let (x, y) = (scale.x(read(latency)), top + as_f64(index) * PITCH);
+            let of = figure(latency, row);
+            let (x, y) = (scale.x(of), top + as_f64(index) * PITCH);
+            let look = one.look;
             one.begin(&mut chart.svg);
             chart.svg.line(scale.x(low * 0.9), y, x, y, "stem");
-            let mut text = format!(
-                "{name} {}, of {} operations",
-                nanoseconds(read(latency)),
-                thousands(latency.count)
-            );
+            let count = thousands(latency.count);
+            let mut text = format!("{}, of {count} operations", said(latency, row));
+            if row
+                .2
+                .is_some_and(|percent| latency.percentile(percent).is_some_and(|p| p.ns.is_none()))
+            {
+                text.push_str("; no interval: too few of them took longer");
+            }
             if let Some((from, to)) = spread(*responses, row) {
-                let class = format!("spread {}", one.look.class);
-                chart.svg.line(scale.x(from), y, scale.x(to), y, &class);
+                chart.svg.line(scale.x(from), y, scale.x(to), y, &format!("spread {}", look.class));
                 let blocks = responses.map_or(0, |r| r.by_block.len());
                 let (from, to) = (nanoseconds(from), nanoseconds(to));
                 text.push_str(&format!("; {from} to {to} in single blocks ({blocks})"));
             }
-            chart.svg.mark(x, y, one.look.shape, 4.5, one.look.class, &text);
+            if let Some(i) = interval(latency, row) {
+                let inside = |ns: f64| scale.x(ns.clamp(low, high));
+                let (from, to) = (inside(i.low), inside(i.high));
+                chart.svg.line(from, y, to, y, &format!("interval {}", look.class));
+                for (end, ns) in [(from, i.low), (to, i.high)] {
+                    // An end that is cut off has no cap.
+                    if (low..=high).contains(&ns) {
+                        let class = format!("end {}", look.class);
+                        chart.svg.line(end, y - 4.0, end, y + 4.0, &class);
+                    }
+                }
+            }
+            chart.svg.mark(x, y, look.shape, 4.5, look.class, &text);
             chart.svg.end_group();
         }
     }

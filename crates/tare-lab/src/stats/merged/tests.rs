@@ -1,0 +1,169 @@
+use proptest::prelude::*;
+
+use tare_std::rng::Rng;
+
+use super::*;
+
+/// A histogram of whole numbers, each a bucket.
+fn counted(values: impl IntoIterator<Item = u64>) -> Vec<Bucket> {
+    let mut buckets: BTreeMap<u64, u64> = BTreeMap::new();
+    values.into_iter().for_each(|value| *buckets.entry(value).or_default() += 1);
+    buckets.into_iter().map(|(value, count)| (value, value, count)).collect()
+}
+
+#[test]
+fn a_percentile_is_that_of_all_blocks_together() {
+    let blocks = Blocks::new(&[counted(1..=50), counted(51..=100), Vec::new()]);
+    assert_eq!((blocks.len(), blocks.count()), (3, 100));
+    for (quantile, value, beyond) in [(0.5, 50.0, 50), (0.95, 95.0, 5), (0.99, 99.0, 1)] {
+        assert_eq!(blocks.percentile(quantile), Some(value));
+        assert_eq!(blocks.beyond(quantile), beyond);
+    }
+    assert_eq!(Blocks::new(&[]).percentile(0.5), None);
+    assert_eq!(Blocks::new(&[Vec::new()]).percentile(0.5), None);
+    assert_eq!(Blocks::new(&[]).beyond(0.5), 0);
+}
+
+#[test]
+fn one_block_and_resamples_without_a_value_bound_nothing() {
+    let one = around(1.0, &[1.0; RESAMPLES], 1);
+    assert!(one.low == f64::NEG_INFINITY && one.high == f64::INFINITY, "{one:?}");
+    let blocks = Blocks::new(&[counted([5]), Vec::new()]);
+    let resampled = blocks.resampled(0.5, &Draws::new(1, 2));
+    assert!(resampled.iter().any(|x| x.is_nan()), "the empty block was drawn twice");
+    assert!(!around(5.0, &resampled, 2).high.is_finite());
+}
+
+#[test]
+fn the_interval_of_a_mean_is_that_of_student() {
+    // What the resamples of a mean say, from the values 1 to 6.
+    let values: Vec<f64> = (1..=6).map(f64::from).collect();
+    let draws = Draws::new(3, values.len());
+    let mean = |times: &[u32]| -> f64 {
+        times.iter().zip(&values).map(|(t, x)| f64::from(*t) * x).sum::<f64>() / 6.0
+    };
+    let resampled: Vec<f64> = draws.times.chunks_exact(6).map(mean).collect();
+    let found = around(3.5, &resampled, 6);
+    let student = super::super::methods::student_t(&values).unwrap();
+    let ratio = (found.high - found.low) / (student.high - student.low);
+    assert!((ratio - 1.0).abs() < 0.08, "{ratio}");
+}
+
+#[test]
+fn the_same_seed_draws_the_same() {
+    let blocks = Blocks::new(&[counted(1..=20), counted(5..=30), counted(1..=9)]);
+    let read = |seed| blocks.resampled(0.9, &Draws::new(seed, 3));
+    assert_eq!(read(7), read(7));
+    assert_ne!(read(7), read(8));
+}
+
+/// What a host does to response times. A value is `(1 + x) * 2^w`: x exponential, w the weather of its
+/// block and environment.
+#[derive(Clone, Copy, Debug)]
+enum World {
+    /// Weather of 5 % in each slice, and as much that both share.
+    Quiet,
+    /// Weather of 15 % in each slice.
+    Stormy,
+    /// In three of ten blocks 3 % of the operations take ten times as long and more.
+    Pauses,
+}
+
+const OPERATIONS: u64 = 250;
+/// Values are written down in steps of a thousandth.
+const SCALE: f64 = 1_000.0;
+
+impl World {
+    fn block(self, shared: f64, rng: &mut Rng) -> Vec<Bucket> {
+        let own = if matches!(self, Self::Stormy) { 0.15 } else { 0.05 };
+        let weather = (shared + own * rng.normal()).exp();
+        let pauses = matches!(self, Self::Pauses) && rng.below(10) < 3;
+        let exponential = |rng: &mut Rng| -(1.0 - rng.next_f64()).ln();
+        counted((0..OPERATIONS).map(|_| {
+            let mut value = weather * (1.0 + 0.3 * exponential(rng));
+            if pauses && rng.below(100) < 3 {
+                value *= 10.0 + 10.0 * exponential(rng);
+            }
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
+            let value = (SCALE * value) as u64;
+            value
+        }))
+    }
+
+    /// The percentile of endlessly many blocks, nearly.
+    fn truth(self, quantile: f64) -> f64 {
+        let mut rng = Rng::new(99);
+        let many: Vec<Vec<Bucket>> = (0..2_500)
+            .map(|_| {
+                let shared = 0.05 * rng.normal();
+                self.block(shared, &mut rng)
+            })
+            .collect();
+        // One block, as nothing is drawn from it.
+        Blocks::new(&[many.concat()]).percentile(quantile).unwrap()
+    }
+
+    /// How often the intervals of a level and of the ratio of two equal environments hold the truth.
+    fn coverage(self, quantile: f64, blocks: usize, campaigns: u32) -> [f64; 2] {
+        let truth = self.truth(quantile).ln();
+        let (mut rng, draws) = (Rng::new(42), Draws::new(5, blocks));
+        let mut held = [0u32; 2];
+        for _ in 0..campaigns {
+            let weather: Vec<f64> = (0..blocks).map(|_| 0.05 * rng.normal()).collect();
+            let mut arm = || {
+                let all: Vec<_> = weather.iter().map(|w| self.block(*w, &mut rng)).collect();
+                let all = Blocks::new(&all);
+                let logs = all.resampled(quantile, &draws).into_iter().map(f64::ln);
+                (all.percentile(quantile).unwrap().ln(), logs.collect::<Vec<f64>>())
+            };
+            let (here, there) = (arm(), arm());
+            let ratios: Vec<f64> = here.1.iter().zip(&there.1).map(|(a, b)| a - b).collect();
+            let level = around(here.0, &here.1, blocks);
+            let ratio = around(here.0 - there.0, &ratios, blocks);
+            held[0] += u32::from(!level.excludes(truth));
+            held[1] += u32::from(!ratio.excludes(0.0));
+        }
+        held.map(|held| f64::from(held) / f64::from(campaigns))
+    }
+}
+
+/// 150 campaigns a case, so that chance moves a share of 95 % by 1.8 points (one standard deviation).
+#[test]
+fn a_ratio_holds_the_truth_as_often_as_it_says() {
+    for world in [World::Quiet, World::Stormy, World::Pauses] {
+        for quantile in [0.5, 0.99] {
+            for blocks in [3, 12] {
+                let [level, ratio] = world.coverage(quantile, blocks, 150);
+                assert!(ratio >= 0.90, "{world:?} {quantile} {blocks} blocks: {ratio}");
+                // A third of the campaigns of 3 blocks have seen no pause, and cannot know of any.
+                let rare = matches!(world, World::Pauses) && quantile > 0.95;
+                let least = if rare { 0.60 } else { 0.87 };
+                assert!(level >= least, "{world:?} {quantile} {blocks} blocks, level: {level}");
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Drawing and reading is the same as merging what was drawn.
+    #[test]
+    fn a_resample_is_the_percentile_of_what_was_drawn(
+        blocks in proptest::collection::vec(proptest::collection::vec(0u64..40, 1..30), 1..6),
+        quantile in 0.01f64..1.0,
+    ) {
+        let flat = Blocks::new(&blocks.iter().map(|b| counted(b.iter().copied())).collect::<Vec<_>>());
+        let draws = Draws::new(11, blocks.len());
+        let resampled = flat.resampled(quantile, &draws);
+        for (times, read) in draws.times.chunks_exact(blocks.len()).zip(&resampled).take(50) {
+            let mut merged: Vec<u64> = Vec::new();
+            for (times, block) in times.iter().zip(&blocks) {
+                (0..*times).for_each(|_| merged.extend(block));
+            }
+            merged.sort_unstable();
+            let expected = merged.iter().enumerate().find(|(at, _)| {
+                (at + 1) as f64 >= quantile * merged.len() as f64
+            });
+            prop_assert_eq!(*read, *expected.unwrap().1 as f64);
+        }
+    }
+}

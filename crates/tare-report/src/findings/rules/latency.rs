@@ -1,0 +1,441 @@
+//! Response times at the fixed rate: which percentile grew, whether by stalls or by a longer way, and what
+//! is seen beside it.
+
+use tare_lab::analysis::{CounterFinding, Finding, Interval, OverBaseline, PERCENTS, THROTTLED_NS};
+use tare_lab::record::Phase;
+use tare_lab::stats::merged::BEYOND_MIN;
+
+use super::super::facts::Facts;
+use super::super::gate::Gate;
+use super::super::{Evidence, Kind, Rule, Statement, words};
+use crate::headline::blocks;
+use crate::tails::{self, claimed, factor, name, noise, over_baseline, percentile, time};
+
+const MEDIAN: f64 = 50.0;
+const LOOKS_AT: &str = "the percentiles of response time at the fixed rate over the baseline's, each with \
+    its interval; the A/A control's of the same percentile";
+const BESIDE: &str =
+    "the percentiles of response time over the baseline's; counters at the fixed rate";
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "latency_tail",
+        title: "The slowest operations got slower",
+        kind: Kind::Cost,
+        looks_at: LOOKS_AT,
+        condition: "a percentile above the median is a claimed rise, and the interval of its ratio lies above that of the \
+                    median's; of several environments the one with the largest",
+        sentence: "The {percentile} of response time in {environment} is {ratio} that of {baseline} at the same rate ({here} \
+                   against {there}), and the median {median}.{others}",
+        advice: "Look for what stops it now and then: a CPU quota, others on its CPUs, interrupts, a slow flush of the disk. tare \
+                 report FILE --counters shows throttled_ns, system_run_queue_wait_ns and the longest disk operations at the fixed \
+                 rate; tare weigh --stacks --stack-kinds off-cpu shows what it waits in.",
+        expected: "",
+        expected_from: "",
+        speak: tail,
+    },
+    Rule {
+        id: "latency_shift",
+        title: "Every operation takes longer",
+        kind: Kind::Cost,
+        looks_at: LOOKS_AT,
+        condition: "the median is a claimed rise, and no higher percentile grew by clearly more; of several environments the \
+                    one with the largest",
+        sentence: "Every operation takes longer in {environment}: the median response time is {ratio} that of {baseline} at the \
+                   same rate, {difference} more.{others}",
+        advice: "A longer way, not stalls. Shorten it: docker run --network host, no userland proxy, no sandbox; tare explain \
+                 says which layer takes the CPU time.",
+        expected: "",
+        expected_from: "",
+        speak: shift,
+    },
+    cause(
+        "tail_throttled",
+        "Slow operations and a CPU quota",
+        "the counter throttled_ns stands out of the baseline's at the fixed rate, and a percentile above the median is a claimed \
+         rise",
+        "Raise the quota (docker run --cpus, Kubernetes: limits.cpu) or give whole CPUs (--cpuset-cpus LIST): who has used up the \
+         quota stands still until the next period of 100 ms.",
+    ),
+    cause(
+        "tail_run_queue",
+        "Slow operations and waits for a CPU",
+        "the counter system_run_queue_wait_ns stands out of the baseline's at the fixed rate, and a percentile above the median is \
+         a claimed rise",
+        "Give the database CPUs of its own: docker run --cpuset-cpus LIST, which tare tune flags --for docker chooses, and keep \
+         interrupts off them (tare tune apply --only interrupts).",
+    ),
+    cause(
+        "tail_disk",
+        "Slow operations and a slow disk",
+        "the longest read, write or flush of the disk stands out of the baseline's at the fixed rate, and a percentile above the \
+         median is a claimed rise",
+        "tare disk DIR says what the device can do below saturation; put the data on a volume (-v) of a device that no one else \
+         writes to.",
+    ),
+    cause(
+        "tail_retransmits",
+        "Slow operations and lost segments",
+        "a counter of retransmits or of their timers stands out of the baseline's at the fixed rate, and a percentile above the \
+         median is a claimed rise",
+        "A segment sent again waits for its timer, 200 ms or more. Look for drops (counters system_net_in_drops, \
+         system_tcp_backlog_drops); tare tune plan --only network sets queues and rings.",
+    ),
+    cause(
+        "tail_proxy",
+        "Slow operations and a process on the way",
+        "a process that the layer adds (a userland proxy, a sentry) takes CPU time at the fixed rate, and a percentile above the \
+         median is a claimed rise",
+        "Every operation waits for that process to be scheduled, twice. Connect to the container's or the host's address instead of \
+         127.0.0.1, or set \"userland-proxy\": false; for a sandbox, run the database under runc.",
+    ),
+    Rule {
+        id: "latency_not_found",
+        title: "No latency stands out",
+        kind: Kind::Nothing,
+        looks_at: LOOKS_AT,
+        condition: "no percentile of any environment is a claim, up or down",
+        sentence: "No difference in response time at the fixed rate stands out. In every environment {smallest} would have been \
+                   claimed.",
+        advice: "If that is too coarse, give it more rounds, a larger --budget or a quieter host: latencies bear company least.",
+        expected: "",
+        expected_from: "",
+        speak: not_found,
+    },
+    Rule {
+        id: "percentile_not_told",
+        title: "Too few operations for a percentile",
+        kind: Kind::Caution,
+        looks_at: "the operations that took longer than each percentile of response time",
+        condition: "fewer than 10 did, in some environment",
+        sentence: "The {percentile} is not told in {places}: of {count} operations {beyond} took longer, and 10 are needed.",
+        advice: "Give it more rounds, a longer window or a higher rate_per_s.",
+        expected: "",
+        expected_from: "",
+        speak: not_told,
+    },
+];
+
+/// Two things that are seen together; all say the same but for the advice.
+const fn cause(
+    id: &'static str,
+    title: &'static str,
+    condition: &'static str,
+    advice: &'static str,
+) -> Rule {
+    Rule {
+        id,
+        title,
+        kind: Kind::Caution,
+        looks_at: BESIDE,
+        condition,
+        sentence: "The {percentile} of {environment} is {ratio} that of {baseline} at the same rate, and beside it {seen}. Both were \
+                   seen together; that one makes the other is likely, not proven.",
+        advice,
+        expected: "",
+        expected_from: "",
+        speak: beside,
+    }
+}
+
+/// A claimed rise of one percentile.
+#[derive(Clone, Copy)]
+struct Rise<'f> {
+    finding: &'f Finding,
+    percent: f64,
+    over: &'f OverBaseline,
+}
+
+impl Rise<'_> {
+    /// Its ratio lies above all that the median's interval holds.
+    fn beyond_median(&self) -> bool {
+        over_baseline(self.finding, MEDIAN)
+            .is_some_and(|median| self.over.ratio.low > median.ratio.high)
+    }
+}
+
+/// The claimed rise of one percentile in an environment, where no doubt forbids it.
+fn rise<'f>(facts: &Facts<'_>, finding: &'f Finding, percent: f64) -> Option<Rise<'f>> {
+    let baseline = facts.record.study.baseline.as_str();
+    let gate = Gate::new(facts.analysis, &finding.workload, [&finding.environment, baseline]);
+    let over = claimed(facts.analysis, finding, percent)?;
+    (gate.allows_latency() && over.ratio.value > 1.0).then_some(Rise { finding, percent, over })
+}
+
+/// The percentile above the median that grew most.
+fn largest<'f>(facts: &Facts<'_>, finding: &'f Finding) -> Option<Rise<'f>> {
+    let above = PERCENTS.into_iter().filter(|percent| *percent > MEDIAN);
+    let rises = above.filter_map(|percent| rise(facts, finding, percent));
+    rises.max_by(|a, b| a.over.ratio.value.total_cmp(&b.over.ratio.value))
+}
+
+/// The largest first.
+fn sorted(mut rises: Vec<Rise<'_>>) -> Vec<Rise<'_>> {
+    rises.sort_by(|a, b| b.over.ratio.value.total_cmp(&a.over.ratio.value));
+    rises
+}
+
+fn tail(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let of = |(_, workload): (usize, &str)| {
+        let rises = facts.compared(workload).filter_map(|finding| largest(facts, finding));
+        let rises = sorted(rises.filter(Rise::beyond_median).collect());
+        let first = rises.first()?;
+        let median = match over_baseline(first.finding, MEDIAN) {
+            Some(median) if median.found && median.ratio.value > 1.0 => {
+                let longer = "a longer way for every operation, and rare stalls on top";
+                format!("{}: {longer}", times(&median.ratio))
+            }
+            _ => "is not above it: rare stalls, not a longer way for every operation".to_string(),
+        };
+        Some(say(rule, facts, first, &rises[1..], ("median", median)))
+    };
+    facts.workloads().filter_map(of).collect()
+}
+
+fn shift(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let of = |(_, workload): (usize, &str)| {
+        let stalls =
+            |finding: &Finding| largest(facts, finding).is_some_and(|rise| rise.beyond_median());
+        let findings = facts.compared(workload).filter(|finding| !stalls(finding));
+        let rises = sorted(findings.filter_map(|f| rise(facts, f, MEDIAN)).collect());
+        let first = rises.first()?;
+        let difference = time(&first.over.difference_ns);
+        Some(say(rule, facts, first, &rises[1..], ("difference", difference)))
+    };
+    facts.workloads().filter_map(of).collect()
+}
+
+/// What a cause rule has seen beside a rise: words and where they stand.
+type Seen = (String, Evidence);
+
+fn beside(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let of = |(_, workload): (usize, &str)| {
+        let rises = sorted(facts.compared(workload).filter_map(|f| largest(facts, f)).collect());
+        let found = rises.iter().find_map(|rise| Some((rise, seen(rule.id, facts, rise.finding)?)));
+        let (rise, (words, evidence)) = found?;
+        Some(say(rule, facts, rise, &[], ("seen", words)).see([evidence]))
+    };
+    facts.workloads().filter_map(of).collect()
+}
+
+fn seen(rule: &str, facts: &Facts<'_>, finding: &Finding) -> Option<Seen> {
+    let counted = |names: &[&str], words: &str| {
+        let (counter, difference) =
+            names.iter().find_map(|name| stands_out(facts, finding, name))?;
+        let figure = crate::counters::said(&difference, true);
+        let per = if counter.level { "" } else { " per operation" };
+        let text = format!("{words} ({}: {figure}{per})", counter.name);
+        Some((text, facts.counter_evidence(&counter.name)))
+    };
+    match rule {
+        "tail_throttled" => {
+            let words = "the CPU quota holds it back";
+            counted(&[THROTTLED_NS], words).or_else(|| throttled_alone(facts, finding, words))
+        }
+        "tail_run_queue" => {
+            counted(&["system_run_queue_wait_ns"], "its threads wait longer for a CPU")
+        }
+        "tail_disk" => counted(
+            &["disk_flush_latency_ns_max", "disk_write_latency_ns_max", "disk_read_latency_ns_max"],
+            "the disk's longest operation takes longer",
+        ),
+        "tail_retransmits" => counted(
+            &[
+                "system_tcp_timeouts",
+                "client_tcp_timeouts",
+                "system_tcp_retransmits",
+                "client_tcp_retransmits",
+            ],
+            "segments are sent again",
+        ),
+        _ => process(facts, finding),
+    }
+}
+
+/// Time under a quota where the baseline has none to be compared with.
+fn throttled_alone(facts: &Facts<'_>, finding: &Finding, words: &str) -> Option<Seen> {
+    let of = |environment: &str| {
+        let environment = environment.to_string();
+        facts.counters.iter().find(move |one| {
+            one.name == THROTTLED_NS
+                && one.phase == Phase::Latency
+                && one.workload == finding.workload
+                && one.environment == environment
+        })
+    };
+    let value = of(&finding.environment)?.value;
+    let alone = of(&facts.record.study.baseline).is_none() && value.is_bounded() && value.low > 0.0;
+    let text =
+        format!("{words} ({THROTTLED_NS}: {} per operation)", crate::counters::said(&value, true));
+    alone.then(|| (text, facts.counter_evidence(THROTTLED_NS)))
+}
+
+/// A counter at the fixed rate that is more than the baseline's, beyond the control.
+fn stands_out<'a>(
+    facts: &'a Facts<'_>,
+    finding: &Finding,
+    name: &str,
+) -> Option<(&'a CounterFinding, Interval)> {
+    let found = facts.counters.iter().find(|one| {
+        one.stands_out
+            && one.phase == Phase::Latency
+            && one.workload == finding.workload
+            && one.environment == finding.environment
+            && one.name == name
+    })?;
+    Some((found, found.difference.filter(|difference| difference.low > 0.0)?))
+}
+
+/// A process that the layer adds and that works at the fixed rate, in every block.
+fn process(facts: &Facts<'_>, finding: &Finding) -> Option<Seen> {
+    let slices: Vec<_> = facts
+        .record
+        .slices
+        .iter()
+        .filter(|slice| {
+            slice.phase == Phase::Latency
+                && slice.workload == finding.workload
+                && slice.environment == finding.environment
+                && slice.void.is_none()
+        })
+        .collect();
+    let (part, _) = slices.first()?.layer_cpu_ns.iter().max_by_key(|(_, ns)| *ns)?;
+    let works = |slice: &&tare_lab::record::Slice| {
+        slice.layer_cpu_ns.iter().any(|(name, ns)| name == part && *ns > 0)
+    };
+    let text = format!("every operation passes the {}", crate::figures::clean(part));
+    slices.iter().all(works).then(|| {
+        let row = [finding.environment.as_str()];
+        (text, facts.costs_evidence(&finding.workload, &row))
+    })
+}
+
+fn not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let of = |(index, workload): (usize, &str)| {
+        let told = |percent: f64| {
+            facts.compared(workload).filter_map(move |f| Some((f, over_baseline(f, percent)?)))
+        };
+        let claims = |percent: &f64| {
+            told(*percent).any(|(f, _)| claimed(facts.analysis, f, *percent).is_some())
+        };
+        if PERCENTS.iter().any(claims) {
+            return None;
+        }
+        // Claimed is what exceeds the half of its own interval and the control's.
+        let smallest = |percent: f64| {
+            let halves = told(percent).map(|(_, over)| (over.ratio.high / over.ratio.low).sqrt());
+            let own = halves.reduce(f64::max)?;
+            let least = own.max(noise(facts.analysis, workload, percent).unwrap_or(1.0));
+            least.is_finite().then(|| format!("{} times the {}", factor(least), name(percent)))
+        };
+        let least: Vec<String> = [MEDIAN, 99.0].into_iter().filter_map(smallest).collect();
+        let (first, over) = told(MEDIAN).next().filter(|_| !least.is_empty())?;
+        let n = blocks(over.ratio.blocks);
+        let text = format!("the larger of the A/A control's and of each interval's half, {n}");
+        let names: Vec<&str> = facts.compared(workload).map(|f| f.environment.as_str()).collect();
+        Some(
+            rule.say(&[("smallest", words::list(&least))])
+                .about(workload, 0.0)
+                .sure(words::plainly(text, facts.doubts(workload, &names)))
+                .see([evidence(index, &first.environment)]),
+        )
+    };
+    facts.workloads().filter_map(of).collect()
+}
+
+fn not_told(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let of = |(index, workload): (usize, &str)| {
+        let ours = || facts.analysis.findings.iter().filter(move |f| f.workload == workload);
+        let lacking = |percent: f64| {
+            let few = |f: &&Finding| percentile(f, percent).is_some_and(|one| one.ns.is_none());
+            let few: Vec<&Finding> = ours().filter(few).collect();
+            (!few.is_empty()).then_some((percent, few))
+        };
+        let (percent, few) = PERCENTS.into_iter().find_map(lacking)?;
+        let fewest = few.iter().min_by_key(|f| percentile(f, percent).map(|one| one.beyond))?;
+        let count = fewest.response.as_ref()?.count;
+        let beyond = percentile(fewest, percent)?.beyond;
+        debug_assert!(beyond < BEYOND_MIN, "else it would be told");
+        let all = few.len() == ours().filter(|f| f.response.is_some()).count();
+        let places = match (all, few.as_slice()) {
+            (true, _) => "any environment".to_string(),
+            (false, [one]) => words::quoted(&one.environment),
+            (false, some) => format!("{} environments", some.len()),
+        };
+        let values = [
+            ("percentile", name(percent)),
+            ("places", places),
+            ("count", tare_std::units::thousands(count)),
+            ("beyond", if beyond == 0 { "none".to_string() } else { beyond.to_string() }),
+        ];
+        Some(
+            rule.say(&values)
+                .about(workload, 0.0)
+                .sure(words::plainly("certain: they were counted", Vec::new()))
+                .see([evidence(index, &fewest.environment)]),
+        )
+    };
+    facts.workloads().filter_map(of).collect()
+}
+
+/// A statement about a rise, and about the same rise in other environments.
+fn say(
+    rule: &Rule,
+    facts: &Facts<'_>,
+    rise: &Rise<'_>,
+    others: &[Rise<'_>],
+    own: (&str, String),
+) -> Statement {
+    const NAMED: usize = 3;
+    let (finding, workload) = (rise.finding, rise.finding.workload.as_str());
+    let baseline = facts.record.study.baseline.as_str();
+    let time_of = |environment: &str| {
+        let finding = facts.finding(workload, environment);
+        let ns = finding.and_then(|f| percentile(f, rise.percent)?.ns);
+        ns.map_or_else(|| "not told".to_string(), |ns| time(&ns))
+    };
+    let also = others.iter().take(NAMED).map(|other| {
+        let (name, place) = (name(other.percent), words::quoted(&other.finding.environment));
+        format!("{place} ({name} {})", times(&other.over.ratio))
+    });
+    let also: Vec<String> = also.collect();
+    let also = if also.is_empty() {
+        String::new()
+    } else {
+        format!(" So it is in {}.", words::list(&also))
+    };
+    let values = [
+        ("percentile", name(rise.percent)),
+        ("environment", words::quoted(&finding.environment)),
+        ("baseline", words::quoted(baseline)),
+        ("ratio", times(&rise.over.ratio)),
+        ("here", time_of(&finding.environment)),
+        ("there", time_of(baseline)),
+        ("others", also),
+        own,
+    ];
+    let index = facts.workloads().find(|(_, name)| *name == workload).map_or(0, |(at, _)| at);
+    let names: Vec<&str> = [baseline, &finding.environment].to_vec();
+    let control = facts.analysis.findings.iter().find(|f| f.control && f.workload == workload);
+    let control = control.map(|control| {
+        format!("the A/A control: {}", tails::ratio(facts.analysis, control, rise.percent))
+    });
+    let ratio = &rise.over.ratio;
+    let (unit, n) = (("ratio", "times"), blocks(ratio.blocks));
+    let sure = words::sureness(ratio, unit, &n, control, facts.doubts(workload, &names));
+    rule.say(&values)
+        .about(workload, 100.0 * (ratio.value - 1.0))
+        .sure(sure)
+        .see([evidence(index, &finding.environment)])
+}
+
+/// `4.1 [3.2, 5.2] times`.
+fn times(ratio: &Interval) -> String {
+    format!("{} [{}, {}] times", factor(ratio.value), factor(ratio.low), factor(ratio.high))
+}
+
+/// The table of latencies.
+fn evidence(workload: usize, row: &str) -> Evidence {
+    let row = crate::figures::clean(row);
+    Evidence::at(format!("latencies-{workload}"), format!("latencies of \"{row}\""))
+}

@@ -1,0 +1,88 @@
+//! What a doubt or the control forbids to say.
+
+use tare_lab::doubt::Doubt;
+
+use super::cases::{RATE, STRANGERS, bridged, quiet, slow, stalling, stalls};
+use super::said;
+use super::world::{World, ns};
+
+const ALL: usize = 12;
+
+fn speaks(world: &World, rule: &str) -> bool {
+    said(world).iter().any(|one| one.rule == rule)
+}
+
+fn errors(count: u64, operations: u64) -> Doubt {
+    Doubt::OperationErrors { error: "timeout".into(), count, operations }
+}
+
+#[test]
+fn a_gain_on_a_busy_machine_is_not_spoken_of() {
+    assert!(speaks(&bridged(-1.0), "layer_gives_back"));
+    for doubt in [STRANGERS, Doubt::Steal { share: 0.2 }, Doubt::ClientSaturated { share: 0.9 }] {
+        for environment in ["box", "native"] {
+            let world = bridged(-1.0).doubt(environment, &doubt, ALL);
+            assert!(!speaks(&world, "layer_gives_back"), "{doubt:?} about {environment}");
+            // A moment is not the whole record.
+            assert!(speaks(&bridged(-1.0).doubt(environment, &doubt, 1), "layer_gives_back"));
+            // Losses are found in company, too: it takes from both.
+            assert!(speaks(&bridged(2.0).doubt(environment, &doubt, ALL), "bridge"));
+        }
+    }
+}
+
+#[test]
+fn a_gain_that_reaches_into_the_noise_is_not_spoken_of() {
+    // The control is 3 % off and wanders; the box gains 5.5 % and wanders, too.
+    let wandering = |us: f64| {
+        let world = bridged(us).slices("native again", |block, slice| {
+            slice.system_cpu_ns += ns(0.15 * f64::from(block % 5));
+            slice.window_ns = slice.system_cpu_ns;
+        });
+        world.slices("box", |block, slice| {
+            slice.system_cpu_ns += ns(0.35 * f64::from(block % 5));
+            slice.window_ns = slice.system_cpu_ns;
+        })
+    };
+    assert!(!speaks(&wandering(-1.25), "layer_gives_back"));
+    assert!(speaks(&wandering(-3.0), "layer_gives_back"));
+}
+
+#[test]
+fn nothing_is_claimed_where_operations_failed_or_are_emulated() {
+    for (doubt, forbids) in [
+        (errors(3, 1_000), true),
+        (errors(3, 100_000), false),
+        (Doubt::Emulated { accelerator: "tcg".into() }, true),
+    ] {
+        let world = bridged(2.0).doubt("box", &doubt, 1);
+        assert_eq!(speaks(&world, "bridge"), !forbids, "{doubt:?}");
+        let world = stalling().doubt("box", &doubt, 1);
+        assert_eq!(speaks(&world, "latency_tail"), !forbids, "{doubt:?}");
+    }
+}
+
+#[test]
+fn latencies_of_an_overloaded_system_are_not_compared() {
+    for environment in ["box", "native"] {
+        let world = stalling().doubt(environment, &RATE, ALL);
+        assert!(!speaks(&world, "latency_tail"), "{environment}");
+    }
+}
+
+#[test]
+fn a_tail_that_the_control_has_too_is_noise() {
+    let world = quiet().latencies("native", 1_000, stalls(0.0, 1.0));
+    let world = world.latencies("native again", 1_000, stalls(0.03, 20.0));
+    let world = world.latencies("box", 1_000, stalls(0.03, 20.0));
+    assert!(!speaks(&world, "latency_tail"));
+    assert!(!speaks(&slow(quiet(), stalls(0.0, 1.0)), "latency_tail"));
+    assert!(speaks(&stalling(), "latency_tail"));
+}
+
+#[test]
+fn a_control_without_an_interval_leaves_nothing_to_claim() {
+    let mut world = bridged(2.0);
+    world.record.slices.retain(|one| one.environment != "native again" || one.block == 0);
+    assert!(!speaks(&world, "bridge"));
+}

@@ -1,0 +1,113 @@
+//! What may be said of the percentiles of response time: a percentile over the baseline's, and what the
+//! A/A control says of it.
+//!
+//! The rules are those of costs: a ratio is claimed only if its interval excludes 1 and it is beyond
+//! everything that the control's own interval of the same percentile holds.
+
+use tare_lab::analysis::{Analysis, Finding, Interval, OverBaseline, PERCENTS, Percentile};
+use tare_std::units::{nanoseconds, significant};
+
+use crate::figures::{shorten, with_interval};
+
+/// `p50`, `p99.9`.
+pub(crate) fn name(percent: f64) -> String {
+    format!("p{percent}")
+}
+
+/// A percentile of response times, where the record has it.
+pub(crate) fn percentile(finding: &Finding, percent: f64) -> Option<&Percentile> {
+    finding.response.as_ref()?.percentile(percent)
+}
+
+/// A percentile of response times over the baseline's.
+pub(crate) fn over_baseline(finding: &Finding, percent: f64) -> Option<&OverBaseline> {
+    percentile(finding, percent)?.over_baseline.as_ref()
+}
+
+/// The largest factor, up or down, that the interval of the control's ratio holds. `None` without a
+/// control; infinite where the control has none to hold anything against.
+pub(crate) fn noise(analysis: &Analysis, workload: &str, percent: f64) -> Option<f64> {
+    let control = analysis.findings.iter().find(|f| f.control && f.workload == workload)?;
+    let ratio = over_baseline(control, percent).map(|over| over.ratio);
+    let factor = ratio.map_or(f64::INFINITY, |ratio| ratio.high.max(1.0 / ratio.low));
+    Some(if factor.is_nan() { f64::INFINITY } else { factor })
+}
+
+/// A ratio that may be claimed.
+pub(crate) fn claimed<'f>(
+    analysis: &Analysis,
+    finding: &'f Finding,
+    percent: f64,
+) -> Option<&'f OverBaseline> {
+    let over = over_baseline(finding, percent)?;
+    let factor = over.ratio.value.max(1.0 / over.ratio.value);
+    let beyond = noise(analysis, &finding.workload, percent).is_none_or(|noise| factor > noise);
+    let compared = !finding.baseline && !finding.control;
+    (compared && over.found && over.ratio.is_bounded() && beyond).then_some(over)
+}
+
+/// `412 µs [380 µs, 450 µs]`.
+pub(crate) fn time(ns: &Interval) -> String {
+    with_interval(ns, nanoseconds)
+}
+
+/// `[380 µs, 450 µs]`, where there are bounds.
+pub(crate) fn bounds(ns: &Interval) -> String {
+    match ns.is_bounded() {
+        true => format!("[{}, {}]", nanoseconds(ns.low), nanoseconds(ns.high)),
+        false => "[no interval]".to_string(),
+    }
+}
+
+/// A time that is told, or why it is not.
+pub(crate) fn told(percentile: &Percentile) -> String {
+    percentile.ns.as_ref().map_or_else(|| NOT_ENOUGH.to_string(), time)
+}
+
+/// Where fewer operations than ten took longer.
+pub(crate) const NOT_ENOUGH: &str = "not enough";
+
+/// `4.1× [3.2, 5.2]`; `none` where no difference was found, and `A/A noise` where none beyond the
+/// control's, with what the interval holds ([`READING`]).
+pub(crate) fn ratio(analysis: &Analysis, finding: &Finding, percent: f64) -> String {
+    let Some(over) = over_baseline(finding, percent) else { return NOT_ENOUGH.to_string() };
+    let Interval { value, low, high, .. } = over.ratio;
+    if !over.ratio.is_bounded() {
+        return "not known yet".to_string();
+    }
+    let held = format!("[{}, {}]", factor(low), factor(high));
+    match (over.found, finding.control || claimed(analysis, finding, percent).is_some()) {
+        (true, true) => format!("{}\u{d7} {held}", factor(value)),
+        (true, false) => format!("A/A noise {held}"),
+        (false, _) => format!("none {held}"),
+    }
+}
+
+/// What the words of [`ratio`] mean.
+pub(crate) const READING: &str = "none: no difference found; A/A noise: none beyond the control's";
+
+/// A factor with three digits.
+pub(crate) fn factor(value: f64) -> String {
+    significant(value, 3)
+}
+
+/// The head and the rows of a table of percentiles: a row for each environment, a cell for each of
+/// [`PERCENTS`] that the record has.
+pub(crate) fn table(
+    findings: &[&Finding],
+    cell: impl Fn(&Finding, &Percentile) -> String,
+) -> (Vec<String>, Vec<Vec<String>>) {
+    let shown = findings.iter().filter(|finding| percentile(finding, PERCENTS[0]).is_some());
+    let row = |finding: &&Finding| {
+        let name = shorten(&finding.environment, NAME);
+        let mut row = vec![if finding.control { format!("{name} (A/A)") } else { name }];
+        let all = finding.response.iter().flat_map(|response| &response.percentiles);
+        row.extend(all.map(|one| cell(finding, one)));
+        row
+    };
+    let head = std::iter::once("environment".to_string()).chain(PERCENTS.map(name));
+    (head.collect(), shown.map(row).collect())
+}
+
+/// Characters of a name in a table.
+const NAME: usize = 28;
