@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::cgroup::Layout;
 use crate::exec::{Command, find};
 use crate::journal::{self, Journal, JournalError};
+use crate::nvme::{self, Target, soft_roce};
 use crate::tune::{self, LiveHost, Reverted};
 use crate::{NAME_PREFIX, RUN_VARIABLE, block, error_line, lines, netns, process, undo};
 
@@ -94,8 +95,8 @@ fn journals(state: &Path) -> Result<Vec<PathBuf>, CleanError> {
 /// Something on the host that bears Tare's name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Leftover {
-    /// `link`, `network namespace`, `cgroup`, `mount`, `loop device`, `mapping`, `nft table`,
-    /// `process`.
+    /// `link`, `network namespace`, `cgroup`, `mount`, `loop device`, `mapping`, `NVMe target`,
+    /// `NVMe controller`, `RDMA device`, `nft table`, `process`.
     pub kind: &'static str,
     pub name: String,
     /// The run that it belongs to and that is alive, if it does.
@@ -146,6 +147,17 @@ pub fn leftovers(state: &Path) -> Vec<Leftover> {
     }
     for name in block::mappings().into_iter().filter(|name| name.starts_with(NAME_PREFIX)) {
         add("mapping", name);
+    }
+    if let Ok(Some(target)) = Target::open() {
+        for name in target.names() {
+            add("NVMe target", name);
+        }
+    }
+    for name in nvme::host_names() {
+        add("NVMe controller", name);
+    }
+    for name in soft_roce::devices().into_iter().filter(|name| name.starts_with(NAME_PREFIX)) {
+        add("RDMA device", name);
     }
     if find("nft").is_some()
         && let Ok(output) = Command::new("nft").args(["list", "tables"]).run()

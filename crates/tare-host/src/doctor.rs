@@ -9,6 +9,7 @@ use std::path::Path;
 use crate::cgroup::{Layout, Version};
 use crate::clean::{self, Leftover};
 use crate::exec::{Command, ExecError};
+use crate::nvme::{self, Transport, soft_roce};
 use crate::{error_line, facts, netns, process, tune};
 
 /// How a check ended.
@@ -41,6 +42,7 @@ pub fn checks(state: &Path) -> Vec<Check> {
             None => check(&format!("oci:{program}"), Verdict::Missing, "not on PATH", remedy),
         });
     }
+    checks.push(nvme_of());
     checks.push(tunings(state));
     checks.push(leftovers(&clean::leftovers(state)));
     checks
@@ -160,6 +162,27 @@ fn io_uring() -> Check {
         // The switch came with Linux 6.6.
         Err(_) => check(what, Verdict::Ok, "no switch on this kernel", ""),
     }
+}
+
+/// What NVMe over fabrics can be had here, by the modules of this kernel.
+fn nvme_of() -> Check {
+    let transports = [(Transport::Tcp, &[][..]), (Transport::Rdma, soft_roce::MODULES)];
+    let mut lacking = 0;
+    let words = transports.map(|(transport, more)| {
+        let modules = [transport.target_modules(), transport.initiator_modules(), more].concat();
+        let missing = nvme::missing(&modules);
+        lacking += usize::from(!missing.is_empty());
+        match missing.is_empty() {
+            true => transport.word().to_string(),
+            false => format!("{} lacks the modules {}", transport.word(), missing.join(", ")),
+        }
+    });
+    let verdict = [Verdict::Ok, Verdict::Limited, Verdict::Missing][lacking];
+    let remedy = match verdict {
+        Verdict::Ok => "",
+        _ => "install all modules of the kernel, or run the study in a guest: --inside vm:qemu",
+    };
+    check("storage nvme-of", verdict, words.join("; "), remedy)
 }
 
 /// What `tare tune` has changed on this host.

@@ -88,6 +88,18 @@ pub enum Entry {
     Mapping {
         name: String,
     },
+    /// A target of NVMe over fabrics in this kernel: subsystem, namespace and port.
+    NvmeTarget {
+        name: String,
+    },
+    /// The controllers that a connection of this name made.
+    NvmeController {
+        name: String,
+    },
+    /// An RDMA device in software.
+    RdmaDevice {
+        name: String,
+    },
     /// A named volume of an engine.
     Volume {
         engine: String,

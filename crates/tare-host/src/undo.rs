@@ -13,6 +13,7 @@ use crate::block::BlockError;
 use crate::exec::{Command, ExecError, find};
 use crate::journal::Entry;
 use crate::netns::{self, NetnsError};
+use crate::nvme::{self, NvmeError, Target, soft_roce};
 use crate::process::{self, Hold};
 use crate::{NAME_PREFIX, RUN_VARIABLE, block, cgroup, mounts};
 
@@ -38,6 +39,8 @@ pub enum UndoError {
     Netns(#[from] NetnsError),
     #[error(transparent)]
     Block(#[from] BlockError),
+    #[error(transparent)]
+    Nvme(#[from] NvmeError),
     #[error("cannot remove {what}")]
     Command { what: String, source: ExecError },
     #[error("cannot remove {}", .path.display())]
@@ -124,6 +127,22 @@ pub(crate) fn undo(run: &str, entry: &Entry) -> Result<(), UndoError> {
         Entry::Mapping { name } => {
             check_name(run, name)?;
             Ok(block::unmap(name)?)
+        }
+        Entry::NvmeTarget { name } => {
+            check_name(run, name)?;
+            Target::open()?.map_or(Ok(()), |target| Ok(target.remove(name)?))
+        }
+        Entry::NvmeController { name } => {
+            check_name(run, name)?;
+            Ok(nvme::disconnect(name)?)
+        }
+        Entry::RdmaDevice { name } => {
+            check_name(run, name)?;
+            let removed = soft_roce::remove(name);
+            removed.map_err(|source| UndoError::Command {
+                what: format!("RDMA device {name}"),
+                source,
+            })
         }
         Entry::Volume { engine, socket, name } => {
             check_name(run, name)?;
