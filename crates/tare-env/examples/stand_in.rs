@@ -1,8 +1,8 @@
 //! Stands in for the product where only environments are tested: a TCP echo server that works a
 //! little for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen A --to
 //! B`), the first process of a virtual machine (`guest`), what a database does to its files (`store
-//! ADDRESS PORT DATA FILL`), what a load does to a
-//! block device (`device ADDRESS PORT DEVICE`), and harnesses that start environments until they are killed (`harness
+//! ADDRESS PORT DATA FILL`, `sync ADDRESS PORT DATA`), what a load does to a block device (`device
+//! ADDRESS PORT DEVICE`), and harnesses that start environments until they are killed (`harness
 //! STATE`, `storage-harness STATE RUNTIME KIND...`).
 #![expect(clippy::print_stdout, reason = "its parent reads how far it has come")]
 
@@ -35,6 +35,10 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             let checks = device(Path::new(data))?;
             fs::write(Path::new(data).with_file_name("checks"), checks)?;
             listen(address, port.parse()?)
+        }
+        ["sync", address, port, data] => {
+            sync(Path::new(data))?;
+            serve(address, port.parse()?, data)
         }
         ["proxy", "--listen", listen, "--to", to] => {
             Ok(tare_env::proxy::run(listen.parse()?, to.parse()?, None, &AtomicBool::new(false))?)
@@ -135,7 +139,27 @@ fn device(path: &Path) -> std::io::Result<String> {
     Ok(format!("device: {is_device}\nread back: {same}\nbeyond the end: {end:?}\n"))
 }
 
-/// Starts environments on each kind of storage for ever, saying each step.
+/// Writes and syncs for ever beside the server, and says when that begins to work and when it fails.
+fn sync(data: &Path) -> std::io::Result<()> {
+    let file = File::create(data.join("synced"))?;
+    thread::spawn(move || {
+        for round in 0..u64::MAX {
+            let written = file.write_at(&round.to_le_bytes(), round % 512 * 4096);
+            match written.and_then(|_| file.sync_all()) {
+                Ok(()) if round == 9 => println!("syncs work"),
+                Ok(()) => {}
+                Err(error) => {
+                    println!("a sync failed: {:?}", error.raw_os_error());
+                    return;
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Starts environments on each kind of storage for ever, saying each step. A kind is
+/// `NAME[,OPTION=VALUE]...`.
 fn storage_harness(
     state: &str,
     runtime: &str,
@@ -157,7 +181,7 @@ fn storage_harness(
                 security: "none".into(),
                 cgroup: "own".into(),
                 host: "as-is".into(),
-                storage: StorageSpec { kind: (*kind).into(), options: Vec::new() },
+                storage: storage(kind),
                 vm: Vec::new(),
                 sandbox: Vec::new(),
                 inject: NOTHING_INJECTED.into(),
@@ -169,6 +193,16 @@ fn storage_harness(
             println!("started {kind}");
             environment.stop()?;
         }
+    }
+}
+
+fn storage(text: &str) -> StorageSpec {
+    let mut words = text.split(',');
+    let kind = words.next().unwrap_or_default().into();
+    let options = words.filter_map(|word| word.split_once('='));
+    StorageSpec {
+        kind,
+        options: options.map(|(name, value)| (name.into(), value.into())).collect(),
     }
 }
 

@@ -88,7 +88,7 @@ pub enum Command {
 
 #[derive(Clone, Debug, Args)]
 pub struct GiveUp {
-    /// Block device that a study's storage may write over; all data on it is lost
+    /// Block device, or NQN of an NVMe target, that a study's storage may write over; all data on it is lost
     #[arg(long, value_name = "/dev/X")]
     pub destroy_data_on: Vec<PathBuf>,
 }

@@ -162,7 +162,7 @@ impl Client {
 /// Two neighbouring addresses in a /30 of 198.18/16 that neither the namespace nor one of the
 /// client's links (`known`) has yet. Runs begin to look at different places, so that two of them
 /// hardly ever race for the same.
-fn free_pair(
+pub(crate) fn free_pair(
     run: &str,
     namespace: Option<&Path>,
     known: Vec<Ipv4Addr>,

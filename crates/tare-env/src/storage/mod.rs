@@ -13,19 +13,24 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use tare_host::block::BlockError;
 use tare_host::exec::ExecError;
 use tare_host::journal::Entry;
+use tare_host::nvme::NvmeError;
 use tare_lab::environment::{EnvironmentSpec, LayerState, StorageSpec};
 
+use crate::layer::network::NetworkError;
 use crate::runtime::Unavailable;
 use crate::site::Ground;
 
+mod backing;
 mod directory;
 mod filesystem;
 pub mod guest;
+mod nvme_of;
 mod options;
 mod raw;
 mod reading;
@@ -74,6 +79,7 @@ pub const ALL: &[Kind] = &[
     filesystem::f2fs::KIND,
     thin::LOOP_LVM,
     thin::DIRECT_LVM,
+    nvme_of::KIND,
     rootfs::KIND,
     volume::KIND,
     guest::VIRTIO_BLK,
@@ -100,6 +106,16 @@ pub enum StorageError {
     Device(#[from] DeviceError),
     #[error(transparent)]
     Block(#[from] BlockError),
+    #[error(transparent)]
+    Nvme(#[from] NvmeError),
+    #[error("all data on {nqn} would be destroyed; if that is meant, add --destroy-data-on {nqn}")]
+    TargetNotNamed { nqn: String },
+    #[error("no port is free on {address} for an NVMe target to listen on")]
+    Listen { address: IpAddr, source: io::Error },
+    #[error("cannot make an RDMA device in software")]
+    SoftRoce(#[source] ExecError),
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     #[error("cannot make {}", .path.display())]
     File { path: PathBuf, source: io::Error },
     #[error("cannot lay the file system")]
@@ -190,6 +206,11 @@ pub(crate) trait Storage: Debug {
         None
     }
 
+    /// The NQN of a target that is not ours and that it writes over, if there is one.
+    fn remote(&self) -> Option<&str> {
+        None
+    }
+
     /// What `make` makes besides files in the directory of the start, in that order.
     fn entries(&self, _at: &At<'_>) -> Vec<Entry> {
         Vec::new()
@@ -261,12 +282,17 @@ pub(crate) fn check(spec: &EnvironmentSpec) -> Result<(), tare_lab::PartError> {
     Ok(storage.needs()?)
 }
 
-/// Whether the device that an environment writes over, if it does, may be.
+/// Whether the device or target that an environment writes over, if it does, may be.
 pub(crate) fn allow(spec: &EnvironmentSpec, ground: &Ground) -> Result<(), StorageError> {
     if family(spec) == "vm" {
         return Ok(());
     }
     let storage = parse(spec)?;
+    if let Some(nqn) = storage.remote()
+        && !ground.destroy().iter().any(|named| named == Path::new(nqn))
+    {
+        return Err(StorageError::TargetNotNamed { nqn: nqn.into() });
+    }
     let device = storage.device();
     Ok(device.map_or(Ok(()), |path| device::check(path, ground.destroy(), Path::new("/")))?)
 }

@@ -1,5 +1,7 @@
 //! Options of a kind of storage as a study writes them, checked one by one.
 
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use tare_lab::environment::EnvironmentSpec;
@@ -55,7 +57,7 @@ impl<'a> Options<'a> {
         bytes.ok_or_else(|| self.bad(name, "a multiple of 64K up to 1G"))
     }
 
-    fn bad(&self, name: &str, wanted: &'static str) -> StorageError {
+    pub(super) fn bad(&self, name: &str, wanted: &'static str) -> StorageError {
         StorageError::Value {
             environment: self.environment.to_string(),
             name: name.to_string(),
@@ -81,6 +83,24 @@ impl<'a> Options<'a> {
     /// Refuses an option that is given although it means nothing beside another.
     pub(super) fn refuse(&self, name: &str, wanted: &'static str) -> Result<(), StorageError> {
         self.get(name).map_or(Ok(()), |_| Err(self.bad(name, wanted)))
+    }
+
+    /// A whole number within limits, if it is given.
+    pub(super) fn number(
+        &self,
+        name: &'static str,
+        limits: RangeInclusive<u32>,
+        wanted: &'static str,
+    ) -> Result<Option<u32>, StorageError> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| limits.contains(number));
+        number.map(Some).ok_or_else(|| self.bad(name, wanted))
+    }
+
+    /// An address, if it is given.
+    pub(super) fn address(&self, name: &'static str) -> Result<Option<IpAddr>, StorageError> {
+        let parse = |text: &str| text.parse().map_err(|_| self.bad(name, "an IP address"));
+        self.get(name).map(parse).transpose()
     }
 
     /// One of some words, the first of which is the default, by its index.

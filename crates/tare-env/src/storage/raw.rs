@@ -15,8 +15,7 @@ use tare_host::journal::Entry;
 
 use super::options::Options;
 use super::{
-    At, Found, Kind, Seen, Storage, StorageError, device, filesystem, make_directory, need_program,
-    reading,
+    At, Found, Kind, Seen, Storage, StorageError, device, make_directory, need_program, reading,
 };
 use crate::runtime::Unavailable;
 
@@ -112,7 +111,7 @@ impl Storage for Raw {
             }
             None => {
                 let image = Self::image(at);
-                filesystem::make_image(&image, self.bytes, self.full)?;
+                super::backing::make_image(&image, self.bytes, self.full)?;
                 block::attach(at.ground.run(), &image, self.direct_io)?
             }
         };

@@ -6,7 +6,7 @@ use tare_lab::environment::{Limits, NOTHING_INJECTED};
 /// Options as a study writes them.
 type Pairs = &'static [(&'static str, &'static str)];
 
-fn spec(runtime: &str, kind: &str, options: &[(&str, &str)]) -> EnvironmentSpec {
+pub(super) fn spec(runtime: &str, kind: &str, options: &[(&str, &str)]) -> EnvironmentSpec {
     let pair = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
     EnvironmentSpec {
         name: "x".into(),

@@ -18,6 +18,7 @@ use tare_host::block::{self, SECTOR_BYTES};
 use tare_host::exec::Command;
 use tare_host::journal::Entry;
 
+use super::backing::make_image;
 use super::filesystem::{self, Format};
 use super::options::Options;
 use super::{At, Found, Kind, Seen, Storage, StorageError, device, need_program};
@@ -142,8 +143,8 @@ impl Thin {
         let metadata_bytes = metadata_bytes(self.pool_bytes, self.block_bytes);
         let whole = match &self.backing {
             Backing::Files => {
-                filesystem::make_image(&Self::data_image(at), self.pool_bytes, false)?;
-                filesystem::make_image(&Self::metadata_image(at), metadata_bytes, false)?;
+                make_image(&Self::data_image(at), self.pool_bytes, false)?;
+                make_image(&Self::metadata_image(at), metadata_bytes, false)?;
                 let metadata = block::attach(run, &Self::metadata_image(at), false)?;
                 let data = block::attach(run, &Self::data_image(at), false)?;
                 return Ok((metadata, data, self.pool_bytes));
@@ -154,7 +155,7 @@ impl Thin {
             }
             Backing::Device(None) => {
                 let image = Self::data_image(at);
-                filesystem::make_image(&image, metadata_bytes + self.pool_bytes, false)?;
+                make_image(&image, metadata_bytes + self.pool_bytes, false)?;
                 block::attach(run, &image, true)?
             }
         };

@@ -3,8 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
-use tare_host::clean;
+use tare_env::inside::{Command, Guest, Options, Status};
+use tare_host::{clean, error_line};
+use tare_lab::environment::{EnvironmentSpec, Limits, NOTHING_INJECTED, StorageSpec};
 
 /// The host's state is compared before and after, so one test at a time.
 static HOST: Mutex<()> = Mutex::new(());
@@ -51,4 +54,44 @@ pub(crate) fn skipped_inside(test: &str) -> bool {
     };
     eprintln!("skipped: {test}: {reason}");
     true
+}
+
+/// An environment of a process or container on a kind of storage, with all other layers left out.
+#[allow(dead_code, reason = "each suite uses a part of this")]
+pub(crate) fn on_storage(runtime: &str, kind: &str, options: &[(&str, &str)]) -> EnvironmentSpec {
+    let pair = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+    let storage = StorageSpec { kind: kind.into(), options: options.iter().map(pair).collect() };
+    EnvironmentSpec {
+        name: format!("{runtime} on {storage}"),
+        runtime: runtime.into(),
+        network: "host".into(),
+        cpu: "shared".into(),
+        security: "none".into(),
+        cgroup: "own".into(),
+        host: "as-is".into(),
+        storage,
+        vm: Vec::new(),
+        sandbox: Vec::new(),
+        inject: NOTHING_INJECTED.into(),
+        limits: Limits::default(),
+        optional: false,
+    }
+}
+
+/// Runs the tests of this binary inside a guest of ours, all but those named, one at a time, and
+/// shows what they say. For a suite of what this kernel lacks.
+#[allow(dead_code, reason = "each suite uses a part of this")]
+#[expect(clippy::print_stderr, reason = "what the guest says is shown")]
+pub(crate) fn all_inside(guest: &str, limit: Duration, but: &[&str]) {
+    let state = State::new("guest");
+    let options: Options = guest.parse().unwrap();
+    let booted = Guest::boot(&options, &state.0, &program());
+    let mut guest = booted.unwrap_or_else(|error| panic!("{}", error_line(&error)));
+    let test = std::env::current_exe().unwrap().to_string_lossy().into_owned();
+    let mut words = vec![test, "--test-threads=1".into(), "--nocapture".into()];
+    words.extend(but.iter().flat_map(|name| ["--skip".into(), (*name).into()]));
+    let (status, out, err) = guest.output(&Command::new(words).limit(limit)).unwrap();
+    eprintln!("{out}\n{err}");
+    assert_eq!(status, Status::Code(0), "{}", guest.console());
+    assert!(guest.close().is_empty());
 }

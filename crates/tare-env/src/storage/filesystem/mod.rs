@@ -1,27 +1,16 @@
 //! A file system of the environment's own, on an image file behind a loop device or on a block
-//! device that the user gives up. What the file systems share; one file for each beside it.
-//!
-//! Method: the image lies in the directory of the start, sparse unless asked otherwise; the loop
-//! device reads and writes it with direct I/O, so that nothing is cached twice. A real device is
-//! taken only when it was named on the command line too, and looked at first (`device`).
-//!
-//! Limits: a loop device adds a thread and a queue of its own; two environments on images compare
-//! file systems, not devices. What was laid on a real device stays there.
+//! device that the user gives up (`backing`). What the file systems share; one file for each beside it.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mount::MountFlags;
 use tare_host::RUN_VARIABLE;
-use tare_host::block;
 use tare_host::exec::Command;
 use tare_host::journal::Entry;
 
+use super::backing::{self, Backing};
 use super::options::Options;
-use super::{
-    At, Found, Seen, Storage, StorageError, device, make_directory, need_program, reading,
-};
+use super::{At, Found, Seen, Storage, StorageError, make_directory, need_program, reading};
 use crate::runtime::Unavailable;
 
 pub(super) mod btrfs;
@@ -31,13 +20,10 @@ pub(super) mod xfs;
 
 /// The options that every file system has.
 pub(super) const OPTIONS: &[(&str, &str)] = &[
-    ("size", "of the image, such as 2G (default)"),
-    (
-        "device",
-        "loop (default), or a device named with --destroy-data-on too, such as /dev/nvme1n1",
-    ),
-    ("allocate", "the image's blocks: sparse (default) or full"),
-    ("direct_io", "of the loop device: yes (default) or no"),
+    backing::SIZE,
+    backing::DEVICE,
+    backing::ALLOCATE,
+    backing::DIRECT_IO,
     ("options", "mount options, such as nodatacow"),
     ("mkfs", "more options of mkfs, such as \"-b 4096\""),
 ];
@@ -68,11 +54,7 @@ pub(super) struct Format {
 #[derive(Debug)]
 pub(super) struct FileSystem {
     format: &'static Format,
-    bytes: u64,
-    /// `None`: an image behind a loop device.
-    device: Option<PathBuf>,
-    full: bool,
-    direct_io: bool,
+    backing: Backing,
     options: Vec<String>,
     mkfs: Vec<String>,
 }
@@ -82,86 +64,46 @@ pub(super) fn parse(
     format: &'static Format,
     options: &Options<'_>,
 ) -> Result<Box<dyn Storage>, StorageError> {
-    let device = options.device()?;
-    if device.is_some() {
-        for name in ["size", "allocate", "direct_io"] {
-            options.refuse(name, "for a device, only for an image behind a loop device")?;
-        }
-    }
     Ok(Box::new(FileSystem {
         format,
-        bytes: options.size("size", 2 << 30, format.least_bytes, format.least)?,
-        device,
-        full: options.word("allocate", &["sparse", "full"], "sparse or full")? == 1,
-        direct_io: options.flag("direct_io")?,
+        backing: Backing::parse(options, format)?,
         options: options.mount_options()?,
         mkfs: options.mkfs_words()?,
     }))
 }
 
-impl FileSystem {
-    fn image(&self, at: &At<'_>) -> PathBuf {
-        at.folder.join("disk.img")
-    }
-}
-
 impl Storage for FileSystem {
     fn needs(&self) -> Result<(), Unavailable> {
         self.format.needs()?;
-        if self.device.is_none() {
-            need_program(self.format.name, "losetup", "mount")?;
-        }
-        Ok(())
+        self.backing.needs(self.format.name)
     }
 
     fn device(&self) -> Option<&Path> {
-        self.device.as_deref()
+        self.backing.device()
     }
 
     fn entries(&self, at: &At<'_>) -> Vec<Entry> {
-        let image = self.device.is_none().then(|| Entry::LoopDevice { file: self.image(at) });
-        image.into_iter().chain([Entry::Mount { path: at.data() }]).collect()
+        self.backing.entry(at).into_iter().chain([Entry::Mount { path: at.data() }]).collect()
     }
 
     fn make(&self, at: &At<'_>) -> Result<(), StorageError> {
-        let device = match &self.device {
-            Some(device) => {
-                device::check(device, at.ground.destroy(), Path::new("/"))?;
-                device.clone()
-            }
-            None => {
-                let image = self.image(at);
-                make_image(&image, self.bytes, self.full)?;
-                block::attach(at.ground.run(), &image, self.direct_io)?
-            }
-        };
-        self.format.lay(at, &device, &self.mkfs, self.device.is_none())?;
+        let device = self.backing.make(at)?;
+        self.format.lay(at, &device, &self.mkfs, self.backing.is_image())?;
         self.format.mount(at, &device, &self.options)
     }
 
     fn read_back(&self, at: &At<'_>, seen: &Seen) -> Found {
-        let mut text = seen.text();
-        let (device, bytes, mut in_force) = match &self.device {
-            Some(device) => (Some(device.clone()), block::size_bytes(device).unwrap_or(0), true),
-            None => {
-                let device = block::loops_of(&self.image(at)).pop();
-                let device = device.map(|name| Path::new("/dev").join(name));
-                let direct =
-                    device.as_deref().and_then(|device| reading::sysfs(device, "loop/dio"));
-                let direct = direct.unwrap_or_default();
-                text += &format!("; the loop device's direct I/O: {direct}");
-                (device, self.bytes, direct == if self.direct_io { "1" } else { "0" })
-            }
-        };
-        let scheduler =
-            device.as_deref().and_then(|device| reading::sysfs(device, "queue/scheduler"));
+        let below = self.backing.read_back(at);
+        let device = below.device.as_deref();
+        let scheduler = device.and_then(|device| reading::sysfs(device, "queue/scheduler"));
+        let mut text = seen.text() + &below.text;
         text += &format!("; scheduler: {}", scheduler.unwrap_or_else(|| "unreadable".into()));
-        in_force &= device.is_some_and(|device| self.format.is_seen(seen, &device, bytes));
+        let on_it = device.is_some_and(|device| self.format.is_seen(seen, device, below.bytes));
         let missing = self.format.missing_options(seen, &self.options);
         if !missing.is_empty() {
             text += &format!("; not in force: {}", missing.join(","));
         }
-        Found { text, in_force: in_force && missing.is_empty() }
+        Found { text, in_force: below.in_force && on_it && missing.is_empty() }
     }
 }
 
@@ -226,16 +168,6 @@ impl Format {
             shown_by_mount || all.lines().any(|line| line == shown)
         };
         options.iter().filter(|option| !is_there(option)).cloned().collect()
-    }
-}
-
-/// Makes an image of zeros.
-pub(super) fn make_image(path: &Path, bytes: u64, full: bool) -> Result<(), StorageError> {
-    let fail = |source| StorageError::File { path: path.into(), source };
-    let file = File::create(path).map_err(fail)?;
-    match full {
-        true => fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(|e| fail(e.into())),
-        false => file.set_len(bytes).map_err(fail),
     }
 }
 

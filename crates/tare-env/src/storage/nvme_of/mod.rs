@@ -1,0 +1,216 @@
+//! `nvme-of`: a file system on a namespace that is reached by NVMe over fabrics, over TCP or RDMA. The
+//! target is the kernel's own (nvmet), made on this host, or one that another host offers.
+//!
+//! Method: the target's namespace is the same block device that `ext4` and the others have, an image
+//! behind a loop device or a device that was given up, so that the two differ by the fabric alone.
+//! The parts are made and undone by `tare_host::nvme`: target, controller, soft-RoCE.
+//!
+//! Limits: target and initiator on one host share its CPUs and no wire lies between them: what is measured
+//! is the software of both. The target's work is done by the kernel's own threads; the probe
+//! `nvme_work` accounts for it.
+
+mod options;
+mod parts;
+
+use std::net::IpAddr;
+
+use tare_host::block;
+use tare_host::journal::Entry;
+use tare_host::nvme::{self, Controller, Transport, soft_roce};
+
+use super::backing::{self, Backing};
+use super::filesystem::Format;
+use super::{At, Found, Kind, Seen, Storage, StorageError, need_program, reading};
+use crate::runtime::Unavailable;
+
+pub(super) const KIND: Kind = Kind {
+    name: "nvme-of",
+    help: "a file system on a namespace of an NVMe over fabrics target, on this host or another one",
+    options: options::ALL,
+    needs: "nvmet and nvme with the transport as modules, loop devices, mkfs; iproute2's rdma for \
+            soft-RoCE; or a target on another host",
+    cleanup: "unmounted, disconnected; the target, soft-RoCE, loop device and image removed",
+    read_back: "the mount table inside; transport, address, state, target, queues and depth of the \
+                controller in sysfs",
+    parse: Some(options::parse),
+};
+
+/// Whose target it is.
+#[derive(Debug)]
+enum Side {
+    /// One of our own, in this kernel. Without an address it listens on the loopback interface, with RDMA on a
+    /// device in software.
+    Own { backing: Backing, address: Option<IpAddr> },
+    /// Somebody's.
+    Given { nqn: String, address: IpAddr, service: u16, namespace: u32 },
+}
+
+#[derive(Debug)]
+struct NvmeOf {
+    transport: Transport,
+    side: Side,
+    /// Queues for I/O, and commands in each, where they were asked for.
+    queues: Option<u32>,
+    depth: Option<u32>,
+    /// How long a lost target is looked for, and how long it may be silent, in s.
+    loss_s: u32,
+    keep_alive_s: u32,
+    format: &'static Format,
+    options: Vec<String>,
+    mkfs: Vec<String>,
+}
+
+impl NvmeOf {
+    /// What the target and the connection of a start are called.
+    fn name(at: &At<'_>) -> String {
+        at.name("nvme")
+    }
+
+    /// The name of soft-RoCE's devices, which must be short.
+    fn soft_roce_name(at: &At<'_>) -> String {
+        let start = at.folder.file_name().unwrap_or_default().to_string_lossy();
+        format!("{}-{start}", at.ground.prefix())
+    }
+
+    fn makes_soft_roce(&self) -> bool {
+        self.transport == Transport::Rdma && matches!(self.side, Side::Own { address: None, .. })
+    }
+
+    /// The target's NQN and its namespace.
+    fn subsystem(&self, at: &At<'_>) -> (String, u32) {
+        match &self.side {
+            Side::Own { .. } => (nvme::nqn(&Self::name(at)), 1),
+            Side::Given { nqn, namespace, .. } => (nqn.clone(), *namespace),
+        }
+    }
+
+    /// Kernel modules that it takes.
+    fn modules(&self) -> Vec<&'static str> {
+        let target = match self.side {
+            Side::Own { .. } => self.transport.target_modules(),
+            Side::Given { .. } => &[],
+        };
+        let soft_roce = if self.makes_soft_roce() { soft_roce::MODULES } else { &[] };
+        [target, self.transport.initiator_modules(), soft_roce].concat()
+    }
+
+    /// What is asked of the controller and is not so.
+    fn not_in_force(&self, at: &At<'_>, controller: &Controller) -> Vec<String> {
+        let mut wanted = vec![
+            ("transport", self.transport.word().to_string()),
+            ("state", "live".into()),
+            ("subsysnqn", self.subsystem(at).0),
+        ];
+        // One more queue is for administration, and the kernel's figure of the depth is its last index.
+        wanted.extend(self.queues.map(|queues| ("queue_count", (queues + 1).to_string())));
+        wanted.extend(self.depth.map(|depth| ("sqsize", (depth - 1).to_string())));
+        wanted.retain(|(name, value)| controller.attribute(name).as_ref() != Some(value));
+        wanted.iter().map(|(name, value)| format!("{name} {value}")).collect()
+    }
+}
+
+impl Storage for NvmeOf {
+    fn needs(&self) -> Result<(), Unavailable> {
+        let missing = nvme::missing(&self.modules());
+        if !missing.is_empty() {
+            return Err(Unavailable {
+                what: format!("storage nvme-of over {}", self.transport.word()),
+                why: format!("this kernel has no module {}", missing.join(", ")),
+                remedy: "install all modules of the kernel, or run the study in a guest that has \
+                         them: --inside vm:qemu"
+                    .into(),
+            });
+        }
+        self.format.needs()?;
+        if self.makes_soft_roce() {
+            need_program("nvme-of over soft-RoCE", "rdma", "iproute2")?;
+        }
+        match &self.side {
+            Side::Own { backing, .. } => backing.needs("nvme-of"),
+            Side::Given { .. } => Ok(()),
+        }
+    }
+
+    fn device(&self) -> Option<&std::path::Path> {
+        match &self.side {
+            Side::Own { backing, .. } => backing.device(),
+            Side::Given { .. } => None,
+        }
+    }
+
+    fn remote(&self) -> Option<&str> {
+        match &self.side {
+            Side::Own { .. } => None,
+            Side::Given { nqn, .. } => Some(nqn),
+        }
+    }
+
+    fn entries(&self, at: &At<'_>) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        let name = Self::name(at);
+        if let Side::Own { backing, .. } = &self.side {
+            entries.extend(backing.entry(at));
+            if self.makes_soft_roce() {
+                let name = Self::soft_roce_name(at);
+                entries.push(Entry::Link { name: name.clone(), namespace: None });
+                entries.push(Entry::RdmaDevice { name });
+            }
+            entries.push(Entry::NvmeTarget { name: name.clone() });
+        }
+        entries.extend([Entry::NvmeController { name }, Entry::Mount { path: at.data() }]);
+        entries
+    }
+
+    fn make(&self, at: &At<'_>) -> Result<(), StorageError> {
+        parts::load(at, &self.modules())?;
+        let (address, service, is_image) = self.make_target(at)?;
+        let device = self.connect(at, address, service)?;
+        self.format.lay(at, &device, &self.mkfs, is_image)?;
+        self.format.mount(at, &device, &self.options)
+    }
+
+    fn read_back(&self, at: &At<'_>, seen: &Seen) -> Found {
+        let mut text = seen.text();
+        let below = match &self.side {
+            Side::Own { backing, .. } => Some(backing.read_back(at)),
+            Side::Given { .. } => None,
+        };
+        text += below.as_ref().map_or("", |below| &below.text);
+        let mut in_force = below.is_none_or(|below| below.in_force);
+
+        let name = Self::name(at);
+        let all = nvme::controllers().into_iter();
+        let mut ours = all.filter(|one| one.connection().as_ref() == Some(&name));
+        match ours.next() {
+            Some(controller) => {
+                text += &parts::describe(&controller);
+                let missing = self.not_in_force(at, &controller);
+                in_force &= missing.is_empty();
+                if !missing.is_empty() {
+                    text += &format!("; not in force: {}", missing.join(", "));
+                }
+            }
+            None => {
+                text += "; there is no controller";
+                in_force = false;
+            }
+        }
+        let (nqn, id) = self.subsystem(at);
+        let device = nvme::namespace(&nqn, id);
+        let scheduler = device.as_deref().and_then(|path| reading::sysfs(path, "queue/scheduler"));
+        text += &format!("; scheduler: {}", scheduler.unwrap_or_else(|| "unreadable".into()));
+        text += &parts::loaded(at);
+        in_force &= device.is_some_and(|device| {
+            let bytes = block::size_bytes(&device).unwrap_or(0);
+            self.format.is_seen(seen, &device, bytes)
+        });
+        let missing = self.format.missing_options(seen, &self.options);
+        if !missing.is_empty() {
+            text += &format!("; not in force: {}", missing.join(","));
+        }
+        Found { text, in_force: in_force && missing.is_empty() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

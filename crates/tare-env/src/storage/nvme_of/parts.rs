@@ -1,0 +1,120 @@
+//! The steps of making it, and how a controller is told of.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+
+use tare_host::module;
+use tare_host::nvme::{
+    Connect, Controller, Listen, NvmeError, Target, Transport, soft_roce, wait_for_namespace,
+};
+
+use super::options::SERVICE;
+use super::{NvmeOf, Side};
+use crate::layer::network;
+use crate::storage::{At, StorageError};
+
+/// Names of the modules that were loaded for this start, for reading back.
+fn loaded_list(at: &At<'_>) -> PathBuf {
+    at.folder.join("modules-loaded")
+}
+
+/// Loads what is not loaded yet, and notes it.
+pub(super) fn load(at: &At<'_>, modules: &[&str]) -> Result<(), StorageError> {
+    let mut loaded = Vec::new();
+    for name in modules {
+        if module::load(name).map_err(NvmeError::Module)? {
+            loaded.push(*name);
+        }
+    }
+    let path = loaded_list(at);
+    fs::write(&path, loaded.join(", ")).map_err(|source| StorageError::File { path, source })
+}
+
+/// What was loaded, in words; empty where all was there.
+pub(super) fn loaded(at: &At<'_>) -> String {
+    match fs::read_to_string(loaded_list(at)) {
+        Ok(names) if !names.is_empty() => format!("; modules that Tare loaded: {names}"),
+        _ => String::new(),
+    }
+}
+
+/// `; nvme3: tcp traddr=127.0.0.1,trsvcid=4420, live, nqn..., 2 queues of 128, ...`.
+pub(super) fn describe(controller: &Controller) -> String {
+    let read = |name| controller.attribute(name).unwrap_or_else(|| "unreadable".into());
+    let less = |name, by: i64| match read(name).parse::<i64>() {
+        Ok(number) => (number + by).to_string(),
+        Err(_) => "unreadable".into(),
+    };
+    format!(
+        "; {}: {} {}, {}, {}, {} queues for I/O of {}, ctrl_loss_tmo {} s, keep-alive {} s",
+        controller.name(),
+        read("transport"),
+        read("address"),
+        read("state"),
+        read("subsysnqn"),
+        less("queue_count", -1),
+        less("sqsize", 1),
+        read("ctrl_loss_tmo"),
+        read("kato"),
+    )
+}
+
+impl NvmeOf {
+    /// Makes the target, if it is ours: where it listens, and whether an image lies behind it.
+    pub(super) fn make_target(&self, at: &At<'_>) -> Result<(IpAddr, u16, bool), StorageError> {
+        let (backing, address) = match &self.side {
+            Side::Given { address, service, .. } => return Ok((*address, *service, false)),
+            Side::Own { backing, address } => (backing, address),
+        };
+        let device = backing.make(at)?;
+        let address = match (address, self.transport) {
+            (Some(address), _) => *address,
+            (None, Transport::Tcp) => Ipv4Addr::LOCALHOST.into(),
+            (None, Transport::Rdma) => {
+                let run = at.ground.run();
+                let (_, address) = network::free_pair(run, None, Vec::new())?;
+                soft_roce::make(run, &Self::soft_roce_name(at), address)
+                    .map_err(StorageError::SoftRoce)?;
+                address.into()
+            }
+        };
+        let service = match self.transport {
+            Transport::Tcp => free_port(address)?,
+            Transport::Rdma => SERVICE,
+        };
+        let target = Target::open()?.ok_or(NvmeError::NoTree)?;
+        let listen = Listen { transport: self.transport, address, service };
+        target.make(&Self::name(at), &device, listen)?;
+        Ok((address, service, backing.is_image()))
+    }
+
+    /// Connects, and waits for the block device.
+    pub(super) fn connect(
+        &self,
+        at: &At<'_>,
+        address: IpAddr,
+        service: u16,
+    ) -> Result<PathBuf, StorageError> {
+        let (subsystem, namespace) = self.subsystem(at);
+        let connect = Connect {
+            name: &Self::name(at),
+            transport: self.transport,
+            address,
+            service,
+            subsystem: &subsystem,
+            queues: self.queues,
+            depth: self.depth,
+            loss_s: self.loss_s,
+            keep_alive_s: self.keep_alive_s,
+        };
+        connect.connect()?;
+        Ok(wait_for_namespace(&subsystem, namespace)?)
+    }
+}
+
+/// A port of TCP that is free on an address right now.
+fn free_port(address: IpAddr) -> Result<u16, StorageError> {
+    let bound = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
+    Ok(bound.map_err(|source| StorageError::Listen { address, source })?.port())
+}

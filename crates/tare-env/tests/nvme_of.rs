@@ -1,0 +1,356 @@
+//! NVMe over fabrics on the real thing: target and initiator of this kernel, over TCP and over RDMA in
+//! software. What every storage layer has to do (in force, write, sync, read, survive, leave nothing),
+//! and what only a fabric can do: lose its target under load.
+//!
+//! Where this kernel lacks the modules, the tests run inside a guest of ours: `in_a_guest` starts them
+//! there, and here they are skipped by name.
+#![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
+#![expect(clippy::print_stderr, reason = "tests that are skipped say so")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{State, all_inside, host, on_storage, program, skipped_inside};
+use tare_env::{Site, SiteOptions, inside, runtime};
+use tare_host::clean::{self, Outcome};
+use tare_host::nvme::{self, Listen, Target, Transport};
+use tare_host::{block, error_line, module};
+use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec, Launch};
+
+/// Until something has happened that has to: guests without hardware help are slow.
+const LIMIT: Duration = Duration::from_secs(120);
+
+const TCP: &[(&str, &str)] =
+    &[("size", "64M"), ("queues", "1"), ("depth", "32"), ("options", "noatime")];
+const RDMA: &[(&str, &str)] = &[("transport", "rdma"), ("size", "64M")];
+
+/// Whether this kernel can do it; says so where not.
+fn can(test: &str, options: &[(&str, &str)]) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: {test}: needs root");
+        return false;
+    }
+    match runtime::check(&on_storage("process", "nvme-of", options)) {
+        Ok(()) => true,
+        Err(missing) => {
+            eprintln!("skipped: {test}: {}", error_line(missing.as_ref()));
+            false
+        }
+    }
+}
+
+fn open(state: &State, destroy: Vec<PathBuf>) -> Site {
+    let all = tare_host::process::cpus_of_this_thread().unwrap();
+    let cpus = CpuPlan { client: all.clone(), system: all.clone(), all };
+    let (state, program) = (state.0.clone(), program());
+    Site::open(SiteOptions { state, program, cpus, destroy }).unwrap()
+}
+
+#[test]
+fn in_a_guest() {
+    let _host = host();
+    let test = "in_a_guest";
+    if inside::here().is_some() || runtime::check(&on_storage("process", "nvme-of", RDMA)).is_ok() {
+        eprintln!("skipped: {test}: this kernel has all that it takes");
+        return;
+    }
+    if !skipped_inside(test) {
+        all_inside("vm:qemu,memory=1G,disk=4G", LIMIT * 10, &[test]);
+    }
+}
+
+/// What a storage layer may leave: everything that is named after a run but what the run itself has.
+fn traces(state: &State) -> BTreeSet<String> {
+    let runs = ["process", "cgroup", "network namespace"];
+    let found = clean::leftovers(&state.0).into_iter().filter(|left| !runs.contains(&left.kind));
+    // The client's link to the host's network namespace.
+    let found = found.filter(|left| !(left.kind == "link" && left.name.ends_with("-h0")));
+    found.map(|left| format!("{} {}", left.kind, left.name)).collect()
+}
+
+fn start(environment: &mut dyn Environment, words: &[&str]) -> PathBuf {
+    let arguments = words.iter().map(ToString::to_string).collect();
+    let endpoint =
+        environment.start(&Launch { arguments, program: None }).unwrap_or_else(|error| {
+            panic!("{}\n{}", error_line(error.as_ref()), environment.log_tail())
+        });
+    endpoint.data.unwrap()
+}
+
+/// Waits for something that the system says.
+fn said(environment: &dyn Environment, words: &str) -> String {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let log = environment.log_tail();
+        if let Some(line) = log.lines().find(|line| line.contains(words)) {
+            return line.to_string();
+        }
+        assert!(Instant::now() < deadline, "no {words:?} in {log:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn storage_in_force(environment: &mut dyn Environment) -> (bool, String) {
+    let layers = environment.read_back().unwrap();
+    let storage = layers.into_iter().find(|layer| layer.layer == "storage").unwrap();
+    (storage.in_force, storage.found)
+}
+
+/// The life of one environment: what it says of its storage.
+fn live(site: &Site, spec: &EnvironmentSpec) -> String {
+    let mut environment = site.environment(spec).unwrap();
+    let begin = Instant::now();
+    let data = start(&mut *environment, &["store", "{listen}", "{port}", "{data}", "fill"]);
+    let started = begin.elapsed();
+    let deadline = Instant::now() + LIMIT;
+    let checks = loop {
+        match fs::read_to_string(data.join("checks")) {
+            Ok(text) if text.ends_with('\n') => break text,
+            _ => assert!(Instant::now() < deadline, "{}", environment.log_tail()),
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    let (in_force, found) = storage_in_force(&mut *environment);
+    eprintln!("{}: started in {started:.0?}: {found}", spec.name);
+    assert!(in_force, "{found}");
+    for line in ["read back: true", "direct: Ok(4096)", "misaligned: Some(22)", "full: Some(28)"] {
+        assert!(checks.contains(line), "{line} in {checks}");
+    }
+    // What was synced is there after the system's death.
+    let pids = environment.processes().system;
+    tare_host::process::kill(&pids, LIMIT).unwrap();
+    let content: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_le_bytes).collect();
+    assert!(fs::read(data.join("kept")).unwrap() == content);
+    let begin = Instant::now();
+    environment.stop().unwrap();
+    environment.stop().unwrap();
+    eprintln!("{}: stopped in {:.0?}", spec.name, begin.elapsed());
+    assert!(!data.exists());
+    found
+}
+
+fn over(test: &str, options: &[(&str, &str)]) {
+    let _host = host();
+    if !can(test, options) {
+        return;
+    }
+    let state = State::new("nvme-of");
+    let before = traces(&state);
+    let site = open(&state, Vec::new());
+    let found = live(&site, &on_storage("process", "nvme-of", options));
+    assert!(found.contains(" live, nqn."), "{found}");
+    // Once more, with what is loaded by now, on another file system.
+    live(&site, &on_storage("process", "nvme-of", &[options, &[("mkfs", "-b 4096")]].concat()));
+    assert_eq!(traces(&state), before);
+    assert!(site.close().is_empty());
+    assert_eq!(traces(&state), before);
+    assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);
+}
+
+#[test]
+fn over_tcp() {
+    over("over_tcp", TCP);
+}
+
+#[test]
+fn over_rdma() {
+    over("over_rdma", RDMA);
+}
+
+#[test]
+fn what_a_killed_harness_leaves_is_cleaned() {
+    let _host = host();
+    let state = State::new("nvme-of-killed");
+    let before = traces(&state);
+    for (options, kind) in [(TCP, "nvme-of,size=64M"), (RDMA, "nvme-of,transport=rdma,size=64M")] {
+        if !can("what_a_killed_harness_leaves_is_cleaned", options) {
+            continue;
+        }
+        for point in 0..8u64 {
+            let mut harness = Command::new(program())
+                .args(["storage-harness", state.0.to_str().unwrap(), "process", kind])
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut lines = BufReader::new(harness.stdout.take().unwrap()).lines();
+            for _ in 0..=point % 4 {
+                lines.next();
+            }
+            thread::sleep(Duration::from_millis(point * 173 % 700));
+            harness.kill().unwrap();
+            harness.wait().unwrap();
+            let report = clean::clean(&state.0).unwrap();
+            for (run, outcome) in &report.runs {
+                assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
+            }
+            assert_eq!(traces(&state), before, "{kind} killed at point {point}");
+        }
+    }
+}
+
+/// Runs a system that syncs, takes the target away and waits for the error: what is left is nothing.
+fn lose(test: &str, options: &[(&str, &str)], take_away: impl Fn() -> Option<Silence>) {
+    let _host = host();
+    if !can(test, options) {
+        return;
+    }
+    let state = State::new("nvme-of-lost");
+    let before = traces(&state);
+    let site = open(&state, Vec::new());
+    let short = [options, &[("ctrl_loss_tmo", "3"), ("keep_alive_tmo", "2")]].concat();
+    let mut environment = site.environment(&on_storage("process", "nvme-of", &short)).unwrap();
+    start(&mut *environment, &["sync", "{listen}", "{port}", "{data}"]);
+    said(&*environment, "syncs work");
+    let begin = Instant::now();
+    let _silence = take_away();
+    let line = said(&*environment, "a sync failed");
+    eprintln!("{test}: {line} after {:.1?}", begin.elapsed());
+    // EIO: the device, or the file system that has lost its journal.
+    assert!(line.contains("Some(5)") || line.contains("Some(30)"), "{line}");
+    let (in_force, found) = storage_in_force(&mut *environment);
+    assert!(!in_force, "{found}");
+    let begin = Instant::now();
+    environment.stop().unwrap();
+    environment.stop().unwrap();
+    eprintln!("{test}: stopped in {:.1?}", begin.elapsed());
+    assert!(site.close().is_empty());
+    assert_eq!(traces(&state), before);
+}
+
+/// Removes the one target of the run, under its load.
+fn remove_target() -> Option<Silence> {
+    let target = Target::open().unwrap().unwrap();
+    let names = target.names();
+    assert_eq!(names.len(), 1, "{names:?}");
+    target.remove(&names[0]).unwrap();
+    None
+}
+
+#[test]
+fn a_target_that_goes_away_is_an_error_and_nothing_hangs() {
+    lose("a_target_that_goes_away_is_an_error_and_nothing_hangs", TCP, remove_target);
+}
+
+#[test]
+fn a_target_over_rdma_that_goes_away_is_an_error_and_nothing_hangs() {
+    let test = "a_target_over_rdma_that_goes_away_is_an_error_and_nothing_hangs";
+    lose(test, RDMA, remove_target);
+}
+
+/// Drops every packet of a port, in both directions, until it is dropped itself.
+struct Silence;
+
+const SILENT: &str = "tare-test-silence";
+
+impl Silence {
+    fn of(port: &str) -> Self {
+        let rule = "type filter hook input priority 0; tcp dport";
+        let table = format!(
+            "table ip {SILENT} {{\nchain c {{\n{rule} {port} drop\ntcp sport {port} drop\n}}\n}}\n"
+        );
+        let nft = tare_host::exec::Command::new("nft").args(["-f", "-"]).input(table);
+        nft.run().unwrap();
+        Self
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        let _ = Command::new("nft").args(["delete", "table", "ip", SILENT]).status();
+    }
+}
+
+#[test]
+fn a_target_that_falls_silent_is_an_error_and_nothing_hangs() {
+    lose("a_target_that_falls_silent_is_an_error_and_nothing_hangs", TCP, || {
+        let all = nvme::controllers();
+        let ours = all.iter().find(|one| one.connection().is_some()).unwrap();
+        let address = ours.attribute("address").unwrap();
+        let port = address.split(',').find_map(|word| word.strip_prefix("trsvcid=")).unwrap();
+        Some(Silence::of(port))
+    });
+}
+
+/// A target that is not Tare's, as another host would have one.
+struct ByHand {
+    target: Target,
+    device: PathBuf,
+    port: u16,
+}
+
+const BY_HAND: &str = "by-hand";
+
+impl ByHand {
+    fn make(folder: &Path) -> Self {
+        for name in Transport::Tcp.target_modules() {
+            module::load(name).unwrap();
+        }
+        let image = folder.join("by-hand.img");
+        fs::File::create(&image).unwrap().set_len(128 << 20).unwrap();
+        let device = block::attach("none", &image, true).unwrap();
+        let address = Ipv4Addr::LOCALHOST;
+        let port = TcpListener::bind((address, 0)).unwrap().local_addr().unwrap().port();
+        let target = Target::open().unwrap().unwrap();
+        let by_hand = Self { target, device, port };
+        let listen =
+            Listen { transport: Transport::Tcp, address: address.into(), service: by_hand.port };
+        by_hand.target.make(BY_HAND, &by_hand.device, listen).unwrap();
+        by_hand
+    }
+}
+
+impl Drop for ByHand {
+    fn drop(&mut self) {
+        let _ = self.target.remove(BY_HAND);
+        let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
+    }
+}
+
+#[test]
+fn a_target_that_is_there_is_used_once_it_is_given_up_and_stays() {
+    let _host = host();
+    let test = "a_target_that_is_there_is_used_once_it_is_given_up_and_stays";
+    if !can(test, TCP) {
+        return;
+    }
+    let state = State::new("nvme-of-given");
+    let by_hand = ByHand::make(&state.0);
+    let before = traces(&state);
+    let (nqn, port) = (nvme::nqn(BY_HAND), by_hand.port.to_string());
+    let options = [("nqn", nqn.as_str()), ("address", "127.0.0.1"), ("port", &port)];
+    let spec = on_storage("process", "nvme-of", &options);
+    let site = open(&state, Vec::new());
+    let error = site.environment(&spec).err().unwrap().to_string();
+    assert!(error.contains(&format!("--destroy-data-on {nqn}")), "{error}");
+    drop(site);
+
+    let site = open(&state, vec![nqn.clone().into()]);
+    live(&site, &spec);
+    let serve = ["serve", "{listen}", "{port}", "{data}"];
+    let mut environment = site.environment(&spec).unwrap();
+    start(&mut *environment, &serve);
+    let mut other = site.environment(&spec).unwrap();
+    let words = Launch { arguments: serve.map(String::from).to_vec(), program: None };
+    let error = other.start(&words).unwrap_err().to_string();
+    assert!(error.contains("there is a controller of"), "{error}");
+    environment.stop().unwrap();
+    assert!(site.close().is_empty());
+    assert_eq!(traces(&state), before);
+    assert_eq!(by_hand.target.names(), [BY_HAND]);
+
+    // Nobody answers any more: an error that says where, and nothing left.
+    drop(by_hand);
+    let site = open(&state, vec![nqn.clone().into()]);
+    let error = site.environment(&spec).unwrap().start(&words).unwrap_err();
+    let error = error_line(error.as_ref());
+    assert!(error.contains("cannot connect to") && error.contains(&port), "{error}");
+    assert!(site.close().is_empty());
+}
