@@ -24,6 +24,21 @@ pub fn is_level(name: &str) -> bool {
     LEVELS.iter().any(|ending| name.ends_with(ending))
 }
 
+const LAYER_CPU: (&str, &str) = ("layer_cpu_", "_ns");
+
+/// The name of a counter that is CPU time of a part of the layer which is in no process's account, such
+/// as work of the kernel's own threads, in ns. It joins the layer's CPU time of its slice.
+pub fn layer_cpu_name(part: &str) -> String {
+    format!("{}{part}{}", LAYER_CPU.0, LAYER_CPU.1)
+}
+
+/// The part of the layer whose CPU time a counter of this name is: `nvme target` of
+/// `layer_cpu_nvme_target_ns`.
+pub fn layer_part(name: &str) -> Option<String> {
+    let part = name.strip_prefix(LAYER_CPU.0)?.strip_suffix(LAYER_CPU.1)?;
+    Some(part.replace('_', " "))
+}
+
 /// Whom a slice is about, so that a probe can look at them alone. Process ids are the host's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {

@@ -17,6 +17,7 @@ mod interrupts;
 mod kvm;
 mod memory;
 mod net_devices;
+mod nvme_work;
 mod page_faults;
 mod pressure;
 mod run_queue;
@@ -120,6 +121,7 @@ pub const ALL: &[ProbeKind] = &[
     net_devices::KIND,
     disk::KIND,
     disk_latency::KIND,
+    nvme_work::KIND,
     pressure::CPU,
     pressure::IO,
     pressure::MEMORY,

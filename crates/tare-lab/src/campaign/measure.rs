@@ -8,7 +8,7 @@ use crate::PartError;
 use crate::doubt::{Doubt, judge};
 use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
 use crate::environment::{Processes, Usage};
-use crate::probe::{Counter, Probe, Scope};
+use crate::probe::{self, Counter, Probe, Scope};
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell, Turn};
 use crate::system::{OwnAccount, System};
@@ -332,5 +332,34 @@ fn fill(slice: &mut Slice, measured: Measured) {
     slice.client_cpu_ns = load.client_cpu_ns;
     slice.response = load.response;
     slice.service = load.service;
-    slice.counters = counters;
+    for counter in counters {
+        match probe::layer_part(&counter.name) {
+            Some(part) => slice.layer_cpu_ns.push((part, whole_ns(counter.value))),
+            None => slice.counters.push(counter),
+        }
+    }
+}
+
+/// A counter in whole ns.
+fn whole_ns(value: f64) -> u64 {
+    Duration::from_secs_f64(value.max(0.0) / 1e9).as_nanos().try_into().unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_that_a_probe_finds_is_the_layers() {
+        let mut slice = empty(Phase::Latency);
+        let reading = || Reading { usage: Usage::default(), own: None };
+        let counter = |name: &str, value| Counter { name: name.into(), value };
+        let counters =
+            vec![counter("layer_cpu_nvme_target_ns", 1234.0), counter("disk_reads", 3.0)];
+        let load = SliceLoad::default();
+        let (begin, end, probe_doubts) = (reading(), reading(), Vec::new());
+        fill(&mut slice, Measured { load, begin, end, counters, probe_doubts });
+        assert_eq!(slice.layer_cpu_ns, [("nvme target".to_string(), 1234)]);
+        assert_eq!(slice.counters, [counter("disk_reads", 3.0)]);
+    }
 }

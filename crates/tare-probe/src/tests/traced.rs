@@ -165,3 +165,35 @@ fn every_request_to_the_disk_is_in_the_histogram() {
     assert_eq!(sum("disk_flushes_up_to_"), of(&seen, "disk_flushes"), "{seen:?}");
     assert!(of(&seen, "disk_write_latency_ns_max") > 0.0, "{seen:?}");
 }
+
+/// The work of NVMe is counted by the name of its functions, and so is that of a loop device, which
+/// every kernel here has.
+#[test]
+fn the_work_of_kernel_threads_is_counted_by_function() {
+    let test = "the_work_of_kernel_threads_is_counted_by_function";
+    if !may_trace(test) {
+        return;
+    }
+    let disk = match Disk::make() {
+        Ok(disk) => disk,
+        Err(reason) => {
+            skip(test, &reason);
+            return;
+        }
+    };
+    let parts: &[crate::nvme_work::Part] =
+        &[("nothing", &["no_function_is_called_so"]), ("loop", &["loop_"])];
+    let mut work = crate::nvme_work::Work::run(parts.len()).unwrap();
+    assert!(work.look_up(Path::new("/proc"), parts).unwrap() > 0);
+    let target = format!("of={}", disk.data().join("file").display());
+    let write = ["if=/dev/zero", &target, "bs=4k", "count=500", "oflag=direct", "status=none"];
+    let started = std::time::Instant::now();
+    run("dd", &write).unwrap();
+    run("sync", &[]).unwrap();
+    let [ns, items] = work.sums(1).unwrap();
+    assert_eq!(work.sums(0).unwrap(), [0, 0]);
+    // One request at a time, each of which wakes the thread; other tests' loop devices add theirs.
+    assert!(items >= 400, "{items} items");
+    let cpus = std::thread::available_parallelism().unwrap().get() as u128;
+    assert!(ns > 0 && u128::from(ns) <= started.elapsed().as_nanos() * cpus, "{ns} ns");
+}
