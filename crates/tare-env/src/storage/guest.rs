@@ -86,6 +86,3 @@ pub const OF_QEMU: &[Kind] = &[VIRTIO_BLK, VIRTIO_SCSI, NVME, NINE_P, VIRTIOFS];
 
 /// Those of guests of user-mode Linux.
 pub const OF_UML: &[Kind] = &[UBD, HOSTFS];
-
-/// All of them.
-pub const ALL: &[Kind] = &[VIRTIO_BLK, VIRTIO_SCSI, NVME, NINE_P, VIRTIOFS, UBD, HOSTFS];

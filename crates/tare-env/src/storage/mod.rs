@@ -87,6 +87,8 @@ pub const ALL: &[Kind] = &[
     guest::NVME,
     guest::NINE_P,
     guest::VIRTIOFS,
+    guest::UBD,
+    guest::HOSTFS,
 ];
 
 /// Why a storage layer makes no sense or could not be made.
