@@ -18,7 +18,7 @@ mod workload;
 
 use minijinja::Value;
 use serde::Serialize;
-use tare_lab::analysis::Analysis;
+use tare_lab::analysis::{Analysis, Finding};
 use tare_lab::record::Record;
 use tare_lab::stacks::StackSlice;
 use tare_lab::study::ScheduleKind;
@@ -59,6 +59,30 @@ impl TuningView {
     }
 }
 
+/// Workloads side by side, where there are several.
+#[derive(Serialize)]
+struct GroupsView {
+    throughput: Option<Value>,
+    latency: Option<Value>,
+}
+
+impl GroupsView {
+    fn new(record: &Record, analysis: &Analysis) -> Option<Self> {
+        let of = |name: &str| {
+            let findings = analysis.findings.iter().filter(|f| f.workload == name);
+            findings.collect::<Vec<_>>()
+        };
+        let names = record.study.workloads.iter().map(|workload| workload.name.as_str());
+        let groups: Vec<(&str, Vec<&Finding>)> = names.map(|name| (name, of(name))).collect();
+        let draw = |chart: Option<String>| chart.map(Value::from_safe_string);
+        let view = Self {
+            throughput: draw(charts::groups::throughput(&groups, "groups-rate")),
+            latency: draw(charts::groups::latency(&groups, "groups-latency")),
+        };
+        (groups.len() > 1 && view.throughput.is_some()).then_some(view)
+    }
+}
+
 /// What others published, beside ours.
 #[derive(Serialize)]
 struct PublishedView {
@@ -89,6 +113,8 @@ struct View {
     workloads: Vec<WorkloadView>,
     several: bool,
     left_out: Vec<(String, String)>,
+    /// Where there are several workloads.
+    groups: Option<GroupsView>,
     /// Where the study has published relations.
     published: Option<PublishedView>,
     arithmetic: Vec<String>,
@@ -160,6 +186,7 @@ impl View {
                 .iter()
                 .map(|(name, why)| (clean(name), clean(why)))
                 .collect(),
+            groups: GroupsView::new(record, analysis),
             published: PublishedView::new(record),
             arithmetic: analysis.arithmetic.iter().map(|line| clean(line)).collect(),
             counters: counters::tables(record),

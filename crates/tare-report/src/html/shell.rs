@@ -36,7 +36,7 @@ macro_rules! templates {
 }
 
 /// Every template, by the name that others include it by.
-const TEMPLATES: [(&str, &str); 21] = templates![
+const TEMPLATES: [(&str, &str); 22] = templates![
     "shell.html",
     "macros.html",
     "page.html",
@@ -44,6 +44,7 @@ const TEMPLATES: [(&str, &str); 21] = templates![
     "sections/header.html",
     "sections/findings.html",
     "sections/workload.html",
+    "sections/groups.html",
     "sections/published.html",
     "sections/explanation.html",
     "sections/tuning.html",

@@ -6,6 +6,7 @@
 //! figures for the script that draws them so that they can be read off and zoomed.
 
 mod dots;
+pub(super) mod groups;
 mod ladder;
 mod latency;
 mod order;
