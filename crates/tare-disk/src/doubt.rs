@@ -25,6 +25,11 @@ pub enum Doubt {
     Layered {
         stack: String,
     },
+    /// The disk is that of a guest in which the measurement ran.
+    Inside {
+        kernel: String,
+        accelerator: String,
+    },
     /// Others moved so many bytes through the device meanwhile.
     Busy {
         device: String,
@@ -91,6 +96,13 @@ impl fmt::Display for Doubt {
                 "this process is throttled ({file}: {limit}): its limit was measured, not the disk"
             ),
             Self::Layered { stack } => write!(f, "the device is not the disk itself: {stack}"),
+            Self::Inside { kernel, accelerator } => {
+                let means = match accelerator.starts_with("kvm") {
+                    true => "the disk is the guest's, not the host's",
+                    false => "functional, not a measurement",
+                };
+                write!(f, "measured inside a guest (Linux {kernel} on {accelerator}): {means}")
+            }
             Self::Busy { device, bytes, share_percent } => write!(
                 f,
                 "others moved {} MiB through {device} meanwhile ({share_percent:.0} % of ours): \

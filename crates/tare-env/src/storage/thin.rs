@@ -6,9 +6,7 @@
 //! (`error_if_no_space`) instead of holding writes back for a minute. Tables and limits are those of
 //! the kernel's Documentation/admin-guide/device-mapper/thin-provisioning.rst.
 //!
-//! Limits: tables, commands and teardown were run by hand on Linux 6.1; the tests of this crate run
-//! them where the kernel has dm-thin.
-//! LVM itself is not used: it would add its own metadata and no other I/O path.
+//! Limits: LVM itself is not used: it would add its own metadata and no other I/O path.
 
 use std::fs::File;
 use std::io::Write;
@@ -180,7 +178,7 @@ impl Storage for Thin {
         if !Path::new("/sys/class/misc/device-mapper").exists() {
             return Err(missing(
                 "this kernel has no device mapper (CONFIG_BLK_DEV_DM), or its module is not loaded",
-                "modprobe dm_thin_pool, or run the study in a guest with a kernel that has it",
+                "modprobe dm_thin_pool, or --inside vm:qemu, a guest whose kernel has it",
             ));
         }
         let targets = Command::new("dmsetup").arg("targets").run();
@@ -189,7 +187,7 @@ impl Storage for Thin {
             true => Ok(()),
             false => Err(missing(
                 "the device mapper has no target thin-pool (CONFIG_DM_THIN_PROVISIONING)",
-                "modprobe dm_thin_pool",
+                "modprobe dm_thin_pool, or --inside vm:qemu, a guest whose kernel has it",
             )),
         }
     }

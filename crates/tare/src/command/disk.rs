@@ -9,9 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use tare_disk::{
-    EngineError, Figure, Kind, LoadReport, MeasureError, Options, Progress, Report, Target,
+    Doubt, EngineError, Figure, Kind, LoadReport, MeasureError, Options, Progress, Report, Target,
     io_properties, measure,
 };
+use tare_env::inside::Here;
 use tare_host::device;
 use tare_host::journal::{Entry, Journal};
 use tare_report::disk_map::{DiskCell, DiskMap};
@@ -55,17 +56,17 @@ pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::
         Kind::Directory => in_directory(options, &target, state, &stop),
         Kind::File | Kind::Device => run_measure(options, &target, None, &stop),
     };
-    let report = match measured {
+    let mut report = match measured {
         Ok(report) => report,
         Err(error) => return error_of(error),
     };
+    if let Some(Here { kernel, accelerator, .. }) = arrived {
+        report.doubts.insert(0, Doubt::Inside { kernel, accelerator });
+    }
     if let (Some(path), Some(map)) = (&map, picture(&report)) {
         let html = path.extension().is_some_and(|extension| extension == "html");
         let text = if html { map.html() } else { map.svg() };
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(here) = arrived.filter(|_| !options.json) {
-        writeln!(out, "inside a guest: Linux {} on {}", here.kernel, here.accelerator)?;
     }
     if options.json {
         serde_json::to_writer_pretty(&mut *out, &report).context("cannot print the result")?;

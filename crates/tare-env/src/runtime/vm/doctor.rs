@@ -9,6 +9,7 @@ use tare_host::{exec, facts};
 use super::kernel::{self, Kernel};
 use super::options::Options;
 use super::{accelerator, default_kernel, needs, qemu::PROGRAM, uml};
+use crate::inside;
 
 /// Where Kata keeps its configuration, the first that is there counts (its own order).
 const KATA: &[&str] = &[
@@ -23,7 +24,7 @@ const KATA_SETTINGS: &[&str] =
 
 /// Checks this host. `state` is the state directory, where the outcome of a try of KVM is kept.
 pub fn checks(state: &Path) -> Vec<Check> {
-    vec![kvm(state), machine(), guest_kernel(), user_mode(), kata()]
+    vec![kvm(state), machine(), guest_kernel(), whole_study(), user_mode(), kata()]
 }
 
 fn check(what: &str, verdict: Verdict, detail: impl Into<String>, remedy: &str) -> Check {
@@ -69,6 +70,18 @@ fn guest_kernel() -> Check {
             check(what, Verdict::Ok, detail, "")
         }
         Err(_) => check(what, Verdict::Missing, "none for guests", kernel::REMEDY),
+    }
+}
+
+/// Running a whole study inside a guest.
+fn whole_study() -> Check {
+    let what = "--inside vm:qemu";
+    match inside::needs() {
+        Ok(()) => {
+            let detail = "a guest with this host's files, for what its kernel lacks";
+            check(what, Verdict::Ok, detail, "")
+        }
+        Err(missing) => check(what, Verdict::Missing, missing.why, &missing.remedy),
     }
 }
 
