@@ -165,6 +165,31 @@ fn over_rdma() {
     over("over_rdma", RDMA);
 }
 
+/// The bare namespace, for a system that writes to devices itself.
+#[test]
+fn without_a_file_system() {
+    let _host = host();
+    let test = "without_a_file_system";
+    if !can(test, TCP) {
+        return;
+    }
+    let state = State::new("nvme-of-bare");
+    let before = traces(&state);
+    let site = open(&state, Vec::new());
+    let bare = [("filesystem", "none"), ("size", "64M")];
+    let mut environment = site.environment(&on_storage("process", "nvme-of", &bare)).unwrap();
+    let data = start(&mut *environment, &["device", "{listen}", "{port}", "{data}"]);
+    said(&*environment, "listening");
+    let checks = fs::read_to_string(data.join("checks")).unwrap();
+    assert!(checks.contains("device: true\nread back: true\n"), "{checks}");
+    let (in_force, found) = storage_in_force(&mut *environment);
+    assert!(in_force && found.contains("block device /dev/nvme"), "{found}");
+    environment.stop().unwrap();
+    environment.stop().unwrap();
+    assert!(site.close().is_empty());
+    assert_eq!(traces(&state), before);
+}
+
 #[test]
 fn what_a_killed_harness_leaves_is_cleaned() {
     let _host = host();
@@ -174,7 +199,7 @@ fn what_a_killed_harness_leaves_is_cleaned() {
         if !can("what_a_killed_harness_leaves_is_cleaned", options) {
             continue;
         }
-        for point in 0..8u64 {
+        for point in 0..6u64 {
             let mut harness = Command::new(program())
                 .args(["storage-harness", state.0.to_str().unwrap(), "process", kind])
                 .stdout(Stdio::piped())
@@ -184,7 +209,7 @@ fn what_a_killed_harness_leaves_is_cleaned() {
             for _ in 0..=point % 4 {
                 lines.next();
             }
-            thread::sleep(Duration::from_millis(point * 173 % 700));
+            thread::sleep(Duration::from_millis(point * 230 % 900));
             harness.kill().unwrap();
             harness.wait().unwrap();
             let report = clean::clean(&state.0).unwrap();
@@ -210,7 +235,7 @@ fn lose(test: &str, options: &[(&str, &str)], take_away: impl Fn() -> Option<Sil
     start(&mut *environment, &["sync", "{listen}", "{port}", "{data}"]);
     said(&*environment, "syncs work");
     let begin = Instant::now();
-    let _silence = take_away();
+    let silence = take_away();
     let line = said(&*environment, "a sync failed");
     eprintln!("{test}: {line} after {:.1?}", begin.elapsed());
     // EIO: the device, or the file system that has lost its journal.
@@ -221,6 +246,7 @@ fn lose(test: &str, options: &[(&str, &str)], take_away: impl Fn() -> Option<Sil
     environment.stop().unwrap();
     environment.stop().unwrap();
     eprintln!("{test}: stopped in {:.1?}", begin.elapsed());
+    drop(silence);
     assert!(site.close().is_empty());
     assert_eq!(traces(&state), before);
 }

@@ -6,7 +6,7 @@
 //! there is a mean and neither a distribution nor a longest; `disk_latency` has those. A directory in memory (tmpfs) or on overlayfs has no device, and no counter.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::Instant;
 
@@ -65,10 +65,18 @@ struct Disk {
     device: Option<(u32, u32)>,
 }
 
-/// The device that a directory is on.
+/// What a data directory holds in the place of data where the system is given a block device.
+const NODE: &str = "disk";
+
+/// The device that a directory is on, or whose node it holds.
 pub(crate) fn device_below(data: &Path, mounts: &Path) -> Option<(u32, u32)> {
-    let number = fs::metadata(data).ok()?.dev();
     let numbers = |number| (rustix::fs::major(number), rustix::fs::minor(number));
+    if let Ok(node) = fs::metadata(data.join(NODE))
+        && node.file_type().is_block_device()
+    {
+        return Some(numbers(node.rdev()));
+    }
+    let number = fs::metadata(data).ok()?.dev();
     let (major, minor) = numbers(number);
     if major != 0 {
         return Some((major, minor));

@@ -15,7 +15,6 @@ use rustix::fs::{FallocateFlags, fallocate};
 use tare_host::block;
 use tare_host::journal::Entry;
 
-use super::filesystem::Format;
 use super::options::Options;
 use super::{At, StorageError, device, need_program, reading};
 use crate::runtime::Unavailable;
@@ -53,8 +52,12 @@ pub(super) struct Below {
 }
 
 impl Backing {
-    /// The options of an image that a file system fits on, or a device.
-    pub(super) fn parse(options: &Options<'_>, format: &Format) -> Result<Self, StorageError> {
+    /// The options of an image of at least so many bytes, as the words say, or of a device.
+    pub(super) fn parse(
+        options: &Options<'_>,
+        least_bytes: u64,
+        least: &'static str,
+    ) -> Result<Self, StorageError> {
         let device = options.device()?;
         if device.is_some() {
             for name in OF_IMAGES {
@@ -62,7 +65,7 @@ impl Backing {
             }
         }
         Ok(Self {
-            bytes: options.size("size", 2 << 30, format.least_bytes, format.least)?,
+            bytes: options.size("size", 2 << 30, least_bytes, least)?,
             device,
             full: options.word("allocate", &["sparse", "full"], "sparse or full")? == 1,
             direct_io: options.flag("direct_io")?,

@@ -7,91 +7,48 @@
 //!
 //! Limits: with an engine or a guest there is no such node; a guest's own disks are kinds of theirs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat, stat};
 use tare_host::block;
 use tare_host::journal::Entry;
 
+use super::backing::{self, Backing};
 use super::options::Options;
-use super::{
-    At, Found, Kind, Seen, Storage, StorageError, device, make_directory, need_program, reading,
-};
+use super::{At, Found, Kind, Seen, Storage, StorageError, make_directory, reading};
 use crate::runtime::Unavailable;
 
-/// The node in the data's directory.
+/// The node in the data's directory. Probes look for the device below the data under this name
+/// (`tare_probe`).
 pub(super) const NODE: &str = "disk";
 
 pub(super) const KIND: Kind = Kind {
     name: "raw",
     help: "a block device without a file system, for a system that writes to one itself (fio)",
-    options: &[
-        ("size", "of the image, such as 2G (default)"),
-        (
-            "device",
-            "loop (default), or a device named with --destroy-data-on too, such as /dev/nvme1n1",
-        ),
-        ("allocate", "the image's blocks: sparse (default) or full"),
-        ("direct_io", "of the loop device: yes (default) or no"),
-    ],
+    options: &[backing::SIZE, backing::DEVICE, backing::ALLOCATE, backing::DIRECT_IO],
     needs: "loop devices",
     cleanup: "loop device detached, image and node removed",
     read_back: "the node inside: its number is the device's; the device's size; direct I/O of the \
                 loop device in sysfs",
-    parse: Some(parse),
+    parse: Some(|options: &Options<'_>| {
+        Ok(Box::new(Raw(Backing::parse(options, LEAST_BYTES, LEAST)?)))
+    }),
 };
 
+/// The smallest image that is of use.
+pub(super) const LEAST_BYTES: u64 = 1 << 20;
+pub(super) const LEAST: &str = "a size in MiB of at least 1M";
+
 #[derive(Debug)]
-struct Raw {
-    bytes: u64,
-    /// `None`: an image behind a loop device.
-    device: Option<PathBuf>,
-    full: bool,
-    direct_io: bool,
-}
-
-fn parse(options: &Options<'_>) -> Result<Box<dyn Storage>, StorageError> {
-    let device = options.device()?;
-    if device.is_some() {
-        for name in ["size", "allocate", "direct_io"] {
-            options.refuse(name, "for a device, only for an image behind a loop device")?;
-        }
-    }
-    Ok(Box::new(Raw {
-        bytes: options.size("size", 2 << 30, 1 << 20, "a size in MiB of at least 1M")?,
-        device,
-        full: options.word("allocate", &["sparse", "full"], "sparse or full")? == 1,
-        direct_io: options.flag("direct_io")?,
-    }))
-}
-
-impl Raw {
-    fn image(at: &At<'_>) -> PathBuf {
-        at.folder.join("disk.img")
-    }
-
-    /// The device that is there now.
-    fn found(&self, at: &At<'_>) -> Option<PathBuf> {
-        match &self.device {
-            Some(device) => Some(device.clone()),
-            None => {
-                let name = block::loops_of(&Self::image(at)).pop()?;
-                Some(Path::new("/dev").join(name))
-            }
-        }
-    }
-}
+struct Raw(Backing);
 
 impl Storage for Raw {
     fn needs(&self) -> Result<(), Unavailable> {
-        match self.device {
-            Some(_) => Ok(()),
-            None => need_program("raw", "losetup", "mount"),
-        }
+        self.0.needs("raw")
     }
 
     fn device(&self) -> Option<&Path> {
-        self.device.as_deref()
+        self.0.device()
     }
 
     fn node(&self) -> Option<&'static str> {
@@ -99,52 +56,44 @@ impl Storage for Raw {
     }
 
     fn entries(&self, at: &At<'_>) -> Vec<Entry> {
-        let image = self.device.is_none().then(|| Entry::LoopDevice { file: Self::image(at) });
-        image.into_iter().collect()
+        self.0.entry(at).into_iter().collect()
     }
 
     fn make(&self, at: &At<'_>) -> Result<(), StorageError> {
-        let device = match &self.device {
-            Some(device) => {
-                device::check(device, at.ground.destroy(), Path::new("/"))?;
-                device.clone()
-            }
-            None => {
-                let image = Self::image(at);
-                super::backing::make_image(&image, self.bytes, self.full)?;
-                block::attach(at.ground.run(), &image, self.direct_io)?
-            }
-        };
-        make_directory(&at.data())?;
-        let path = at.data().join(NODE);
-        let fail = |error: rustix::io::Errno| StorageError::File {
-            path: path.clone(),
-            source: error.into(),
-        };
-        let number = stat(&device).map_err(fail)?.st_rdev;
-        let mode = Mode::RUSR | Mode::WUSR;
-        mknodat(CWD, &path, FileType::BlockDevice, mode, number).map_err(fail)
+        make_node(at, &self.0.make(at)?)
     }
 
     fn read_back(&self, at: &At<'_>, seen: &Seen) -> Found {
-        let device = self.found(at);
-        let number = device.as_deref().and_then(|device| stat(device).ok()).map(|of| of.st_rdev);
-        let inside = stat(seen.path_of(NODE)).ok().map(|of| of.st_rdev);
-        let bytes = device.as_deref().and_then(|device| block::size_bytes(device).ok());
-        let read = |file| device.as_deref().and_then(|device| reading::sysfs(device, file));
-        let scheduler = read("queue/scheduler").unwrap_or_else(|| "unreadable".into());
-        let name = device.as_deref().map_or("none".into(), |device| device.display().to_string());
-        let mut text = format!("block device {name} of {} bytes", bytes.unwrap_or_default());
-        let mut in_force = number.is_some() && number == inside;
-        if self.device.is_none() {
-            let direct = read("loop/dio").unwrap_or_default();
-            text += &format!("; the loop device's direct I/O: {direct}");
-            in_force &= direct == if self.direct_io { "1" } else { "0" };
-            in_force &= bytes == Some(self.bytes);
-        }
-        text += &format!("; scheduler: {scheduler}");
-        Found { text, in_force }
+        let below = self.0.read_back(at);
+        let (text, is_there) = read_node(seen, below.device.as_deref());
+        let device = below.device.as_deref();
+        let bytes = device.and_then(|device| block::size_bytes(device).ok());
+        let scheduler = device.and_then(|device| reading::sysfs(device, "queue/scheduler"));
+        let scheduler = scheduler.unwrap_or_else(|| "unreadable".into());
+        let text = format!("{text}{}; scheduler: {scheduler}", below.text);
+        Found { text, in_force: is_there && below.in_force && bytes == Some(below.bytes) }
     }
+}
+
+/// Makes the node of a device where the data stands.
+pub(super) fn make_node(at: &At<'_>, device: &Path) -> Result<(), StorageError> {
+    make_directory(&at.data())?;
+    let path = at.data().join(NODE);
+    let fail =
+        |error: rustix::io::Errno| StorageError::File { path: path.clone(), source: error.into() };
+    let number = stat(device).map_err(fail)?.st_rdev;
+    let mode = Mode::RUSR | Mode::WUSR;
+    mknodat(CWD, &path, FileType::BlockDevice, mode, number).map_err(fail)
+}
+
+/// What the system sees in the place of its data, and whether it is this device.
+pub(super) fn read_node(seen: &Seen, device: Option<&Path>) -> (String, bool) {
+    let number = device.and_then(|device| stat(device).ok()).map(|of| of.st_rdev);
+    let inside = stat(seen.path_of(NODE)).ok().map(|of| of.st_rdev);
+    let name = device.map_or("none".into(), |device| device.display().to_string());
+    let bytes = device.and_then(|device| block::size_bytes(device).ok()).unwrap_or_default();
+    let text = format!("block device {name} of {bytes} bytes");
+    (text, number.is_some() && number == inside)
 }
 
 /// `MAJOR:MINOR` of the node in a data directory, for the container's device cgroup.

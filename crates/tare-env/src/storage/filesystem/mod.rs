@@ -66,7 +66,7 @@ pub(super) fn parse(
 ) -> Result<Box<dyn Storage>, StorageError> {
     Ok(Box::new(FileSystem {
         format,
-        backing: Backing::parse(options, format)?,
+        backing: Backing::parse(options, format.least_bytes, format.least)?,
         options: options.mount_options()?,
         mkfs: options.mkfs_words()?,
     }))

@@ -1,5 +1,5 @@
-//! `nvme-of`: a file system on a namespace that is reached by NVMe over fabrics, over TCP or RDMA. The
-//! target is the kernel's own (nvmet), made on this host, or one that another host offers.
+//! `nvme-of`: a file system, or the bare device, on a namespace that is reached by NVMe over fabrics, over
+//! TCP or RDMA. The target is the kernel's own (nvmet), made on this host, or one that another host offers.
 //!
 //! Method: the target's namespace is the same block device that `ext4` and the others have, an image
 //! behind a loop device or a device that was given up, so that the two differ by the fabric alone.
@@ -13,6 +13,7 @@ mod options;
 mod parts;
 
 use std::net::IpAddr;
+use std::path::Path;
 
 use tare_host::block;
 use tare_host::journal::Entry;
@@ -20,12 +21,12 @@ use tare_host::nvme::{self, Controller, Transport, soft_roce};
 
 use super::backing::{self, Backing};
 use super::filesystem::Format;
-use super::{At, Found, Kind, Seen, Storage, StorageError, need_program, reading};
+use super::{At, Found, Kind, Seen, Storage, StorageError, need_program, raw, reading};
 use crate::runtime::Unavailable;
 
 pub(super) const KIND: Kind = Kind {
     name: "nvme-of",
-    help: "a file system on a namespace of an NVMe over fabrics target, on this host or another one",
+    help: "a file system, or none, on a namespace of an NVMe over fabrics target, on this host or another one",
     options: options::ALL,
     needs: "nvmet and nvme with the transport as modules, loop devices, mkfs; iproute2's rdma for \
             soft-RoCE; or a target on another host",
@@ -55,9 +56,19 @@ struct NvmeOf {
     /// How long a lost target is looked for, and how long it may be silent, in s.
     loss_s: u32,
     keep_alive_s: u32,
-    format: &'static Format,
-    options: Vec<String>,
-    mkfs: Vec<String>,
+    above: Above,
+}
+
+/// What lies on the namespace.
+#[derive(Debug)]
+enum Above {
+    FileSystem {
+        format: &'static Format,
+        options: Vec<String>,
+        mkfs: Vec<String>,
+    },
+    /// Nothing: the system is given the device's node.
+    Node,
 }
 
 impl NvmeOf {
@@ -121,7 +132,9 @@ impl Storage for NvmeOf {
                     .into(),
             });
         }
-        self.format.needs()?;
+        if let Above::FileSystem { format, .. } = &self.above {
+            format.needs()?;
+        }
         if self.makes_soft_roce() {
             need_program("nvme-of over soft-RoCE", "rdma", "iproute2")?;
         }
@@ -131,11 +144,15 @@ impl Storage for NvmeOf {
         }
     }
 
-    fn device(&self) -> Option<&std::path::Path> {
+    fn device(&self) -> Option<&Path> {
         match &self.side {
             Side::Own { backing, .. } => backing.device(),
             Side::Given { .. } => None,
         }
+    }
+
+    fn node(&self) -> Option<&'static str> {
+        matches!(self.above, Above::Node).then_some(raw::NODE)
     }
 
     fn remote(&self) -> Option<&str> {
@@ -157,7 +174,10 @@ impl Storage for NvmeOf {
             }
             entries.push(Entry::NvmeTarget { name: name.clone() });
         }
-        entries.extend([Entry::NvmeController { name }, Entry::Mount { path: at.data() }]);
+        entries.push(Entry::NvmeController { name });
+        if matches!(self.above, Above::FileSystem { .. }) {
+            entries.push(Entry::Mount { path: at.data() });
+        }
         entries
     }
 
@@ -165,19 +185,24 @@ impl Storage for NvmeOf {
         parts::load(at, &self.modules())?;
         let (address, service, is_image) = self.make_target(at)?;
         let device = self.connect(at, address, service)?;
-        self.format.lay(at, &device, &self.mkfs, is_image)?;
-        self.format.mount(at, &device, &self.options)
+        match &self.above {
+            Above::FileSystem { format, options, mkfs } => {
+                format.lay(at, &device, mkfs, is_image)?;
+                format.mount(at, &device, options)
+            }
+            Above::Node => raw::make_node(at, &device),
+        }
     }
 
     fn read_back(&self, at: &At<'_>, seen: &Seen) -> Found {
-        let mut text = seen.text();
-        let below = match &self.side {
-            Side::Own { backing, .. } => Some(backing.read_back(at)),
-            Side::Given { .. } => None,
-        };
-        text += below.as_ref().map_or("", |below| &below.text);
-        let mut in_force = below.is_none_or(|below| below.in_force);
-
+        let (nqn, id) = self.subsystem(at);
+        let device = nvme::namespace(&nqn, id);
+        let (mut text, mut in_force) = self.above.read_back(seen, device.as_deref());
+        if let Side::Own { backing, .. } = &self.side {
+            let below = backing.read_back(at);
+            text += &below.text;
+            in_force &= below.in_force;
+        }
         let name = Self::name(at);
         let all = nvme::controllers().into_iter();
         let mut ours = all.filter(|one| one.connection().as_ref() == Some(&name));
@@ -195,20 +220,27 @@ impl Storage for NvmeOf {
                 in_force = false;
             }
         }
-        let (nqn, id) = self.subsystem(at);
-        let device = nvme::namespace(&nqn, id);
         let scheduler = device.as_deref().and_then(|path| reading::sysfs(path, "queue/scheduler"));
         text += &format!("; scheduler: {}", scheduler.unwrap_or_else(|| "unreadable".into()));
         text += &parts::loaded(at);
-        in_force &= device.is_some_and(|device| {
-            let bytes = block::size_bytes(&device).unwrap_or(0);
-            self.format.is_seen(seen, &device, bytes)
-        });
-        let missing = self.format.missing_options(seen, &self.options);
+        Found { text, in_force }
+    }
+}
+
+impl Above {
+    /// What the system sees on this device, and whether it is what was asked for.
+    fn read_back(&self, seen: &Seen, device: Option<&Path>) -> (String, bool) {
+        let Self::FileSystem { format, options, .. } = self else {
+            return raw::read_node(seen, device);
+        };
+        let mut text = seen.text();
+        let bytes = device.and_then(|device| block::size_bytes(device).ok()).unwrap_or(0);
+        let on_it = device.is_some_and(|device| format.is_seen(seen, device, bytes));
+        let missing = format.missing_options(seen, options);
         if !missing.is_empty() {
             text += &format!("; not in force: {}", missing.join(","));
         }
-        Found { text, in_force: in_force && missing.is_empty() }
+        (text, on_it && missing.is_empty())
     }
 }
 

@@ -3,7 +3,7 @@
 
 use tare_host::nvme::Transport;
 
-use super::{NvmeOf, Side, backing};
+use super::{Above, NvmeOf, Side, backing, raw};
 use crate::storage::options::Options;
 use crate::storage::{Storage, StorageError, filesystem};
 
@@ -33,7 +33,7 @@ pub(super) const ALL: &[(&str, &str)] = &[
         "seconds for which a lost target is looked for before I/O fails: 10 (default)",
     ),
     ("keep_alive_tmo", "seconds after which a silent target is lost: 5 (default)"),
-    ("filesystem", "on the namespace: ext4 (default), xfs, btrfs or f2fs"),
+    ("filesystem", "on the namespace: ext4 (default), xfs, btrfs, f2fs, or none: the bare device"),
     ("options", "mount options of the file system"),
     ("mkfs", "more options of mkfs"),
 ];
@@ -43,12 +43,27 @@ pub(super) fn parse(options: &Options<'_>) -> Result<Box<dyn Storage>, StorageEr
         0 => Transport::Tcp,
         _ => Transport::Rdma,
     };
-    let words = ["ext4", "xfs", "btrfs", "f2fs"];
-    let format = match options.word("filesystem", &words, "ext4, xfs, btrfs or f2fs")? {
-        0 => &filesystem::ext4::FORMAT,
-        1 => &filesystem::xfs::FORMAT,
-        2 => &filesystem::btrfs::FORMAT,
-        _ => &filesystem::f2fs::FORMAT,
+    let words = ["ext4", "xfs", "btrfs", "f2fs", "none"];
+    let format = match options.word("filesystem", &words, "ext4, xfs, btrfs, f2fs or none")? {
+        0 => Some(&filesystem::ext4::FORMAT),
+        1 => Some(&filesystem::xfs::FORMAT),
+        2 => Some(&filesystem::btrfs::FORMAT),
+        3 => Some(&filesystem::f2fs::FORMAT),
+        _ => None,
+    };
+    let (least_bytes, least) =
+        format.map_or((raw::LEAST_BYTES, raw::LEAST), |format| (format.least_bytes, format.least));
+    let above = match format {
+        Some(format) => {
+            let (options, mkfs) = (options.mount_options()?, options.mkfs_words()?);
+            Above::FileSystem { format, options, mkfs }
+        }
+        None => {
+            for name in ["options", "mkfs"] {
+                options.refuse(name, "for a bare device, only for a file system")?;
+            }
+            Above::Node
+        }
     };
     let address = options.address("address")?;
     let side = match options.get("nqn") {
@@ -56,7 +71,8 @@ pub(super) fn parse(options: &Options<'_>) -> Result<Box<dyn Storage>, StorageEr
             for name in ["port", "namespace"] {
                 options.refuse(name, "for a target of Tare's own, only beside nqn")?;
             }
-            Side::Own { backing: backing::Backing::parse(options, format)?, address }
+            let backing = backing::Backing::parse(options, least_bytes, least)?;
+            Side::Own { backing, address }
         }
         Some(nqn) => {
             for name in backing::OF_IMAGES.into_iter().chain([backing::DEVICE.0]) {
@@ -82,9 +98,7 @@ pub(super) fn parse(options: &Options<'_>) -> Result<Box<dyn Storage>, StorageEr
         depth: options.number("depth", DEPTHS, "16 to 1024")?,
         loss_s: options.number("ctrl_loss_tmo", 1..=600, seconds)?.unwrap_or(10),
         keep_alive_s: options.number("keep_alive_tmo", 1..=600, seconds)?.unwrap_or(5),
-        format,
-        options: options.mount_options()?,
-        mkfs: options.mkfs_words()?,
+        above,
     }))
 }
 

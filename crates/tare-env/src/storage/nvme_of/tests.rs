@@ -18,6 +18,8 @@ fn options_are_checked() {
         (&[("transport", "rdma"), ("queues", "2"), ("depth", "64"), ("filesystem", "xfs")], ""),
         (&[("address", "192.0.2.1"), ("device", "/dev/vdb")], ""),
         (&[("nqn", "nqn.2014-08.org.example:disk"), ("address", "2001:db8::1")], ""),
+        (&[("filesystem", "none"), ("size", "1M")], ""),
+        (&[("filesystem", "none"), ("mkfs", "-b 4096")], "only for a file system"),
         (&[("transport", "fc")], "tcp or rdma"),
         (&[("depth", "8")], "16 to 1024"),
         (&[("ctrl_loss_tmo", "0")], "1 to 600"),
