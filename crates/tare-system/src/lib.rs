@@ -2,11 +2,13 @@
 //! per implementation, all of them in `ALL`.
 #![forbid(unsafe_code)]
 
+mod fio;
 mod tare_db;
 
 use tare_lab::study::{OptionInfo, SystemSpec};
 use tare_lab::system::System;
 
+pub use fio::{Fio, FioReportError};
 pub use tare_db::{TareDb, TareDbError};
 
 /// One system as `tare list` shows it.
@@ -30,7 +32,7 @@ impl SystemInfo {
 }
 
 /// Every system that a study may name.
-pub const ALL: &[SystemInfo] = &[tare_db::INFO];
+pub const ALL: &[SystemInfo] = &[tare_db::INFO, fio::INFO];
 
 /// The system of that name.
 pub fn find(name: &str) -> Option<&'static SystemInfo> {

@@ -75,6 +75,9 @@ pub enum Command {
     /// Take load orders on standard input (started by `weigh`)
     #[command(hide = true)]
     LoadAgent(LoadAgent),
+    /// Run fio when asked for it (started by `weigh`)
+    #[command(hide = true)]
+    FioServer(FioServer),
     /// Relay TCP connections, as docker's userland proxy does (started by `weigh`)
     #[command(hide = true)]
     Proxy(Proxy),
@@ -359,6 +362,18 @@ pub struct Man {
 pub struct LoadAgent {
     #[arg(long, value_name = "LIST")]
     pub cpus: CpuSet,
+}
+
+#[derive(Debug, Args)]
+pub struct FioServer {
+    #[arg(long, value_name = "FILE")]
+    pub program: PathBuf,
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    #[arg(long, value_name = "NAME")]
+    pub report: String,
 }
 
 #[derive(Debug, Args)]

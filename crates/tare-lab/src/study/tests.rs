@@ -152,7 +152,7 @@ fn a_driver_with_words_of_its_own_is_asked_in_them() {
     for (workload, expect) in [
         ("", "fio"),
         ("fio = { iodept = 1 }", "iodepth"),
-        ("fio = { rw = \"randwrit\" }", "write"),
+        ("fio = { rw = \"randwrit\" }", "randread"),
         ("rows = 5\nfio = { rw = \"write\" }", "rows"),
     ] {
         let error = with(workload).unwrap_err().to_string();

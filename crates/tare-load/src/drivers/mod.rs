@@ -1,22 +1,97 @@
 //! Drivers: what loads a system during a study. The contract is `tare_lab::driver::Driver`; one
-//! file per implementation, all of them in `ALL`.
+//! file or folder per implementation, all of them in `ALL`.
 
-use tare_lab::study::OptionInfo;
+use std::fmt;
+use std::path::Path;
 
+use tare_lab::PartError;
+use tare_lab::driver::Driver;
+use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
+use tare_std::cpus::CpuSet;
+
+pub mod fio;
+mod place;
 mod tare_load;
 
+pub use fio::Fio;
+pub use place::PlaceError;
 pub use tare_load::{DriverError, TareLoad};
 
 /// One driver as `tare list` shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct DriverInfo {
     /// Name as in a study.
     pub name: &'static str,
     /// One line.
     pub help: &'static str,
+    /// The system that it loads, and that no other driver does; without one, every other system.
+    pub system: Option<&'static str>,
     /// The words in which a workload asks it, where it has its own; else it is asked for rows.
     pub options: &'static [OptionInfo],
+    check: fn(&[WorkloadSpec]) -> Result<(), PartError>,
+    make: fn(&Client<'_>) -> Result<Box<dyn Driver>, PartError>,
+}
+
+/// Where the client stands, and what marks its processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Client<'a> {
+    /// Tare's own program.
+    pub program: &'a Path,
+    pub cpus: &'a CpuSet,
+    /// Such as `/run/netns/NAME`; without one, where the harness stands.
+    pub namespace: Option<&'a Path>,
+    /// The run's id.
+    pub run: &'a str,
+}
+
+/// Why a study's driver cannot do what the study asks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PairError {
+    #[error("there is no driver {name:?}")]
+    Unknown { name: String },
+    #[error("the driver {driver} cannot load the system {system}; write driver = {needed:?}")]
+    Driver { driver: String, system: String, needed: &'static str },
+    #[error(
+        "the driver {driver} loads the system {needed} alone, not {system}; write [system] name = {needed:?}"
+    )]
+    System { driver: String, system: String, needed: &'static str },
 }
 
 /// Every driver that a study may name.
-pub const ALL: &[DriverInfo] = &[tare_load::INFO];
+pub const ALL: &[DriverInfo] = &[tare_load::INFO, fio::INFO];
+
+impl DriverInfo {
+    /// Starts the driver.
+    ///
+    /// # Errors
+    /// When the client cannot stand there or cannot be started.
+    pub fn make(&self, client: &Client<'_>) -> Result<Box<dyn Driver>, PartError> {
+        (self.make)(client)
+    }
+}
+
+impl fmt::Debug for DriverInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DriverInfo").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The driver of a study, which can load its system and be asked for its workloads.
+///
+/// # Errors
+/// When driver and system do not go together, or a workload asks for what the driver cannot do.
+pub fn of(study: &Study) -> Result<&'static DriverInfo, PartError> {
+    let (name, system) = (&study.driver, &study.system.name);
+    let driver = ALL.iter().find(|driver| driver.name == name);
+    let driver = driver.ok_or_else(|| PairError::Unknown { name: name.clone() })?;
+    let pair = (driver.name.to_string(), system.clone());
+    if let Some(needed) = driver.system.filter(|needed| needed != system) {
+        return Err(PairError::System { driver: pair.0, system: pair.1, needed }.into());
+    }
+    let own = ALL.iter().find(|other| other.system == Some(system.as_str()));
+    if let Some(needed) = own.map(|own| own.name).filter(|needed| *needed != driver.name) {
+        return Err(PairError::Driver { driver: pair.0, system: pair.1, needed }.into());
+    }
+    (driver.check)(&study.workloads)?;
+    Ok(driver)
+}

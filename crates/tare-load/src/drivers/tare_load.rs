@@ -5,7 +5,6 @@
 //! measurement. It ends when its standard input closes, so it cannot outlive the harness.
 //! Every wait has a deadline; an agent that misses one is killed.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -15,19 +14,25 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet as Affinity, LinkNameSpaceType, move_into_link_name_space};
 use tare_lab::PartError;
 use tare_lab::driver::{Driver, Edge, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 
-use super::DriverInfo;
+use super::{Client, DriverInfo, PlaceError, place};
 use crate::protocol::{Answer, Order, Ran};
 
 pub(super) const INFO: DriverInfo = DriverInfo {
     name: "tare-load",
     help: "the built-in load generator: CQL, closed loop and open loop, one thread per client CPU",
+    system: None,
     options: &[],
+    // Every workload in rows can be asked for.
+    check: |_| Ok(()),
+    make: |client| {
+        let Client { program, cpus, namespace, run } = *client;
+        Ok(Box::new(TareLoad::start(program, cpus, namespace, run)?))
+    },
 };
 
 /// Environment variable that marks the processes of a study, so that leftovers are found.
@@ -42,12 +47,8 @@ const QUIT: Duration = Duration::from_secs(2);
 /// What went wrong between the driver and its agent, or what the agent reported.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
-    #[error("cannot open the network namespace {path}", path = path.display())]
-    OpenNamespace { path: PathBuf, source: std::io::Error },
-    #[error("cannot enter the network namespace {path}; are you root?", path = path.display())]
-    EnterNamespace { path: PathBuf, source: std::io::Error },
-    #[error("cannot run on the client's CPUs {cpus}; are they online and in the cpuset?")]
-    Affinity { cpus: CpuSet, source: std::io::Error },
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     #[error("cannot start {program} as load agent", program = program.display())]
     Spawn { program: PathBuf, source: std::io::Error },
     #[error("the load agent ended{}", said(.stderr))]
@@ -104,17 +105,10 @@ impl TareLoad {
             .stderr(Stdio::piped());
         // A child inherits namespace and affinity from the thread that starts it. The thread is a
         // fresh one, so nothing else is moved.
-        let spawned = std::thread::scope(|scope| {
-            let place = || {
-                enter(network_namespace)?;
-                bind(cpus)?;
-                command
-                    .spawn()
-                    .map_err(|source| DriverError::Spawn { program: program.into(), source })
-            };
-            scope.spawn(place).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        let mut child = spawned?;
+        let mut child = place::within(network_namespace, || {
+            place::bind(cpus)?;
+            command.spawn().map_err(|source| DriverError::Spawn { program: program.into(), source })
+        })??;
         let (sender, answers) = mpsc::channel();
         if let Some(stdout) = child.stdout.take() {
             std::thread::spawn(move || {
@@ -274,27 +268,6 @@ impl Driver for TareLoad {
         self.agent = None;
         Ok(())
     }
-}
-
-/// Moves the calling thread into a network namespace.
-fn enter(path: Option<&Path>) -> Result<(), DriverError> {
-    let Some(path) = path else { return Ok(()) };
-    let file = File::open(path)
-        .map_err(|source| DriverError::OpenNamespace { path: path.into(), source })?;
-    move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), Some(LinkNameSpaceType::Network))
-        .map_err(|errno| DriverError::EnterNamespace { path: path.into(), source: errno.into() })
-}
-
-/// Binds the calling thread to a set of CPUs.
-fn bind(cpus: &CpuSet) -> Result<(), DriverError> {
-    let mut affinity = Affinity::new();
-    for cpu in cpus.iter() {
-        if (cpu as usize) < Affinity::MAX_CPU {
-            affinity.set(cpu as usize);
-        }
-    }
-    rustix::thread::sched_setaffinity(None, &affinity)
-        .map_err(|errno| DriverError::Affinity { cpus: cpus.clone(), source: errno.into() })
 }
 
 /// The last 2,000 bytes or so that the agent wrote to standard error.

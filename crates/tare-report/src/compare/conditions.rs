@@ -264,6 +264,7 @@ impl Warnings<'_, '_> {
                 "keys",
                 "connections",
                 "in_flight",
+                "options",
             ] {
                 let what = format!("workload {name} differs in {key}");
                 let so = "costs and absolute figures are of different questions";

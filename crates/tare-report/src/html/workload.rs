@@ -3,6 +3,7 @@
 use minijinja::Value;
 use serde::Serialize;
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency, PERCENTS};
+use tare_lab::environment::options_text;
 use tare_lab::record::Record;
 use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_std::units::{nanoseconds, thousands};
@@ -172,6 +173,19 @@ impl WorkloadView {
 }
 
 fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)> {
+    let at_rate = match fixed_rate(record, &workload.name) {
+        Some(at) => format!("open loop at {} op/s, the same for every environment", rate(at)),
+        None => "not measured".to_string(),
+    };
+    if !workload.options.is_empty() {
+        // A driver with words of its own was asked in them, and not for rows.
+        let asked = options_text(&workload.options);
+        return vec![
+            (format!("Asked of {}", record.study.driver), asked),
+            ("Capacity".into(), "closed loop: a maximum, not a service level".into()),
+            ("Latency".into(), at_rate),
+        ];
+    }
     let keys = match workload.keys {
         KeyDistribution::Uniform => "uniform".to_string(),
         KeyDistribution::Sequential => "sequential".to_string(),
@@ -188,10 +202,6 @@ fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)>
         workload.connections,
         if workload.connections == 1 { "" } else { "s" }
     );
-    let at_rate = match fixed_rate(record, &workload.name) {
-        Some(at) => format!("open loop at {} op/s, the same for every environment", rate(at)),
-        None => "not measured".to_string(),
-    };
     vec![
         (
             "Operations".into(),

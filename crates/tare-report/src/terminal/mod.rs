@@ -15,6 +15,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, Tab
 use tare_lab::ablation::Plan;
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval};
 use tare_lab::environment::INSIDE;
+use tare_lab::environment::options_text;
 use tare_lab::record::Record;
 use tare_lab::stacks::StackSlice;
 use tare_lab::study::WorkloadSpec;
@@ -184,11 +185,11 @@ fn cpus(list: &str) -> &str {
 pub(crate) fn conditions(record: &Record, workload: &WorkloadSpec) -> String {
     let at = fixed_rate(record, &workload.name)
         .map_or_else(String::new, |at| format!("; latency at {} op/s, open loop", rate(at)));
-    format!(
-        "Workload {}: capacity with {} in flight, closed loop{at}",
-        clean(&workload.name),
-        workload.in_flight
-    )
+    let asked = match workload.options.is_empty() {
+        true => format!("{} in flight", workload.in_flight),
+        false => clean(&options_text(&workload.options)),
+    };
+    format!("Workload {}: capacity with {asked}, closed loop{at}", clean(&workload.name))
 }
 
 /// The rate of the latency phase in operations/s, once it is known.

@@ -9,6 +9,7 @@ pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod facts;
+pub(crate) mod fio_server;
 pub(crate) mod guest;
 pub(crate) mod host;
 pub(crate) mod inside;

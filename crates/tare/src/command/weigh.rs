@@ -22,7 +22,7 @@ use tare_lab::probe::Probe;
 use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path, read_stacks};
 use tare_lab::stacks::Afterwards;
 use tare_lab::study::{self, Study};
-use tare_load::drivers::TareLoad;
+use tare_load::drivers;
 
 use super::tune::temporary::{self, Temporary};
 use super::{inside, report, stacks};
@@ -312,6 +312,7 @@ pub(super) fn measure_here(
     stop: &AtomicBool,
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
     let study = &question.study;
+    let driver = drivers::of(study).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     check_runtimes(study)?;
     let mut site = open_site(state, &plan, &question.destroy)?;
     if let Some(tuned) = tuned {
@@ -339,8 +340,13 @@ pub(super) fn measure_here(
     }));
     let clock = SystemClock::new();
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let mut driver =
-        TareLoad::start(&program, &plan.client, Some(site.client_namespace()), site.run())?;
+    let client = drivers::Client {
+        program: &program,
+        cpus: &plan.client,
+        namespace: Some(site.client_namespace()),
+        run: site.run(),
+    };
+    let mut driver = driver.make(&client).map_err(|error| anyhow!(error))?;
     let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &plan.all);
     host.extend(costs(&mut probes));
     let unread = |(probe, error): (&str, tare_probe::ProbeError)| Doubt::ProbeFailed {
@@ -360,7 +366,7 @@ pub(super) fn measure_here(
     let parts = Parts {
         make: &mut |spec| site.environment(spec),
         system: &*system,
-        driver: &mut driver,
+        driver: &mut *driver,
         probes,
         clock: &clock,
         plan,

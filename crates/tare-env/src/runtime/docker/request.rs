@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bollard::models::{
     ContainerCreateBody, HostConfig, Mount, MountType, PortBinding, ResourcesUlimits,
@@ -66,7 +66,11 @@ impl Request<'_> {
             memory: self.layers.memory_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
             security_opt: Some(vec![format!("seccomp={}", self.seccomp)]),
             mounts: Some(
-                self.data.mount().into_iter().chain(self.files.iter().map(shown_file)).collect(),
+                self.data
+                    .mount()
+                    .into_iter()
+                    .chain(self.files.iter().map(|file| shown_file(file)))
+                    .collect(),
             ),
             readonly_rootfs: Some(self.data.mount().is_some()),
             ulimits: (self.kind == Kind::Podman).then(podman_limits),
@@ -102,7 +106,7 @@ impl Data<'_> {
 }
 
 /// A file of the host at its own path, read-only.
-fn shown_file(path: &PathBuf) -> Mount {
+fn shown_file(path: &Path) -> Mount {
     let path = Some(path.to_string_lossy().into_owned());
     let (source, target) = (path.clone(), path);
     Mount { typ: Some(MountType::BIND), source, target, read_only: Some(true), ..Mount::default() }

@@ -1,0 +1,270 @@
+//! The system `fio`: Tare's own program inside an environment (`tare fio-server`), which runs fio as
+//! its child when the driver asks for it, and hands back what fio printed.
+//!
+//! Why not `fio --server`: the client of that asks how a job is doing once in 0.9 s and is not told
+//! when it begins, so that nobody could read accounts at the edges of a short slice. As a child,
+//! fio's threads can be counted, and it ends within milliseconds when it is interrupted.
+//!
+//! Method: a job comes on fio's standard input, its json+ goes to its standard output, and nothing
+//! but the job's own files is written. A job lives no longer than the connection that asked for it.
+//!
+//! Limits: one connection at a time, and one job.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::job::{PLACE, place};
+use super::protocol::{Answer, Order};
+
+/// Between two looks at the threads of a job that is starting.
+const LOOK: Duration = Duration::from_millis(2);
+/// Between two signs of life.
+const SIGN: Duration = Duration::from_secs(1);
+/// How long fio may take to end when it was interrupted: its operations have to end.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+/// How long a killed fio may take to be gone.
+const KILL_LIMIT: Duration = Duration::from_secs(2);
+/// Threads of fio besides those of its jobs: the main one and its helper.
+const OWN_THREADS: u64 = 2;
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error("cannot run {}; is fio installed (apt-get install fio)?", .program.display())]
+    Version { program: PathBuf, source: io::Error },
+    #[error("{} --version printed {said:?}, which is no version of fio 3", .program.display())]
+    NotFio { program: PathBuf, said: String },
+    #[error("cannot write {}", .path.display())]
+    Report { path: PathBuf, source: io::Error },
+    #[error("cannot listen on {address}")]
+    Listen { address: SocketAddr, source: io::Error },
+}
+
+/// Why a job gave nothing.
+#[derive(Debug, thiserror::Error)]
+enum JobError {
+    #[error("cannot start fio")]
+    Start(#[source] io::Error),
+    #[error("cannot hand fio its job")]
+    Hand(#[source] io::Error),
+    #[error("cannot wait for fio")]
+    Wait(#[source] io::Error),
+    #[error("fio did not end within {} s of being interrupted", .limit.as_secs())]
+    Stuck { limit: Duration },
+    #[error("a job runs already")]
+    Busy,
+}
+
+/// Serves until the process is ended. `data` is the directory, or the block device, of the jobs, and
+/// `report` the name of the file in which the server says what it runs.
+///
+/// # Errors
+/// When fio cannot be run, the report cannot be written, or the address cannot be listened on.
+pub fn serve(
+    program: &Path,
+    listen: SocketAddr,
+    data: &Path,
+    report: &str,
+) -> Result<(), ServerError> {
+    let version = version(program)?;
+    let said = serde_json::json!({ "fio": version, "program": program });
+    // A device's node lies in the directory that is the data's otherwise.
+    let folder = if data.is_dir() { data } else { data.parent().unwrap_or(data) };
+    let path = folder.join(report);
+    fs::write(&path, said.to_string()).map_err(|source| ServerError::Report { path, source })?;
+    let fail = |source| ServerError::Listen { address: listen, source };
+    let listener = TcpListener::bind(listen).map_err(fail)?;
+    loop {
+        let (stream, _) = listener.accept().map_err(fail)?;
+        // What goes wrong with a connection ends the connection; the driver sees that.
+        let _ = converse(stream, program, data, &version);
+    }
+}
+
+fn version(program: &Path) -> Result<String, ServerError> {
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    let output =
+        output.map_err(|source| ServerError::Version { program: program.into(), source })?;
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    let major = said.strip_prefix("fio-").and_then(|rest| rest.split('.').next()?.parse().ok());
+    match major {
+        Some(3..=99) => Ok(said),
+        _ => Err(ServerError::NotFio { program: program.into(), said }),
+    }
+}
+
+/// What happens to a job.
+enum Event {
+    Order(Order),
+    /// The driver has gone.
+    Gone,
+}
+
+/// Answers one driver until it goes.
+fn converse(mut stream: TcpStream, program: &Path, data: &Path, version: &str) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    say(&mut stream, &Answer::Ready { version: version.into() })?;
+    let (sender, events) = mpsc::channel();
+    let orders = stream.try_clone()?;
+    thread::spawn(move || listen(orders, &sender));
+    while let Ok(Event::Order(order)) = events.recv() {
+        let done = match order {
+            Order::Run { job, jobs, size } => {
+                let job = job.replace(PLACE, &place(data, data.is_dir(), size));
+                run(&mut stream, &events, program, &job, jobs)
+            }
+            // The job had ended by itself, and that has been said.
+            Order::Stop => continue,
+        };
+        match done {
+            Ok(Some(answer)) => say(&mut stream, &answer)?,
+            Ok(None) => break,
+            Err(error) => {
+                let source = std::error::Error::source(&error);
+                let why = source.map(|source| format!(": {source}")).unwrap_or_default();
+                say(&mut stream, &Answer::Failed { error: format!("{error}{why}") })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn say(stream: &mut TcpStream, answer: &Answer) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn listen(stream: TcpStream, events: &Sender<Event>) {
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let Ok(order) = serde_json::from_str(&line) else { break };
+        if events.send(Event::Order(order)).is_err() {
+            return;
+        }
+    }
+    // Nobody listens any more where this cannot be sent.
+    let _ = events.send(Event::Gone);
+}
+
+/// Runs one job to its end. `None` when the driver has gone.
+fn run(
+    stream: &mut TcpStream,
+    events: &Receiver<Event>,
+    program: &Path,
+    job: &str,
+    jobs: u64,
+) -> Result<Option<Answer>, JobError> {
+    let mut fio = Fio::start(program, job)?;
+    let (mut running, mut signed) = (false, Instant::now());
+    let mut limit: Option<Instant> = None;
+    loop {
+        if let Some(answer) = fio.ended()? {
+            return Ok(Some(answer));
+        }
+        if !running && fio.threads() >= jobs + OWN_THREADS {
+            running = true;
+            if say(stream, &Answer::Running).is_err() {
+                return Ok(None);
+            }
+        }
+        if signed.elapsed() >= SIGN {
+            signed = Instant::now();
+            if say(stream, &Answer::Alive).is_err() {
+                return Ok(None);
+            }
+        }
+        if limit.is_some_and(|limit| Instant::now() > limit) {
+            return Err(JobError::Stuck { limit: STOP_LIMIT });
+        }
+        // Rarely while it is measured: looking takes CPU time from it.
+        let patience = if running && limit.is_none() { LOOK * 25 } else { LOOK };
+        match events.recv_timeout(patience) {
+            Ok(Event::Order(Order::Stop)) => {
+                fio.interrupt();
+                limit = Some(Instant::now() + STOP_LIMIT);
+            }
+            Ok(Event::Order(Order::Run { .. })) => return Err(JobError::Busy),
+            Ok(Event::Gone) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// A running fio. Dropping it kills it.
+struct Fio {
+    child: Child,
+    stdout: Option<thread::JoinHandle<String>>,
+    stderr: Option<thread::JoinHandle<String>>,
+}
+
+impl Fio {
+    fn start(program: &Path, job: &str) -> Result<Self, JobError> {
+        let mut child = Command::new(program)
+            .args(["-", "--output-format=json+", "--eta=never"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(JobError::Start)?;
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let fio = Self {
+            child,
+            stdout: stdout.map(|stream| thread::spawn(|| text(stream))),
+            stderr: stderr.map(|stream| thread::spawn(|| text(stream))),
+        };
+        // Closing it is the end of the job file.
+        let handed = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(job.as_bytes()));
+        handed.map_err(JobError::Hand)?;
+        Ok(fio)
+    }
+
+    fn threads(&self) -> u64 {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        tasks.map_or(0, |tasks| tasks.count() as u64)
+    }
+
+    /// Lets it end in good order: it prints what it has counted.
+    fn interrupt(&self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // It is not reaped before `ended` says so, so that the number is its own. One that has ended
+        // needs no signal.
+        let _ = pid.map(|pid| kill_process(pid, Signal::INT));
+    }
+
+    fn ended(&mut self) -> Result<Option<Answer>, JobError> {
+        let Some(status) = self.child.try_wait().map_err(JobError::Wait)? else { return Ok(None) };
+        let text = |thread: &mut Option<thread::JoinHandle<String>>| {
+            thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+        };
+        let (output, stderr) = (text(&mut self.stdout), text(&mut self.stderr));
+        Ok(Some(Answer::Done { output, stderr, status: status.to_string() }))
+    }
+}
+
+impl Drop for Fio {
+    fn drop(&mut self) {
+        // One that has ended cannot be killed, and need not be.
+        let _ = self.child.kill();
+        // An operation that hangs keeps even a killed process; the next driver shall be heard.
+        let deadline = Instant::now() + KILL_LIMIT;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+fn text(mut stream: impl Read) -> String {
+    let mut bytes = Vec::new();
+    // What cannot be read is missing in what is made of it.
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}

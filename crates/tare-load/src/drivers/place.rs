@@ -1,0 +1,51 @@
+//! Where a client stands: its network namespace and its CPUs.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::thread::{CpuSet as Affinity, LinkNameSpaceType, move_into_link_name_space};
+use tare_std::cpus::CpuSet;
+
+/// Why a client cannot stand there.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    #[error("cannot open the network namespace {path}", path = path.display())]
+    OpenNamespace { path: PathBuf, source: std::io::Error },
+    #[error("cannot enter the network namespace {path}; are you root?", path = path.display())]
+    EnterNamespace { path: PathBuf, source: std::io::Error },
+    #[error("cannot run on the client's CPUs {cpus}; are they online and in the cpuset?")]
+    Affinity { cpus: CpuSet, source: std::io::Error },
+}
+
+/// Runs `work` in a network namespace, on a thread of its own, so that nothing else is moved.
+pub(super) fn within<T: Send>(
+    namespace: Option<&Path>,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, PlaceError> {
+    std::thread::scope(|scope| {
+        let place = || enter(namespace).map(|()| work());
+        scope.spawn(place).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Moves the calling thread into a network namespace.
+fn enter(path: Option<&Path>) -> Result<(), PlaceError> {
+    let Some(path) = path else { return Ok(()) };
+    let file = File::open(path)
+        .map_err(|source| PlaceError::OpenNamespace { path: path.into(), source })?;
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+        .map_err(|errno| PlaceError::EnterNamespace { path: path.into(), source: errno.into() })
+}
+
+/// Binds the calling thread to a set of CPUs.
+pub(super) fn bind(cpus: &CpuSet) -> Result<(), PlaceError> {
+    let mut affinity = Affinity::new();
+    for cpu in cpus.iter() {
+        if (cpu as usize) < Affinity::MAX_CPU {
+            affinity.set(cpu as usize);
+        }
+    }
+    rustix::thread::sched_setaffinity(None, &affinity)
+        .map_err(|errno| PlaceError::Affinity { cpus: cpus.clone(), source: errno.into() })
+}

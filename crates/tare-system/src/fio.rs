@@ -1,0 +1,87 @@
+//! fio, run by Tare's own program inside the environment; the driver `fio` says which job.
+
+use std::path::{Path, PathBuf};
+
+use tare_lab::PartError;
+use tare_lab::environment::{HostProgram, Launch};
+use tare_lab::system::{OwnAccount, System};
+
+use super::SystemInfo;
+
+pub(super) const INFO: SystemInfo = SystemInfo {
+    name: "fio",
+    help: "the host's fio on the data directory, asked by the driver fio",
+    options: &[],
+    make: |_| Box::new(Fio),
+};
+
+/// What the server inside writes of itself, in the data directory.
+const REPORT: &str = "fio.json";
+
+/// Directories in which distributions put fio's engines where they are no part of the program.
+const ENGINES: &[&str] = &["/usr/lib/fio", "/usr/lib64/fio", "/usr/lib/x86_64-linux-gnu/fio"];
+
+/// What the server inside wrote of itself cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FioReportError {
+    #[error("cannot read what the fio server says of itself in {}", .path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{} is not the report of a fio server of this version", .path.display())]
+    Form { path: PathBuf, source: serde_json::Error },
+}
+
+/// fio, which has no options of its own: a workload has them.
+#[derive(Clone, Copy, Debug)]
+pub struct Fio;
+
+impl System for Fio {
+    fn name(&self) -> &str {
+        INFO.name
+    }
+
+    fn launch(&self, _cpus: usize) -> Launch {
+        let words = ["fio-server", "--program", "{program}", "--listen", "{listen}:{port}"];
+        let words = words.into_iter().chain(["--data", "{data}", "--report", REPORT]);
+        let there = ENGINES.iter().map(PathBuf::from).filter(|folder| folder.is_dir());
+        let program = HostProgram { name: "fio".into(), files: there.collect() };
+        Launch { arguments: words.map(String::from).collect(), program: Some(program) }
+    }
+
+    fn settings(&self, data: &Path) -> Result<Vec<(String, String)>, PartError> {
+        let path = data.join(REPORT);
+        let text = std::fs::read_to_string(&path)
+            .map_err(|source| FioReportError::Read { path: path.clone(), source })?;
+        let report: std::collections::BTreeMap<String, String> =
+            serde_json::from_str(&text).map_err(|source| FioReportError::Form { path, source })?;
+        Ok(report.into_iter().collect())
+    }
+
+    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_started_by_our_own_program_with_the_hosts() {
+        let launch = Fio.launch(2);
+        let words = launch.arguments.join(" ");
+        let expect = "fio-server --program {program} --listen {listen}:{port} --data {data} --report fio.json";
+        assert_eq!(words, expect);
+        assert_eq!(launch.program.unwrap().name, "fio");
+    }
+
+    #[test]
+    fn settings_come_from_the_servers_report() {
+        let data = tempfile::tempdir().unwrap();
+        let error = Fio.settings(data.path()).unwrap_err().to_string();
+        assert!(error.contains("says of itself"), "{error}");
+        let path = data.path().join(REPORT);
+        std::fs::write(path, r#"{"fio":"fio-3.33","program":"/usr/bin/fio"}"#).unwrap();
+        let settings = Fio.settings(data.path()).unwrap();
+        assert!(settings.contains(&("fio".into(), "fio-3.33".into())), "{settings:?}");
+    }
+}

@@ -1,0 +1,10 @@
+//! The system `fio` inside an environment, started by `tare weigh`.
+
+use crate::cli::FioServer;
+use crate::exit::Exit;
+
+pub(crate) fn run(options: &FioServer) -> anyhow::Result<Exit> {
+    let FioServer { program, listen, data, report } = options;
+    tare_load::drivers::fio::serve(program, *listen, data, report)?;
+    Ok(Exit::Success)
+}
