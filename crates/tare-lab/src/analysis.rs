@@ -28,7 +28,7 @@ use latency::Latencies;
 pub use between::{Between, between};
 pub use blocks::{Blocks, server_cpu_by_block};
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
-pub use latency::{OverBaseline, PERCENTS, Percentile, latency};
+pub use latency::{OverBaseline, PERCENTS, Percentile, closed_loop_latency, latency};
 pub use relations::{
     Relation, Untestable, Verdict, WITHIN_POINTS, WITHIN_RATIO_PERCENT, relations,
 };

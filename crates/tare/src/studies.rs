@@ -5,6 +5,7 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("quick", include_str!("../../../studies/quick.toml")),
     ("docker-cost", include_str!("../../../studies/docker-cost.toml")),
     ("storage-database", include_str!("../../../studies/storage-database.toml")),
+    ("remote-database", include_str!("../../../studies/remote-database.toml")),
     ("virtualization", include_str!("../../../studies/virtualization.toml")),
     ("kata", include_str!("../../../studies/kata.toml")),
     ("fake", include_str!("../../../studies/fake.toml")),

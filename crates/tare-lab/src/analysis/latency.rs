@@ -291,6 +291,29 @@ fn beside(drawn: &Drawn, over: &Read, under: &Read) -> Option<OverBaseline> {
     })
 }
 
+/// Service time at capacity: histograms of the closed loop's slices that count, merged. `None` where
+/// there is none that can be read. For studies without a phase at a fixed rate.
+pub fn closed_loop_latency(record: &Record, workload: &str, environment: &str) -> Option<Latency> {
+    let mut deserializer = Deserializer::new();
+    let slices = record.slices.iter().filter(|slice| {
+        slice.phase == Phase::Capacity
+            && slice.void.is_none()
+            && slice.workload == workload
+            && slice.environment == environment
+    });
+    let mut read = |slice: &Slice| -> Option<Histogram<u64>> {
+        deserializer.deserialize(&mut Cursor::new(&slice.service)).ok()
+    };
+    let mut histograms = slices.filter_map(&mut read);
+    let mut merged = histograms.next()?;
+    merged.auto(true);
+    for histogram in histograms {
+        // One that grows by itself takes every value.
+        let _ = merged.add(&histogram);
+    }
+    (!merged.is_empty()).then(|| summary(&merged))
+}
+
 /// Quantiles of one slice's histogram (HdrHistogram V2), without intervals. `None` where it is empty or
 /// unreadable.
 pub fn latency(histogram: &[u8]) -> Option<Latency> {

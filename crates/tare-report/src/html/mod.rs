@@ -64,6 +64,8 @@ impl TuningView {
 struct GroupsView {
     throughput: Option<Value>,
     latency: Option<Value>,
+    /// The latency is that of the closed loop: nothing was measured at a fixed rate.
+    closed: bool,
 }
 
 impl GroupsView {
@@ -74,12 +76,15 @@ impl GroupsView {
         };
         let names = record.study.workloads.iter().map(|workload| workload.name.as_str());
         let groups: Vec<(&str, Vec<&Finding>)> = names.map(|name| (name, of(name))).collect();
+        if groups.len() < 2 {
+            return None;
+        }
+        let closed = analysis.findings.iter().all(|finding| finding.response.is_none());
         let draw = |chart: Option<String>| chart.map(Value::from_safe_string);
-        let view = Self {
-            throughput: draw(charts::groups::throughput(&groups, "groups-rate")),
-            latency: draw(charts::groups::latency(&groups, "groups-latency")),
-        };
-        (groups.len() > 1 && view.throughput.is_some()).then_some(view)
+        let latency = charts::groups::latency(record, &groups, closed, "groups-latency");
+        let throughput = charts::groups::throughput(&groups, "groups-rate");
+        let (throughput, latency) = (draw(throughput), draw(latency));
+        throughput.is_some().then_some(Self { throughput, latency, closed })
     }
 }
 

@@ -4,7 +4,8 @@
 //! Bars of a group are to one scale, which is the group's own: operations of 4 KiB and of 1 MiB do
 //! not share one. The baseline's bar ends at a line through its group.
 
-use tare_lab::analysis::{Finding, Interval, Latency};
+use tare_lab::analysis::{Finding, Interval, Latency, closed_loop_latency};
+use tare_lab::record::Record;
 
 use super::{Look, looks};
 use crate::figures::{rate, role, shorten, with_interval};
@@ -36,11 +37,22 @@ pub(in crate::html) fn throughput(groups: &[(&str, Vec<&Finding>)], id: &str) ->
     })
 }
 
-/// Latency: the mean as a bar, p99 as a mark.
-pub(in crate::html) fn latency(groups: &[(&str, Vec<&Finding>)], id: &str) -> Option<String> {
+/// Latency: the mean as a bar, p99 as a mark. Response time at the fixed rate; where none was measured
+/// (`closed`), service time in the closed loop.
+pub(in crate::html) fn latency(
+    record: &Record,
+    groups: &[(&str, Vec<&Finding>)],
+    closed: bool,
+    id: &str,
+) -> Option<String> {
     let title = "Latency of every environment, workload by workload";
+    let of = |finding: &Finding| match closed {
+        true => closed_loop_latency(record, &finding.workload, &finding.environment),
+        false => finding.response.clone(),
+    };
     draw(title, id, groups, &|findings| {
-        findings.iter().zip(looks(findings)).filter_map(|(f, look)| latency_bar(f, look)).collect()
+        let bars = findings.iter().zip(looks(findings));
+        bars.filter_map(|(f, look)| Some(latency_bar(f, look, &of(f)?))).collect()
     })
 }
 
@@ -58,11 +70,10 @@ fn rate_bar(finding: &Finding, look: Look) -> Option<Bar<'_>> {
     })
 }
 
-fn latency_bar(finding: &Finding, look: Look) -> Option<Bar<'_>> {
-    let of: &Latency = finding.response.as_ref().or(finding.service.as_ref())?;
+fn latency_bar<'f>(finding: &'f Finding, look: Look, of: &Latency) -> Bar<'f> {
     let p99 = super::as_f64(of.p99_ns);
     let text = format!("{}, p99 {}", nanoseconds(of.mean_ns), nanoseconds(p99));
-    Some(Bar {
+    Bar {
         finding,
         look,
         value: of.mean_ns,
@@ -70,7 +81,7 @@ fn latency_bar(finding: &Finding, look: Look) -> Option<Bar<'_>> {
         mark: Some(p99),
         told: format!("mean {text}"),
         text,
-    })
+    }
 }
 
 /// Makes the bars of a group.
