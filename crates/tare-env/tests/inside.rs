@@ -10,13 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{State, host, program, skipped_inside};
-use tare_env::inside::{Command, Guest, InsideError, Options, Status};
+use common::{State, host, program, skipped_inside_of};
+use tare_env::inside::{Command, Guest, InsideError, Status};
 use tare_host::error_line;
-
-fn options() -> Options {
-    "vm:qemu,memory=768M,raw=64M,nvme=64M,accelerator=tcg".parse().unwrap()
-}
 
 fn shell(script: &str) -> Command {
     Command::new(["/bin/sh", "-c", script]).limit(Duration::from_secs(300))
@@ -24,13 +20,26 @@ fn shell(script: &str) -> Command {
 
 #[test]
 fn commands_of_the_host_run_in_a_guest() {
-    let _host = host();
-    if skipped_inside("commands_of_the_host_run_in_a_guest") {
-        return;
+    if !skipped_inside_of("commands_of_the_host_run_in_a_guest", "vm:qemu") {
+        let guest = "vm:qemu,memory=768M,raw=64M,nvme=64M,accelerator=tcg";
+        live(guest, &["/dev/vdb", "/dev/nvme0n1"], "tcg", "nft add table inet tare-t");
     }
+}
+
+#[test]
+fn commands_of_the_host_run_under_a_user_mode_kernel() {
+    if !skipped_inside_of("commands_of_the_host_run_under_a_user_mode_kernel", "vm:uml") {
+        // Its kernel has no nftables for IP.
+        live("vm:uml,memory=768M,raw=64M", &["/dev/ubdb"], "uml", "modprobe f2fs");
+    }
+}
+
+/// The life of one guest. `disks` are those that may be written over, and `can` is what its kernel can.
+fn live(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
+    let _host = host();
     let state = State::new("inside");
     let began = Instant::now();
-    let mut guest = Guest::boot(&options(), &state.0, &program())
+    let mut guest = Guest::boot(&guest.parse().unwrap(), &state.0, &program())
         .unwrap_or_else(|error| panic!("{}", error_line(&error)));
     eprintln!("up after {:.1?}: {}, {}", began.elapsed(), guest.kernel(), guest.accelerator());
 
@@ -47,17 +56,22 @@ fn commands_of_the_host_run_in_a_guest() {
     assert_eq!(out.trim(), std::env::current_dir().unwrap().to_string_lossy());
 
     // What the host's kernel lacks is there, loaded when it is asked for.
-    let script = "set -e; dd if=/dev/vdb of=/dev/null bs=1M count=1 iflag=direct 2>&1
-        dd if=/dev/zero of=/dev/nvme0n1 bs=1M count=1 oflag=direct 2>&1
+    let script = "set -e
+        for disk in $DISKS; do
+            dd if=/dev/zero of=$disk bs=1M count=1 oflag=direct 2>&1
+            dd if=$disk of=/dev/null bs=1M count=1 iflag=direct 2>&1
+        done
         dd if=/dev/zero of=/var/lib/tare/tmp/file bs=4096 count=4 oflag=direct 2>&1
         DM_DISABLE_UDEV=1 dmsetup targets; losetup --find
-        ip link add tare-a type veth peer name tare-b; nft add table inet tare-t
+        ip link add tare-a type veth peer name tare-b; $CAN
         ip netns add tare-n; ping -c 1 127.0.0.1 >/dev/null 2>&1 || ip address show lo
         cat /run/tare/guest.json";
-    let (status, out, err) = guest.output(&shell(script)).unwrap();
+    let (status, out, err) = guest
+        .output(&shell(script).variable("DISKS", &disks.join(" ")).variable("CAN", can))
+        .unwrap();
     assert_eq!(status, Status::Code(0), "{out}\n{err}\n{}", guest.console());
-    for part in ["thin-pool", "/dev/loop0", "/dev/vdb", "/dev/nvme0n1", "tcg"] {
-        assert!(out.contains(part), "no {part}: {out}");
+    for part in ["thin-pool", "/dev/loop0", accelerator].iter().chain(disks) {
+        assert!(out.contains(*part), "no {part}: {out}");
     }
 
     // The root is the host's to read alone; what is handed back is there.

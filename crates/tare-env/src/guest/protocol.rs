@@ -75,6 +75,7 @@ pub struct Module {
 /// How a guest takes the host's root for its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Root {
+    pub share: Share,
     /// The kernel's modules, as a path of the host; `None`: it has none.
     pub modules: Option<PathBuf>,
     /// Modules that nothing asks for by itself. One that the kernel lacks is left out.
@@ -87,6 +88,16 @@ pub struct Root {
     pub devices: Vec<String>,
     /// What runs the guest's instructions, and why: `tcg: asked for`.
     pub accelerator: String,
+}
+
+/// By what directories of the host come into the guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// 9p over virtio, known by `ROOT_TAG` and `HAND_BACK_TAG`.
+    NineP,
+    /// User-mode Linux's hostfs: what is handed back lies in this directory of the host.
+    Hostfs { hand_back: PathBuf },
 }
 
 /// A command.

@@ -1,7 +1,7 @@
 //! Taking the host's root for its own: everything that the host has installed is there without an
 //! image being built.
 //!
-//! Method: the root is shared over 9p, read-only, and is the lower layer of an overlay whose upper
+//! Method: the root is shared over 9p or hostfs, read-only, and is the lower layer of an overlay whose upper
 //! layer is in memory, so that everything can be written and nothing of it reaches the host. Mounts
 //! that every system has are moved into it; then it is moved over the initramfs and taken for the
 //! root, as switch_root(8) does. The kernel's own helper (modprobe) is started in the root of the
@@ -20,7 +20,7 @@ use rustix::mount::{MountFlags, mount, mount_move};
 use rustix::process::chroot;
 
 use super::mounts::{disk, mount_one};
-use super::protocol::{DATA_SERIAL, HAND_BACK_TAG, ROOT_TAG, Root};
+use super::protocol::{DATA_SERIAL, HAND_BACK_TAG, ROOT_TAG, Root, Share};
 use super::{GuestError, facts, network};
 use crate::inside::{HERE, Here, RESULTS, SCRATCH};
 
@@ -54,8 +54,13 @@ pub(super) fn take(order: &Root) -> Result<(), GuestError> {
         path: path.into(),
         source: source.into(),
     };
-    let options = std::ffi::CString::new(ROOT_OPTIONS).unwrap_or_default();
-    mount(ROOT_TAG, lower, "9p", MountFlags::RDONLY, Some(options.as_c_str()))
+    let (kind, options, back_options) = match &order.share {
+        Share::NineP => ("9p", ROOT_OPTIONS, HAND_BACK_OPTIONS.into()),
+        // Its only option is the directory; a file is on the host once it is closed.
+        Share::Hostfs { hand_back } => ("hostfs", "/", hand_back.to_string_lossy()),
+    };
+    let options = std::ffi::CString::new(options).unwrap_or_default();
+    mount(ROOT_TAG, lower, kind, MountFlags::RDONLY, Some(options.as_c_str()))
         .map_err(|error| fail(ROOT_TAG, lower, error))?;
     mount_one("tmpfs", Path::new("/upper"), "tmpfs", "mode=0755")?;
     make(Path::new("/upper/data"))?;
@@ -82,7 +87,7 @@ pub(super) fn take(order: &Root) -> Result<(), GuestError> {
     make(Path::new(SCRATCH))?;
     make(Path::new(RESULTS))?;
     make(&order.hand_back)?;
-    mount_one(HAND_BACK_TAG, &order.hand_back, "9p", HAND_BACK_OPTIONS)?;
+    mount_one(HAND_BACK_TAG, &order.hand_back, kind, &back_options)?;
     if let Some(modules) = &order.modules {
         show_modules(modules)?;
         load(&order.load);

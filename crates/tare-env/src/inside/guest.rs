@@ -1,25 +1,24 @@
 //! A guest that is up, from the host's side.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tare_host::exec;
 use tare_host::journal::{Entry, Journal};
 use tare_host::{RUN_VARIABLE, UndoError, process};
 
-use super::{DISK, InsideError, Options, RESULTS, SCRATCH, machine, needs};
+use super::monitor::{Ready, Started};
+use super::{DISK, InsideError, Options, RESULTS, SCRATCH, machine};
 use crate::guest::protocol::{Answer, Order, Root, Run, Stream};
 use crate::runtime::vm::kernel::{Kernel, Modules};
 use crate::runtime::vm::lines::Lines;
-use crate::runtime::vm::monitor::Monitor;
-use crate::runtime::vm::qemu::{Accelerator, Files, Machine, Memory, PROGRAM};
+use crate::runtime::vm::monitor::{Monitor, MonitorKind};
+use crate::runtime::vm::qemu::Files;
 use crate::runtime::vm::start::{BOOT, BOOT_LIMIT};
-use crate::runtime::vm::{VmError, accelerator, initramfs};
+use crate::runtime::vm::{VmError, initramfs};
 use crate::site::Mark;
 use crate::system::log_tail;
 
@@ -114,7 +113,7 @@ impl Guest {
         if !rustix::process::geteuid().is_root() {
             return Err(InsideError::NoRoot);
         }
-        needs()?;
+        super::needs(options)?;
         let journal = Journal::create(state)?;
         match Self::start(options, state, program, &journal) {
             Ok(started) => {
@@ -144,53 +143,34 @@ impl Guest {
         fs::create_dir(&work).map_err(file(&work))?;
         let files = Files::new(&work);
         let cpus = process::cpus_of_this_thread().map_err(file(Path::new("/proc/self/status")))?;
-        let kernel = Kernel::find(options.kernel.as_deref())?;
+        let asked = options.kernel.as_deref();
+        let (kernel, first, needs) = match options.monitor {
+            MonitorKind::Qemu => (Kernel::find(asked)?, BOOT, machine::NEEDS),
+            MonitorKind::Uml => (Kernel::user_mode(asked)?, [].as_slice(), machine::NEEDS_UML),
+        };
         machine::index_modules(&kernel)?;
         let mut modules = Modules::index(&kernel);
         let names = |modules: Vec<crate::guest::protocol::Module>| -> Vec<String> {
             modules.into_iter().map(|module| module.name).collect()
         };
-        let boot = names(modules.choose(BOOT)?);
-        let later = modules.choose(machine::NEEDS)?;
+        let boot = names(modules.choose(first)?);
+        let later = modules.choose(needs)?;
         let root =
             initramfs::Contents { program, files: &[], modules: modules.chosen(), boot: &boot };
         initramfs::write(&files.initramfs(), &root).map_err(file(&files.initramfs()))?;
         machine::make_disks(&files, options, journal.run())?;
         let mark = Mark { run: journal.run(), work: &work, cpus: &cpus };
-        let (chosen, why) = accelerator::choose(mark, options.accelerator, &kernel, &files)?;
-        let own_cpus = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
-        let words = Machine {
-            name: format!("{}-inside", journal.prefix()),
-            accelerator: chosen,
-            vcpus: options.vcpus.unwrap_or(own_cpus).max(1),
-            memory: Memory {
-                bytes: options.memory_bytes.unwrap_or_else(memory_bytes),
-                ..Memory::default()
-            },
-            kernel: &kernel.image,
-            files: &files,
-            devices: machine::devices(&files, options),
-            sandbox: false,
-        }
-        .arguments();
-        // Ctrl-C is for the command in the guest, not for what runs the guest.
-        let command = exec::Command::new(PROGRAM).args(words).own_group();
-        let command = command.variable(RUN_VARIABLE, journal.run()).on_cpus(&cpus);
-        let stderr = File::create(files.stderr()).map_err(file(&files.stderr()))?;
-        let child = command.spawn(Stdio::null(), Stdio::null(), stderr.into());
-        let mut monitor = Monitor::new(child.map_err(VmError::Start)?);
         let deadline = Instant::now() + BOOT_LIMIT;
+        let ready = Ready { options, mark, kernel: &kernel, files: &files };
+        let Started { monitor, mut lines, accelerator, share } = ready.start(deadline)?;
         let boot = |source| VmError::Boot { limit: BOOT_LIMIT, source };
-        let mut lines =
-            Lines::connect(&files.orders(), deadline, || monitor.alive()).map_err(boot)?;
         let release = match lines.receive(deadline).map_err(boot)? {
             Answer::Hello { kernel } => kernel,
             _ => return Err(VmError::Answer { order: "hello" }.into()),
         };
-        let name = if chosen == Accelerator::Kvm { "kvm" } else { "tcg" };
-        let accelerator = format!("{name}: {why}");
         done(&mut lines, "load", &Order::Load { modules: later })?;
         let root = Root {
+            share,
             modules: kernel.modules,
             load: machine::LOAD.iter().map(|name| (*name).to_string()).collect(),
             disk: DISK.into(),
@@ -207,7 +187,7 @@ impl Guest {
         &self.kernel
     }
 
-    /// `kvm` or `tcg`, a colon, and why.
+    /// `kvm`, `tcg` or `uml`, a colon, and why.
     pub fn accelerator(&self) -> &str {
         &self.accelerator
     }
@@ -344,7 +324,7 @@ fn done(lines: &mut Lines, name: &'static str, order: &Order) -> Result<(), Insi
 }
 
 /// Half of what the host has left, within limits.
-fn memory_bytes() -> u64 {
+pub(super) fn memory_bytes() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());

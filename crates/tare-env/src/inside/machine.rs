@@ -10,7 +10,8 @@ use tare_host::exec::Command;
 use super::{InsideError, Options};
 use crate::guest::protocol::{DATA_SERIAL, HAND_BACK_TAG, ROOT_TAG};
 use crate::runtime::vm::kernel::{Kernel, Need};
-use crate::runtime::vm::qemu::{Files, escaped};
+use crate::runtime::vm::qemu::{DISK_FILE, Files, escaped};
+use crate::runtime::vm::uml;
 
 const fn need(name: &'static str, needed: bool) -> Need {
     Need { name, what: "taking the host's root", needed }
@@ -28,6 +29,9 @@ pub(super) const NEEDS: &[Need] = &[
     need("crc32c-intel", false),
     need("ext4", true),
 ];
+
+/// The same for a user-mode kernel, which has built in what its devices and their file systems need.
+pub(super) const NEEDS_UML: &[Need] = &[need("overlay", true)];
 
 /// Modules that nothing asks for by itself, and that storage needs.
 pub(super) const LOAD: &[&str] = &["configfs", "dm_thin_pool"];
@@ -90,6 +94,18 @@ fn given_up(files: &Files, options: &Options) -> Vec<(&'static str, PathBuf, u64
 /// Serial numbers of the disks that may be written over.
 pub(super) fn serials(files: &Files, options: &Options) -> Vec<String> {
     given_up(files, options).into_iter().map(|(serial, ..)| serial.to_string()).collect()
+}
+
+/// The words of a user-mode kernel for its disks.
+pub(super) fn user_mode_disks(files: &Files, options: &Options) -> Vec<String> {
+    let mut disks = vec![(DISK_FILE.to_string(), DATA_SERIAL)];
+    let name = |file: PathBuf| file.file_name().map(|name| name.to_string_lossy().into_owned());
+    let given_up = given_up(files, options).into_iter();
+    disks.extend(given_up.filter_map(|(serial, file, _)| Some((name(file)?, serial))));
+    let word = |(number, (file, serial)): (usize, (String, &str))| {
+        uml::disk_word(number, &file, serial, true)
+    };
+    disks.into_iter().enumerate().map(word).collect()
 }
 
 /// QEMU's words for the devices.

@@ -1,7 +1,7 @@
 //! Running what the host runs, inside a guest of ours: for what the host's own kernel lacks (device
 //! mapper, NVMe and its fabrics, 9p).
 //!
-//! Method: the guest of `vm:qemu` is booted (`machine`), with the host's root file system as its own,
+//! Method: the guest of `vm:qemu` or `vm:uml` is booted (`machine`), with the host's root file system as its own,
 //! read-only below an overlay in memory (`crate::guest`), so that every tool of the host is there and
 //! no image has to be built. Any command can then be run in it (`Guest::run`), with what it prints
 //! and how it ends. A disk of its own carries Tare's state directory and scratch files, since neither
@@ -31,6 +31,7 @@ use crate::runtime::vm::qmp::QmpError;
 mod environment;
 mod guest;
 mod machine;
+mod monitor;
 mod options;
 
 pub(crate) use environment::InGuest;
@@ -85,7 +86,7 @@ pub enum InsideError {
 pub struct Here {
     /// The release of the guest's kernel.
     pub kernel: String,
-    /// `kvm` or `tcg`, a colon, and why.
+    /// `kvm`, `tcg` or `uml`, a colon, and why.
     pub accelerator: String,
     /// Disks that may be written over.
     pub devices: Vec<PathBuf>,
@@ -99,12 +100,12 @@ pub fn here() -> Option<Here> {
     serde_json::from_str(&text).ok()
 }
 
-/// Whether a guest can be had on this host.
+/// Whether such a guest can be had on this host.
 ///
 /// # Errors
 /// What is missing, and how to get it.
-pub fn needs() -> Result<(), Unavailable> {
-    crate::runtime::vm::needs(Some("qemu"))?;
+pub fn needs(options: &Options) -> Result<(), Unavailable> {
+    crate::runtime::vm::needs(Some(options.monitor.word()))?;
     for program in ["depmod", "modprobe"] {
         if exec::find(program).is_none() && !Path::new("/sbin").join(program).exists() {
             return Err(Unavailable {

@@ -1,4 +1,4 @@
-//! What the guest is made of, as typed: `vm:qemu,memory=2G,nvme=1G`.
+//! What the guest is made of, as typed: `vm:qemu,memory=2G,nvme=1G`, `vm:uml`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,9 +6,13 @@ use std::str::FromStr;
 use tare_std::units::{UnitError, parse_bytes};
 
 use crate::runtime::vm::Wanted;
+use crate::runtime::vm::monitor::MonitorKind;
 
 /// Every option as (name, one line).
 const KNOWN: &str = "vcpus, memory, disk, raw, nvme, accelerator, kernel";
+
+/// Those of QEMU alone. A user-mode kernel runs on one CPU.
+const OF_QEMU: &[&str] = &["vcpus", "nvme", "accelerator"];
 
 /// Less does not boot with the program in memory twice.
 const MEMORY_BYTES_MIN: u64 = 512 << 20;
@@ -16,12 +20,14 @@ const MEMORY_BYTES_MIN: u64 = 512 << 20;
 /// Why a guest that was asked for makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    #[error("{word:?} is no guest to run inside of; write vm:qemu")]
+    #[error("{word:?} is no guest to run inside of; write vm:qemu or vm:uml")]
     Guest { word: String },
     #[error("{word:?} is not NAME=VALUE")]
     Pair { word: String },
     #[error("there is no option {name:?}; known are {KNOWN}")]
     Unknown { name: String },
+    #[error("user-mode Linux has no {name}; leave it out, or write vm:qemu")]
+    OfQemu { name: String },
     #[error("{name}={value} is no size")]
     Size { name: String, value: String, source: UnitError },
     #[error("{name}={value} is not {wanted}")]
@@ -31,6 +37,7 @@ pub enum OptionsError {
 /// The guest with its defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
+    pub(crate) monitor: MonitorKind,
     /// `None`: as many as this process may run on.
     pub vcpus: Option<u32>,
     /// `None`: half of what is available, at most 4 GiB.
@@ -48,6 +55,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            monitor: MonitorKind::Qemu,
             vcpus: None,
             memory_bytes: None,
             disk_bytes: 8 << 30,
@@ -65,13 +73,15 @@ impl FromStr for Options {
     fn from_str(text: &str) -> Result<Self, OptionsError> {
         let mut words = text.split(',');
         let guest = words.next().unwrap_or_default();
-        if guest != "vm:qemu" {
-            return Err(OptionsError::Guest { word: guest.into() });
-        }
-        let mut options = Self::default();
+        let monitor = guest.strip_prefix("vm:").and_then(MonitorKind::parse);
+        let monitor = monitor.ok_or_else(|| OptionsError::Guest { word: guest.into() })?;
+        let mut options = Self { monitor, ..Self::default() };
         for word in words {
             let (name, value) =
                 word.split_once('=').ok_or_else(|| OptionsError::Pair { word: word.into() })?;
+            if monitor == MonitorKind::Uml && OF_QEMU.contains(&name) {
+                return Err(OptionsError::OfQemu { name: name.into() });
+            }
             let bad =
                 |wanted| OptionsError::Value { name: name.into(), value: value.into(), wanted };
             let size = |least: u64, wanted| {
@@ -121,12 +131,16 @@ mod tests {
         assert_eq!((typed.vcpus, typed.memory_bytes), (Some(3), Some(1 << 30)));
         assert_eq!((typed.raw_bytes, typed.nvme_bytes), (Some(64 << 20), None));
         assert_eq!(typed.accelerator, Wanted::Tcg);
+        let typed: Options = "vm:uml,memory=1G,raw=64M".parse().unwrap();
+        assert_eq!((typed.monitor, typed.raw_bytes), (MonitorKind::Uml, Some(64 << 20)));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_with_the_word() {
         for (text, part) in [
             ("vm:vmware", "write vm:qemu"),
+            ("vm:uml,nvme=64M", "has no nvme"),
+            ("vm:uml,vcpus=2", "has no vcpus"),
             ("vm:qemu,fast", "NAME=VALUE"),
             ("vm:qemu,colour=red", "known are vcpus"),
             ("vm:qemu,memory=1M", "at least 512M"),

@@ -45,9 +45,16 @@ pub(crate) fn program() -> PathBuf {
 
 /// True where no guest with the host's root can be had, after saying why.
 #[allow(dead_code, reason = "each suite uses a part of this")]
-#[expect(clippy::print_stderr, reason = "tests that are skipped say so")]
 pub(crate) fn skipped_inside(test: &str) -> bool {
-    let reason = match (rustix::process::geteuid().is_root(), tare_env::inside::needs()) {
+    skipped_inside_of(test, "vm:qemu")
+}
+
+/// The same of one kind of guest.
+#[allow(dead_code, reason = "each suite uses a part of this")]
+#[expect(clippy::print_stderr, reason = "tests that are skipped say so")]
+pub(crate) fn skipped_inside_of(test: &str, guest: &str) -> bool {
+    let missing = tare_env::inside::needs(&guest.parse().unwrap());
+    let reason = match (rustix::process::geteuid().is_root(), missing) {
         (false, _) => "needs root".to_string(),
         (_, Err(missing)) => missing.to_string(),
         (true, Ok(())) => return false,

@@ -1,4 +1,4 @@
-//! The first process of a virtual machine (`vm:qemu`), started by the guest's kernel.
+//! The first process of a virtual machine (`vm:qemu`, `vm:uml`), started by the guest's kernel.
 
 use crate::exit::Exit;
 

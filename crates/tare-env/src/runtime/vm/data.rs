@@ -12,7 +12,8 @@ use super::kernel::Need;
 use super::monitor::MonitorKind;
 use super::options::{OptionError, Options};
 use super::qemu::Files;
-use super::{VmError, qemu::escaped};
+use super::qemu::{DISK_FILE, escaped};
+use super::{VmError, uml};
 use crate::guest::protocol::{DATA_SERIAL, Facts, Order, Source};
 use crate::site::Ground;
 use crate::storage::guest;
@@ -193,11 +194,10 @@ impl Data {
         words
     }
 
-    /// The words of a user-mode kernel for it: no file to copy on write, and the serial number;
-    /// `d` keeps the kernel from looking for a header of such files in it, `s` opens it O_SYNC.
-    pub(super) fn user_mode_words(&self, options: &Options) -> Option<String> {
-        let flags = if options.write_cache() { "d" } else { "ds" };
-        (*self == Self::Ubd).then(|| format!("ubd0{flags}=disk.img,,{DATA_SERIAL}"))
+    /// The word of a user-mode kernel for it.
+    pub(super) fn user_mode_word(&self, options: &Options) -> Option<String> {
+        let word = || uml::disk_word(0, DISK_FILE, DATA_SERIAL, options.write_cache());
+        (*self == Self::Ubd).then(word)
     }
 
     /// The order that mounts it.
@@ -262,7 +262,7 @@ impl Data {
             _ => "virtio_blk",
         };
         let want_cache = if options.write_cache() { "write back" } else { "write through" };
-        // User-mode Linux shows a write cache also where the host opens the file O_SYNC.
+        // Of user-mode Linux the host reads it.
         let cached = matches!(self, Self::Nvme | Self::Ubd) || fact("write_cache") == want_cache;
         let wanted = format!("ext4 by {driver}, cache = {}, aio = {}", options.cache, options.aio);
         let found = format!(

@@ -81,7 +81,7 @@ impl Kernel {
 
     /// The user-mode kernel that is asked for, else the one that is installed. It says its release
     /// itself; its modules lie in `lib/uml/modules` beside the folder of programs.
-    pub(super) fn user_mode(asked: Option<&Path>) -> Result<Self, KernelError> {
+    pub(crate) fn user_mode(asked: Option<&Path>) -> Result<Self, KernelError> {
         let image = match asked {
             Some(image) => image.to_path_buf(),
             None => exec::find(uml::PROGRAM).ok_or(KernelError::NoUserMode)?,

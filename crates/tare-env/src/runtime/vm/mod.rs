@@ -44,7 +44,7 @@ pub(crate) mod qmp;
 mod read_back;
 mod running;
 pub(crate) mod start;
-mod uml;
+pub(crate) mod uml;
 mod virtiofsd;
 
 use data::Data;
@@ -120,17 +120,13 @@ pub(crate) fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
     let Some(monitor) = argument.and_then(MonitorKind::parse) else {
         return Err(missing("there is no such monitor".into(), "write vm:qemu or vm:uml"));
     };
-    let (programs, remedy): (&[&str], _) = match monitor {
-        MonitorKind::Qemu => {
-            (&[PROGRAM], "apt-get install --no-install-recommends qemu-system-x86")
-        }
-        MonitorKind::Uml => (&[uml::PROGRAM], uml::REMEDY),
+    let (program, remedy) = match monitor {
+        MonitorKind::Qemu => (PROGRAM, "apt-get install --no-install-recommends qemu-system-x86"),
+        MonitorKind::Uml => (uml::PROGRAM, uml::REMEDY),
     };
-    let starters: &[&str] = if monitor == MonitorKind::Uml { &uml::STARTERS } else { &[] };
-    let others = starters.iter().map(|program| (program, "apt-get install util-linux"));
-    let disk = [(&"mkfs.ext4", "apt-get install e2fsprogs")];
-    let wanted = programs.iter().map(|program| (program, remedy)).chain(disk).chain(others);
-    for (program, remedy) in wanted {
+    let others =
+        [("mkfs.ext4", "apt-get install e2fsprogs"), (uml::STARTER, "apt-get install util-linux")];
+    for (program, remedy) in std::iter::once((program, remedy)).chain(others) {
         if exec::find(program).is_none() {
             return Err(missing(format!("there is no program {program}"), remedy));
         }

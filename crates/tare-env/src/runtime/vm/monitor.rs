@@ -10,7 +10,7 @@ use crate::runtime::KILL_LIMIT;
 
 /// What makes the guest's machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MonitorKind {
+pub(crate) enum MonitorKind {
     Qemu,
     /// User-mode Linux: the guest's kernel itself.
     Uml,
@@ -21,14 +21,14 @@ impl MonitorKind {
     pub(super) const ALL: [Self; 2] = [Self::Qemu, Self::Uml];
 
     /// As a study names it: `vm:qemu`.
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Qemu => "qemu",
             Self::Uml => "uml",
         }
     }
 
-    pub(super) fn parse(word: &str) -> Option<Self> {
+    pub(crate) fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 }
@@ -62,9 +62,10 @@ impl Monitor {
         }
         let pid = self.pid();
         let file = |source| VmError::File { path: format!("/proc/{pid}").into(), source };
-        let alive = process::kill(&[pid], KILL_LIMIT).map_err(file)?;
-        if !alive.is_empty() {
-            return Err(VmError::Unkillable { pid });
+        // What descends from it too, which without it might go on.
+        let alive = process::kill(&process::tree(pid), KILL_LIMIT).map_err(file)?;
+        if let Some(pid) = alive.first() {
+            return Err(VmError::Unkillable { pid: *pid });
         }
         self.0.wait().map(|_| ()).map_err(file)
     }

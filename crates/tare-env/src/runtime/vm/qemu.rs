@@ -20,6 +20,9 @@ pub(crate) enum Accelerator {
     Tcg,
 }
 
+/// Name of the image that the data lies on.
+pub(crate) const DISK_FILE: &str = "disk.img";
+
 /// Files of one guest, all in its directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
@@ -63,7 +66,7 @@ impl Files {
     }
 
     pub(crate) fn disk(&self) -> PathBuf {
-        self.folder.join("disk.img")
+        self.folder.join(DISK_FILE)
     }
 
     /// The directory that is shared with the guest.

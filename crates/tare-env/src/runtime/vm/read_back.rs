@@ -46,7 +46,15 @@ pub(super) fn read(
     ];
     states.extend(running.system.read_memory(layers));
     states.extend(machine(running, &facts, options));
-    states.push(data.read_back(&facts, options));
+    let mut storage = data.read_back(&facts, options);
+    if *data == Data::Ubd {
+        // User-mode Linux shows a write cache also where the host writes through.
+        let through = uml::writes_through(&running.system);
+        let how = if through == Some(true) { "" } else { "not " };
+        storage.found += &format!(", {how}opened O_SYNC by the host");
+        storage.in_force &= through == Some(!options.write_cache());
+    }
+    states.push(storage);
     Ok(states)
 }
 
@@ -62,10 +70,7 @@ fn accelerator(running: &mut Running, options: &Options) -> Result<LayerState, P
         }
         Engine::Uml => {
             let traced = uml::traced(system).len();
-            let found = format!(
-                "uml: a kernel in user mode that intercepts every system call of its {traced} \
-                 address spaces"
-            );
+            let found = format!("{} of its {traced} address spaces", uml::ACCELERATOR);
             Ok(state(ACCELERATOR, "uml", found, traced > 0))
         }
     }

@@ -226,7 +226,9 @@ impl Vm {
 
     fn start_uml(&mut self, berth: &Berth<'_>, deadline: Instant) -> Result<Started, PartError> {
         uml::check_memory(self.options.memory_bytes)?;
-        let words = uml::arguments(&self.options, &self.data);
+        let devices =
+            std::iter::once(uml::network_word()).chain(self.data.user_mode_word(&self.options));
+        let words = uml::arguments(self.options.memory_bytes, devices);
         let program: &Path = &berth.kernel.image;
         self.config = Some(format!("{}\n{}\n", program.display(), words.join("\n")));
         let command = berth.command(uml::command(program), self.ground.run());

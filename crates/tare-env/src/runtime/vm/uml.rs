@@ -14,7 +14,7 @@
 //! Limits: one CPU. Paths are given relative to the environment's directory, because the kernel
 //! splits its command line at blanks and the paths of its disks at commas and colons.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -29,29 +29,25 @@ use tare_host::process::{self, Hold};
 use tare_lab::PartError;
 
 use super::VmError;
-use super::data::Data;
 use super::lines::Lines;
 use super::monitor::Monitor;
-use super::options::Options;
-use super::qemu::Files;
+use super::qemu::{DISK_FILE, Files};
 use crate::guest::protocol::{LOG_PORT, ORDERS_PORT};
 use crate::layer::network::TAP;
-use crate::runtime::KILL_LIMIT;
 use crate::system::System;
 
 /// The kernel as a program.
 pub(super) const PROGRAM: &str = "linux.uml";
 
 /// How to get it.
-pub(super) const REMEDY: &str = "apt-get install --no-install-recommends user-mode-linux";
+pub(crate) const REMEDY: &str = "apt-get install --no-install-recommends user-mode-linux";
 
-/// What starts it beside a shell: both are of util-linux.
-pub(super) const STARTERS: [&str; 2] = ["setsid", "unshare"];
+/// What starts it beside a shell, of util-linux.
+pub(super) const STARTER: &str = "unshare";
 
-/// Waits for the word to go, then starts the kernel: in its directory, without a core dump, in a
-/// process group of its own (a kernel that panics ends its whole group), in a PID namespace that ends
-/// with it and with `unshare`.
-const GATE: &str = "cd \"$1\" && first=$2 && shift 2 && ulimit -c 0 && read -r go && exec setsid \
+/// Waits for the word to go, then starts the kernel: in its directory, without a core dump, in a PID
+/// namespace that ends with it and with `unshare`.
+const GATE: &str = "cd \"$1\" && first=$2 && shift 2 && ulimit -c 0 && read -r go && exec \
                     unshare --pid --fork --kill-child /bin/sh -c \"$first\" \"$0\" \"$@\"";
 
 /// The first process of that namespace. It cannot be the kernel: one that panics ends itself by
@@ -67,10 +63,30 @@ const QUEUE_DEPTH: u32 = 128;
 /// How long SIGSTOP may take.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// The kernel's command line.
-pub(super) fn arguments(options: &Options, data: &Data) -> Vec<String> {
+/// The layer that says what runs the guest's instructions begins with this.
+pub(crate) const ACCELERATOR: &str =
+    "uml: a kernel in user mode, which intercepts every system call";
+
+/// The network device behind the tap.
+pub(super) fn network_word() -> String {
+    format!("vec0:transport=tap,ifname={TAP},depth={QUEUE_DEPTH}")
+}
+
+/// A disk behind a file of the guest's directory, known by its serial number. No file to copy on write
+/// stands between the two; `d` keeps the kernel from looking for the header of such a file, `s` opens
+/// it O_SYNC.
+pub(crate) fn disk_word(number: usize, file: &str, serial: &str, write_cache: bool) -> String {
+    let flags = if write_cache { "d" } else { "ds" };
+    format!("ubd{number}{flags}={file},,{serial}")
+}
+
+/// The kernel's command line, with words for what it has besides console and serial lines.
+pub(crate) fn arguments(
+    memory_bytes: u64,
+    devices: impl IntoIterator<Item = String>,
+) -> Vec<String> {
     let mut words = vec![
-        format!("mem={}M", options.memory_bytes >> 20),
+        format!("mem={}M", memory_bytes >> 20),
         "initrd=initramfs".into(),
         "rdinit=/tare".into(),
         // Left out, these two would be added after the words for the program.
@@ -86,16 +102,15 @@ pub(super) fn arguments(options: &Options, data: &Data) -> Vec<String> {
         "ssl1=fd:1".into(),
         format!("{ORDERS_PORT}=/dev/ttyS0"),
         format!("{LOG_PORT}=/dev/ttyS1"),
-        format!("vec0:transport=tap,ifname={TAP},depth={QUEUE_DEPTH}"),
         "quiet".into(),
     ];
-    words.extend(data.user_mode_words(options));
+    words.extend(devices);
     words.extend(["--", "guest"].map(String::from));
     words
 }
 
 /// Why the guest's memory cannot be had, if so.
-pub(super) fn check_memory(memory_bytes: u64) -> Result<(), VmError> {
+pub(crate) fn check_memory(memory_bytes: u64) -> Result<(), VmError> {
     let fail = |why: String| Err(VmError::Memory { folder: MEMORY_FOLDER, why });
     let found = match rustix::fs::statvfs(MEMORY_FOLDER) {
         Ok(found) => found,
@@ -112,15 +127,15 @@ pub(super) fn check_memory(memory_bytes: u64) -> Result<(), VmError> {
 }
 
 /// A kernel that is about to start.
-pub(super) struct Started {
+pub(crate) struct Started {
     /// `unshare`, which ends with the kernel, and the kernel with it.
-    pub(super) monitor: Monitor,
+    pub(crate) monitor: Monitor,
     guest: UnixStream,
 }
 
 impl Started {
     /// Starts it up to the gate.
-    pub(super) fn at_gate(
+    pub(crate) fn at_gate(
         command: Command,
         words: &[String],
         files: &Files,
@@ -138,7 +153,7 @@ impl Started {
     }
 
     /// Opens the gate. Returns the monitor, the conversation, and the kernel's process.
-    pub(super) fn go(mut self, deadline: Instant) -> Result<(Monitor, Lines, u32), VmError> {
+    pub(crate) fn go(mut self, deadline: Instant) -> Result<(Monitor, Lines, u32), VmError> {
         let fail = |source| VmError::File { path: PROGRAM.into(), source };
         io::Write::write_all(&mut self.guest, b"go\n").map_err(fail)?;
         let lines = Lines::over(self.guest).map_err(fail)?;
@@ -156,9 +171,10 @@ impl Started {
     }
 }
 
-/// The command in whose place the kernel comes; its words follow.
-pub(super) fn command(program: &Path) -> Command {
-    Command::new("/bin/sh").args(["-c", GATE]).arg(program)
+/// The command in whose place the kernel comes; its words follow. It has a process group of its own:
+/// a kernel that panics ends its whole group.
+pub(crate) fn command(program: &Path) -> Command {
+    Command::new("/bin/sh").args(["-c", GATE]).arg(program).own_group()
 }
 
 /// A descriptor that can be polled; what is written to it is copied to a file until all of the
@@ -180,6 +196,22 @@ pub(super) fn traced(system: &System) -> Vec<u32> {
     let kernel = system.pid.to_string();
     let ours = |pid: &u32| process::status_field(*pid, "TracerPid").as_deref() == Some(&kernel);
     system.pids().into_iter().filter(ours).collect()
+}
+
+/// Whether the kernel opened the image of its disk so that each write waits for the host's disk
+/// (O_SYNC, in the octal flags of proc_pid_fdinfo(5)). `None`: it has not opened it.
+pub(super) fn writes_through(system: &System) -> Option<bool> {
+    const O_SYNC: u32 = 0o4_010_000;
+    let folder = format!("/proc/{}", system.pid);
+    let mut files = fs::read_dir(format!("{folder}/fd")).ok()?.flatten();
+    let disk = files.find(|file| {
+        let target = fs::read_link(file.path()).unwrap_or_default();
+        target.file_name().is_some_and(|name| name == DISK_FILE)
+    })?;
+    let number = disk.file_name();
+    let text = fs::read_to_string(format!("{folder}/fdinfo/{}", number.to_string_lossy())).ok()?;
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"))?.trim();
+    u32::from_str_radix(flags, 8).ok().map(|flags| flags & O_SYNC == O_SYNC)
 }
 
 /// Whether the kernel's process runs.
@@ -210,17 +242,4 @@ pub(super) fn thaw(system: &System) -> Result<(), PartError> {
         true => system.thaw(),
         false => Ok(process::resume(&[system.pid])?),
     }
-}
-
-/// Kills the kernel and what it traces. A frozen process does not die before it is thawed.
-pub(super) fn kill(monitor: &mut Monitor, system: &System) -> Result<(), PartError> {
-    thaw(system)?;
-    // As long as `unshare` lives, and until it is waited for, what descends from it is ours.
-    if monitor.alive() {
-        let pids = process::tree(monitor.pid());
-        if let Some(pid) = process::kill(&pids, KILL_LIMIT)?.first() {
-            return Err(VmError::Unkillable { pid: *pid }.into());
-        }
-    }
-    Ok(monitor.kill()?)
 }

@@ -1,0 +1,96 @@
+//! Starting what runs the guest: QEMU, or a kernel in user mode.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
+
+use tare_host::RUN_VARIABLE;
+use tare_host::exec::Command;
+
+use super::guest::memory_bytes;
+use super::{InsideError, Options, machine};
+use crate::guest::protocol::Share;
+use crate::runtime::vm::kernel::Kernel;
+use crate::runtime::vm::lines::Lines;
+use crate::runtime::vm::monitor::{Monitor, MonitorKind};
+use crate::runtime::vm::qemu::{Accelerator, Files, Machine, Memory, PROGRAM};
+use crate::runtime::vm::start::BOOT_LIMIT;
+use crate::runtime::vm::{VmError, accelerator, uml};
+use crate::site::Mark;
+
+/// What the guest is started from; its files are made.
+pub(super) struct Ready<'a> {
+    pub(super) options: &'a Options,
+    pub(super) mark: Mark<'a>,
+    pub(super) kernel: &'a Kernel,
+    pub(super) files: &'a Files,
+}
+
+/// A guest that has been started, and that will say hello.
+pub(super) struct Started {
+    pub(super) monitor: Monitor,
+    pub(super) lines: Lines,
+    /// What runs its instructions, and why.
+    pub(super) accelerator: String,
+    pub(super) share: Share,
+}
+
+impl Ready<'_> {
+    pub(super) fn start(&self, deadline: Instant) -> Result<Started, InsideError> {
+        match self.options.monitor {
+            MonitorKind::Qemu => self.start_qemu(deadline),
+            MonitorKind::Uml => self.start_uml(deadline),
+        }
+    }
+
+    fn start_qemu(&self, deadline: Instant) -> Result<Started, InsideError> {
+        let Self { options, mark, kernel, files } = self;
+        let (chosen, why) = accelerator::choose(*mark, options.accelerator, kernel, files)?;
+        let own_cpus = u32::try_from(mark.cpus.len()).unwrap_or(u32::MAX);
+        let words = Machine {
+            name: format!("tare-{}-inside", mark.run),
+            accelerator: chosen,
+            vcpus: options.vcpus.unwrap_or(own_cpus).max(1),
+            memory: Memory { bytes: self.memory_bytes(), ..Memory::default() },
+            kernel: &kernel.image,
+            files,
+            devices: machine::devices(files, options),
+            sandbox: false,
+        }
+        .arguments();
+        // Ctrl-C is for the command in the guest, not for what runs the guest.
+        let command = self.command(Command::new(PROGRAM).args(words).own_group());
+        let path = files.stderr();
+        let stderr = File::create(&path).map_err(|source| InsideError::File { path, source })?;
+        let child = command.spawn(Stdio::null(), Stdio::null(), stderr.into());
+        let mut monitor = Monitor::new(child.map_err(VmError::Start)?);
+        let boot = |source| VmError::Boot { limit: BOOT_LIMIT, source };
+        let lines = Lines::connect(&files.orders(), deadline, || monitor.alive()).map_err(boot)?;
+        let name = if chosen == Accelerator::Kvm { "kvm" } else { "tcg" };
+        let accelerator = format!("{name}: {why}");
+        Ok(Started { monitor, lines, accelerator, share: Share::NineP })
+    }
+
+    fn start_uml(&self, deadline: Instant) -> Result<Started, InsideError> {
+        let Self { options, kernel, files, .. } = self;
+        uml::check_memory(self.memory_bytes())?;
+        let disks = machine::user_mode_disks(files, options);
+        let words = uml::arguments(self.memory_bytes(), disks);
+        let program: &Path = &kernel.image;
+        let command = self.command(uml::command(program));
+        let started = uml::Started::at_gate(command, &words, files)?;
+        let (monitor, lines, _) = started.go(deadline)?;
+        let accelerator = uml::ACCELERATOR.to_string();
+        let hand_back = machine::hand_back(files.folder());
+        Ok(Started { monitor, lines, accelerator, share: Share::Hostfs { hand_back } })
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.options.memory_bytes.unwrap_or_else(memory_bytes)
+    }
+
+    fn command(&self, command: Command) -> Command {
+        command.variable(RUN_VARIABLE, self.mark.run).on_cpus(self.mark.cpus)
+    }
+}
