@@ -76,7 +76,7 @@ fn guest_kernel() -> Check {
 /// Running a whole study inside a guest.
 fn whole_study() -> Check {
     let what = "--inside vm:qemu";
-    match inside::needs() {
+    match inside::needs(&inside::Options::default()) {
         Ok(()) => {
             let detail = "a guest with this host's files, for what its kernel lacks";
             check(what, Verdict::Ok, detail, "")
