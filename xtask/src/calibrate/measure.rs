@@ -1,19 +1,15 @@
 //! One campaign: a study is run by the built program, and its record compared with the truth.
 
 use std::fs;
-use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::Deserializer;
 use serde_json::Value;
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, analyse, analyse_costs};
 use tare_lab::doubt::Doubt;
 use tare_lab::record::{Phase, Record};
-use tare_lab::stats;
 use tare_lab::study::control_name;
 
 use super::line::{Figure, Line};
@@ -189,7 +185,7 @@ fn line(turn: Turn, record: &Record, analysis: &Analysis, known: &Known) -> anyh
             (Figure::ThroughputPercent, Some(truth), lost, rate, throughput as Pick)
         }
         Truth::LatencyUs(us) => {
-            let (later, median_us) = latency(record, &known.name)?;
+            let (later, median_us) = latency(here, native)?;
             (Figure::LatencyUs, Some(us), later, median_us, none as Pick)
         }
     };
@@ -308,31 +304,20 @@ fn used_percent(record: &Record) -> f64 {
     100.0 * used / (had * record.cpu_plan.system.len() as f64)
 }
 
-/// How much later the median answer comes than the baseline's, µs, with the interval of the product's
-/// rule over the differences of the blocks; and the baseline's median. The program itself gives
-/// latencies no interval.
-fn latency(record: &Record, name: &str) -> anyhow::Result<(Interval, f64)> {
-    let medians = |name: &str| -> anyhow::Result<Vec<(u32, f64)>> {
-        let slices = record.slices.iter().filter(|slice| {
-            slice.phase == Phase::Latency && slice.void.is_none() && slice.environment == name
-        });
-        let median = |bytes: &[u8]| -> anyhow::Result<f64> {
-            let histogram: Histogram<u64> = Deserializer::new()
-                .deserialize(&mut Cursor::new(bytes))
-                .map_err(|error| anyhow::anyhow!("a histogram cannot be read: {error}"))?;
-            Ok(histogram.value_at_quantile(0.5) as f64 / 1000.0)
-        };
-        slices.map(|slice| Ok((slice.block, median(&slice.service)?))).collect()
+/// How much later the median answer comes than the baseline's, µs, counted from the send; and the
+/// baseline's median.
+fn latency(here: &Finding, native: &Finding) -> anyhow::Result<(Interval, f64)> {
+    let median = |finding: &Finding| finding.service.as_ref()?.percentile(50.0).cloned();
+    let us = |ns: f64| ns / 1000.0;
+    let level =
+        median(native).and_then(|median| median.ns).context("the baseline has no latency")?;
+    let later = match here.baseline {
+        true => None,
+        false => median(here).and_then(|median| median.over_baseline),
     };
-    let (here, native) = (medians(name)?, medians(BASELINE)?);
-    let later: Vec<f64> = here
-        .iter()
-        .filter_map(|(block, us)| Some(us - native.iter().find(|(other, _)| other == block)?.1))
-        .collect();
-    let all: Vec<f64> = native.iter().map(|(_, us)| *us).collect();
-    let level = stats::estimate(&all).context("the baseline has no latency")?.centre;
-    let later = stats::estimate(&later).context("the campaign was too short for a latency")?;
-    Ok((later.into(), level))
+    let later = later.context("the campaign was too short for a latency")?.difference_ns;
+    let Interval { value, low, high, blocks } = later;
+    Ok((Interval { value: us(value), low: us(low), high: us(high), blocks }, us(level.value)))
 }
 
 fn load_average() -> f64 {
