@@ -281,10 +281,11 @@ impl CostView {
 
 impl LatencyRow {
     fn new(analysis: &Analysis, finding: &Finding, marks: &Marks) -> LatencyRow {
-        let columns = |of: &Latency| {
+        let columns = |of: &Latency, with_intervals: bool| {
             let own = [of.p50_ns, of.p95_ns, of.p99_ns, of.p999_ns];
             let percentile = |(percent, ns): (f64, u64)| {
-                let below = of.percentile(percent).map(|one| match &one.ns {
+                let told = of.percentile(percent).filter(|_| with_intervals);
+                let below = told.map(|one| match &one.ns {
                     Some(ns) => tails::bounds(ns),
                     None => tails::NOT_ENOUGH.to_string(),
                 });
@@ -309,8 +310,9 @@ impl LatencyRow {
         LatencyRow {
             environment: clean(&finding.environment),
             role: role(finding),
-            response: finding.response.as_ref().map(columns),
-            service: finding.service.as_ref().map(columns),
+            response: finding.response.as_ref().map(|of| columns(of, true)),
+            // Without intervals, for which there is no room: they are in the JSON.
+            service: finding.service.as_ref().map(|of| columns(of, false)),
             over: if compared { PERCENTS.map(over).into() } else { Vec::new() },
             doubts: marks.numbers(&finding.environment, &finding.workload),
         }
