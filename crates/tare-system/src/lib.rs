@@ -20,6 +20,8 @@ pub struct SystemInfo {
     pub help: &'static str,
     /// What a study may set under `[system]`.
     pub options: &'static [OptionInfo],
+    /// Whether its data may be a block device (storage `raw`) in place of a directory.
+    pub takes_device: bool,
     make: fn(&SystemSpec) -> Box<dyn System>,
 }
 

@@ -30,6 +30,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         },
         OptionInfo { name: "memory", values: &[], help: "memory for rows, such as 2G" },
     ],
+    takes_device: false,
     make: |spec| Box::new(TareDb { options: spec.options.clone() }),
 };
 

@@ -5,6 +5,8 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("quick", include_str!("../../../studies/quick.toml")),
     ("docker-cost", include_str!("../../../studies/docker-cost.toml")),
     ("storage-database", include_str!("../../../studies/storage-database.toml")),
+    ("storage-options", include_str!("../../../studies/storage-options.toml")),
+    ("remote-storage", include_str!("../../../studies/remote-storage.toml")),
     ("remote-database", include_str!("../../../studies/remote-database.toml")),
     ("virtualization", include_str!("../../../studies/virtualization.toml")),
     ("kata", include_str!("../../../studies/kata.toml")),

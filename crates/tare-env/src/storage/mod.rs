@@ -272,6 +272,11 @@ pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Box<dyn Storage>, StorageE
     }
 }
 
+/// Whether an environment gives its system a block device in place of a directory.
+pub fn is_device(spec: &EnvironmentSpec) -> bool {
+    family(spec) != "vm" && parse(spec).is_ok_and(|storage| storage.node().is_some())
+}
+
 /// Whether this host has the storage of an environment. A guest's is checked with the guest.
 pub(crate) fn check(spec: &EnvironmentSpec) -> Result<(), tare_lab::PartError> {
     if family(spec) == "vm" {

@@ -273,6 +273,24 @@ fn open_site(state: &Path, plan: &CpuPlan, destroy: &[PathBuf]) -> anyhow::Resul
     })
 }
 
+/// Whether the system can do with what it is given as its data.
+fn check_devices(study: &Study) -> anyhow::Result<()> {
+    let name = &study.system.name;
+    if tare_system::find(name).is_none_or(|system| system.takes_device) {
+        return Ok(());
+    }
+    let Some(spec) = study.environments.iter().find(|spec| tare_env::storage::is_device(spec))
+    else {
+        return Ok(());
+    };
+    Err(anyhow!(
+        "environment {:?}: storage \"{}\" gives the system a block device, and {name} wants a directory; take a file system, or [system] name = \"fio\"",
+        spec.name,
+        spec.storage.kind
+    ))
+    .exit_with(Exit::Input)
+}
+
 /// Whether this host can run what the study cannot do without.
 fn check_runtimes(study: &Study) -> anyhow::Result<()> {
     for spec in study.environments.iter().filter(|spec| !spec.optional) {
@@ -313,6 +331,7 @@ pub(super) fn measure_here(
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
     let study = &question.study;
     let driver = drivers::of(study).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
+    check_devices(study)?;
     check_runtimes(study)?;
     let mut site = open_site(state, &plan, &question.destroy)?;
     if let Some(tuned) = tuned {
