@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::bursts::BURSTS_MIN;
+
 /// A reason to trust the figures less, or to expect other ones from a database.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -54,6 +56,16 @@ pub enum Doubt {
     },
     Unsteady {
         load: &'static str,
+        slices: usize,
+        of: usize,
+    },
+    /// Operations were let through in bursts, which are counted whole.
+    Bursty {
+        load: &'static str,
+        /// Time from one burst to the next; of a slice that held none whole, its length.
+        period_ms: f64,
+        /// The fewest whole bursts in a slice.
+        bursts: usize,
         slices: usize,
         of: usize,
     },
@@ -133,6 +145,20 @@ impl fmt::Display for Doubt {
                 "{load}: the rate was not steady in {slices} of {of} slices: others use the disk, \
                  or its cache fills; give a larger --budget"
             ),
+            Self::Bursty { load, period_ms, bursts, slices, of } => {
+                write!(
+                    f,
+                    "{load}: in {slices} of {of} slices operations came through in bursts, one every \
+                     {period_ms:.0} ms, as a throttle lets them: the rate is that of whole bursts, and an \
+                     operation may wait for the next one"
+                )?;
+                match *bursts < BURSTS_MIN {
+                    true => {
+                        write!(f, "; a slice held only {bursts} of them: give a larger --budget")
+                    }
+                    false => Ok(()),
+                }
+            }
             Self::ClientSaturated { load, cpu_percent } => write!(
                 f,
                 "{load}: the loading thread used {cpu_percent:.0} % of a CPU: it may be what was \

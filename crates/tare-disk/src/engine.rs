@@ -3,7 +3,8 @@
 //!
 //! Method: one thread, one io_uring, direct I/O. In the open loop every operation has an intended
 //! start on a fixed schedule, and its latency counts from there, so that a stall is charged to all
-//! that it delays. The first part of a window (the lead-in) is not counted. Limits: one thread,
+//! that it delays. The first part of a window (the lead-in) is not counted, and a rate that comes in
+//! bursts is counted over whole bursts (`bursts`). Limits: one thread,
 //! which a device of some 500,000 operations per second may outrun; then its CPU use says so.
 
 use std::fs::File;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::bursts::{self, Completions, Counted};
 use crate::offsets::Permutation;
 use crate::rules;
 use crate::sys::Ring;
@@ -30,6 +32,9 @@ const SLEEP_MIN: Duration = Duration::from_micros(60);
 /// Parts of a window whose rates are compared, and how many of them the lead-in is.
 const SLOTS: u32 = 20;
 const LEAD_IN_SLOTS: u32 = 2;
+
+/// Completions that are nearer to each other than a window's length by this are one entry.
+const ENTRIES: u32 = 4096;
 
 /// Why the load could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -64,18 +69,22 @@ pub(crate) struct Stream {
     pub pacing: Pacing,
 }
 
-/// How long a window lasts: at most `most`, and less when `until_steady` and the rate is steady.
+/// How long a window lasts: `most`, less when `until_steady` and the rate is steady, and up to
+/// `longer` more while too little was counted for a rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub most: Duration,
     pub until_steady: bool,
+    pub longer: Duration,
 }
 
 /// What one stream did in the measured part of a window.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    pub operations: u64,
-    pub seconds: f64,
+    pub counted: Counted,
+    /// Length of the window, and how much longer than `Window::most` that is.
+    pub window_s: f64,
+    pub longer: Duration,
     /// ns, from the intended start.
     pub latency_ns: Histogram<u64>,
     /// Operations that were due before the end and had not been begun.
@@ -92,7 +101,8 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     pub(crate) fn operations_per_s(&self) -> f64 {
-        if self.seconds > 0.0 { self.operations as f64 / self.seconds } else { 0.0 }
+        let Counted { operations, seconds, .. } = self.counted;
+        if seconds > 0.0 { operations as f64 / seconds } else { 0.0 }
     }
 }
 
@@ -106,7 +116,7 @@ struct Running {
     stream: Stream,
     started: u64,
     in_flight: usize,
-    operations: u64,
+    completions: Vec<Completions>,
     operations_all: u64,
     latency_ns: Histogram<u64>,
     slots: Vec<f64>,
@@ -218,11 +228,19 @@ impl Engine {
         let part = (window.most / SLOTS).max(Duration::from_micros(1));
         let edge = start + part * LEAD_IN_SLOTS;
         let mut end = start + window.most;
+        let apart_s = window.most.as_secs_f64() / f64::from(ENTRIES);
         let mut answered = start;
         let mut steady = false;
         let mut failed = None;
         loop {
             let now = Instant::now();
+            let longest = start + window.most + window.longer;
+            if now >= end && end < longest && failed.is_none() && !steady {
+                let enough = |run: &Running| run.counted(start, edge, end).is_enough();
+                if !running.iter().all(enough) {
+                    end = longest.min(end + window.most / 2);
+                }
+            }
             let open = now < end && failed.is_none();
             if open {
                 self.begin(block, &mut running, &mut free, &mut flights, start, now);
@@ -242,8 +260,8 @@ impl Engine {
                 if let Err(error) = moved(stream.write, flight.offset, stream.block, result) {
                     failed.get_or_insert(error);
                 }
+                run.complete((now - start).as_secs_f64(), apart_s);
                 if now >= edge && now < end {
-                    run.operations += 1;
                     let part = parts(now - start, part);
                     if run.slots.len() <= part {
                         run.slots.resize(part + 1, 0.0);
@@ -275,13 +293,13 @@ impl Engine {
         }
         let all_s = start.elapsed().as_secs_f64();
         let used_s = cpu_s() - cpu_before;
-        let seconds = end.saturating_duration_since(edge).as_secs_f64();
         let elapsed_s = (end - start).as_secs_f64();
         let whole = parts(end - start, part);
         let outcome = |run: Running| Outcome {
             steady: steady || run.steady(whole),
-            operations: run.operations,
-            seconds,
+            counted: run.counted(start, edge, end),
+            window_s: elapsed_s,
+            longer: end.saturating_duration_since(start + window.most),
             unsent: run.due(elapsed_s).saturating_sub(run.started),
             latency_ns: run.latency_ns,
             bytes_all: run.operations_all * u64::from(run.stream.block),
@@ -329,11 +347,26 @@ impl Running {
             stream,
             started: 0,
             in_flight: 0,
-            operations: 0,
+            completions: Vec::new(),
             operations_all: 0,
             latency_ns,
             slots: Vec::new(),
         }
+    }
+
+    /// Notes a completion.
+    fn complete(&mut self, at_s: f64, apart_s: f64) {
+        match self.completions.last_mut() {
+            Some(last) if at_s - last.at_s < apart_s => {
+                *last = Completions { at_s, count: last.count + 1 };
+            }
+            _ => self.completions.push(Completions { at_s, count: 1 }),
+        }
+    }
+
+    fn counted(&self, start: Instant, edge: Instant, end: Instant) -> Counted {
+        let since = |time: Instant| time.saturating_duration_since(start).as_secs_f64();
+        bursts::count(&self.completions, since(edge), since(end))
     }
 
     /// Whether the rate is steady at the end of so many parts.

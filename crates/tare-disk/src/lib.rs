@@ -4,6 +4,7 @@
 //! Direct I/O through an io_uring of its own on a file that was written in full with random bytes;
 //! the device's own counters are compared with what was asked of it.
 
+mod bursts;
 mod device;
 mod doubt;
 mod engine;

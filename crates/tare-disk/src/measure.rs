@@ -23,6 +23,7 @@ use crate::engine::{Engine, EngineError, Outcome, Pacing, Stream, Window};
 use crate::report::{Cell, Figure, Latency, LoadReport, Map, Point, Report, VERSION};
 use crate::rules::{self, Step};
 use crate::target::{Kind, SIZE_MIN_BYTES, Target};
+use crate::throttle;
 
 /// Size of the file unless asked otherwise, if that is no more than a tenth of what is free.
 const SIZE_DEFAULT_BYTES: u64 = 4 << 30;
@@ -37,6 +38,18 @@ const SHARES: [f64; 2] = [0.5, 0.8];
 /// Rounds: the first that leaves slices of `SLICE_MIN`, else the last.
 const ROUNDS: [u32; 3] = [7, 5, 3];
 const SLICE_MIN: Duration = Duration::from_millis(250);
+
+/// What may be spent above the budget, as a share of it, where operations come through in bursts that
+/// a window is too short for. Where a limit is known to make bursts, windows are never that short,
+/// whatever the budget: one that lies in a single burst would show the disk without its limit.
+const OVERTIME_SHARE: f64 = 0.5;
+const OVERTIME_CLIMB_SHARE: f64 = 0.25;
+
+/// Bursts that are nearer to each other are a device's batches and nothing to doubt.
+const PERIOD_MIN_S: f64 = 0.01;
+
+/// Bursts that a slice is to hold: the whole ones, and those at its ends and in its lead-in.
+const SLICE_BURSTS: u32 = 7;
 
 /// Block of the writes of the map: what Seastar's scheduler hands to a disk at most.
 const MAP_WRITE_BYTES: u32 = 128 << 10;
@@ -123,6 +136,8 @@ struct Session<'a> {
     started: Instant,
     progress: &'a mut dyn FnMut(&Progress),
     doubts: Vec<Doubt>,
+    /// What is left to spend above the budget.
+    overtime: Duration,
     /// Bytes that we moved.
     moved: Counters,
 }
@@ -149,7 +164,9 @@ pub fn measure(
     let engine = Engine::new(file, asked, options.seed)?;
     let doubts = standing_doubts(target);
     let moved = Counters::default();
-    let mut session = Session { target, options, engine, stop, started, progress, doubts, moved };
+    let overtime = options.budget.mul_f64(OVERTIME_CLIMB_SHARE);
+    let mut session =
+        Session { target, options, engine, stop, started, progress, doubts, overtime, moved };
     let bytes = if writable { session.lay_out(asked, path)? } else { asked };
     session.evict(bytes);
 
@@ -158,9 +175,10 @@ pub fn measure(
     let map_time = if options.map { left.mul_f64(MAP_SHARE) } else { Duration::ZERO };
     let table_time = left.saturating_sub(map_time);
     let table_end = Instant::now() + table_time;
-    let climbs = session.climbs(&loads, table_time.mul_f64(CLIMB_SHARE))?;
-    let reports =
-        session.rounds(&loads, climbs, table_end.saturating_duration_since(Instant::now()))?;
+    let (climbs, period) = session.climbs(&loads, table_time.mul_f64(CLIMB_SHARE))?;
+    let left = table_end.saturating_duration_since(Instant::now());
+    session.overtime = options.budget.mul_f64(OVERTIME_SHARE);
+    let reports = session.rounds(&loads, climbs, left, period)?;
     let left = options.budget.saturating_sub(started.elapsed());
     let map = match options.map && writable {
         true => Some(session.map(&reports, left)?),
@@ -277,6 +295,11 @@ struct Gathered {
     cpu_us: Vec<f64>,
     cpu_share: f64,
     unsteady: usize,
+    /// Operations that the rates were counted from.
+    operations: u64,
+    /// Of the rounds that came in bursts: periods in seconds, and the fewest whole ones.
+    periods_s: Vec<f64>,
+    bursts_min: usize,
     points: [GatheredPoint; SHARES.len()],
 }
 
@@ -349,7 +372,27 @@ impl Session<'_> {
         Ok(outcomes.swap_remove(0))
     }
 
-    fn climbs(&mut self, loads: &[&Load], time: Duration) -> Result<Vec<Vec<Step>>, EngineError> {
+    /// The shortest window for a rate under the limits that are in force.
+    fn least(&self) -> Duration {
+        match self.target.limits.is_empty() {
+            true => Duration::ZERO,
+            false => throttle::SLICE * SLICE_BURSTS,
+        }
+    }
+
+    /// A closed loop, for as long as it takes to count enough for a rate.
+    fn saturated(&mut self, stream: Stream, window: Window) -> Result<Outcome, EngineError> {
+        let outcome = self.run_one(stream, Window { longer: self.overtime, ..window })?;
+        self.overtime = self.overtime.saturating_sub(outcome.longer);
+        Ok(outcome)
+    }
+
+    /// Every load at rising depths, and the longest time from one burst to the next if there were any.
+    fn climbs(
+        &mut self,
+        loads: &[&Load],
+        time: Duration,
+    ) -> Result<(Vec<Vec<Step>>, Duration), EngineError> {
         let depths = |engine: &Engine, load: &Load| {
             let most = engine.depth_max(load.block);
             std::iter::successors(Some(1), |depth| Some(depth * 2))
@@ -358,14 +401,17 @@ impl Session<'_> {
         };
         let steps: usize = loads.iter().map(|load| depths(&self.engine, load).len()).sum();
         let most = time / u32::try_from(steps).unwrap_or(u32::MAX).max(1);
+        let most = most.max(self.least());
         let mut climbs = Vec::new();
+        let mut period_s: f64 = 0.0;
         for load in loads {
             let mut climb: Vec<Step> = Vec::new();
             for depth in depths(&self.engine, load) {
                 self.say(format!("{}: depth {depth}", load.name));
-                let window = Window { most, until_steady: true };
-                let outcome = self.run_one(load.stream(Pacing::Closed { depth }), window)?;
+                let window = Window { most, until_steady: true, longer: Duration::ZERO };
+                let outcome = self.saturated(load.stream(Pacing::Closed { depth }), window)?;
                 let operations_per_s = outcome.operations_per_s();
+                period_s = period_s.max(outcome.counted.period_s().unwrap_or(0.0));
                 climb.push(Step { depth, operations_per_s, steady: outcome.steady });
                 if rules::climbed(&climb) {
                     break;
@@ -378,7 +424,7 @@ impl Session<'_> {
             }
             climbs.push(climb);
         }
-        Ok(climbs)
+        Ok((climbs, Duration::from_secs_f64(period_s)))
     }
 
     /// Every load at saturation and at each share of it, in rounds of random order.
@@ -387,11 +433,14 @@ impl Session<'_> {
         loads: &[&Load],
         climbs: Vec<Vec<Step>>,
         time: Duration,
+        period: Duration,
     ) -> Result<Vec<LoadReport>, EngineError> {
         let per_round = u32::try_from(loads.len() * (1 + SHARES.len())).unwrap_or(u32::MAX);
-        let fits = |rounds: &u32| time / (rounds * per_round) >= SLICE_MIN;
+        let least = SLICE_MIN.max(period * SLICE_BURSTS).max(self.least());
+        let fits = |rounds: &u32| time / (rounds * per_round) >= least;
         let rounds = ROUNDS.into_iter().find(fits).unwrap_or(ROUNDS[ROUNDS.len() - 1]);
-        let window = Window { most: time / (rounds * per_round), until_steady: false };
+        let most = time / (rounds * per_round);
+        let window = Window { most, until_steady: false, longer: Duration::ZERO };
         let mut rng = Rng::stream(self.options.seed, 1);
         let depth = |climb: &Vec<Step>| rules::saturation(climb).map_or(1, |step| step.depth);
         let depths: Vec<usize> = climbs.iter().map(depth).collect();
@@ -420,11 +469,21 @@ impl Session<'_> {
         window: Window,
         found: &mut Gathered,
     ) -> Result<(), EngineError> {
-        let outcome = self.run_one(load.stream(Pacing::Closed { depth }), window)?;
+        let longer = Window { most: window.most.max(self.least()), ..window };
+        let outcome = self.saturated(load.stream(Pacing::Closed { depth }), longer)?;
+        let counted = outcome.counted;
+        found.operations += counted.operations;
+        if counted.bursty && counted.period_s().is_none_or(|period| period >= PERIOD_MIN_S) {
+            let first = found.periods_s.is_empty();
+            let least = if first { usize::MAX } else { found.bursts_min };
+            found.bursts_min = least.min(counted.bursts);
+            found.periods_s.push(counted.period_s().unwrap_or(outcome.window_s));
+        }
         found.rates.push(outcome.operations_per_s());
         found.cpu_us.push(outcome.cpu_s * 1e6 / outcome.operations_all.max(1) as f64);
         found.cpu_share = found.cpu_share.max(outcome.cpu_share);
-        found.unsteady += usize::from(!outcome.steady);
+        // A stream of bursts has no steady rate, and needs none.
+        found.unsteady += usize::from(!outcome.steady && !counted.bursty);
         found.service.push(outcome.latency_ns);
         let saturated = median(&found.rates);
         for (share, point) in SHARES.iter().zip(&mut found.points) {
@@ -443,6 +502,15 @@ impl Session<'_> {
         let of = found.rates.len();
         if found.unsteady * 2 > of {
             self.doubts.push(Doubt::Unsteady { load: name, slices: found.unsteady, of });
+        }
+        if !found.periods_s.is_empty() {
+            self.doubts.push(Doubt::Bursty {
+                load: name,
+                period_ms: 1e3 * median(&found.periods_s),
+                bursts: found.bursts_min,
+                slices: found.periods_s.len(),
+                of,
+            });
         }
         if found.cpu_share > 0.9 {
             let cpu_percent = 100.0 * found.cpu_share;
@@ -499,7 +567,8 @@ impl Session<'_> {
             let left = end.saturating_duration_since(Instant::now());
             let cells_left = u32::try_from(count - index).unwrap_or(u32::MAX);
             let most = most.min(left / cells_left).max(Duration::from_millis(5));
-            let outcomes = self.run(&streams, Window { most, until_steady: false })?;
+            let outcomes =
+                self.run(&streams, Window { most, until_steady: false, longer: Duration::ZERO })?;
             let unsent: u64 = outcomes.iter().map(|outcome| outcome.unsent).sum();
             let done: u64 = outcomes.iter().map(|outcome| outcome.operations_all).sum();
             let reads = &outcomes[0].latency_ns;
@@ -573,8 +642,8 @@ impl Gathered {
             block_bytes: load.block,
             climb,
             saturation_depth,
-            operations_per_s: Figure::of(&self.rates),
-            bytes_per_s: Figure::of(&bytes),
+            operations_per_s: Figure::of(&self.rates).counted(self.operations),
+            bytes_per_s: Figure::of(&bytes).counted(self.operations),
             service: Latency::of(&self.service),
             cpu_us_per_operation: Figure::of(&self.cpu_us),
             points: SHARES.iter().zip(self.points).map(point).collect(),

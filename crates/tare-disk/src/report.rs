@@ -41,6 +41,15 @@ impl Figure {
         }
     }
 
+    /// The interval widened to what so many operations can tell: one more or less. Rounds that agree to
+    /// the last digit agree by chance, or because what limits them is a clock.
+    pub(crate) fn counted(self, operations: u64) -> Self {
+        let one = 1.0 / operations.max(1) as f64;
+        let low = self.low.map(|low| low.min(self.value * (1.0 - one)));
+        let high = self.high.map(|high| high.max(self.value * (1.0 + one)));
+        Self { low, high, ..self }
+    }
+
     /// The same interval around a value that was found otherwise, widened to hold it.
     fn around(self, value: f64) -> Self {
         let low = self.low.map(|low| low.min(value));

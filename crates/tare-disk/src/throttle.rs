@@ -4,6 +4,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Time for which a limit lets through what it allows at once: `DFL_THROTL_SLICE` of the kernel's
+/// block/blk-throttle.c, a tenth of a second.
+pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
 /// One limit: the file it stands in and the line of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

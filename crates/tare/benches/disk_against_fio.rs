@@ -1,13 +1,18 @@
-//! `cargo bench -p tare --bench disk_against_fio [-- DIRECTORY [ROUNDS]]`
+//! `cargo bench -p tare --bench disk_against_fio [-- DIRECTORY [ROUNDS [BYTES_PER_S]]]`
 //!
 //! Whether `tare disk` and fio find the same disk: in each round both measure the four loads on files of
-//! the same size in the same directory, fio at the depth that `tare disk` found in the first round, the
+//! the same size in the same directory, fio at the greatest depth that `tare disk` has found so far, the
 //! two in alternating order. Prints the ratio of the rates, tare over fio, with its 95 % interval.
-//! Needs fio; takes about 25 s a round.
+//! With a limit, both run in a cgroup that throttles reads and writes of the directory's device, after the
+//! rounds without: a throttle lets operations through in bursts, and a rate
+//! that is taken from too short a window is wrong by much more than its interval says.
+//! Needs fio, for a limit also root and cgroup v1 blkio; takes about 25 s a round, with a limit 90 s.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::error::Error;
-use std::path::Path;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -31,22 +36,36 @@ fn main() -> Result<()> {
     }
     let directory = arguments.first().map_or("/var/tmp", String::as_str);
     let rounds: usize = arguments.get(1).map_or(Ok(5), |text| text.parse())?;
+    let limit: Option<u64> = arguments.get(2).map(|text| text.parse()).transpose()?;
     let here = tempfile::tempdir_in(directory)?;
+    compare(here.path(), rounds, None)?;
+    match limit {
+        Some(bytes_per_s) => {
+            let throttle = Throttle::new(here.path(), bytes_per_s)?;
+            compare(here.path(), rounds, Some(&throttle))
+        }
+        None => Ok(()),
+    }
+}
+
+fn compare(here: &Path, rounds: usize, throttle: Option<&Throttle>) -> Result<()> {
+    let limit =
+        throttle.map_or(String::new(), |one| format!(" at {} MB/s", one.bytes_per_s / 1_000_000));
     let mut depths = [0; LOADS.len()];
     let mut logs: [Vec<f64>; LOADS.len()] = Default::default();
     for round in 0..rounds {
         let (ours, theirs) = if round % 2 == 0 {
-            let ours = tare(here.path(), &mut depths)?;
-            (ours, fio(here.path(), &depths)?)
+            let ours = tare(here, &mut depths, throttle)?;
+            (ours, fio(here, &depths, throttle)?)
         } else {
-            let theirs = fio(here.path(), &depths)?;
-            (tare(here.path(), &mut depths)?, theirs)
+            let theirs = fio(here, &depths, throttle)?;
+            (tare(here, &mut depths, throttle)?, theirs)
         };
         for (index, (name, _, _)) in LOADS.iter().enumerate() {
             let ratio = ours[index] / theirs[index];
             logs[index].push(ratio.ln());
             println!(
-                "round {}: {name}, depth {}: tare {:.0}/s, fio {:.0}/s, ratio {ratio:.3}",
+                "round {}{limit}: {name}, depth {}: tare {:.0}/s, fio {:.0}/s, ratio {ratio:.3}",
                 round + 1,
                 depths[index],
                 ours[index],
@@ -57,7 +76,7 @@ fn main() -> Result<()> {
     for ((name, _, _), logs) in LOADS.iter().zip(&logs) {
         if let Some(found) = estimate(logs).map(|found| found.map(f64::exp)) {
             println!(
-                "{name}: tare / fio = {:.3} [{:.3}, {:.3}], n = {}",
+                "{name}{limit}: tare / fio = {:.3} [{:.3}, {:.3}], n = {}",
                 found.centre, found.low, found.high, found.blocks
             );
         }
@@ -65,9 +84,57 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Operations per second of the four loads, and at first the depths.
-fn tare(directory: &Path, depths: &mut [u64; LOADS.len()]) -> Result<Vec<f64>> {
-    let output = Command::new(env!("CARGO_BIN_EXE_tare"))
+/// A program, in the throttled cgroup where there is one.
+fn command(program: &str, throttle: Option<&Throttle>) -> Command {
+    let Some(throttle) = throttle else { return Command::new(program) };
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]);
+    command.arg(throttle.folder.join("cgroup.procs")).arg(program);
+    command
+}
+
+/// A cgroup that limits reads and writes of one device; removed on drop.
+struct Throttle {
+    folder: PathBuf,
+    bytes_per_s: u64,
+}
+
+impl Throttle {
+    fn new(directory: &Path, bytes_per_s: u64) -> Result<Self> {
+        let number = fs::metadata(directory)?.dev();
+        let device = (rustix::fs::major(number), rustix::fs::minor(number));
+        // A limit is of a whole disk; a partition's folder lies in its disk's.
+        let folder = fs::canonicalize(format!("/sys/dev/block/{}:{}", device.0, device.1))?;
+        let disk = if folder.join("partition").exists() {
+            folder.join("../dev")
+        } else {
+            folder.join("dev")
+        };
+        let disk = fs::read_to_string(disk)?;
+        let name = format!("/sys/fs/cgroup/blkio/tare-bench-{}", std::process::id());
+        let throttle = Self { folder: name.into(), bytes_per_s };
+        fs::create_dir(&throttle.folder)?;
+        for side in ["read", "write"] {
+            let file = throttle.folder.join(format!("blkio.throttle.{side}_bps_device"));
+            fs::write(file, format!("{} {bytes_per_s}", disk.trim()))?;
+        }
+        Ok(throttle)
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        let _removed = fs::remove_dir(&self.folder);
+    }
+}
+
+/// Operations per second of the four loads, and their depths.
+fn tare(
+    directory: &Path,
+    depths: &mut [u64; LOADS.len()],
+    throttle: Option<&Throttle>,
+) -> Result<Vec<f64>> {
+    let output = command(env!("CARGO_BIN_EXE_tare"), throttle)
         .arg("disk")
         .arg(directory)
         .args(["--json", "--budget", "12s", "--size", SIZE, "--state"])
@@ -81,9 +148,8 @@ fn tare(directory: &Path, depths: &mut [u64; LOADS.len()]) -> Result<Vec<f64>> {
     for (index, (name, _, _)) in LOADS.iter().enumerate() {
         let loads = report["loads"].as_array().ok_or("no loads")?;
         let load = loads.iter().find(|load| load["load"] == *name).ok_or("a load is missing")?;
-        if depths[index] == 0 {
-            depths[index] = load["saturation_depth"].as_u64().ok_or("no depth")?;
-        }
+        let depth = load["saturation_depth"].as_u64().ok_or("no depth")?;
+        depths[index] = depths[index].max(depth);
         rates.push(load["operations_per_s"]["value"].as_f64().ok_or("no rate")?);
     }
     Ok(rates)
@@ -91,7 +157,11 @@ fn tare(directory: &Path, depths: &mut [u64; LOADS.len()]) -> Result<Vec<f64>> {
 
 /// The same loads by fio, which fills its buffers with random bytes and scrambles them for each write.
 /// Its file is written in full before, past the page cache, as ours is.
-fn fio(directory: &Path, depths: &[u64; LOADS.len()]) -> Result<Vec<f64>> {
+fn fio(
+    directory: &Path,
+    depths: &[u64; LOADS.len()],
+    throttle: Option<&Throttle>,
+) -> Result<Vec<f64>> {
     let file = directory.join("fio");
     if !file.exists() {
         let made = Command::new("fio")
@@ -105,7 +175,7 @@ fn fio(directory: &Path, depths: &[u64; LOADS.len()]) -> Result<Vec<f64>> {
     }
     let mut rates = Vec::new();
     for ((_, pattern, block), depth) in LOADS.iter().zip(depths) {
-        let output = Command::new("fio")
+        let output = command("fio", throttle)
             .args(["--name=x", "--ioengine=io_uring", "--direct=1", "--time_based"])
             .args(["--runtime=2", "--ramp_time=300ms", "--output-format=json"])
             .arg(format!("--filename={}", file.display()))
