@@ -38,6 +38,7 @@ use tare_lab::environment::{
 use tare_std::cpus::CpuSet;
 
 use super::gvisor::{self, Inside};
+use super::kata;
 use super::{Argument, Runtime, Unavailable};
 use crate::layer::network::{self, NetworkLayer, PORT};
 use crate::layer::{CgroupLayer, Layers, rootfs, security};
@@ -120,6 +121,9 @@ fn needs(kind: Kind, argument: Option<&str>) -> Result<(), Unavailable> {
     let engine = Engine::connect(kind)?;
     let Some(asked) = argument else { return Ok(()) };
     let what = format!("{}:{asked}", kind.name());
+    if kata::is_kata(asked) {
+        kata::needs(what.clone())?;
+    }
     match engine.runtimes() {
         // A name with dots is a shim, which an engine finds on its PATH when it is asked.
         Ok((names, _)) if names.iter().any(|name| name == asked) || asked.contains('.') => Ok(()),
@@ -218,7 +222,7 @@ struct Running {
     security_opt: Vec<String>,
     /// What the engine says of the container, once it was asked.
     told: Option<Told>,
-    /// What a process sees in gVisor's sandbox, once it was asked, or why it cannot be.
+    /// What a process sees in gVisor's sandbox or Kata's guest, once it was asked, or why it cannot be.
     inside: Option<Result<Inside, String>>,
 }
 
@@ -415,6 +419,11 @@ impl Container {
         };
         self.data.clone_from(&data);
         Ok(Endpoint { address: published.into(), data: Some(data) })
+    }
+
+    /// Whether the host cannot look into it: its process and mount tables are another kernel's.
+    fn is_hidden(&self) -> bool {
+        self.is_gvisor() || self.runtime.as_deref().is_some_and(kata::is_kata)
     }
 
     fn is_gvisor(&self) -> bool {

@@ -16,6 +16,7 @@ use crate::storage;
 
 pub mod docker;
 pub mod gvisor;
+pub mod kata;
 pub mod oci;
 pub mod process;
 pub mod vm;

@@ -25,6 +25,7 @@ use tare_lab::environment::{
 };
 
 use super::gvisor::{self, Inside};
+use super::kata;
 use super::{Argument, Runtime, Unavailable};
 use crate::layer::network::Place;
 use crate::layer::{CgroupLayer, Layers, rootfs, security};
@@ -83,7 +84,10 @@ pub enum OciError {
 fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
     let program = argument.unwrap_or_default();
     if gvisor::find(program).is_some() {
-        return Ok(());
+        return match kata::is_kata(program) {
+            true => kata::needs_oci(program),
+            false => Ok(()),
+        };
     }
     let remedy = match program {
         "runc" | "crun" => format!("apt-get install {program}"),
@@ -419,8 +423,12 @@ impl Environment for Oci {
         ];
         states.extend(system.read_memory(layers));
         if let (Some(options), Some(inside)) = (self.sandbox, &running.inside) {
-            gvisor::read_inside(&mut states, inside, system.read_seccomp());
+            let filter = system.read_seccomp().unwrap_or_default();
+            gvisor::read_inside(&mut states, inside, Some(filter));
             states.extend(gvisor::read_options(pid, options, |_| true));
+        }
+        if kata::is_kata(&self.program) {
+            states.extend(kata::states(&self.program));
         }
         Ok(states)
     }

@@ -22,6 +22,7 @@ pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow
     checks.extend(stacks());
     checks.extend(probes());
     checks.extend(tare_env::runtime::vm::doctor::checks(state));
+    checks.push(tare_env::runtime::kata::check());
     let leftovers = leftovers(state);
     if options.json {
         let checks: Vec<_> = checks.iter().map(check_json).collect();

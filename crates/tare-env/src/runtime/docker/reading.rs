@@ -12,6 +12,7 @@ use super::engine::Kind;
 use crate::layer::network::NetworkLayer;
 use crate::layer::{rootfs, security};
 use crate::runtime::gvisor::{self, Inside};
+use crate::runtime::kata;
 use crate::storage::{self, At, Place, Seen};
 use crate::system;
 
@@ -40,15 +41,16 @@ impl Container {
             None => self.ask_engine(pid)?,
         };
         self.running()?.told = Some(told.clone());
-        if let (true, None) = (self.is_gvisor(), &self.running()?.inside) {
+        if let (true, None) = (self.is_hidden(), &self.running()?.inside) {
             self.running()?.inside = Some(self.look_inside());
         }
         let (layers, spec) = (self.layers.clone(), self.spec.clone());
         let plan = self.ground.cpus().clone();
-        let (gvisor, options) = (self.is_gvisor(), self.sandbox);
+        let (hidden, options) = (self.is_hidden(), self.sandbox);
+        let kata = self.runtime.clone().filter(|name| kata::is_kata(name));
         let at = At { ground: &self.ground, folder: &self.folder() };
         let in_root = self.storage.place() == Place::Root;
-        let seen = match gvisor {
+        let seen = match hidden {
             true => Seen::from_host(&self.data),
             false => Seen::of(pid, Path::new(rootfs::DATA), &self.data),
         };
@@ -97,7 +99,7 @@ impl Container {
             seccomp.map_or("unreadable".into(), |mode| mode.to_string()),
             if as_asked { "names" } else { "does not name" }
         );
-        let in_force = as_asked && (filtered || gvisor);
+        let in_force = as_asked && (filtered || hidden);
         states.push(system::state("security", &spec.security, found, in_force));
 
         let path = system.group.as_ref().map(|group| format!("/{}", group.name()));
@@ -116,18 +118,21 @@ impl Container {
         states.push(system::state("rootfs", wanted, found.into(), in_force));
         states.push(storage);
         states.extend(system.read_memory(&layers));
-        if let (Some(options), Some(inside)) = (options, &running.inside) {
+        if let Some(inside) = &running.inside {
+            gvisor::read_inside(&mut states, inside, options.map(|_| seccomp.unwrap_or_default()));
+        }
+        if let Some(options) = options {
             let on_host = layers.network == NetworkLayer::Host;
             let asked = |name: &str| {
                 spec.sandbox.iter().any(|(asked, _)| asked == name) || name == "network" && on_host
             };
-            gvisor::read_inside(&mut states, inside, seccomp);
             states.extend(gvisor::read_options(pid, options, asked));
         }
+        states.extend(kata.iter().flat_map(|name| kata::states(name)));
         Ok(states)
     }
 
-    /// Asks gVisor's sandbox what a process sees there.
+    /// Asks a sandbox or a guest what a process sees there.
     fn look_inside(&self) -> Result<Inside, String> {
         let words = [rootfs::PROGRAM, gvisor::inside::COMMAND];
         let said = self.engine.exec(&self.name, &words);

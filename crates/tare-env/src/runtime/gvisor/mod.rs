@@ -138,7 +138,7 @@ pub(crate) fn read_options(
 }
 
 /// Puts what is seen inside into the states that the host alone can only half read. `filter`: the
-/// `Seccomp` line of the sandbox process.
+/// `Seccomp` line of the sandbox process; `None` for a guest of Kata's, which has none.
 pub(crate) fn read_inside(
     states: &mut [LayerState],
     inside: &Result<Inside, String>,
@@ -171,13 +171,15 @@ pub(crate) fn read_inside(
                 one.in_force = seen.root_is_read_only() == Some(one.wanted == "read-only");
             }
             "security" => {
-                // The sentry filters itself, whatever was asked.
-                let own = filter.map_or("unreadable".into(), |mode| mode.to_string());
-                one.found = format!(
-                    "Seccomp of the sandbox: {own}, gVisor's own; inside: {}",
-                    if seen.seccomp.is_empty() { "unreadable" } else { &seen.seccomp }
-                );
-                one.in_force &= filter == Some(2);
+                let inside = if seen.seccomp.is_empty() { "unreadable" } else { &seen.seccomp };
+                one.found = match filter {
+                    // The sentry filters itself, whatever was asked.
+                    Some(own) => {
+                        format!("Seccomp of the sandbox: {own}, gVisor's own; inside: {inside}")
+                    }
+                    None => format!("Seccomp inside: {inside}; Kata's configuration decides"),
+                };
+                one.in_force &= filter.is_none_or(|mode| mode == 2);
             }
             _ => {}
         }

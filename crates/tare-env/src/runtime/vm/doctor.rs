@@ -1,30 +1,19 @@
-//! What virtual machines find on this host: accelerator, monitor, kernel, Kata.
+//! What virtual machines find on this host: accelerator, monitor, kernel.
 
 use std::fs;
 use std::path::Path;
 
 use tare_host::doctor::{Check, Verdict};
-use tare_host::{exec, facts};
+use tare_host::facts;
 
 use super::kernel::{self, Kernel};
 use super::options::Options;
 use super::{accelerator, default_kernel, needs, qemu::PROGRAM, uml};
 use crate::inside;
 
-/// Where Kata keeps its configuration, the first that is there counts (its own order).
-const KATA: &[&str] = &[
-    "/etc/kata-containers/configuration.toml",
-    "/opt/kata/share/defaults/kata-containers/configuration.toml",
-    "/usr/share/defaults/kata-containers/configuration.toml",
-];
-
-/// Settings of Kata that a cost depends on.
-const KATA_SETTINGS: &[&str] =
-    &["default_vcpus", "default_memory", "shared_fs", "enable_iothreads"];
-
 /// Checks this host. `state` is the state directory, where the outcome of a try of KVM is kept.
 pub fn checks(state: &Path) -> Vec<Check> {
-    vec![kvm(state), machine(), guest_kernel(), whole_study(), user_mode(), kata()]
+    vec![kvm(state), machine(), guest_kernel(), whole_study(), user_mode()]
 }
 
 fn check(what: &str, verdict: Verdict, detail: impl Into<String>, remedy: &str) -> Check {
@@ -101,40 +90,9 @@ fn user_mode() -> Check {
     }
 }
 
-/// Kata is a runtime of the container engines (`docker:kata`); what it gives a guest is said here.
-fn kata() -> Check {
-    let what = "Kata Containers";
-    let program = ["kata-runtime", "containerd-shim-kata-v2"].into_iter().find_map(exec::find);
-    let file = KATA.iter().find(|path| Path::new(path).is_file());
-    let (Some(program), Some(file)) = (program, file) else {
-        let remedy = "install it from katacontainers.io and name it as a runtime of the engine";
-        return check(what, Verdict::Missing, "not installed", remedy);
-    };
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let detail = format!("{}; {file}: {}", program.display(), settings(&text));
-    check(what, Verdict::Ok, detail, "")
-}
-
-/// `default_vcpus = 1, shared_fs = "virtio-fs"`: the lines of interest of a configuration.
-fn settings(text: &str) -> String {
-    let wanted = |line: &&str| {
-        let name = line.split_once('=').map(|(name, _)| name.trim());
-        name.is_some_and(|name| KATA_SETTINGS.contains(&name))
-    };
-    text.lines().map(str::trim).filter(wanted).collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn settings_of_kata_are_found_among_others() {
-        let text = "[hypervisor.qemu]\n# default_vcpus = 9\ndefault_vcpus = 1\npath = \"x\"\n\
-                    default_memory = 2048\n shared_fs = \"virtio-fs\"\n";
-        let expect = "default_vcpus = 1, default_memory = 2048, shared_fs = \"virtio-fs\"";
-        assert_eq!(settings(text), expect);
-    }
 
     #[test]
     fn what_is_not_ok_says_how_to_get_it() {
