@@ -104,6 +104,11 @@ fn storage_in_force(environment: &mut dyn Environment) -> (bool, String) {
     (storage.in_force, storage.found)
 }
 
+/// What `store` writes into its file and syncs.
+fn content() -> Vec<u8> {
+    (0..1u32 << 18).flat_map(u32::to_le_bytes).collect()
+}
+
 /// The life of one environment: what it says of its storage.
 fn live(site: &Site, spec: &EnvironmentSpec) -> String {
     let mut environment = site.environment(spec).unwrap();
@@ -127,8 +132,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) -> String {
     // What was synced is there after the system's death.
     let pids = environment.processes().system;
     tare_host::process::kill(&pids, LIMIT).unwrap();
-    let content: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_le_bytes).collect();
-    assert!(fs::read(data.join("kept")).unwrap() == content);
+    assert!(fs::read(data.join("kept")).unwrap() == content());
     let begin = Instant::now();
     environment.stop().unwrap();
     environment.stop().unwrap();
@@ -163,6 +167,26 @@ fn over_tcp() {
 #[test]
 fn over_rdma() {
     over("over_rdma", RDMA);
+}
+
+/// A container sees the mount as a process does.
+#[test]
+fn under_runc() {
+    let _host = host();
+    let spec = on_storage("oci:runc", "nvme-of", TCP);
+    if !can("under_runc", TCP) {
+        return;
+    }
+    if let Err(missing) = runtime::check(&spec) {
+        eprintln!("skipped: under_runc: {}", error_line(missing.as_ref()));
+        return;
+    }
+    let state = State::new("nvme-of-runc");
+    let before = traces(&state);
+    let site = open(&state, Vec::new());
+    live(&site, &spec);
+    assert!(site.close().is_empty());
+    assert_eq!(traces(&state), before);
 }
 
 /// The bare namespace, for a system that writes to devices itself.
@@ -333,6 +357,23 @@ impl ByHand {
     }
 }
 
+/// The file system on a device, for as long as this lives.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn of(device: &Path, point: PathBuf) -> Self {
+        fs::create_dir_all(&point).unwrap();
+        assert!(Command::new("mount").arg(device).arg(&point).status().unwrap().success());
+        Self(point)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
 impl Drop for ByHand {
     fn drop(&mut self) {
         let _ = self.target.remove(BY_HAND);
@@ -368,9 +409,20 @@ fn a_target_that_is_there_is_used_once_it_is_given_up_and_stays() {
     let error = other.start(&words).unwrap_err().to_string();
     assert!(error.contains("there is a controller of"), "{error}");
     environment.stop().unwrap();
-    assert!(site.close().is_empty());
     assert_eq!(traces(&state), before);
     assert_eq!(by_hand.target.names(), [BY_HAND]);
+
+    // What was synced is with the target, which is gone before anything else could be written.
+    start(&mut *environment, &["store", "{listen}", "{port}", "{data}", "leave"]);
+    said(&*environment, "listening");
+    by_hand.target.remove(BY_HAND).unwrap();
+    environment.stop().unwrap();
+    assert!(site.close().is_empty());
+    assert!(nvme::controllers().is_empty());
+    {
+        let mounted = Mounted::of(&by_hand.device, state.0.join("behind"));
+        assert!(fs::read(mounted.0.join("kept")).unwrap() == content());
+    }
 
     // Nobody answers any more: an error that says where, and nothing left.
     drop(by_hand);

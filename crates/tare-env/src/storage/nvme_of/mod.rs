@@ -28,7 +28,7 @@ pub(super) const KIND: Kind = Kind {
     name: "nvme-of",
     help: "a file system, or none, on a namespace of an NVMe over fabrics target, on this host or another one",
     options: options::ALL,
-    needs: "nvmet and nvme with the transport as modules, loop devices, mkfs; iproute2's rdma for \
+    needs: "Linux since 5.11 with nvmet and nvme and the transport as modules, loop devices, mkfs; iproute2's rdma for \
             soft-RoCE; or a target on another host",
     cleanup: "unmounted, disconnected; the target, soft-RoCE, loop device and image removed",
     read_back: "the mount table inside; transport, address, state, target, queues and depth of the \
