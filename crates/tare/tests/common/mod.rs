@@ -137,7 +137,7 @@ fn processes() -> Vec<String> {
         let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let second = words.split(|byte| *byte == 0).nth(1).unwrap_or_default();
         let ours = match name.trim() {
-            "tare" => matches!(second, b"db" | b"load-agent" | b"proxy"),
+            "tare" => matches!(second, b"db" | b"fio-server" | b"load-agent" | b"proxy"),
             name => matches!(name, "crun" | "runc" | "runsc" | "conmon"),
         };
         if marked || ours {

@@ -7,7 +7,8 @@
 //!
 //! What the figures are:
 //! - Operations of the window are fio's own rate (its count over its own time, which begins after
-//!   the ramp and ends with the interrupt, some ms after the window) times the length of the window.
+//!   the ramp and ends with the interrupt, some ms after the window) times the length of the window;
+//!   its count where that time was shorter than the window, because nothing was completed.
 //! - In a closed loop, service time is fio's `lat`: from when it made the request to its completion.
 //! - At the fixed rate fio starts an operation late when none of its depth is free, and counts from
 //!   that start: `lat` is service time again, and there is no response time. With `io_submit_mode =
@@ -62,8 +63,8 @@ const START_LIMIT: Duration = Duration::from_secs(90);
 const END_LIMIT: Duration = Duration::from_secs(60);
 /// For files to be laid out: it takes as long as the disk does, and gives signs of life.
 const FILL_LIMIT: Duration = Duration::from_secs(6 * 3600);
-/// Share of the window that fio must have measured.
-const COVERED_SHARE: f64 = 0.5;
+/// Share of the window that fio must have measured: with less it had not begun.
+const COVERED_SHARE: f64 = 0.1;
 
 /// Why fio could not be asked, or gave no figures.
 #[derive(Debug, thiserror::Error)]
@@ -233,7 +234,11 @@ fn slice(totals: Totals, window: Duration, pacing: Pacing, offload: bool) -> Sli
     let seconds = window.as_secs_f64();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
     let whole = |operations: f64| operations.round().max(0.0) as u64;
-    let operations = whole(totals.rate_per_s * seconds);
+    // The ramp ends with the first completion after its time. Where that came late, none came before it
+    // in the window.
+    let measured = Duration::from_millis(totals.runtime_ms).as_secs_f64();
+    let covered = if seconds > 0.0 { (measured / seconds).min(1.0) } else { 1.0 };
+    let operations = whole(totals.rate_per_s * seconds * covered);
     let (unsent, open) = match pacing {
         Pacing::Closed => (0, false),
         Pacing::Open { rate_per_s } => {

@@ -32,6 +32,10 @@ const SIGN: Duration = Duration::from_secs(1);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 /// How long a killed fio may take to be gone.
 const KILL_LIMIT: Duration = Duration::from_secs(2);
+/// How long after its threads a job is taken to have begun, whatever is seen of it.
+const START_LIMIT: Duration = Duration::from_millis(500);
+/// What fio reads and writes through files of its own before the first operation is less.
+const START_BYTES: u64 = 256 << 10;
 /// Threads of fio besides those of its jobs: the main one and its helper.
 const OWN_THREADS: u64 = 2;
 
@@ -169,7 +173,7 @@ fn run(
         if let Some(answer) = fio.ended()? {
             return Ok(Some(answer));
         }
-        if !running && fio.threads() >= jobs + OWN_THREADS {
+        if !running && fio.works(jobs) {
             running = true;
             if say(stream, &Answer::Running).is_err() {
                 return Ok(None);
@@ -198,9 +202,32 @@ fn run(
     }
 }
 
+/// Bytes that a process has moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Moved {
+    /// Through read(2) and write(2) and their like.
+    calls: u64,
+    /// To and from a disk, or into pages that will be written.
+    disk: u64,
+}
+
+/// Reads `/proc/PID/io` (proc_pid_io(5)).
+fn moved(text: &str) -> Moved {
+    let value = |name: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+    };
+    Moved {
+        calls: value("rchar") + value("wchar"),
+        disk: value("read_bytes") + value("write_bytes"),
+    }
+}
+
 /// A running fio. Dropping it kills it.
 struct Fio {
     child: Child,
+    /// When all threads were first seen, and what had been moved by then.
+    threads_there: Option<(Instant, Moved)>,
     stdout: Option<thread::JoinHandle<String>>,
     stderr: Option<thread::JoinHandle<String>>,
 }
@@ -218,6 +245,7 @@ impl Fio {
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let fio = Self {
             child,
+            threads_there: None,
             stdout: stdout.map(|stream| thread::spawn(|| text(stream))),
             stderr: stderr.map(|stream| thread::spawn(|| text(stream))),
         };
@@ -227,9 +255,20 @@ impl Fio {
         Ok(fio)
     }
 
-    fn threads(&self) -> u64 {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
-        tasks.map_or(0, |tasks| tasks.count() as u64)
+    /// Whether its jobs have begun. Threads are there before their first operation, and on a busy host
+    /// long before, so that bytes have to move too, as far as the kernel counts them (not those of
+    /// io_submit(2) that stay in memory) and the rate is not so low that none are due.
+    fn works(&mut self, jobs: u64) -> bool {
+        let folder = format!("/proc/{}", self.child.id());
+        let threads = fs::read_dir(format!("{folder}/task")).map_or(0, Iterator::count) as u64;
+        if threads < jobs + OWN_THREADS {
+            return false;
+        }
+        let moved = moved(&fs::read_to_string(format!("{folder}/io")).unwrap_or_default());
+        let (since, before) = *self.threads_there.get_or_insert_with(|| (Instant::now(), moved));
+        moved.disk > before.disk
+            || moved.calls >= before.calls + START_BYTES
+            || since.elapsed() > START_LIMIT
     }
 
     /// Lets it end in good order: it prints what it has counted.
@@ -267,4 +306,28 @@ fn text(mut stream: impl Read) -> String {
     // What cannot be read is missing in what is made of it.
     let _ = stream.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_moved_is_read() {
+        let text = "rchar: 100\nwchar: 20\nsyscr: 5\nread_bytes: 4096\nwrite_bytes: 8192\n";
+        assert_eq!(moved(text), Moved { calls: 120, disk: 12_288 });
+        assert_eq!(moved(""), Moved::default());
+    }
+
+    #[test]
+    fn another_program_is_not_taken_for_fio() {
+        let folder = tempfile::tempdir().unwrap();
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let serve = |program: &str| {
+            let error = serve(Path::new(program), listen, folder.path(), "fio.json").unwrap_err();
+            error.to_string()
+        };
+        assert!(serve("/no/such/fio").contains("apt-get install fio"));
+        assert!(serve("/bin/true").contains("no version of fio 3"));
+    }
 }
