@@ -98,10 +98,19 @@ fn live(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
     });
     assert_eq!((status, out), (Status::Code(7), b"up\ntold\n".to_vec()));
 
+    // What other processes are told of is what the program learns of where it runs.
+    let (_, out, _) = guest.output(&shell("cat /proc/sys/kernel/hostname; id -u")).unwrap();
+    assert_eq!(out, "tare-guest\n0\n");
+
     let missing = guest.output(&Command::new(["/no/such/program"])).unwrap_err();
     assert!(matches!(missing, InsideError::Refused { .. }), "{missing}");
     let slow = guest.output(&shell("sleep 1000").limit(Duration::from_secs(1))).unwrap_err();
     assert!(matches!(slow, InsideError::TimedOut { .. }), "{slow}");
+
+    // A guest that dies is no hang.
+    let script = "echo o > /proc/sysrq-trigger; sleep 1000";
+    let gone = guest.output(&shell(script)).unwrap_err();
+    assert!(matches!(gone, InsideError::Gone { .. }), "{gone}");
     let began = Instant::now();
     assert!(guest.close().is_empty());
     eprintln!("gone after {:.1?}", began.elapsed());

@@ -14,7 +14,7 @@ use crate::doubts::Marks;
 use crate::figures::{clean, percent, percent_interval, shorten};
 use crate::findings;
 use crate::headline::blocks;
-use crate::terminal::{Paint, Style, grid, paragraph};
+use crate::terminal::{Paint, Style, grid, inside, paragraph};
 
 mod csv;
 pub(crate) mod waterfall;
@@ -329,6 +329,9 @@ pub(crate) fn method(record: &Record, plan: &Plan) -> String {
     match &record.header.ending {
         Some(ending) => text.push_str(&format!(" Ended: {}.", clean(ending))),
         None => text.push_str(" Not finished."),
+    }
+    if let Some(guest) = inside(record) {
+        text.push_str(&format!(" Measured inside a guest: {}.", clean(&guest)));
     }
     text
 }

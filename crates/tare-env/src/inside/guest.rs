@@ -31,6 +31,9 @@ const ORDER_LIMIT: Duration = Duration::from_secs(180);
 /// How long results may take to the host.
 const COPY_LIMIT: Duration = Duration::from_secs(120);
 
+/// How long a command that took too long may take to end when it is killed.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
+
 /// How often it is looked whether the command shall stop, and whether the guest lives.
 const TICK: Duration = Duration::from_millis(200);
 
@@ -79,7 +82,7 @@ impl Command {
         self
     }
 
-    /// Fails when the command takes longer than this.
+    /// Kills the command, which is an error, when it takes longer than this.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
@@ -201,7 +204,7 @@ impl Guest {
     /// command gets one SIGINT, and is waited for.
     ///
     /// # Errors
-    /// When it cannot be started, takes too long, or the guest ends. The guest may be unusable then.
+    /// When it cannot be started, takes too long, or the guest ends.
     pub fn run(
         &mut self,
         command: &Command,
@@ -215,16 +218,23 @@ impl Guest {
             variables: command.variables.clone(),
             directory: command.directory.clone(),
         });
-        let sent = self.lines.send(&order);
-        sent.map_err(|source| self.gone(&program, source))?;
-        let deadline = command.limit.map(|limit| Instant::now() + limit);
-        let mut told = false;
+        self.send(&program, &order)?;
+        let began = Instant::now();
+        let (mut told, mut killed) = (false, false);
         loop {
             if stop.load(Ordering::Relaxed) && !told {
                 told = true;
-                let signal = Signal::INT.as_raw();
-                let sent = self.lines.send(&Order::Signal { signal });
-                sent.map_err(|source| self.gone(&program, source))?;
+                self.send(&program, &Order::Signal { signal: Signal::INT.as_raw() })?;
+            }
+            match command.limit {
+                Some(limit) if killed && began.elapsed() > limit + KILL_LIMIT => {
+                    return Err(InsideError::TimedOut { program, limit });
+                }
+                Some(limit) if !killed && began.elapsed() > limit => {
+                    killed = true;
+                    self.send(&program, &Order::Signal { signal: Signal::KILL.as_raw() })?;
+                }
+                _ => {}
             }
             match self.lines.receive(Instant::now() + TICK) {
                 Ok(Answer::Printed { stream, bytes }) => {
@@ -233,29 +243,35 @@ impl Guest {
                         Stream::Error => &mut *err,
                     };
                     let print = to.write_all(&bytes).and_then(|()| to.flush());
-                    print.map_err(|source| InsideError::Print {
-                        program: program.clone(),
-                        source,
-                    })?;
+                    let fail = |source| InsideError::Print { program: program.clone(), source };
+                    print.map_err(fail)?;
                 }
-                Ok(Answer::Ended { code: Some(code), .. }) => return Ok(Status::Code(code)),
-                Ok(Answer::Ended { signal, .. }) => {
-                    return Ok(Status::Signal(signal.unwrap_or_default()));
+                Ok(Answer::Ended { code, signal }) => {
+                    let ended = match code {
+                        Some(code) => Status::Code(code),
+                        None => Status::Signal(signal.unwrap_or_default()),
+                    };
+                    return match command.limit {
+                        Some(limit) if killed => Err(InsideError::TimedOut { program, limit }),
+                        _ => Ok(ended),
+                    };
                 }
+                // A signal that came after the command's end.
+                Ok(Answer::Failed { .. }) if told || killed => {}
                 Ok(Answer::Failed { error }) => {
                     return Err(InsideError::Refused { program, error });
                 }
-                // That the signal was sent.
+                // That a signal was sent.
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::TimedOut && self.monitor.alive() => {
-                    if deadline.is_some_and(|deadline| Instant::now() > deadline) {
-                        let limit = command.limit.unwrap_or_default();
-                        return Err(InsideError::TimedOut { program, limit });
-                    }
-                }
+                Err(error) if error.kind() == io::ErrorKind::TimedOut && self.monitor.alive() => {}
                 Err(source) => return Err(self.gone(&program, source)),
             }
         }
+    }
+
+    fn send(&mut self, program: &str, order: &Order) -> Result<(), InsideError> {
+        let sent = self.lines.send(order);
+        sent.map_err(|source| self.gone(program, source))
     }
 
     /// Runs a command to its end and returns how it ended and what it printed: standard output, then

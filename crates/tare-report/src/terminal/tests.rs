@@ -31,6 +31,25 @@ fn wide_terminals_get_one_table_and_narrow_ones_two() {
 }
 
 #[test]
+fn a_study_that_ran_inside_a_guest_says_so_everywhere() {
+    let (mut record, analysis) = fixture::quick();
+    let said = "Linux 6.1.0, on tcg: asked for";
+    let texts = |record: &Record| {
+        let terminal = render(record, &analysis, &[], Style::new(false, 240));
+        let markdown = crate::markdown::render(record, &analysis, &[]);
+        [terminal, markdown, crate::html::page(record, &analysis, &[])]
+    };
+    assert!(texts(&record).iter().all(|text| !text.contains("a guest")));
+    for (key, value) in [("Linux", "6.1.0"), ("on", "tcg: asked for")] {
+        let (section, key, value) = (INSIDE.into(), key.into(), value.into());
+        record.host.push(tare_lab::record::HostFact { section, key, value });
+    }
+    for text in texts(&record) {
+        assert!(text.contains(said) && text.contains("guest"), "{text}");
+    }
+}
+
+#[test]
 fn colour_only_when_asked() {
     let (record, analysis) = fixture::quick();
     assert!(!render(&record, &analysis, &[], Style::new(false, 120)).contains('\u{1b}'));
