@@ -297,6 +297,10 @@ impl Numbers for NvmeWork {
         let (Some(begin), Some(end)) = (begin, end) else { return Vec::new() };
         let mut counters = Vec::new();
         for (((part, _), begin), end) in PARTS.iter().zip(begin).zip(end) {
+            // Nothing was ever done for it here: a target on another host has its account there.
+            if end[1] == 0 {
+                continue;
+            }
             let [ns, items] = [0, 1].map(|at| end[at].saturating_sub(begin[at]) as f64);
             counters.push(counter(layer_cpu_name(part), ns));
             counters.push(counter(format!("{part}_work_items"), items));
