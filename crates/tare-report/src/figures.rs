@@ -122,13 +122,18 @@ pub(crate) fn left_out(record: &Record) -> Vec<(String, String)> {
     let missing = in_order(record).into_iter().filter_map(|environment| {
         Some((environment.spec.name.clone(), environment.left_out.clone()?))
     });
-    let whole = "not in the quick part; run the study without --quick";
-    let quick = record.study.quick.iter();
-    let quick = quick.flat_map(|part| {
-        let workloads = part.workloads.iter().map(|name| format!("workload {name}"));
-        part.environments.iter().cloned().chain(workloads)
+    let quick = record
+        .study
+        .quick
+        .iter()
+        .flat_map(|part| [("environment", &part.environments), ("workload", &part.workloads)]);
+    let quick = quick.filter(|(_, names)| !names.is_empty()).map(|(what, names)| {
+        let plural = if names.len() > 1 { "s" } else { "" };
+        let why =
+            format!("{}; not in the quick part: run the study without --quick", names.join(", "));
+        (format!("{} {what}{plural} of the whole study", names.len()), why)
     });
-    missing.chain(quick.map(|name| (name, whole.to_string()))).collect()
+    missing.chain(quick).collect()
 }
 
 /// Text of a stranger without what could steer a terminal or reorder a line: control characters and

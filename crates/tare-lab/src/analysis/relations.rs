@@ -84,9 +84,8 @@ impl Untestable {
     /// What is in the way, as a clause.
     pub fn text(&self) -> String {
         match self {
-            Self::LeftOut { environment, reason } => {
-                format!("\"{environment}\" was left out: {reason}")
-            }
+            // The reason stands in the list of what was left out.
+            Self::LeftOut { environment, .. } => format!("\"{environment}\" was left out"),
             Self::NotInQuickPart { name } => {
                 format!("\"{name}\" is not in the quick part; run the study without --quick")
             }
