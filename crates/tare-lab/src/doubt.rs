@@ -37,6 +37,8 @@ pub enum Doubt {
     /// The guest's kernel is a process of the host that intercepts every system call: its figures
     /// are not those of a virtual machine.
     UserModeKernel { accelerator: String },
+    /// What it was loaded with did not become steady before it was measured.
+    NotSteady { workload: String, criterion: String, waited_s: u64 },
     /// A probe could not read.
     ProbeFailed { probe: String, reason: String },
     /// Fewer blocks than are needed for an interval worth its name.
@@ -62,6 +64,7 @@ impl Doubt {
             Self::IoEngineDiffers { .. } => "io_engine_differs",
             Self::Emulated { .. } => "emulated",
             Self::UserModeKernel { .. } => "user_mode_kernel",
+            Self::NotSteady { .. } => "not_steady",
             Self::ProbeFailed { .. } => "probe_failed",
             Self::FewBlocks { .. } => "few_blocks",
             Self::EnvironmentLeftOut { .. } => "environment_left_out",
@@ -117,6 +120,9 @@ impl Doubt {
                 "the guest's kernel runs in user mode, where each system call \
                  of its programs is intercepted: its costs are not those of a virtual machine"
                     .to_string()
+            }
+            Self::NotSteady { workload, criterion, waited_s } => {
+                format!("under {workload:?} it was not steady ({criterion}) after {waited_s} s")
             }
             Self::ProbeFailed { probe, reason } => {
                 format!("the probe {probe} could not read: {reason}")
@@ -179,6 +185,9 @@ impl Doubt {
             Self::UserModeKernel { .. } => {
                 "read no cost of a virtual machine from it: user code runs at full speed, system \
                  calls many times slower; take a host where KVM boots a guest (`tare doctor`)"
+            }
+            Self::NotSteady { .. } => {
+                "what is measured may still drift; give it a longer steadystate_limit"
             }
             Self::ProbeFailed { .. } => "the doubts that rest on this probe are missing here",
             Self::FewBlocks { .. } => "give it a larger budget, or more rounds",

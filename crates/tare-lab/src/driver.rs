@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::PartError;
+use crate::doubt::Doubt;
 use crate::study::WorkloadSpec;
 
 /// One system that the driver has connections to: an index that `open` returned.
@@ -86,6 +87,11 @@ pub trait Driver {
         order: &SliceOrder,
         edge: &mut dyn FnMut(Edge),
     ) -> Result<SliceLoad, PartError>;
+
+    /// What weakens the figures of a system from the beginning, once its data is loaded.
+    fn doubts(&mut self, _target: TargetId) -> Vec<Doubt> {
+        Vec::new()
+    }
 
     /// Drops the connections to one system.
     fn close(&mut self, target: TargetId) -> Result<(), PartError>;

@@ -214,7 +214,8 @@ fn gravity(doubt: &Doubt) -> u64 {
         Doubt::ClientSharesCpus { .. }
         | Doubt::Throttled { .. }
         | Doubt::RateNotReached { .. }
-        | Doubt::IoEngineDiffers { .. } => 2,
+        | Doubt::IoEngineDiffers { .. }
+        | Doubt::NotSteady { .. } => 2,
         Doubt::Steal { .. }
         | Doubt::Strangers { .. }
         | Doubt::ProbeFailed { .. }
@@ -270,6 +271,9 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::UserModeKernel { .. } => {
             "user-mode kernel, its costs are not those of a virtual machine".into()
         }
+        Doubt::NotSteady { workload, criterion, waited_s } => {
+            format!("not steady under {workload} ({criterion}) after {waited_s} s")
+        }
         Doubt::FewBlocks { blocks } => format!("only {}", crate::headline::blocks(*blocks)),
         Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
@@ -294,6 +298,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::IoEngineDiffers { .. } => "security = \"default+io_uring\" tells its part.",
         Doubt::Emulated { .. } => "Read no cost from it; take a host with KVM.",
         Doubt::UserModeKernel { .. } => "Read no cost of a virtual machine from it.",
+        Doubt::NotSteady { .. } => "Figures may drift; give it a longer steadystate_limit.",
         Doubt::ProbeFailed { .. } => "Doubts that rest on this probe are missing.",
         Doubt::FewBlocks { .. } => "Give it a larger budget, or more rounds.",
         Doubt::EnvironmentLeftOut { .. } => "See `tare doctor`.",
@@ -316,6 +321,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::IoEngineDiffers { .. } => "The system chose another I/O engine",
         Doubt::Emulated { .. } => "The guest's CPU is emulated",
         Doubt::UserModeKernel { .. } => "The guest's kernel runs in user mode",
+        Doubt::NotSteady { .. } => "It was not steady when it was measured",
         Doubt::ProbeFailed { .. } => "A probe could not read",
         Doubt::FewBlocks { .. } => "Too few blocks",
         Doubt::EnvironmentLeftOut { .. } => "An environment was left out",

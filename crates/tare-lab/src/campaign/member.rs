@@ -175,7 +175,9 @@ impl Campaign<'_, '_> {
             &self.members[self.baseline].record.settings,
         );
         let name = record.spec.name.clone();
-        doubts.into_iter().try_for_each(|doubt| self.put_doubt(Some(&name), doubt))
+        let target = self.members[index].running.as_ref().map(|running| running.target);
+        let of_driver = target.map(|target| self.parts.driver.doubts(target)).unwrap_or_default();
+        doubts.into_iter().chain(of_driver).try_for_each(|doubt| self.put_doubt(Some(&name), doubt))
     }
 
     /// What follows from an environment that did not come up: it is left out where the study allows

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tare_lab::PartError;
+use tare_lab::doubt::Doubt;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 
@@ -117,6 +118,7 @@ struct Target {
     connection: Connection,
     /// Files that have been written: jobs and bytes of each.
     filled: Vec<(u64, u64)>,
+    doubts: Vec<Doubt>,
 }
 
 impl Fio {
@@ -266,7 +268,7 @@ impl Driver for Fio {
         let (connection, _) = Connection::open(address, self.namespace.as_deref(), deadline)?;
         let target = TargetId(self.next);
         self.next += 1;
-        self.targets.insert(target, Target { connection, filled: Vec::new() });
+        self.targets.insert(target, Target { connection, filled: Vec::new(), doubts: Vec::new() });
         Ok(target)
     }
 
@@ -289,7 +291,15 @@ impl Driver for Fio {
         progress(bytes, bytes);
         if let Some(steady) = &options.steady {
             let limit = START_LIMIT + Duration::from_secs(steady.limit_s) + END_LIMIT;
-            target.complete(job::conditioning(&options, steady, seed), &options, limit)?;
+            let job = job::conditioning(&options, steady, seed);
+            let totals = target.complete(job, &options, limit)?;
+            if totals.steady != Some(true) {
+                target.doubts.push(Doubt::NotSteady {
+                    workload: workload.name.clone(),
+                    criterion: steady.criterion.clone(),
+                    waited_s: steady.limit_s,
+                });
+            }
         }
         Ok(())
     }
@@ -315,6 +325,11 @@ impl Driver for Fio {
             return Err(FioError::Uncovered { runtime_ms, window_ms }.into());
         }
         Ok(slice(totals, window, order.pacing, options.offload))
+    }
+
+    fn doubts(&mut self, target: TargetId) -> Vec<Doubt> {
+        let target = self.targets.get_mut(&target);
+        target.map(|target| std::mem::take(&mut target.doubts)).unwrap_or_default()
     }
 
     fn close(&mut self, target: TargetId) -> Result<(), PartError> {
