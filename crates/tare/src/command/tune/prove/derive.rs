@@ -44,7 +44,11 @@ pub(super) fn derive(
             tuned(format!("{WITH_FLAGS} + {}", group.name()), HostLayer::word(&[*group]));
         }
     }
-    let published = study.published.iter().filter(|cost| cost.environment == chosen.name);
+    let against_baseline = |name: &String| *name == study.baseline;
+    let published = study.published.iter().filter(|relation| {
+        relation.environment == chosen.name
+            && relation.against.as_ref().is_none_or(against_baseline)
+    });
     Ok(Study {
         name: format!("{}-proof", study.name),
         title: format!("What do flags and host tuning give back to \"{}\" here?", chosen.name),
