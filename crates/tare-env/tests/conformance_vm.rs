@@ -114,11 +114,11 @@ fn assert_clean(run: &str, what: &str) {
     assert!(left.is_empty(), "{what}: the host is not as it was: {left:#?}");
 }
 
-/// Address spaces of a user-mode kernel that outlived it. They carry no mark of a run; nobody else has
-/// such kernels here while a test holds the host.
+/// Address spaces of a user-mode kernel that outlived it: they carry no mark of a run, but are orphans.
 fn left_of_kernels() -> Vec<String> {
     let uml = |pid: &u32| {
         tare_host::process::name(*pid).is_some_and(|name| name.starts_with("linux.uml"))
+            && tare_host::process::status_field(*pid, "PPid").as_deref() == Some("1")
     };
     let all = tare_host::process::all().into_iter().filter(uml);
     all.map(|pid| format!("process {pid} of a user-mode kernel")).collect()

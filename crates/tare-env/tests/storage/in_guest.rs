@@ -8,19 +8,29 @@ use std::time::Duration;
 use tare_env::inside::{Command, Guest, Status};
 use tare_host::error_line;
 
-use crate::common::{State, host, program, skipped_inside};
+use crate::common::{State, host, program, skipped_inside_of};
 
 /// Under TCG, beside other tests.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 #[test]
 fn kinds_that_a_host_may_lack() {
-    let _host = host();
-    if skipped_inside("kinds_that_a_host_may_lack") {
-        return;
+    if !skipped_inside_of("kinds_that_a_host_may_lack", "vm:qemu") {
+        run_in("vm:qemu,memory=1G,raw=384M");
     }
+}
+
+#[test]
+fn the_same_under_a_user_mode_kernel() {
+    if !skipped_inside_of("the_same_under_a_user_mode_kernel", "vm:uml") {
+        run_in("vm:uml,memory=1G,raw=384M");
+    }
+}
+
+fn run_in(guest: &str) {
+    let _host = host();
     let state = State::new("storage-in-guest");
-    let options = "vm:qemu,memory=1G,raw=384M".parse().unwrap();
+    let options = guest.parse().unwrap();
     let mut guest = Guest::boot(&options, &state.0, &program())
         .unwrap_or_else(|error| panic!("{}", error_line(&error)));
     let test = std::env::current_exe().unwrap().to_string_lossy().into_owned();
@@ -36,8 +46,6 @@ fn kinds_that_a_host_may_lack() {
 }
 
 mod inside {
-    use std::path::Path;
-
     use tare_env::inside;
 
     use crate::{Pairs, kill_and_clean, live, open_with, run_layers, spec, traces};
@@ -74,12 +82,12 @@ mod inside {
         if is_host("a_thin_pool_on_a_disk_that_was_given_up") {
             return;
         }
-        let disk = Path::new("/dev/vdb").to_path_buf();
-        assert_eq!(inside::here().unwrap().devices, std::slice::from_ref(&disk));
+        let devices = inside::here().unwrap().devices;
+        let [disk] = devices.as_slice() else { panic!("{devices:?}") };
         let state = crate::State::new("storage-disk");
         let before = traces();
-        let site = open_with(&state, vec![disk]);
-        let options = [("device", "/dev/vdb"), ("size", "256M"), ("pool", "64M")];
+        let site = open_with(&state, devices.clone());
+        let options = [("device", disk.to_str().unwrap()), ("size", "256M"), ("pool", "64M")];
         live(&site, &spec("process", "direct-lvm", &options), true);
         assert!(site.close().is_empty());
         assert_eq!(traces(), before);
