@@ -114,11 +114,14 @@ fn assert_clean(run: &str, what: &str) {
     assert!(left.is_empty(), "{what}: the host is not as it was: {left:#?}");
 }
 
-/// Address spaces of a user-mode kernel that outlived it: they carry no mark of a run, but are orphans.
+/// Address spaces of a user-mode kernel that outlived it. They carry no mark of a run, but are no
+/// longer children of a kernel, nor the kernel that is a shell's.
 fn left_of_kernels() -> Vec<String> {
+    let name = |pid: u32| tare_host::process::name(pid).unwrap_or_default();
     let uml = |pid: &u32| {
-        tare_host::process::name(*pid).is_some_and(|name| name.starts_with("linux.uml"))
-            && tare_host::process::status_field(*pid, "PPid").as_deref() == Some("1")
+        let parent = tare_host::process::status_field(*pid, "PPid");
+        let parent = parent.and_then(|pid| pid.parse().ok()).map(name).unwrap_or_default();
+        name(*pid).starts_with("linux.uml") && !["linux.uml", "sh"].contains(&parent.as_str())
     };
     let all = tare_host::process::all().into_iter().filter(uml);
     all.map(|pid| format!("process {pid} of a user-mode kernel")).collect()
