@@ -2,11 +2,15 @@
 //! spreadsheet or a data frame can start from it. Totals and quantiles stand in columns of their
 //! own; the raw histograms are in the JSON.
 
+mod figures;
+
 use std::collections::BTreeSet;
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use tare_lab::record::{Phase, Record, Slice};
+
+pub use figures::figures;
 
 const COLUMNS: [&str; 29] = [
     "id",
@@ -174,6 +178,30 @@ mod tests {
             assert_eq!(row[3], expected);
             assert_eq!(row[8], slice.operations.to_string());
         }
+    }
+
+    #[test]
+    fn every_figure_is_a_line_with_its_interval() {
+        let (record, analysis) = fixture::hostile();
+        let rows = parse(&figures(&analysis));
+        assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+        let hostile = &record.environments[3].spec.name;
+        let of = |environment: &str, figure: &str| -> Option<Vec<String>> {
+            rows.iter().find(|row| row[1] == environment && row[3] == figure).cloned()
+        };
+        let p99 = of(hostile, "response_p99_over_baseline").unwrap();
+        let number = |at: usize| p99[at].parse::<f64>().unwrap();
+        assert!(number(6) <= number(5) && number(5) <= number(7), "{p99:?}");
+        assert!(["true", "false"].contains(&p99[10].as_str()), "{p99:?}");
+        assert!(of("native", "server_cpu").unwrap()[2] == "baseline");
+        assert!(
+            of("native", "server_cpu_cost").is_none() && of(hostile, "throughput_cost").is_some()
+        );
+        // One block: the figure, and no bounds.
+        let (_, single) = fixture::single_block();
+        let rows = parse(&figures(&single));
+        let p50 = rows.iter().find(|row| row[3] == "response_p50_over_baseline").unwrap();
+        assert!(!p50[5].is_empty() && p50[7].is_empty(), "{p50:?}");
     }
 
     #[test]

@@ -151,6 +151,12 @@ pub struct Report {
     /// Print CSV, a line per slice
     #[arg(long)]
     pub csv: bool,
+    /// Print CSV, a line per figure with its interval
+    #[arg(
+        long,
+        conflicts_with_all = ["json", "csv", "counters", "stacks", "markdown", "prometheus", "fleet"]
+    )]
+    pub figures_csv: bool,
     #[command(flatten)]
     pub stacks: ShowStacks,
     /// Print the counters per operation of each environment beside the baseline

@@ -335,3 +335,6 @@ fn summary(histogram: &Histogram<u64>) -> Latency {
         percentiles: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,8 +21,6 @@
 //! whatever the number of operations, and is covered less often than the interval says; the tests have
 //! the figures. A percentile beyond which fewer than [`BEYOND_MIN`] operations lie is not told at all.
 
-use std::collections::BTreeMap;
-
 use tare_std::rng::Rng;
 
 use super::Estimate;
@@ -79,17 +77,16 @@ impl Blocks {
     /// One list of buckets for each block, in any order. Buckets of all blocks must have the same edges,
     /// as those of HdrHistograms of one precision have.
     pub fn new(blocks: &[Vec<Bucket>]) -> Self {
-        let mut edges: BTreeMap<u64, u64> = BTreeMap::new();
-        for (low, high, _) in blocks.iter().flatten() {
-            edges.insert(*high, *low);
-        }
+        let all = blocks.iter().flatten();
+        let mut edges: Vec<(u64, u64)> = all.map(|(low, high, _)| (*high, *low)).collect();
+        edges.sort_unstable();
+        edges.dedup_by_key(|(high, _)| *high);
         let width = blocks.len();
         let mut totals = vec![0u64; edges.len() * width];
-        let places: BTreeMap<u64, usize> =
-            edges.keys().enumerate().map(|(place, high)| (*high, place)).collect();
         for (block, buckets) in blocks.iter().enumerate() {
             for (_, high, count) in buckets {
-                totals[places[high] * width + block] += count;
+                let place = edges.partition_point(|(edge, _)| edge < high);
+                totals[place * width + block] += count;
             }
         }
         for place in width..totals.len() {

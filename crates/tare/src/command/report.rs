@@ -38,6 +38,8 @@ pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit>
         writeln!(out, "{}", tare_report::json::render(&record, &analysis, &stacks))?;
     } else if options.csv {
         write!(out, "{}", tare_report::csv::render(&record))?;
+    } else if options.figures_csv {
+        write!(out, "{}", tare_report::csv::figures(&analysis))?;
     } else if options.counters {
         write!(out, "{}", tare_report::counters::terminal(&record, style()))?;
     } else if options.markdown {
