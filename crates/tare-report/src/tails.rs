@@ -86,9 +86,13 @@ pub(crate) fn ratio(analysis: &Analysis, finding: &Finding, percent: f64) -> Str
 /// What the words of [`ratio`] mean.
 pub(crate) const READING: &str = "none: no difference found; A/A noise: none beyond the control's";
 
-/// A factor with three digits.
+/// A factor with three digits; beyond a thousand only that it is.
 pub(crate) fn factor(value: f64) -> String {
-    significant(value, 3)
+    match value {
+        x if x > 1e3 => ">1000".to_string(),
+        x if x < 1e-3 => "<0.001".to_string(),
+        x => significant(x, 3),
+    }
 }
 
 /// The head and the rows of a table of percentiles: a row for each environment, a cell for each of

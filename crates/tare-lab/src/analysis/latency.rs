@@ -245,7 +245,7 @@ fn conclude(here: &Histograms, own: &Drawn, baseline: Option<&Baseline>, seed: u
     over.resize(PERCENTS.len(), None);
     let one = |((percent, read), over_baseline): ((&f64, &Read), Option<OverBaseline>)| {
         let logs: Vec<f64> = read.resampled.iter().map(|ns| ns.ln()).collect();
-        let ns = own.interval(read.ns.ln(), &logs, f64::exp);
+        let ns = Interval { value: read.ns, ..own.interval(read.ns.ln(), &logs, f64::exp) };
         Percentile {
             percent: *percent,
             beyond: read.beyond,
@@ -283,7 +283,9 @@ fn beside(drawn: &Drawn, over: &Read, under: &Read) -> Option<OverBaseline> {
     let pairs = || over.resampled.iter().zip(&under.resampled);
     let logs: Vec<f64> = pairs().map(|(over, under)| (over / under).ln()).collect();
     let differences: Vec<f64> = pairs().map(|(over, under)| over - under).collect();
-    let ratio = drawn.interval((over.ns / under.ns).ln(), &logs, f64::exp);
+    let value = over.ns / under.ns;
+    // Exactly the quotient of what is shown, whatever the way to logarithms and back does to it.
+    let ratio = Interval { value, ..drawn.interval(value.ln(), &logs, f64::exp) };
     Some(OverBaseline {
         found: ratio.low > 1.0 || ratio.high < 1.0,
         difference_ns: drawn.interval(over.ns - under.ns, &differences, |ns| ns),
