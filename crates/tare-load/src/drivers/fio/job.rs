@@ -56,9 +56,6 @@ pub(super) fn measured(
     if let Pacing::Open { rate_per_s } = pacing {
         let [reads, writes] = rates(options, rate_per_s)?;
         let _ = write!(job, "rate_iops={reads},{writes}\nrate_process={}\n", options.rate_process);
-        if options.offload {
-            job += "io_submit_mode=offload\n";
-        }
     }
     Some(job)
 }
@@ -110,7 +107,7 @@ fn load(options: &Options, seed: u64) -> String {
     let _ = write!(
         job,
         "rw={rw}\nrwmixread={rwmixread}\nbs={bs}\niodepth={iodepth}\nioengine={ioengine}\n\
-         fsync={fsync}\nfdatasync={fdatasync}\nlat_percentiles=1\nclat_percentiles=1\n\
+         fsync={fsync}\nfdatasync={fdatasync}\nlat_percentiles=1\nclat_percentiles=0\n\
          randseed={}\n",
         // fio's is a signed number; 31 bits of ours fit whatever its width.
         seed >> 33

@@ -11,9 +11,8 @@
 //!   its count where that time was shorter than the window, because nothing was completed.
 //! - In a closed loop, service time is fio's `lat`: from when it made the request to its completion.
 //! - At the fixed rate fio starts an operation late when none of its depth is free, and counts from
-//!   that start: `lat` is service time again, and there is no response time. With `io_submit_mode =
-//!   "offload"` it makes the request when it is due and hands it to threads that issue it: then
-//!   `lat` is response time, as far as its depth goes, and `clat` service time.
+//!   that start: `lat` is service time again, and there is no response time. (`io_submit_mode =
+//!   offload` would count from when it was due, but fio 3.33 hangs with it at its end.)
 //! - The client has no CPU time of its own: fio's is the system's.
 //!
 //! Limits: a rate is divided among jobs and directions in whole operations/s.
@@ -232,7 +231,7 @@ fn said(stderr: &str) -> String {
 }
 
 /// What a slice's figures are, from what fio counted.
-fn slice(totals: Totals, window: Duration, pacing: Pacing, offload: bool) -> SliceLoad {
+fn slice(totals: Totals, window: Duration, pacing: Pacing) -> SliceLoad {
     let seconds = window.as_secs_f64();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
     let whole = |operations: f64| operations.round().max(0.0) as u64;
@@ -241,15 +240,9 @@ fn slice(totals: Totals, window: Duration, pacing: Pacing, offload: bool) -> Sli
     let measured = Duration::from_millis(totals.runtime_ms).as_secs_f64();
     let covered = if seconds > 0.0 { (measured / seconds).min(1.0) } else { 1.0 };
     let operations = whole(totals.rate_per_s * seconds * covered);
-    let (unsent, open) = match pacing {
-        Pacing::Closed => (0, false),
-        Pacing::Open { rate_per_s } => {
-            (whole(rate_per_s * seconds).saturating_sub(operations), true)
-        }
-    };
-    let (response, service) = match open && offload {
-        true => (histogram::encode(&totals.total), histogram::encode(&totals.completion)),
-        false => (Vec::new(), histogram::encode(&totals.total)),
+    let unsent = match pacing {
+        Pacing::Closed => 0,
+        Pacing::Open { rate_per_s } => whole(rate_per_s * seconds).saturating_sub(operations),
     };
     let short = ("short I/O".to_string(), totals.short);
     SliceLoad {
@@ -258,8 +251,8 @@ fn slice(totals: Totals, window: Duration, pacing: Pacing, offload: bool) -> Sli
         errors: if totals.short > 0 { vec![short] } else { Vec::new() },
         unsent,
         client_cpu_ns: 0,
-        response,
-        service,
+        response: Vec::new(),
+        service: histogram::encode(&totals.latency),
     }
 }
 
@@ -324,7 +317,7 @@ impl Driver for Fio {
             let window_ms = window.as_millis();
             return Err(FioError::Uncovered { runtime_ms, window_ms }.into());
         }
-        Ok(slice(totals, window, order.pacing, options.offload))
+        Ok(slice(totals, window, order.pacing))
     }
 
     fn doubts(&mut self, target: TargetId) -> Vec<Doubt> {

@@ -38,12 +38,6 @@ pub(super) const OPTIONS: &[OptionInfo] = &[
         "how starts at the fixed rate are spread: linear, poisson (linear)",
     ),
     option(
-        "io_submit_mode",
-        &["inline", "offload"],
-        "offload: threads of their own issue, so that latency at the fixed rate counts from when \
-         an operation was due; with psync, sync, pvsync2 (inline)",
-    ),
-    option(
         "steadystate",
         &[],
         "before it is measured, run until so steady: iops:5%, iops_slope:1%, bw:5% (not at all)",
@@ -51,9 +45,6 @@ pub(super) const OPTIONS: &[OptionInfo] = &[
     option("steadystate_duration", &[], "seconds for which it has to be steady (10)"),
     option("steadystate_limit", &[], "seconds after which it is measured all the same (60)"),
 ];
-
-/// Engines that issue an operation and wait for it: one in flight per thread.
-const SYNCHRONOUS: &[&str] = &["psync", "sync", "pvsync2", "mmap"];
 
 /// A workload as fio is asked for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +61,6 @@ pub(super) struct Options {
     pub(super) fdatasync: u64,
     pub(super) random_distribution: Option<String>,
     pub(super) rate_process: String,
-    pub(super) offload: bool,
     pub(super) steady: Option<Steady>,
 }
 
@@ -90,10 +80,6 @@ pub enum OptionError {
     Value { workload: String, option: &'static str, value: String, expected: &'static str },
     #[error("workload {workload:?}: fio's {option} = {value:?}")]
     Bytes { workload: String, option: &'static str, value: String, source: UnitError },
-    #[error(
-        "workload {workload:?}: io_submit_mode = \"offload\" needs an engine that waits: psync, sync or pvsync2, not {engine}"
-    )]
-    Offload { workload: String, engine: String },
     #[error(
         "workload {workload:?}: size {size} of a job is not a whole number of its operations of {bs} bytes"
     )]
@@ -128,13 +114,9 @@ impl Options {
             fdatasync: words.whole("fdatasync", 0, 0..=1 << 30)?,
             random_distribution: words.distribution()?,
             rate_process: words.text("rate_process", "linear"),
-            offload: words.text("io_submit_mode", "inline") == "offload",
             steady,
         };
         let name = || workload.name.clone();
-        if options.offload && !SYNCHRONOUS.contains(&options.ioengine.as_str()) {
-            return Err(OptionError::Offload { workload: name(), engine: options.ioengine });
-        }
         if !options.size.is_multiple_of(options.bs) {
             let (size, bs) = (options.size, options.bs);
             return Err(OptionError::Size { workload: name(), size, bs });
@@ -255,13 +237,10 @@ pub(super) mod tests {
             ("random_distribution", "zoned:50/5"),
             ("steadystate", "iops"),
             ("steadystate", "iops:5%\n[x]"),
-            ("io_submit_mode", "offload"),
         ] {
             let error = Options::read(&asked(&[(name, value)])).unwrap_err().to_string();
             assert!(error.contains(name), "{name} = {value}: {error}");
         }
-        let offload = [("io_submit_mode", "offload"), ("ioengine", "psync")];
-        assert!(Options::read(&asked(&offload)).unwrap().offload);
     }
 
     #[test]

@@ -22,10 +22,9 @@ pub(super) struct Totals {
     pub(super) rate_per_s: f64,
     /// The longest time that a direction was measured for, in ms.
     pub(super) runtime_ms: u64,
-    /// From when fio made the request to its completion (`lat`).
-    pub(super) total: Histogram,
-    /// From when it was issued (`clat`).
-    pub(super) completion: Histogram,
+    /// From when fio made the request to its completion (`lat`; `clat`, from when it was issued, where
+    /// there is no other).
+    pub(super) latency: Histogram,
     /// Operations that moved less than they should have.
     pub(super) short: u64,
     /// `errno` of the first job that failed.
@@ -65,8 +64,7 @@ pub(super) fn read(output: &str) -> Result<Totals, OutputError> {
         operations: 0,
         rate_per_s: 0.0,
         runtime_ms: 0,
-        total: histogram::new(),
-        completion: histogram::new(),
+        latency: histogram::new(),
         short: 0,
         error: None,
         steady: None,
@@ -94,17 +92,12 @@ fn add_job(totals: &mut Totals, job: &Value) -> Result<(), OutputError> {
         totals.runtime_ms = totals.runtime_ms.max(runtime_ms);
         totals.short += direction["short_ios"].as_u64().unwrap_or(0);
         let bins = |name: &str| direction[name]["bins"].as_object();
-        match (bins("lat_ns"), bins("clat_ns")) {
-            (None, None) => {
-                return Err(match direction["clat"].is_object() {
-                    true => OutputError::TooOld { version: totals.version.clone() },
-                    false => OutputError::Missing { what: "latency bins; was it json+?" },
-                });
+        match bins("lat_ns").or_else(|| bins("clat_ns")) {
+            Some(bins) => add_bins(&mut totals.latency, bins),
+            None if direction["clat"].is_object() => {
+                return Err(OutputError::TooOld { version: totals.version.clone() });
             }
-            (total, completion) => {
-                total.into_iter().for_each(|bins| add_bins(&mut totals.total, bins));
-                completion.into_iter().for_each(|bins| add_bins(&mut totals.completion, bins));
-            }
+            None => return Err(OutputError::Missing { what: "latency bins; was it json+?" }),
         }
     }
     Ok(())
@@ -147,9 +140,8 @@ mod tests {
             }
             assert_eq!(totals.error, None, "{name}");
             assert!(totals.operations > 0 && totals.runtime_ms > 0, "{name}: {totals:?}");
-            // Every operation has a latency, in each of the two accounts.
-            assert_eq!(totals.total.len(), totals.operations, "{name}");
-            assert_eq!(totals.completion.len(), totals.operations, "{name}");
+            // Every operation has a latency.
+            assert_eq!(totals.latency.len(), totals.operations, "{name}");
             assert_eq!(totals.steady, name.contains("steady").then_some(true), "{name}");
             let root: Value = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
             compare(&root["jobs"][0], &totals, &name);
@@ -168,14 +160,14 @@ mod tests {
             .collect();
         let [direction] = active.as_slice() else { return };
         for (key, quantile) in [("50.000000", 0.5), ("99.000000", 0.99)] {
-            let theirs = direction["clat_ns"]["percentile"][key].as_u64().unwrap() as f64;
-            let ours = totals.completion.value_at_quantile(quantile) as f64;
+            let theirs = direction["lat_ns"]["percentile"][key].as_u64().unwrap() as f64;
+            let ours = totals.latency.value_at_quantile(quantile) as f64;
             let off = (ours / theirs - 1.0).abs();
             assert!(off < 1.0 / 64.0 + 0.002, "{name}: p{key}: {ours} against {theirs}");
         }
         let mean = direction["lat_ns"]["mean"].as_f64().unwrap();
-        let off = (totals.total.mean() / mean - 1.0).abs();
-        assert!(off < 0.02, "{name}: mean {} against {mean}", totals.total.mean());
+        let off = (totals.latency.mean() / mean - 1.0).abs();
+        assert!(off < 0.02, "{name}: mean {} against {mean}", totals.latency.mean());
     }
 
     #[test]
