@@ -181,7 +181,10 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
     stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let mut answer = [0; 4];
     assert!(stream.read(&mut answer).is_err(), "{name}: it answers while it is frozen");
-    assert_eq!(environment.usage().unwrap().system_cpu_ns, frozen, "{name}: it runs while frozen");
+    let ran = environment.usage().unwrap().system_cpu_ns - frozen;
+    // gVisor's sentry is paused, not frozen: its runtime looks at its timers now and then.
+    let most = if spec.runtime.contains("runsc") { 10_000_000 } else { 0 };
+    assert!(ran <= most, "{name}: it runs while frozen, {ran} ns");
     environment.thaw().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     stream.read_exact(&mut answer).unwrap();

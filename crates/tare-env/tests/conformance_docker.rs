@@ -176,7 +176,9 @@ fn conforms(site: &Site, spec: &EnvironmentSpec) {
     environment.freeze().unwrap();
     let frozen = environment.usage().unwrap();
     std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(environment.usage().unwrap().system_cpu_ns, frozen.system_cpu_ns, "{name}");
+    let ran = environment.usage().unwrap().system_cpu_ns - frozen.system_cpu_ns;
+    let most = if spec.runtime.contains("runsc") { 10_000_000 } else { 0 };
+    assert!(ran <= most, "{name}: it runs while frozen, {ran} ns");
     environment.thaw().unwrap();
     assert_eq!(ask(site, endpoint.address).unwrap(), "hello\n", "{name}");
 

@@ -11,8 +11,8 @@
 //!   userland proxy, which Docker runs for every published port.
 //!
 //! Freezing is by signal (SIGSTOP), not by cgroup: on cgroup v1 a frozen process cannot be killed,
-//! and after a crash the engine would wait for it for ever. Only gVisor is frozen by cgroup, because
-//! its processes trace each other and would see the signal.
+//! and after a crash the engine would wait for it for ever. Only gVisor is paused by the engine,
+//! because its processes trace each other and would see the signal.
 //!
 //! Limits: `cgroup = "none"` is refused, an engine has no such switch. An engine that maps users
 //! (userns-remap, rootless) cannot write the data directory. What the engine itself says of a
@@ -480,20 +480,18 @@ impl Environment for Container {
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
-        let gvisor = self.is_gvisor();
-        let system = &self.running()?.system;
-        match gvisor {
-            true => system.freeze(),
-            false => Ok(process::stop(&system.pids(), STOP_LIMIT)?),
+        self.running()?;
+        match self.is_gvisor() {
+            true => Ok(self.engine.pause(&self.name)?),
+            false => Ok(process::stop(&self.running()?.system.pids(), STOP_LIMIT)?),
         }
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {
-        let gvisor = self.is_gvisor();
-        let system = &self.running()?.system;
-        match gvisor {
-            true => system.thaw(),
-            false => Ok(process::resume(&system.pids())?),
+        self.running()?;
+        match self.is_gvisor() {
+            true => Ok(self.engine.unpause(&self.name)?),
+            false => Ok(process::resume(&self.running()?.system.pids())?),
         }
     }
 
@@ -518,9 +516,9 @@ impl Environment for Container {
             return Ok(());
         }
         if let Some(running) = self.running.take() {
-            // A frozen process of cgroup v1 cannot be killed; one that is gone cannot be thawed.
+            // A paused container would wait for its end for ever; one that runs is refused, no error.
             if self.is_gvisor() {
-                let _ = running.system.thaw();
+                let _ = self.engine.unpause(&self.name);
             }
             // Faster than the engine, which asks first. What has ended already is no error.
             let _ = process::kill(&running.system.pids(), super::KILL_LIMIT)?;

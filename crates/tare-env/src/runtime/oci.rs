@@ -434,11 +434,20 @@ impl Environment for Oci {
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
-        self.running()?.system.freeze()
+        self.running()?;
+        // Why its processes are not frozen stands in `gvisor`.
+        match self.sandbox {
+            Some(_) => Ok(self.runtime().args(["pause", &self.id()]).run().map(drop)?),
+            None => self.running()?.system.freeze(),
+        }
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {
-        self.running()?.system.thaw()
+        self.running()?;
+        match self.sandbox {
+            Some(_) => Ok(self.runtime().args(["resume", &self.id()]).run().map(drop)?),
+            None => self.running()?.system.thaw(),
+        }
     }
 
     fn usage(&mut self) -> Result<Usage, PartError> {

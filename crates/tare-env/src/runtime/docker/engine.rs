@@ -224,6 +224,15 @@ impl Engine {
         self.call(&format!("inspect the container {name}"), inspect)
     }
 
+    /// Stops a container until `unpause`, in the way of its runtime.
+    pub(super) fn pause(&self, name: &str) -> Result<(), EngineError> {
+        self.call(&format!("pause the container {name}"), self.client.pause_container(name))
+    }
+
+    pub(super) fn unpause(&self, name: &str) -> Result<(), EngineError> {
+        self.call(&format!("resume the container {name}"), self.client.unpause_container(name))
+    }
+
     /// Executes a command in a container and returns what it printed on its standard output.
     pub(super) fn exec(&self, name: &str, words: &[&str]) -> Result<String, EngineError> {
         let config = ExecConfig {
