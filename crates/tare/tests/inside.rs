@@ -60,7 +60,10 @@ latency_share = 0.5
 /// True where no guest can be had, after saying why.
 #[expect(clippy::print_stderr, reason = "tests that are skipped say so")]
 fn skipped(test: &str) -> bool {
-    let reason = match (rustix::process::geteuid().is_root(), tare_env::inside::needs()) {
+    let reason = match (
+        rustix::process::geteuid().is_root(),
+        tare_env::inside::needs(&tare_env::inside::Options::default()),
+    ) {
         (false, _) => "needs root".to_string(),
         (_, Err(missing)) => missing.to_string(),
         (true, Ok(())) => return false,
