@@ -627,6 +627,7 @@ impl Load {
 
 impl Gathered {
     fn report(self, load: &Load, climb: Vec<Step>, saturation_depth: usize) -> LoadReport {
+        let per_round = self.operations / self.rates.len().max(1) as u64;
         let bytes: Vec<f64> = self.rates.iter().map(|rate| rate * f64::from(load.block)).collect();
         let point = |(share, point): (&f64, GatheredPoint)| Point {
             share: *share,
@@ -642,8 +643,8 @@ impl Gathered {
             block_bytes: load.block,
             climb,
             saturation_depth,
-            operations_per_s: Figure::of(&self.rates).counted(self.operations),
-            bytes_per_s: Figure::of(&bytes).counted(self.operations),
+            operations_per_s: Figure::of(&self.rates).counted(per_round),
+            bytes_per_s: Figure::of(&bytes).counted(per_round),
             service: Latency::of(&self.service),
             cpu_us_per_operation: Figure::of(&self.cpu_us),
             points: SHARES.iter().zip(self.points).map(point).collect(),

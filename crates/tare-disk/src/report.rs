@@ -41,8 +41,9 @@ impl Figure {
         }
     }
 
-    /// The interval widened to what so many operations can tell: one more or less. Rounds that agree to
-    /// the last digit agree by chance, or because what limits them is a clock.
+    /// The interval widened to what so many operations a round can tell: one more or less. Rounds that
+    /// agree better than that agree because what limits them is a clock, which begins anew with each of
+    /// them and so puts the same operation inside or outside in all.
     pub(crate) fn counted(self, operations: u64) -> Self {
         let one = 1.0 / operations.max(1) as f64;
         let low = self.low.map(|low| low.min(self.value * (1.0 - one)));
