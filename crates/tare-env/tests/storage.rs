@@ -17,13 +17,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{State, host, program};
+use common::{State, host, on_storage, program};
 use tare_env::{Site, SiteOptions, inside, runtime};
 use tare_host::clean::{self, Outcome};
 use tare_host::{block, error_line};
-use tare_lab::environment::{
-    CpuPlan, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
-};
+use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
 
 /// `EINVAL` and `ENOSPC`, as the kernel numbers them.
 const EINVAL: &str = "Some(22)";
@@ -70,26 +68,6 @@ fn open_with(state: &State, destroy: Vec<PathBuf>) -> Site {
     let cpus = CpuPlan { client: all.clone(), system: all.clone(), all };
     let (state, program) = (state.0.clone(), program());
     Site::open(SiteOptions { state, program, cpus, destroy }).unwrap()
-}
-
-fn spec(runtime: &str, kind: &str, options: &[(&str, &str)]) -> EnvironmentSpec {
-    let pair = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
-    let storage = StorageSpec { kind: kind.into(), options: options.iter().map(pair).collect() };
-    EnvironmentSpec {
-        name: format!("{runtime} on {storage}"),
-        runtime: runtime.into(),
-        network: "host".into(),
-        cpu: "shared".into(),
-        security: "none".into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
-        storage,
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits::default(),
-        optional: false,
-    }
 }
 
 /// Mount points, files behind loop devices, and mappings that bear a test run's name.
@@ -194,7 +172,7 @@ fn run_layers(runtime: &str, layers: &[(&str, Pairs, bool)]) {
         if runtime == "podman" && options.contains(&("driver", "fuse-overlayfs")) {
             continue;
         }
-        let spec = spec(runtime, kind, options);
+        let spec = on_storage(runtime, kind, options);
         if let Err(missing) = runtime::check(&spec).and_then(|()| site.environment(&spec).map(drop))
         {
             eprintln!("skipped: {}: {}", spec.name, error_line(missing.as_ref()));
@@ -250,7 +228,7 @@ fn a_raw_device_is_the_systems_data() {
     let words = ["device", "{listen}", "{port}", "{data}"];
     let launch = Launch { arguments: words.map(String::from).to_vec(), program: None };
     for runtime in ["process", "oci:runc", "oci:crun"] {
-        let spec = spec(runtime, "raw", &[("size", "64M")]);
+        let spec = on_storage(runtime, "raw", &[("size", "64M")]);
         if let Err(missing) = runtime::check(&spec) {
             eprintln!("skipped: {}: {}", spec.name, error_line(missing.as_ref()));
             continue;
@@ -290,7 +268,7 @@ fn kill_and_clean(what: &[(&str, &[&str])]) {
     let state = State::new("storage-killed");
     let before = traces();
     for &(runtime, kinds) in what {
-        let here = |kind: &&&str| runtime::check(&spec(runtime, kind, &[])).is_ok();
+        let here = |kind: &&&str| runtime::check(&on_storage(runtime, kind, &[])).is_ok();
         let kinds: Vec<&str> = kinds.iter().filter(here).copied().collect();
         if kinds.is_empty() {
             continue;
@@ -336,7 +314,7 @@ fn a_device_that_was_not_given_up_is_refused() {
         return;
     };
     let device = format!("/dev/{}", disk.file_name().to_string_lossy());
-    let spec = spec("process", "ext4", &[("device", &device)]);
+    let spec = on_storage("process", "ext4", &[("device", &device)]);
     let error = site.environment(&spec).err().unwrap().to_string();
     assert!(error.contains("--destroy-data-on"), "{error}");
 }
@@ -371,7 +349,7 @@ fn a_device_that_was_given_up_is_taken_unless_it_is_in_use() {
     let site = open_with(&state, vec![disk.0.clone()]);
     let device = disk.0.to_string_lossy().into_owned();
     let pairs = [("device", device.as_str())];
-    let spec = spec("process", "ext4", &pairs);
+    let spec = on_storage("process", "ext4", &pairs);
     live(&site, &spec, true);
     assert_eq!(traces(), before);
 
