@@ -241,6 +241,16 @@ fn guests_live_and_leave_nothing() {
     proxied.storage.kind = "virtio-scsi".into();
     let found = live(&site, &proxied);
     assert!(found.starts_with("kvm: ") || found.starts_with("tcg: KVM does not serve"), "{found}");
+    // The container's filter is read back inside, the monitor's outside.
+    for runtime in ["runc", "crun"] {
+        match tare_host::exec::find(runtime) {
+            Some(_) => {
+                let inside = [("container", runtime)];
+                drop(live(&site, &spec("bridge", "shared", "default", "own", &inside)));
+            }
+            None => eprintln!("skipped: {test}: {runtime} is not installed"),
+        }
+    }
     let mut shared = spec("bridge", "quota=1.5", "none", "own", &[]);
     shared.storage.kind = "9p".into();
     live(&site, &shared);

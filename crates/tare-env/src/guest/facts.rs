@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use tare_host::process;
+
 use super::mounts;
 use super::protocol::{DATA, DATA_MOUNT, DATA_SERIAL, Facts, SHOWN_BYTES_MAX};
 
@@ -33,6 +35,20 @@ pub(super) fn read_all() -> Facts {
         disk: if mount.is_some_and(|line| line.starts_with("/dev/")) { disk() } else { Vec::new() },
         ..Facts::default()
     }
+}
+
+/// The first process of a container below this one: the first in a pid namespace of its own.
+pub(super) fn container(pid: u32) -> Option<String> {
+    let own = process::namespace_inode(std::process::id(), "pid");
+    let inside = process::tree(pid).into_iter().find(|pid| {
+        process::namespace_inode(*pid, "pid").is_some_and(|found| Some(found) != own)
+    })?;
+    let field = |name: &str| {
+        let value = process::status_field(inside, name).unwrap_or_default();
+        format!("{name}: {}", value.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let group = read(format!("/proc/{inside}/cgroup"));
+    Some(format!("{}; {}; cgroup {group}", field("NSpid"), field("Seccomp")))
 }
 
 fn network() -> Vec<String> {

@@ -14,6 +14,10 @@ pub const LOG_PORT: &str = "tare.log";
 pub const DATA_MOUNT: &str = "/data";
 pub const DATA: &str = "/data/system";
 
+/// Where the bundle of a container lies in the guest, and what it is called.
+pub const BUNDLE: &str = "/bundle";
+pub const CONTAINER: &str = "tare-system";
+
 /// The serial number by which the guest knows the disk that holds the data.
 pub const DATA_SERIAL: &str = "tare-data";
 
@@ -48,6 +52,8 @@ pub enum Order {
     /// Starts the system: this program with these arguments.
     Start {
         arguments: Vec<String>,
+        /// An OCI runtime's path: it runs what stands in `/bundle`, which has the arguments.
+        container: Option<String>,
     },
     /// Takes the host's root for its own.
     TakeRoot(Root),
@@ -176,6 +182,9 @@ pub struct Facts {
     pub system: String,
     /// `Cpus_allowed_list` of the system.
     pub system_cpus: String,
+    /// What the first process of the container says of itself (`NSpid: 71 1; Seccomp: 2; ...`).
+    /// Empty without one.
+    pub container: String,
 }
 
 /// Accounts of the guest. Only differences of times mean anything.

@@ -8,7 +8,7 @@ use tare_host::account::Account as CpuAccount;
 use tare_host::process;
 
 use super::commands::Commands;
-use super::protocol::{Account, Answer, LOG_PORT, Order};
+use super::protocol::{Account, Answer, BUNDLE, CONTAINER, LOG_PORT, Order};
 use super::{GuestError, Voice, facts, modules, mounts, network, port, root};
 
 /// The guest and its system.
@@ -59,7 +59,7 @@ impl Guest {
                 self.commands.signal(signal)?;
                 Ok(Answer::Done)
             }
-            Order::Start { arguments } => self.start(&arguments),
+            Order::Start { arguments, container } => self.start(&arguments, container.as_deref()),
             Order::Facts => Ok(Answer::Facts(Box::new(self.facts()))),
             Order::Account => Ok(Answer::Account(self.account())),
             // Whoever reads the orders ends with the one, and has begun the other.
@@ -67,7 +67,11 @@ impl Guest {
         }
     }
 
-    fn start(&mut self, arguments: &[String]) -> Result<Answer, GuestError> {
+    fn start(
+        &mut self,
+        arguments: &[String],
+        container: Option<&str>,
+    ) -> Result<Answer, GuestError> {
         if self.system.is_some() {
             return Err(GuestError::Started);
         }
@@ -76,8 +80,19 @@ impl Guest {
         let log = File::options().write(true).open(&path);
         let log = log.map_err(|source| GuestError::File { path, source })?;
         let spawn = || -> io::Result<Child> {
-            Command::new("/proc/self/exe")
-                .args(arguments)
+            let mut command = match container {
+                None => Command::new("/proc/self/exe"),
+                // The root of an initramfs cannot be pivoted away from.
+                Some(runtime) => {
+                    let mut command = Command::new(runtime);
+                    command.args(["--root", "/run/oci", "run", "--no-pivot", "--bundle"]);
+                    command.args([BUNDLE, CONTAINER]);
+                    command
+                }
+            };
+            let own = container.is_none();
+            command
+                .args(arguments.iter().filter(|_| own))
                 .stdin(Stdio::null())
                 .stdout(log.try_clone()?)
                 .stderr(log.try_clone()?)
@@ -100,6 +115,7 @@ impl Guest {
         let pid = self.system.as_ref().map(Child::id);
         facts.system_cpus =
             pid.and_then(|pid| process::status_field(pid, "Cpus_allowed_list")).unwrap_or_default();
+        facts.container = pid.and_then(facts::container).unwrap_or_default();
         facts
     }
 

@@ -158,8 +158,13 @@ impl Guest {
         };
         let boot = names(modules.choose(first)?);
         let later = modules.choose(needs)?;
-        let root =
-            initramfs::Contents { program, files: &[], modules: modules.chosen(), boot: &boot };
+        let root = initramfs::Contents {
+            program,
+            files: &[],
+            modules: modules.chosen(),
+            boot: &boot,
+            bundle: None,
+        };
         initramfs::write(&files.initramfs(), &root).map_err(file(&files.initramfs()))?;
         machine::make_disks(&files, options, journal.run())?;
         let mark = Mark { run: journal.run(), work: &work, cpus: &cpus };

@@ -33,7 +33,7 @@ use crate::site::Ground;
 use crate::storage::{self, At, Seen, Storage};
 use crate::system::{self, System};
 
-mod bundle;
+pub(crate) mod bundle;
 
 pub use bundle::BundleError;
 
@@ -252,6 +252,7 @@ impl Oci {
             cgroup: &name,
             network: place.namespace.as_deref(),
             cpus: ground.cpus(),
+            kernel: bundle::kernel(),
         };
         self.config = Some(bundle::write(&folder, &contents, &self.layers)?);
 

@@ -48,7 +48,8 @@ fn run_in(guest: &str) {
 mod inside {
     use tare_env::inside;
 
-    use crate::{Pairs, kill_and_clean, live, open_with, run_layers, spec, traces};
+    use crate::common::on_storage;
+    use crate::{Pairs, kill_and_clean, live, open_with, run_layers, traces};
 
     /// True on a host, where these tests have nothing to say.
     #[expect(clippy::print_stderr, reason = "tests that are skipped say so")]
@@ -88,7 +89,7 @@ mod inside {
         let before = traces();
         let site = open_with(&state, devices.clone());
         let options = [("device", disk.to_str().unwrap()), ("size", "256M"), ("pool", "64M")];
-        live(&site, &spec("process", "direct-lvm", &options), true);
+        live(&site, &on_storage("process", "direct-lvm", &options), true);
         assert!(site.close().is_empty());
         assert_eq!(traces(), before);
     }

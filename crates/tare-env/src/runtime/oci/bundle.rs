@@ -29,22 +29,27 @@ pub enum BundleError {
 
 /// What goes into a bundle besides the layers.
 #[derive(Debug)]
-pub(super) struct Contents<'a> {
-    pub(super) id: &'a str,
-    pub(super) run: &'a str,
-    pub(super) program: &'a Path,
+pub(crate) struct Contents<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) run: &'a str,
+    pub(crate) program: &'a Path,
     /// The directory to mount for the data; without one it lies in the root, which is writable then.
-    pub(super) data: Option<&'a Path>,
+    pub(crate) data: Option<&'a Path>,
     /// Major and minor number of the block device whose node lies there, if one does.
-    pub(super) device: Option<(u32, u32)>,
-    pub(super) arguments: Vec<String>,
+    pub(crate) device: Option<(u32, u32)>,
+    pub(crate) arguments: Vec<String>,
     /// Files of the host to mount at their own paths.
-    pub(super) files: &'a [PathBuf],
+    pub(crate) files: &'a [PathBuf],
     /// Path of the cgroup below the root of each hierarchy.
-    pub(super) cgroup: &'a str,
-    pub(super) network: Option<&'a Path>,
-    pub(super) cpus: &'a CpuPlan,
+    pub(crate) cgroup: &'a str,
+    pub(crate) network: Option<&'a Path>,
+    pub(crate) cpus: &'a CpuPlan,
+    /// Version and major revision of the kernel that the container runs on.
+    pub(crate) kernel: (u32, u32),
 }
+
+/// Directories of the root file system: they have to be there, since the root is read-only.
+pub(crate) const MOUNT_POINTS: [&str; 5] = ["proc", "dev", "sys", "tmp", "data"];
 
 /// Makes the root file system in a folder, with mount points for `files` of the host.
 pub(super) fn write_root(folder: &Path, files: &[PathBuf]) -> Result<(), BundleError> {
@@ -53,8 +58,7 @@ pub(super) fn write_root(folder: &Path, files: &[PathBuf]) -> Result<(), BundleE
         move |source| BundleError::Write { path, source }
     };
     let root = folder.join("rootfs");
-    // Mount points have to be there: the root is read-only.
-    for name in ["proc", "dev", "sys", "tmp", "data"] {
+    for name in MOUNT_POINTS {
         let path = root.join(name);
         fs::create_dir_all(&path).map_err(fail(&path))?;
     }
@@ -74,13 +78,18 @@ pub(super) fn write(
     contents: &Contents<'_>,
     layers: &Layers,
 ) -> Result<String, BundleError> {
-    let config = config(contents, layers)?;
-    // What does not parse as the specification would fail in the runtime with less to go by.
-    serde_json::from_value::<Spec>(config.clone())?;
-    let text = serde_json::to_string_pretty(&config)?;
+    let text = text(contents, layers)?;
     let path = folder.join("config.json");
     fs::write(&path, &text).map_err(|source| BundleError::Write { path, source })?;
     Ok(text)
+}
+
+/// The text of a `config.json`.
+pub(crate) fn text(contents: &Contents<'_>, layers: &Layers) -> Result<String, BundleError> {
+    let config = config(contents, layers)?;
+    // What does not parse as the specification would fail in the runtime with less to go by.
+    serde_json::from_value::<Spec>(config.clone())?;
+    Ok(serde_json::to_string_pretty(&config)?)
 }
 
 fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError> {
@@ -151,7 +160,7 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
         },
     });
     let bounding: Vec<String> = capabilities.iter().map(|name| (*name).into()).collect();
-    let filter = security::profile(&layers.security, &bounding, kernel())?;
+    let filter = security::profile(&layers.security, &bounding, contents.kernel)?;
     if let Some(filter) = filter {
         config["linux"]["seccomp"] = serde_json::to_value(filter)?;
     }
@@ -188,9 +197,12 @@ fn mounts(contents: &Contents<'_>) -> Value {
 }
 
 /// Version and major revision of the running kernel.
-fn kernel() -> (u32, u32) {
-    let name = rustix::system::uname();
-    let release = name.release().to_string_lossy().into_owned();
+pub(crate) fn kernel() -> (u32, u32) {
+    numbers(&rustix::system::uname().release().to_string_lossy())
+}
+
+/// Version and major revision in the name of a kernel's release.
+pub(crate) fn numbers(release: &str) -> (u32, u32) {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
@@ -218,8 +230,9 @@ mod tests {
             cgroup: "tare-ab12/e0",
             network: None,
             cpus: &cpus,
+            kernel: kernel(),
         };
-        serde_json::to_string_pretty(&config(&contents, layers).unwrap()).unwrap()
+        super::text(&contents, layers).unwrap()
     }
 
     #[test]

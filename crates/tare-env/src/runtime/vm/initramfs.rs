@@ -9,6 +9,8 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use crate::runtime::oci::bundle::MOUNT_POINTS;
+
 /// File types and modes of stat(2).
 const DIRECTORY: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
@@ -28,6 +30,15 @@ pub(crate) struct Contents<'a> {
     pub(crate) modules: &'a [(String, Vec<u8>)],
     /// Those that the guest loads before it takes orders.
     pub(crate) boot: &'a [String],
+    /// A bundle in `/bundle` for an OCI runtime among the files.
+    pub(crate) bundle: Option<&'a Bundle>,
+}
+
+/// A container's configuration, and files whose mount points its root has.
+#[derive(Clone, Debug)]
+pub(crate) struct Bundle {
+    pub(crate) config: String,
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// Writes the archive.
@@ -40,13 +51,22 @@ pub(crate) fn write(path: &Path, contents: &Contents<'_>) -> io::Result<()> {
     archive.entry("dev/console", DEVICE, (5, 1), &[])?;
     archive.entry("dev/null", DEVICE, (1, 3), &[])?;
     archive.entry(PROGRAM_NAME, PROGRAM, (0, 0), &fs::read(contents.program)?)?;
-    // A directory comes before what is in it.
-    let parents = contents.files.iter().flat_map(|file| file.ancestors().skip(1));
-    for folder in parents.map(name_of).filter(|name| !name.is_empty()).collect::<BTreeSet<_>>() {
-        archive.entry(&folder, DIRECTORY, (0, 0), &[])?;
-    }
+    archive.folders("", contents.files)?;
     for file in contents.files {
         archive.entry(&name_of(file), PROGRAM, (0, 0), &fs::read(file)?)?;
+    }
+    if let Some(bundle) = contents.bundle {
+        for folder in ["bundle", "bundle/rootfs"] {
+            archive.entry(folder, DIRECTORY, (0, 0), &[])?;
+        }
+        for name in MOUNT_POINTS {
+            archive.entry(&format!("bundle/rootfs/{name}"), DIRECTORY, (0, 0), &[])?;
+        }
+        archive.folders("bundle/rootfs/", &bundle.files)?;
+        for file in bundle.files.iter().map(|file| name_of(file)).chain([PROGRAM_NAME.into()]) {
+            archive.entry(&format!("bundle/rootfs/{file}"), PLAIN, (0, 0), &[])?;
+        }
+        archive.entry("bundle/config.json", PLAIN, (0, 0), bundle.config.as_bytes())?;
     }
     for (name, content) in contents.modules {
         archive.entry(&format!("modules/{name}.ko"), PLAIN, (0, 0), content)?;
@@ -69,6 +89,16 @@ struct Archive<W> {
 }
 
 impl<W: Write> Archive<W> {
+    /// The directories of these files, each before what is in it.
+    fn folders(&mut self, below: &str, files: &[PathBuf]) -> io::Result<()> {
+        let parents = files.iter().flat_map(|file| file.ancestors().skip(1));
+        let names = parents.map(name_of).filter(|name| !name.is_empty());
+        for folder in names.collect::<BTreeSet<_>>() {
+            self.entry(&format!("{below}{folder}"), DIRECTORY, (0, 0), &[])?;
+        }
+        Ok(())
+    }
+
     fn entry(
         &mut self,
         name: &str,

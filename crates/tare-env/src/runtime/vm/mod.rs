@@ -31,6 +31,7 @@ use crate::site::Ground;
 use crate::{storage, system};
 
 pub mod accelerator;
+mod container;
 mod data;
 pub mod doctor;
 mod engine;

@@ -28,6 +28,10 @@ pub const OPTIONS: &[(&str, &str)] = &[
         "the guest's kernel image; without it the host's own, else the one fetched for it; of \
          vm:uml its program, without it linux.uml",
     ),
+    (
+        "container",
+        "an OCI runtime of the host, such as runc or crun: the system runs in a container inside the guest",
+    ),
 ];
 
 /// Options that only QEMU has.
@@ -118,6 +122,8 @@ pub(crate) struct Options {
     pub(crate) huge_pages: bool,
     pub(crate) accelerator: Wanted,
     pub(crate) kernel: Option<PathBuf>,
+    /// The OCI runtime that runs the system inside.
+    pub(crate) container: Option<String>,
 }
 
 impl Default for Options {
@@ -132,6 +138,7 @@ impl Default for Options {
             huge_pages: false,
             accelerator: Wanted::Auto,
             kernel: None,
+            container: None,
         }
     }
 }
@@ -219,6 +226,7 @@ impl Options {
                     }
                 }
                 "kernel" => options.kernel = Some(value.into()),
+                "container" => options.container = Some(value.clone()),
                 _ => {
                     let known: Vec<&str> = OPTIONS.iter().map(|(name, _)| *name).collect();
                     let (name, known) = (name.clone(), known.join(", "));

@@ -13,6 +13,7 @@ use super::running::Running;
 use super::uml;
 use crate::guest::protocol::{Answer, Facts, Order};
 use crate::layer::network::SYSTEM_ADDRESS;
+use crate::layer::security::status_mode;
 use crate::layer::{Layers, NetworkLayer};
 use crate::site::Ground;
 use crate::system::state;
@@ -46,6 +47,15 @@ pub(super) fn read(
     ];
     states.extend(running.system.read_memory(layers));
     states.extend(machine(running, &facts, options));
+    if let Some(runtime) = &options.container {
+        let mode = format!("Seccomp: {}", status_mode(&layers.security)?);
+        let in_force = facts.container.contains(&mode);
+        let found = match facts.container.is_empty() {
+            true => "the system is in no container".to_string(),
+            false => facts.container.clone(),
+        };
+        states.push(state("vm.container", runtime, found, in_force));
+    }
     let mut storage = data.read_back(&facts, options);
     if *data == Data::Ubd {
         // User-mode Linux shows a write cache also where the host writes through.

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Launch};
 use tare_std::cpus::CpuSet;
 
+use super::container::{Container, Inside};
 use super::data::Data;
 use super::engine::{Accounts, Engine, Qemu};
 use super::kernel::{Kernel, Modules, Need};
@@ -27,8 +29,8 @@ use super::qmp::Qmp;
 use super::running::Running;
 use super::{Vm, VmError, accelerator, initramfs, uml, virtiofsd};
 use crate::guest::protocol::{Answer, DATA, Order};
-use crate::layer::network::{BRIDGE_ADDRESS, Place, Router, SYSTEM_ADDRESS};
-use crate::layer::{CgroupLayer, CpuLayer};
+use crate::layer::network::{BRIDGE_ADDRESS, PORT, Place, Router, SYSTEM_ADDRESS};
+use crate::layer::{CgroupLayer, CpuLayer, rootfs};
 use crate::runtime::process::GATE;
 use crate::system::{self, System};
 
@@ -93,11 +95,23 @@ impl Vm {
             modules.choose(boot)?.into_iter().map(|module| module.name).collect();
         needs.extend(self.data.needs());
         let later = modules.choose(&needs)?;
+        let listen = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT);
+        let container = match &self.options.container {
+            Some(runtime) => {
+                let arguments = system::arguments(launch, listen, rootfs::DATA, &program);
+                let inside = Inside { arguments, files: &program.files, release: &kernel.release };
+                Some(Container::new(runtime, &ground, &self.layers, inside)?)
+            }
+            None => None,
+        };
+        let mut shown_files = program.files.clone();
+        shown_files.extend(container.iter().flat_map(|one| one.runtime.files.clone()));
         let contents = initramfs::Contents {
             program: ground.program(),
-            files: &program.files,
+            files: &shown_files,
             modules: modules.chosen(),
             boot: &boot,
+            bundle: container.as_ref().map(|container| &container.bundle),
         };
         initramfs::write(&files.initramfs(), &contents).map_err(file(files.initramfs()))?;
         self.data.make(&ground, &files, &self.options)?;
@@ -159,7 +173,8 @@ impl Vm {
         let (address, gateway) = (SYSTEM_ADDRESS, BRIDGE_ADDRESS);
         running.done("network", &Order::Network { address, prefix: 24, gateway })?;
         running.done("mount", &mount)?;
-        match running.order("start", &Order::Start { arguments })? {
+        let container = container.map(|one| one.runtime.path.to_string_lossy().into_owned());
+        match running.order("start", &Order::Start { arguments, container })? {
             Answer::Started { .. } => {}
             _ => return Err(VmError::Answer { order: "start" }.into()),
         }

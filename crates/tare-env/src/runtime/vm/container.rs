@@ -1,0 +1,69 @@
+//! A container inside the guest: a runtime of the host's, put into the initramfs with its libraries,
+//! runs the system from a bundle. That is what Kata Containers does, of parts that can be switched.
+//!
+//! The container is made as `oci:*` makes one: namespaces, capabilities, seccomp profile and a
+//! read-only root, and a cgroup of its own in the guest. CPUs, memory and network are the guest's.
+
+use std::path::{Path, PathBuf};
+
+use tare_host::program::Program;
+use tare_lab::PartError;
+
+use super::initramfs::{Bundle, PROGRAM_NAME};
+use crate::guest::protocol::{CONTAINER, DATA};
+use crate::layer::{CgroupLayer, CpuLayer, Layers, NetworkLayer};
+use crate::runtime::oci::bundle;
+use crate::site::Ground;
+
+#[derive(Debug)]
+pub(super) struct Container {
+    pub(super) runtime: Program,
+    pub(super) bundle: Bundle,
+}
+
+/// What runs in it, and on which kernel.
+#[derive(Debug)]
+pub(super) struct Inside<'a> {
+    pub(super) arguments: Vec<String>,
+    /// Files of the host that the system needs.
+    pub(super) files: &'a [PathBuf],
+    /// Release of the guest's kernel.
+    pub(super) release: &'a str,
+}
+
+impl Container {
+    /// # Errors
+    /// When the runtime is not installed, or the security layer has no profile.
+    pub(super) fn new(
+        runtime: &str,
+        ground: &Ground,
+        layers: &Layers,
+        inside: Inside<'_>,
+    ) -> Result<Self, PartError> {
+        let runtime = Program::find(runtime, &[])?;
+        let program = PathBuf::from(format!("/{PROGRAM_NAME}"));
+        let contents = bundle::Contents {
+            id: CONTAINER,
+            run: ground.run(),
+            program: &program,
+            data: Some(Path::new(DATA)),
+            device: None,
+            arguments: inside.arguments,
+            files: inside.files,
+            cgroup: CONTAINER,
+            network: None,
+            cpus: ground.cpus(),
+            kernel: bundle::numbers(inside.release),
+        };
+        // What the guest has of CPUs, memory and network is the container's.
+        let layers = Layers {
+            cpu: CpuLayer::Shared,
+            network: NetworkLayer::Host,
+            cgroup: CgroupLayer::Own,
+            memory_bytes: None,
+            ..layers.clone()
+        };
+        let config = bundle::text(&contents, &layers)?;
+        Ok(Self { runtime, bundle: Bundle { config, files: inside.files.to_vec() } })
+    }
+}
