@@ -107,7 +107,7 @@ pub struct Weigh {
     /// Go on with an interrupted record: same seed, same order
     #[arg(long, value_name = "FILE.tare")]
     pub resume: Option<PathBuf>,
-    /// Run the quick part of the study, as its table [quick] says
+    /// Run the quick part of the study, as its table "quick" says
     #[arg(long, conflicts_with = "resume")]
     pub quick: bool,
     /// At most this many rounds

@@ -25,7 +25,7 @@ pub struct Explain {
     /// At most this many environments at once; with fewer than all orders need, orders are drawn
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=128))]
     pub environments: u32,
-    /// Explain the quick part of the study, as its table [quick] says
+    /// Explain the quick part of the study, as its table "quick" says
     #[arg(long)]
     pub quick: bool,
     /// At most this many rounds
