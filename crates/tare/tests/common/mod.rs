@@ -149,18 +149,37 @@ fn processes() -> Vec<String> {
 
 /// Paths of all cgroup directories.
 fn cgroups(root: &Path) -> Vec<String> {
+    // Beside the test's own cgroup stand the sessions of others, which come and go as they like.
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own: BTreeSet<PathBuf> =
+        own.lines().filter_map(|line| Some(PathBuf::from(line.splitn(3, ':').nth(2)?))).collect();
+    let stranger = |folder: &Path| {
+        let below = folder.strip_prefix(root).unwrap_or(folder);
+        // On cgroup v1 the controller's tree comes first.
+        let paths =
+            [below, below.strip_prefix(below.iter().next().unwrap_or_default()).unwrap_or(below)];
+        paths
+            .iter()
+            .map(|path| Path::new("/").join(path))
+            .any(|path| own.iter().any(|own| own.parent() == path.parent()) && !own.contains(&path))
+    };
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> = vec![root.to_path_buf()];
     while let Some(folder) = open.pop() {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
         let folders = entries.flatten().filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()));
         for entry in folders {
+            let (path, name) = (entry.path(), entry.file_name());
+            let ours = name.to_string_lossy().starts_with("tare");
+            if !ours && stranger(&path) {
+                continue;
+            }
             // The parent of all containers of the tests' own engine, which makes it for the first
             // and ends with it; what stands below counts.
-            if !entry.file_name().to_string_lossy().starts_with("tare-engine-") {
-                found.push(entry.path().display().to_string());
+            if !name.to_string_lossy().starts_with("tare-engine-") {
+                found.push(path.display().to_string());
             }
-            open.push(entry.path());
+            open.push(path);
         }
     }
     found
