@@ -33,6 +33,7 @@ pub(crate) struct Files<const N: usize> {
     file: &'static str,
     take: Take<N>,
     per_thread: bool,
+    most: usize,
     pids: Vec<u32>,
     known: HashSet<u32>,
     open: Vec<(Source, [u64; N])>,
@@ -47,7 +48,7 @@ impl<const N: usize> Files<N> {
         file: &'static str,
         take: Take<N>,
     ) -> Result<Self, ProbeError> {
-        Self::new(of, proc, pids, file, take, true)
+        Self::new(of, proc, pids, file, take, (true, THREADS_MAX))
     }
 
     /// `/proc/PID/FILE` of every process.
@@ -58,7 +59,19 @@ impl<const N: usize> Files<N> {
         file: &'static str,
         take: Take<N>,
     ) -> Result<Self, ProbeError> {
-        Self::new(of, proc, pids, file, take, false)
+        Self::new(of, proc, pids, file, take, (false, THREADS_MAX))
+    }
+
+    /// `/proc/PID/FILE` of up to so many processes.
+    pub(crate) fn of_many(
+        of: &'static str,
+        proc: &Path,
+        pids: &[u32],
+        file: &'static str,
+        take: Take<N>,
+        most: usize,
+    ) -> Result<Self, ProbeError> {
+        Self::new(of, proc, pids, file, take, (false, most))
     }
 
     fn new(
@@ -67,11 +80,11 @@ impl<const N: usize> Files<N> {
         pids: &[u32],
         file: &'static str,
         take: Take<N>,
-        per_thread: bool,
+        (per_thread, most): (bool, usize),
     ) -> Result<Self, ProbeError> {
         let (known, open) = (HashSet::new(), Vec::new());
         let (proc, pids) = (proc.to_path_buf(), pids.to_vec());
-        let mut files = Self { of, proc, file, take, per_thread, pids, known, open };
+        let mut files = Self { of, proc, file, take, per_thread, most, pids, known, open };
         files.look()?;
         match files.open.is_empty() {
             true => Err(ProbeError::NoProcess { of }),
@@ -97,17 +110,34 @@ impl<const N: usize> Files<N> {
             }
         }
         match self.open.len() {
-            threads if threads > THREADS_MAX => {
-                Err(ProbeError::ManyThreads { of: self.of, threads, limit: THREADS_MAX })
+            threads if threads > self.most => {
+                Err(ProbeError::ManyThreads { of: self.of, threads, limit: self.most })
             }
             _ => Ok(()),
         }
     }
 
+    /// The processes, or threads, whose files are open.
+    pub(crate) fn known(&self) -> &HashSet<u32> {
+        &self.known
+    }
+
+    /// Takes more processes in, and sums over their files alone.
+    pub(crate) fn add(&mut self, pids: &[u32]) -> Result<[u64; N], ProbeError> {
+        let before = self.open.len();
+        self.pids.extend(pids);
+        self.look()?;
+        Ok(self.read_from(before))
+    }
+
     /// Sums over all files.
     pub(crate) fn read(&mut self) -> [u64; N] {
+        self.read_from(0)
+    }
+
+    fn read_from(&mut self, first: usize) -> [u64; N] {
         let mut sums = [0; N];
-        for (source, last) in &mut self.open {
+        for (source, last) in &mut self.open[first..] {
             if let Some(now) = source.read().ok().and_then(self.take) {
                 *last = now;
             }

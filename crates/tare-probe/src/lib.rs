@@ -14,6 +14,7 @@ mod disk_latency;
 mod files;
 mod host_cpu;
 mod interrupts;
+mod kernel_threads;
 mod kvm;
 mod memory;
 mod net_devices;
@@ -121,6 +122,7 @@ pub const ALL: &[ProbeKind] = &[
     net_devices::KIND,
     disk::KIND,
     disk_latency::KIND,
+    kernel_threads::KIND,
     nvme_work::KIND,
     pressure::CPU,
     pressure::IO,

@@ -238,7 +238,6 @@ fn functions(kallsyms: &str, parts: &[Part]) -> Vec<(u64, u32)> {
 }
 
 struct NvmeWork {
-    mounts: PathBuf,
     proc: PathBuf,
     sys: PathBuf,
     /// Runs since the first slice that is about it.
@@ -252,23 +251,25 @@ impl NvmeWork {
         // What the host cannot do is said at the start of a study and not in its first slice.
         drop(Work::run(PARTS.len())?);
         let (proc, sys) = (roots.proc.clone(), roots.sys.clone());
-        Ok(Self { mounts: proc.join("self/mountinfo"), proc, sys, work: None, asked: false })
+        Ok(Self { proc, sys, work: None, asked: false })
     }
+}
 
-    /// Whether data lies on a namespace behind a fabric. An NVMe disk of the machine's own has a
-    /// subsystem too, and the transport `pcie`.
-    fn is_remote(&self, data: &Path) -> bool {
-        let Some((major, minor)) = device_below(data, &self.mounts) else { return false };
-        let device = self.sys.join(format!("dev/block/{major}:{minor}/device"));
-        if let Ok(transport) = fs::read_to_string(device.join("transport")) {
-            return transport.trim() != "pcie";
-        }
-        // With multipath the device is the subsystem's, and its controllers lie in it.
-        let controllers = fs::read_dir(&device).into_iter().flatten().flatten();
-        let transports = controllers.map(|entry| entry.path().join("transport"));
-        let mut transports = transports.filter_map(|path| fs::read_to_string(path).ok());
-        transports.any(|transport| transport.trim() != "pcie")
+/// Whether data lies on a namespace behind a fabric. An NVMe disk of the machine's own has a
+/// subsystem too, and the transport `pcie`.
+pub(crate) fn is_remote(data: &Path, proc: &Path, sys: &Path) -> bool {
+    let Some((major, minor)) = device_below(data, &proc.join("self/mountinfo")) else {
+        return false;
+    };
+    let device = sys.join(format!("dev/block/{major}:{minor}/device"));
+    if let Ok(transport) = fs::read_to_string(device.join("transport")) {
+        return transport.trim() != "pcie";
     }
+    // With multipath the device is the subsystem's, and its controllers lie in it.
+    let controllers = fs::read_dir(&device).into_iter().flatten().flatten();
+    let transports = controllers.map(|entry| entry.path().join("transport"));
+    let mut transports = transports.filter_map(|path| fs::read_to_string(path).ok());
+    transports.any(|transport| transport.trim() != "pcie")
 }
 
 impl Numbers for NvmeWork {
@@ -276,7 +277,8 @@ impl Numbers for NvmeWork {
     type Reading = Option<Vec<[u64; 2]>>;
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
-        self.asked = scope.data.as_deref().is_some_and(|data| self.is_remote(data));
+        self.asked =
+            scope.data.as_deref().is_some_and(|data| is_remote(data, &self.proc, &self.sys));
         if !self.asked {
             return Ok(());
         }

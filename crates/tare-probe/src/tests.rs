@@ -164,6 +164,8 @@ fn a_host_without_pressure_serves_the_other_probes() {
     host.put("proc/softirqs", SOFTIRQS);
     host.put("proc/interrupts", INTERRUPTS);
     host.put("proc/diskstats", "");
+    host.put("proc/72/stat", "72 (kworker/0:1H) I 2 0 0 0 -1 69238880 0 0\n");
+    host.put("proc/72/schedstat", "1000 20 3\n");
     let (opened, missing) = open_all(&host.roots(), &"0-1".parse().unwrap());
     // KVM is nothing to miss.
     let ordinary = ALL.iter().filter(|kind| !kind.disturbs).count();

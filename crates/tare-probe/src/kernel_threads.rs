@@ -1,0 +1,172 @@
+//! `kernel_threads`: CPU time of the kernel's own threads that carry out I/O: workers (loop devices, writeback,
+//! the ends of writes), journals, file systems' and device mappers' threads. It is in the account of no process,
+//! and without it a loop device looks cheaper than the disk that it lies on.
+//!
+//! Source: the first number of `/proc/PID/schedstat`, in ns, of every thread of the kernel whose name begins
+//! with one of [`NAMES`] (`PF_KTHREAD` in the flags of `/proc/PID/stat`, proc_pid_stat(5)). Threads that came
+//! since the slice began are found at its end and count from zero.
+//!
+//! Limits: a worker does not say for whom it works. Environments that are frozen ask for nothing, but what they
+//! left to be written back, strangers' I/O and other work of the kernel's queues count too. What interrupts and
+//! softirqs do is elsewhere. Silent where the data lies on NVMe over fabrics, whose workers
+//! [`crate::nvme_work`] tells apart.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tare_lab::probe::{Counter, Scope, layer_cpu_name};
+
+use crate::between::{Edge, Numbers, between};
+use crate::files::{Files, LAYER};
+use crate::nvme_work::is_remote;
+use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter};
+
+pub(crate) const KIND: ProbeKind = ProbeKind {
+    name: "kernel_threads",
+    help: "CPU time of the kernel's threads that carry out I/O (workers, journals, loop devices), as the layer's",
+    needs: "/proc/PID/schedstat (CONFIG_SCHED_INFO), and the host's own /proc",
+    limits: "the kernel does not say for whom they work: strangers' I/O and late writeback count too; nothing where the \
+             data lies on NVMe over fabrics, which has a probe of its own",
+    optional: false,
+    disturbs: false,
+    counters: &[CounterKind {
+        name: "layer_cpu_kernel_threads_ns",
+        help: "CPU time of these threads; it stands with the layer's CPU time",
+    }],
+    open: |roots, _| between(&KIND, KernelThreads::new(roots)?),
+};
+
+/// What the names of threads begin with that do I/O for others.
+const NAMES: &[&str] = &[
+    "kworker/", "loop", "jbd2/", "xfs", "btrfs", "f2fs", "dm", "kdmflush", "kcryptd", "md",
+    "bcache",
+];
+/// `PF_KTHREAD`, include/linux/sched.h.
+const KERNEL_THREAD: u32 = 0x0020_0000;
+/// More threads take longer to read than an edge may take: about 3 µs each.
+const THREADS_MAX: usize = 1024;
+
+struct KernelThreads {
+    proc: PathBuf,
+    sys: PathBuf,
+    /// `None` where the slice has no data, or the data lies on NVMe over fabrics.
+    files: Option<Files<1>>,
+}
+
+impl KernelThreads {
+    fn new(roots: &Roots) -> Result<Self, ProbeError> {
+        // A container sees none of the kernel's threads, which is said at the start.
+        drop(files(&roots.proc)?);
+        Ok(Self { proc: roots.proc.clone(), sys: roots.sys.clone(), files: None })
+    }
+}
+
+impl Numbers for KernelThreads {
+    /// ns of all threads so far.
+    type Reading = Option<u64>;
+
+    fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
+        let remote = |data: &Path| is_remote(data, &self.proc, &self.sys);
+        let asked = scope.data.as_deref().is_some_and(|data| !remote(data));
+        self.files = if asked { Some(files(&self.proc)?) } else { None };
+        Ok(())
+    }
+
+    fn read(&mut self, edge: Edge) -> Result<Self::Reading, ProbeError> {
+        let Some(files) = &mut self.files else { return Ok(None) };
+        let mut sum = files.read()[0];
+        if edge == Edge::End {
+            let known = files.known();
+            let new = threads(&self.proc, |pid| !known.contains(&pid));
+            sum += files.add(&new)?[0];
+        }
+        Ok(Some(sum))
+    }
+
+    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+        let (Some(begin), Some(end)) = (begin, end) else { return Vec::new() };
+        vec![counter(layer_cpu_name("kernel_threads"), end.saturating_sub(begin) as f64)]
+    }
+}
+
+fn files(proc: &Path) -> Result<Files<1>, ProbeError> {
+    Files::of_many(LAYER, proc, &threads(proc, |_| true), "schedstat", first, THREADS_MAX)
+}
+
+/// The kernel's threads of these names that `wanted` asks for.
+fn threads(proc: &Path, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
+    let pids = fs::read_dir(proc).into_iter().flatten().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_one = |pid: &u32| {
+        let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat"));
+        stat.is_ok_and(|stat| does_io(&stat))
+    };
+    pids.filter(|pid| wanted(*pid)).filter(is_one).collect()
+}
+
+/// Whether a line of `/proc/PID/stat` is that of a kernel thread that carries out I/O:
+/// `72 (kworker/0:1H) I 2 0 0 0 -1 69238880 ...`; the flags are the sixth after the name.
+fn does_io(stat: &str) -> bool {
+    let parts = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(") "));
+    let Some((name, rest)) = parts else { return false };
+    let flags = rest.split(' ').nth(6).and_then(|flags| flags.parse::<u32>().ok()).unwrap_or(0);
+    flags & KERNEL_THREAD != 0 && NAMES.iter().any(|start| name.starts_with(start))
+}
+
+fn first(schedstat: &str) -> Option<[u64; 1]> {
+    Some([schedstat.split_ascii_whitespace().next()?.parse().ok()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLAGS: u32 = 69_238_880;
+
+    fn host(lines: &[(u32, &str, u32, u64)]) -> tempfile::TempDir {
+        let proc = tempfile::tempdir().unwrap();
+        for line in lines {
+            put(proc.path(), *line);
+        }
+        proc
+    }
+
+    fn put(proc: &Path, (pid, name, flags, ns): (u32, &str, u32, u64)) {
+        let folder = proc.join(pid.to_string());
+        fs::create_dir_all(&folder).unwrap();
+        let stat = format!("{pid} ({name}) I 2 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0\n");
+        fs::write(folder.join("stat"), stat).unwrap();
+        fs::write(folder.join("schedstat"), format!("{ns} 5 7\n")).unwrap();
+    }
+
+    #[test]
+    fn threads_that_do_io_are_added_up_with_those_that_come_in_between() {
+        let proc = host(&[
+            (10, "kworker/0:1H-kblockd", FLAGS, 1000),
+            (11, "jbd2/vda-8", FLAGS, 500),
+            (12, "ksoftirqd/0", FLAGS, 9_000_000),
+            (13, "kworker/ of a user", 0x40_0000, 9_000_000),
+        ]);
+        let sys = tempfile::tempdir().unwrap();
+        let roots =
+            Roots { proc: proc.path().into(), sys: sys.path().into(), cgroup: sys.path().into() };
+        let mut probe = KernelThreads::new(&roots).unwrap();
+        probe.prepare(&Scope { data: Some(sys.path().into()), ..Scope::default() }).unwrap();
+        let begin = probe.read(Edge::Begin).unwrap();
+        put(proc.path(), (10, "kworker/0:1H-kblockd", FLAGS, 4000));
+        put(proc.path(), (14, "loop0", FLAGS, 70));
+        let end = probe.read(Edge::End).unwrap();
+        assert_eq!(probe.counters(begin, end)[0], counter("layer_cpu_kernel_threads_ns", 3070.0));
+
+        probe.prepare(&Scope::default()).unwrap();
+        let (begin, end) = (probe.read(Edge::Begin).unwrap(), probe.read(Edge::End).unwrap());
+        assert!(probe.counters(begin, end).is_empty());
+    }
+
+    #[test]
+    fn names_with_brackets_and_broken_lines_are_read_or_passed_over() {
+        assert!(does_io(&format!("7 (kworker/u8:1) x)) I 2 0 0 0 -1 {FLAGS} 0")));
+        assert!(!does_io("7 (loop0 I 2 0 0 0 -1 69238880"));
+        assert!(!does_io(""));
+    }
+}
