@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 use tare_cql::types::Type;
 use tare_std::rng::mix64;
+use tare_store::TableOptions;
 
 use journal::{Journal, JournalError};
 
@@ -81,10 +82,11 @@ impl Catalog {
         self.keyspaces.get(keyspace)?.tables.get(table)
     }
 
-    /// Whether rows of this number belong to a table that exists.
-    pub(crate) fn is_live(&self, store: u32) -> bool {
+    /// How the store keeps the rows of this number; `None` if no table has it.
+    pub(crate) fn options(&self, store: u32) -> Option<TableOptions> {
         let tables = self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-        tables.into_iter().any(|table| table.store == store)
+        let exists = tables.into_iter().any(|table| table.store == store);
+        exists.then(TableOptions::default)
     }
 
     fn apply(&mut self, change: &Change, bytes: &[u8]) {

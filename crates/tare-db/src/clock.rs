@@ -2,6 +2,8 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use tare_store::Now;
+
 /// Monotonic time since the clock was made, and wall-clock time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
@@ -18,6 +20,12 @@ impl Clock {
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// As the store wants it.
+    pub(crate) fn now(&self) -> Now {
+        let wall_s = u32::try_from(self.wall_us() / 1_000_000).unwrap_or(u32::MAX);
+        Now { monotonic_ns: self.now_ns(), wall_s }
     }
 
     /// Microseconds since 1970.

@@ -75,6 +75,19 @@ pub enum Durability {
     Periodic(Duration),
 }
 
+impl Durability {
+    /// As the store wants it.
+    pub(crate) fn for_store(self) -> tare_store::Durability {
+        match self {
+            Self::Sync => tare_store::Durability::Sync,
+            Self::Periodic(period) => {
+                let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+                tare_store::Durability::Periodic { period_ns }
+            }
+        }
+    }
+}
+
 /// Which engine carries out I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoChoice {

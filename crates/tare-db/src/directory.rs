@@ -1,4 +1,4 @@
-//! The data directory: its lock, its layout, and the log segments of a shard as files.
+//! The data directory: its lock, its layout, and the files of a shard.
 //!
 //! ```text
 //! DATA/lock           locked while a server runs     DATA/shards    how many shards wrote it
@@ -6,6 +6,7 @@
 //! DATA/report.json    see `report`                   DATA/shard-0/00000000.log   see tare-store
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
 use rustix::io::Errno;
-use tare_store::Segments;
+use tare_store::{Completion, FileId, Files, Op, OpKind};
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -99,13 +100,13 @@ impl Directory {
         write().map_err(failed)
     }
 
-    /// The log segments of one shard.
-    pub(crate) fn segments(&self, shard: usize) -> Result<LogFiles, DirectoryError> {
+    /// The files of one shard's store.
+    pub(crate) fn files(&self, shard: usize) -> Result<ShardFiles, DirectoryError> {
         let path = self.path.join(format!("shard-{shard}"));
         fs::create_dir_all(&path)
             .and_then(|()| sync_directory(&self.path))
             .map_err(|source| DirectoryError::Create { path: path.clone(), source })?;
-        Ok(LogFiles { path, current: None })
+        Ok(ShardFiles { path, open: BTreeMap::new() })
     }
 }
 
@@ -114,81 +115,125 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     OpenOptions::new().read(true).open(path)?.sync_all()
 }
 
-/// Log segments as files of one directory.
+/// The files of one shard's store.
 #[derive(Debug)]
-pub(crate) struct LogFiles {
+pub(crate) struct ShardFiles {
     path: PathBuf,
-    current: Option<(u64, Arc<File>)>,
+    /// Log segments that are open.
+    open: BTreeMap<FileId, Arc<File>>,
 }
 
-impl LogFiles {
-    /// The segment that was made last; only it is written.
-    pub(crate) fn current(&self, segment: u64) -> Option<Arc<File>> {
-        let (number, file) = self.current.as_ref()?;
-        (*number == segment).then(|| Arc::clone(file))
-    }
-
-    fn file(&self, segment: u64) -> PathBuf {
-        self.path.join(format!("{segment:08}.log"))
-    }
-}
-
-impl Segments for LogFiles {
-    fn list(&self) -> io::Result<Vec<u64>> {
-        let mut numbers = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let name = entry?.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(".log"));
-            numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
+impl ShardFiles {
+    /// The file of a log segment, to be written.
+    pub(crate) fn open(&mut self, file: FileId) -> io::Result<Arc<File>> {
+        if let Some(open) = self.open.get(&file) {
+            return Ok(Arc::clone(open));
         }
-        numbers.sort_unstable();
-        Ok(numbers)
+        let open = Arc::new(self.open_direct(file, OpenOptions::new().read(true).write(true))?);
+        self.open.insert(file, Arc::clone(&open));
+        Ok(open)
     }
 
-    fn create(&mut self, segment: u64, size_bytes: u64) -> io::Result<()> {
-        let path = self.file(segment);
+    fn path(&self, file: FileId) -> PathBuf {
+        self.path.join(file.file_name())
+    }
+
+    /// Not every file system knows direct I/O (tmpfs before Linux 6.6, 9p).
+    fn open_direct(&self, file: FileId, options: &mut OpenOptions) -> io::Result<File> {
+        let path = self.path(file);
         let direct = i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)?;
-        let open = |flags| {
-            // A file of this name is left over from an attempt that a full disk ended.
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(true);
-            options.custom_flags(flags).open(&path)
-        };
-        // Not every file system knows direct I/O (tmpfs before Linux 6.6, 9p).
-        let file = match open(direct) {
-            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => open(0)?,
-            other => other?,
-        };
-        match fallocate(&file, FallocateFlags::empty(), 0, size_bytes) {
+        match options.custom_flags(direct).open(&path) {
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                options.custom_flags(0).open(&path)
+            }
+            other => other,
+        }
+    }
+
+    fn create(&mut self, file: FileId, size_bytes: u64) -> io::Result<()> {
+        self.open.remove(&file);
+        // A file of this name is left over from an attempt that a full disk ended.
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        let made = self.open_direct(file, &mut options)?;
+        match fallocate(&made, FallocateFlags::empty(), 0, size_bytes.max(1)) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(error) => {
-                drop(file);
-                fs::remove_file(&path)?;
+                drop(made);
+                fs::remove_file(self.path(file))?;
                 return Err(error.into());
             }
         }
-        file.sync_all()?;
+        made.sync_all()?;
         sync_directory(&self.path)?;
-        self.current = Some((segment, Arc::new(file)));
+        self.open.insert(file, Arc::new(made));
         Ok(())
     }
 
-    fn read_at(&self, segment: u64, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        OpenOptions::new().read(true).open(self.file(segment))?.read_at(buffer, offset)
+    fn run(&mut self, file: FileId, kind: &mut OpKind) -> io::Result<usize> {
+        match kind {
+            OpKind::Read { offset, chunk } => {
+                return self.read_at(file, *offset, chunk.bytes_mut());
+            }
+            OpKind::Write { offset, chunk, sync } => {
+                let open = self.open(file)?;
+                open.write_all_at(chunk.bytes(), *offset)?;
+                if *sync {
+                    open.sync_data()?;
+                }
+                return Ok(chunk.len());
+            }
+            OpKind::Sync => self.open(file)?.sync_data()?,
+            OpKind::Create { size_bytes } => self.create(file, *size_bytes)?,
+            OpKind::Truncate { length } => {
+                let open = OpenOptions::new().write(true).open(self.path(file))?;
+                open.set_len(*length)?;
+                open.sync_all()?;
+            }
+            OpKind::Remove => {
+                self.open.remove(&file);
+                fs::remove_file(self.path(file))?;
+                sync_directory(&self.path)?;
+            }
+            OpKind::Rename { to } => {
+                self.open.remove(&file);
+                self.open.remove(to);
+                fs::rename(self.path(file), self.path(*to))?;
+                sync_directory(&self.path)?;
+            }
+        }
+        Ok(0)
+    }
+}
+
+impl Files for ShardFiles {
+    fn list(&self) -> io::Result<Vec<FileId>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            files.extend(entry?.file_name().to_str().and_then(FileId::from_file_name));
+        }
+        Ok(files)
     }
 
-    fn truncate(&mut self, segment: u64, length: u64) -> io::Result<()> {
-        let file = OpenOptions::new().write(true).open(self.file(segment))?;
-        file.set_len(length)?;
-        file.sync_all()
+    fn length(&self, file: FileId) -> io::Result<u64> {
+        Ok(fs::metadata(self.path(file))?.len())
     }
 
-    fn remove(&mut self, segment: u64) -> io::Result<()> {
-        fs::remove_file(self.file(segment))?;
-        sync_directory(&self.path)
+    fn read_at(&self, file: FileId, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        OpenOptions::new().read(true).open(self.path(file))?.read_at(buffer, offset)
     }
 
-    fn name(&self, segment: u64) -> String {
-        self.file(segment).display().to_string()
+    fn carry_out(&mut self, op: Op) -> Completion {
+        let Op { id, file, mut kind } = op;
+        let result = self.run(file, &mut kind);
+        let chunk = match kind {
+            OpKind::Read { chunk, .. } | OpKind::Write { chunk, .. } => Some(chunk),
+            _ => None,
+        };
+        Completion { id, chunk, result }
+    }
+
+    fn name(&self, file: FileId) -> String {
+        self.path(file).display().to_string()
     }
 }

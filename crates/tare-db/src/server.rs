@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tare_store::{Limits, Recovered, RecoveryError, Store};
+use tare_store::{Limits, OpenError, Recovered, Store};
 
 use crate::catalog::{Shared, hash_uuid, journal::JournalError};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::directory::{Directory, DirectoryError, LogFiles};
+use crate::directory::{Directory, DirectoryError, ShardFiles};
 use crate::inject::{self, Busy, FilterError};
 use crate::mailbox::Mailbox;
 use crate::message::Message;
@@ -45,7 +45,7 @@ pub enum DbError {
     #[error(transparent)]
     Schema(#[from] JournalError),
     #[error(transparent)]
-    Recovery(#[from] RecoveryError),
+    Open(#[from] OpenError),
     #[error("cannot listen on {address}; choose another address or port")]
     Listen { address: SocketAddr, source: io::Error },
     #[error("cannot make the metrics file {}", .path.display())]
@@ -68,7 +68,7 @@ struct Start {
     config: Config,
     placement: Placement,
     common: Arc<Common>,
-    segments: LogFiles,
+    files: ShardFiles,
     memory_bytes: usize,
     account: Account,
     messages: Receiver<Message>,
@@ -125,7 +125,7 @@ pub fn serve(
             config: config.clone(),
             placement: placement.clone(),
             common: Arc::clone(&common),
-            segments: directory.segments(number)?,
+            files: directory.files(number)?,
             memory_bytes: usize::try_from(memory_bytes).unwrap_or(usize::MAX) / shards,
             account,
             messages,
@@ -231,28 +231,34 @@ fn run(start: Start, ready: &Sender<Ready>, go: &Receiver<()>) -> Result<(), DbE
 }
 
 fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
-    let Start { number, config, placement, common, mut segments, memory_bytes, .. } = start;
+    let Start { number, config, placement, common, mut files, memory_bytes, .. } = start;
     if let Some(&cpu) = placement.pinned.get(number) {
         let failed = |source| DbError::Pin { shard: number, cpu, source };
         placement::pin(cpu).map_err(failed)?;
     }
-    let limits =
-        Limits { memory_bytes, pending_bytes: PENDING_BYTES, segment_bytes: SEGMENT_BYTES };
+    let limits = Limits {
+        memtable_bytes: memory_bytes,
+        cache_bytes: 0,
+        pending_bytes: PENDING_BYTES,
+        segment_bytes: SEGMENT_BYTES,
+        durability: config.durability.for_store(),
+    };
+    let clock = Clock::new();
     let catalog = common.schema.current();
-    let (store, recovered) = Store::open(&mut segments, limits, |store| catalog.is_live(store))?;
+    let (store, recovered) =
+        Store::open(&mut files, limits, |store| catalog.options(store), clock.now())?;
     let failed = |source| DbError::Shard { shard: number, source };
     let wakeup = common.mailboxes[number].wakeup();
     let (mut engine, chosen) = Engine::new(config.io, wakeup).map_err(failed)?;
     if let Some(listener) = start.listener {
         engine.listen(listener).map_err(|source| failed(ReactorError::Epoll { source }))?;
     }
-    let clock = Clock::new();
     let shard = Shard {
         busy: config.inject.busy_ns.map(|ns| Busy::new(ns, clock)),
         number,
         common,
         store,
-        segments,
+        files,
         durability: config.durability,
         engine,
         polling: placement.polling,

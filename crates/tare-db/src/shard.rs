@@ -21,7 +21,7 @@ use tare_store::{Store, Ticket};
 use crate::catalog::{Catalog, Shared};
 use crate::clock::Clock;
 use crate::config::Durability;
-use crate::directory::LogFiles;
+use crate::directory::ShardFiles;
 use crate::failure::Failure;
 use crate::inject::Busy;
 use crate::mailbox::{MESSAGES_MAX, Mailbox};
@@ -89,7 +89,7 @@ pub(crate) struct Shard {
     pub(crate) number: usize,
     pub(crate) common: Arc<Common>,
     pub(crate) store: Store,
-    pub(crate) segments: LogFiles,
+    pub(crate) files: ShardFiles,
     pub(crate) durability: Durability,
     pub(crate) engine: Engine,
     pub(crate) polling: bool,
@@ -121,9 +121,6 @@ pub(crate) struct State {
     dirty: Vec<ConnId>,
     stalled: Vec<ConnId>,
     next_shard: usize,
-    next_sync_ns: u64,
-    /// No segment could be made: not to be tried again before.
-    retry_ns: u64,
     stopping_since_ns: Option<u64>,
     announced: bool,
 }
@@ -161,7 +158,7 @@ impl Shard {
             worked |= self.step_scan();
             worked |= self.unstall();
             worked |= self.flush_outboxes();
-            worked |= self.pump_log(mark);
+            worked |= self.pump_store();
             let operations = self.state.metrics.writes + self.state.metrics.reads;
             let idle = !(worked || asleep);
             let burnt = self.busy.as_mut().map_or(0, |busy| busy.pay(operations, idle));
@@ -199,18 +196,10 @@ impl Shard {
         if self.receive() || self.common.stop.load(Ordering::Relaxed) {
             return Wait::Poll;
         }
-        let log = self.store.log();
-        let due = matches!(self.durability, Durability::Periodic(_)) && log.is_dirty();
-        let next_ns = self.state.next_sync_ns.max(self.state.retry_ns);
-        let until_sync = Duration::from_nanos(next_ns.saturating_sub(now_ns));
-        match due && !log.is_in_flight() {
-            true if until_sync.is_zero() => Wait::Poll,
-            true => Wait::Sleep(until_sync.min(SLEEP_MAX)),
-            false if log.is_dirty() && !log.is_in_flight() => {
-                let retry = self.state.retry_ns.saturating_sub(now_ns);
-                Wait::Sleep(Duration::from_nanos(retry).min(SLEEP_MAX))
-            }
-            false => Wait::Sleep(SLEEP_MAX),
+        let due_ns = self.store.next_due_ns().unwrap_or(u64::MAX);
+        match Duration::from_nanos(due_ns.saturating_sub(now_ns)) {
+            Duration::ZERO => Wait::Poll,
+            wait => Wait::Sleep(wait.min(SLEEP_MAX)),
         }
     }
 
@@ -242,13 +231,7 @@ impl Shard {
             Event::Accepted(fd) => self.accepted(fd),
             // The messages are received after the events.
             Event::Woken => {}
-            Event::LogDone(job, result) => {
-                let done = self.store.log_mut().complete(job, result);
-                match done {
-                    Ok(()) => self.release_waiters(),
-                    Err(error) => self.fail_waiters(&Failure::Server(error.to_string())),
-                }
-            }
+            Event::LogDone(job, result) => self.log_done(job, result),
         }
     }
 
@@ -475,7 +458,7 @@ impl Shard {
             self.state.epoch = epoch;
             self.state.catalog = self.common.schema.current();
             let catalog = Arc::clone(&self.state.catalog);
-            self.store.retain(|store| catalog.is_live(store));
+            self.store.schema(|store| catalog.options(store));
         }
     }
 }

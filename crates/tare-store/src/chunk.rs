@@ -24,6 +24,13 @@ impl Chunk {
         Self { bytes, start, capacity, length: 0 }
     }
 
+    /// A chunk of `length` zeros, to be read into.
+    pub fn zeroed(length: usize) -> Self {
+        let mut chunk = Self::new(length);
+        chunk.length = length;
+        chunk
+    }
+
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -54,6 +61,11 @@ impl Chunk {
         let from = self.start + self.length;
         self.length += length;
         &mut self.bytes[from..from + length]
+    }
+
+    /// Forgets what is beyond `length` bytes.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
     }
 
     /// Fills up with zeros to the next multiple of [`ALIGNMENT`].

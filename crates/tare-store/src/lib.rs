@@ -1,23 +1,25 @@
 //! The storage engine of one shard: a commit log, a memtable, and recovery from the one into the
-//! other. It opens no file, no socket and no thread: it hands out [`log::Job`]s for the reactor to
-//! carry out, and reads segments at start through [`segments::Segments`].
+//! other. It opens no file, no socket and no thread and reads no clock: it hands out [`io::Op`]s for
+//! its host to carry out, and reads its files at start through [`io::Files`].
 //!
 //! Limits of this version: everything lives in memory and every segment is kept, so the data is
-//! bounded by [`store::Limits::memory_bytes`]; beyond it writes are refused and reads go on.
+//! bounded by [`Limits::memtable_bytes`]; beyond it writes are refused and reads go on.
 #![forbid(unsafe_code)]
 
 pub mod cells;
 pub mod chunk;
 pub mod entry;
+pub mod io;
 pub mod log;
 pub mod memtable;
+pub mod options;
 pub mod recovery;
-pub mod segments;
 pub mod store;
 
 pub use entry::Mutation;
-pub use log::{CommitLog, Job, LogError, Ticket};
+pub use io::{Completion, FileId, Files, Now, Op, OpId, OpKind};
+pub use log::{CommitLog, Durability, LogError, Ticket};
 pub use memtable::{Partition, Table};
-pub use recovery::{Recovered, RecoveryError, TornTail};
-pub use segments::Segments;
-pub use store::{Limits, Store, WriteError};
+pub use options::{Limits, TableOptions};
+pub use recovery::{RecoveryError, TornTail};
+pub use store::{OpenError, Recovered, Store, StoreError, WriteError};

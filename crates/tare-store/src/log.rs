@@ -1,23 +1,40 @@
 //! The commit log of one shard, writing side: collects entries into groups and hands them out as
-//! [`Job`]s, one at a time, so that at most the last group can be torn by a crash.
+//! operations, one write at a time, so that at most the last group can be torn by a crash.
 //!
-//! The reactor carries a job out (write, then `fdatasync` if asked) and brings it back. What is
-//! acknowledged when is the caller's policy: [`CommitLog::durable`] and [`CommitLog::append`]'s
-//! ticket say what is on stable storage. A failed write or sync poisons the log for good: after a
-//! failed `fsync` the kernel may have dropped the dirty pages, so nothing later can be promised
-//! (see "Can Applications Recover from fsync Failures?", USENIX ATC 2020).
+//! What is acknowledged when is the caller's policy: [`CommitLog::durable`] and the ticket of
+//! [`CommitLog::append`] say what is on stable storage. A failed write or sync poisons the log for
+//! good: after a failed `fsync` the kernel may have dropped the dirty pages, so nothing later can be
+//! promised (see "Can Applications Recover from fsync Failures?", USENIX ATC 2020).
+//!
+//! The next segment is always made ahead of its need, so that no write waits for it while the disk
+//! has room; where that fails, entries are taken as long as the current segment has room for them.
+//! Segments whose rows are all in tables are written again under a new name: their blocks are
+//! allocated already, so that a sync of them changes no metadata.
 
 use std::collections::VecDeque;
 use std::io;
 
-use crate::chunk::{Chunk, round_up};
-use crate::entry::{GROUP_HEAD_BYTES, GroupHead, Mutation};
-use crate::segments::Segments;
+use crate::chunk::{ALIGNMENT, Chunk, round_up};
+use crate::entry::{GROUP_HEAD_BYTES, GroupHead};
+use crate::io::{Completion, FileId, Now, Op, OpId, OpKind, Owner};
 
 /// Size of a group's buffer; a larger entry gets one of its own.
 pub const GROUP_BYTES: usize = 256 << 10;
 /// Buffers kept for reuse: more are only needed while the disk is behind.
 const FREE_MAX: usize = 8;
+/// Segments kept to be written again.
+const USED_MAX: usize = 4;
+/// How long a full disk is left alone, in ns.
+const RETRY_NS: u64 = 100_000_000;
+
+/// When what was written is made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// At once, as many entries together as came meanwhile.
+    Sync,
+    /// After so many ns.
+    Periodic { period_ns: u64 },
+}
 
 /// The group that an entry went into. The entry is durable once [`CommitLog::durable`] exceeds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,84 +54,130 @@ pub enum LogError {
     NoSegment { why: String },
 }
 
-/// Work for the reactor: write `chunk` at `offset` of `segment`, then make the segment's data
-/// durable if `sync` says so. Without a chunk there is only the sync.
-#[derive(Debug)]
-pub struct Job {
-    pub segment: u64,
-    pub offset: u64,
-    pub chunk: Option<Chunk>,
-    pub sync: bool,
-    /// Groups below this are durable when the job has succeeded with `sync`.
-    next_sequence: u64,
+/// What bounds a log, and when it is synced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogLimits {
+    pub(crate) segment_bytes: u64,
+    pub(crate) pending_bytes: usize,
+    pub(crate) durability: Durability,
+}
+
+/// A segment that is not written any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closed {
+    pub(crate) number: u64,
+    /// All its groups are below this.
+    pub(crate) end: u64,
+    /// Its size, if it may be written again. Never one of an earlier run: it may hold groups that
+    /// were lost in a crash, whose numbers have been given again.
+    pub(crate) reusable_bytes: Option<u64>,
 }
 
 #[derive(Debug)]
-struct Current {
-    segment: u64,
+struct Segment {
+    number: u64,
+    size: u64,
     offset: u64,
+}
+
+/// The write or sync that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    bytes: usize,
+    /// Groups below this are written when it has succeeded, and durable with `sync`.
+    next_sequence: u64,
+    sync: bool,
 }
 
 /// The commit log of one shard.
 #[derive(Debug)]
 pub struct CommitLog {
-    segment_bytes: u64,
-    pending_bytes_max: usize,
+    limits: LogLimits,
     next_segment: u64,
-    current: Option<Current>,
+    current: Option<Segment>,
+    spare: Option<Segment>,
+    /// The segment that is being made, and its size.
+    making: Option<(u64, u64)>,
+    closed: VecDeque<Closed>,
+    /// Segments of the usual size that hold nothing that is needed.
+    used: Vec<u64>,
+    removable: Vec<u64>,
     /// The group that entries go into; its sequence is `sequence`.
     active: Chunk,
     sequence: u64,
     sealed: VecDeque<Chunk>,
     sealed_bytes: usize,
     free: Vec<Chunk>,
-    in_flight_bytes: usize,
-    in_flight: bool,
+    flight: Option<Flight>,
     /// Groups below this have been written.
     written: u64,
     /// Groups below this are on stable storage.
     durable: u64,
+    /// Groups below this shall be, as soon as possible.
+    wanted: u64,
+    next_sync_ns: u64,
     /// Set while no segment can be made; cleared by the next success.
     no_segment: Option<String>,
+    retry_ns: u64,
     poisoned: Option<String>,
+    closing: Closing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closing {
+    No,
+    Asked,
+    /// The closing group has been sealed.
+    Sealed,
 }
 
 impl CommitLog {
     /// A log that continues after recovery, in a new segment.
-    pub fn new(
+    pub(crate) fn new(
         next_segment: u64,
         next_sequence: u64,
-        segment_bytes: u64,
-        pending_bytes_max: usize,
+        closed: impl IntoIterator<Item = Closed>,
+        limits: LogLimits,
     ) -> Self {
+        let segment_bytes = limits.segment_bytes.max((GROUP_BYTES * 2) as u64);
         Self {
-            segment_bytes: segment_bytes.max((GROUP_BYTES * 2) as u64),
-            pending_bytes_max,
+            limits: LogLimits { segment_bytes, ..limits },
             next_segment,
             current: None,
+            spare: None,
+            making: None,
+            closed: closed.into_iter().collect(),
+            used: Vec::new(),
+            removable: Vec::new(),
             active: empty_group(GROUP_BYTES),
             sequence: next_sequence,
             sealed: VecDeque::new(),
             sealed_bytes: 0,
             free: Vec::new(),
-            in_flight_bytes: 0,
-            in_flight: false,
+            flight: None,
             written: next_sequence,
             durable: next_sequence,
+            wanted: 0,
+            next_sync_ns: 0,
             no_segment: None,
+            retry_ns: 0,
             poisoned: None,
+            closing: Closing::No,
         }
     }
 
-    /// Adds an entry to the group being collected.
+    /// Adds an entry of `length` bytes, which `encode` writes, to the group being collected.
     #[inline]
-    pub fn append(&mut self, mutation: &Mutation<'_>) -> Result<Ticket, LogError> {
-        let length = mutation.entry_bytes();
+    pub(crate) fn append(
+        &mut self,
+        length: usize,
+        encode: impl FnOnce(&mut [u8]),
+    ) -> Result<Ticket, LogError> {
         self.check(length)?;
         if length > self.active.room() {
             self.seal(length);
         }
-        mutation.encode_entry(self.active.take(length));
+        encode(self.active.take(length));
         Ok(Ticket(self.sequence))
     }
 
@@ -123,52 +186,98 @@ impl CommitLog {
         if let Some(why) = &self.poisoned {
             return Err(LogError::Poisoned { why: why.clone() });
         }
-        if let Some(why) = &self.no_segment {
+        let pending_bytes = self.pending_bytes() + length;
+        if let Some(why) = &self.no_segment
+            && !self.has_room(pending_bytes)
+        {
             return Err(LogError::NoSegment { why: why.clone() });
         }
-        let pending_bytes = self.pending_bytes() + length;
-        if pending_bytes > self.pending_bytes_max {
-            let limit_bytes = self.pending_bytes_max;
+        if pending_bytes > self.limits.pending_bytes {
+            let limit_bytes = self.limits.pending_bytes;
             return Err(LogError::Behind { pending_bytes, limit_bytes });
         }
         Ok(())
     }
 
-    /// The next piece of work, if there is any and none is under way. With `flush` the group being
-    /// collected goes too, however small; with `sync` what is written is made durable.
-    ///
-    /// Making a segment may fail, on a full disk above all; then entries wait, further ones are
-    /// refused, and every later call tries again.
-    pub fn next_job(
-        &mut self,
-        segments: &mut impl Segments,
-        flush: bool,
-        sync: bool,
-    ) -> Result<Option<Job>, LogError> {
-        if self.in_flight || self.poisoned.is_some() {
-            return Ok(None);
+    /// The log's next operation, if there is any; at most one write is under way.
+    pub(crate) fn next_op(&mut self, now: Now) -> Option<Op> {
+        if self.poisoned.is_some() {
+            return None;
         }
-        if flush && self.active.len() > GROUP_HEAD_BYTES && self.sealed.is_empty() {
-            self.seal(0);
+        if self.flight.is_none() {
+            self.prepare(now);
         }
-        let Some(length) = self.sealed.front().map(|chunk| chunk.len() as u64) else {
-            return Ok(if sync { self.sync_job() } else { None });
-        };
-        let full = self.current.as_ref().is_some_and(|c| c.offset + length > self.segment_bytes);
-        if full {
-            // A segment is durable before the next one begins, so that one sync covers all.
-            if let Some(job) = self.sync_job() {
-                return Ok(Some(job));
+        if let Some(number) = self.removable.pop() {
+            let id = OpId::new(Owner::LogRemoval, number);
+            return Some(Op { id, file: FileId::Log(number), kind: OpKind::Remove });
+        }
+        self.make_segment(now).or_else(|| self.next_write())
+    }
+
+    /// When [`Self::next_op`] has to be asked again by time alone.
+    pub(crate) fn next_due_ns(&self) -> Option<u64> {
+        if self.poisoned.is_some() {
+            return None;
+        }
+        let retry = self.no_segment.is_some().then_some(self.retry_ns);
+        let sync = match self.limits.durability {
+            Durability::Periodic { .. } if self.is_dirty() && self.flight.is_none() => {
+                Some(self.next_sync_ns)
             }
-            self.current = None;
-        }
-        if self.current.is_none() {
-            self.open_segment(segments, length)?;
-        }
-        let (Some(current), Some(mut chunk)) = (self.current.as_mut(), self.sealed.pop_front())
-        else {
-            return Ok(None);
+            _ => None,
         };
+        match (retry, sync) {
+            (Some(retry), Some(sync)) => Some(retry.min(sync)),
+            (retry, sync) => retry.or(sync),
+        }
+    }
+
+    fn make_segment(&mut self, now: Now) -> Option<Op> {
+        let needed = self.sealed.front().map_or(0, |group| round_up(group.len()) as u64);
+        if let Some(spare) = self.spare.take_if(|spare| spare.size < needed) {
+            self.removable.push(spare.number);
+        }
+        let wait = self.no_segment.is_some() && now.monotonic_ns < self.retry_ns;
+        if self.spare.is_some() || self.making.is_some() || wait || self.closing == Closing::Sealed
+        {
+            return None;
+        }
+        let number = self.next_segment;
+        self.next_segment += 1;
+        let size = self.limits.segment_bytes.max(needed);
+        self.making = Some((number, size));
+        let id = OpId::new(Owner::LogSegment, number);
+        if size == self.limits.segment_bytes
+            && let Some(used) = self.used.pop()
+        {
+            let kind = OpKind::Rename { to: FileId::Log(number) };
+            return Some(Op { id, file: FileId::Log(used), kind });
+        }
+        let kind = OpKind::Create { size_bytes: size };
+        Some(Op { id, file: FileId::Log(number), kind })
+    }
+
+    fn next_write(&mut self) -> Option<Op> {
+        if self.flight.is_some() {
+            return None;
+        }
+        let Some(length) = self.sealed.front().map(|group| round_up(group.len()) as u64) else {
+            return if self.durable < self.wanted { self.sync_op() } else { None };
+        };
+        let full = self.current.as_ref().is_some_and(|c| c.offset + length > c.size);
+        if full || self.current.is_none() {
+            // A segment is durable before the next one begins, so that one sync covers all.
+            if let Some(op) = self.sync_op() {
+                return Some(op);
+            }
+            let next = self.spare.take_if(|spare| length <= spare.size)?;
+            if let Some(Segment { number, size, .. }) = self.current.replace(next) {
+                let usual = size == self.limits.segment_bytes;
+                let reusable_bytes = usual.then_some(size);
+                self.closed.push_back(Closed { number, end: self.written, reusable_bytes });
+            }
+        }
+        let (current, mut chunk) = (self.current.as_mut()?, self.sealed.pop_front()?);
         // What is durable may have grown since the group was sealed.
         let head = GroupHead {
             sequence: self.written,
@@ -180,22 +289,76 @@ impl CommitLog {
         chunk.bytes_mut()[..GROUP_HEAD_BYTES].copy_from_slice(&head.encode());
         let offset = current.offset;
         current.offset += chunk.len() as u64;
-        self.in_flight = true;
-        self.in_flight_bytes = chunk.len();
-        let segment = current.segment;
         let next_sequence = self.written + 1;
-        Ok(Some(Job { segment, offset, chunk: Some(chunk), sync, next_sequence }))
+        let sync = match self.limits.durability {
+            Durability::Sync => true,
+            Durability::Periodic { .. } => {
+                self.durable < self.wanted && next_sequence >= self.wanted
+            }
+        };
+        self.flight = Some(Flight { bytes: chunk.len(), next_sequence, sync });
+        let file = FileId::Log(current.number);
+        let id = OpId::new(Owner::LogWrite, 0);
+        Some(Op { id, file, kind: OpKind::Write { offset, chunk, sync } })
     }
 
-    /// Takes a job back.
+    /// Ends the group being collected if it is to be written now.
+    fn prepare(&mut self, now: Now) {
+        if self.closing == Closing::Asked && !self.is_dirty() && self.making.is_none() {
+            self.closing = Closing::Sealed;
+            self.seal_closing_group();
+            self.removable.append(&mut self.used);
+        }
+        self.want(now);
+        if self.wanted > self.sequence && self.sealed.is_empty() {
+            self.seal(0);
+        }
+    }
+
+    /// Finds out what has to become durable now.
+    fn want(&mut self, now: Now) {
+        let due = match self.limits.durability {
+            Durability::Sync => true,
+            Durability::Periodic { period_ns } => {
+                let due = self.is_dirty() && now.monotonic_ns >= self.next_sync_ns;
+                if due {
+                    self.next_sync_ns = now.monotonic_ns.saturating_add(period_ns);
+                }
+                due
+            }
+        };
+        if due || self.closing != Closing::No {
+            self.wanted = self.end();
+        }
+    }
+
+    fn sync_op(&mut self) -> Option<Op> {
+        let current = self.current.as_ref()?;
+        if self.durable >= self.written {
+            return None;
+        }
+        self.flight = Some(Flight { bytes: 0, next_sequence: self.written, sync: true });
+        let id = OpId::new(Owner::LogWrite, 0);
+        Some(Op { id, file: FileId::Log(current.number), kind: OpKind::Sync })
+    }
+
+    /// Takes an operation of the log back.
     ///
     /// # Panics
-    /// If none is under way.
-    pub fn complete(&mut self, job: Job, result: io::Result<()>) -> Result<(), LogError> {
-        assert!(self.in_flight, "a job was completed that was not handed out");
-        self.in_flight = false;
-        self.in_flight_bytes = 0;
-        if let Some(mut chunk) = job.chunk
+    /// If it is not under way.
+    pub(crate) fn complete(&mut self, completion: Completion, now: Now) -> Result<(), LogError> {
+        let Completion { id, chunk, result } = completion;
+        match id.owner() {
+            Owner::LogWrite => self.written(chunk, result),
+            Owner::LogSegment => self.made(result, now),
+            // A segment that cannot be removed is found at the next start.
+            _ => Ok(()),
+        }
+    }
+
+    fn written(&mut self, chunk: Option<Chunk>, result: io::Result<usize>) -> Result<(), LogError> {
+        let flight = self.flight.take().expect("a write of the log ends once");
+        if let Some(mut chunk) = chunk
             && chunk.capacity() == GROUP_BYTES
             && self.free.len() < FREE_MAX
         {
@@ -203,28 +366,86 @@ impl CommitLog {
             chunk.take(GROUP_HEAD_BYTES);
             self.free.push(chunk);
         }
+        let short = |length: usize| length < flight.bytes;
         match result {
-            Ok(()) => {
-                self.written = job.next_sequence;
-                if job.sync {
-                    self.durable = job.next_sequence;
+            Ok(length) if short(length) => Err(self.poison("a short write".into())),
+            Ok(_) => {
+                self.written = flight.next_sequence;
+                if flight.sync {
+                    self.durable = flight.next_sequence;
                 }
                 Ok(())
             }
+            Err(error) => Err(self.poison(error.to_string())),
+        }
+    }
+
+    fn made(&mut self, result: io::Result<usize>, now: Now) -> Result<(), LogError> {
+        let (number, size) = self.making.take().expect("a segment is made once");
+        match result {
+            Ok(_) => {
+                self.no_segment = None;
+                self.spare = Some(Segment { number, size, offset: 0 });
+                Ok(())
+            }
             Err(error) => {
+                // Without a number, so that no gap of unused numbers grows on a full disk.
+                self.next_segment = number;
+                self.retry_ns = now.monotonic_ns.saturating_add(RETRY_NS);
                 let why = error.to_string();
-                self.poisoned = Some(why.clone());
-                Err(LogError::Poisoned { why })
+                self.no_segment = Some(why.clone());
+                match self.has_room(self.pending_bytes()) {
+                    true => Ok(()),
+                    false => Err(LogError::NoSegment { why }),
+                }
             }
         }
     }
 
-    /// Seals an empty group that says that everything before it is durable, so that damage found
-    /// later cannot pass for a torn tail. For a clean stop, when all is durable.
-    pub fn seal_closing_group(&mut self) {
-        if self.current.is_some() && self.active.len() == GROUP_HEAD_BYTES {
+    /// Refuses everything from now on.
+    pub(crate) fn poison(&mut self, why: String) -> LogError {
+        self.poisoned = Some(why.clone());
+        LogError::Poisoned { why }
+    }
+
+    /// Ends the group being collected, so that what was appended is below the sequence that is
+    /// returned, and what comes is not.
+    #[expect(dead_code, reason = "flushes will use it")]
+    pub(crate) fn cut(&mut self) -> u64 {
+        if self.active.len() > GROUP_HEAD_BYTES {
             self.seal(0);
         }
+        self.sequence
+    }
+
+    /// Has the groups below a sequence made durable whatever the policy.
+    #[expect(dead_code, reason = "flushes will use it")]
+    pub(crate) fn make_durable(&mut self, sequence: u64) {
+        self.wanted = self.wanted.max(sequence.min(self.end()));
+    }
+
+    /// Gives segments up of which all groups are below a sequence.
+    #[expect(dead_code, reason = "flushes will use it")]
+    pub(crate) fn release(&mut self, sequence: u64) {
+        while let Some(closed) = self.closed.pop_front_if(|closed| closed.end <= sequence) {
+            match closed.reusable_bytes {
+                Some(size) if size == self.limits.segment_bytes && self.used.len() < USED_MAX => {
+                    self.used.push(closed.number);
+                }
+                _ => self.removable.push(closed.number),
+            }
+        }
+    }
+
+    /// Makes everything durable, and then an empty group that says so, so that damage found later
+    /// cannot pass for a torn tail.
+    pub(crate) fn close(&mut self) {
+        self.closing = Closing::Asked;
+    }
+
+    /// Whether [`Self::close`] has come to its end.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closing == Closing::Sealed && !self.is_dirty() && self.removable.is_empty()
     }
 
     /// Groups below this are on stable storage.
@@ -238,13 +459,8 @@ impl CommitLog {
     }
 
     /// Whether a whole group waits to be written, or one is being written.
-    pub fn is_behind(&self) -> bool {
-        !self.sealed.is_empty() || self.in_flight
-    }
-
-    /// Whether a job is under way.
-    pub fn is_in_flight(&self) -> bool {
-        self.in_flight
+    fn is_behind(&self) -> bool {
+        !self.sealed.is_empty() || self.flight.is_some()
     }
 
     pub fn is_poisoned(&self) -> bool {
@@ -253,7 +469,35 @@ impl CommitLog {
 
     /// Bytes that wait to be written.
     pub fn pending_bytes(&self) -> usize {
-        self.active.len() + self.sealed_bytes + self.in_flight_bytes
+        let in_flight = self.flight.map_or(0, |flight| flight.bytes);
+        self.active.len() + self.sealed_bytes + in_flight
+    }
+
+    /// Bytes of the segments that are needed.
+    pub fn segments(&self) -> u64 {
+        (self.closed.len() + usize::from(self.current.is_some())) as u64
+    }
+
+    /// The sequence after everything that was appended.
+    fn end(&self) -> u64 {
+        self.sequence + u64::from(self.active.len() > GROUP_HEAD_BYTES)
+    }
+
+    /// Whether so many pending bytes fit into the segments that there are.
+    fn has_room(&self, pending_bytes: usize) -> bool {
+        let rest = |segment: &Segment| segment.size - segment.offset;
+        let in_flight = self.flight.map_or(0, |flight| flight.bytes);
+        // Each group is padded.
+        let groups = pending_bytes / GROUP_BYTES + self.sealed.len() + 2;
+        let wanted = (pending_bytes - in_flight + groups * ALIGNMENT) as u64;
+        let segments = [&self.current, &self.spare];
+        segments.into_iter().flatten().map(rest).any(|rest| wanted <= rest)
+    }
+
+    fn seal_closing_group(&mut self) {
+        if self.current.is_some() && self.active.len() == GROUP_HEAD_BYTES {
+            self.seal(0);
+        }
     }
 
     /// Closes the group being collected and opens one with room for `length` bytes.
@@ -275,34 +519,6 @@ impl CommitLog {
         self.sealed.push_back(sealed);
         self.sequence += 1;
     }
-
-    fn sync_job(&mut self) -> Option<Job> {
-        let current = self.current.as_ref()?;
-        if self.durable >= self.written {
-            return None;
-        }
-        self.in_flight = true;
-        let (segment, offset) = (current.segment, current.offset);
-        Some(Job { segment, offset, chunk: None, sync: true, next_sequence: self.written })
-    }
-
-    fn open_segment(&mut self, segments: &mut impl Segments, length: u64) -> Result<(), LogError> {
-        let segment = self.next_segment;
-        let size = self.segment_bytes.max(round_up_u64(length));
-        match segments.create(segment, size) {
-            Ok(()) => {
-                self.no_segment = None;
-                self.next_segment += 1;
-                self.current = Some(Current { segment, offset: 0 });
-                Ok(())
-            }
-            Err(error) => {
-                let why = error.to_string();
-                self.no_segment = Some(why.clone());
-                Err(LogError::NoSegment { why })
-            }
-        }
-    }
 }
 
 fn empty_group(capacity: usize) -> Chunk {
@@ -313,8 +529,4 @@ fn empty_group(capacity: usize) -> Chunk {
 
 fn group_length(chunk: &Chunk) -> u32 {
     u32::try_from(chunk.len() - GROUP_HEAD_BYTES).expect("a group is shorter than 4 GiB")
-}
-
-fn round_up_u64(length: u64) -> u64 {
-    usize::try_from(length).map_or(length, |length| round_up(length) as u64)
 }

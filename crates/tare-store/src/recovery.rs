@@ -1,31 +1,27 @@
-//! Recovery: reads the segments of a shard in order and applies every entry.
+//! Recovery of the log: reads the groups of a shard in order of their sequences and hands on those
+//! that no table holds yet.
 //!
-//! Where a group cannot be read, either a crash tore it or storage damaged it. Every group says
-//! up to which group everything was durable when it was written. So if any later group says that
-//! the unreadable one was durable, it was acknowledged and is damaged: an error that names file
-//! and offset. Otherwise it was never promised: the log is cut there. A clean stop leaves a closing
-//! group, so after it any damage is found.
+//! The first group of each segment says where the segment belongs, so that leftovers (segments that
+//! were made ahead, or wait to be written again, and may hold old groups) need no names of their
+//! own. Where the next group cannot be found, either a crash tore it or storage damaged it. Every
+//! group says up to which group everything was durable when it was written. So if any group that
+//! was not reached says that the missing one was durable, it was acknowledged and is damaged: an
+//! error that names file and offset. Otherwise it was never promised: the log is cut there. A clean
+//! stop leaves a closing group, so after it any damage is found.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use crate::chunk::round_up;
-use crate::entry::{Entries, GROUP_HEAD_BYTES, GroupHead, Mutation};
-use crate::segments::Segments;
+use crate::entry::{Entries, GROUP_HEAD_BYTES, GroupHead, MAGIC};
+use crate::io::{FileId, Files, Op, OpId, OpKind, Owner, read_full};
+use crate::log::Closed;
 
 /// The longest group that is believed: a frame of 256 MiB and its overhead.
 const GROUP_LENGTH_MAX: u32 = 272 << 20;
 const SCAN_STEP: usize = 4096;
-
-/// What recovery found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recovered {
-    pub next_segment: u64,
-    pub next_sequence: u64,
-    pub segments: u64,
-    pub entries: u64,
-    /// Where the log was cut, if it was.
-    pub torn: Option<TornTail>,
-}
+/// What the magic of every version begins with.
+const FAMILY: &[u8] = b"TareLog";
 
 /// The tail of a log that a crash left unfinished.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +35,17 @@ pub struct TornTail {
 pub enum RecoveryError {
     #[error("cannot read commit log {file}")]
     Read { file: String, source: io::Error },
-    #[error("cannot list the commit log's segments")]
+    #[error("cannot list the files of the shard")]
     List { source: io::Error },
     #[error("cannot cut the torn tail of commit log {file} at offset {offset}")]
     Cut { file: String, offset: u64, source: io::Error },
+    #[error(
+        "commit log {file} has format {found} and this version reads {known}; start it with the \
+         version that wrote it, or move the data directory away"
+    )]
+    Version { file: String, found: String, known: String },
+    #[error("cannot make commit log {file} durable")]
+    Sync { file: String, source: io::Error },
     #[error(
         "commit log {file} is damaged at offset {offset}: group {sequence} was durable and cannot \
          be read; restore the file, or move the shard's log away to start without it"
@@ -50,165 +53,233 @@ pub enum RecoveryError {
     Damaged { file: String, offset: u64, sequence: u64 },
 }
 
-/// Reads all segments and calls `apply` with every entry, in order.
-pub fn recover(
-    segments: &mut impl Segments,
-    mut apply: impl FnMut(&Mutation<'_>),
-) -> Result<Recovered, RecoveryError> {
-    let numbers = segments.list().map_err(|source| RecoveryError::List { source })?;
-    let mut reader = Reader { segments, buffer: Vec::new() };
-    // The first segment that is kept says where the sequence starts.
-    let mut expected: Option<u64> = None;
-    let mut found = Recovered {
-        next_segment: numbers.last().map_or(0, |last| last + 1),
-        next_sequence: 0,
-        segments: numbers.len() as u64,
-        entries: 0,
-        torn: None,
-    };
-    for (index, &segment) in numbers.iter().enumerate() {
-        let mut offset = 0;
+/// What recovery found in the log.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) next_segment: u64,
+    pub(crate) next_sequence: u64,
+    /// The segments that hold groups that are needed.
+    pub(crate) closed: Vec<Closed>,
+    /// Where the log was cut, if it was.
+    pub(crate) torn: Option<TornTail>,
+}
+
+/// Reads the log and calls `apply` with the sequence and the entries of every group from sequence
+/// `from` on, in order. Afterwards the log holds exactly these, durably.
+pub(crate) fn recover<F: Files, E: From<RecoveryError>>(
+    files: &mut F,
+    from: u64,
+    mut apply: impl FnMut(&mut F, u64, &[u8]) -> Result<(), E>,
+) -> Result<Replayed, E> {
+    let mut walk = Walk::begin(files, from)?;
+    let mut buffer = Vec::new();
+    while let Some(sequence) = walk.next(files, &mut buffer)? {
+        if sequence >= from {
+            apply(files, sequence, &buffer)?;
+        }
+    }
+    let torn = walk.end(files)?;
+    walk.tidy(files, torn.as_ref())?;
+    let closed = walk.read.iter().filter(|closed| closed.end > from).copied().collect();
+    let next_sequence = walk.expected.max(from);
+    Ok(Replayed { next_segment: walk.next_segment, next_sequence, closed, torn })
+}
+
+/// Reads the whole log as recovery does, and changes nothing. Returns the number of entries, and
+/// where a crash tore the log.
+pub fn check(files: &impl Files, from: u64) -> Result<(u64, Option<TornTail>), RecoveryError> {
+    let mut walk = Walk::begin(files, from)?;
+    let mut buffer = Vec::new();
+    let mut entries = 0;
+    while walk.next(files, &mut buffer)?.is_some() {
+        entries += Entries::new(&buffer).count() as u64;
+    }
+    Ok((entries, walk.end(files)?))
+}
+
+/// The way from group to group.
+struct Walk {
+    /// Segments by the sequence of their first group.
+    heads: BTreeMap<u64, u64>,
+    /// Segments that do not begin with a head.
+    headless: Vec<u64>,
+    next_segment: u64,
+    /// The sequence of the next group.
+    expected: u64,
+    /// Where it should be, if it is in the segment that is being read.
+    place: Option<(u64, u64)>,
+    /// What has been read.
+    read: Vec<Closed>,
+}
+
+impl Walk {
+    fn begin(files: &impl Files, from: u64) -> Result<Self, RecoveryError> {
+        let listed = files.list().map_err(|source| RecoveryError::List { source })?;
+        let mut heads = BTreeMap::new();
+        let mut headless = Vec::new();
+        let mut next_segment = 0;
+        for file in listed {
+            let FileId::Log(segment) = file else { continue };
+            next_segment = next_segment.max(segment + 1);
+            let mut head = [0; GROUP_HEAD_BYTES];
+            read(files, segment, 0, &mut head)?;
+            if head.starts_with(FAMILY) && !head.starts_with(&MAGIC) {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                let (found, known) = (text(&head[..MAGIC.len()]), text(&MAGIC));
+                let file = files.name(file);
+                return Err(RecoveryError::Version { file, found, known });
+            }
+            match GroupHead::decode(&head) {
+                Some(head) => {
+                    if let Some(double) = heads.insert(head.sequence, segment) {
+                        headless.push(double);
+                    }
+                }
+                None => headless.push(segment),
+            }
+        }
+        // Groups before the first one that is needed may precede it in its segment.
+        let expected = heads.range(..=from).next_back().map_or(from, |(&first, _)| first);
+        Ok(Self { heads, headless, next_segment, expected, place: None, read: Vec::new() })
+    }
+
+    /// Reads the next group's entries into the buffer and returns its sequence.
+    fn next(
+        &mut self,
+        files: &impl Files,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<u64>, RecoveryError> {
         loop {
-            let group = reader.group(segment, offset)?;
-            match group {
-                Group::Sound(head) if expected.is_none_or(|e| e == head.sequence) => {
-                    for mutation in Entries::new(reader.entries(&head)).flatten() {
-                        apply(&mutation);
-                        found.entries += 1;
-                    }
-                    expected = Some(head.sequence + 1);
-                    offset += group_bytes(&head);
+            if let Some((segment, offset)) = self.place
+                && let Some(head) = group(files, segment, offset, buffer)?
+                && head.sequence == self.expected
+            {
+                self.expected += 1;
+                self.place = Some((segment, offset + group_bytes(&head)));
+                if let Some(last) = self.read.last_mut() {
+                    last.end = self.expected;
                 }
-                group => {
-                    let rest = &numbers[index + 1..];
-                    if let Some(&next) = rest.first()
-                        && matches!(group, Group::Nothing)
-                        && matches!(reader.group(next, 0)?, Group::Sound(head)
-                            if expected.is_none_or(|e| e == head.sequence))
-                    {
-                        break;
-                    }
-                    let sequence = expected.unwrap_or(0);
-                    let was_durable = reader.says_durable(segment, offset, rest, sequence)?;
-                    let file = reader.segments.name(segment);
-                    if was_durable {
-                        return Err(RecoveryError::Damaged { file, offset, sequence });
-                    }
-                    reader.cut(segment, offset, rest)?;
-                    if !matches!(group, Group::Nothing) || !rest.is_empty() {
-                        found.torn = Some(TornTail { file, offset });
-                    }
-                    found.next_sequence = sequence;
-                    return Ok(found);
-                }
+                return Ok(Some(head.sequence));
             }
+            let Some(segment) = self.heads.remove(&self.expected) else { return Ok(None) };
+            self.place = Some((segment, 0));
+            let end = self.expected;
+            self.read.push(Closed { number: segment, end, reusable_bytes: None });
         }
     }
-    found.next_sequence = expected.unwrap_or(0);
-    Ok(found)
+
+    /// Finds out why there is no next group: `None` for the end of the log.
+    fn end(&self, files: &impl Files) -> Result<Option<TornTail>, RecoveryError> {
+        let mut torn = false;
+        let mut durable = false;
+        let rest = self.heads.values().chain(&self.headless).map(|&segment| (segment, 0));
+        for (segment, offset) in self.place.into_iter().chain(rest) {
+            scan(files, segment, offset, |head| {
+                torn |= head.sequence >= self.expected;
+                durable |= head.durable > self.expected;
+                !durable
+            })?;
+        }
+        // Where no segment has been read, the missing group began one.
+        let first = self.headless.iter().min().copied().unwrap_or(0);
+        let (segment, offset) = self.place.unwrap_or((first, 0));
+        let file = files.name(FileId::Log(segment));
+        if durable {
+            return Err(RecoveryError::Damaged { file, offset, sequence: self.expected });
+        }
+        Ok(torn.then_some(TornTail { file, offset }))
+    }
+
+    /// Removes what was not read, so that it is never taken for what will be written, and makes
+    /// the rest durable: a server that was killed may have left it in caches.
+    fn tidy(
+        &mut self,
+        files: &mut impl Files,
+        torn: Option<&TornTail>,
+    ) -> Result<(), RecoveryError> {
+        for &segment in self.heads.values().chain(&self.headless) {
+            carry_out(files, segment, OpKind::Remove).map_err(|source| {
+                let file = files.name(FileId::Log(segment));
+                RecoveryError::Cut { file, offset: 0, source }
+            })?;
+        }
+        let Some((segment, offset)) = self.place else { return Ok(()) };
+        let file = files.name(FileId::Log(segment));
+        if offset == 0 {
+            self.read.pop();
+            return carry_out(files, segment, OpKind::Remove)
+                .map_err(|source| RecoveryError::Cut { file, offset, source });
+        }
+        if torn.is_some() {
+            let cut = carry_out(files, segment, OpKind::Truncate { length: offset });
+            let file = file.clone();
+            cut.map_err(|source| RecoveryError::Cut { file, offset, source })?;
+        }
+        carry_out(files, segment, OpKind::Sync)
+            .map_err(|source| RecoveryError::Sync { file, source })
+    }
 }
 
-enum Group {
-    /// Head and every entry are sound; the entries are in the reader's buffer.
-    Sound(GroupHead),
-    /// Zeros or the end of the file: nothing was written here.
-    Nothing,
-    Unreadable,
+fn carry_out(files: &mut impl Files, segment: u64, kind: OpKind) -> io::Result<()> {
+    let id = OpId::new(Owner::LogRemoval, segment);
+    files.carry_out(Op { id, file: FileId::Log(segment), kind }).result.map(drop)
 }
 
-struct Reader<'a, S> {
-    segments: &'a mut S,
-    buffer: Vec<u8>,
+/// Reads the group at an offset, its entries into the buffer; `None` if there is no sound one.
+fn group(
+    files: &impl Files,
+    segment: u64,
+    offset: u64,
+    buffer: &mut Vec<u8>,
+) -> Result<Option<GroupHead>, RecoveryError> {
+    let mut head = [0; GROUP_HEAD_BYTES];
+    read(files, segment, offset, &mut head)?;
+    let Some(head) = GroupHead::decode(&head) else { return Ok(None) };
+    if head.length > GROUP_LENGTH_MAX {
+        return Ok(None);
+    }
+    let wanted = head.length as usize;
+    buffer.resize(wanted, 0);
+    let length = read(files, segment, offset + GROUP_HEAD_BYTES as u64, buffer)?;
+    let sound = length == wanted && Entries::new(buffer).all(|entry| entry.is_some());
+    Ok(sound.then_some(head))
 }
 
-impl<S: Segments> Reader<'_, S> {
-    fn group(&mut self, segment: u64, offset: u64) -> Result<Group, RecoveryError> {
-        let mut head = [0; GROUP_HEAD_BYTES];
-        let length = self.read(segment, offset, &mut head)?;
-        if head[..length].iter().all(|&byte| byte == 0) {
-            return Ok(Group::Nothing);
-        }
-        let Some(head) = GroupHead::decode(&head) else { return Ok(Group::Unreadable) };
-        if head.length > GROUP_LENGTH_MAX {
-            return Ok(Group::Unreadable);
-        }
-        let wanted = head.length as usize;
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(wanted, 0);
-        let length = self.read(segment, offset + GROUP_HEAD_BYTES as u64, &mut buffer)?;
-        self.buffer = buffer;
-        let sound = length == wanted && Entries::new(&self.buffer).all(|entry| entry.is_some());
-        Ok(if sound { Group::Sound(head) } else { Group::Unreadable })
-    }
-
-    fn entries(&self, head: &GroupHead) -> &[u8] {
-        &self.buffer[..head.length as usize]
-    }
-
-    /// Whether any group after this place says that group `sequence` was durable.
-    fn says_durable(
-        &self,
-        segment: u64,
-        offset: u64,
-        rest: &[u64],
-        sequence: u64,
-    ) -> Result<bool, RecoveryError> {
-        const STRIDE: usize = 1 << 20;
-        let mut block = vec![0; STRIDE];
-        let mut from = offset;
-        for &segment in std::iter::once(&segment).chain(rest) {
-            loop {
-                let length = self.read(segment, from, &mut block)?;
-                for bytes in block[..length].chunks(SCAN_STEP) {
-                    if let Some(head) = bytes.first_chunk().and_then(GroupHead::decode)
-                        && head.durable > sequence
-                    {
-                        return Ok(true);
-                    }
-                }
-                if length < STRIDE {
-                    break;
-                }
-                from += STRIDE as u64;
-            }
-            from = 0;
-        }
-        Ok(false)
-    }
-
-    fn cut(&mut self, segment: u64, offset: u64, rest: &[u64]) -> Result<(), RecoveryError> {
-        let name = self.segments.name(segment);
-        let failed = |source| RecoveryError::Cut { file: name, offset, source };
-        let mut cut = || {
-            // Backwards, so that a crash in between leaves no gap.
-            for &later in rest.iter().rev() {
-                self.segments.remove(later)?;
-            }
-            if offset == 0 {
-                self.segments.remove(segment)
-            } else {
-                self.segments.truncate(segment, offset)
-            }
-        };
-        cut().map_err(failed)
-    }
-
-    /// Reads until the buffer is full or the segment ends.
-    fn read(&self, segment: u64, offset: u64, buffer: &mut [u8]) -> Result<usize, RecoveryError> {
-        let mut done = 0;
-        while done < buffer.len() {
-            let read = self.segments.read_at(segment, offset + done as u64, &mut buffer[done..]);
-            match read {
-                Ok(0) => break,
-                Ok(length) => done += length,
-                Err(source) => {
-                    let file = self.segments.name(segment);
-                    return Err(RecoveryError::Read { file, source });
-                }
+/// Calls `visit` with every head of a group from an offset on, until it says that it is enough.
+fn scan(
+    files: &impl Files,
+    segment: u64,
+    offset: u64,
+    mut visit: impl FnMut(&GroupHead) -> bool,
+) -> Result<(), RecoveryError> {
+    const STRIDE: usize = 1 << 20;
+    let mut block = vec![0; STRIDE];
+    let mut from = offset;
+    loop {
+        let length = read(files, segment, from, &mut block)?;
+        for bytes in block[..length].chunks(SCAN_STEP) {
+            if let Some(head) = bytes.first_chunk().and_then(GroupHead::decode)
+                && !visit(&head)
+            {
+                return Ok(());
             }
         }
-        Ok(done)
+        if length < STRIDE {
+            return Ok(());
+        }
+        from += STRIDE as u64;
     }
+}
+
+fn read(
+    files: &impl Files,
+    segment: u64,
+    offset: u64,
+    buffer: &mut [u8],
+) -> Result<usize, RecoveryError> {
+    let file = FileId::Log(segment);
+    read_full(files, file, offset, buffer)
+        .map_err(|source| RecoveryError::Read { file: files.name(file), source })
 }
 
 fn group_bytes(head: &GroupHead) -> u64 {

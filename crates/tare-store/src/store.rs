@@ -2,22 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::entry::{KEY_BYTES_MAX, Mutation};
-use crate::log::{CommitLog, LogError, Ticket};
+use crate::entry::{Entries, KEY_BYTES_MAX, Mutation};
+use crate::io::{Completion, Files, Now, Op};
+use crate::log::{CommitLog, LogError, LogLimits, Ticket};
 use crate::memtable::{Table, partition_bytes};
-use crate::recovery::{Recovered, RecoveryError, recover};
-use crate::segments::Segments;
-
-/// What bounds a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Reckoned bytes of all rows, beyond which writes are refused.
-    pub memory_bytes: usize,
-    /// Bytes that may wait for the commit log.
-    pub pending_bytes: usize,
-    /// Size of a commit log segment.
-    pub segment_bytes: u64,
-}
+use crate::options::{Limits, TableOptions};
+use crate::recovery::{RecoveryError, TornTail, recover};
 
 /// Why a write was refused. Nothing of it was kept.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +23,30 @@ pub enum WriteError {
     Log(#[from] LogError),
 }
 
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Log(#[from] RecoveryError),
+}
+
+/// What went wrong with an operation, as far as others have to know: what waits to become durable
+/// has to be told that it will not.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
+
+/// What opening a store found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Mutations that were read from the log.
+    pub entries: u64,
+    /// Where the log was cut, if it was.
+    pub torn: Option<TornTail>,
+}
+
 /// One shard's data.
 #[derive(Debug)]
 pub struct Store {
@@ -44,42 +58,55 @@ pub struct Store {
 }
 
 impl Store {
-    /// Recovers a shard from its segments. Entries of tables that `is_live` denies (dropped or
-    /// truncated) are passed over.
+    /// Recovers a shard from its files. Rows of tables for which `schema` has no options (dropped
+    /// or truncated ones) are passed over.
     pub fn open(
-        segments: &mut impl Segments,
+        files: &mut impl Files,
         limits: Limits,
-        is_live: impl Fn(u32) -> bool,
-    ) -> Result<(Self, Recovered), RecoveryError> {
+        schema: impl Fn(u32) -> Option<TableOptions>,
+        _now: Now,
+    ) -> Result<(Self, Recovered), OpenError> {
         let mut memory = Memory::default();
-        let recovered = recover(segments, |mutation| {
-            if is_live(mutation.table) {
-                memory.apply(mutation);
+        let mut recovered = Recovered::default();
+        let replayed = recover(files, 0, |_, _, entries| {
+            for mutation in Entries::new(entries).flatten() {
+                if schema(mutation.table).is_some() {
+                    memory.apply(&mutation);
+                }
+                recovered.entries += 1;
             }
+            Ok::<_, OpenError>(())
         })?;
+        let log_limits = LogLimits {
+            segment_bytes: limits.segment_bytes,
+            pending_bytes: limits.pending_bytes,
+            durability: limits.durability,
+        };
         let log = CommitLog::new(
-            recovered.next_segment,
-            recovered.next_sequence,
-            limits.segment_bytes,
-            limits.pending_bytes,
+            replayed.next_segment,
+            replayed.next_sequence,
+            replayed.closed,
+            log_limits,
         );
+        recovered.torn = replayed.torn;
         let Memory { tables, used_bytes, scratch } = memory;
         Ok((Self { tables, log, limits, used_bytes, scratch }, recovered))
     }
 
     /// Writes one row: first into the log, then into memory. When it may be acknowledged is the
-    /// caller's policy: at once, or when the log's durable mark has passed the ticket.
+    /// caller's policy: at once, or when [`Self::durable`] has passed the ticket.
     #[inline]
     pub fn write(&mut self, mutation: &Mutation<'_>) -> Result<Ticket, WriteError> {
         let key_bytes = mutation.key.len().max(mutation.clustering.len());
         if key_bytes > KEY_BYTES_MAX {
             return Err(WriteError::KeyTooLong { bytes: key_bytes });
         }
-        if self.used_bytes > self.limits.memory_bytes {
-            let limit_bytes = self.limits.memory_bytes;
+        if self.used_bytes > self.limits.memtable_bytes {
+            let limit_bytes = self.limits.memtable_bytes;
             return Err(WriteError::MemoryFull { used_bytes: self.used_bytes, limit_bytes });
         }
-        let ticket = self.log.append(mutation)?;
+        let encode = |out: &mut [u8]| mutation.encode_entry(out);
+        let ticket = self.log.append(mutation.entry_bytes(), encode)?;
         let table = self.tables.entry(mutation.table).or_default();
         let Mutation { token, key, clustering, cells, .. } = *mutation;
         let grown = table.apply(token, key, clustering, cells, &mut self.scratch);
@@ -93,10 +120,10 @@ impl Store {
         self.tables.get(&table)
     }
 
-    /// Forgets the tables that `is_live` denies.
-    pub fn retain(&mut self, is_live: impl Fn(u32) -> bool) {
+    /// Forgets the tables that `schema` has no options for, and takes over those of the others.
+    pub fn schema(&mut self, schema: impl Fn(u32) -> Option<TableOptions>) {
         let before = self.tables.len();
-        self.tables.retain(|&table, _| is_live(table));
+        self.tables.retain(|&table, _| schema(table).is_some());
         if self.tables.len() == before {
             return;
         }
@@ -104,17 +131,47 @@ impl Store {
         self.used_bytes = partitions.map(partition_bytes).sum();
     }
 
-    /// Reckoned bytes of all rows.
+    /// The next operation to be carried out, if there is any: to be asked until there is none.
+    pub fn next_op(&mut self, now: Now) -> Option<Op> {
+        self.log.next_op(now)
+    }
+
+    /// When [`Self::next_op`] has to be asked again though nothing else has happened, in ns of
+    /// [`Now::monotonic_ns`].
+    pub fn next_due_ns(&self) -> Option<u64> {
+        self.log.next_due_ns()
+    }
+
+    /// Takes an operation back that has been carried out.
+    pub fn complete(&mut self, completion: Completion, now: Now) -> Result<(), StoreError> {
+        Ok(self.log.complete(completion, now)?)
+    }
+
+    /// Writes whose ticket is below this are on stable storage.
+    #[inline]
+    pub fn durable(&self) -> u64 {
+        self.log.durable()
+    }
+
+    /// Begins a clean end: all operations that follow make everything durable and close the log.
+    /// Writes are not expected any more.
+    pub fn close(&mut self) {
+        self.log.close();
+    }
+
+    /// Whether the end has come: there are no further operations.
+    pub fn is_closed(&self) -> bool {
+        self.log.is_closed()
+    }
+
+    /// Whether a failure has made the store refuse all writes, for good.
+    pub fn is_poisoned(&self) -> bool {
+        self.log.is_poisoned()
+    }
+
+    /// Reckoned bytes of all rows in memory.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes
-    }
-
-    pub fn log(&self) -> &CommitLog {
-        &self.log
-    }
-
-    pub fn log_mut(&mut self) -> &mut CommitLog {
-        &mut self.log
     }
 }
 
@@ -134,5 +191,7 @@ impl Memory {
     }
 }
 
+#[cfg(test)]
+mod disk;
 #[cfg(test)]
 mod tests;

@@ -14,9 +14,8 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
-use tare_store::Job;
 
-use super::{ConnId, Event, Source, Wait};
+use super::{ConnId, Event, Job, Source, Wait};
 
 /// Room for one `recv`.
 const READ_BYTES: usize = 16 << 10;

@@ -12,7 +12,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tare_store::Job;
+use tare_store::OpId;
+use tare_store::chunk::Chunk;
 
 use epoll::Epoll;
 use uring::Uring;
@@ -26,6 +27,16 @@ use crate::config::IoChoice;
 pub(crate) struct ConnId {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
+}
+
+/// An operation of the commit log: write `chunk`, then make the file's data durable if `sync` says
+/// so.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) id: OpId,
+    pub(crate) offset: u64,
+    pub(crate) chunk: Option<Chunk>,
+    pub(crate) sync: bool,
 }
 
 /// What happened.

@@ -20,9 +20,8 @@ use io_uring::types::{BufRingEntry, Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
-use tare_store::Job;
 
-use super::{ConnId, Event, Source, Wait};
+use super::{ConnId, Event, Job, Source, Wait};
 
 const SUBMISSIONS: u32 = 1024;
 const COMPLETIONS: u32 = 4096;

@@ -1,58 +1,61 @@
 //! The shard's log: when it is written and synced, and who is told.
 
-use crate::config::Durability;
+use std::io;
+
+use tare_store::chunk::Chunk;
+use tare_store::{Completion, Files, Op, OpKind};
+
 use crate::failure::Failure;
 use crate::message::{Message, Origin};
+use crate::reactor::Job;
 use crate::shard::{Shard, Waiter};
 
-/// How long a full disk is left alone.
-const RETRY_NS: u64 = 100_000_000;
-
 impl Shard {
-    /// Hands the log's work to the engine.
-    pub(super) fn pump_log(&mut self, now_ns: u64) -> bool {
-        let log = self.store.log();
-        if log.is_in_flight() || !log.is_dirty() || now_ns < self.state.retry_ns {
-            return false;
-        }
-        let (flush, sync) = match self.durability {
-            Durability::Sync => (true, true),
-            Durability::Periodic(period) => {
-                let due = now_ns >= self.state.next_sync_ns;
-                if due {
-                    let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
-                    self.state.next_sync_ns = now_ns.saturating_add(period);
+    /// Carries out what the store wants done. Writes of the log go to the engine; the rest is rare
+    /// and is done at once.
+    pub(super) fn pump_store(&mut self) -> bool {
+        let mut worked = false;
+        let now = self.clock.now();
+        loop {
+            let Some(op) = self.store.next_op(now) else { return worked };
+            worked = true;
+            let (chunk, offset, sync, op) = match op {
+                Op { id, file, kind: OpKind::Write { offset, chunk, sync } } => {
+                    (Some(chunk), offset, sync, (id, file))
                 }
-                (due, due)
+                Op { id, file, kind: OpKind::Sync } => (None, 0, true, (id, file)),
+                op => {
+                    let completion = self.files.carry_out(op);
+                    self.completed(completion);
+                    continue;
+                }
+            };
+            let (id, file) = op;
+            match self.files.open(file) {
+                Ok(file) => self.engine.log(Job { id, offset, chunk, sync }, file),
+                Err(error) => self.completed(Completion { id, chunk, result: Err(error) }),
             }
-        };
-        if !flush && !log.is_behind() {
-            return false;
         }
-        self.start_log_job(flush, sync)
     }
 
-    pub(super) fn start_log_job(&mut self, flush: bool, sync: bool) -> bool {
-        match self.store.log_mut().next_job(&mut self.segments, flush, sync) {
-            Ok(Some(job)) => {
-                let file = self.segments.current(job.segment);
-                let file = file.expect("the log writes to the segment that it made last");
-                self.engine.log(job, file);
-                true
-            }
-            Ok(None) => false,
-            // Later writes are refused with the reason until a later try succeeds. Those that wait
-            // for it have been promised nothing.
-            Err(error) => {
-                self.state.retry_ns = self.clock.now_ns() + RETRY_NS;
-                self.fail_waiters(&Failure::Server(error.to_string()));
-                false
-            }
+    pub(super) fn log_done(&mut self, job: Job, result: io::Result<()>) {
+        let length = job.chunk.as_ref().map_or(0, Chunk::len);
+        let result = result.map(|()| length);
+        self.completed(Completion { id: job.id, chunk: job.chunk, result });
+    }
+
+    /// Those that wait for a write that fails have been promised nothing; later writes are refused
+    /// with the reason.
+    fn completed(&mut self, completion: Completion) {
+        let now = self.clock.now();
+        match self.store.complete(completion, now) {
+            Ok(()) => self.release_waiters(),
+            Err(error) => self.fail_waiters(&Failure::Server(error.to_string())),
         }
     }
 
     pub(super) fn release_waiters(&mut self) {
-        let durable = self.store.log().durable();
+        let durable = self.store.durable();
         while let Some(&(ticket, waiter)) = self.state.waiters.front() {
             if ticket.0 >= durable {
                 return;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::reactor::{Event, ReactorError, Wait};
 use crate::shard::{SLEEP_MAX, Shard};
@@ -41,22 +42,17 @@ impl Shard {
     /// Makes the log durable and closes it.
     pub(super) fn finish(&mut self) -> Result<(), ReactorError> {
         let failed = |source: io::Error| ReactorError::Wait { source };
-        let mut closed = false;
         let mut events = Vec::new();
-        loop {
-            if !self.store.log().is_in_flight() && !self.start_log_job(true, true) {
-                if closed || self.store.log().is_poisoned() {
-                    break;
-                }
-                closed = true;
-                self.store.log_mut().seal_closing_group();
-                continue;
-            }
-            self.engine.turn(Wait::Sleep(SLEEP_MAX), &mut events).map_err(failed)?;
+        self.store.close();
+        while !self.store.is_closed() && !self.store.is_poisoned() {
+            self.pump_store();
+            let now = self.clock.now_ns();
+            let wait = Duration::from_nanos(self.store.next_due_ns().unwrap_or(u64::MAX));
+            let wait = Wait::Sleep(wait.saturating_sub(Duration::from_nanos(now)).min(SLEEP_MAX));
+            self.engine.turn(wait, &mut events).map_err(failed)?;
             for event in events.drain(..) {
                 if let Event::LogDone(job, result) = event {
-                    // A failure poisons the log, which ends the loop.
-                    let _ = self.store.log_mut().complete(job, result);
+                    self.log_done(job, result);
                 }
             }
         }

@@ -1,0 +1,44 @@
+//! What a store is told about its tables and its limits. It knows no schema: a table is a number.
+
+use crate::log::Durability;
+
+/// What bounds a store, and when it makes writes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all memtables, frozen ones too, beyond which writes are refused.
+    pub memtable_bytes: usize,
+    /// Bytes of blocks of tables that are kept in memory.
+    pub cache_bytes: usize,
+    /// Bytes that may wait for the commit log.
+    pub pending_bytes: usize,
+    /// Size of a commit log segment.
+    pub segment_bytes: u64,
+    pub durability: Durability,
+}
+
+/// How one table is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TableOptions {
+    /// How long a deletion is kept, in seconds, so that it meets what it deletes.
+    pub gc_grace_s: u32,
+    /// Tables of a similar size that are compacted together, at least and at most.
+    pub compaction_min: usize,
+    pub compaction_max: usize,
+    /// Whether blocks are compressed where that makes them smaller.
+    pub compression: bool,
+    /// Share of lookups of absent keys that the bloom filter lets pass.
+    pub bloom_false_positives: f64,
+}
+
+impl Default for TableOptions {
+    /// The defaults of Cassandra's table options.
+    fn default() -> Self {
+        Self {
+            gc_grace_s: 864_000,
+            compaction_min: 4,
+            compaction_max: 32,
+            compression: true,
+            bloom_false_positives: 0.01,
+        }
+    }
+}
