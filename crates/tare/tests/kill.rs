@@ -1,0 +1,149 @@
+//! Kills the database under load, again and again, on a real disk, and looks whether everything
+//! that was acknowledged is there.
+//!
+//! A `kill -9` leaves what the kernel has taken, so it shows less than a loss of power: that one
+//! the simulator has (`tare-sim`). What it shows is that the real reactor, the real files and the
+//! real protocol keep what the simulated ones promise.
+//!
+//! `TARE_KILLS` says how often each server is killed; `cargo xtask kill --times 100` sets it.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+#[path = "kill/client.rs"]
+mod client;
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use client::{Client, Writer};
+use tare_db::report::{self, Report};
+use tare_std::rng::Rng;
+
+/// Connections that write, each to keys of its own.
+const WRITERS: u64 = 4;
+/// Kills of each server where nothing else is asked for.
+const KILLS: u64 = 3;
+/// How long a server may take to come up, also after a kill.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// A server that ends with the test.
+struct Server {
+    child: Child,
+    report: Report,
+}
+
+impl Server {
+    fn start(data: &Path, options: &[&str]) -> Result<Self, String> {
+        let file = data.join(report::FILE);
+        let _ = std::fs::remove_file(&file);
+        let mut command: Command = common::tare();
+        command.args(["db", "--port", "0", "--smp", "1", "--overprovisioned", "yes", "--data"]);
+        command.arg(data).args(options).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let since = Instant::now();
+        loop {
+            if let Ok(report) = report::read(&file) {
+                return Ok(Self { child, report });
+            }
+            if child.try_wait().unwrap().is_some() {
+                let output = child.wait_with_output().unwrap();
+                return Err(common::stderr(&output));
+            }
+            assert!(since.elapsed() < START_MAX, "the server does not come up");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn kills() -> u64 {
+    std::env::var("TARE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS)
+}
+
+/// Kills one kind of server so many times.
+fn check(name: &str, options: &[&str], acknowledged_is_durable: bool) {
+    // Not in a temporary directory, which may be memory.
+    let data = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut rng = Rng::new(1);
+    let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
+    for kill in 0..=kills() {
+        let mut server = match Server::start(data.path(), options) {
+            Ok(server) => server,
+            Err(why) if kill == 0 => {
+                #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+                {
+                    eprintln!("skipped: {name}: {why}");
+                }
+                return;
+            }
+            Err(why) => panic!("{name}: after kill {kill}: {why}"),
+        };
+        let mut client = Client::start(&server.report);
+        client.schema();
+        for writer in &mut writers {
+            writer.verify(&mut client, acknowledged_is_durable);
+        }
+        if kill == kills() {
+            break;
+        }
+        let wanted = 200 + rng.below(3000);
+        let after = Duration::from_micros(rng.below(20_000));
+        write_and_kill(&mut server, &mut writers, wanted, after);
+    }
+    let acknowledged: u64 = writers.iter().map(Writer::acknowledged).sum();
+    assert!(acknowledged >= 200 * kills(), "{name}: {acknowledged} writes were acknowledged");
+}
+
+/// Lets all writers write, kills the server some time after so many writes have been acknowledged.
+fn write_and_kill(server: &mut Server, writers: &mut [Writer], wanted: u64, after: Duration) {
+    let count = AtomicU64::new(0);
+    let dead = AtomicBool::new(false);
+    let report = server.report.clone();
+    std::thread::scope(|scope| {
+        for writer in writers {
+            scope.spawn(|| writer.write_until_it_dies(&report, &count));
+        }
+        // Somebody whose connections break in the middle of a frame does not disturb the others.
+        scope.spawn(|| client::break_connections(&report, &dead));
+        let since = Instant::now();
+        while count.load(Ordering::Relaxed) < wanted {
+            assert!(since.elapsed() < START_MAX, "the server answers too little");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(after);
+        server.kill();
+        dead.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn what_was_acknowledged_survives_kills_over_io_uring() {
+    let name = "what_was_acknowledged_survives_kills_over_io_uring";
+    check(name, &["--durability", "sync", "--io", "uring"], true);
+}
+
+#[test]
+fn what_was_acknowledged_survives_kills_over_epoll() {
+    let name = "what_was_acknowledged_survives_kills_over_epoll";
+    check(name, &["--durability", "sync", "--io", "epoll"], true);
+}
+
+#[test]
+fn periodic_durability_loses_only_the_end() {
+    let name = "periodic_durability_loses_only_the_end";
+    check(name, &["--durability", "periodic=20ms"], false);
+}

@@ -1,0 +1,276 @@
+//! A client that knows what it has been promised: every key has a version that only grows, and a
+//! value that follows from key and version.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tare_cql::frame::{Direction, decode};
+use tare_cql::request::{self, Settings};
+use tare_cql::response::Response;
+use tare_cql::wire::Value;
+use tare_db::report::Report;
+use tare_std::rng::{Rng, mix64};
+
+/// Keys of one writer.
+const KEYS: u64 = 200;
+/// Rows of a partition of the clustered table.
+const ROWS: u64 = 16;
+/// Requests in flight on a connection.
+const IN_FLIGHT: u64 = 16;
+
+/// An answer: rows as cells, or the error's message.
+type Answer = Result<Vec<Vec<Option<Vec<u8>>>>, String>;
+
+/// One connection.
+pub(crate) struct Client {
+    stream: TcpStream,
+    input: Vec<u8>,
+}
+
+/// What one writer has sent and what was acknowledged.
+pub(crate) struct Writer {
+    number: u64,
+    rng: Rng,
+    keys: BTreeMap<u64, Versions>,
+    acknowledged: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Versions {
+    sent: u64,
+    acknowledged: u64,
+}
+
+impl Client {
+    fn connect(report: &Report) -> Option<Self> {
+        let stream = TcpStream::connect((report.listen, report.port)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Some(Self { stream, input: Vec::new() })
+    }
+
+    pub(crate) fn start(report: &Report) -> Self {
+        let mut client = Self::connect(report).expect("the server listens");
+        client.ask(|out| request::encode_startup(out, 0, &[("CQL_VERSION", "3.0.0")])).unwrap();
+        client
+    }
+
+    pub(crate) fn schema(&mut self) {
+        let strategy = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+        let statements = [
+            format!("CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {strategy}"),
+            "CREATE TABLE IF NOT EXISTS ks.plain (k blob PRIMARY KEY, v blob)".into(),
+            "CREATE TABLE IF NOT EXISTS ks.rows (k blob, c blob, v blob, PRIMARY KEY (k, c))"
+                .into(),
+        ];
+        for text in statements {
+            self.ask(|out| request::encode_query(out, 0, &text, &Settings::default(), &[]))
+                .unwrap();
+        }
+    }
+
+    /// The next frame: its stream, what it says, and the id of a statement that was prepared.
+    /// `None` if the server has gone.
+    fn receive(&mut self) -> Option<(i16, Answer, Vec<u8>)> {
+        loop {
+            if let Some((frame, length)) =
+                decode(&self.input, Direction::Response, 256 << 20).unwrap()
+            {
+                let mut id = Vec::new();
+                let answer = match Response::decode(&frame).unwrap() {
+                    Response::Error(error) => Err(error.message.to_string()),
+                    Response::Rows(rows) => Ok(rows
+                        .iter()
+                        .map(|row| row.cells().map(|cell| cell.map(<[u8]>::to_vec)).collect())
+                        .collect()),
+                    Response::Prepared(prepared) => {
+                        id = prepared.id.to_vec();
+                        Ok(Vec::new())
+                    }
+                    _ => Ok(Vec::new()),
+                };
+                let stream = frame.stream;
+                self.input.drain(..length);
+                return Some((stream, answer, id));
+            }
+            let mut bytes = [0; 65536];
+            match self.stream.read(&mut bytes) {
+                Ok(0) | Err(_) => return None,
+                Ok(length) => self.input.extend_from_slice(&bytes[..length]),
+            }
+        }
+    }
+
+    fn ask(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Answer {
+        let mut out = Vec::new();
+        write(&mut out);
+        self.stream.write_all(&out).unwrap();
+        self.receive().expect("the server answers").1
+    }
+
+    fn prepare(&mut self, text: &str) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        request::encode_prepare(&mut out, 0, text);
+        self.stream.write_all(&out).ok()?;
+        Some(self.receive()?.2)
+    }
+
+    fn send(&mut self, stream: i16, id: &[u8], values: &[Value<'_>]) -> bool {
+        let mut out = Vec::new();
+        request::encode_execute(&mut out, stream, id, &Settings::default(), values);
+        self.stream.write_all(&out).is_ok()
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(number: u64) -> Self {
+        Self { number, rng: Rng::stream(7, number), keys: BTreeMap::new(), acknowledged: 0 }
+    }
+
+    /// Writes that were acknowledged in all.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// Writes until the server dies.
+    pub(crate) fn write_until_it_dies(&mut self, report: &Report, count: &AtomicU64) {
+        let Some(mut client) = Client::connect(report) else { return };
+        let mut out = Vec::new();
+        request::encode_startup(&mut out, 0, &[("CQL_VERSION", "3.0.0")]);
+        if client.stream.write_all(&out).is_err() || client.receive().is_none() {
+            return;
+        }
+        let Some(plain) = client.prepare("INSERT INTO ks.plain (k, v) VALUES (?, ?)") else {
+            return;
+        };
+        let Some(rows) = client.prepare("INSERT INTO ks.rows (k, c, v) VALUES (?, ?, ?)") else {
+            return;
+        };
+        let mut under_way: BTreeMap<i16, (u64, u64)> = BTreeMap::new();
+        let mut free: Vec<i16> = (0..i16::try_from(IN_FLIGHT).unwrap()).collect();
+        loop {
+            while let Some(stream) = free.pop() {
+                let key = self.rng.below(KEYS);
+                // One version of a key at a time: then what was acknowledged last is the least
+                // that must be there.
+                if under_way.values().any(|(other, _)| *other == key) {
+                    free.push(stream);
+                    continue;
+                }
+                let versions = self.keys.entry(key).or_default();
+                versions.sent += 1;
+                let value = value(self.number, key, versions.sent);
+                let (partition, row) = self.place(key);
+                let sent = match &row {
+                    None => {
+                        let values = [Value::Bytes(&partition), Value::Bytes(&value)];
+                        client.send(stream, &plain, &values)
+                    }
+                    Some(row) => {
+                        let values =
+                            [Value::Bytes(&partition), Value::Bytes(row), Value::Bytes(&value)];
+                        client.send(stream, &rows, &values)
+                    }
+                };
+                under_way.insert(stream, (key, self.keys[&key].sent));
+                if !sent {
+                    return;
+                }
+            }
+            let Some((stream, answer, _)) = client.receive() else { return };
+            let (key, version) = under_way.remove(&stream).unwrap();
+            free.push(stream);
+            match answer {
+                Ok(_) => {
+                    self.keys.get_mut(&key).unwrap().acknowledged = version;
+                    self.acknowledged += 1;
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                // What is refused for now has not been written.
+                Err(why) => assert!(why.contains("less") || why.contains("behind"), "{why}"),
+            }
+        }
+    }
+
+    /// Reads every key: a version between the one that was acknowledged and the one that was sent.
+    pub(crate) fn verify(&mut self, client: &mut Client, acknowledged_is_durable: bool) {
+        let plain = client.prepare("SELECT v FROM ks.plain WHERE k = ?").unwrap();
+        let rows = client.prepare("SELECT v FROM ks.rows WHERE k = ? AND c = ?").unwrap();
+        let keys: Vec<u64> = self.keys.keys().copied().collect();
+        for key in keys {
+            let (partition, row) = self.place(key);
+            let mut values = vec![Value::Bytes(&partition)];
+            values.extend(row.as_ref().map(|row| Value::Bytes(row)));
+            let id = if row.is_some() { &rows } else { &plain };
+            assert!(client.send(0, id, &values));
+            let answer = client.receive().unwrap().1.unwrap();
+            let found = answer.first().map(|row| row[0].clone().unwrap());
+            let Versions { sent, acknowledged } = self.keys[&key];
+            let least = if acknowledged_is_durable { acknowledged } else { 0 };
+            let number = self.number;
+            let version = (least..=sent).find(|&version| match &found {
+                None => version == 0,
+                Some(found) => version > 0 && *found == value(number, key, version),
+            });
+            let version = version.unwrap_or_else(|| {
+                let found = found.map(|found| found.get(..8).map(<[u8]>::to_vec));
+                panic!(
+                    "writer {number}, key {key}: found {found:02x?}, but {acknowledged} was \
+                     acknowledged and {sent} sent"
+                )
+            });
+            // What is there now stays there.
+            self.keys.insert(key, Versions { sent, acknowledged: version });
+        }
+    }
+
+    /// Half of the keys are rows of partitions.
+    fn place(&self, key: u64) -> ([u8; 9], Option<[u8; 8]>) {
+        let partition = |key: u64| {
+            let mut bytes = [0; 9];
+            bytes[0] = self.number.to_be_bytes()[7];
+            bytes[1..].copy_from_slice(&key.to_be_bytes());
+            bytes
+        };
+        match key % 2 {
+            0 => (partition(key), None),
+            _ => (partition(key / ROWS), Some(key.to_be_bytes())),
+        }
+    }
+}
+
+/// The value of a version of a key: its length and its bytes follow from both.
+fn value(writer: u64, key: u64, version: u64) -> Vec<u8> {
+    let mut state = mix64(writer << 48 ^ key << 32 ^ version);
+    let length = match state % 20 {
+        0 => 8000,
+        1..4 => 3000,
+        _ => 300,
+    };
+    let mut value = version.to_le_bytes().to_vec();
+    while value.len() < length {
+        state = mix64(state);
+        value.extend_from_slice(&state.to_le_bytes());
+    }
+    value
+}
+
+/// Opens connections, sends a part of a frame, and goes.
+pub(crate) fn break_connections(report: &Report, dead: &AtomicBool) {
+    let mut rng = Rng::new(3);
+    let mut frame = Vec::new();
+    request::encode_startup(&mut frame, 0, &[("CQL_VERSION", "3.0.0")]);
+    let values = [Value::Bytes(&[1; 100])];
+    request::encode_query(&mut frame, 1, "SELECT v FROM ks.plain", &Settings::default(), &values);
+    while !dead.load(Ordering::Relaxed) {
+        if let Some(mut client) = Client::connect(report) {
+            let length = usize::try_from(rng.below(frame.len() as u64)).unwrap();
+            // The server may be gone already.
+            let _ = client.stream.write_all(&frame[..length]);
+        }
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
