@@ -1,5 +1,6 @@
 //! A server for the tests of this crate: `serve DATA PORT sync|MILLISECONDS auto|uring|epoll SMP
-//! [auto|yes|no]`. It ends when its standard input does. The program `tare db` is the real one.
+//! [auto|yes|no] [memory=BYTES] [metrics=ADDRESS:PORT]`. It ends when its standard input does. The
+//! program `tare db` is the real one.
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ static STOP: AtomicBool = AtomicBool::new(false);
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(config) = config(&arguments) else {
-        eprintln_line("usage: serve DATA PORT sync|MS auto|uring|epoll SMP [auto|yes|no]");
+        eprintln_line("usage: serve DATA PORT sync|MS auto|uring|epoll SMP [auto|yes|no] ...");
         return ExitCode::from(2);
     };
     let watcher = std::thread::Builder::new().spawn(|| {
@@ -48,11 +49,16 @@ fn config(arguments: &[String]) -> Option<Config> {
         _ => return None,
     };
     config.smp = Some(smp.parse().ok()?);
-    config.overprovisioned = match rest.first().map(String::as_str) {
-        Some("yes") => Choice::Yes,
-        Some("no") => Choice::No,
-        _ => Choice::Auto,
-    };
+    for option in rest {
+        match option.split_once('=') {
+            None if option == "yes" => config.overprovisioned = Choice::Yes,
+            None if option == "no" => config.overprovisioned = Choice::No,
+            None if option == "auto" => config.overprovisioned = Choice::Auto,
+            Some(("memory", bytes)) => config.memory = Some(bytes.parse().ok()?),
+            Some(("metrics", address)) => config.metrics = Some(address.parse().ok()?),
+            _ => return None,
+        }
+    }
     Some(config)
 }
 

@@ -1,12 +1,13 @@
 //! What a server is asked to be.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_std::cpus::CpuSet;
 
 use crate::inject::Inject;
+pub use crate::stall::THRESHOLD_DEFAULT;
 
 /// The port of the CQL native protocol.
 pub const PORT_DEFAULT: u16 = 9042;
@@ -31,9 +32,13 @@ pub struct Config {
     pub overprovisioned: Choice,
     pub durability: Durability,
     pub io: IoChoice,
-    /// Bytes of rows that may be kept in memory, all shards together; `None` is half of what the
-    /// host and the cgroup leave.
+    /// Bytes of memory that may be used, for everything and by all shards together; `None` is half
+    /// of what the host and the cgroup leave.
     pub memory: Option<u64>,
+    /// Where metrics are served in Prometheus' format; `None` is nowhere. Port 0 takes a free one.
+    pub metrics: Option<SocketAddr>,
+    /// A turn of a shard's loop that takes longer is a stall.
+    pub stall_threshold: Duration,
     /// A known cost, added so that an instrument can be tried on it; by default none.
     pub inject: Inject,
 }
@@ -51,6 +56,8 @@ impl Config {
             durability: Durability::Periodic(PERIOD_DEFAULT),
             io: IoChoice::Auto,
             memory: None,
+            metrics: None,
+            stall_threshold: THRESHOLD_DEFAULT,
             inject: Inject::default(),
         }
     }

@@ -1,21 +1,23 @@
-//! The data directory: its lock, its layout, and the files of a shard.
+//! The data directory: its lock and its layout.
 //!
 //! ```text
 //! DATA/lock           locked while a server runs     DATA/shards    how many shards wrote it
 //! DATA/schema.log     see `catalog::journal`         DATA/metrics   see `metrics`
-//! DATA/report.json    see `report`                   DATA/shard-0/00000000.log   see tare-store
+//! DATA/report.json    see `report`                   DATA/shard-0/   files of the store, see `files`
 //! ```
 
-use std::collections::BTreeMap;
+mod direct;
+mod files;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use tare_store::{Completion, FileId, Files, Op, OpKind};
+
+pub(crate) use direct::DirectIo;
+pub(crate) use files::{Done, ShardFiles, Work, is_end};
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +41,7 @@ pub enum DirectoryError {
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
+    direct: DirectIo,
     /// Unlocks when it is dropped.
     _lock: File,
 }
@@ -53,7 +56,10 @@ impl Directory {
         options.create(true).truncate(false).write(true);
         let lock = options.open(path.join("lock")).map_err(failed)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { path: path.into(), _lock: lock }),
+            Ok(()) => {
+                let direct = direct::probe(path);
+                Ok(Self { path: path.into(), direct, _lock: lock })
+            }
             Err(Errno::WOULDBLOCK) => Err(DirectoryError::InUse { path: path.into() }),
             Err(error) => Err(failed(error.into())),
         }
@@ -106,134 +112,16 @@ impl Directory {
         fs::create_dir_all(&path)
             .and_then(|()| sync_directory(&self.path))
             .map_err(|source| DirectoryError::Create { path: path.clone(), source })?;
-        Ok(ShardFiles { path, open: BTreeMap::new() })
+        Ok(ShardFiles::new(path, self.direct.works))
+    }
+
+    /// Whether files are opened past the page cache.
+    pub(crate) fn direct_io(&self) -> &DirectIo {
+        &self.direct
     }
 }
 
 /// Makes the names in a directory durable.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     OpenOptions::new().read(true).open(path)?.sync_all()
-}
-
-/// The files of one shard's store.
-#[derive(Debug)]
-pub(crate) struct ShardFiles {
-    path: PathBuf,
-    /// Log segments that are open.
-    open: BTreeMap<FileId, Arc<File>>,
-}
-
-impl ShardFiles {
-    /// The file of a log segment, to be written.
-    pub(crate) fn open(&mut self, file: FileId) -> io::Result<Arc<File>> {
-        if let Some(open) = self.open.get(&file) {
-            return Ok(Arc::clone(open));
-        }
-        let open = Arc::new(self.open_direct(file, OpenOptions::new().read(true).write(true))?);
-        self.open.insert(file, Arc::clone(&open));
-        Ok(open)
-    }
-
-    fn path(&self, file: FileId) -> PathBuf {
-        self.path.join(file.file_name())
-    }
-
-    /// Not every file system knows direct I/O (tmpfs before Linux 6.6, 9p).
-    fn open_direct(&self, file: FileId, options: &mut OpenOptions) -> io::Result<File> {
-        let path = self.path(file);
-        let direct = i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)?;
-        match options.custom_flags(direct).open(&path) {
-            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                options.custom_flags(0).open(&path)
-            }
-            other => other,
-        }
-    }
-
-    fn create(&mut self, file: FileId, size_bytes: u64) -> io::Result<()> {
-        self.open.remove(&file);
-        // A file of this name is left over from an attempt that a full disk ended.
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true);
-        let made = self.open_direct(file, &mut options)?;
-        match fallocate(&made, FallocateFlags::empty(), 0, size_bytes.max(1)) {
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-            Err(error) => {
-                drop(made);
-                fs::remove_file(self.path(file))?;
-                return Err(error.into());
-            }
-        }
-        made.sync_all()?;
-        sync_directory(&self.path)?;
-        self.open.insert(file, Arc::new(made));
-        Ok(())
-    }
-
-    fn run(&mut self, file: FileId, kind: &mut OpKind) -> io::Result<usize> {
-        match kind {
-            OpKind::Read { offset, chunk } => {
-                return self.read_at(file, *offset, chunk.bytes_mut());
-            }
-            OpKind::Write { offset, chunk, sync } => {
-                let open = self.open(file)?;
-                open.write_all_at(chunk.bytes(), *offset)?;
-                if *sync {
-                    open.sync_data()?;
-                }
-                return Ok(chunk.len());
-            }
-            OpKind::Sync => self.open(file)?.sync_data()?,
-            OpKind::Create { size_bytes } => self.create(file, *size_bytes)?,
-            OpKind::Truncate { length } => {
-                let open = OpenOptions::new().write(true).open(self.path(file))?;
-                open.set_len(*length)?;
-                open.sync_all()?;
-            }
-            OpKind::Remove => {
-                self.open.remove(&file);
-                fs::remove_file(self.path(file))?;
-                sync_directory(&self.path)?;
-            }
-            OpKind::Rename { to } => {
-                self.open.remove(&file);
-                self.open.remove(to);
-                fs::rename(self.path(file), self.path(*to))?;
-                sync_directory(&self.path)?;
-            }
-        }
-        Ok(0)
-    }
-}
-
-impl Files for ShardFiles {
-    fn list(&self) -> io::Result<Vec<FileId>> {
-        let mut files = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            files.extend(entry?.file_name().to_str().and_then(FileId::from_file_name));
-        }
-        Ok(files)
-    }
-
-    fn length(&self, file: FileId) -> io::Result<u64> {
-        Ok(fs::metadata(self.path(file))?.len())
-    }
-
-    fn read_at(&self, file: FileId, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        OpenOptions::new().read(true).open(self.path(file))?.read_at(buffer, offset)
-    }
-
-    fn carry_out(&mut self, op: Op) -> Completion {
-        let Op { id, file, mut kind } = op;
-        let result = self.run(file, &mut kind);
-        let chunk = match kind {
-            OpKind::Read { chunk, .. } | OpKind::Write { chunk, .. } => Some(chunk),
-            _ => None,
-        };
-        Completion { id, chunk, result }
-    }
-
-    fn name(&self, file: FileId) -> String {
-        self.path(file).display().to_string()
-    }
 }

@@ -13,6 +13,7 @@ use crate::bind::{Bound, build_clustering, build_key};
 use crate::config::Durability;
 use crate::failure::Failure;
 use crate::message::{Message, Origin, Paging, Read, Scan};
+use crate::metrics::Operation;
 use crate::plan::{Insert, Items, Plan, Prepared, Select, SystemSelect};
 use crate::rows::{self, Collected, Cursor, Outcome, Range};
 use crate::shard::{Conn, Shard, Waiter};
@@ -121,9 +122,12 @@ impl Shard {
         }
         let ticket = self.store.write(mutation)?;
         match self.durability {
-            Durability::Periodic(_) => encode_void(&mut conn.out, stream),
+            Durability::Periodic(_) => {
+                self.answered(Operation::Write);
+                encode_void(&mut conn.out, stream);
+            }
             Durability::Sync => {
-                self.state.waiters.push_back((ticket, Waiter::Here { conn: conn.id, stream }));
+                self.tell_when_durable(ticket, Waiter::Here { conn: conn.id, stream });
             }
         }
         Ok(())
@@ -135,10 +139,13 @@ impl Shard {
         let mutation = Mutation::decode_payload(payload).expect("a sibling encoded it");
         let result = match self.store.write(&mutation) {
             Ok(ticket) if self.durability == Durability::Sync => {
-                self.state.waiters.push_back((ticket, Waiter::There(origin)));
+                self.tell_when_durable(ticket, Waiter::There(origin));
                 return;
             }
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.answered(Operation::Write);
+                Ok(())
+            }
             Err(error) => Err(error.into()),
         };
         let Origin { shard, conn, stream } = origin;
@@ -179,6 +186,7 @@ impl Shard {
                 let table = self.store.table(select.table.store);
                 let place = (token, &key[..], &clustering[..]);
                 let to = (stream, &mut conn.out);
+                self.state.answered[Operation::Read as usize] += 1;
                 rows::answer_row(select, items, table, place, skip_metadata, to);
                 return Ok(());
             }
@@ -187,6 +195,7 @@ impl Shard {
             let prepared = Arc::clone(prepared);
             let read = Read { origin, prepared, token, key, clustering, paging };
             if owner == self.number {
+                self.answered(Operation::Read);
                 self.read(&read, &mut conn.out);
             } else {
                 self.state.remote += 1;
@@ -202,6 +211,7 @@ impl Shard {
     pub(crate) fn read_for(&mut self, read: &Read) {
         self.refresh();
         let mut frame = Vec::new();
+        self.answered(Operation::Read);
         self.read(read, &mut frame);
         let Origin { shard, conn, .. } = read.origin;
         self.post(shard, Message::Answer { conn, frame });

@@ -5,15 +5,18 @@
 //! and [`report::read`] what it found and chose, both from the data directory.
 #![deny(unsafe_code)]
 
+mod announce;
 mod bind;
 mod catalog;
 mod clock;
 pub mod config;
 mod directory;
+pub mod environment;
 mod execute;
 mod failure;
 pub mod inject;
 mod mailbox;
+mod memory;
 mod message;
 pub mod metrics;
 mod ordered;
@@ -27,11 +30,14 @@ mod schema;
 mod server;
 mod session;
 mod shard;
+mod stall;
 mod system;
 
 pub use catalog::journal::JournalError;
 pub use config::{Choice, Config, Durability, IoChoice};
 pub use directory::DirectoryError;
+pub use environment::EnvironmentError;
+pub use memory::MemoryError;
 pub use placement::PlacementError;
 pub use reactor::{ReactorError, UringError};
 pub use server::{DbError, serve};

@@ -1,14 +1,13 @@
 //! Which CPUs the shards run on, and whether they poll.
 //!
-//! A shard polls when its CPU is its own. That is taken to be so when the process was given a
-//! strict part of the online CPUs (a cpuset or an affinity mask) and at least one per shard. On
-//! CPUs that anyone may use it sleeps in the kernel and the scheduler places it.
-
-use std::path::Path;
+//! As many shards as CPUs, but never more than a quota pays for. A shard polls when its CPU is its
+//! own and its time is not rationed: on CPUs that anyone may use it sleeps in the kernel and the
+//! scheduler places it, and under a quota polling would burn what the work needs.
 
 use tare_std::cpus::CpuSet;
 
 use crate::config::{Choice, Config};
+use crate::environment::{Environment, Line, Ownership};
 
 /// Where the shards run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,13 +19,13 @@ pub(crate) struct Placement {
     pub(crate) pinned: Vec<u32>,
     pub(crate) polling: bool,
     pub(crate) why: String,
+    /// What follows from the quota, in words.
+    pub(crate) quota_so: String,
 }
 
 /// Why shards cannot be placed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlacementError {
-    #[error("cannot read which CPUs the process may use")]
-    Affinity { source: std::io::Error },
     #[error("cannot use CPUs {asked}: the process may use {allowed} only")]
     NotAllowed { asked: CpuSet, allowed: CpuSet },
     #[error(
@@ -42,12 +41,12 @@ pub enum PlacementError {
 /// Shards of one server at most.
 pub(crate) const SHARDS_MAX: usize = 256;
 
-/// Places the shards on the CPUs that the process may use and that are online.
+/// Places the shards on the CPUs that the environment gives.
 pub(crate) fn place(
     config: &Config,
-    allowed: &CpuSet,
-    online: &CpuSet,
+    environment: &Environment,
 ) -> Result<Placement, PlacementError> {
+    let allowed = &environment.allowed_cpus;
     let cpus = match &config.cpus {
         Some(asked) if !asked.is_subset(allowed) => {
             let (asked, allowed) = (asked.clone(), allowed.clone());
@@ -56,44 +55,84 @@ pub(crate) fn place(
         Some(asked) => asked.clone(),
         None => allowed.clone(),
     };
-    let shards = config.smp.unwrap_or(cpus.len());
+    // A quota of more than these CPUs can give bounds nothing.
+    let quota = environment.quota.as_ref().filter(|quota| quota.cpus() <= cpus.len() as f64);
+    let most = quota.map_or(cpus.len(), |quota| quota.whole_cpus().min(cpus.len()));
+    let shards = config.smp.unwrap_or(most);
     if shards == 0 || cpus.is_empty() {
         return Err(PlacementError::None);
     }
     if shards > SHARDS_MAX {
         return Err(PlacementError::TooMany { shards, limit: SHARDS_MAX });
     }
-    let own = cpus.len() < online.len() && cpus.is_subset(online);
     let enough = cpus.len() >= shards;
     let (polling, why) = match config.overprovisioned {
         Choice::Yes => (false, "--overprovisioned yes".to_string()),
         Choice::No if !enough => return Err(PlacementError::TooFew { shards, cpus }),
         Choice::No => (true, "--overprovisioned no".to_string()),
         Choice::Auto if !enough => (false, format!("{shards} shards share CPUs {cpus}")),
-        Choice::Auto if own => {
-            (true, format!("CPUs {cpus} of {online} were given to this process"))
-        }
-        Choice::Auto => (false, format!("CPUs {cpus} are all that are online: others use them")),
+        Choice::Auto => match (quota, environment.ownership) {
+            (Some(quota), _) => {
+                (false, format!("polling would burn the quota of {} CPUs", two(quota.cpus())))
+            }
+            (None, Ownership::Exclusive | Ownership::Presumed) => {
+                (true, environment.ownership_why.clone())
+            }
+            // Some of the CPUs that anyone may use are no one's own either, unless all were given.
+            (None, Ownership::Shared) if cpus.len() < allowed.len() => {
+                (true, format!("CPUs {cpus} of {allowed} were given by --cpus"))
+            }
+            (None, Ownership::Shared) => (false, environment.ownership_why.clone()),
+        },
     };
     let pinned = if polling { cpus.iter().take(shards).collect() } else { Vec::new() };
-    Ok(Placement { shards, cpus, pinned, polling, why })
+    let quota_so = match (&environment.quota, quota) {
+        (None, _) => "nothing is rationed".to_string(),
+        (Some(_), None) => "more than these CPUs can give: it bounds nothing".to_string(),
+        (Some(_), Some(quota)) => {
+            let polling = if polling { "polling, as was asked for" } else { "no polling" };
+            let short = shards as f64 > quota.cpus();
+            let throttled = if short { "; it is too small, the kernel will throttle" } else { "" };
+            format!("{}, {polling}{throttled}", plural(shards))
+        }
+    };
+    Ok(Placement { shards, cpus, pinned, polling, why, quota_so })
 }
 
-/// The CPUs in the affinity mask of this process, which its cpuset bounds.
-pub(crate) fn allowed() -> Result<CpuSet, PlacementError> {
-    let mask = rustix::thread::sched_getaffinity(None)
-        .map_err(|error| PlacementError::Affinity { source: error.into() })?;
-    let highest = u32::try_from(rustix::thread::CpuSet::MAX_CPU).unwrap_or(u32::MAX);
-    Ok((0..highest).filter(|&cpu| mask.is_set(cpu as usize)).collect())
+impl Placement {
+    /// What was found about CPUs and what follows, for people.
+    pub(crate) fn lines(&self, environment: &Environment) -> [Line; 3] {
+        let Environment { allowed_cpus, online_cpus, quota, ownership, .. } = environment;
+        let manner = if self.polling { "polling" } else { "sleeping when idle" };
+        let pinned = match &self.pinned[..] {
+            [] => "placed by the kernel".to_string(),
+            cpus => format!("pinned to {}", cpus.iter().copied().collect::<CpuSet>()),
+        };
+        let found = format!("{allowed_cpus} of {online_cpus}");
+        let quota = match quota {
+            Some(quota) => format!("{} CPUs ({})", two(quota.cpus()), quota.file.display()),
+            None => "none".into(),
+        };
+        let owner = match ownership {
+            Ownership::Exclusive => "exclusive",
+            Ownership::Presumed => "presumed exclusive",
+            Ownership::Shared => "shared",
+        };
+        [
+            Line::new("CPUs", found, format!("{} on {}, {pinned}", plural(self.shards), self.cpus)),
+            Line::new("CPU quota", quota, &self.quota_so),
+            Line::new("CPU ownership", owner, format!("{manner}: {}", self.why)),
+        ]
+    }
 }
 
-/// The CPUs that are online; where the kernel does not say, those that the process may use.
-pub(crate) fn online(allowed: &CpuSet) -> CpuSet {
-    std::fs::read_to_string(Path::new("/sys/devices/system/cpu/online"))
-        .ok()
-        .and_then(|text| CpuSet::parse_list(&text).ok())
-        .filter(|online| !online.is_empty())
-        .unwrap_or_else(|| allowed.clone())
+/// With two decimals, as quotas are written.
+fn two(number: f64) -> String {
+    format!("{number:.2}")
+}
+
+fn plural(shards: usize) -> String {
+    if shards == 1 { "1 shard".into() } else { format!("{shards} shards") }
 }
 
 /// Binds the calling thread to one CPU.
@@ -111,11 +150,28 @@ mod tests {
         CpuSet::parse_list(text).unwrap()
     }
 
+    fn environment(allowed: &str, quota: Option<f64>) -> Environment {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("sys/devices/system/cpu/online", "0-3");
+        let mount = "29 23 0:26 / /cg rw - cgroup2 none rw";
+        write("proc/self/mountinfo", mount);
+        write("proc/self/cgroup", "0::/");
+        if let Some(cpus) = quota {
+            write("cg/cpu.max", &format!("{:.0} 100000", cpus * 1e5));
+        }
+        Environment::below(root.path(), list(allowed))
+    }
+
     #[test]
     fn shards_poll_on_cpus_of_their_own() {
         let check = |allowed: &str, smp: Option<usize>, choice, expect: (usize, bool, &[u32])| {
             let config = Config { smp, overprovisioned: choice, ..Config::new("d") };
-            let placement = place(&config, &list(allowed), &list("0-3")).unwrap();
+            let placement = place(&config, &environment(allowed, None)).unwrap();
             let got = (placement.shards, placement.polling, &placement.pinned[..]);
             assert_eq!(got, expect, "{allowed} {smp:?} {choice:?}");
         };
@@ -129,9 +185,46 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_bounds_the_shards_and_forbids_polling() {
+        let check = |allowed: &str, quota, smp, expect: (usize, bool), so: &str| {
+            let config = Config { smp, ..Config::new("d") };
+            let placement = place(&config, &environment(allowed, Some(quota))).unwrap();
+            assert_eq!((placement.shards, placement.polling), expect, "{allowed} {quota}");
+            assert_eq!(placement.quota_so, so, "{allowed} {quota}");
+        };
+        check("0-3", 1.5, None, (1, false), "1 shard, no polling");
+        check("2-3", 1.5, None, (1, false), "1 shard, no polling");
+        check(
+            "2-3",
+            0.5,
+            None,
+            (1, false),
+            "1 shard, no polling; it is too small, the kernel will throttle",
+        );
+        check("0-3", 2.0, None, (2, false), "2 shards, no polling");
+        check("2-3", 4.0, None, (2, true), "more than these CPUs can give: it bounds nothing");
+        let so = "2 shards, no polling; it is too small, the kernel will throttle";
+        check("0-3", 1.5, Some(2), (2, false), so);
+    }
+
+    #[test]
+    fn the_table_says_what_follows() {
+        let environment = environment("2-3", Some(1.5));
+        let placement = place(&Config::new("d"), &environment).unwrap();
+        let [cpus, quota, owner] = placement.lines(&environment);
+        assert_eq!(
+            (&*cpus.found, &*cpus.so),
+            ("2-3 of 0-3", "1 shard on 2-3, placed by the kernel")
+        );
+        assert!(quota.found.starts_with("1.50 CPUs (/") && quota.so == "1 shard, no polling");
+        let so = "sleeping when idle: polling would burn the quota of 1.50 CPUs";
+        assert_eq!((&*owner.found, &*owner.so), ("presumed exclusive", so));
+    }
+
+    #[test]
     fn what_cannot_be_placed_is_refused() {
-        let error =
-            |config: Config| place(&config, &list("0-1"), &list("0-3")).unwrap_err().to_string();
+        let environment = environment("0-1", None);
+        let error = |config: Config| place(&config, &environment).unwrap_err().to_string();
         let cpus = Some(list("3"));
         let refused = error(Config { cpus, ..Config::new("d") });
         assert_eq!(refused, "cannot use CPUs 3: the process may use 0-1 only");

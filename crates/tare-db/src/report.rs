@@ -1,13 +1,14 @@
 //! What a server found in its environment and chose, written to `DATA/report.json` when it is
 //! ready to serve.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
 
 use crate::config::Durability;
+use crate::environment::Environment;
 
 /// Name of the file in the data directory.
 pub const FILE: &str = "report.json";
@@ -35,8 +36,23 @@ pub struct Report {
     pub durability: String,
     /// Of `periodic`.
     pub period_ms: Option<u64>,
-    /// Bytes of rows that may be kept in memory, all shards together.
+    /// Bytes of memory that may be used, by all shards together.
     pub memory_bytes: u64,
+    /// Whether files are read and written past the page cache.
+    #[serde(default)]
+    pub direct_io: bool,
+    /// What refused it, with the errno, or that it was tried.
+    #[serde(default)]
+    pub direct_io_why: String,
+    /// The kind of the file system that the data lies on.
+    #[serde(default)]
+    pub file_system: String,
+    /// Where metrics are served.
+    #[serde(default)]
+    pub metrics: Option<SocketAddr>,
+    /// What the environment gives.
+    #[serde(default)]
+    pub environment: Option<Environment>,
     /// Entries of the commit log that were replayed.
     pub replayed: u64,
     /// CPU time that is burnt for nothing per operation, in ns, so that an instrument can be tried.

@@ -12,24 +12,29 @@ use std::time::Duration;
 
 use tare_store::{Limits, OpenError, Recovered, Store};
 
+use crate::announce::{Found, announce, report_of, say};
 use crate::catalog::{Shared, hash_uuid, journal::JournalError};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::directory::{Directory, DirectoryError, ShardFiles};
+use crate::environment::{Environment, EnvironmentError};
 use crate::inject::{self, Busy, FilterError};
 use crate::mailbox::Mailbox;
+use crate::memory::{self, Budget, MemoryError};
 use crate::message::Message;
-use crate::metrics::{self, Account};
+use crate::metrics::{self, About, Account};
 use crate::placement::{self, Placement, PlacementError};
 use crate::reactor::{Chosen, Engine, ReactorError};
-use crate::report::{self, Report};
+use crate::report::Report;
 use crate::shard::{Common, Shard, State};
+use crate::stall::{self, Detector};
 use crate::system::Node;
 
 /// Size of a commit log segment: reserved on disk when it is begun.
 const SEGMENT_BYTES: u64 = 32 << 20;
-/// Bytes that may wait for one shard's log while the disk is behind.
-const PENDING_BYTES: usize = 64 << 20;
+/// How long an address is waited for that another server has just left: after `kill -9` its io_uring
+/// lets go of the listening socket only when the kernel has taken it down.
+const ADDRESS_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the waiting thread looks whether it should stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
@@ -38,6 +43,10 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 pub enum DbError {
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     #[error(transparent)]
     Filter(#[from] FilterError),
     #[error(transparent)]
@@ -48,6 +57,10 @@ pub enum DbError {
     Open(#[from] OpenError),
     #[error("cannot listen on {address}; choose another address or port")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error("cannot serve metrics on {address}; choose another address or port (--metrics)")]
+    ServeMetrics { address: SocketAddr, source: io::Error },
+    #[error("metrics are for everybody who can reach {address}: only a loopback address is taken")]
+    MetricsExposed { address: SocketAddr },
     #[error("cannot make the metrics file {}", .path.display())]
     Metrics { path: PathBuf, source: io::Error },
     #[error("cannot start shard {shard}")]
@@ -69,7 +82,9 @@ struct Start {
     placement: Placement,
     common: Arc<Common>,
     files: ShardFiles,
-    memory_bytes: usize,
+    budget: Budget,
+    clock: Clock,
+    stalls: Detector,
     account: Account,
     messages: Receiver<Message>,
     listener: Option<OwnedFd>,
@@ -89,19 +104,22 @@ pub fn serve(
     if let Some(instructions) = config.inject.filter {
         inject::install_filter(instructions)?;
     }
+    memory::tune_heap();
     let directory = Directory::open(&config.data)?;
-    let allowed = placement::allowed()?;
-    let placement = placement::place(config, &allowed, &placement::online(&allowed))?;
+    let environment = Environment::find()?;
+    let placement = placement::place(config, &environment)?;
     let shards = placement.shards;
+    let memory_bytes = memory::memory_bytes(config.memory, &environment, shards)?;
+    let budget = Budget::new(memory_bytes, shards, environment.open_files_max);
     directory.agree_on_shards(shards)?;
     let address = SocketAddr::new(config.listen, config.port);
     let listen = |source| DbError::Listen { address, source };
-    let listener = TcpListener::bind(address).map_err(listen)?;
+    let listener = bind(address).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
+    let metrics_listener = config.metrics.map(listen_for_metrics).transpose()?;
     let path = directory.file(metrics::FILE);
     let accounts = metrics::create(&path, shards)
         .map_err(|source| DbError::Metrics { path: path.clone(), source })?;
-    let memory_bytes = config.memory.unwrap_or_else(default_memory);
 
     let mailboxes = (0..shards).map(|_| Mailbox::new());
     let mailboxes = mailboxes.collect::<io::Result<Vec<_>>>();
@@ -117,16 +135,21 @@ pub fn serve(
         drained: AtomicUsize::new(0),
     });
 
+    let clock = Clock::new();
+    let (detectors, mut watchdog) = stall::detectors(shards, config.stall_threshold);
     let mut listener = Some(OwnedFd::from(listener));
     let mut threads = Vec::new();
-    for (number, (account, messages)) in accounts.into_iter().zip(messages).enumerate() {
+    let parts = accounts.iter().copied().zip(messages).zip(detectors);
+    for (number, ((account, messages), stalls)) in parts.enumerate() {
         let start = Start {
             number,
             config: config.clone(),
             placement: placement.clone(),
             common: Arc::clone(&common),
             files: directory.files(number)?,
-            memory_bytes: usize::try_from(memory_bytes).unwrap_or(usize::MAX) / shards,
+            budget,
+            clock,
+            stalls,
             account,
             messages,
             listener: listener.take(),
@@ -151,17 +174,32 @@ pub fn serve(
         }
     }
     if let (None, Some(chosen)) = (&failure, &chosen) {
-        let report = report_of(config, &placement, address, chosen, memory_bytes, replayed);
-        let announced = announce(&directory, &report, log);
-        failure = announced.err();
+        let found = Found { environment: &environment, placement: &placement, budget, chosen };
+        let mut report = report_of(config, &directory, &found, address, replayed);
+        report.memory_bytes = memory_bytes;
+        let about = About {
+            version: report.version.clone(),
+            io_engine: report.io_engine.clone(),
+            memory_bytes,
+            resident_bytes: 0,
+        };
+        failure = serve_metrics(metrics_listener, &mut report, accounts, about)
+            .and_then(|()| announce(&directory, &report, &found, log))
+            .err();
     }
     // Nobody is answered before the report is written: who is answered may read it.
     let threads: Vec<_> = threads.into_iter().map(|running| running.release(&failure)).collect();
     if failure.is_some() {
         stop.store(true, Ordering::Relaxed);
     }
+    let period_ns = u64::try_from(STOP_CHECK.as_nanos()).unwrap_or(u64::MAX);
+    watchdog.look(clock.now_ns(), u64::MAX);
     while !stop.load(Ordering::Relaxed) && threads.iter().all(|thread| !thread.is_finished()) {
         std::thread::sleep(STOP_CHECK);
+        for line in watchdog.look(clock.now_ns(), period_ns) {
+            // Whoever started the server may have closed the log; that is no reason to end.
+            let _ = say(log, &line);
+        }
     }
     // A shard that ended takes the others with it: a part of the data would be missing.
     stop.store(true, Ordering::Relaxed);
@@ -231,19 +269,19 @@ fn run(start: Start, ready: &Sender<Ready>, go: &Receiver<()>) -> Result<(), DbE
 }
 
 fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
-    let Start { number, config, placement, common, mut files, memory_bytes, .. } = start;
+    let Start { number, config, placement, common, mut files, budget, clock, .. } = start;
     if let Some(&cpu) = placement.pinned.get(number) {
         let failed = |source| DbError::Pin { shard: number, cpu, source };
         placement::pin(cpu).map_err(failed)?;
     }
     let limits = Limits {
-        memtable_bytes: memory_bytes,
+        // All rows are in memory: there is no cache yet.
+        memtable_bytes: budget.memtable_bytes + budget.cache_bytes,
         cache_bytes: 0,
-        pending_bytes: PENDING_BYTES,
+        pending_bytes: budget.log_bytes,
         segment_bytes: SEGMENT_BYTES,
         durability: config.durability.for_store(),
     };
-    let clock = Clock::new();
     let catalog = common.schema.current();
     let (store, recovered) =
         Store::open(&mut files, limits, |store| catalog.options(store), clock.now())?;
@@ -259,6 +297,8 @@ fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
         common,
         store,
         files,
+        budget,
+        stalls: start.stalls,
         durability: config.durability,
         engine,
         polling: placement.polling,
@@ -270,67 +310,41 @@ fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
     Ok((shard, chosen, recovered))
 }
 
-fn report_of(
-    config: &Config,
-    placement: &Placement,
-    address: SocketAddr,
-    chosen: &Chosen,
-    memory_bytes: u64,
-    replayed: u64,
-) -> Report {
-    let (durability, period_ms) = Report::durability(config.durability);
-    Report {
-        version: env!("CARGO_PKG_VERSION").into(),
-        pid: std::process::id(),
-        listen: address.ip(),
-        port: address.port(),
-        shards: placement.shards,
-        cpus: placement.cpus.clone(),
-        pinned: placement.pinned.clone(),
-        polling: placement.polling,
-        polling_why: placement.why.clone(),
-        io_engine: chosen.engine.into(),
-        io_engine_why: chosen.why.clone(),
-        durability,
-        period_ms,
-        memory_bytes,
-        replayed,
-        injected_busy_ns: config.inject.busy_ns,
-        injected_filter: config.inject.filter,
+/// Binds, and waits a little for an address that is being given up.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    const STEP: Duration = Duration::from_millis(20);
+    let mut left = ADDRESS_PATIENCE;
+    loop {
+        match TcpListener::bind(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && !left.is_zero() => {
+                std::thread::sleep(STEP);
+                left = left.saturating_sub(STEP);
+            }
+            bound => return bound,
+        }
     }
 }
 
-fn announce(directory: &Directory, report: &Report, log: &mut dyn Write) -> Result<(), DbError> {
-    let Report { shards, cpus, io_engine, io_engine_why, durability, .. } = report;
-    let polling = if report.polling { "polling" } else { "sleeping when idle" };
-    say(log, &format!("{shards} shards on CPUs {cpus}, {polling}: {}", report.polling_why))?;
-    say(log, &format!("I/O engine {io_engine}: {io_engine_why}"))?;
-    say(log, &format!("durability {durability}; {} log entries replayed", report.replayed))?;
-    let json = serde_json::to_vec_pretty(report).map_err(io::Error::other);
-    let path = directory.file(report::FILE);
-    let json = json.map_err(|source| DirectoryError::File { path: path.clone(), source })?;
-    directory.write(&path, &json)?;
-    say(log, &format!("listening on {}", SocketAddr::new(report.listen, report.port)))
+fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener, DbError> {
+    if !address.ip().is_loopback() {
+        return Err(DbError::MetricsExposed { address });
+    }
+    bind(address).map_err(|source| DbError::ServeMetrics { address, source })
 }
 
-fn say(log: &mut dyn Write, line: &str) -> Result<(), DbError> {
-    writeln!(log, "{line}").and_then(|()| log.flush()).map_err(|source| DbError::Log { source })
-}
-
-/// Half of what the host has available and the cgroup allows, in bytes.
-fn default_memory() -> u64 {
-    let number = |path: &str| {
-        let text = std::fs::read_to_string(path).ok()?;
-        text.trim().parse::<u64>().ok()
+/// Starts to serve metrics if that is wanted, and notes where.
+fn serve_metrics(
+    listener: Option<TcpListener>,
+    report: &mut Report,
+    accounts: Vec<Account>,
+    about: About,
+) -> Result<(), DbError> {
+    let Some(listener) = listener else { return Ok(()) };
+    let address = listener.local_addr().ok();
+    let failed = |source| {
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        DbError::ServeMetrics { address: address.unwrap_or(unknown), source }
     };
-    let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
-    });
-    let limits = [
-        available,
-        number("/sys/fs/cgroup/memory.max"),
-        number("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-    ];
-    limits.into_iter().flatten().min().unwrap_or(1 << 30) / 2
+    report.metrics = Some(metrics::serve(listener, accounts, about).map_err(failed)?);
+    Ok(())
 }

@@ -61,6 +61,7 @@ impl Shard {
     #[inline]
     fn request(&mut self, conn: &mut Conn, frame: &Frame<'_>) {
         let result = match Request::decode(frame) {
+            Ok(_) if self.is_overloaded() => Err(self.overloaded()),
             Ok(Request::Execute { id, parameters }) if conn.started => {
                 self.execute(conn, frame.stream, id, &parameters)
             }
@@ -71,6 +72,13 @@ impl Shard {
             self.state.metrics.errors += 1;
             failure.encode(&mut conn.out, frame.stream);
         }
+    }
+
+    #[cold]
+    fn overloaded(&mut self) -> Failure {
+        self.state.metrics.overloaded += 1;
+        let message = "connections hold all the memory that they may; take your answers, send less";
+        Failure::Overloaded(message.into())
     }
 
     fn other(

@@ -5,6 +5,7 @@
 //! Limits, all of which hold a client up rather than grow: bytes waiting to be sent to a client,
 //! messages waiting for a sibling, bytes waiting for the log (refused as overloaded).
 
+mod account;
 mod durability;
 mod stopping;
 
@@ -16,7 +17,8 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tare_store::{Store, Ticket};
+use rustix::net::{SendFlags, Shutdown};
+use tare_store::{Now, Store, Ticket};
 
 use crate::catalog::{Catalog, Shared};
 use crate::clock::Clock;
@@ -25,10 +27,12 @@ use crate::directory::ShardFiles;
 use crate::failure::Failure;
 use crate::inject::Busy;
 use crate::mailbox::{MESSAGES_MAX, Mailbox};
+use crate::memory::{Budget, Held};
 use crate::message::{Message, Origin, Scan};
-use crate::metrics::{Account, ShardMetrics};
+use crate::metrics::{Account, Operation, ShardMetrics};
 use crate::plan::Prepared;
 use crate::reactor::{ConnId, Engine, Event, ReactorError, Wait};
+use crate::stall::{Detector, Task};
 use crate::system::Node;
 
 /// Bytes waiting for one client, above which its requests wait too.
@@ -42,7 +46,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Longest turn without work that is taken for polling, in ns.
 const IDLE_TURN_NS_MAX: u64 = 100_000;
 /// A connection's buffers above this are given back when they are empty.
-const KEPT_BYTES_MAX: usize = 1 << 20;
+const KEPT_BYTES_MAX: usize = 128 << 10;
 
 /// The keyspace in use and the text of a prepared statement.
 pub(crate) type PreparedText = Arc<(Option<String>, String)>;
@@ -74,6 +78,10 @@ pub(crate) struct Conn {
     /// Close as soon as what is in `out` has been sent.
     pub(crate) closing: bool,
     sending: bool,
+    /// Room of the buffer that is being sent.
+    sending_bytes: usize,
+    /// What it was last counted to hold.
+    held_bytes: usize,
     dirty: bool,
     stalled: bool,
 }
@@ -83,6 +91,14 @@ pub(crate) struct Conn {
 pub(crate) enum Waiter {
     Here { conn: ConnId, stream: i16 },
     There(Origin),
+}
+
+/// A write that waits to become durable.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    ticket: Ticket,
+    waiter: Waiter,
+    begun_ns: u64,
 }
 
 pub(crate) struct Shard {
@@ -95,6 +111,8 @@ pub(crate) struct Shard {
     pub(crate) polling: bool,
     pub(crate) clock: Clock,
     pub(crate) account: Account,
+    pub(crate) budget: Budget,
+    pub(crate) stalls: Detector,
     pub(crate) messages: Receiver<Message>,
     pub(crate) state: State,
     pub(crate) busy: Option<Busy>,
@@ -108,7 +126,7 @@ pub(crate) struct State {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) epoch: u64,
     pub(crate) prepared: BTreeMap<[u8; 16], Arc<Prepared>>,
-    pub(crate) waiters: VecDeque<(Ticket, Waiter)>,
+    waiters: VecDeque<Waiting>,
     pub(crate) scans: VecDeque<Box<Scan>>,
     pub(crate) last_timestamp: i64,
     pub(crate) key: Vec<u8>,
@@ -123,6 +141,12 @@ pub(crate) struct State {
     next_shard: usize,
     stopping_since_ns: Option<u64>,
     announced: bool,
+    held: Held,
+    /// When the turn began. The seconds of the wall clock may be a little old.
+    now: Now,
+    /// By [`Operation`]: answered in this turn.
+    pub(crate) answered: [u64; Operation::ALL.len()],
+    published: account::Published,
 }
 
 impl Shard {
@@ -131,7 +155,8 @@ impl Shard {
         self.state.outboxes.resize_with(self.common.mailboxes.len(), VecDeque::new);
         self.refresh();
         let mut events = Vec::with_capacity(256);
-        let mut mark = self.clock.now_ns();
+        self.state.now = self.clock.now();
+        let mut mark = self.state.now.monotonic_ns;
         loop {
             let wait = self.wait(mark);
             let asleep = wait != Wait::Poll;
@@ -147,6 +172,8 @@ impl Shard {
                 self.state.metrics.sleep_ns += after - mark;
                 mark = after;
             }
+            self.stalls.begin(mark);
+            self.state.now.monotonic_ns = mark;
             if !self.polling {
                 self.common.mailboxes[self.number].is_awake();
             }
@@ -155,7 +182,11 @@ impl Shard {
                 self.event(event);
             }
             worked |= self.receive();
-            worked |= self.step_scan();
+            if !self.state.scans.is_empty() {
+                let begun = self.stalls.enter(Task::Scan, self.clock);
+                worked |= self.step_scan();
+                self.stalls.leave(Task::Scan, begun, self.clock);
+            }
             worked |= self.unstall();
             worked |= self.flush_outboxes();
             worked |= self.pump_store();
@@ -175,8 +206,9 @@ impl Shard {
                 self.state.metrics.idle_poll_ns += polled;
                 self.state.metrics.sleep_ns += now - mark - polled;
             }
+            self.stalls.end(now);
+            self.publish(mark, now);
             mark = now;
-            self.account.store(&self.state.metrics);
             if self.common.stop.load(Ordering::Relaxed) && self.is_drained(now) {
                 return self.finish();
             }
@@ -222,6 +254,7 @@ impl Shard {
             Event::Sent(id) => {
                 if let Some(conn) = self.conn(id) {
                     conn.sending = false;
+                    conn.sending_bytes = 0;
                     if !conn.out.is_empty() || conn.closing {
                         self.mark_dirty(id);
                     }
@@ -231,7 +264,7 @@ impl Shard {
             Event::Accepted(fd) => self.accepted(fd),
             // The messages are received after the events.
             Event::Woken => {}
-            Event::LogDone(job, result) => self.log_done(job, result),
+            Event::File(done) => self.file_done(done),
         }
     }
 
@@ -247,6 +280,10 @@ impl Shard {
     }
 
     fn adopt(&mut self, fd: OwnedFd) {
+        if self.state.metrics.connections >= self.budget.connections_max as u64 {
+            self.state.metrics.refused_connections += 1;
+            return refuse(&fd);
+        }
         // Fails only for a socket that has gone already; then receiving says so.
         let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
         let local = rustix::net::getsockname(&fd).ok().and_then(|a| SocketAddr::try_from(a).ok());
@@ -266,6 +303,8 @@ impl Shard {
             wants_schema_events: false,
             closing: false,
             sending: false,
+            sending_bytes: 0,
+            held_bytes: 0,
             dirty: false,
             stalled: false,
         }));
@@ -282,8 +321,12 @@ impl Shard {
         self.state.conns[id.slot as usize].take()
     }
 
-    fn put(&mut self, conn: Box<Conn>) {
+    fn put(&mut self, mut conn: Box<Conn>) {
         let id = conn.id;
+        if conn.input.is_empty() && self.is_pressed() {
+            conn.input = Vec::new();
+        }
+        self.state.held.count(&mut conn);
         let has_output = !conn.out.is_empty() || conn.closing;
         self.state.conns[id.slot as usize] = Some(conn);
         if has_output {
@@ -292,8 +335,9 @@ impl Shard {
     }
 
     fn drop_conn(&mut self, id: ConnId) {
-        if self.take(id).is_some() {
+        if let Some(conn) = self.take(id) {
             self.engine.close(id);
+            self.state.held.forget(&conn);
             self.state.metrics.connections -= 1;
         }
     }
@@ -315,20 +359,50 @@ impl Shard {
             let Some(conn) = slot.as_deref_mut().filter(|conn| conn.id == id) else { continue };
             conn.dirty = false;
             let had_output = !conn.out.is_empty();
+            let room = conn.out.capacity();
             let there = self.engine.send(id, &mut conn.out);
             conn.sending |= had_output;
             // The epoll engine is usually done at once; io_uring says when.
             if matches!(self.engine, Engine::Epoll(_)) {
                 conn.sending = !conn.out.is_empty();
             }
-            if conn.out.is_empty() && conn.out.capacity() > KEPT_BYTES_MAX {
-                conn.out = Vec::new();
+            if conn.out.is_empty() {
+                conn.sending_bytes = if conn.sending { room } else { 0 };
+                if conn.out.capacity() > KEPT_BYTES_MAX {
+                    conn.out = Vec::new();
+                }
             }
+            self.state.held.count(conn);
             if !there || (conn.closing && conn.out.is_empty() && !conn.sending) {
                 self.drop_conn(id);
             }
         }
         self.state.dirty = dirty;
+    }
+
+    /// Whether connections hold more than they may, so that requests are refused.
+    #[inline]
+    pub(crate) fn is_overloaded(&self) -> bool {
+        self.state.held.bytes() > self.budget.connection_bytes
+    }
+
+    /// Whether connections hold so much that nothing is kept for later.
+    fn is_pressed(&self) -> bool {
+        self.state.held.bytes() > self.budget.connection_bytes / 2
+    }
+
+    /// Gives back the empty buffers of idle connections.
+    fn trim(&mut self) {
+        for conn in self.state.conns.iter_mut().flatten() {
+            if conn.out.is_empty() {
+                conn.out = Vec::new();
+            }
+            if conn.input.is_empty() {
+                conn.input = Vec::new();
+            }
+            self.engine.trim(conn.id);
+            self.state.held.count(conn);
+        }
     }
 
     /// Whether a connection's requests have to wait.
@@ -460,5 +534,30 @@ impl Shard {
             let catalog = Arc::clone(&self.state.catalog);
             self.store.schema(|store| catalog.options(store));
         }
+    }
+}
+
+/// Tells a client that it is one too many; its connection is closed when it is dropped.
+fn refuse(fd: &OwnedFd) {
+    let mut out = Vec::new();
+    let message = "the shard serves as many connections as its memory allows; close some";
+    Failure::Overloaded(message.into()).encode(&mut out, 0);
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    // A peer that does not take it sees its connection closed all the same.
+    let _ = rustix::net::send(fd, &out, flags);
+    let _ = rustix::net::shutdown(fd, Shutdown::Write);
+}
+
+impl Held {
+    /// Counts what a connection holds now.
+    #[inline]
+    fn count(&mut self, conn: &mut Conn) {
+        let now = conn.input.capacity() + conn.out.capacity() + conn.sending_bytes;
+        self.change(conn.held_bytes, now);
+        conn.held_bytes = now;
+    }
+
+    fn forget(&mut self, conn: &Conn) {
+        self.change(conn.held_bytes, 0);
     }
 }

@@ -16,6 +16,7 @@ pub mod options;
 pub mod recovery;
 pub mod store;
 
+pub use chunk::Chunk;
 pub use entry::Mutation;
 pub use io::{Completion, FileId, Files, Now, Op, OpId, OpKind};
 pub use log::{CommitLog, Durability, LogError, Ticket};

@@ -28,7 +28,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
             values: &["auto", "io_uring", "epoll"],
             help: "I/O engine; auto: io_uring where the environment allows it (default)",
         },
-        OptionInfo { name: "memory", values: &[], help: "memory for rows, such as 2G" },
+        OptionInfo { name: "memory", values: &[], help: "memory for everything, such as 2G" },
     ],
     takes_device: false,
     make: |spec| Box::new(TareDb { options: spec.options.clone() }),
@@ -76,16 +76,30 @@ impl System for TareDb {
             .map_err(|source| TareDbError::ReadReport { path: path.clone(), source })?;
         let report: serde_json::Map<String, serde_json::Value> =
             serde_json::from_str(&text).map_err(|source| TareDbError::Report { path, source })?;
-        let text = |value: serde_json::Value| match value {
-            serde_json::Value::String(text) => text,
-            other => other.to_string(),
-        };
-        Ok(report.into_iter().map(|(name, value)| (name, text(value))).collect())
+        let mut settings = Vec::new();
+        flatten("", report, &mut settings);
+        Ok(settings)
     }
 
     fn own_account(&self, data: &Path) -> Result<Option<OwnAccount>, PartError> {
         let total = ::tare_db::metrics::read(&data.join(::tare_db::metrics::FILE))?.total();
         Ok(Some(OwnAccount { busy_ns: total.busy_ns, idle_poll_ns: total.idle_poll_ns }))
+    }
+}
+
+/// Names and values, those of objects inside with their names joined by a dot.
+fn flatten(
+    prefix: &str,
+    object: serde_json::Map<String, serde_json::Value>,
+    into: &mut Vec<(String, String)>,
+) {
+    for (name, value) in object {
+        let name = format!("{prefix}{name}");
+        match value {
+            serde_json::Value::Object(inner) => flatten(&format!("{name}."), inner, into),
+            serde_json::Value::String(text) => into.push((name, text)),
+            other => into.push((name, other.to_string())),
+        }
     }
 }
 
@@ -115,11 +129,13 @@ mod tests {
         assert!(error.contains("says of itself"), "{error}");
         std::fs::write(
             data.path().join(::tare_db::report::FILE),
-            r#"{"shards":1,"io_engine":"epoll"}"#,
+            r#"{"shards":1,"io_engine":"epoll","environment":{"quota":{"quota_us":50000}}}"#,
         )
         .unwrap();
         let settings = system(&[]).settings(data.path()).unwrap();
         assert!(settings.contains(&("io_engine".into(), "epoll".into())), "{settings:?}");
         assert!(settings.contains(&("shards".into(), "1".into())), "{settings:?}");
+        let quota = ("environment.quota.quota_us".into(), "50000".into());
+        assert!(settings.contains(&quota), "{settings:?}");
     }
 }

@@ -242,7 +242,7 @@ pub struct Db {
     /// Port to listen on
     #[arg(long, value_name = "PORT", default_value_t = 9042)]
     pub port: u16,
-    /// Number of shards; without it one per CPU
+    /// Number of shards; without it one per CPU, and no more than a quota pays for
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub smp: Option<u16>,
     /// CPUs to run on; without it the CPUs that the environment gives
@@ -257,9 +257,15 @@ pub struct Db {
     /// I/O engine
     #[arg(long, value_name = "ENGINE", default_value = "auto")]
     pub io: Io,
-    /// Memory for rows, such as 2G; without it half of what the environment gives
+    /// Memory for everything, such as 2G; without it half of what the environment gives
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<u64>,
+    /// Serve metrics in Prometheus' format on this loopback address, at /metrics
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
+    /// Report turns of a shard's loop that take longer than this
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = humantime::parse_duration)]
+    pub stall_threshold: Duration,
     /// Burn so much CPU time per operation for nothing (`inject = "busy=TIME"` in a study)
     #[arg(long, value_name = "NS", hide = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub inject_busy_ns: Option<u64>,

@@ -1,13 +1,10 @@
 //! The engine for environments that deny io_uring: epoll, level triggered, one `recv` per event
-//! and one `send` per batch of answers; the commit log is written and synced by a thread of its
-//! own, because `fdatasync` blocks.
+//! and one `send` per batch of answers; files are read, written and synced by a few threads,
+//! because all of that blocks.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -15,18 +12,20 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
-use super::{ConnId, Event, Job, Source, Wait};
+use super::helper::Helper;
+use super::{ConnId, Event, FILE_OPS_MAX, Source, Wait};
+use crate::directory::{Done, Work};
 
 /// Room for one `recv`.
 const READ_BYTES: usize = 16 << 10;
 const EVENTS_MAX: usize = 256;
 /// Connections accepted per event, so that a storm of them does not starve the others.
 const ACCEPT_MAX: usize = 16;
+/// Threads for files: so many operations reach the disk at a time.
+const FILE_THREADS: usize = 4;
 
 const LISTENER: u64 = u64::MAX;
 const WAKEUP: u64 = u64::MAX - 1;
-
-type LogResult = (Job, io::Result<()>);
 
 struct Slot {
     fd: Option<OwnedFd>,
@@ -41,15 +40,13 @@ struct Slot {
 pub(crate) struct Epoll {
     epoll: OwnedFd,
     wakeup: Arc<OwnedFd>,
+    helper: Helper,
     listener: Option<OwnedFd>,
     /// Out of descriptors: accepts again when a connection has ended.
     accept_later: bool,
     slots: Vec<Slot>,
     free: Vec<u32>,
     ready: Vec<epoll::Event>,
-    log_jobs: Option<mpsc::Sender<(Job, Arc<File>)>>,
-    log_results: Option<mpsc::Receiver<LogResult>>,
-    log_in_flight: bool,
 }
 
 impl Epoll {
@@ -58,15 +55,13 @@ impl Epoll {
         epoll::add(&epoll, &wakeup, epoll::EventData::new_u64(WAKEUP), epoll::EventFlags::IN)?;
         Ok(Self {
             epoll,
+            helper: Helper::new(FILE_THREADS, Arc::clone(&wakeup)),
             wakeup,
             listener: None,
             accept_later: false,
             slots: Vec::new(),
             free: Vec::new(),
             ready: Vec::with_capacity(EVENTS_MAX),
-            log_jobs: None,
-            log_results: None,
-            log_in_flight: false,
         })
     }
 
@@ -137,6 +132,14 @@ impl Epoll {
         !gone
     }
 
+    pub(crate) fn trim(&mut self, conn: ConnId) {
+        let slot = &mut self.slots[conn.slot as usize];
+        if !slot.blocked {
+            slot.sending = Vec::new();
+            slot.sent = 0;
+        }
+    }
+
     pub(crate) fn pause(&mut self, conn: ConnId) {
         self.slots[conn.slot as usize].paused = true;
         self.interest(conn.slot);
@@ -161,26 +164,12 @@ impl Epoll {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "fdatasync blocks, and epoll has no other way")]
-    pub(crate) fn log(&mut self, job: Job, file: Arc<File>) {
-        self.log_in_flight = true;
-        let jobs = self.log_jobs.get_or_insert_with(|| {
-            let (jobs, work) = mpsc::channel::<(Job, Arc<File>)>();
-            let (done, results) = mpsc::channel();
-            let wakeup = Arc::clone(&self.wakeup);
-            self.log_results = Some(results);
-            std::thread::spawn(move || {
-                for (job, file) in work {
-                    let result = carry_out(&job, &file);
-                    if done.send((job, result)).is_err() {
-                        return;
-                    }
-                    super::super::mailbox::signal(&wakeup);
-                }
-            });
-            jobs
-        });
-        assert!(jobs.send((job, file)).is_ok(), "the log thread ends only after the engine");
+    pub(crate) fn file(&mut self, work: Work) -> Option<Done> {
+        self.helper.submit(work)
+    }
+
+    pub(crate) fn has_file_room(&mut self) -> bool {
+        self.helper.in_flight() < FILE_OPS_MAX
     }
 
     pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
@@ -199,18 +188,15 @@ impl Epoll {
             match event.data.u64() {
                 LISTENER => self.accept(events),
                 WAKEUP => {
-                    super::super::mailbox::drain(&self.wakeup);
+                    crate::mailbox::drain(&self.wakeup);
                     events.push(Event::Woken);
                 }
                 slot => self.socket_ready(slot, event.flags, events),
             }
         }
         self.ready = ready;
-        if self.log_in_flight
-            && let Some(Ok((job, result))) = self.log_results.as_ref().map(mpsc::Receiver::try_recv)
-        {
-            self.log_in_flight = false;
-            events.push(Event::LogDone(job, result));
+        while let Some(done) = self.helper.take() {
+            events.push(Event::File(done));
         }
         Ok(())
     }
@@ -301,11 +287,4 @@ impl Slot {
         }
         Ok(())
     }
-}
-
-fn carry_out(job: &Job, file: &File) -> io::Result<()> {
-    if let Some(chunk) = &job.chunk {
-        file.write_all_at(chunk.bytes(), job.offset)?;
-    }
-    if job.sync { file.sync_data() } else { Ok(()) }
 }

@@ -1,25 +1,26 @@
-//! The reactor: one engine per shard that carries out the shard's network and log I/O and reports
+//! The reactor: one engine per shard that carries out the shard's network and file I/O and reports
 //! what happened as [`Event`]s. An enum of two engines, not a trait object, so that the hot path
 //! is inlined.
 
 mod epoll;
+mod helper;
 #[allow(unsafe_code, reason = "submission entries and provided buffers are raw memory")]
 mod uring;
 
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
-
-use tare_store::OpId;
-use tare_store::chunk::Chunk;
 
 use epoll::Epoll;
 use uring::Uring;
 pub use uring::UringError;
 
 use crate::config::IoChoice;
+use crate::directory::{Done, Work};
+
+/// Operations on files that one shard has under way at most. Beyond it the store keeps them.
+pub(crate) const FILE_OPS_MAX: usize = 128;
 
 /// A connection on one shard: slot in the low half, generation in the high one, so that an answer
 /// that comes late never reaches the next connection in the slot.
@@ -27,16 +28,6 @@ use crate::config::IoChoice;
 pub(crate) struct ConnId {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
-}
-
-/// An operation of the commit log: write `chunk`, then make the file's data durable if `sync` says
-/// so.
-#[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) id: OpId,
-    pub(crate) offset: u64,
-    pub(crate) chunk: Option<Chunk>,
-    pub(crate) sync: bool,
 }
 
 /// What happened.
@@ -51,7 +42,8 @@ pub(crate) enum Event {
     Hangup(ConnId),
     /// Another thread has put something into the shard's mailbox, or the server stops.
     Woken,
-    LogDone(Job, io::Result<()>),
+    /// An operation on a file has ended.
+    File(Done),
 }
 
 /// Where the bytes of an [`Event::Input`] are.
@@ -146,14 +138,18 @@ delegate! {
     /// Sends `from` and leaves it empty, unless an earlier send is still under way: then it stays
     /// and [`Event::Sent`] says when to try again. False if the peer has gone.
     fn send(&mut self, conn: ConnId, from: &mut Vec<u8>) -> bool;
+    /// Gives back the buffer that a connection keeps for sending, unless it is in use.
+    fn trim(&mut self, conn: ConnId);
     /// Stops receiving on a connection, so that the peer is held up.
     fn pause(&mut self, conn: ConnId);
     /// Receives again.
     fn resume(&mut self, conn: ConnId);
     /// Ends a connection. The shard forgets it at once; the engine waits for the kernel.
     fn close(&mut self, conn: ConnId);
-    /// Carries out a job of the commit log; one at a time.
-    fn log(&mut self, job: Job, file: Arc<File>);
+    /// Whether fewer than [`FILE_OPS_MAX`] operations on files are under way.
+    fn has_file_room(&mut self) -> bool;
+    /// Carries out an operation on a file; one that cannot even be begun ends here.
+    fn file(&mut self, work: Work) -> Option<Done>;
     /// Submits what is to be done and collects what has happened.
     fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()>;
 }

@@ -1,16 +1,15 @@
-//! The io_uring engine: multishot accept and receive into provided buffers, sends and log writes
-//! submitted together once per turn. A polling turn that finds nothing makes no system call: the
+//! The io_uring engine: multishot accept and receive into provided buffers, sends and
+//! operations on files submitted together once per turn. A polling turn that finds nothing makes no system call: the
 //! kernel sets a flag in the shared ring when it has work to hand over (`IORING_SETUP_TASKRUN_FLAG`).
 //!
 //! It needs Linux 6.1 (`DEFER_TASKRUN`); whatever is missing is reported with the step that
 //! failed, and the caller falls back to epoll.
 //!
 //! Memory that the kernel may touch belongs to the engine: a connection's bytes under way stay in
-//! its slot, the log's in `log`, received ones in the pool. A slot is reused only when no operation
+//! its slot, those of file operations in `flights`, received ones in the pool. A slot is reused only when no operation
 //! on it is under way, and dropping the engine leaks what the kernel may still hold.
 
 use std::alloc::Layout;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -20,8 +19,11 @@ use io_uring::types::{BufRingEntry, Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
+use tare_store::io::OpKind;
 
-use super::{ConnId, Event, Job, Source, Wait};
+use super::helper::Helper;
+use super::{ConnId, Event, FILE_OPS_MAX, Source, Wait};
+use crate::directory::{Done, Work, is_end};
 
 const SUBMISSIONS: u32 = 1024;
 const COMPLETIONS: u32 = 4096;
@@ -38,9 +40,8 @@ const RECEIVE: u64 = 1 << 56;
 const SEND: u64 = 2 << 56;
 const ACCEPT: u64 = 3 << 56;
 const WAKE: u64 = 4 << 56;
-const LOG_WRITE: u64 = 5 << 56;
-const LOG_SYNC: u64 = 6 << 56;
-const CANCEL: u64 = 7 << 56;
+const FILE: u64 = 5 << 56;
+const CANCEL: u64 = 6 << 56;
 
 /// Why io_uring cannot be used here.
 #[derive(Debug, thiserror::Error)]
@@ -79,10 +80,13 @@ struct Slot {
     closing: bool,
 }
 
-struct LogWork {
-    job: Job,
-    file: Arc<File>,
-    written: usize,
+/// An operation on a file's data that the kernel works on, in steps.
+struct Flight {
+    work: Work,
+    /// Bytes read or written by the steps before.
+    done: usize,
+    /// The step is the sync after a write.
+    syncing: bool,
 }
 
 pub(crate) struct Uring {
@@ -93,7 +97,10 @@ pub(crate) struct Uring {
     listener: Option<OwnedFd>,
     accepting: bool,
     wakeup: Arc<OwnedFd>,
-    log: Option<LogWork>,
+    /// Operations on files by the low half of their user data.
+    flights: Vec<Option<Flight>>,
+    free_flights: Vec<u32>,
+    helper: Helper,
 }
 
 impl Uring {
@@ -128,6 +135,7 @@ impl Uring {
             )
         }
         .map_err(|source| UringError::Step { what: "register a buffer ring", source })?;
+        let helper = Helper::new(1, Arc::clone(&wakeup));
         let mut engine = Self {
             ring,
             buffers,
@@ -136,7 +144,9 @@ impl Uring {
             listener: None,
             accepting: false,
             wakeup,
-            log: None,
+            flights: Vec::new(),
+            free_flights: Vec::new(),
+            helper,
         };
         engine.watch_wakeup();
         engine
@@ -206,6 +216,13 @@ impl Uring {
         true
     }
 
+    pub(crate) fn trim(&mut self, conn: ConnId) {
+        let slot = &mut self.slots[conn.slot as usize];
+        if !slot.send_active {
+            slot.sending = Vec::new();
+        }
+    }
+
     pub(crate) fn pause(&mut self, conn: ConnId) {
         let slot = &mut self.slots[conn.slot as usize];
         slot.paused = true;
@@ -236,10 +253,31 @@ impl Uring {
         self.release(conn.slot);
     }
 
-    pub(crate) fn log(&mut self, job: Job, file: Arc<File>) {
-        assert!(self.log.is_none(), "the log has one job at a time");
-        self.log = Some(LogWork { job, file, written: 0 });
-        self.push_log();
+    pub(crate) fn file(&mut self, work: Work) -> Option<Done> {
+        if !work.is_on_data() {
+            return self.helper.submit(work);
+        }
+        let flight = Some(Flight { work, done: 0, syncing: false });
+        let number = match self.free_flights.pop() {
+            Some(number) => {
+                self.flights[number as usize] = flight;
+                number
+            }
+            None => {
+                self.flights.push(flight);
+                u32::try_from(self.flights.len() - 1).expect("few operations are under way")
+            }
+        };
+        self.push_flight(number);
+        None
+    }
+
+    pub(crate) fn has_file_room(&mut self) -> bool {
+        self.files_in_flight() < FILE_OPS_MAX
+    }
+
+    fn files_in_flight(&self) -> usize {
+        self.flights.len() - self.free_flights.len() + self.helper.in_flight()
     }
 
     pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
@@ -269,6 +307,9 @@ impl Uring {
             let next = self.ring.completion().next();
             let Some(entry) = next else { break };
             self.complete(&entry, events);
+        }
+        while let Some(done) = self.helper.take() {
+            events.push(Event::File(done));
         }
         Ok(())
     }
@@ -301,8 +342,7 @@ impl Uring {
                     self.watch_wakeup();
                 }
             }
-            LOG_WRITE => self.log_written(entry.result(), events),
-            LOG_SYNC => self.log_done(check(entry.result()).map(drop), events),
+            FILE => self.file_step(slot, entry.result(), events),
             _ => {}
         }
     }
@@ -385,46 +425,63 @@ impl Uring {
         }
     }
 
-    fn log_written(&mut self, result: i32, events: &mut Vec<Event>) {
-        let Some(work) = self.log.as_mut() else { return };
-        match check(result) {
-            Ok(0) => self.log_done(Err(io::ErrorKind::WriteZero.into()), events),
-            Ok(length) => {
-                work.written += usize::try_from(length).unwrap_or(0);
-                let all = work.job.chunk.as_ref().is_none_or(|c| work.written >= c.len());
-                if all && !work.job.sync {
-                    self.log_done(Ok(()), events);
-                } else {
-                    self.push_log();
-                }
+    /// Takes the result of a step of a file operation, and goes on or ends.
+    fn file_step(&mut self, number: u32, result: i32, events: &mut Vec<Event>) {
+        let Some(flight) = self.flights[number as usize].as_mut() else { return };
+        let retry = [Errno::INTR, Errno::AGAIN].iter().any(|e| result == -e.raw_os_error());
+        let moved = usize::try_from(result).unwrap_or(0);
+        flight.done += moved;
+        let done = flight.done;
+        let end = match (&flight.work.op.kind, check(result)) {
+            _ if retry => None,
+            (_, Err(error)) => Some(Err(error)),
+            (OpKind::Read { chunk, .. }, Ok(_)) => {
+                let whole = done == chunk.len() || moved == 0 || is_end(done);
+                whole.then_some(Ok(done))
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.push_log(),
-            Err(error) => self.log_done(Err(error), events),
-        }
-    }
-
-    fn log_done(&mut self, result: io::Result<()>, events: &mut Vec<Event>) {
-        if let Some(work) = self.log.take() {
-            events.push(Event::LogDone(work.job, result));
-        }
-    }
-
-    /// Submits the next step of the log's job: the rest of the write, or the sync.
-    fn push_log(&mut self) {
-        let Some(work) = &self.log else { return };
-        let fd = Fd(work.file.as_raw_fd());
-        let rest = work.job.chunk.as_ref().map(|chunk| &chunk.bytes()[work.written..]);
-        let entry = match rest {
-            Some(rest) if !rest.is_empty() => {
-                let length = u32::try_from(rest.len()).expect("a group is shorter than 4 GiB");
-                opcode::Write::new(fd, rest.as_ptr(), length)
-                    .offset(work.job.offset + work.written as u64)
-                    .build()
-                    .user_data(LOG_WRITE)
+            (OpKind::Write { .. }, Ok(0)) if !flight.syncing => {
+                Some(Err(io::ErrorKind::WriteZero.into()))
             }
-            _ => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build().user_data(LOG_SYNC),
+            (OpKind::Write { chunk, sync, .. }, Ok(_)) => {
+                let whole = done == chunk.len();
+                let ended = whole && (flight.syncing || !*sync);
+                flight.syncing = whole;
+                ended.then_some(Ok(done))
+            }
+            (_, Ok(_)) => Some(Ok(0)),
         };
-        self.push(entry);
+        match end {
+            None => self.push_flight(number),
+            Some(result) => {
+                self.free_flights.push(number);
+                let flight = self.flights[number as usize].take();
+                events.extend(flight.map(|flight| Event::File(flight.work.end(result))));
+            }
+        }
+    }
+
+    /// Submits the next step of a file operation: the rest of a read or write, or a sync.
+    fn push_flight(&mut self, number: u32) {
+        let Some(flight) = self.flights[number as usize].as_mut() else { return };
+        let fd = Fd(flight.work.file.as_ref().map_or(-1, |file| file.as_raw_fd()));
+        let done = flight.done;
+        let length = |rest: &[u8]| u32::try_from(rest.len()).expect("a chunk is below 4 GiB");
+        let entry = match &mut flight.work.op.kind {
+            OpKind::Read { offset, chunk } => {
+                let rest = &mut chunk.bytes_mut()[done..];
+                opcode::Read::new(fd, rest.as_mut_ptr(), length(rest))
+                    .offset(*offset + done as u64)
+                    .build()
+            }
+            OpKind::Write { offset, chunk, .. } if !flight.syncing => {
+                let rest = &chunk.bytes()[done..];
+                opcode::Write::new(fd, rest.as_ptr(), length(rest))
+                    .offset(*offset + done as u64)
+                    .build()
+            }
+            _ => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+        };
+        self.push(entry.user_data(FILE | u64::from(number)));
     }
 
     fn push_send(&mut self, number: u32) {
@@ -480,7 +537,7 @@ impl Drop for Uring {
         // The kernel may still read or write these until the ring is gone, which it is only some
         // time after its descriptor. An engine lives as long as its shard: once.
         std::mem::forget(std::mem::take(&mut self.slots));
-        std::mem::forget(self.log.take());
+        std::mem::forget(std::mem::take(&mut self.flights));
     }
 }
 

@@ -1,73 +1,73 @@
-//! The shard's log: when it is written and synced, and who is told.
+//! The shard's store: what it wants done with files, and who is told when a write is durable.
 
-use std::io;
+use tare_store::{Completion, Ticket};
 
-use tare_store::chunk::Chunk;
-use tare_store::{Completion, Files, Op, OpKind};
-
+use crate::directory::Done;
 use crate::failure::Failure;
 use crate::message::{Message, Origin};
-use crate::reactor::Job;
-use crate::shard::{Shard, Waiter};
+use crate::metrics::Operation;
+use crate::shard::{Shard, Waiter, Waiting};
 
 impl Shard {
-    /// Carries out what the store wants done. Writes of the log go to the engine; the rest is rare
-    /// and is done at once.
+    /// Hands the operations that the store wants carried out to the engine, as many as it takes.
     pub(super) fn pump_store(&mut self) -> bool {
         let mut worked = false;
-        let now = self.clock.now();
-        loop {
-            let Some(op) = self.store.next_op(now) else { return worked };
+        while self.engine.has_file_room() {
+            let Some(op) = self.store.next_op(self.state.now) else { break };
             worked = true;
-            let (chunk, offset, sync, op) = match op {
-                Op { id, file, kind: OpKind::Write { offset, chunk, sync } } => {
-                    (Some(chunk), offset, sync, (id, file))
+            self.state.metrics.queue_files += 1;
+            match self.files.work(op) {
+                Ok(work) => {
+                    if let Some(done) = self.engine.file(work) {
+                        self.file_done(done);
+                    }
                 }
-                Op { id, file, kind: OpKind::Sync } => (None, 0, true, (id, file)),
-                op => {
-                    let completion = self.files.carry_out(op);
-                    self.completed(completion);
-                    continue;
-                }
-            };
-            let (id, file) = op;
-            match self.files.open(file) {
-                Ok(file) => self.engine.log(Job { id, offset, chunk, sync }, file),
-                Err(error) => self.completed(Completion { id, chunk, result: Err(error) }),
+                Err(completion) => self.completed(completion),
             }
         }
+        worked
     }
 
-    pub(super) fn log_done(&mut self, job: Job, result: io::Result<()>) {
-        let length = job.chunk.as_ref().map_or(0, Chunk::len);
-        let result = result.map(|()| length);
-        self.completed(Completion { id: job.id, chunk: job.chunk, result });
+    /// Takes an operation back that the engine has carried out.
+    pub(super) fn file_done(&mut self, done: Done) {
+        let completion = self.files.done(done);
+        self.completed(completion);
     }
 
     /// Those that wait for a write that fails have been promised nothing; later writes are refused
     /// with the reason.
     fn completed(&mut self, completion: Completion) {
-        let now = self.clock.now();
-        match self.store.complete(completion, now) {
+        self.state.metrics.queue_files -= 1;
+        self.state.metrics.file_operations += 1;
+        self.state.metrics.file_errors += u64::from(completion.result.is_err());
+        match self.store.complete(completion, self.state.now) {
             Ok(()) => self.release_waiters(),
             Err(error) => self.fail_waiters(&Failure::Server(error.to_string())),
         }
     }
 
+    /// Has somebody told when what he wrote is durable.
+    #[inline]
+    pub(crate) fn tell_when_durable(&mut self, ticket: Ticket, waiter: Waiter) {
+        let begun_ns = self.state.now.monotonic_ns;
+        self.state.waiters.push_back(Waiting { ticket, waiter, begun_ns });
+    }
+
     pub(super) fn release_waiters(&mut self) {
         let durable = self.store.durable();
-        while let Some(&(ticket, waiter)) = self.state.waiters.front() {
-            if ticket.0 >= durable {
+        while let Some(&waiting) = self.state.waiters.front() {
+            if waiting.ticket.0 >= durable {
                 return;
             }
             self.state.waiters.pop_front();
-            self.tell(waiter, Ok(()));
+            self.answered_late(Operation::Write, waiting.begun_ns);
+            self.tell(waiting.waiter, Ok(()));
         }
     }
 
     pub(super) fn fail_waiters(&mut self, failure: &Failure) {
-        for (_, waiter) in std::mem::take(&mut self.state.waiters) {
-            self.tell(waiter, Err(failure.clone()));
+        for waiting in std::mem::take(&mut self.state.waiters) {
+            self.tell(waiting.waiter, Err(failure.clone()));
         }
     }
 

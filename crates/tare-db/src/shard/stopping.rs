@@ -45,14 +45,15 @@ impl Shard {
         let mut events = Vec::new();
         self.store.close();
         while !self.store.is_closed() && !self.store.is_poisoned() {
+            self.state.now = self.clock.now();
             self.pump_store();
-            let now = self.clock.now_ns();
-            let wait = Duration::from_nanos(self.store.next_due_ns().unwrap_or(u64::MAX));
-            let wait = Wait::Sleep(wait.saturating_sub(Duration::from_nanos(now)).min(SLEEP_MAX));
-            self.engine.turn(wait, &mut events).map_err(failed)?;
+            let now_ns = self.state.now.monotonic_ns;
+            let due_ns = self.store.next_due_ns().unwrap_or(u64::MAX);
+            let wait = Duration::from_nanos(due_ns.saturating_sub(now_ns)).min(SLEEP_MAX);
+            self.engine.turn(Wait::Sleep(wait), &mut events).map_err(failed)?;
             for event in events.drain(..) {
-                if let Event::LogDone(job, result) = event {
-                    self.log_done(job, result);
+                if let Event::File(done) = event {
+                    self.file_done(done);
                 }
             }
         }

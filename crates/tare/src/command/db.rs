@@ -35,11 +35,17 @@ pub(crate) fn run(options: &Db) -> anyhow::Result<Exit> {
             Io::Epoll => IoChoice::Epoll,
         },
         memory: options.memory,
+        metrics: options.metrics,
+        stall_threshold: options.stall_threshold,
         inject: Inject { busy_ns: options.inject_busy_ns, filter: options.inject_filter },
     };
     let served = serve(&config, Arc::as_ref(stop), &mut std::io::stderr()).map_err(|error| {
         let exit = match &error {
-            DbError::Listen { .. } | DbError::Placement(_) => Exit::Host,
+            DbError::Listen { .. }
+            | DbError::ServeMetrics { .. }
+            | DbError::MetricsExposed { .. }
+            | DbError::Placement(_)
+            | DbError::Memory(_) => Exit::Host,
             _ => Exit::Failure,
         };
         (error, exit)

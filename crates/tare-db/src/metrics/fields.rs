@@ -1,0 +1,111 @@
+//! What a shard counts: one list, from which the account in the mapped file, the Prometheus text and
+//! its documentation all come.
+
+/// How a field is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Only grows; in ns, shown in seconds.
+    Seconds,
+    /// Is what it is now.
+    Gauge,
+    /// Is what it is now; in ns, shown in seconds.
+    GaugeSeconds,
+    /// Is what it is now; in millionths, shown as a share of 1.
+    Share,
+}
+
+/// A field of the account, as documentation and dashboards want to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name in Prometheus, without the unit of seconds and `_total`.
+    pub name: &'static str,
+    pub kind: Kind,
+    pub help: &'static str,
+}
+
+macro_rules! fields {
+    ($($name:ident, $shown:literal, $kind:ident, $help:literal;)*) => {
+        /// One shard's account since the server started.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct ShardMetrics {
+            $(#[doc = $help] pub $name: u64,)*
+        }
+
+        /// The fields in the order of the file.
+        pub const FIELDS: &[Field] =
+            &[$(Field { name: $shown, kind: Kind::$kind, help: $help },)*];
+
+        impl ShardMetrics {
+            pub(super) fn to_words(self) -> [u64; FIELDS.len()] {
+                [$(self.$name,)*]
+            }
+
+            pub(super) fn from_words(words: &[u64; FIELDS.len()]) -> Self {
+                let [$($name,)*] = *words;
+                Self { $($name,)* }
+            }
+        }
+    };
+}
+
+/// The fields before this one are published at every turn, the others every 100 ms.
+pub(super) const HOT: usize = 7;
+
+fields! {
+    busy_ns, "busy", Seconds, "Time in turns of the loop that found work, by the clock, so that it includes what others took of the CPU meanwhile";
+    idle_poll_ns, "idle_poll", Seconds, "Time in turns that found none, while polling";
+    sleep_ns, "sleep", Seconds, "Time in the call that waits, when not polling; the kernel also sends and receives in that call, so for a server that sleeps the CPU time of its threads is the truth";
+    writes, "writes", Counter, "Rows written for clients of this shard";
+    reads, "reads", Counter, "SELECT statements answered for clients of this shard";
+    errors, "errors", Counter, "Requests answered with an error";
+    connections, "connections", Gauge, "Connections that are open";
+    utilisation_ppm, "reactor_utilisation_ratio", Share, "Share of the last second or more that the loop was busy";
+    cpu_wait_ns, "cpu_wait", Seconds, "Time that the shard's thread was ready to run and waited for a CPU";
+    cpu_ns, "cpu", Seconds, "CPU time of the shard's thread";
+    refused_connections, "refused_connections", Counter, "Connections closed at once because there were too many";
+    overloaded, "overloaded", Counter, "Requests answered Overloaded";
+    connection_bytes, "connection_bytes", Gauge, "Bytes of requests not handled and answers not taken yet";
+    queue_messages, "queue_messages", Gauge, "Messages that wait for room in a sibling's queue";
+    queue_durable, "queue_durable", Gauge, "Writes that wait until they are durable";
+    queue_scans, "queue_scans", Gauge, "Scans under way at this shard";
+    queue_held_up, "queue_held_up", Gauge, "Connections whose requests wait for room";
+    queue_parked, "queue_parked_reads", Gauge, "Reads that wait for blocks from the disk";
+    parked, "parked_reads", Counter, "Reads that had to wait for blocks from the disk";
+    queue_files, "queue_file_operations", Gauge, "Operations on files under way";
+    file_operations, "file_operations", Counter, "Operations on files that have ended";
+    file_errors, "file_errors", Counter, "Operations on files that have failed";
+    stalls, "stalls", Counter, "Turns of the loop that took longer than --stall-threshold";
+    stalled_ns, "stalled", Seconds, "Time in such turns";
+    stall_ns_max, "stall_longest_seconds", GaugeSeconds, "The longest such turn";
+    memory_bytes_max, "memory_limit_bytes", Gauge, "The shard's part of --memory";
+}
+
+impl Field {
+    /// The name with its prefix and, where there is one, its unit.
+    pub fn full_name(&self) -> String {
+        let end = match self.kind {
+            Kind::Counter => "_total",
+            Kind::Seconds => "_seconds_total",
+            Kind::Gauge | Kind::GaugeSeconds | Kind::Share => "",
+        };
+        format!("tare_db_{}{end}", self.name)
+    }
+
+    /// The type as Prometheus names it.
+    pub fn type_name(&self) -> &'static str {
+        match self.kind {
+            Kind::Counter | Kind::Seconds => "counter",
+            Kind::Gauge | Kind::GaugeSeconds | Kind::Share => "gauge",
+        }
+    }
+
+    pub(super) fn value(&self, word: u64) -> String {
+        match self.kind {
+            Kind::Counter | Kind::Gauge => word.to_string(),
+            Kind::Seconds | Kind::GaugeSeconds => (word as f64 / 1e9).to_string(),
+            Kind::Share => (word as f64 / 1e6).to_string(),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Drives a real server process to its limits: connections, memory of connections; and reads its
+//! metrics over HTTP.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tare_cql::frame::{Direction, decode};
+use tare_cql::request::{self, Settings};
+use tare_cql::response::{ErrorKind, Response};
+use tare_db::report::{self, Report};
+
+/// A server that ends with the test.
+struct Server {
+    child: Child,
+    report: Report,
+}
+
+impl Server {
+    fn start(data: &Path, engine: &str, options: &[&str]) -> Result<Self, String> {
+        let test = std::env::current_exe().unwrap();
+        let program = test.parent().unwrap().parent().unwrap().join("examples/serve");
+        let mut command = Command::new(program);
+        command.arg(data).args(["0", "100", engine, "1"]).args(options);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        loop {
+            if let Ok(report) = report::read(&data.join(report::FILE)) {
+                return Ok(Self { child, report });
+            }
+            if child.try_wait().unwrap().is_some() {
+                let mut said = String::new();
+                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+                return Err(said);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends it as SIGTERM does, and returns what it said.
+    fn stop(mut self) -> String {
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        said
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Client {
+    stream: TcpStream,
+    input: Vec<u8>,
+}
+
+/// What was answered: nothing to tell, an error and its message, or the end of the connection.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Fine,
+    Overloaded,
+    Failed(String),
+    Gone,
+}
+
+impl Client {
+    fn connect(report: &Report) -> Self {
+        let stream = TcpStream::connect((report.listen, report.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Self { stream, input: Vec::new() }
+    }
+
+    fn start(report: &Report) -> (Self, Answer) {
+        let mut client = Self::connect(report);
+        let mut out = Vec::new();
+        request::encode_startup(&mut out, 0, &[("CQL_VERSION", "3.0.0")]);
+        // A server that has refused it already may have gone.
+        let _ = client.stream.write_all(&out);
+        let answer = client.receive();
+        (client, answer)
+    }
+
+    fn receive(&mut self) -> Answer {
+        loop {
+            if let Some((frame, length)) =
+                decode(&self.input, Direction::Response, 256 << 20).unwrap()
+            {
+                let answer = match Response::decode(&frame).unwrap() {
+                    Response::Error(error) if error.kind == ErrorKind::Overloaded => {
+                        Answer::Overloaded
+                    }
+                    Response::Error(error) => Answer::Failed(error.message.to_string()),
+                    _ => Answer::Fine,
+                };
+                self.input.drain(..length);
+                return answer;
+            }
+            let mut bytes = [0; 65536];
+            match self.stream.read(&mut bytes) {
+                Ok(0) | Err(_) => return Answer::Gone,
+                Ok(length) => self.input.extend_from_slice(&bytes[..length]),
+            }
+        }
+    }
+
+    fn query(&mut self, text: &str) -> Answer {
+        let mut out = Vec::new();
+        request::encode_query(&mut out, 0, text, &Settings::default(), &[]);
+        self.stream.write_all(&out).unwrap();
+        self.receive()
+    }
+
+    fn schema(&mut self) {
+        let strategy = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+        let keyspace = format!("CREATE KEYSPACE ks WITH replication = {strategy}");
+        assert_eq!(self.query(&keyspace), Answer::Fine);
+        let table = "CREATE TABLE ks.t (k blob PRIMARY KEY, v blob)";
+        assert_eq!(self.query(table), Answer::Fine);
+    }
+}
+
+/// Runs `test` with every engine that this machine has.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn each_engine(name: &str, options: &[&str], test: impl Fn(Server, &Path)) {
+    for engine in ["uring", "epoll"] {
+        let data = tempfile::tempdir().unwrap();
+        match Server::start(data.path(), engine, options) {
+            Ok(server) => test(server, data.path()),
+            Err(why) => eprintln!("skipped: {name} with {engine}: {why}"),
+        }
+    }
+}
+
+/// The least that one shard can work with.
+const LITTLE: &str = "memory=33554432";
+
+fn metrics(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// Asks for the metrics until one of them has a value.
+fn wait_for(address: SocketAddr, line: &str) -> String {
+    loop {
+        let text = metrics(address, "/metrics");
+        if text.lines().any(|served| served == line) {
+            return text;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn metrics_are_served_over_http() {
+    each_engine("metrics", &["metrics=127.0.0.1:0"], |server, _| {
+        let address = server.report.metrics.unwrap();
+        let (mut client, _) = Client::start(&server.report);
+        client.schema();
+        for key in 0..7 {
+            let insert = format!("INSERT INTO ks.t (k, v) VALUES (0x{key:02x}, 0x01)");
+            assert_eq!(client.query(&insert), Answer::Fine);
+        }
+        assert_eq!(client.query("SELECT v FROM ks.t WHERE k = 0x03"), Answer::Fine);
+        let text = wait_for(address, "tare_db_writes_total{shard=\"0\"} 7");
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"));
+        let count = "tare_db_latency_seconds_count{shard=\"0\",operation=\"write\"} 7";
+        assert!(text.contains(count), "{text}");
+        let engine = format!("io_engine=\"{}\"}} 1", server.report.io_engine);
+        assert!(text.contains(&engine), "{text}");
+        wait_for(address, "tare_db_connections{shard=\"0\"} 1");
+        assert!(metrics(address, "/").starts_with("HTTP/1.1 404"));
+        let said = server.stop();
+        assert!(said.contains(&format!("metrics on http://{address}/metrics")), "{said}");
+    });
+}
+
+#[test]
+fn the_environment_is_told_in_a_table_and_in_the_report() {
+    each_engine("environment", &[LITTLE], |server, _| {
+        let report = server.report.clone();
+        let said = server.stop();
+        for what in
+            ["CPUs ", "CPU quota ", "CPU ownership ", "memory ", "I/O engine ", "direct I/O "]
+        {
+            assert!(said.lines().any(|line| line.starts_with(what)), "{what}: {said}");
+        }
+        assert!(said.contains("32.0 MiB in all: memtables 40 %"), "{said}");
+        let environment = report.environment.unwrap();
+        assert!(report.cpus.is_subset(&environment.allowed_cpus));
+        assert_eq!(report.memory_bytes, 32 << 20);
+        assert!(!report.direct_io_why.is_empty() && !report.file_system.is_empty());
+    });
+}
+
+#[test]
+fn too_little_memory_is_refused() {
+    let data = tempfile::tempdir().unwrap();
+    let refused = Server::start(data.path(), "auto", &["memory=1000000"]).err().unwrap();
+    assert!(refused.contains("too little for 1 shards"), "{refused}");
+    let exposed = Server::start(data.path(), "auto", &["metrics=0.0.0.0:0"]).err().unwrap();
+    assert!(exposed.contains("only a loopback address is taken"), "{exposed}");
+}
+
+#[test]
+fn connections_beyond_the_limit_are_refused_and_the_others_served() {
+    each_engine("connections", &[LITTLE, "metrics=127.0.0.1:0"], |server, _| {
+        let mut clients = Vec::new();
+        let refused = loop {
+            let (client, answer) = Client::start(&server.report);
+            if answer != Answer::Fine {
+                break answer;
+            }
+            clients.push(client);
+            assert!(clients.len() < 900, "no limit was met");
+        };
+        // Whether the refusal arrives before the end depends on who is faster.
+        assert!(matches!(refused, Answer::Overloaded | Answer::Gone), "{refused:?}");
+        assert!(clients.len() > 100, "{}", clients.len());
+        clients[0].schema();
+        // Room is made by leaving.
+        clients.truncate(50);
+        let address = server.report.metrics.unwrap();
+        wait_for(address, "tare_db_connections{shard=\"0\"} 50");
+        let (_client, answer) = Client::start(&server.report);
+        assert_eq!(answer, Answer::Fine);
+    });
+}
+
+#[test]
+fn answers_that_nobody_takes_overload_the_server_until_they_are_taken() {
+    each_engine("overload", &[LITTLE], |server, _| {
+        let (mut client, _) = Client::start(&server.report);
+        client.schema();
+        let insert = format!("INSERT INTO ks.t (k, v) VALUES (0x01, 0x{})", "07".repeat(100_000));
+        assert_eq!(client.query(&insert), Answer::Fine);
+        let mut out = Vec::new();
+        const REQUESTS: i16 = 200;
+        for stream in 0..REQUESTS {
+            let select = "SELECT v FROM ks.t WHERE k = 0x01";
+            request::encode_query(&mut out, stream, select, &Settings::default(), &[]);
+        }
+        let mut lazy: Vec<Client> = (0..8).map(|_| Client::start(&server.report).0).collect();
+        lazy.iter_mut().for_each(|client| client.stream.write_all(&out).unwrap());
+        while client.query("SELECT v FROM ks.t WHERE k = 0x02") != Answer::Overloaded {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for client in &mut lazy {
+            for _ in 0..REQUESTS {
+                let answer = client.receive();
+                assert!(matches!(answer, Answer::Fine | Answer::Overloaded), "{answer:?}");
+            }
+        }
+        while client.query("SELECT v FROM ks.t WHERE k = 0x01") != Answer::Fine {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+}
