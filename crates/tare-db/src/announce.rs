@@ -66,6 +66,9 @@ pub(crate) fn announce(
 ) -> Result<(), DbError> {
     let Found { environment, placement, budget, .. } = found;
     let direct = match report.direct_io {
+        true if report.file_system == "tmpfs" => {
+            "taken, but the data is in memory anyway and nothing outlives the host".to_string()
+        }
         true => "yes: files are read and written past the page cache".to_string(),
         false => format!("no: {}; files go through the page cache", report.direct_io_why),
     };

@@ -153,3 +153,6 @@ delegate! {
     /// Submits what is to be done and collects what has happened.
     fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()>;
 }
+
+#[cfg(test)]
+mod tests;
