@@ -101,12 +101,23 @@ impl Doubt {
             Self::LayerNotInForce { layer, wanted, found } => {
                 format!("the layer {layer} was not in force: wanted {wanted}, found {found}")
             }
-            Self::ControlBeyondClaim { control_percent, smallest_percent } => format!(
-                "the baseline differs from itself by {} %, more than the smallest cost found \
-                 ({} %)",
-                significant(*control_percent, 2),
-                significant(*smallest_percent, 2)
-            ),
+            Self::ControlBeyondClaim { control_percent, smallest_percent } => {
+                let beyond = match (*smallest_percent, control_percent.abs()) {
+                    (0.0, _) => "which chance does not explain".to_string(),
+                    (smallest, control) if control < smallest => format!(
+                        "which chance does not explain (the smallest cost found is {} %)",
+                        significant(smallest, 2)
+                    ),
+                    (smallest, _) => {
+                        format!(
+                            "as much as the smallest cost found ({} %)",
+                            significant(smallest, 2)
+                        )
+                    }
+                };
+                let control = significant(*control_percent, 2);
+                format!("the baseline differs from itself by {control} %, {beyond}")
+            }
             Self::BaselineNotClean { found } => {
                 format!("the baseline pays for container networking too: {found}")
             }

@@ -251,7 +251,11 @@ mod tests {
         );
         check(
             Doubt::ControlBeyondClaim { control_percent: 3.16, smallest_percent: 1.0 },
-            "the baseline differs from itself by 3.2 %, more than the smallest cost found (1.0 %)",
+            "the baseline differs from itself by 3.2 %, as much as the smallest cost found (1.0 %)",
+        );
+        check(
+            Doubt::ControlBeyondClaim { control_percent: -3.16, smallest_percent: 15.0 },
+            "the baseline differs from itself by -3.2 %, which chance does not explain (the smallest cost found is 15 %)",
         );
     }
 }

@@ -60,12 +60,16 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn control_failed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    let failed =
-        facts.analysis.doubts.iter().any(|doubt| matches!(doubt, Doubt::ControlBeyondClaim { .. }));
-    let controls = facts.analysis.findings.iter().filter(|one| failed && one.control);
+    let mut failed = facts.analysis.doubts.iter().filter_map(|doubt| match doubt {
+        Doubt::ControlBeyondClaim { control_percent, .. } => Some(*control_percent),
+        _ => None,
+    });
+    let Some(failed) = failed.next() else { return Vec::new() };
+    // Of several workloads, the one whose control the doubt is about.
+    let controls = facts.analysis.findings.iter().filter(|one| one.control);
     let worst = controls
         .filter_map(|control| Some((control, control.cpu_cost()?.percent)))
-        .max_by(|a, b| a.1.value.abs().total_cmp(&b.1.value.abs()));
+        .min_by(|a, b| (a.1.value - failed).abs().total_cmp(&(b.1.value - failed).abs()));
     let Some((control, percent)) = worst else { return Vec::new() };
     let doubts = facts.mark("control_beyond_claim").into_iter().collect();
     let n = blocks(percent.blocks);
