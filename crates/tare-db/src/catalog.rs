@@ -14,7 +14,8 @@ use tare_store::TableOptions;
 
 use journal::{Journal, JournalError};
 
-/// One column. Numbers count from 1 in the order of declaration and are what the store knows.
+/// One column. Numbers count from [`tare_store::cells::FIRST_COLUMN`] in the order of declaration
+/// and are what the store knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Column {
     pub(crate) name: String,

@@ -7,7 +7,10 @@ use tare_cql::response::{RowsWriter, encode_void};
 use tare_cql::token::Token;
 use tare_cql::wire::Value;
 use tare_std::rng::mix64;
-use tare_store::{Mutation, cells};
+use tare_store::cells::{self, Cell, Content};
+use tare_store::entry::{KEY_BYTES_MAX, encode_payload, payload_bytes};
+use tare_store::read::successor;
+use tare_store::{Change, Mutation, PartitionRead, Position, Slice};
 
 use crate::bind::{Bound, build_clustering, build_key};
 use crate::config::Durability;
@@ -76,22 +79,21 @@ impl Shard {
         let mut build = || {
             build_key(&mut key, &insert.key, table, bound)?;
             build_clustering(&mut clustering, &table.clustering, &insert.clustering, bound)?;
-            let mark = cells::Cell { column: cells::MARKER, timestamp, value: Some(&[]) };
-            cells::push(&mut row, mark);
+            cells::push(&mut row, Cell::live(cells::MARKER, timestamp, &[]));
             for (column, source) in &insert.cells {
-                let value = match bound.get(source) {
-                    Value::Bytes(bytes) => Some(bytes),
-                    Value::Null => None,
+                let content = match bound.get(source) {
+                    Value::Bytes(bytes) => Content::Live(bytes),
+                    Value::Null => Content::Dead { since_s: self.clock.wall_s() },
                     Value::Unset => continue,
                 };
-                cells::push(&mut row, cells::Cell { column: *column, timestamp, value });
+                cells::push(&mut row, Cell { column: *column, timestamp, content });
             }
             Ok(())
         };
         let result = build().and_then(|()| {
             let token = Token::of(&key).0;
-            let (key, clustering, cells) = (&key[..], &clustering[..], &row[..]);
-            let mutation = Mutation { table: table.store, token, key, clustering, cells };
+            let change = Change::Row { clustering: &clustering, cells: &row };
+            let mutation = Mutation { table: table.store, token, key: &key, change };
             self.write(conn, stream, &mutation)
         });
         (self.state.key, self.state.clustering, self.state.cells) = (key, clustering, row);
@@ -109,18 +111,18 @@ impl Shard {
         let owner = owner(mutation.token, shards);
         self.state.metrics.writes += 1;
         if owner != self.number {
-            if mutation.key.len().max(mutation.clustering.len()) > tare_store::entry::KEY_BYTES_MAX
-            {
+            if mutation.longest_key_bytes() > KEY_BYTES_MAX {
                 return Err(Failure::invalid("a key is longer than 65,535 bytes"));
             }
-            let mut payload = vec![0; mutation.payload_bytes()];
-            mutation.encode_payload(&mut payload);
+            let mutations = std::slice::from_ref(mutation);
+            let mut payload = vec![0; payload_bytes(mutations)];
+            encode_payload(mutations, &mut payload);
             let origin = Origin { shard: self.number, conn: conn.id, stream };
             self.state.remote += 1;
             self.post(owner, Message::Write { origin, payload });
             return Ok(());
         }
-        let ticket = self.store.write(mutation)?;
+        let ticket = self.store.write(std::slice::from_ref(mutation))?;
         match self.durability {
             Durability::Periodic(_) => {
                 self.answered(Operation::Write);
@@ -133,11 +135,10 @@ impl Shard {
         Ok(())
     }
 
-    /// Writes a row for a client of a sibling.
+    /// Writes mutations for a client of a sibling.
     pub(crate) fn write_for(&mut self, origin: Origin, payload: &[u8]) {
         self.refresh();
-        let mutation = Mutation::decode_payload(payload).expect("a sibling encoded it");
-        let result = match self.store.write(&mutation) {
+        let result = match self.store.write_payload(payload) {
             Ok(ticket) if self.durability == Durability::Sync => {
                 self.tell_when_durable(ticket, Waiter::There(origin));
                 return;
@@ -183,12 +184,21 @@ impl Shard {
             let owner = owner(token, self.common.mailboxes.len());
             let whole = select.clustering.len() == columns.len() && select.limit.is_none();
             if let (true, Items::Columns(items)) = (whole && owner == self.number, &select.items) {
-                let table = self.store.table(select.table.store);
-                let place = (token, &key[..], &clustering[..]);
+                self.state.slice_end.clone_from(&clustering);
+                let has_end = successor(&mut self.state.slice_end);
+                let to = has_end.then_some(&self.state.slice_end[..]);
+                let read = PartitionRead {
+                    table: select.table.store,
+                    token,
+                    key: &key,
+                    slices: &[Slice { from: &clustering, to }],
+                    reversed: false,
+                    after: None,
+                    now_s: self.clock.wall_s(),
+                };
                 let to = (stream, &mut conn.out);
                 self.state.answered[Operation::Read as usize] += 1;
-                rows::answer_row(select, items, table, place, skip_metadata, to);
-                return Ok(());
+                return rows::answer_row(select, items, &mut self.store, &read, skip_metadata, to);
             }
             let paging = paging(select, bound, parameters)?;
             let (key, clustering) = (key.clone(), clustering.clone());
@@ -217,20 +227,25 @@ impl Shard {
         self.post(shard, Message::Answer { conn, frame });
     }
 
-    fn read(&self, read: &Read, out: &mut Vec<u8>) {
+    fn read(&mut self, read: &Read, out: &mut Vec<u8>) {
         let Plan::Select(select) = &read.prepared.plan else { return };
         let Read { token, key, clustering: prefix, paging, .. } = read;
         let mut found = Collected::default();
         let range = Range::Partition { token: *token, key, prefix };
         let rows = wanted(select, paging);
-        let outcome = match self.store.table(select.table.store) {
-            Some(table) if rows > 0 => {
-                let row = |partition: &_, cells: &_| found.add(select, partition, cells);
-                rows::read(table, range, paging.after.as_ref(), rows, row)
-            }
-            _ => Outcome::Done,
+        let what = (select.table.store, self.clock.wall_s());
+        let outcome = match rows {
+            0 => Ok(Outcome::Done),
+            _ => rows::read(&mut self.store, what, range, paging.after.as_ref(), rows, |row| {
+                found.add(select, row)
+            }),
         };
-        finish(select, paging, &found, outcome, self.number, (read.origin.stream, out));
+        match outcome {
+            Ok(outcome) => {
+                finish(select, paging, &found, outcome, self.number, (read.origin.stream, out));
+            }
+            Err(failure) => failure.encode(out, read.origin.stream),
+        }
     }
 
     /// Takes the next step of a scan that is at this shard.
@@ -241,22 +256,33 @@ impl Shard {
         let Plan::Select(select) = &prepared.plan else { return true };
         let Scan { found, paging, .. } = &mut *scan;
         let rows = wanted(select, paging).saturating_sub(found.rows);
-        let outcome = match self.store.table(select.table.store) {
-            Some(table) if rows > 0 => {
-                let row = |partition: &_, cells: &_| found.add(select, partition, cells);
+        let what = (select.table.store, self.clock.wall_s());
+        let read = match rows {
+            0 => Ok(Outcome::Done),
+            _ => {
                 let after = paging.after.as_ref();
-                rows::read(table, Range::All, after, rows, row)
+                rows::read(&mut self.store, what, Range::All, after, rows, |row| {
+                    found.add(select, row)
+                })
             }
-            _ => Outcome::Done,
+        };
+        let outcome = match read {
+            Ok(outcome) => outcome,
+            Err(failure) => {
+                let mut frame = Vec::new();
+                failure.encode(&mut frame, scan.origin.stream);
+                self.answer_scan(scan.origin, frame);
+                return true;
+            }
         };
         let full =
             found.rows >= wanted(select, paging) || found.cells.len() >= rows::ANSWER_BYTES_MAX;
         match outcome {
-            Outcome::More(token, key, clustering) if !full => {
+            Outcome::More(position) if !full => {
                 // Only a pause, for the sake of others.
                 let left = paging.left;
                 let shard = u16::try_from(self.number).unwrap_or(u16::MAX);
-                paging.after = Some(Cursor { shard, left, token, key, clustering });
+                paging.after = Some(Cursor { shard, left, position });
                 self.state.scans.push_back(scan);
             }
             Outcome::Done if !full && self.number + 1 < self.common.mailboxes.len() => {
@@ -270,29 +296,36 @@ impl Shard {
                 let end = match outcome {
                     // The page is full and so is this shard: the next page starts at the next.
                     Outcome::Done if full && self.number + 1 < self.common.mailboxes.len() => {
-                        Outcome::More(i64::MIN, Vec::new(), Vec::new())
+                        Outcome::More(Position::at_token(i64::MIN))
                     }
                     outcome => outcome,
                 };
                 let shard = match &end {
-                    Outcome::More(i64::MIN, key, _) if key.is_empty() => self.number + 1,
+                    Outcome::More(position) if *position == Position::at_token(i64::MIN) => {
+                        self.number + 1
+                    }
                     _ => self.number,
                 };
                 finish(select, &scan.paging, &scan.found, end, shard, to);
-                let Origin { shard, conn, .. } = scan.origin;
-                if shard == self.number {
-                    self.state.remote -= 1;
-                    if let Some(conn) = self.conn(conn) {
-                        conn.out.extend_from_slice(&frame);
-                        let id = conn.id;
-                        self.mark_dirty(id);
-                    }
-                } else {
-                    self.post(shard, Message::Answer { conn, frame });
-                }
+                self.answer_scan(scan.origin, frame);
             }
         }
         true
+    }
+
+    /// Brings the answer of a scan to whoever asked for it.
+    fn answer_scan(&mut self, origin: Origin, frame: Vec<u8>) {
+        let Origin { shard, conn, .. } = origin;
+        if shard != self.number {
+            self.post(shard, Message::Answer { conn, frame });
+            return;
+        }
+        self.state.remote -= 1;
+        if let Some(conn) = self.conn(conn) {
+            conn.out.extend_from_slice(&frame);
+            let id = conn.id;
+            self.mark_dirty(id);
+        }
     }
 
     fn pass_on(&mut self, scan: Box<Scan>) {
@@ -402,9 +435,9 @@ fn finish(
 ) {
     let left = paging.left.saturating_sub(found.rows);
     let cursor = match outcome {
-        Outcome::More(token, key, clustering) if left > 0 => {
+        Outcome::More(position) if left > 0 => {
             let shard = u16::try_from(shard).unwrap_or(u16::MAX);
-            Some(Cursor { shard, left, token, key, clustering })
+            Some(Cursor { shard, left, position })
         }
         _ => None,
     };

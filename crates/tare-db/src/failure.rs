@@ -1,7 +1,7 @@
 //! What a client is told when its request fails.
 
 use tare_cql::response::{ErrorKind, encode_error};
-use tare_store::{LogError, WriteError};
+use tare_store::{LogError, ReadError, WriteError};
 
 use crate::catalog::journal::JournalError;
 
@@ -59,12 +59,22 @@ impl From<WriteError> for Failure {
     }
 }
 
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        Self::Server(with_source(&error))
+    }
+}
+
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
-        let mut message = error.to_string();
-        if let Some(source) = std::error::Error::source(&error) {
-            message = format!("{message}: {source}");
-        }
-        Self::Server(message)
+        Self::Server(with_source(&error))
+    }
+}
+
+/// An error's message with that of its source.
+fn with_source(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Origin {
 pub(crate) enum Message {
     /// A connection that was accepted for it.
     Connection(OwnedFd),
-    /// A row to write: the payload of a log entry.
+    /// Mutations to write: the payload of a log entry.
     Write { origin: Origin, payload: Vec<u8> },
     /// The answer to `Write`.
     Written { conn: ConnId, stream: i16, result: Result<(), Failure> },

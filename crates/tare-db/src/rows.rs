@@ -1,12 +1,16 @@
 //! Reading rows for a SELECT: from one partition or from all, page by page.
 
-use tare_cql::response::RowsWriter;
-use tare_store::{Partition, Table, cells};
+use std::ops::ControlFlow;
 
+use tare_cql::response::RowsWriter;
+use tare_store::{End, Next, PartitionRead, Pins, Position, Row, Scan, Slice, Store, cells};
+
+use crate::failure::Failure;
 use crate::plan::{Item, Items, Select};
 
-/// Partitions that one step of a scan looks at, so that other clients are not held up for long.
-const STEP_PARTITIONS: usize = 2048;
+/// Rows and partitions that one step of a scan looks at, so that other clients are not held up for
+/// long.
+const STEPS: u32 = 4096;
 /// Rows of one answer at most, in bytes of cells.
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Columns that are found without a search.
@@ -18,22 +22,22 @@ pub(crate) struct Cursor {
     pub(crate) shard: u16,
     /// Rows that LIMIT still allows.
     pub(crate) left: u64,
-    pub(crate) token: i64,
-    pub(crate) key: Vec<u8>,
-    pub(crate) clustering: Vec<u8>,
+    pub(crate) position: Position,
 }
 
 impl Cursor {
     /// As the client keeps it.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(20 + self.key.len() + self.clustering.len());
+        let Position { token, key, clustering } = &self.position;
+        let mut out = Vec::with_capacity(32 + key.len());
         out.extend_from_slice(&self.shard.to_be_bytes());
         out.extend_from_slice(&self.left.to_be_bytes());
-        out.extend_from_slice(&self.token.to_be_bytes());
-        let length = u16::try_from(self.key.len()).unwrap_or(u16::MAX);
+        out.extend_from_slice(&token.to_be_bytes());
+        let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
         out.extend_from_slice(&length.to_be_bytes());
-        out.extend_from_slice(&self.key);
-        out.extend_from_slice(&self.clustering);
+        out.extend_from_slice(key);
+        out.push(u8::from(clustering.is_some()));
+        out.extend_from_slice(clustering.as_deref().unwrap_or_default());
         out
     }
 
@@ -43,13 +47,17 @@ impl Cursor {
         let (left, rest) = rest.split_first_chunk()?;
         let (token, rest) = rest.split_first_chunk()?;
         let (length, rest) = rest.split_first_chunk()?;
-        let (key, clustering) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        let (key, rest) = rest.split_at_checked(length)?;
+        let clustering = match rest {
+            [0] => None,
+            [1, clustering @ ..] => Some(clustering.to_vec()),
+            _ => return None,
+        };
         Some(Self {
             shard: u16::from_be_bytes(*shard),
             left: u64::from_be_bytes(*left),
-            token: i64::from_be_bytes(*token),
-            key: key.to_vec(),
-            clustering: clustering.to_vec(),
+            position: Position { token: i64::from_be_bytes(*token), key: key.to_vec(), clustering },
         })
     }
 }
@@ -70,68 +78,63 @@ pub(crate) enum Range<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
-    /// There may be more after this row: (token, key, clustering).
-    More(i64, Vec<u8>, Vec<u8>),
+    /// There may be more after this place.
+    More(Position),
 }
 
 /// Calls `row` with up to `rows` live rows of the range after a cursor; `row` says whether to go
-/// on. Also stops after a number of partitions.
+/// on. A scan also stops after a number of steps.
 pub(crate) fn read(
-    table: &Table,
+    store: &mut Store,
+    (table, now_s): (u32, u32),
     range: Range<'_>,
     after: Option<&Cursor>,
     rows: u64,
-    mut row: impl FnMut(&Partition, &[u8]) -> bool,
-) -> Outcome {
+    mut row: impl FnMut(&Row<'_>) -> bool,
+) -> Result<Outcome, Failure> {
     let mut left = rows;
-    let mut visit = |partition: &Partition, prefix: &[u8]| {
-        let resumed = after.filter(|a| a.token == partition.token() && *a.key == *partition.key());
-        for (clustering, row_cells) in partition.rows() {
-            if !clustering.starts_with(prefix)
-                || resumed.is_some_and(|after| clustering <= &after.clustering[..])
-                || !cells::is_live(row_cells)
-            {
-                continue;
-            }
-            if left == 0 || !row(partition, row_cells) {
-                return Some(clustering.to_vec());
-            }
-            left -= 1;
-            if left == 0 {
-                return Some(clustering.to_vec());
-            }
-        }
-        None
+    let mut goes_on = |found: &Row<'_>| {
+        left -= 1;
+        row(found) && left > 0
     };
+    let mut pins = Pins::default();
     match range {
         Range::Partition { token, key, prefix } => {
-            let Some(partition) = table.get(token, key) else { return Outcome::Done };
-            match visit(partition, prefix) {
-                Some(clustering) => Outcome::More(token, key.to_vec(), clustering),
-                None => Outcome::Done,
-            }
+            let mut end = prefix.to_vec();
+            let to = tare_store::read::successor(&mut end).then_some(&end[..]);
+            let resumed = after.map(|after| &after.position);
+            let resumed = resumed.filter(|after| (after.token, &after.key[..]) == (token, key));
+            let after = resumed.and_then(|after| after.clustering.as_deref());
+            let slices = &[Slice { from: prefix, to }];
+            let read = PartitionRead { table, token, key, slices, reversed: false, after, now_s };
+            let mut last = None;
+            let end = store.read(&read, &mut pins, |found| {
+                if goes_on(&found) {
+                    return ControlFlow::Continue(());
+                }
+                last = Some(found.clustering.to_vec());
+                ControlFlow::Break(())
+            })?;
+            Ok(match end {
+                End::Stopped => {
+                    Outcome::More(Position { token, key: key.into(), clustering: last })
+                }
+                End::Done | End::Missing | End::Paused => Outcome::Done,
+            })
         }
         Range::All => {
-            let from = after.map_or(i64::MIN, |after| after.token);
-            for (index, partition) in table.iter_from(from).enumerate() {
-                let passed = after.is_some_and(|after| {
-                    (partition.token(), partition.key()) < (after.token, &after.key[..])
-                        // Without a clustering key the row after which to go on is the partition.
-                        || (after.clustering.is_empty()
-                            && (partition.token(), partition.key()) == (after.token, &after.key[..]))
-                });
-                if passed {
-                    continue;
-                }
-                let end = visit(partition, &[]);
-                if end.is_some() || index >= STEP_PARTITIONS {
-                    let last = || partition.rows().next_back().map(|(key, _)| key.to_vec());
-                    let clustering = end.or_else(last).unwrap_or_default();
-                    let key = partition.key().to_vec();
-                    return Outcome::More(partition.token(), key, clustering);
-                }
-            }
-            Outcome::Done
+            let position = match after {
+                Some(after) => after.position.clone(),
+                None => Position::at_token(i64::MIN),
+            };
+            let mut scan = Scan { table, position, to_token: i64::MAX, now_s, steps: STEPS };
+            let end = store.scan(&mut scan, &mut pins, |found| {
+                if goes_on(&found) { Next::Row } else { Next::Stop }
+            })?;
+            Ok(match end {
+                End::Done => Outcome::Done,
+                End::Stopped | End::Paused | End::Missing => Outcome::More(scan.position),
+            })
         }
     }
 }
@@ -140,23 +143,22 @@ pub(crate) fn read(
 #[inline]
 pub(crate) fn project(
     items: &[Item],
-    partition: &Partition,
     composite: bool,
-    row: &[u8],
+    row: &Row<'_>,
     mut cell: impl FnMut(Option<&[u8]>),
 ) {
     let mut indexed: [Option<&[u8]>; INDEXED] = [None; INDEXED];
-    for found in cells::iter(row) {
+    for found in cells::iter(row.cells) {
         if let Some(slot) = indexed.get_mut(usize::from(found.column)) {
-            *slot = found.value;
+            *slot = found.value();
         }
     }
     for item in items {
         cell(match *item {
-            Item::Partition(index) => key_component(partition.key(), composite, index),
+            Item::Partition(index) => key_component(row.key, composite, index),
             Item::Cell(number) => match indexed.get(usize::from(number)) {
                 Some(value) => *value,
-                None => cells::iter(row).find(|c| c.column == number).and_then(|c| c.value),
+                None => cells::iter(row.cells).find(|c| c.column == number).and_then(|c| c.value()),
             },
         });
     }
@@ -186,21 +188,25 @@ pub(crate) fn key_component(key: &[u8], composite: bool, index: usize) -> Option
 pub(crate) fn answer_row(
     select: &Select,
     items: &[Item],
-    table: Option<&Table>,
-    (token, key, clustering): (i64, &[u8], &[u8]),
+    store: &mut Store,
+    read: &PartitionRead<'_>,
     skip_metadata: bool,
     (stream, out): (i16, &mut Vec<u8>),
-) {
+) -> Result<(), Failure> {
+    let start = out.len();
     let mut writer = RowsWriter::begin(out, stream, &select.columns, skip_metadata, None);
-    if let Some(partition) = table.and_then(|table| table.get(token, key))
-        && let Some(row) = partition.row(clustering)
-        && cells::is_live(row)
-    {
-        let composite = select.table.partition.len() > 1;
-        project(items, partition, composite, row, |value| writer.cell(value));
+    let composite = select.table.partition.len() > 1;
+    let found = store.read(read, &mut Pins::default(), |row| {
+        project(items, composite, &row, |value| writer.cell(value));
         writer.end_row();
-    }
+        ControlFlow::Continue(())
+    });
     writer.finish();
+    if let Err(error) = found {
+        out.truncate(start);
+        return Err(error.into());
+    }
+    Ok(())
 }
 
 /// Rows that are being collected for one answer.
@@ -213,10 +219,10 @@ pub(crate) struct Collected {
 
 impl Collected {
     /// Adds a row. False if the answer is as long as it may be.
-    pub(crate) fn add(&mut self, select: &Select, partition: &Partition, row: &[u8]) -> bool {
+    pub(crate) fn add(&mut self, select: &Select, row: &Row<'_>) -> bool {
         if let Items::Columns(items) = &select.items {
             let composite = select.table.partition.len() > 1;
-            project(items, partition, composite, row, |value| {
+            project(items, composite, row, |value| {
                 tare_cql::wire::put_bytes(&mut self.cells, value);
             });
         }

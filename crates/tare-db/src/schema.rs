@@ -9,6 +9,7 @@ use tare_cql::response::{
 use tare_cql::statement::{CreateKeyspace, CreateTable, Literal, Order, Statement, TableName};
 use tare_cql::system_schema;
 use tare_cql::types::Type;
+use tare_store::cells::FIRST_COLUMN;
 
 use crate::catalog::{Catalog, Change, Column, Keyspace, Table, hash_uuid};
 use crate::failure::Failure;
@@ -208,7 +209,7 @@ fn create_table(
         return Err(Failure::Invalid(format!("more than {COLUMNS_MAX} columns are not supported")));
     }
     let mut columns: Vec<Column> = Vec::new();
-    for (number, (name, kind)) in (1..).zip(&create.columns) {
+    for (number, (name, kind)) in (FIRST_COLUMN..).zip(&create.columns) {
         if Type::scalar(&kind.to_string()).is_none() || *kind == Type::Counter {
             let message = format!("column {name}: the type {kind} is not supported");
             return Err(Failure::Invalid(message));

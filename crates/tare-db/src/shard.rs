@@ -131,6 +131,7 @@ pub(crate) struct State {
     pub(crate) last_timestamp: i64,
     pub(crate) key: Vec<u8>,
     pub(crate) clustering: Vec<u8>,
+    pub(crate) slice_end: Vec<u8>,
     pub(crate) cells: Vec<u8>,
     /// Answers that are still owed by siblings.
     pub(crate) remote: u64,

@@ -1,39 +1,126 @@
-//! The cells of one row, in the form in which the log and the memtable both hold them.
+//! The cells of one row, in the form in which log, memtable and tables all hold them.
 //!
-//! A row is a run of cells in ascending order of column: `column u16, timestamp i64, length i32,
-//! value`, little-endian; length -1 is a deletion. Column [`MARKER`] stands for the row itself,
-//! so that a row of which only the key was given exists.
+//! A row is a run of cells in ascending order of column, little-endian:
 //!
-//! Cells are reconciled one by one as Cassandra does (`Cells.reconcile`): the later timestamp
-//! wins; at the same timestamp a deletion wins, then the greater value. The rule is commutative,
-//! associative and idempotent, so replay may repeat and reorder.
+//! ```text
+//! cell      column u16 | timestamp i64 | kind u8 | fields of the kind
+//! live      0: length u32 | value
+//! expiring  1: ttl_s u32 | expires_s u32 | length u32 | value
+//! dead      2: since_s u32
+//! ```
+//!
+//! Times in seconds count from the Unix epoch. Two columns stand for the row itself: a dead cell
+//! in [`DELETION`] hides every cell of the row that is not later; a cell in [`MARKER`] says that
+//! the row exists, so that a row of which only the key was given is there.
+//!
+//! Cells are reconciled one by one as Cassandra does (`Cells.reconcile`, with CASSANDRA-14592): the
+//! later timestamp wins; at the same timestamp a dead cell wins over an expiring one and that over
+//! a live one, then the one that dies later, then the greater value. That is the maximum of a total
+//! order, and hiding goes by the maximum too; so merging is commutative, associative and
+//! idempotent, and replay may repeat and reorder.
 
 use std::cmp::Ordering;
 
-/// The column number of the row marker. Columns of a table count from 1.
-pub const MARKER: u16 = 0;
+/// The column whose dead cell says that the row was deleted.
+pub const DELETION: u16 = 0;
+/// The column that says that the row exists.
+pub const MARKER: u16 = 1;
+/// The first column that a table may use.
+pub const FIRST_COLUMN: u16 = 2;
 
-const HEAD_BYTES: usize = 14;
+const HEAD_BYTES: usize = 11;
+const LIVE: u8 = 0;
+const EXPIRING: u8 = 1;
+const DEAD: u8 = 2;
 
-/// One cell. `value` is `None` for a deletion.
+/// When something was deleted: it hides what is not later than `timestamp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deletion {
+    /// Microseconds, or whatever the client chose.
+    pub timestamp: i64,
+    /// By the server's clock, in seconds: what the grace period of garbage collection counts from.
+    pub deleted_s: u32,
+}
+
+/// What a cell holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    Live(&'a [u8]),
+    /// Alive until `expires_s`; it was written to live for `ttl_s`.
+    Expiring {
+        value: &'a [u8],
+        ttl_s: u32,
+        expires_s: u32,
+    },
+    /// Deleted at `since_s`.
+    Dead {
+        since_s: u32,
+    },
+}
+
+/// One cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell<'a> {
     pub column: u16,
     /// Microseconds, or whatever the client chose.
     pub timestamp: i64,
-    pub value: Option<&'a [u8]>,
+    pub content: Content<'a>,
 }
 
-impl Cell<'_> {
+impl<'a> Cell<'a> {
+    /// A cell that lives until it is overwritten or deleted.
+    pub fn live(column: u16, timestamp: i64, value: &'a [u8]) -> Self {
+        Self { column, timestamp, content: Content::Live(value) }
+    }
+
+    /// A deleted cell.
+    pub fn dead(column: u16, timestamp: i64, since_s: u32) -> Self {
+        Self { column, timestamp, content: Content::Dead { since_s } }
+    }
+
+    /// The value, expired or not; `None` if the cell is dead.
+    #[inline]
+    pub fn value(&self) -> Option<&'a [u8]> {
+        match self.content {
+            Content::Live(value) | Content::Expiring { value, .. } => Some(value),
+            Content::Dead { .. } => None,
+        }
+    }
+
+    /// Whether the cell can be seen at a time.
+    #[inline]
+    pub fn is_live(&self, now_s: u32) -> bool {
+        match self.content {
+            Content::Live(_) => true,
+            Content::Expiring { expires_s, .. } => now_s < expires_s,
+            Content::Dead { .. } => false,
+        }
+    }
+
+    /// Seconds left to live; `None` without an end.
+    pub fn left_s(&self, now_s: u32) -> Option<u32> {
+        match self.content {
+            Content::Expiring { expires_s, .. } => Some(expires_s.saturating_sub(now_s)),
+            Content::Live(_) | Content::Dead { .. } => None,
+        }
+    }
+
+    /// The order by which cells of one column are reconciled: the greatest wins.
+    fn rank(&self) -> (i64, u8, u32, &'a [u8], u32) {
+        let (kind, dies_s, value, ttl_s) = match self.content {
+            Content::Live(value) => (LIVE, 0, value, 0),
+            Content::Expiring { value, ttl_s, expires_s } => (EXPIRING, expires_s, value, ttl_s),
+            Content::Dead { since_s } => (DEAD, since_s, &[][..], 0),
+        };
+        (self.timestamp, kind, dies_s, value, ttl_s)
+    }
+
+    #[inline]
     fn wins_over(&self, other: &Cell<'_>) -> bool {
         match self.timestamp.cmp(&other.timestamp) {
             Ordering::Greater => true,
             Ordering::Less => false,
-            Ordering::Equal => match (self.value, other.value) {
-                (None, _) => true,
-                (Some(_), None) => false,
-                (Some(a), Some(b)) => a >= b,
-            },
+            Ordering::Equal => self.rank() >= other.rank(),
         }
     }
 }
@@ -41,32 +128,51 @@ impl Cell<'_> {
 /// Appends a cell. Columns must ascend.
 ///
 /// # Panics
-/// If the value is 2 GiB or longer; frames are far smaller.
+/// If the value is 4 GiB or longer; frames are far smaller.
 #[inline]
 pub fn push(out: &mut Vec<u8>, cell: Cell<'_>) {
-    out.extend_from_slice(&cell.column.to_le_bytes());
-    out.extend_from_slice(&cell.timestamp.to_le_bytes());
-    match cell.value {
-        Some(value) => {
-            let length = i32::try_from(value.len()).expect("a value is shorter than 2 GiB");
-            out.extend_from_slice(&length.to_le_bytes());
-            out.extend_from_slice(value);
+    let put_value = |out: &mut Vec<u8>, value: &[u8]| {
+        let length = u32::try_from(value.len()).expect("a value is shorter than 4 GiB");
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(value);
+    };
+    let mut head = [0; HEAD_BYTES];
+    head[..2].copy_from_slice(&cell.column.to_le_bytes());
+    head[2..10].copy_from_slice(&cell.timestamp.to_le_bytes());
+    match cell.content {
+        Content::Live(value) => {
+            head[10] = LIVE;
+            out.extend_from_slice(&head);
+            put_value(out, value);
         }
-        None => out.extend_from_slice(&(-1i32).to_le_bytes()),
+        Content::Expiring { value, ttl_s, expires_s } => {
+            head[10] = EXPIRING;
+            out.extend_from_slice(&head);
+            out.extend_from_slice(&ttl_s.to_le_bytes());
+            out.extend_from_slice(&expires_s.to_le_bytes());
+            put_value(out, value);
+        }
+        Content::Dead { since_s } => {
+            head[10] = DEAD;
+            out.extend_from_slice(&head);
+            out.extend_from_slice(&since_s.to_le_bytes());
+        }
     }
 }
 
 /// The cells of a row. Ends early at bytes that are no cell; [`is_valid`] tells.
+#[inline]
 pub fn iter(bytes: &[u8]) -> Cells<'_> {
     Cells { bytes }
 }
 
-/// Whether the bytes are a whole run of cells in ascending order.
+/// Whether the bytes are a whole run of cells in ascending order, and only a dead cell deletes.
 pub fn is_valid(bytes: &[u8]) -> bool {
     let mut cells = iter(bytes);
     let mut last = None;
     for cell in cells.by_ref() {
-        if last.is_some_and(|last| last >= cell.column) {
+        let misplaced = cell.column == DELETION && cell.value().is_some();
+        if misplaced || last.is_some_and(|last| last >= cell.column) {
             return false;
         }
         last = Some(cell.column);
@@ -74,9 +180,19 @@ pub fn is_valid(bytes: &[u8]) -> bool {
     cells.bytes.is_empty()
 }
 
-/// Whether the row exists: it has its marker or any value.
-pub fn is_live(bytes: &[u8]) -> bool {
-    iter(bytes).any(|cell| cell.value.is_some())
+/// The deletion of a whole row, if it was deleted.
+#[inline]
+pub fn deletion(bytes: &[u8]) -> Option<Deletion> {
+    if bytes.get(..2)? != DELETION.to_le_bytes() {
+        return None;
+    }
+    let cell = iter(bytes).next()?;
+    match cell.content {
+        Content::Dead { since_s } => {
+            Some(Deletion { timestamp: cell.timestamp, deleted_s: since_s })
+        }
+        Content::Live(_) | Content::Expiring { .. } => None,
+    }
 }
 
 /// Iterator over the cells of a row.
@@ -93,46 +209,73 @@ impl<'a> Iterator for Cells<'a> {
         let (head, rest) = self.bytes.split_first_chunk::<HEAD_BYTES>()?;
         let column = u16::from_le_bytes([head[0], head[1]]);
         let timestamp = i64::from_le_bytes(head[2..10].try_into().ok()?);
-        let length = i32::from_le_bytes(head[10..14].try_into().ok()?);
-        let (value, rest) = match usize::try_from(length) {
-            Ok(length) => {
-                let (value, rest) = rest.split_at_checked(length)?;
-                (Some(value), rest)
+        let (content, rest) = match head[10] {
+            LIVE => {
+                let (value, rest) = split_value(rest)?;
+                (Content::Live(value), rest)
             }
-            Err(_) => (None, rest),
+            EXPIRING => {
+                let (ttl_s, rest) = split_u32(rest)?;
+                let (expires_s, rest) = split_u32(rest)?;
+                let (value, rest) = split_value(rest)?;
+                (Content::Expiring { value, ttl_s, expires_s }, rest)
+            }
+            DEAD => {
+                let (since_s, rest) = split_u32(rest)?;
+                (Content::Dead { since_s }, rest)
+            }
+            _ => return None,
         };
         self.bytes = rest;
-        Some(Cell { column, timestamp, value })
+        Some(Cell { column, timestamp, content })
     }
 }
 
-/// Merges two rows into `out`, which is cleared first.
+#[inline]
+fn split_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk::<4>()?;
+    Some((u32::from_le_bytes(*number), rest))
+}
+
+#[inline]
+fn split_value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = split_u32(bytes)?;
+    rest.split_at_checked(usize::try_from(length).ok()?)
+}
+
+/// Merges two rows into `out`, which is cleared first. What a deletion of either hides is gone.
 pub fn merge(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     out.clear();
+    let hidden = deletion(old).max(deletion(new)).map(|deletion| deletion.timestamp);
+    let mut keep = |cell: Cell<'_>| {
+        if cell.column == DELETION || hidden.is_none_or(|hidden| cell.timestamp > hidden) {
+            push(out, cell);
+        }
+    };
     let (mut olds, mut news) = (iter(old), iter(new));
     let (mut a, mut b) = (olds.next(), news.next());
     loop {
         match (a, b) {
             (None, None) => return,
             (Some(cell), None) => {
-                push(out, cell);
+                keep(cell);
                 a = olds.next();
             }
             (None, Some(cell)) => {
-                push(out, cell);
+                keep(cell);
                 b = news.next();
             }
             (Some(x), Some(y)) => match x.column.cmp(&y.column) {
                 Ordering::Less => {
-                    push(out, x);
+                    keep(x);
                     a = olds.next();
                 }
                 Ordering::Greater => {
-                    push(out, y);
+                    keep(y);
                     b = news.next();
                 }
                 Ordering::Equal => {
-                    push(out, if y.wins_over(&x) { y } else { x });
+                    keep(if y.wins_over(&x) { y } else { x });
                     a = olds.next();
                     b = news.next();
                 }
@@ -141,71 +284,78 @@ pub fn merge(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
+/// What of a row can be seen: see [`show`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// All of it, as it is.
+    Whole,
+    /// What was put into the buffer.
+    Part,
+    /// The row does not exist.
+    Nothing,
+}
 
-    type Model = BTreeMap<u16, (i64, Option<Vec<u8>>)>;
+/// Finds what of a merged row can be seen at a time, under the strongest range tombstone over it.
+/// Only where that is neither all nor nothing, the cells are copied into `out`.
+#[inline]
+pub fn show(bytes: &[u8], covering: Option<Deletion>, now_s: u32, out: &mut Vec<u8>) -> Shown {
+    let is_seen = |cell: &Cell<'_>| {
+        cell.is_live(now_s) && covering.is_none_or(|covering| cell.timestamp > covering.timestamp)
+    };
+    if iter(bytes).all(|cell| is_seen(&cell)) {
+        return if bytes.is_empty() { Shown::Nothing } else { Shown::Whole };
+    }
+    out.clear();
+    iter(bytes).filter(is_seen).for_each(|cell| push(out, cell));
+    if out.is_empty() { Shown::Nothing } else { Shown::Part }
+}
 
-    fn encode(model: &Model) -> Vec<u8> {
-        let mut out = Vec::new();
-        for (&column, (timestamp, value)) in model {
-            push(&mut out, Cell { column, timestamp: *timestamp, value: value.as_deref() });
+/// What compaction may forget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purge {
+    /// Cells that have expired by then become dead ones.
+    pub now_s: u32,
+    /// Only what was deleted before may be forgotten: now less the grace period.
+    pub gc_before_s: u32,
+    /// Only deletions with an earlier timestamp may be forgotten: others may still hide something
+    /// in a source that is not being merged. `i64::MIN` keeps them all.
+    pub timestamp_below: i64,
+}
+
+impl Purge {
+    /// Whether a deletion may be forgotten.
+    pub fn allows(&self, deletion: Deletion) -> bool {
+        deletion.deleted_s < self.gc_before_s && deletion.timestamp < self.timestamp_below
+    }
+}
+
+/// Writes what a merged row becomes in a table into `out`, which is cleared first: what the
+/// strongest range tombstone over it hides is gone, expired cells are dead (since they were
+/// written, as in Cassandra, which adds no second grace period to the time to live), and dead
+/// ones are forgotten where that is allowed. An empty `out` is no row.
+pub fn compact(bytes: &[u8], covering: Option<Deletion>, purge: &Purge, out: &mut Vec<u8>) {
+    out.clear();
+    for cell in iter(bytes) {
+        if covering.is_some_and(|covering| cell.timestamp <= covering.timestamp) {
+            continue;
         }
-        out
-    }
-
-    fn merged(a: &[u8], b: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        merge(a, b, &mut out);
-        out
-    }
-
-    fn rows() -> impl Strategy<Value = Model> {
-        let value = proptest::option::of(proptest::collection::vec(any::<u8>(), 0..4));
-        proptest::collection::btree_map(0u16..5, (0i64..3, value), 0..5)
-    }
-
-    proptest! {
-        #[test]
-        fn merging_is_a_lattice(a in rows(), b in rows(), c in rows()) {
-            let (a, b, c) = (encode(&a), encode(&b), encode(&c));
-            prop_assert!(is_valid(&merged(&a, &b)));
-            prop_assert_eq!(merged(&a, &b), merged(&b, &a));
-            prop_assert_eq!(merged(&a, &a), a.clone());
-            prop_assert_eq!(merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
-        }
-
-        #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let cells: Vec<Cell<'_>> = iter(&bytes).collect();
-            if is_valid(&bytes) {
-                let mut again = Vec::new();
-                cells.iter().for_each(|cell| push(&mut again, *cell));
-                // A deletion may be written with any negative length.
-                prop_assert_eq!(iter(&again).collect::<Vec<_>>(), cells);
+        let since_s = match cell.content {
+            Content::Live(_) => None,
+            Content::Expiring { expires_s, .. } if purge.now_s < expires_s => None,
+            Content::Expiring { ttl_s, expires_s, .. } => Some(expires_s.saturating_sub(ttl_s)),
+            Content::Dead { since_s } => Some(since_s),
+        };
+        match since_s {
+            None => push(out, cell),
+            Some(deleted_s) => {
+                let Cell { column, timestamp, .. } = cell;
+                if !purge.allows(Deletion { timestamp, deleted_s }) {
+                    push(out, Cell::dead(column, timestamp, deleted_s));
+                }
             }
         }
     }
-
-    #[test]
-    fn ties_go_to_the_deletion_then_to_the_greater_value() {
-        let cell = |timestamp, value| {
-            let mut out = Vec::new();
-            push(&mut out, Cell { column: 1, timestamp, value });
-            out
-        };
-        let check = |a: Vec<u8>, b: Vec<u8>, expect: &Vec<u8>| {
-            assert_eq!(&merged(&a, &b), expect);
-            assert_eq!(&merged(&b, &a), expect);
-        };
-        let (low, high, gone) = (cell(5, Some(b"a")), cell(5, Some(b"b")), cell(5, None));
-        check(low.clone(), high.clone(), &high);
-        check(high.clone(), gone.clone(), &gone);
-        let later = cell(6, Some(b""));
-        check(gone, later.clone(), &later);
-        assert!(!is_live(&cell(1, None)) && is_live(&low));
-    }
 }
+
+#[cfg(test)]
+mod tests;

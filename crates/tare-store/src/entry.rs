@@ -1,32 +1,43 @@
 //! The bytes of the log: groups of entries.
 //!
 //! A *group* is what one write carries; it starts at a multiple of 4,096 bytes and is padded with
-//! zeros to the next:
+//! zeros to the next (all numbers little-endian):
 //!
 //! ```text
-//! group  magic "TareLog1" | sequence u64 | durable u64 | length u32 | crc32c of these 28 bytes u32
-//!        | entries (length bytes) | padding
-//! entry  length u32 | crc32c of the payload u32 | payload
-//! payload  table u32 | token i64 | key length u16 | clustering length u16 | key | clustering | cells
+//! group     magic "TareLog2" | sequence u64 | durable u64 | length u32 | crc32c of these 28 bytes u32
+//!           | entries (length bytes) | padding
+//! entry     length u32 | crc32c of the payload u32 | payload
+//! payload   one or more mutations
+//! mutation  table u32 | token i64 | kind u8 | key length u16 | clustering length u16
+//!           | rest length u32 | key | clustering | rest
+//!   row            kind 0: rest = cells
+//!   range          kind 1: clustering = from, rest = timestamp i64 | deleted_s u32 | to
+//!   range, no end  kind 2: clustering = from, rest = timestamp i64 | deleted_s u32
 //! ```
 //!
-//! Sequences count by one per shard. `durable` says that every group below it was on stable
-//! storage when this one was written: that is how recovery tells a damaged middle, which is an
-//! error, from a tail that a crash tore, which is cut (see [`crate::recovery`]).
+//! An entry is atomic: recovery applies all its mutations or none. Sequences count by one per
+//! shard. `durable` says that every group below it was on stable storage when this one was
+//! written: that is how recovery tells a damaged middle, which is an error, from a tail that a
+//! crash tore, which is cut (see [`crate::recovery`]).
 
-use crate::cells;
+use crate::cells::{self, Deletion};
 
 /// First bytes of a group; the digit is the version of the format.
-pub const MAGIC: [u8; 8] = *b"TareLog1";
+pub const MAGIC: [u8; 8] = *b"TareLog2";
 /// Bytes of a group before its entries.
 pub const GROUP_HEAD_BYTES: usize = 32;
 /// Bytes of an entry before its payload.
 pub const ENTRY_HEAD_BYTES: usize = 8;
-const PAYLOAD_HEAD_BYTES: usize = 16;
+const MUTATION_HEAD_BYTES: usize = 21;
+const RANGE_HEAD_BYTES: usize = 12;
 /// Longest key or clustering key, as in Cassandra: their lengths are 16-bit.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
-/// One write to one row: what the log stores and the memtable applies.
+const ROW: u8 = 0;
+const RANGE: u8 = 1;
+const RANGE_WITHOUT_END: u8 = 2;
+
+/// One change of one partition: what the log stores and the memtable applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mutation<'a> {
     /// The store's number of the table. A truncated table gets a new one.
@@ -35,10 +46,39 @@ pub struct Mutation<'a> {
     pub token: i64,
     /// Serialised partition key.
     pub key: &'a [u8],
-    /// Clustering key in a form that compares bytewise; empty where the table has none.
-    pub clustering: &'a [u8],
-    /// Cells as in [`crate::cells`].
-    pub cells: &'a [u8],
+    pub change: Change<'a>,
+}
+
+/// What a mutation changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    Row {
+        /// Clustering key in a form that compares bytewise; empty where the table has none.
+        clustering: &'a [u8],
+        /// Cells as in [`crate::cells`].
+        cells: &'a [u8],
+    },
+    Range(RangeTombstone<'a>),
+}
+
+/// The deletion of all rows of a partition whose clustering key is in `[from, to)`. The whole
+/// partition is `from: &[], to: None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeTombstone<'a> {
+    pub from: &'a [u8],
+    /// `None`: to the end of the partition.
+    pub to: Option<&'a [u8]>,
+    /// Microseconds, or whatever the client chose: hides what is not later.
+    pub timestamp: i64,
+    /// By the server's clock, in seconds since the Unix epoch.
+    pub deleted_s: u32,
+}
+
+impl RangeTombstone<'_> {
+    /// What it does to the rows that it covers.
+    pub fn deletion(&self) -> Deletion {
+        Deletion { timestamp: self.timestamp, deleted_s: self.deleted_s }
+    }
 }
 
 /// The fixed part of a group.
@@ -74,60 +114,173 @@ impl GroupHead {
 }
 
 impl<'a> Mutation<'a> {
-    /// Length of the entry in the log, in bytes.
+    /// Length in a payload, in bytes.
     #[inline]
-    pub fn entry_bytes(&self) -> usize {
-        ENTRY_HEAD_BYTES + self.payload_bytes()
+    pub fn encoded_bytes(&self) -> usize {
+        let rest = match &self.change {
+            Change::Row { clustering, cells } => clustering.len() + cells.len(),
+            Change::Range(range) => {
+                range.from.len() + RANGE_HEAD_BYTES + range.to.map_or(0, <[u8]>::len)
+            }
+        };
+        MUTATION_HEAD_BYTES + self.key.len() + rest
     }
 
-    /// Length of the payload alone, in bytes.
+    /// The longest of its keys, in bytes: what [`KEY_BYTES_MAX`] limits.
     #[inline]
-    pub fn payload_bytes(&self) -> usize {
-        PAYLOAD_HEAD_BYTES + self.key.len() + self.clustering.len() + self.cells.len()
+    pub fn longest_key_bytes(&self) -> usize {
+        let longest = match &self.change {
+            Change::Row { clustering, .. } => clustering.len(),
+            Change::Range(range) => range.from.len().max(range.to.map_or(0, <[u8]>::len)),
+        };
+        self.key.len().max(longest)
     }
 
-    /// Writes the entry over `out`, which has exactly [`Self::entry_bytes`] bytes.
-    ///
-    /// # Panics
-    /// If a key is longer than [`KEY_BYTES_MAX`]; the store refuses it before.
+    /// Writes the mutation to the front of `out` and returns the rest.
     #[inline]
-    pub fn encode_entry(&self, out: &mut [u8]) {
-        let (head, payload) = out.split_at_mut(ENTRY_HEAD_BYTES);
-        self.encode_payload(payload);
-        let length = u32::try_from(payload.len()).expect("an entry is shorter than 4 GiB");
-        head[..4].copy_from_slice(&length.to_le_bytes());
-        head[4..].copy_from_slice(&crc32c::crc32c(payload).to_le_bytes());
-    }
-
-    /// Writes the payload over `out`, which has exactly [`Self::payload_bytes`] bytes.
-    ///
-    /// # Panics
-    /// As [`Self::encode_entry`].
-    #[inline]
-    pub fn encode_payload(&self, out: &mut [u8]) {
-        let length = |bytes: &[u8]| u16::try_from(bytes.len()).expect("a key has a 16-bit length");
-        let (head, rest) = out.split_at_mut(PAYLOAD_HEAD_BYTES);
+    fn encode<'o>(&self, out: &'o mut [u8]) -> &'o mut [u8] {
+        let (kind, clustering, range, tail) = match &self.change {
+            Change::Row { clustering, cells } => (ROW, *clustering, None, *cells),
+            Change::Range(range) => match range.to {
+                Some(to) => (RANGE, range.from, Some(range), to),
+                None => (RANGE_WITHOUT_END, range.from, Some(range), &[][..]),
+            },
+        };
+        let key_length = |key: &[u8]| u16::try_from(key.len()).expect("a key has a 16-bit length");
+        let rest = tail.len() + range.map_or(0, |_| RANGE_HEAD_BYTES);
+        let rest = u32::try_from(rest).expect("a mutation is shorter than 4 GiB");
+        let (head, out) = out.split_at_mut(MUTATION_HEAD_BYTES);
         head[..4].copy_from_slice(&self.table.to_le_bytes());
         head[4..12].copy_from_slice(&self.token.to_le_bytes());
-        head[12..14].copy_from_slice(&length(self.key).to_le_bytes());
-        head[14..].copy_from_slice(&length(self.clustering).to_le_bytes());
-        let (key, rest) = rest.split_at_mut(self.key.len());
-        key.copy_from_slice(self.key);
-        let (clustering, cells) = rest.split_at_mut(self.clustering.len());
-        clustering.copy_from_slice(self.clustering);
-        cells.copy_from_slice(self.cells);
+        head[12] = kind;
+        head[13..15].copy_from_slice(&key_length(self.key).to_le_bytes());
+        head[15..17].copy_from_slice(&key_length(clustering).to_le_bytes());
+        head[17..].copy_from_slice(&rest.to_le_bytes());
+        let mut out = put(put(out, self.key), clustering);
+        if let Some(range) = range {
+            out = put(out, &range.timestamp.to_le_bytes());
+            out = put(out, &range.deleted_s.to_le_bytes());
+        }
+        put(out, tail)
     }
 
-    /// Reads a payload; `None` if it is none.
-    pub fn decode_payload(payload: &'a [u8]) -> Option<Self> {
-        let (head, rest) = payload.split_first_chunk::<PAYLOAD_HEAD_BYTES>()?;
+    /// Reads a mutation off the front; `None` if there is none that is sound.
+    #[inline]
+    fn decode(bytes: &mut &'a [u8]) -> Option<Self> {
+        let (head, rest) = bytes.split_first_chunk::<MUTATION_HEAD_BYTES>()?;
         let table = u32::from_le_bytes(head[..4].try_into().ok()?);
         let token = i64::from_le_bytes(head[4..12].try_into().ok()?);
-        let key_length = usize::from(u16::from_le_bytes([head[12], head[13]]));
-        let clustering_length = usize::from(u16::from_le_bytes([head[14], head[15]]));
+        let key_length = usize::from(u16::from_le_bytes([head[13], head[14]]));
+        let clustering_length = usize::from(u16::from_le_bytes([head[15], head[16]]));
+        let rest_length = u32::from_le_bytes(head[17..].try_into().ok()?);
         let (key, rest) = rest.split_at_checked(key_length)?;
-        let (clustering, cells) = rest.split_at_checked(clustering_length)?;
-        Some(Self { table, token, key, clustering, cells })
+        let (clustering, rest) = rest.split_at_checked(clustering_length)?;
+        let (tail, rest) = rest.split_at_checked(usize::try_from(rest_length).ok()?)?;
+        let change = match head[12] {
+            ROW => Change::Row { clustering, cells: tail },
+            kind @ (RANGE | RANGE_WITHOUT_END) => {
+                let (timestamp, tail) = tail.split_first_chunk()?;
+                let (deleted_s, to) = tail.split_first_chunk()?;
+                if kind == RANGE_WITHOUT_END && !to.is_empty() {
+                    return None;
+                }
+                let to = (kind == RANGE).then_some(to);
+                let timestamp = i64::from_le_bytes(*timestamp);
+                let deleted_s = u32::from_le_bytes(*deleted_s);
+                Change::Range(RangeTombstone { from: clustering, to, timestamp, deleted_s })
+            }
+            _ => return None,
+        };
+        *bytes = rest;
+        Some(Self { table, token, key, change })
+    }
+}
+
+#[inline]
+fn put<'o>(out: &'o mut [u8], bytes: &[u8]) -> &'o mut [u8] {
+    let (to, rest) = out.split_at_mut(bytes.len());
+    to.copy_from_slice(bytes);
+    rest
+}
+
+/// Length of the payload of an entry, in bytes.
+#[inline]
+pub fn payload_bytes(mutations: &[Mutation<'_>]) -> usize {
+    mutations.iter().map(Mutation::encoded_bytes).sum()
+}
+
+/// Writes a payload over `out`, which has exactly [`payload_bytes`] bytes.
+///
+/// # Panics
+/// If a key is longer than [`KEY_BYTES_MAX`]; the store refuses it before.
+#[inline]
+pub fn encode_payload(mutations: &[Mutation<'_>], out: &mut [u8]) {
+    let mut rest = out;
+    for mutation in mutations {
+        rest = mutation.encode(rest);
+    }
+    assert!(rest.is_empty(), "a payload was given {} bytes too many", rest.len());
+}
+
+/// Length of an entry whose payload has so many bytes.
+#[inline]
+pub fn bytes(payload_bytes: usize) -> usize {
+    ENTRY_HEAD_BYTES + payload_bytes
+}
+
+/// Writes an entry over `out`, which has exactly [`bytes`] of [`payload_bytes`].
+///
+/// # Panics
+/// As [`encode_payload`].
+#[inline]
+pub fn encode_entry(mutations: &[Mutation<'_>], out: &mut [u8]) {
+    encode_payload(mutations, &mut out[ENTRY_HEAD_BYTES..]);
+    seal(out);
+}
+
+/// As [`encode_entry`], of a payload that was encoded before.
+pub fn encode_encoded(payload: &[u8], out: &mut [u8]) {
+    out[ENTRY_HEAD_BYTES..].copy_from_slice(payload);
+    seal(out);
+}
+
+/// Completes an entry whose payload stands behind its head.
+#[inline]
+fn seal(entry: &mut [u8]) {
+    let (head, payload) = entry.split_at_mut(ENTRY_HEAD_BYTES);
+    let length = u32::try_from(payload.len()).expect("an entry is shorter than 4 GiB");
+    head[..4].copy_from_slice(&length.to_le_bytes());
+    head[4..].copy_from_slice(&crc32c::crc32c(payload).to_le_bytes());
+}
+
+/// Reads the mutations of a payload; ends early at bytes that are none.
+#[derive(Clone, Debug)]
+pub struct Mutations<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Mutations<'a> {
+    pub fn new(payload: &'a [u8]) -> Self {
+        Self { bytes: payload }
+    }
+
+    /// Whether the payload is one or more whole mutations and every row's cells are sound.
+    pub fn are_valid(payload: &'a [u8]) -> bool {
+        let mut mutations = Self::new(payload);
+        let sound = |mutation: Mutation<'_>| match mutation.change {
+            Change::Row { cells, .. } => cells::is_valid(cells),
+            Change::Range(_) => true,
+        };
+        !payload.is_empty() && mutations.by_ref().all(sound) && mutations.bytes.is_empty()
+    }
+}
+
+impl<'a> Iterator for Mutations<'a> {
+    type Item = Mutation<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Mutation<'a>> {
+        Mutation::decode(&mut self.bytes)
     }
 }
 
@@ -145,7 +298,7 @@ impl<'a> Entries<'a> {
 
 impl<'a> Iterator for Entries<'a> {
     /// `None` inside: the entry is damaged, and nothing after it can be read.
-    type Item = Option<Mutation<'a>>;
+    type Item = Option<Mutations<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.bytes.is_empty() {
@@ -156,14 +309,13 @@ impl<'a> Iterator for Entries<'a> {
             let length = u32::from_le_bytes(head[..4].try_into().ok()?);
             let crc = u32::from_le_bytes(head[4..].try_into().ok()?);
             let (payload, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-            let sound = crc32c::crc32c(payload) == crc;
-            let mutation = sound.then(|| Mutation::decode_payload(payload)).flatten()?;
-            cells::is_valid(mutation.cells).then_some((mutation, rest))
+            let sound = crc32c::crc32c(payload) == crc && Mutations::are_valid(payload);
+            sound.then_some((Mutations::new(payload), rest))
         };
         match read() {
-            Some((mutation, rest)) => {
+            Some((mutations, rest)) => {
                 self.bytes = rest;
-                Some(Some(mutation))
+                Some(Some(mutations))
             }
             None => {
                 self.bytes = &[];
@@ -174,44 +326,4 @@ impl<'a> Iterator for Entries<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn entries_round_trip_and_damage_is_seen(
-            table: u32,
-            token: i64,
-            key in proptest::collection::vec(any::<u8>(), 0..40),
-            clustering in proptest::collection::vec(any::<u8>(), 0..40),
-            value in proptest::collection::vec(any::<u8>(), 0..40),
-            flip: proptest::sample::Index,
-        ) {
-            let mut row = Vec::new();
-            cells::push(&mut row, cells::Cell { column: 1, timestamp: 7, value: Some(&value) });
-            let (key, clustering) = (&key, &clustering);
-            let mutation = Mutation { table, token, key, clustering, cells: &row };
-            let mut bytes = vec![0; mutation.entry_bytes()];
-            mutation.encode_entry(&mut bytes);
-            let read: Vec<_> = Entries::new(&bytes).collect();
-            prop_assert_eq!(read, vec![Some(mutation)]);
-            let at = flip.index(bytes.len());
-            bytes[at] ^= 1;
-            let read: Vec<_> = Entries::new(&bytes).collect();
-            prop_assert_eq!(read.last(), Some(&None));
-        }
-    }
-
-    #[test]
-    fn a_group_head_is_checked() {
-        let head = GroupHead { sequence: 3, durable: 2, length: 99 };
-        let mut bytes = head.encode();
-        assert_eq!(GroupHead::decode(&bytes), Some(head));
-        for at in 0..GROUP_HEAD_BYTES {
-            bytes[at] ^= 0x10;
-            assert_eq!(GroupHead::decode(&bytes), None, "byte {at}");
-            bytes[at] ^= 0x10;
-        }
-    }
-}
+mod tests;

@@ -13,14 +13,16 @@ pub mod io;
 pub mod log;
 pub mod memtable;
 pub mod options;
+pub mod read;
 pub mod recovery;
 pub mod store;
 
 pub use chunk::Chunk;
-pub use entry::Mutation;
+pub use entry::{Change, Mutation, RangeTombstone};
 pub use io::{Completion, FileId, Files, Now, Op, OpId, OpKind};
 pub use log::{CommitLog, Durability, LogError, Ticket};
-pub use memtable::{Partition, Table};
+pub use memtable::Memtable;
 pub use options::{Limits, TableOptions};
+pub use read::{End, Next, PartitionRead, Pins, Position, ReadError, Row, Scan, Slice};
 pub use recovery::{RecoveryError, TornTail};
 pub use store::{OpenError, Recovered, Store, StoreError, WriteError};

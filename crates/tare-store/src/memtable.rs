@@ -1,256 +1,334 @@
-//! The rows of one table, in memory, ordered by (token, partition key, clustering key).
+//! The newest rows of a shard, of all its tables, in memory: what was written since the last flush.
 //!
-//! Partitions stand in small sorted buckets, found through a directory that the high bits of the
-//! token index (extendible hashing: Fagin et al., TODS 1979, here on bits that keep the order).
-//! Murmur3 spreads tokens evenly, so a lookup is one step through the directory and a binary
-//! search in at most [`BUCKET_MAX`] entries, a full bucket is split alone, and a scan of the
-//! directory meets the partitions in token order. Keys that were made to collide only make their
-//! bucket longer.
+//! Rows are ordered by (table, token, partition key, clustering key): a directory per table finds
+//! the partition, a B+ tree per partition its rows; a partition without clustering columns has its
+//! one row at once. Range tombstones are boundaries in a second tree: each holds what is deleted
+//! from there to the next one.
+//!
+//! Everything stands in an arena that is freed as a whole. What is overwritten by something longer
+//! stays behind until then and counts ([`Memtable::bytes`]).
 
-use std::collections::BTreeMap;
+mod arena;
+mod cursor;
+mod directory;
+mod tree;
 
-use crate::cells;
+pub use cursor::Cursor;
 
-/// Partitions in a bucket before it is split.
-pub const BUCKET_MAX: usize = 16;
-/// Bits of the directory at most: 4 M buckets. Beyond it buckets grow.
-const DEPTH_MAX: u32 = 22;
-/// What a partition is reckoned to cost beside its bytes: its entry with the slack of its bucket,
-/// two allocations.
-const PARTITION_OVERHEAD_BYTES: usize = 128;
-/// What a clustered row is reckoned to cost beside its bytes.
-const ROW_OVERHEAD_BYTES: usize = 80;
+use crate::cells::{self, Deletion};
+use crate::entry::{Change, Mutation, RangeTombstone};
+use arena::{Arena, Handle, Slab};
+use directory::{Bucket, Directory, Partition, Spot};
+use tree::{Nodes, Place, Tree};
 
-/// One partition.
-#[derive(Debug)]
-pub struct Partition {
-    token: i64,
-    key: Box<[u8]>,
-    rows: Rows,
+const DELETION_BYTES: usize = 12;
+/// In a boundary: nothing is deleted from there on.
+const NOTHING: u32 = u32::MAX;
+
+/// The rows of all tables of a shard that were written in one period.
+#[derive(Debug, Default)]
+pub struct Memtable {
+    memory: Memory,
+    /// Ascending by number.
+    tables: Vec<TableRows>,
+    scratch: Vec<u8>,
 }
 
+/// The rows of one table.
 #[derive(Debug)]
-enum Rows {
-    /// The table has no clustering column.
-    One(Box<[u8]>),
-    /// By clustering key.
-    Many(BTreeMap<Box<[u8]>, Box<[u8]>>),
-}
-
-#[derive(Debug)]
-struct Bucket {
-    /// Bits of the token that all its entries share.
-    depth: u32,
-    partitions: Vec<Partition>,
-}
-
-/// The rows of one table on one shard.
-#[derive(Debug)]
-pub struct Table {
-    /// Indexed by the `depth` highest bits of the biased token.
-    directory: Vec<u32>,
-    depth: u32,
-    buckets: Vec<Bucket>,
+struct TableRows {
+    table: u32,
+    directory: Directory,
     partitions: u64,
+    timestamp_min: i64,
 }
 
-impl Default for Table {
-    fn default() -> Self {
-        let bucket = Bucket { depth: 0, partitions: Vec::new() };
-        Self { directory: vec![0], depth: 0, buckets: vec![bucket], partitions: 0 }
+/// What all tables are made of.
+#[derive(Debug, Default)]
+struct Memory {
+    arena: Arena,
+    nodes: Nodes,
+    buckets: Slab<Bucket>,
+    many: Slab<Many>,
+}
+
+/// A partition with clustering keys or range tombstones.
+#[derive(Clone, Copy, Debug)]
+struct Many {
+    /// Clustering key to cells.
+    rows: Tree,
+    /// Boundary to a [`Deletion`] or [`NOTHING`].
+    ranges: Option<Tree>,
+}
+
+/// Where the rows of a partition are, in 32 bits.
+#[derive(Clone, Copy, Debug)]
+enum Rows {
+    /// One row with an empty clustering key: its cells.
+    One(Handle),
+    Many(u32),
+}
+
+impl Rows {
+    const MANY: u32 = 1 << 31;
+
+    fn pack(self) -> u32 {
+        match self {
+            Self::One(cells) => cells.0,
+            Self::Many(number) => number | Self::MANY,
+        }
+    }
+
+    #[inline]
+    fn unpack(packed: u32) -> Self {
+        match packed & Self::MANY {
+            0 => Self::One(Handle(packed)),
+            _ => Self::Many(packed & !Self::MANY),
+        }
     }
 }
 
-impl Partition {
-    pub fn token(&self) -> i64 {
-        self.token
-    }
-
-    /// The serialised partition key.
-    pub fn key(&self) -> &[u8] {
-        &self.key
-    }
-
-    /// The rows in clustering order: (clustering key, cells). Without clustering columns there is
-    /// one row with an empty clustering key.
-    pub fn rows(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
-        let (one, many) = match &self.rows {
-            Rows::One(cells) => (Some((&[][..], &**cells)), None),
-            Rows::Many(rows) => (None, Some(rows)),
+impl Memtable {
+    /// Applies one mutation. The order does not matter, nor does repetition.
+    pub fn apply(&mut self, mutation: &Mutation<'_>) {
+        let index = self.index_or_insert(mutation.table);
+        let table = &mut self.tables[index];
+        let timestamp_min = match &mutation.change {
+            Change::Row { cells, .. } => cells::iter(cells).map(|cell| cell.timestamp).min(),
+            Change::Range(range) => Some(range.timestamp),
         };
-        let many = many.into_iter().flatten().map(|(key, cells)| (&**key, &**cells));
-        one.into_iter().chain(many)
-    }
-
-    /// The cells of one row.
-    pub fn row(&self, clustering: &[u8]) -> Option<&[u8]> {
-        match &self.rows {
-            Rows::One(cells) => clustering.is_empty().then_some(cells),
-            Rows::Many(rows) => rows.get(clustering).map(|cells| &**cells),
-        }
-    }
-}
-
-impl Table {
-    /// Merges cells into a row and returns by how many bytes the table grew; it may shrink.
-    /// `scratch` is a buffer that the caller keeps.
-    pub fn apply(
-        &mut self,
-        token: i64,
-        key: &[u8],
-        clustering: &[u8],
-        cells: &[u8],
-        scratch: &mut Vec<u8>,
-    ) -> isize {
-        let bucket = self.bucket_of(token);
-        match self.buckets[bucket].find(token, key) {
-            Ok(at) => self.buckets[bucket].partitions[at].merge(clustering, cells, scratch),
-            Err(at) => {
-                let at_bucket = (bucket, at);
-                let (bucket, at) = self.make_room(token, key).unwrap_or(at_bucket);
-                let rows = if clustering.is_empty() {
-                    Rows::One(cells.into())
-                } else {
-                    Rows::Many(BTreeMap::from([(clustering.into(), cells.into())]))
-                };
-                let partition = Partition { token, key: key.into(), rows };
-                self.buckets[bucket].partitions.insert(at, partition);
-                self.partitions += 1;
-                signed(partition_bytes(&self.buckets[bucket].partitions[at]))
+        table.timestamp_min = table.timestamp_min.min(timestamp_min.unwrap_or(i64::MAX));
+        let memory = &mut self.memory;
+        let Mutation { token, key, .. } = *mutation;
+        let found = table.directory.find(&memory.buckets, &memory.arena, token, key);
+        match (&mutation.change, found) {
+            (Change::Row { clustering, cells }, Ok(spot)) => {
+                memory.merge_row(spot, clustering, cells, &mut self.scratch);
+            }
+            (Change::Range(range), Ok(spot)) => memory.cover(spot, range),
+            (change, Err(_)) => {
+                table.partitions += 1;
+                let key = memory.arena.put(key);
+                let rows = memory.new_rows(change, &mut self.scratch).pack();
+                let partition = Partition { token, key, rows };
+                table.directory.insert(&mut memory.buckets, &memory.arena, partition);
             }
         }
     }
 
-    /// The partition of a key.
+    /// Bytes in use, garbage included.
     #[inline]
-    pub fn get(&self, token: i64, key: &[u8]) -> Option<&Partition> {
-        let bucket = &self.buckets[self.bucket_of(token)];
-        bucket.find(token, key).ok().map(|at| &bucket.partitions[at])
+    pub fn bytes(&self) -> usize {
+        let Memory { arena, nodes, buckets, many } = &self.memory;
+        let directories: usize = self.tables.iter().map(|table| table.directory.bytes()).sum();
+        arena.bytes() + nodes.bytes() + buckets.bytes() + many.bytes() + directories
     }
 
-    /// Every partition in order of (token, key).
-    pub fn iter(&self) -> impl Iterator<Item = &Partition> {
-        self.iter_from(i64::MIN)
-    }
-
-    /// Every partition from a token on, in order of (token, key).
-    pub fn iter_from(&self, token: i64) -> impl Iterator<Item = &Partition> {
-        let first = self.slot_of(token);
-        let mut last = None;
-        let distinct = move |id: &&u32| last.replace(**id) != Some(**id);
-        let buckets = self.directory[first..].iter().filter(distinct);
-        buckets
-            .flat_map(|&id| self.buckets[id as usize].partitions.iter())
-            .skip_while(move |partition| partition.token < token)
-    }
-
-    /// How many partitions there are.
-    pub fn len(&self) -> u64 {
-        self.partitions
-    }
-
+    /// Whether nothing was ever applied, or nothing is left.
     pub fn is_empty(&self) -> bool {
-        self.partitions == 0
+        self.tables.is_empty()
     }
 
-    fn slot_of(&self, token: i64) -> usize {
-        if self.depth == 0 {
-            return 0;
+    /// The numbers of the tables that have rows or tombstones, ascending.
+    pub fn tables(&self) -> impl Iterator<Item = u32> {
+        self.tables.iter().map(|table| table.table)
+    }
+
+    /// How many partitions of a table there are.
+    pub fn partitions(&self, table: u32) -> u64 {
+        self.index(table).map_or(0, |index| self.tables[index].partitions)
+    }
+
+    /// No cell or tombstone of the table has an earlier timestamp; `i64::MAX` if there is none.
+    pub fn timestamp_min(&self, table: u32) -> i64 {
+        self.index(table).map_or(i64::MAX, |index| self.tables[index].timestamp_min)
+    }
+
+    /// Forgets the tables that `is_live` denies. Their bytes are free when no table is left, or when
+    /// the memtable goes.
+    pub fn retain(&mut self, is_live: impl Fn(u32) -> bool) {
+        self.tables.retain(|table| is_live(table.table));
+        if self.tables.is_empty() {
+            *self = Self::default();
         }
-        #[expect(clippy::cast_possible_truncation, reason = "at most DEPTH_MAX bits")]
-        let slot = (biased(token) >> (64 - self.depth)) as usize;
-        slot
     }
 
     #[inline]
-    fn bucket_of(&self, token: i64) -> usize {
-        self.directory[self.slot_of(token)] as usize
+    fn index(&self, table: u32) -> Option<usize> {
+        self.tables.binary_search_by_key(&table, |known| known.table).ok()
     }
 
-    /// Splits the bucket of a key until there is room in it; returns where the key goes then, or
-    /// nothing if there was room.
-    fn make_room(&mut self, token: i64, key: &[u8]) -> Option<(usize, usize)> {
-        let mut split = false;
-        loop {
-            let id = self.bucket_of(token);
-            let depth = self.buckets[id].depth;
-            if self.buckets[id].partitions.len() < BUCKET_MAX || depth == DEPTH_MAX {
-                let at = self.buckets[id].find(token, key).unwrap_or_else(|at| at);
-                return split.then_some((id, at));
+    #[inline]
+    fn index_or_insert(&mut self, table: u32) -> usize {
+        match self.tables.binary_search_by_key(&table, |known| known.table) {
+            Ok(index) => index,
+            Err(index) => {
+                let directory = Directory::new(&mut self.memory.buckets);
+                let rows = TableRows { table, directory, partitions: 0, timestamp_min: i64::MAX };
+                self.tables.insert(index, rows);
+                index
             }
-            split = true;
-            if depth == self.depth {
-                self.directory = self.directory.iter().flat_map(|&id| [id, id]).collect();
-                self.depth += 1;
-            }
-            let bit = 1 << (63 - depth);
-            let bucket = &mut self.buckets[id];
-            let middle = bucket.partitions.partition_point(|p| biased(p.token) & bit == 0);
-            let mut upper = Vec::with_capacity(BUCKET_MAX);
-            upper.extend(bucket.partitions.drain(middle..));
-            bucket.depth = depth + 1;
-            let upper_id = u32::try_from(self.buckets.len()).expect("at most 4 M buckets");
-            self.buckets.push(Bucket { depth: depth + 1, partitions: upper });
-            let span = 1usize << (self.depth - depth);
-            let first = self.slot_of(token) & !(span - 1);
-            self.directory[first + span / 2..first + span].fill(upper_id);
         }
     }
 }
 
-impl Bucket {
-    #[inline]
-    fn find(&self, token: i64, key: &[u8]) -> Result<usize, usize> {
-        self.partitions.binary_search_by(|p| p.token.cmp(&token).then_with(|| (*p.key).cmp(key)))
+impl Memory {
+    /// The rows of a partition that was not there.
+    fn new_rows(&mut self, change: &Change<'_>, scratch: &mut Vec<u8>) -> Rows {
+        match change {
+            Change::Row { clustering: [], cells } => Rows::One(self.put_row(cells, scratch)),
+            Change::Row { clustering, cells } => {
+                let mut rows = Tree::new(&mut self.nodes);
+                let key = self.arena.put(clustering);
+                let cells = self.put_row(cells, scratch);
+                rows.insert(&mut self.nodes, &self.arena, key, cells.0);
+                Rows::Many(self.many.push(Many { rows, ranges: None }))
+            }
+            Change::Range(range) => {
+                let rows = Tree::new(&mut self.nodes);
+                let number = self.many.push(Many { rows, ranges: None });
+                self.cover_many(number, range);
+                Rows::Many(number)
+            }
+        }
     }
-}
 
-impl Partition {
-    fn merge(&mut self, clustering: &[u8], new: &[u8], scratch: &mut Vec<u8>) -> isize {
-        match &mut self.rows {
-            Rows::One(old) => replace(old, new, scratch),
-            Rows::Many(rows) => match rows.get_mut(clustering) {
-                Some(old) => replace(old, new, scratch),
-                None => {
-                    rows.insert(clustering.into(), new.into());
-                    signed(ROW_OVERHEAD_BYTES + clustering.len() + new.len())
+    /// Stores a new row, without what its own deletion hides.
+    #[inline]
+    fn put_row(&mut self, cells: &[u8], scratch: &mut Vec<u8>) -> Handle {
+        if cells::deletion(cells).is_none() {
+            return self.arena.put(cells);
+        }
+        cells::merge(cells, &[], scratch);
+        self.arena.put(scratch)
+    }
+
+    fn merge_row(&mut self, spot: Spot, clustering: &[u8], cells: &[u8], scratch: &mut Vec<u8>) {
+        match Rows::unpack(spot.partition(&self.buckets).rows) {
+            Rows::One(old) if clustering.is_empty() => {
+                let new = self.merge_cells(old, cells, scratch);
+                if new != old {
+                    spot.set_rows(&mut self.buckets, Rows::One(new).pack());
                 }
-            },
+            }
+            Rows::One(_) => {
+                let number = self.make_many(spot);
+                self.merge_many(number, clustering, cells, scratch);
+            }
+            Rows::Many(number) => self.merge_many(number, clustering, cells, scratch),
         }
     }
-}
 
-/// Merges into a row in place where its length stays.
-fn replace(old: &mut Box<[u8]>, new: &[u8], scratch: &mut Vec<u8>) -> isize {
-    cells::merge(old, new, scratch);
-    let grown = signed(scratch.len()) - signed(old.len());
-    if grown == 0 {
-        old.copy_from_slice(scratch);
-    } else {
-        *old = scratch.as_slice().into();
-    }
-    grown
-}
-
-/// What a partition is reckoned to occupy, in bytes.
-pub(crate) fn partition_bytes(partition: &Partition) -> usize {
-    let rows = match &partition.rows {
-        Rows::One(cells) => cells.len(),
-        Rows::Many(rows) => {
-            rows.iter().map(|(key, cells)| ROW_OVERHEAD_BYTES + key.len() + cells.len()).sum()
+    fn merge_many(&mut self, number: u32, clustering: &[u8], cells: &[u8], scratch: &mut Vec<u8>) {
+        let mut rows = self.many.get(number).rows;
+        let place = rows.seek(&self.nodes, &self.arena, clustering);
+        match place.entry(&self.nodes) {
+            Some((key, old)) if self.arena.get(key) == clustering => {
+                let new = self.merge_cells(Handle(old), cells, scratch);
+                if new.0 != old {
+                    place.set(&mut self.nodes, new.0);
+                }
+            }
+            _ => {
+                let key = self.arena.put(clustering);
+                let cells = self.put_row(cells, scratch);
+                rows.insert(&mut self.nodes, &self.arena, key, cells.0);
+                self.many.get_mut(number).rows = rows;
+            }
         }
-    };
-    PARTITION_OVERHEAD_BYTES + partition.key.len() + rows
-}
+    }
 
-/// Maps the order of signed tokens onto unsigned numbers.
-#[inline]
-fn biased(token: i64) -> u64 {
-    token.cast_unsigned() ^ (1 << 63)
-}
+    #[inline]
+    fn merge_cells(&mut self, old: Handle, cells: &[u8], scratch: &mut Vec<u8>) -> Handle {
+        cells::merge(self.arena.get(old), cells, scratch);
+        self.arena.replace(old, scratch)
+    }
 
-fn signed(bytes: usize) -> isize {
-    isize::try_from(bytes).expect("an allocation is at most isize::MAX bytes")
+    /// Gives a partition of one row a tree.
+    fn make_many(&mut self, spot: Spot) -> u32 {
+        match Rows::unpack(spot.partition(&self.buckets).rows) {
+            Rows::Many(number) => number,
+            Rows::One(cells) => {
+                let mut rows = Tree::new(&mut self.nodes);
+                let key = self.arena.put(&[]);
+                rows.insert(&mut self.nodes, &self.arena, key, cells.0);
+                let number = self.many.push(Many { rows, ranges: None });
+                spot.set_rows(&mut self.buckets, Rows::Many(number).pack());
+                number
+            }
+        }
+    }
+
+    fn cover(&mut self, spot: Spot, range: &RangeTombstone<'_>) {
+        let number = self.make_many(spot);
+        self.cover_many(number, range);
+    }
+
+    /// Adds a range tombstone to the boundaries of a partition.
+    fn cover_many(&mut self, number: u32, range: &RangeTombstone<'_>) {
+        if range.to.is_some_and(|to| to <= range.from) {
+            return;
+        }
+        let mut ranges = match self.many.get(number).ranges {
+            Some(ranges) => ranges,
+            None => Tree::new(&mut self.nodes),
+        };
+        self.bound(&mut ranges, range.from);
+        if let Some(to) = range.to {
+            self.bound(&mut ranges, to);
+        }
+        self.many.get_mut(number).ranges = Some(ranges);
+        let new = range.deletion();
+        let value = self.put_deletion(new).0;
+        let mut place = ranges.seek(&self.nodes, &self.arena, range.from);
+        while let Some((key, old)) = place.entry(&self.nodes) {
+            if range.to.is_some_and(|to| self.arena.get(key) >= to) {
+                return;
+            }
+            if self.deletion(old) < Some(new) {
+                place.set(&mut self.nodes, value);
+            }
+            place = place.next(&self.nodes);
+        }
+    }
+
+    /// Makes a boundary where there is none; what is deleted there does not change.
+    fn bound(&mut self, ranges: &mut Tree, key: &[u8]) {
+        if ranges.get(&self.nodes, &self.arena, key).is_none() {
+            let value = self.in_force(ranges, key);
+            let key = self.arena.put(key);
+            ranges.insert(&mut self.nodes, &self.arena, key, value);
+        }
+    }
+
+    /// The value of the last boundary that is not after a key.
+    fn in_force(&self, ranges: &Tree, key: &[u8]) -> u32 {
+        let place = ranges.seek(&self.nodes, &self.arena, key);
+        let before = |place: Place| place.previous(&self.nodes).entry(&self.nodes);
+        match place.entry(&self.nodes) {
+            Some((found, value)) if self.arena.get(found) == key => value,
+            _ => before(place).map_or(NOTHING, |(_, value)| value),
+        }
+    }
+
+    fn put_deletion(&mut self, deletion: Deletion) -> Handle {
+        let mut bytes = [0; DELETION_BYTES];
+        bytes[..8].copy_from_slice(&deletion.timestamp.to_le_bytes());
+        bytes[8..].copy_from_slice(&deletion.deleted_s.to_le_bytes());
+        self.arena.put(&bytes)
+    }
+
+    /// The deletion that a boundary's value stands for.
+    fn deletion(&self, value: u32) -> Option<Deletion> {
+        if value == NOTHING {
+            return None;
+        }
+        let (timestamp, rest) = self.arena.get(Handle(value)).split_first_chunk()?;
+        Some(Deletion {
+            timestamp: i64::from_le_bytes(*timestamp),
+            deleted_s: u32::from_le_bytes(*rest.first_chunk()?),
+        })
+    }
 }
 
 #[cfg(test)]

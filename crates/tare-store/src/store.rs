@@ -1,11 +1,13 @@
 //! The store of one shard: tables in memory over a commit log.
 
-use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use crate::entry::{Entries, KEY_BYTES_MAX, Mutation};
+use crate::entry::{
+    self, Entries, KEY_BYTES_MAX, Mutation, Mutations, encode_entry, payload_bytes,
+};
 use crate::io::{Completion, Files, Now, Op};
 use crate::log::{CommitLog, LogError, LogLimits, Ticket};
-use crate::memtable::{Table, partition_bytes};
+use crate::memtable::Memtable;
 use crate::options::{Limits, TableOptions};
 use crate::recovery::{RecoveryError, TornTail, recover};
 
@@ -41,7 +43,7 @@ pub enum StoreError {
 /// What opening a store found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Mutations that were read from the log.
+    /// Entries that were read from the log.
     pub entries: u64,
     /// Where the log was cut, if it was.
     pub torn: Option<TornTail>,
@@ -50,11 +52,14 @@ pub struct Recovered {
 /// One shard's data.
 #[derive(Debug)]
 pub struct Store {
-    tables: BTreeMap<u32, Table>,
+    /// What is written now.
+    pub(crate) memory: Memtable,
+    /// What was written before and is not in a table yet; the newest first.
+    pub(crate) frozen: Vec<Rc<Memtable>>,
+    /// The part of a row that a reader is shown.
+    pub(crate) part: Vec<u8>,
     log: CommitLog,
     limits: Limits,
-    used_bytes: usize,
-    scratch: Vec<u8>,
 }
 
 impl Store {
@@ -66,13 +71,12 @@ impl Store {
         schema: impl Fn(u32) -> Option<TableOptions>,
         _now: Now,
     ) -> Result<(Self, Recovered), OpenError> {
-        let mut memory = Memory::default();
+        let mut memory = Memtable::default();
         let mut recovered = Recovered::default();
         let replayed = recover(files, 0, |_, _, entries| {
-            for mutation in Entries::new(entries).flatten() {
-                if schema(mutation.table).is_some() {
-                    memory.apply(&mutation);
-                }
+            for entry in Entries::new(entries).flatten() {
+                let live = |mutation: &Mutation<'_>| schema(mutation.table).is_some();
+                entry.filter(live).for_each(|mutation| memory.apply(&mutation));
                 recovered.entries += 1;
             }
             Ok::<_, OpenError>(())
@@ -89,46 +93,48 @@ impl Store {
             log_limits,
         );
         recovered.torn = replayed.torn;
-        let Memory { tables, used_bytes, scratch } = memory;
-        Ok((Self { tables, log, limits, used_bytes, scratch }, recovered))
+        Ok((Self { memory, frozen: Vec::new(), part: Vec::new(), log, limits }, recovered))
     }
 
-    /// Writes one row: first into the log, then into memory. When it may be acknowledged is the
-    /// caller's policy: at once, or when [`Self::durable`] has passed the ticket.
+    /// Writes mutations, of which after a crash all are there or none: first into the log, as one
+    /// entry, then into memory. When they may be acknowledged is the caller's policy: at once, or
+    /// when [`Self::durable`] has passed the ticket.
     #[inline]
-    pub fn write(&mut self, mutation: &Mutation<'_>) -> Result<Ticket, WriteError> {
-        let key_bytes = mutation.key.len().max(mutation.clustering.len());
-        if key_bytes > KEY_BYTES_MAX {
-            return Err(WriteError::KeyTooLong { bytes: key_bytes });
+    pub fn write(&mut self, mutations: &[Mutation<'_>]) -> Result<Ticket, WriteError> {
+        for mutation in mutations {
+            let bytes = mutation.longest_key_bytes();
+            if bytes > KEY_BYTES_MAX {
+                return Err(WriteError::KeyTooLong { bytes });
+            }
         }
-        if self.used_bytes > self.limits.memtable_bytes {
-            let limit_bytes = self.limits.memtable_bytes;
-            return Err(WriteError::MemoryFull { used_bytes: self.used_bytes, limit_bytes });
-        }
-        let encode = |out: &mut [u8]| mutation.encode_entry(out);
-        let ticket = self.log.append(mutation.entry_bytes(), encode)?;
-        let table = self.tables.entry(mutation.table).or_default();
-        let Mutation { token, key, clustering, cells, .. } = *mutation;
-        let grown = table.apply(token, key, clustering, cells, &mut self.scratch);
-        self.used_bytes = self.used_bytes.saturating_add_signed(grown);
+        self.check_room()?;
+        let length = entry::bytes(payload_bytes(mutations));
+        let ticket = self.log.append(length, |out| encode_entry(mutations, out))?;
+        mutations.iter().for_each(|mutation| self.memory.apply(mutation));
         Ok(ticket)
     }
 
-    /// A table's rows; `None` if nothing was ever written to it.
+    /// Writes mutations that [`entry::encode_payload`] has encoded.
+    pub fn write_payload(&mut self, payload: &[u8]) -> Result<Ticket, WriteError> {
+        self.check_room()?;
+        let length = entry::bytes(payload.len());
+        let ticket = self.log.append(length, |out| entry::encode_encoded(payload, out))?;
+        Mutations::new(payload).for_each(|mutation| self.memory.apply(&mutation));
+        Ok(ticket)
+    }
+
     #[inline]
-    pub fn table(&self, table: u32) -> Option<&Table> {
-        self.tables.get(&table)
+    fn check_room(&self) -> Result<(), WriteError> {
+        let (used_bytes, limit_bytes) = (self.used_bytes(), self.limits.memtable_bytes);
+        if used_bytes > limit_bytes {
+            return Err(WriteError::MemoryFull { used_bytes, limit_bytes });
+        }
+        Ok(())
     }
 
     /// Forgets the tables that `schema` has no options for, and takes over those of the others.
     pub fn schema(&mut self, schema: impl Fn(u32) -> Option<TableOptions>) {
-        let before = self.tables.len();
-        self.tables.retain(|&table, _| schema(table).is_some());
-        if self.tables.len() == before {
-            return;
-        }
-        let partitions = self.tables.values().flat_map(Table::iter);
-        self.used_bytes = partitions.map(partition_bytes).sum();
+        self.memory.retain(|table| schema(table).is_some());
     }
 
     /// The next operation to be carried out, if there is any: to be asked until there is none.
@@ -169,25 +175,10 @@ impl Store {
         self.log.is_poisoned()
     }
 
-    /// Reckoned bytes of all rows in memory.
+    /// Bytes of memory that rows occupy, overwritten ones included.
+    #[inline]
     pub fn used_bytes(&self) -> usize {
-        self.used_bytes
-    }
-}
-
-#[derive(Default)]
-struct Memory {
-    tables: BTreeMap<u32, Table>,
-    used_bytes: usize,
-    scratch: Vec<u8>,
-}
-
-impl Memory {
-    fn apply(&mut self, mutation: &Mutation<'_>) {
-        let Mutation { table, token, key, clustering, cells } = *mutation;
-        let table = self.tables.entry(table).or_default();
-        let grown = table.apply(token, key, clustering, cells, &mut self.scratch);
-        self.used_bytes = self.used_bytes.saturating_add_signed(grown);
+        self.memory.bytes() + self.frozen.iter().map(|memtable| memtable.bytes()).sum::<usize>()
     }
 }
 

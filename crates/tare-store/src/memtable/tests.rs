@@ -1,75 +1,74 @@
 use super::*;
-use crate::cells::{Cell, push};
-use proptest::prelude::*;
+use crate::cells::{Cell, FIRST_COLUMN, push};
 
 fn row(timestamp: i64, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    push(&mut out, Cell { column: 1, timestamp, value: Some(value) });
+    push(&mut out, Cell::live(FIRST_COLUMN, timestamp, value));
     out
 }
 
-/// Tokens that fill few buckets, so that splits at every depth and collisions occur.
-fn tokens() -> impl Strategy<Value = i64> {
-    prop_oneof![
-        any::<i64>(),
-        -3i64..3,
-        Just(i64::MIN),
-        Just(i64::MAX),
-        (0u32..64).prop_map(|b| 1 << b)
-    ]
+fn write(memtable: &mut Memtable, table: u32, clustering: &[u8], cells: &[u8]) {
+    let change = Change::Row { clustering, cells };
+    memtable.apply(&Mutation { table, token: 3, key: b"key", change });
 }
 
-proptest! {
-    #[test]
-    fn the_table_is_a_map_ordered_by_token_and_key(
-        writes in proptest::collection::vec((tokens(), 0u8..4, 0u8..3, 0i64..4, any::<u8>()), 0..400),
-        clustered: bool,
-        from in tokens(),
-    ) {
-        let mut table = Table::default();
-        let mut model = BTreeMap::<(i64, Vec<u8>, Vec<u8>), (i64, Vec<u8>)>::new();
-        let mut scratch = Vec::new();
-        let mut bytes = 0;
-        for (token, key, clustering, timestamp, value) in writes {
-            let clustering = if clustered { vec![1, clustering] } else { vec![] };
-            let (key, value) = (vec![key], vec![value]);
-            bytes += table.apply(token, &key, &clustering, &row(timestamp, &value), &mut scratch);
-            let new = (timestamp, value);
-            let old = model.entry((token, key, clustering)).or_insert_with(|| new.clone());
-            if new > *old {
-                *old = new;
-            }
-        }
-        let flat = |p: &Partition| {
-            let key = (p.token(), p.key().to_vec());
-            let rows = p.rows().map(|(c, cells)| (key.0, key.1.clone(), c.to_vec(), cells.to_vec()));
-            rows.collect::<Vec<_>>()
-        };
-        let expect: Vec<_> = model
-            .iter()
-            .map(|((t, k, c), (ts, v))| (*t, k.clone(), c.clone(), row(*ts, v)))
-            .collect();
-        prop_assert_eq!(table.iter().flat_map(flat).collect::<Vec<_>>(), expect.clone());
-        let tail: Vec<_> = expect.iter().filter(|row| row.0 >= from).cloned().collect();
-        prop_assert_eq!(table.iter_from(from).flat_map(flat).collect::<Vec<_>>(), tail);
-        for (token, key, clustering, cells) in &expect {
-            prop_assert_eq!(table.get(*token, key).unwrap().row(clustering), Some(&cells[..]));
-        }
-        prop_assert!(table.get(77, b"none").is_none());
-        let all: usize = table.iter().map(partition_bytes).sum();
-        prop_assert_eq!(usize::try_from(bytes).unwrap(), all);
-        prop_assert_eq!(table.len(), table.iter().count() as u64);
+#[test]
+fn what_is_overwritten_in_its_place_takes_no_room() {
+    let mut memtable = Memtable::default();
+    assert!(memtable.is_empty() && memtable.bytes() == 0);
+    for clustering in [&b""[..], b"c"] {
+        write(&mut memtable, 1, clustering, &row(1, b"first value"));
+        let bytes = memtable.bytes();
+        write(&mut memtable, 1, clustering, &row(2, b"other value"));
+        assert_eq!(memtable.bytes(), bytes);
+        write(&mut memtable, 1, clustering, &row(3, &[0; 1000]));
+        let grown = memtable.bytes() - bytes;
+        assert!((1000..1100).contains(&grown), "the old value counts too: {grown}");
     }
 }
 
 #[test]
-fn spread_tokens_keep_buckets_small() {
-    let mut table = Table::default();
-    let mut rng = tare_std::rng::Rng::new(5);
-    for _ in 0..50_000 {
-        table.apply(rng.next_u64().cast_signed(), b"k", b"", b"", &mut Vec::new());
+fn tables_are_told_apart_and_forgotten() {
+    let mut memtable = Memtable::default();
+    for table in [5, 2, 9] {
+        write(&mut memtable, table, b"", &row(i64::from(table), b"v"));
     }
-    let longest = table.buckets.iter().map(|bucket| bucket.partitions.len()).max();
-    assert!(longest <= Some(BUCKET_MAX), "{longest:?}");
-    assert!(table.buckets.len() < 50_000 / 8, "{}", table.buckets.len());
+    assert_eq!(memtable.tables().collect::<Vec<_>>(), [2, 5, 9]);
+    assert_eq!((memtable.partitions(5), memtable.partitions(6)), (1, 0));
+    assert_eq!((memtable.timestamp_min(5), memtable.timestamp_min(6)), (5, i64::MAX));
+    memtable.retain(|table| table == 9);
+    assert_eq!(memtable.tables().collect::<Vec<_>>(), [9]);
+    assert!(Cursor::at(&memtable, 5, 3, b"key").is_none());
+    assert!(Cursor::at(&memtable, 9, 3, b"key").is_some());
+    memtable.retain(|_| false);
+    assert!(memtable.is_empty() && memtable.bytes() == 0, "nothing is left to keep memory for");
+}
+
+#[test]
+fn a_row_is_kept_without_what_its_own_deletion_hides() {
+    let mut cells = Vec::new();
+    push(&mut cells, Cell::dead(cells::DELETION, 5, 1));
+    let deletion = cells.clone();
+    push(&mut cells, Cell::live(FIRST_COLUMN, 5, b"hidden"));
+    for clustering in [&b""[..], b"c"] {
+        let mut memtable = Memtable::default();
+        write(&mut memtable, 1, clustering, &cells);
+        assert_eq!(Cursor::new(&memtable, 1).row(), Some((clustering, &deletion[..])));
+    }
+}
+
+#[test]
+fn a_cursor_that_owns_its_memtable_can_be_left_and_taken_up() {
+    let mut memtable = Memtable::default();
+    for clustering in 0..100u8 {
+        write(&mut memtable, 1, &[clustering], &row(1, b"v"));
+    }
+    let mut cursor = Cursor::new(std::rc::Rc::new(memtable), 1);
+    for clustering in 0..100u8 {
+        assert_eq!(cursor.row().map(|(key, _)| key), Some(&[clustering][..]));
+        cursor.next_row();
+    }
+    assert_eq!(cursor.row(), None);
+    cursor.next_partition();
+    assert_eq!(cursor.partition(), None);
 }

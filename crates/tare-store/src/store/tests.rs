@@ -1,9 +1,13 @@
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
 use super::disk::Disk;
 use super::*;
-use crate::cells::{Cell, push};
-use crate::entry::Mutation;
+use crate::cells::{Cell, FIRST_COLUMN, iter, push};
+use crate::entry::{Change, Mutation};
 use crate::io::{FileId, OpKind};
 use crate::log::Durability;
+use crate::read::{PartitionRead, Pins, Row, Slice};
 use crate::recovery::TornTail;
 use proptest::prelude::*;
 use tare_std::rng::Rng;
@@ -27,17 +31,33 @@ fn open(disk: &mut Disk) -> Result<(Store, Recovered), OpenError> {
 
 fn write(store: &mut Store, key: u32, timestamp: i64, value: &[u8]) -> Result<Ticket, WriteError> {
     let mut cells = Vec::new();
-    push(&mut cells, Cell { column: 1, timestamp, value: Some(value) });
+    push(&mut cells, Cell::live(FIRST_COLUMN, timestamp, value));
     let token = tare_std::rng::mix64(u64::from(key)).cast_signed();
     let key = key.to_le_bytes();
-    store.write(&Mutation { table: 1, token, key: &key, clustering: b"", cells: &cells })
+    let change = Change::Row { clustering: b"", cells: &cells };
+    store.write(&[Mutation { table: 1, token, key: &key, change }])
 }
 
-fn read(store: &Store, key: u32) -> Option<(i64, Vec<u8>)> {
+fn read(store: &mut Store, key: u32) -> Option<(i64, Vec<u8>)> {
     let token = tare_std::rng::mix64(u64::from(key)).cast_signed();
-    let row = store.table(1)?.get(token, &key.to_le_bytes())?.row(b"")?;
-    let cell = crate::cells::iter(row).next()?;
-    Some((cell.timestamp, cell.value?.to_vec()))
+    let (key, slices) = (key.to_le_bytes(), &[Slice::ALL]);
+    let read = PartitionRead {
+        table: 1,
+        token,
+        key: &key,
+        slices,
+        reversed: false,
+        after: None,
+        now_s: 0,
+    };
+    let mut found = None;
+    let visit = |row: Row<'_>| {
+        let cell = iter(row.cells).next().unwrap();
+        found = Some((cell.timestamp, cell.value().unwrap().to_vec()));
+        ControlFlow::Continue(())
+    };
+    store.read(&read, &mut Pins::default(), visit).unwrap();
+    found
 }
 
 /// Carries out what there is to do; the last failure is the result.
@@ -68,7 +88,7 @@ proptest! {
             let limits = Limits { durability, ..LIMITS };
             let (mut store, _) = Store::open(&mut disk, limits, schema, NOW).unwrap();
             for (key, writes) in &mut history {
-                let now = read(&store, *key);
+                let now = read(&mut store, *key);
                 // What survived is one of the writes; what came after it is gone.
                 let kept = now.and_then(|now| writes.iter().position(|write| *write == now));
                 writes.truncate(kept.map_or(0, |at| at + 1));
@@ -104,15 +124,15 @@ proptest! {
             }
             disk.crash(&mut rng);
             let mut copy = disk.clone();
-            let (after, _) = open(&mut copy).unwrap();
+            let (mut after, _) = open(&mut copy).unwrap();
             for (ticket, key, timestamp) in tickets {
                 if ticket.0 < durable {
-                    let found = read(&after, key).map(|(found, _)| found);
+                    let found = read(&mut after, key).map(|(found, _)| found);
                     prop_assert!(found >= Some(timestamp), "key {} lost {}", key, timestamp);
                 }
             }
             for (key, writes) in &history {
-                if let Some(now) = read(&after, *key) {
+                if let Some(now) = read(&mut after, *key) {
                     prop_assert!(writes.contains(&now));
                 }
             }
@@ -173,9 +193,9 @@ fn a_clean_stop_and_a_torn_tail_are_told_apart() {
     assert_eq!((found.entries, found.torn), (24, Some(tail)));
     assert_eq!(write(&mut store, 500, 1, b"after").unwrap(), Ticket(2));
     drain(&mut store, &mut torn).unwrap();
-    let (store, found) = open(&mut torn).unwrap();
+    let (mut store, found) = open(&mut torn).unwrap();
     assert_eq!((found.entries, found.torn), (25, None));
-    assert_eq!(read(&store, 500), Some((1, b"after".to_vec())));
+    assert_eq!(read(&mut store, 500), Some((1, b"after".to_vec())));
 
     // The first group was durable when the second was written.
     let mut damaged = stopped_cleanly();
@@ -189,14 +209,14 @@ fn a_clean_stop_and_a_torn_tail_are_told_apart() {
 fn entries_of_dead_tables_are_passed_over() {
     let mut disk = Disk::default();
     let (mut store, _) = open(&mut disk).unwrap();
-    let dead = Mutation { table: 99, token: 0, key: b"k", clustering: b"", cells: b"" };
-    store.write(&dead).unwrap();
-    assert!(store.table(99).is_some() && store.used_bytes() > 0);
+    let change = Change::Row { clustering: b"", cells: b"" };
+    store.write(&[Mutation { table: 99, token: 0, key: b"k", change }]).unwrap();
+    assert!(store.used_bytes() > 0);
     store.schema(schema);
-    assert!(store.table(99).is_none() && store.used_bytes() == 0);
+    assert!(store.memory.is_empty() && store.used_bytes() == 0);
     drain(&mut store, &mut disk).unwrap();
     let (store, found) = open(&mut disk).unwrap();
-    assert!(store.table(99).is_none() && found.entries == 1);
+    assert!(store.memory.is_empty() && found.entries == 1);
 }
 
 #[test]
@@ -208,7 +228,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     assert!(drain(&mut store, &mut disk).is_err(), "who waits has to be told");
     let refused = write(&mut store, 2, 1, b"b").unwrap_err().to_string();
     assert!(refused.contains("refused until there is room"), "{refused}");
-    assert_eq!(read(&store, 1), Some((1, b"a".to_vec())), "reads go on");
+    assert_eq!(read(&mut store, 1), Some((1, b"a".to_vec())), "reads go on");
     disk.full = false;
     assert!(store.next_op(NOW).is_none(), "a full disk is left alone for a while");
     let later = Now { monotonic_ns: store.next_due_ns().unwrap(), ..NOW };
@@ -267,10 +287,11 @@ fn limits_and_failures_refuse_writes() {
     let refused = write(&mut store, 2, 1, b"b").unwrap_err();
     assert!(matches!(refused, WriteError::Log(LogError::Poisoned { .. })), "{refused}");
     assert!(store.next_op(NOW).is_none(), "a failed sync is never tried again");
-    assert_eq!(read(&store, 1), Some((1, b"a".to_vec())), "reads go on");
+    assert_eq!(read(&mut store, 1), Some((1, b"a".to_vec())), "reads go on");
     let long = vec![0; KEY_BYTES_MAX + 1];
-    let mutation = Mutation { table: 1, token: 0, key: &long, clustering: b"", cells: b"" };
-    assert!(matches!(store.write(&mutation), Err(WriteError::KeyTooLong { .. })));
+    let change = Change::Row { clustering: b"", cells: b"" };
+    let refused = store.write(&[Mutation { table: 1, token: 0, key: &long, change }]);
+    assert!(matches!(refused, Err(WriteError::KeyTooLong { .. })));
 }
 
 #[test]
@@ -281,9 +302,9 @@ fn an_entry_larger_than_a_group_and_a_segment_fits() {
     write(&mut store, 1, 1, &value).unwrap();
     write(&mut store, 2, 1, b"small").unwrap();
     drain(&mut store, &mut disk).unwrap();
-    let (store, found) = open(&mut disk).unwrap();
+    let (mut store, found) = open(&mut disk).unwrap();
     assert_eq!(found.entries, 2);
-    assert_eq!(read(&store, 1), Some((1, value)));
+    assert_eq!(read(&mut store, 1), Some((1, value)));
 }
 
 #[test]

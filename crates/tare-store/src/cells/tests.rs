@@ -1,0 +1,171 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Owned {
+    Live(Vec<u8>),
+    Expiring(Vec<u8>, u32, u32),
+    Dead(u32),
+}
+
+type Model = BTreeMap<u16, (i64, Owned)>;
+
+fn content(owned: &Owned) -> Content<'_> {
+    match owned {
+        Owned::Live(value) => Content::Live(value),
+        Owned::Expiring(value, ttl_s, expires_s) => {
+            Content::Expiring { value, ttl_s: *ttl_s, expires_s: *expires_s }
+        }
+        Owned::Dead(since_s) => Content::Dead { since_s: *since_s },
+    }
+}
+
+fn encode(model: &Model) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (&column, (timestamp, owned)) in model {
+        push(&mut out, Cell { column, timestamp: *timestamp, content: content(owned) });
+    }
+    out
+}
+
+fn merged(a: &[u8], b: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    merge(a, b, &mut out);
+    out
+}
+
+fn contents() -> impl Strategy<Value = Owned> {
+    let value = || proptest::collection::vec(0u8..3, 0..3);
+    prop_oneof![
+        value().prop_map(Owned::Live),
+        (value(), 1u32..3, 3u32..5).prop_map(|(v, ttl, expires)| Owned::Expiring(v, ttl, expires)),
+        (0u32..3).prop_map(Owned::Dead),
+    ]
+}
+
+/// Rows as a statement may write them: what their deletion hides may still be in them.
+fn rows() -> impl Strategy<Value = Vec<u8>> {
+    let deletion = proptest::option::of((0i64..3, 0u32..3));
+    let cells = proptest::collection::btree_map(1u16..5, (0i64..4, contents()), 0..5);
+    (deletion, cells).prop_map(|(deletion, mut cells): (_, Model)| {
+        if let Some((timestamp, since_s)) = deletion {
+            cells.insert(DELETION, (timestamp, Owned::Dead(since_s)));
+        }
+        encode(&cells)
+    })
+}
+
+proptest! {
+    #[test]
+    fn merging_is_a_lattice(a in rows(), b in rows(), c in rows()) {
+        prop_assert!(is_valid(&merged(&a, &b)));
+        prop_assert_eq!(merged(&a, &b), merged(&b, &a));
+        let clean = merged(&a, &[]);
+        prop_assert_eq!(merged(&a, &a), clean.clone());
+        prop_assert_eq!(merged(&clean, &clean), clean);
+        prop_assert_eq!(merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
+    }
+
+    #[test]
+    fn what_is_shown_is_alive_and_not_hidden(row in rows(), hidden in 0i64..4, now_s in 0u32..6) {
+        let row = merged(&row, &[]);
+        for covering in [None, Some(Deletion { timestamp: hidden, deleted_s: 1 })] {
+            let expect: Vec<Cell<'_>> = iter(&row)
+                .filter(|cell| cell.is_live(now_s))
+                .filter(|cell| covering.is_none_or(|c| cell.timestamp > c.timestamp))
+                .collect();
+            let mut part = Vec::new();
+            let found = match show(&row, covering, now_s, &mut part) {
+                Shown::Whole => row.clone(),
+                Shown::Part => part,
+                Shown::Nothing => Vec::new(),
+            };
+            prop_assert_eq!(iter(&found).collect::<Vec<_>>(), expect);
+        }
+    }
+
+    /// Whatever compaction leaves, a reader sees the same, now and later.
+    #[test]
+    fn compaction_changes_nothing_that_can_be_seen(
+        row in rows(),
+        hidden in proptest::option::of(0i64..4),
+        now_s in 0u32..6,
+        gc_before_s in 0u32..4,
+        timestamp_below in -1i64..4,
+        wait_s in 0u32..3,
+    ) {
+        let row = merged(&row, &[]);
+        let covering = hidden.map(|timestamp| Deletion { timestamp, deleted_s: 1 });
+        let mut kept = Vec::new();
+        let purge = Purge { now_s, gc_before_s, timestamp_below };
+        compact(&row, covering, &purge, &mut kept);
+        prop_assert!(is_valid(&kept));
+        let seen = |bytes: &[u8]| {
+            let mut part = Vec::new();
+            match show(bytes, covering, now_s + wait_s, &mut part) {
+                Shown::Whole => bytes.to_vec(),
+                Shown::Part => part,
+                Shown::Nothing => Vec::new(),
+            }
+        };
+        prop_assert_eq!(seen(&kept), seen(&row));
+        for cell in iter(&kept).filter(|cell| cell.value().is_none()) {
+            let Content::Dead { since_s: deleted_s } = cell.content else { unreachable!() };
+            let left = Deletion { timestamp: cell.timestamp, deleted_s };
+            prop_assert!(!purge.allows(left));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(0u8..4, 0..64)) {
+        let cells: Vec<Cell<'_>> = iter(&bytes).collect();
+        let mut again = Vec::new();
+        cells.iter().for_each(|cell| push(&mut again, *cell));
+        prop_assert!(bytes.starts_with(&again));
+        if is_valid(&bytes) {
+            prop_assert_eq!(again, bytes);
+        }
+    }
+}
+
+#[test]
+fn ties_go_to_the_dead_then_the_expiring_then_the_greater() {
+    let cell = |timestamp, content| {
+        let mut out = Vec::new();
+        push(&mut out, Cell { column: FIRST_COLUMN, timestamp, content });
+        out
+    };
+    let expiring = |value, expires_s| Content::Expiring { value, ttl_s: 10, expires_s };
+    let ascending = [
+        cell(5, Content::Live(b"a")),
+        cell(5, Content::Live(b"b")),
+        cell(5, expiring(b"z", 50)),
+        cell(5, expiring(b"a", 60)),
+        cell(5, expiring(b"b", 60)),
+        cell(5, Content::Dead { since_s: 1 }),
+        cell(5, Content::Dead { since_s: 2 }),
+        cell(6, Content::Live(b"")),
+    ];
+    for (at, low) in ascending.iter().enumerate() {
+        for high in &ascending[at..] {
+            assert_eq!(&merged(low, high), high);
+            assert_eq!(&merged(high, low), high);
+        }
+    }
+}
+
+#[test]
+fn a_deletion_hides_what_is_not_later() {
+    let row = |cells: &[Cell<'_>]| {
+        let mut out = Vec::new();
+        cells.iter().for_each(|cell| push(&mut out, *cell));
+        out
+    };
+    let deleted = row(&[Cell::dead(DELETION, 5, 1)]);
+    let old = row(&[Cell::live(MARKER, 5, b""), Cell::live(2, 6, b"new"), Cell::live(3, 4, b"x")]);
+    let expect = row(&[Cell::dead(DELETION, 5, 1), Cell::live(2, 6, b"new")]);
+    assert_eq!(merged(&old, &deleted), expect);
+    assert_eq!(deletion(&expect), Some(Deletion { timestamp: 5, deleted_s: 1 }));
+    assert!(!is_valid(&row(&[Cell::live(DELETION, 5, b"")])), "only a dead cell deletes");
+}

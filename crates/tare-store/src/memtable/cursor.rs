@@ -1,0 +1,223 @@
+//! Walking through a memtable in order, from anywhere. A cursor keeps numbers, no borrows, so that
+//! with an `Rc<Memtable>` it can be left and taken up again; meanwhile nothing may be applied.
+
+use std::ops::Deref;
+
+use super::arena::Handle;
+use super::directory::Spot;
+use super::tree::{Place, Tree};
+use super::{Memtable, Rows};
+use crate::cells::Deletion;
+use crate::entry::RangeTombstone;
+use crate::read::ReadError;
+use crate::read::source::{Source, Step};
+
+/// A place among the rows of one table; `M` is `&Memtable` or `Rc<Memtable>`.
+#[derive(Clone, Debug)]
+pub struct Cursor<M> {
+    memtable: M,
+    table: usize,
+    partition: Option<Spot>,
+    row: At,
+    ranges: Option<Tree>,
+    reversed: bool,
+}
+
+/// Where in its partition a cursor stands.
+#[derive(Clone, Copy, Debug)]
+enum At {
+    End,
+    /// The row of a partition that has only one.
+    One(Handle),
+    Row(Place),
+}
+
+impl<M: Deref<Target = Memtable>> Cursor<M> {
+    /// The first row of a table.
+    pub fn new(memtable: M, table: u32) -> Self {
+        Self::from(memtable, table, i64::MIN, &[])
+    }
+
+    /// The first row of the first partition that is not before (token, key).
+    pub fn from(memtable: M, table: u32, token: i64, key: &[u8]) -> Self {
+        let memory = &memtable.memory;
+        let index = memtable.index(table);
+        let first = index.and_then(|index| {
+            memtable.tables[index].directory.first_from(&memory.buckets, &memory.arena, token, key)
+        });
+        Self::standing_at(memtable, index.unwrap_or(0), first)
+    }
+
+    /// The first row of one partition; `None` if it is not there.
+    #[inline]
+    pub fn at(memtable: M, table: u32, token: i64, key: &[u8]) -> Option<Self> {
+        let memory = &memtable.memory;
+        let index = memtable.index(table)?;
+        let directory = &memtable.tables[index].directory;
+        let spot = directory.find(&memory.buckets, &memory.arena, token, key).ok()?;
+        Some(Self::standing_at(memtable, index, Some(spot)))
+    }
+
+    #[inline]
+    fn standing_at(memtable: M, table: usize, partition: Option<Spot>) -> Self {
+        let mut cursor =
+            Self { memtable, table, partition, row: At::End, ranges: None, reversed: false };
+        cursor.enter();
+        cursor
+    }
+
+    /// Stands at the first row of the partition.
+    #[inline]
+    fn enter(&mut self) {
+        let memory = &self.memtable.memory;
+        let rows = self.partition.map(|spot| spot.partition(&memory.buckets).rows);
+        (self.row, self.ranges) = match rows.map(Rows::unpack) {
+            None => (At::End, None),
+            Some(Rows::One(cells)) => (At::One(cells), None),
+            Some(Rows::Many(number)) => {
+                let many = memory.many.get(number);
+                (At::Row(many.rows.seek(&memory.nodes, &memory.arena, &[])), many.ranges)
+            }
+        };
+        self.reversed = false;
+    }
+
+    /// Token and key of the partition.
+    #[inline]
+    pub fn partition(&self) -> Option<(i64, &[u8])> {
+        let memory = &self.memtable.memory;
+        let partition = self.partition?.partition(&memory.buckets);
+        Some((partition.token, memory.arena.get(partition.key)))
+    }
+
+    /// Clustering key and cells of the row.
+    #[inline]
+    pub fn row(&self) -> Option<(&[u8], &[u8])> {
+        let memory = &self.memtable.memory;
+        match self.row {
+            At::End => None,
+            At::One(cells) => Some((&[], memory.arena.get(cells))),
+            At::Row(place) => {
+                let (key, cells) = place.entry(&memory.nodes)?;
+                Some((memory.arena.get(key), memory.arena.get(Handle(cells))))
+            }
+        }
+    }
+
+    /// To the next row of the partition, or the one before if the cursor is reversed.
+    #[inline]
+    pub fn next_row(&mut self) {
+        let nodes = &self.memtable.memory.nodes;
+        self.row = match self.row {
+            At::Row(place) if self.reversed => At::Row(place.previous(nodes)),
+            At::Row(place) => At::Row(place.next(nodes)),
+            At::One(_) | At::End => At::End,
+        };
+    }
+
+    /// To the first row of the next partition.
+    pub fn next_partition(&mut self) {
+        let buckets = &self.memtable.memory.buckets;
+        let table = self.memtable.tables.get(self.table);
+        self.partition = match (self.partition, table) {
+            (Some(spot), Some(table)) => table.directory.next(buckets, spot),
+            _ => None,
+        };
+        self.enter();
+    }
+
+    /// Within the partition: to the first row of a range, or the last one to go backwards.
+    #[inline]
+    pub fn seek(&mut self, from: &[u8], to: Option<&[u8]>, reversed: bool) {
+        let memory = &self.memtable.memory;
+        let rows = self.partition.map(|spot| spot.partition(&memory.buckets).rows);
+        self.reversed = reversed;
+        self.row = match rows.map(Rows::unpack) {
+            None => At::End,
+            // The empty key comes first: it is in the range if that starts there.
+            Some(Rows::One(cells)) => {
+                let inside = from.is_empty() && to.is_none_or(|to| !to.is_empty());
+                if inside { At::One(cells) } else { At::End }
+            }
+            Some(Rows::Many(number)) => {
+                let rows = memory.many.get(number).rows;
+                At::Row(match (reversed, to) {
+                    (false, _) => rows.seek(&memory.nodes, &memory.arena, from),
+                    (true, None) => rows.last(&memory.nodes),
+                    (true, Some(to)) => {
+                        rows.seek(&memory.nodes, &memory.arena, to).previous(&memory.nodes)
+                    }
+                })
+            }
+        };
+    }
+
+    /// The range tombstone of the partition over a clustering key.
+    #[inline]
+    pub fn covering(&self, clustering: &[u8]) -> Option<Deletion> {
+        let ranges = self.ranges.as_ref()?;
+        let memory = &self.memtable.memory;
+        memory.deletion(memory.in_force(ranges, clustering))
+    }
+
+    /// Calls `each` with the range tombstones of the partition, in order; none overlap.
+    pub fn ranges(&self, mut each: impl FnMut(RangeTombstone<'_>)) {
+        let Some(ranges) = self.ranges else { return };
+        let memory = &self.memtable.memory;
+        let mut place = ranges.seek(&memory.nodes, &memory.arena, &[]);
+        while let Some((from, value)) = place.entry(&memory.nodes) {
+            // Neighbours that say the same are one.
+            let mut next = place.next(&memory.nodes);
+            while let Some((_, same)) = next.entry(&memory.nodes)
+                && memory.deletion(same) == memory.deletion(value)
+            {
+                next = next.next(&memory.nodes);
+            }
+            let to = next.entry(&memory.nodes).map(|(key, _)| memory.arena.get(key));
+            if let Some(Deletion { timestamp, deleted_s }) = memory.deletion(value) {
+                let from = memory.arena.get(from);
+                each(RangeTombstone { from, to, timestamp, deleted_s });
+            }
+            place = next;
+        }
+    }
+}
+
+impl<B, M: Deref<Target = Memtable>> Source<B> for Cursor<M> {
+    fn partition(&self) -> Option<(i64, &[u8])> {
+        Cursor::partition(self)
+    }
+
+    fn row(&self) -> Option<(&[u8], &[u8])> {
+        Cursor::row(self)
+    }
+
+    fn covering(&self, clustering: &[u8]) -> Option<Deletion> {
+        Cursor::covering(self, clustering)
+    }
+
+    fn ranges(&self, each: &mut dyn FnMut(RangeTombstone<'_>)) {
+        Cursor::ranges(self, each);
+    }
+
+    fn seek(
+        &mut self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        reversed: bool,
+        _: &mut B,
+    ) -> Result<Step, ReadError> {
+        Cursor::seek(self, from, to, reversed);
+        Ok(Step::Ready)
+    }
+
+    fn next_row(&mut self, _: &mut B) -> Result<Step, ReadError> {
+        Cursor::next_row(self);
+        Ok(Step::Ready)
+    }
+
+    fn next_partition(&mut self, _: &mut B) -> Result<Step, ReadError> {
+        Cursor::next_partition(self);
+        Ok(Step::Ready)
+    }
+}

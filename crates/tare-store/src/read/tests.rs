@@ -1,0 +1,370 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::cells::{Cell, Content, DELETION, Deletion, push};
+use crate::entry::{Change, Mutation, RangeTombstone};
+use proptest::prelude::*;
+
+const TABLE: u32 = 7;
+
+/// A mutation that owns its bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) token: i64,
+    pub(crate) key: Vec<u8>,
+    pub(crate) change: Owned,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Owned {
+    Row { clustering: Vec<u8>, cells: Vec<u8> },
+    Range { from: Vec<u8>, to: Option<Vec<u8>>, timestamp: i64, deleted_s: u32 },
+}
+
+impl Written {
+    pub(crate) fn mutation(&self, table: u32) -> Mutation<'_> {
+        let change = match &self.change {
+            Owned::Row { clustering, cells } => Change::Row { clustering, cells },
+            Owned::Range { from, to, timestamp, deleted_s } => Change::Range(RangeTombstone {
+                from,
+                to: to.as_deref(),
+                timestamp: *timestamp,
+                deleted_s: *deleted_s,
+            }),
+        };
+        Mutation { table, token: self.token, key: &self.key, change }
+    }
+}
+
+/// Few keys, few timestamps and few seconds, so that everything meets.
+fn keys() -> impl Strategy<Value = (i64, Vec<u8>)> {
+    (-2i64..3, proptest::collection::vec(0u8..2, 1..3))
+}
+
+/// Clustering keys of one length, which is prefix-free, or none.
+fn clusterings(clustered: bool) -> BoxedStrategy<Vec<u8>> {
+    match clustered {
+        true => proptest::collection::vec(0u8..6, 2..3).boxed(),
+        false => Just(Vec::new()).boxed(),
+    }
+}
+
+/// Bounds of ranges: any bytes.
+fn bounds() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(0u8..7, 0..3)
+}
+
+fn cells() -> impl Strategy<Value = Vec<u8>> {
+    let content = (0u8..3, proptest::collection::vec(0u8..2, 0..3), 1u32..3, 1u32..6);
+    let deletion = proptest::option::weighted(0.2, (0i64..8, 0u32..4));
+    let columns = proptest::collection::btree_map(1u16..5, (0i64..8, content), 0..4);
+    (deletion, columns).prop_map(|(deletion, columns)| {
+        let mut out = Vec::new();
+        if let Some((timestamp, since_s)) = deletion {
+            push(&mut out, Cell::dead(DELETION, timestamp, since_s));
+        }
+        for (column, (timestamp, (kind, value, ttl_s, at_s))) in &columns {
+            let content = match kind {
+                0 => Content::Live(value),
+                1 => Content::Expiring { value, ttl_s: *ttl_s, expires_s: at_s + ttl_s },
+                _ => Content::Dead { since_s: *at_s },
+            };
+            push(&mut out, Cell { column: *column, timestamp: *timestamp, content });
+        }
+        out
+    })
+}
+
+fn written(clustered: bool) -> impl Strategy<Value = Written> {
+    let row = (clusterings(clustered), cells())
+        .prop_map(|(c, cells)| Owned::Row { clustering: c, cells });
+    let range = (bounds(), proptest::option::of(bounds()), 0i64..8, 0u32..4).prop_map(
+        |(from, to, timestamp, deleted_s)| Owned::Range { from, to, timestamp, deleted_s },
+    );
+    let change = prop_oneof![5 => row, 1 => range];
+    (keys(), change).prop_map(|((token, key), change)| Written { token, key, change })
+}
+
+/// Mutations of a table with or without clustering keys.
+pub(crate) fn histories() -> impl Strategy<Value = Vec<Written>> {
+    any::<bool>().prop_flat_map(|clustered| proptest::collection::vec(written(clustered), 0..80))
+}
+
+type RowKey = (i64, Vec<u8>, Vec<u8>);
+
+/// The answer from scratch: every row that can be seen with its cells.
+pub(crate) fn naive(history: &[Written], now_s: u32) -> BTreeMap<RowKey, Vec<u8>> {
+    let mut keys = BTreeSet::new();
+    for write in history {
+        if let Owned::Row { clustering, .. } = &write.change {
+            keys.insert((write.token, write.key.clone(), clustering.clone()));
+        }
+    }
+    let mut rows = BTreeMap::new();
+    for row in keys {
+        let mut hidden = None;
+        let mut winners: BTreeMap<u16, Cell<'_>> = BTreeMap::new();
+        for write in history.iter().filter(|w| (w.token, &w.key) == (row.0, &row.1)) {
+            match &write.change {
+                Owned::Range { from, to, timestamp, .. } => {
+                    if *from <= row.2 && to.as_ref().is_none_or(|to| row.2 < *to) {
+                        hidden = hidden.max(Some(*timestamp));
+                    }
+                }
+                Owned::Row { clustering, cells } if *clustering == row.2 => {
+                    for cell in cells::iter(cells) {
+                        if cell.column == DELETION {
+                            hidden = hidden.max(Some(cell.timestamp));
+                            continue;
+                        }
+                        let winner = winners.entry(cell.column).or_insert(cell);
+                        if order(&cell) > order(winner) {
+                            *winner = cell;
+                        }
+                    }
+                }
+                Owned::Row { .. } => {}
+            }
+        }
+        let mut out = Vec::new();
+        for cell in winners.into_values() {
+            if cell.is_live(now_s) && hidden.is_none_or(|hidden| cell.timestamp > hidden) {
+                push(&mut out, cell);
+            }
+        }
+        if !out.is_empty() {
+            rows.insert(row, out);
+        }
+    }
+    rows
+}
+
+fn order<'a>(cell: &Cell<'a>) -> (i64, u8, u32, &'a [u8], u32) {
+    let (kind, at_s, value, ttl_s) = match cell.content {
+        Content::Live(value) => (0, 0, value, 0),
+        Content::Expiring { value, ttl_s, expires_s } => (1, expires_s, value, ttl_s),
+        Content::Dead { since_s } => (2, since_s, &[][..], 0),
+    };
+    (cell.timestamp, kind, at_s, value, ttl_s)
+}
+
+/// Deals the history out to memtables.
+fn dealt(history: &[Written], seed: u64, count: u64) -> (Memtable, Vec<Rc<Memtable>>) {
+    let mut memtables: Vec<Memtable> = (0..count).map(|_| Memtable::default()).collect();
+    for (index, write) in (0u64..).zip(history) {
+        let to = usize::try_from(tare_std::rng::mix64(seed ^ index) % count).unwrap();
+        memtables[to].apply(&write.mutation(TABLE));
+        memtables[to].apply(&write.mutation(TABLE + 1));
+    }
+    let active = memtables.pop().unwrap();
+    (active, memtables.into_iter().map(Rc::new).collect())
+}
+
+/// Ascending slices that do not overlap, from any bounds.
+pub(crate) fn slices_of(bounds: &BTreeSet<Vec<u8>>, open_end: bool) -> Vec<Slice<'_>> {
+    let bounds: Vec<_> = bounds.iter().map(Vec::as_slice).collect();
+    bounds
+        .chunks(2)
+        .filter_map(|pair| match pair {
+            [from, to] => Some(Slice { from, to: Some(to) }),
+            [from] => open_end.then_some(Slice { from, to: None }),
+            _ => None,
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    /// However the writes are spread over sources, the answer is that of all of them.
+    #[test]
+    fn a_scan_shows_what_is_there(
+        history in histories(),
+        seed: u64,
+        sources in 1u64..5,
+        now_s in 0u32..8,
+        steps in 1u32..40,
+        stop_every in 1usize..9,
+        to_token in -2i64..4,
+    ) {
+        let (active, frozen) = dealt(&history, seed, sources);
+        let sources = Sources { active: &active, frozen: &frozen };
+        let expect: Vec<_> =
+            naive(&history, now_s).into_iter().filter(|(key, _)| key.0 <= to_token).collect();
+        let position = Position::at_token(i64::MIN);
+        let mut scan = Scan { table: TABLE, position, to_token, now_s, steps };
+        let (mut found, mut part) = (Vec::new(), Vec::new());
+        loop {
+            let visit = |row: Row<'_>| {
+                let key = (row.token, row.key.to_vec(), row.clustering.to_vec());
+                found.push((key, row.cells.to_vec()));
+                if found.len().is_multiple_of(stop_every) { Next::Stop } else { Next::Row }
+            };
+            match sources.scan(&mut scan, &mut part, visit).unwrap() {
+                End::Done => break,
+                End::Stopped | End::Paused => {}
+                End::Missing => unreachable!(),
+            }
+        }
+        prop_assert_eq!(found, expect.clone());
+
+        // One row of each partition.
+        let position = Position::at_token(i64::MIN);
+        let mut scan = Scan { table: TABLE, position, to_token, now_s, steps: u32::MAX };
+        let mut firsts = Vec::new();
+        let visit = |row: Row<'_>| {
+            firsts.push((row.token, row.key.to_vec(), row.clustering.to_vec()));
+            Next::Partition
+        };
+        prop_assert_eq!(sources.scan(&mut scan, &mut part, visit).unwrap(), End::Done);
+        let mut wanted: Vec<_> = expect.into_iter().map(|(key, _)| key).collect();
+        wanted.dedup_by(|b, a| (a.0, &a.1) == (b.0, &b.1));
+        prop_assert_eq!(firsts, wanted);
+    }
+
+    #[test]
+    fn a_partition_shows_what_is_there(
+        history in histories(),
+        seed: u64,
+        sources in 1u64..5,
+        now_s in 0u32..8,
+        key in keys(),
+        cuts in proptest::collection::btree_set(bounds(), 0..5),
+        open_end: bool,
+        reversed: bool,
+        page in 1usize..6,
+    ) {
+        let (active, frozen) = dealt(&history, seed, sources);
+        let sources = Sources { active: &active, frozen: &frozen };
+        let slices = slices_of(&cuts, open_end);
+        let mut expect: Vec<_> = naive(&history, now_s)
+            .into_iter()
+            .filter(|((token, k, c), _)| {
+                let inside = |s: &Slice<'_>| s.from <= &c[..] && s.to.is_none_or(|to| &c[..] < to);
+                (*token, k) == (key.0, &key.1) && slices.iter().any(inside)
+            })
+            .map(|((_, _, clustering), cells)| (clustering, cells))
+            .collect();
+        if reversed {
+            expect.reverse();
+        }
+        let (mut found, mut part): (Vec<(Vec<u8>, Vec<u8>)>, _) = (Vec::new(), Vec::new());
+        loop {
+            let after = found.last().map(|(clustering, _)| clustering.clone());
+            let (token, key) = (key.0, &key.1[..]);
+            let (slices, after) = (&slices[..], after.as_deref());
+            let read = PartitionRead { table: TABLE, token, key, slices, reversed, after, now_s };
+            let mut left = page;
+            let visit = |row: Row<'_>| {
+                found.push((row.clustering.to_vec(), row.cells.to_vec()));
+                left -= 1;
+                if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            match sources.read(&read, &mut part, visit).unwrap() {
+                End::Done => break,
+                End::Stopped => {}
+                end => prop_assert!(false, "{:?}", end),
+            }
+        }
+        prop_assert_eq!(found, expect);
+    }
+
+    /// What compaction makes of the sources answers like them.
+    #[test]
+    fn compaction_changes_no_answer(
+        history in histories(),
+        seed: u64,
+        sources in 1u64..5,
+        now_s in 0u32..8,
+        gc_before_s in 0u32..5,
+        purges: bool,
+    ) {
+        let (active, frozen) = dealt(&history, seed, sources);
+        let timestamp_below = if purges { i64::MAX } else { i64::MIN };
+        let purge = cells::Purge { now_s, gc_before_s, timestamp_below };
+        let all = frozen.iter().map(|memtable| &**memtable).chain([&active]);
+        let cursors = all.map(|memtable| Cursor::new(memtable, TABLE)).collect();
+        let mut merge: Merge<_, ()> = Merge::new(cursors);
+        let (mut kept, mut out) = (Memtable::default(), Vec::new());
+        let mut ranges = merge::Ranges::default();
+        while let Some((token, key)) = merge.partition() {
+            merge.ranges_into(&mut ranges);
+            ranges.retain(|deletion| !purge.allows(deletion));
+            for range in ranges.iter() {
+                let change = Change::Range(range);
+                kept.apply(&Mutation { table: TABLE, token, key, change });
+            }
+            let key = key.to_vec();
+            while let Some((clustering, cells)) = merge.row() {
+                cells::compact(cells, merge.covering(clustering), &purge, &mut out);
+                if !out.is_empty() {
+                    let change = Change::Row { clustering, cells: &out };
+                    kept.apply(&Mutation { table: TABLE, token, key: &key, change });
+                }
+                prop_assert_eq!(merge.next_row(&mut ()).unwrap(), Step::Ready);
+            }
+            prop_assert_eq!(merge.next_partition(&mut ()).unwrap(), Step::Ready);
+        }
+        let expect: Vec<_> = naive(&history, now_s).into_iter().collect();
+        let position = Position::at_token(i64::MIN);
+        let to_token = i64::MAX;
+        let mut scan = Scan { table: TABLE, position, to_token, now_s, steps: u32::MAX };
+        let mut found = Vec::new();
+        let visit = |row: Row<'_>| {
+            let key = (row.token, row.key.to_vec(), row.clustering.to_vec());
+            found.push((key, row.cells.to_vec()));
+            Next::Row
+        };
+        let kept = Sources { active: &kept, frozen: &[] };
+        prop_assert_eq!(kept.scan(&mut scan, &mut Vec::new(), visit).unwrap(), End::Done);
+        prop_assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn ranges_are_the_strongest_of_what_was_added(
+        added in proptest::collection::vec(
+            (bounds(), proptest::option::of(bounds()), 0i64..5, 0u32..3), 0..12),
+        probes in proptest::collection::vec(bounds(), 1..20),
+    ) {
+        let mut ranges = merge::Ranges::default();
+        let mut memtable = Memtable::default();
+        for (from, to, timestamp, deleted_s) in &added {
+            let (timestamp, deleted_s) = (*timestamp, *deleted_s);
+            let range = RangeTombstone { from, to: to.as_deref(), timestamp, deleted_s };
+            ranges.add(&range);
+            let change = Change::Range(range);
+            memtable.apply(&Mutation { table: TABLE, token: 0, key: b"k", change });
+        }
+        for probe in &probes {
+            let covers = |(from, to, ..): &&(Vec<u8>, Option<Vec<u8>>, i64, u32)| {
+                from <= probe && to.as_ref().is_none_or(|to| probe < to)
+            };
+            let of = |&(_, _, timestamp, deleted_s): &_| Deletion { timestamp, deleted_s };
+            let expect = added.iter().filter(covers).map(of).max();
+            prop_assert_eq!(ranges.covering(probe), expect);
+            let cursor = Cursor::at(&memtable, TABLE, 0, b"k");
+            prop_assert_eq!(cursor.and_then(|cursor| cursor.covering(probe)), expect);
+        }
+        let listed: Vec<_> = ranges.iter().collect();
+        for pair in listed.windows(2) {
+            prop_assert!(pair[0].to.is_some_and(|to| to <= pair[1].from));
+        }
+        if let Some(cursor) = Cursor::at(&memtable, TABLE, 0, b"k") {
+            let mut again = merge::Ranges::default();
+            cursor.ranges(|range| again.add(&range));
+            prop_assert_eq!(again.iter().collect::<Vec<_>>(), listed);
+        }
+    }
+}
+
+#[test]
+fn a_successor_ends_the_slice_of_a_prefix() {
+    let check = |prefix: &[u8], expect: Option<&[u8]>| {
+        let mut key = prefix.to_vec();
+        let found = successor(&mut key);
+        assert_eq!(found.then_some(&key[..]), expect, "{prefix:?}");
+    };
+    check(&[], None);
+    check(&[1, 2], Some(&[1, 3]));
+    check(&[1, 0xff, 0xff], Some(&[2]));
+    check(&[0xff, 0xff], None);
+}
