@@ -166,16 +166,31 @@ find_runsc() {
 
 runsc_pid=""
 
+# Prints where Go is.
+find_go() {
+    command -v go && return
+    for found in /usr/local/go/bin/go /usr/lib/go/bin/go; do
+        if [ -x "$found" ]; then printf '%s\n' "$found" && return; fi
+    done
+    return 1
+}
+
 # Builds runsc with Go, where Go is, in the background: it takes two to four minutes, once. Nothing is
 # installed; without Go the tests of gVisor skip themselves and say why. Call runsc_ready before them,
 # and runsc_stop from the exit trap.
 build_runsc() {
     if find_runsc >/dev/null; then return; fi
-    go=$(command -v go || find /usr/local/go/bin/go /usr/lib/go/bin/go 2>/dev/null | head -n 1)
-    if [ -z "$go" ]; then
+    if ! go=$(find_go); then
         say "$script: there is neither runsc nor Go to build it with; the tests of gVisor are skipped"
         return
     fi
+    # From 1.21 on Go gets the version that a module asks for by itself.
+    case $("$go" version) in
+    *" go1.1"[0-9]* | *" go1.20"*)
+        say "$script: $go is too old to build runsc with; the tests of gVisor are skipped"
+        return
+        ;;
+    esac
     say "$script: building gVisor's runsc $runsc_version below $runsc_cache with Go; it is not installed"
     runsc_dir=$(mktemp -d) || return 0
     # A group of its own, so that the compilers that it starts end with it.

@@ -46,12 +46,14 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     }
     if !failed.contains(&"build") && !failed.contains(&"clippy") {
         announce("drivers");
+        let started = Instant::now();
         let script = root.join("tests/drivers/run");
         let status = Command::new(&script)
             .arg(program(root)?)
             .current_dir(root)
             .status()
             .with_context(|| format!("cannot start {}", script.display()))?;
+        say(&format!("drivers: {:.0} s", started.elapsed().as_secs_f64()));
         if !status.success() {
             failed.push("drivers");
         }

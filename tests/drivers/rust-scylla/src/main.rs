@@ -1,15 +1,20 @@
-//! The `scylla` crate against a CQL server: `tare-driver-rust-scylla HOST PORT`. Prints one line per
+//! The `scylla` crate against a CQL server: `tare-driver-rust-scylla HOST PORT WAY`. Prints one line per
 //! check; exits with 1 if one failed, with 2 if the checks could not be run to their end.
+
+mod rows;
+mod scalars;
 
 use std::error::Error;
 use std::fmt::Debug;
+use std::io::stdin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use scylla::client::Compression;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
-use scylla::value::CqlTimestamp;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -24,6 +29,13 @@ struct Checks {
 }
 
 impl Checks {
+    /// A part of the checks may have ended early by an error, which is then a failed check.
+    fn part(&mut self, name: &str, done: Outcome<()>) {
+        if let Err(error) = done {
+            self.check(name, error.to_string().as_str(), "no error");
+        }
+    }
+
     fn check<T: PartialEq + Debug>(&mut self, name: &str, got: T, expected: T) {
         if got == expected {
             println!("ok       {name}");
@@ -36,15 +48,21 @@ impl Checks {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [host, port] = arguments.as_slice() else {
-        eprintln!("usage: tare-driver-rust-scylla HOST PORT");
+    let [host, port, way] = arguments.as_slice() else {
+        eprintln!("usage: tare-driver-rust-scylla HOST PORT WAY");
         return ExitCode::from(2);
     };
     let mut checks = Checks::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let done = runtime
-        .map_err(Into::into)
-        .and_then(|runtime| runtime.block_on(run(&format!("{host}:{port}"), &mut checks)));
+    let done = runtime.map_err(Into::into).and_then(|runtime| {
+        let node = format!("{host}:{port}");
+        runtime.block_on(async {
+            match way.as_str() {
+                "password" => with_password(&node, &mut checks).await,
+                _ => run(&node, &mut checks).await,
+            }
+        })
+    });
     if let Err(error) = done {
         println!("FAILED   the checks stopped: {error}");
         return ExitCode::from(2);
@@ -53,18 +71,46 @@ fn main() -> ExitCode {
 }
 
 async fn run(node: &str, checks: &mut Checks) -> Outcome<()> {
-    let session = Arc::new(SessionBuilder::new().known_node(node).build().await?);
+    let session = connect(node, Some(Compression::Lz4)).await?;
     checks.check("connect", true, true);
     system_tables(&session, checks).await?;
+    shards(&session, checks);
     schema(&session, checks).await?;
-    values(&session, checks).await?;
-    many(&session, checks).await?;
-    errors(&session, checks).await?;
+    let done = scalars::round_trip(&session, checks).await;
+    checks.part("scalars", done);
+    let done = many(&session, checks).await;
+    checks.part("many", done);
+    let done = rows::clustering(&session, checks).await;
+    checks.part("clustering", done);
+    let done = rows::batches(&session, checks).await;
+    checks.part("batches", done);
+    let done = rows::time_to_live(&session, checks).await;
+    checks.part("time to live", done);
+    let done = errors(&session, checks).await;
+    checks.part("errors", done);
+    let done = uncompressed(node, checks).await;
+    checks.part("no compression", done);
+    let done = restart(&session, checks).await;
+    checks.part("restart", done);
     session.query_unpaged(format!("DROP KEYSPACE {KEYSPACE}"), ()).await?;
     session.refresh_metadata().await?;
     let gone = session.get_cluster_state().get_keyspace(KEYSPACE).is_none();
     checks.check("the driver sees the drop", gone, true);
     Ok(())
+}
+
+async fn connect(node: &str, compression: Option<Compression>) -> Outcome<Arc<Session>> {
+    let builder = SessionBuilder::new().known_node(node).compression(compression);
+    Ok(Arc::new(builder.build().await?))
+}
+
+/// A password opens the server, a wrong one does not.
+async fn with_password(node: &str, checks: &mut Checks) -> Outcome<()> {
+    let (user, password) = (std::env::var("TARE_USER")?, std::env::var("TARE_PASSWORD")?);
+    let wrong = SessionBuilder::new().known_node(node).user(&user, "wrong").build().await;
+    checks.check("a wrong password is refused", wrong.is_err(), true);
+    let session = SessionBuilder::new().known_node(node).user(user, password).build().await?;
+    system_tables(&session, checks).await
 }
 
 async fn system_tables(session: &Session, checks: &mut Checks) -> Outcome<()> {
@@ -94,13 +140,8 @@ async fn schema(session: &Session, checks: &mut Checks) -> Outcome<()> {
             if keyspace == KEYSPACE && table.is_empty());
     checks.check("a keyspace that exists", is_known, true);
     session.use_keyspace(KEYSPACE, false).await?;
-    session
-        .query_unpaged(
-            "CREATE TABLE values_of (id int PRIMARY KEY, t text, big bigint, b blob, f boolean, \
-             d double, moment timestamp)",
-            (),
-        )
-        .await?;
+    session.query_unpaged(scalars::create_table(), ()).await?;
+    session.query_unpaged(rows::CREATE_TABLE, ()).await?;
     session
         .query_unpaged("CREATE TABLE pairs (a text, b int, v blob, PRIMARY KEY ((a, b)))", ())
         .await?;
@@ -115,57 +156,13 @@ async fn schema(session: &Session, checks: &mut Checks) -> Outcome<()> {
     checks.check(
         "the driver sees the tables",
         tables,
-        Some(vec!["pairs".into(), "values_of".into()]),
+        Some(vec!["pairs".into(), "scalars".into(), "series".into()]),
     );
     let key = state
         .get_keyspace(KEYSPACE)
         .and_then(|keyspace| keyspace.tables.get("pairs"))
         .map(|table| table.partition_key.clone());
     checks.check("the driver sees the partition key", key, Some(vec!["a".into(), "b".into()]));
-    Ok(())
-}
-
-type Row = (
-    i32,
-    Option<String>,
-    Option<i64>,
-    Option<Vec<u8>>,
-    Option<bool>,
-    Option<f64>,
-    Option<CqlTimestamp>,
-);
-
-async fn values(session: &Session, checks: &mut Checks) -> Outcome<()> {
-    let insert = session
-        .prepare("INSERT INTO values_of (id, t, big, b, f, d, moment) VALUES (?, ?, ?, ?, ?, ?, ?)")
-        .await?;
-    let select =
-        session.prepare("SELECT id, t, big, b, f, d, moment FROM values_of WHERE id = ?").await?;
-    let rows: [Row; 2] = [
-        (
-            -1,
-            Some("ünï'cødé".into()),
-            Some(i64::MIN),
-            Some((0..=255).collect()),
-            Some(true),
-            Some(-1.5),
-            Some(CqlTimestamp(951_868_798_123)),
-        ),
-        (1, Some(String::new()), None, Some(Vec::new()), Some(false), Some(0.0), None),
-    ];
-    for row in rows {
-        session.execute_unpaged(&insert, &row).await?;
-        let got = session.execute_unpaged(&select, (row.0,)).await?.into_rows_result()?;
-        checks.check(&format!("row {} comes back", row.0), got.single_row::<Row>()?, row);
-    }
-    let got = session.execute_unpaged(&select, (2,)).await?.into_rows_result()?;
-    checks.check("no row for another key", got.rows_num(), 0);
-    session.query_unpaged("INSERT INTO values_of (id, t) VALUES (3, 'it''s')", ()).await?;
-    let got = session
-        .query_unpaged("SELECT t FROM values_of WHERE id = 3", ())
-        .await?
-        .into_rows_result()?;
-    checks.check("literals", got.single_row::<(String,)>()?.0.as_str(), "it's");
     Ok(())
 }
 
@@ -230,11 +227,58 @@ async fn errors(session: &Session, checks: &mut Checks) -> Outcome<()> {
     let unknown = session.query_unpaged("SELECT * FROM no", ()).await.map(|_| ());
     let is_invalid = matches!(database_error(&unknown), Some(DbError::Invalid));
     checks.check("an unknown table", is_invalid, true);
-    let mut batch = scylla::statement::batch::Batch::default();
-    batch.append_statement("INSERT INTO values_of (id) VALUES (1)");
-    let refused = session.batch(&batch, ((),)).await.map(|_| ());
+    let conditional = "INSERT INTO pairs (a, b) VALUES ('a', 1) IF NOT EXISTS";
+    let refused = session.query_unpaged(conditional, ()).await.map(|_| ());
     let is_refused = matches!(database_error(&refused), Some(DbError::Invalid));
-    checks.check("a batch is refused", is_refused, true);
+    checks.check("a lightweight transaction is refused", is_refused, true);
+    Ok(())
+}
+
+/// The driver knows the shards, and so sends each request to the one that owns its row.
+fn shards(session: &Session, checks: &mut Checks) {
+    let state = session.get_cluster_state();
+    let sharder = state.get_nodes_info().first().and_then(|node| node.sharder());
+    let shards = sharder.map(|sharder| usize::from(sharder.nr_shards.get()));
+    checks.check("the driver sees two shards", shards, Some(2));
+}
+
+async fn uncompressed(node: &str, checks: &mut Checks) -> Outcome<()> {
+    let session = connect(node, None).await?;
+    let count = session
+        .query_unpaged(format!("SELECT count(*) FROM {KEYSPACE}.pairs"), ())
+        .await?
+        .into_rows_result()?;
+    checks.check("without compression", count.single_row::<(i64,)>()?.0, i64::from(ROWS));
+    Ok(())
+}
+
+/// What was acknowledged is there after a crash, and the driver goes on by itself.
+async fn restart(session: &Session, checks: &mut Checks) -> Outcome<()> {
+    let insert = session.prepare("INSERT INTO pairs (a, b, v) VALUES ('durable', ?, ?)").await?;
+    let select = session.prepare("SELECT v FROM pairs WHERE a = 'durable' AND b = ?").await?;
+    for b in 0..100 {
+        session.execute_unpaged(&insert, (b, &b"before"[..])).await?;
+    }
+    println!("restart");
+    stdin().read_line(&mut String::new())?;
+    let begun = Instant::now();
+    while let Err(error) = session.execute_unpaged(&select, (0,)).await {
+        if begun.elapsed() > Duration::from_secs(30) {
+            return Err(error.into());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    checks.check("a statement prepared before kill -9 runs after it", true, true);
+    let mut found = 0;
+    for b in 0..100 {
+        let rows = session.execute_unpaged(&select, (b,)).await?.into_rows_result()?;
+        found += rows.rows_num();
+    }
+    checks.check("all acknowledged writes are there after kill -9", found, 100);
+    session.execute_unpaged(&insert, (100, &b"after"[..])).await?;
+    let rows = session.execute_unpaged(&select, (100,)).await?.into_rows_result()?;
+    let value = rows.single_row::<(Vec<u8>,)>()?.0;
+    checks.check("writes go on after kill -9", value.as_slice(), b"after".as_slice());
     Ok(())
 }
 

@@ -1,0 +1,158 @@
+"""What a client of the harness is, and how those that check by themselves are spoken with."""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+
+from cache import command
+from server import HOST
+
+
+class Way:
+    """How the server is run and spoken to."""
+
+    def __init__(self, name, *options):
+        self.name = name
+        self._options = options
+
+    def server_options(self, _tare, _directory, _cache):
+        """Words for `tare db`, given a directory that lives as long as the server."""
+        return list(self._options)
+
+    def environment(self, _server):
+        """What a client is told in its environment."""
+        return {}
+
+
+class Secured(Way):
+    """With a password and, if the client can, TLS."""
+
+    user, password = "tare", "a password: with spaces, and ünïcode"
+
+    def __init__(self, name, with_tls):
+        super().__init__(name)
+        self._with_tls = with_tls
+
+    def server_options(self, tare, directory, _cache):
+        users = directory / "users"
+        words = [tare, "db", "password", self.user]
+        users.write_text(command(words, told=f"{self.password}\n"))
+        options = ["--auth-file", str(users)]
+        if self._with_tls:
+            certificate, key = directory / "certificate.pem", directory / "key.pem"
+            words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
+            words += ["ec_paramgen_curve:prime256v1", "-nodes", "-days", "7", "-subj", "/CN=tare"]
+            words += ["-addext", f"subjectAltName=IP:{HOST},DNS:localhost"]
+            command([*words, "-keyout", key, "-out", certificate])
+            options += ["--tls-cert", str(certificate), "--tls-key", str(key)]
+        return options
+
+    def environment(self, server):
+        told = {"TARE_USER": self.user, "TARE_PASSWORD": self.password}
+        if self._with_tls:
+            told["TARE_CA"] = str(server.directory / "certificate.pem")
+        return told
+
+
+# Every acknowledged write must be there after kill -9, so each is on the disk first.
+PLAIN = Way("plain", "--durability", "sync")
+SECURE = Secured("secure", with_tls=True)
+PASSWORD = Secured("password", with_tls=False)
+OPENSSL = {"openssl": "openssl"}
+
+
+class Client:
+    """One client: how it is had, and what is asked of it."""
+
+    name = ""
+    about = ""
+    # Programs that it needs, and the Debian packages that have them.
+    needs = {}
+    # Whether it is left out unless asked for by name.
+    on_demand = False
+    ways = (PLAIN,)
+
+    def missing(self):
+        found = {program: shutil.which(program) for program in self.needs}
+        return [f"{name} (package {self.needs[name]})" for name in found if not found[name]]
+
+    def prepare(self, cache):
+        """Gets and builds what is needed; does nothing if it is there."""
+
+    def run(self, cache, server, way, report):
+        raise NotImplementedError
+
+
+def checks(server, way, report, words, *, deadline_s=180, **environment):
+    """Runs a program that checks by itself, as `WORDS... HOST PORT WAY`.
+
+    It prints `ok NAME` or `FAILED NAME: WHY` for each check. When it prints `restart`, the server
+    is killed (-9) and started again, and the program is told by the line `restarted`. It exits with
+    0, or with 1 after a FAILED line; anything else is a failure of its own.
+    """
+    words = [*map(str, words), server.host, str(server.port), way.name]
+    environment = {name: str(value) for name, value in environment.items()}
+    failed_before = len(report.failures)
+    process = subprocess.Popen(
+        words,
+        env={**os.environ, **way.environment(server), **environment},
+        cwd=server.directory,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    # The process may have children that hold its output open, so all of its session ends.
+    timer = threading.Timer(deadline_s, os.killpg, (process.pid, signal.SIGKILL))
+    timer.start()
+    try:
+        for line in process.stdout:
+            line = line.rstrip("\n")
+            if line == "restart":
+                server.kill_and_start()
+                process.stdin.write("restarted\n")
+                process.stdin.flush()
+            else:
+                report.take(line)
+        code = process.wait()
+    finally:
+        is_late = not timer.is_alive()
+        timer.cancel()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if is_late:
+        report.failed("the checks come to an end", f"not within {deadline_s} s")
+    elif code != int(len(report.failures) > failed_before):
+        report.failed("the checks come to an end", f"exit code {code}")
+
+
+def printed_by(words, directory, deadline_s, **environment):
+    """Runs a program that is no program of checks: (what it printed, its exit code).
+
+    The code is None if it had to be ended at the deadline, which the text then says.
+    """
+    process = subprocess.Popen(
+        [str(word) for word in words],
+        env={**os.environ, **{name: str(value) for name, value in environment.items()}},
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        return process.communicate(timeout=deadline_s)[0], process.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return f"{process.communicate()[0]}\nno end within {deadline_s} s", None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

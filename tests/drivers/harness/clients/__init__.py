@@ -1,0 +1,21 @@
+"""All clients, in the order in which they are run: the quickest first."""
+
+from clients.cqlsh import Cqlsh
+from clients.gocql import Gocql
+from clients.gocql_suite import GocqlSuite
+from clients.java import Java
+from clients.python_driver import PythonDriver
+from clients.rust_scylla import RustScylla
+from clients.scylla_suite import ScyllaSuite
+from clients.stress import Stress
+
+ALL = (
+    PythonDriver(),
+    Cqlsh(),
+    Java(),
+    Gocql(),
+    RustScylla(),
+    Stress(),
+    GocqlSuite(),
+    ScyllaSuite(),
+)

@@ -1,0 +1,55 @@
+"""Suites of other people's: which of their cases fail is written down in docs/reference/cql.md.
+
+There a table below a heading that begins with the suite's name lists every case that fails, with
+the reason. A case that fails and is not listed fails the run, and so does one that is listed and
+does not fail any more, and one that is listed and was not run.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from cache import REPOSITORY
+
+PAGE = REPOSITORY / "docs/reference/cql.md"
+HEADING = re.compile(r"^#+ +(.*)$")
+ROW = re.compile(r"^\| *`([^`]+)` *\| *(.*?) *\|$")
+
+
+def listed(suite):
+    """The cases that are known to fail: name to reason."""
+    cases, inside = {}, False
+    for line in PAGE.read_text().splitlines():
+        if heading := HEADING.match(line):
+            inside = heading[1].split()[0] in (suite, f"`{suite}`")
+        elif inside and (row := ROW.match(line)):
+            cases[row[1]] = row[2]
+    return cases
+
+
+def judge(suite, verdicts, printed, report):
+    """Reports what differs from the list. `verdicts`: PASS, FAIL or SKIP by the name of a case.
+
+    With $TARE_DRIVERS_KEEP, a directory, all that the suite printed is kept there.
+    """
+    if keep := os.environ.get("TARE_DRIVERS_KEEP"):
+        (Path(keep) / f"{suite}.txt").write_text(printed)
+    known = listed(suite)
+    good = True
+    for name, verdict in sorted(verdicts.items()):
+        if verdict == "FAIL" and name not in known:
+            report.failed(name, f"fails, and is not listed in {PAGE.name}")
+            good = False
+        elif verdict != "FAIL" and name in known:
+            report.failed(name, f"{verdict}, but listed in {PAGE.name} as failing: {known[name]}")
+            good = False
+    for name in sorted(known.keys() - verdicts.keys()):
+        report.failed(name, f"listed in {PAGE.name}, and was not run")
+        good = False
+    count = {verdict: list(verdicts.values()).count(verdict) for verdict in ("PASS", "FAIL", "SKIP")}
+    print(f"         {suite}: {count['PASS']} pass, {count['FAIL']} fail, {count['SKIP']} skip")
+    if not count["PASS"]:
+        last = "\n".join(printed.splitlines()[-20:])
+        report.failed(f"the suite {suite} runs", f"no case passed; it said:\n{last}")
+    elif good:
+        report.ok(f"the suite {suite} fails where {PAGE.name} says, and nowhere else")

@@ -1,0 +1,111 @@
+"""One `tare db` on a free loopback port, its data in a temporary directory."""
+
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+HOST = "127.0.0.1"
+READY_S = 30
+STOP_S = 30
+# OPTIONS in version 4 of the protocol; the answer is SUPPORTED.
+OPTIONS = bytes([4, 0, 0, 0, 5, 0, 0, 0, 0])
+SUPPORTED = 6
+
+
+class ServerDied(Exception):
+    """The server does not answer or has ended by itself."""
+
+
+class Server:
+    host = HOST
+
+    def __init__(self, tare, way, cache):
+        self._tare = tare
+        self._work = tempfile.TemporaryDirectory(prefix="tare-drivers.")
+        self.directory = Path(self._work.name)
+        self._log = self.directory / "log"
+        self._process = None
+        self.port = self._free_port()
+        self._options = way.server_options(tare, self.directory, cache)
+
+    def _free_port(self):
+        with socket.socket() as probe:
+            probe.bind((self.host, 0))
+            return probe.getsockname()[1]
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        if self._process and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._work.cleanup()
+
+    def start(self):
+        words = [self._tare, "db", "--data", self.directory / "data"]
+        words += ["--state", self.directory / "state", "--listen", self.host, "--port", self.port]
+        words += ["--smp", 2, "--overprovisioned", "yes", *self._options]
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(
+                [str(word) for word in words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        deadline = time.monotonic() + READY_S
+        while not self._answers():
+            if self._process.poll() is not None:
+                raise ServerDied(f"tare db ended with {self._process.returncode}:\n{self._said()}")
+            if time.monotonic() > deadline:
+                raise ServerDied(f"tare db does not answer in {READY_S} s:\n{self._said()}")
+            time.sleep(0.02)
+
+    def _answers(self):
+        try:
+            with socket.create_connection((self.host, self.port), timeout=1) as connection:
+                if "--tls-cert" in self._options:
+                    return True
+                connection.sendall(OPTIONS)
+                header = connection.recv(9)
+                return len(header) > 4 and header[4] == SUPPORTED
+        except OSError:
+            return False
+
+    def kill_and_start(self):
+        """Ends the server as a crash would, and starts it on the same data and port."""
+        self._process.kill()
+        self._process.wait()
+        self.start()
+
+    def is_alive(self):
+        return self._process.poll() is None
+
+    def stop(self, report):
+        """Ends it as an administrator would; it must still be there and end well."""
+        if not self.is_alive():
+            report.failed("the server lives on", f"it ended with {self._process.returncode}")
+            return
+        self._process.terminate()
+        try:
+            code = self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            report.failed("the server ends when told to", f"not within {STOP_S} s")
+            return
+        report.check("the server lives on and ends when told to", code == 0, f"exit code {code}")
+
+    def _said(self):
+        lines = self._log.read_text(errors="replace").splitlines()
+        return "\n".join(lines[-30:])
+
+    def tell_if(self, wanted):
+        """Prints the last of what the server said."""
+        if wanted:
+            print(f"tare db said:\n{self._said()}", flush=True)
