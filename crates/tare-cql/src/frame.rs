@@ -1,11 +1,12 @@
-//! Frames: the nine bytes in front of every message and what may stand between them and it.
+//! Frames: the nine bytes in front of every message and what may stand between them and it. (The
+//! specification of version 5 calls them envelopes, and calls what its segments are made of frames;
+//! see `segment`.)
 //!
-//! Only version 4 is spoken. Drivers begin with newer versions (5, 6, 65, 66) and step down when
-//! they are answered with a protocol error in a frame that they can read: see `FrameError::answer`.
+//! Versions 4 and 5 are spoken. Drivers begin with newer ones (6, 65, 66) and step down when they
+//! are answered with a protocol error in a frame that they can read: see [`FrameError::answer`].
 
-use crate::PROTOCOL_VERSION;
 use crate::response;
-use crate::wire::{DecodeError, Reader, put_int};
+use crate::wire::{DecodeError, Reader, StringList, put_int, put_string_list};
 
 /// Length of the header in bytes.
 pub const HEADER_BYTES: usize = 9;
@@ -15,7 +16,54 @@ pub const BODY_BYTES_MAX: usize = 256 << 20;
 /// Bit of the version byte that says that the frame comes from the server.
 const RESPONSE: u8 = 0x80;
 
-/// Flags of the header.
+/// A version of the native protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(u8)]
+pub enum Version {
+    #[default]
+    V4 = 4,
+    V5 = 5,
+}
+
+impl Version {
+    /// All versions, the oldest first.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V5];
+
+    /// The version of this number, if it is spoken.
+    #[inline]
+    pub fn from_number(number: u8) -> Option<Self> {
+        match number {
+            4 => Some(Self::V4),
+            5 => Some(Self::V5),
+            _ => None,
+        }
+    }
+
+    /// What SUPPORTED calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V4 => "4/v4",
+            Self::V5 => "5/v5",
+        }
+    }
+}
+
+/// What the header of a frame says beside its opcode and length. A bare stream means version 4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    pub version: Version,
+    pub stream: i16,
+}
+
+impl From<i16> for Head {
+    #[inline]
+    fn from(stream: i16) -> Self {
+        Self { version: Version::V4, stream }
+    }
+}
+
+/// Flags of the header. Version 5 has one more (0x10, the client accepts a version that is still
+/// being tried out), which changes nothing here.
 pub mod flag {
     pub const COMPRESSION: u8 = 0x01;
     pub const TRACING: u8 = 0x02;
@@ -84,6 +132,7 @@ pub enum Direction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
     pub direction: Direction,
+    pub version: Version,
     /// Bits of `flag`. Tracing in a request is a wish that need not be granted.
     pub flags: u8,
     /// Chosen by the client (>= 0) and repeated by the server; -1 for events.
@@ -91,14 +140,24 @@ pub struct Frame<'a> {
     pub opcode: Opcode,
     /// The message, without tracing id, warnings and custom payload.
     pub body: &'a [u8],
+    warnings: Option<StringList<'a>>,
+}
+
+impl<'a> Frame<'a> {
+    /// What the server wants to be said to people, beside its answer.
+    pub fn warnings(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.warnings.into_iter().flatten()
+    }
 }
 
 /// Why bytes are no frame. After any of these the rest of the connection cannot be read: answer
 /// with `answer` and close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    // Drivers look for the words "unsupported protocol version" and step down.
-    #[error("Invalid or unsupported protocol version ({version}); supported versions are (4/v4)")]
+    // Drivers look for the words "Invalid or unsupported protocol version" and step down.
+    #[error(
+        "Invalid or unsupported protocol version ({version}); supported versions are (4/v4, 5/v5)"
+    )]
     Version { version: u8, stream: i16 },
     #[error("frame of {length} bytes on stream {stream} exceeds the limit of {limit} bytes")]
     TooLong { stream: i16, length: u32, limit: usize },
@@ -125,14 +184,17 @@ impl FrameError {
         }
     }
 
-    /// Appends the protocol error that tells the client.
-    pub fn answer(&self, out: &mut Vec<u8>) {
-        response::encode_error(
-            out,
-            self.stream(),
-            &response::ErrorKind::Protocol,
-            &self.to_string(),
-        );
+    /// Appends the protocol error that tells the client, on a connection that speaks `version`. A
+    /// version that is not spoken is answered in the nearest that is, since whoever knows a version
+    /// knows those about it.
+    pub fn answer(&self, version: Version, out: &mut Vec<u8>) {
+        let version = match *self {
+            Self::Version { version, .. } if version > Version::V5 as u8 => Version::V5,
+            Self::Version { .. } => Version::V4,
+            _ => version,
+        };
+        let head = Head { version, stream: self.stream() };
+        response::encode_error(out, head, &response::ErrorKind::Protocol, &self.to_string());
     }
 }
 
@@ -144,11 +206,11 @@ pub fn decode(
     direction: Direction,
     body_bytes_max: usize,
 ) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
-    let Some(&version) = bytes.first() else { return Ok(None) };
-    let sent = if version & RESPONSE == 0 { Direction::Request } else { Direction::Response };
-    if version & !RESPONSE != PROTOCOL_VERSION {
-        return unsupported(bytes, version & !RESPONSE);
-    }
+    let Some(&first) = bytes.first() else { return Ok(None) };
+    let sent = if first & RESPONSE == 0 { Direction::Request } else { Direction::Response };
+    let Some(version) = Version::from_number(first & !RESPONSE) else {
+        return unsupported(bytes, first & !RESPONSE);
+    };
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let [_, flags, stream_high, stream_low, opcode, l0, l1, l2, l3] = *header;
     let stream = i16::from_be_bytes([stream_high, stream_low]);
@@ -170,12 +232,13 @@ pub fn decode(
     let Some(body) = bytes.get(HEADER_BYTES..HEADER_BYTES + body_bytes) else {
         return Ok(None);
     };
-    let body = if flags & (flag::TRACING | flag::CUSTOM_PAYLOAD | flag::WARNING) == 0 {
-        body
+    let (warnings, body) = if flags & (flag::TRACING | flag::CUSTOM_PAYLOAD | flag::WARNING) == 0 {
+        (None, body)
     } else {
         without_prefix(body, flags, sent).map_err(|source| FrameError::Prefix { stream, source })?
     };
-    Ok(Some((Frame { direction, flags, stream, opcode, body }, HEADER_BYTES + body_bytes)))
+    let frame = Frame { direction, version, flags, stream, opcode, body, warnings };
+    Ok(Some((frame, HEADER_BYTES + body_bytes)))
 }
 
 /// The header of versions 1 and 2 has a stream of one byte, the one of 3 and later is today's.
@@ -190,23 +253,28 @@ fn unsupported<'a>(bytes: &[u8], version: u8) -> Result<Option<(Frame<'a>, usize
     Err(FrameError::Version { version, stream })
 }
 
-/// Skips tracing id and warnings (responses only) and the custom payload, in this order
-/// (section 2.2).
+/// Takes tracing id and warnings (responses only) and the custom payload, in this order (section
+/// 2.2), from the front of a body. Only the warnings are of use to anyone.
 #[cold]
-fn without_prefix(body: &[u8], flags: u8, direction: Direction) -> Result<&[u8], DecodeError> {
+fn without_prefix(
+    body: &[u8],
+    flags: u8,
+    direction: Direction,
+) -> Result<(Option<StringList<'_>>, &[u8]), DecodeError> {
     let mut reader = Reader::new(body);
+    let mut warnings = None;
     if direction == Direction::Response {
         if flags & flag::TRACING != 0 {
             reader.take(16, "tracing id")?;
         }
         if flags & flag::WARNING != 0 {
-            reader.string_list("warnings")?;
+            warnings = Some(reader.string_list("warnings")?);
         }
     }
     if flags & flag::CUSTOM_PAYLOAD != 0 {
         reader.skip_bytes_map("custom payload")?;
     }
-    Ok(reader.rest())
+    Ok((warnings, reader.rest()))
 }
 
 /// A frame being written: `begin` appends the header, the caller appends the body, `finish` enters
@@ -220,11 +288,17 @@ pub struct FrameStart {
 impl FrameStart {
     /// Appends a header with the length still open.
     #[inline]
-    pub fn begin(out: &mut Vec<u8>, direction: Direction, stream: i16, opcode: Opcode) -> Self {
+    pub fn begin(
+        out: &mut Vec<u8>,
+        direction: Direction,
+        head: impl Into<Head>,
+        opcode: Opcode,
+    ) -> Self {
+        let Head { version, stream } = head.into();
         let offset = out.len();
         let version = match direction {
-            Direction::Request => PROTOCOL_VERSION,
-            Direction::Response => PROTOCOL_VERSION | RESPONSE,
+            Direction::Request => version as u8,
+            Direction::Response => version as u8 | RESPONSE,
         };
         let [high, low] = stream.to_be_bytes();
         out.extend_from_slice(&[version, 0, high, low, opcode as u8, 0, 0, 0, 0]);
@@ -247,6 +321,31 @@ impl FrameStart {
             field.copy_from_slice(&length.to_be_bytes());
         }
         body_bytes
+    }
+}
+
+/// Puts warnings into the response that begins at `offset` and is the last of the buffer.
+///
+/// The few answers that carry any pay for the move of their body, so that all others need not know
+/// of them.
+pub fn insert_warnings(out: &mut Vec<u8>, offset: usize, warnings: &[&str]) {
+    if warnings.is_empty() || out.len() < offset + HEADER_BYTES {
+        return;
+    }
+    let body = out.split_off(offset + HEADER_BYTES);
+    put_string_list(out, warnings);
+    out.extend_from_slice(&body);
+    if let Some(flags) = out.get_mut(offset + 1) {
+        *flags |= flag::WARNING;
+    }
+    FrameStart { offset }.finish(out);
+}
+
+/// Writes the version of another connection into the response that begins at `offset`: what
+/// many connections are told alike is encoded once.
+pub fn set_version(out: &mut [u8], offset: usize, version: Version) {
+    if let Some(first) = out.get_mut(offset) {
+        *first = version as u8 | RESPONSE;
     }
 }
 

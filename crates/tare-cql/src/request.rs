@@ -1,40 +1,45 @@
 //! Requests: decoded by the server, encoded by the client (section 4.1 of the specification).
 
+mod batch;
 mod parameters;
 
+pub use batch::{Batch, BatchItem, BatchItems, BatchKind, BatchStatement, encode_batch};
 pub use parameters::{Parameters, Settings, Values, query_flag};
 
-use crate::frame::{Direction, Frame, FrameStart, Opcode};
+use crate::frame::{Direction, Frame, FrameStart, Head, Opcode, Version};
 use crate::wire::{
-    Consistency, DecodeError, Reader, StringList, StringMap, Value, put_bytes, put_long_string,
-    put_short_bytes, put_string_list, put_string_map, put_value,
+    DecodeError, Reader, StringList, StringMap, Value, put_bytes, put_int, put_long_string,
+    put_short, put_short_bytes, put_string_list, put_string_map, put_value,
 };
+use parameters::put_flags;
 
 /// A request, borrowed from its frame.
 #[derive(Debug, Clone, Copy)]
 pub enum Request<'a> {
-    Startup { options: StringMap<'a> },
+    Startup {
+        options: StringMap<'a>,
+    },
     Options,
-    Query { statement: &'a str, parameters: Parameters<'a> },
-    Prepare { statement: &'a str },
-    Execute { id: &'a [u8], parameters: Parameters<'a> },
-    Register { events: StringList<'a> },
-    AuthResponse { token: Option<&'a [u8]> },
-    Batch(Batch),
-}
-
-/// Of a batch only what is needed to refuse it by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Batch {
-    pub kind: BatchKind,
-    pub statements: u16,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BatchKind {
-    Logged,
-    Unlogged,
-    Counter,
+    Query {
+        statement: &'a str,
+        parameters: Parameters<'a>,
+    },
+    /// `keyspace` is version 5's: that of names without one.
+    Prepare {
+        statement: &'a str,
+        keyspace: Option<&'a str>,
+    },
+    Execute {
+        id: &'a [u8],
+        parameters: Parameters<'a>,
+    },
+    Register {
+        events: StringList<'a>,
+    },
+    AuthResponse {
+        token: Option<&'a [u8]>,
+    },
+    Batch(Batch<'a>),
 }
 
 impl<'a> Request<'a> {
@@ -46,20 +51,33 @@ impl<'a> Request<'a> {
         let request = match frame.opcode {
             Opcode::Execute => {
                 let id = reader.short_bytes("id of the prepared statement")?;
-                Self::Execute { id, parameters: Parameters::decode(&mut reader)? }
+                let result_id = match frame.version {
+                    Version::V4 => None,
+                    Version::V5 => Some(reader.short_bytes("id of the result's columns")?),
+                };
+                let parameters = Parameters::decode(&mut reader, frame.version, result_id)?;
+                Self::Execute { id, parameters }
             }
             Opcode::Query => {
                 let statement = reader.long_string("statement")?;
-                Self::Query { statement, parameters: Parameters::decode(&mut reader)? }
+                let parameters = Parameters::decode(&mut reader, frame.version, None)?;
+                Self::Query { statement, parameters }
             }
-            Opcode::Prepare => Self::Prepare { statement: reader.long_string("statement")? },
+            Opcode::Prepare => {
+                let statement = reader.long_string("statement")?;
+                let keyspace = match frame.version {
+                    Version::V4 => None,
+                    Version::V5 => prepare_keyspace(&mut reader)?,
+                };
+                Self::Prepare { statement, keyspace }
+            }
             Opcode::Startup => Self::Startup { options: reader.string_map("startup options")? },
             Opcode::Options => Self::Options,
             Opcode::Register => Self::Register { events: reader.string_list("event types")? },
             Opcode::AuthResponse => {
                 Self::AuthResponse { token: reader.bytes("authentication token")? }
             }
-            Opcode::Batch => return Batch::decode(&mut reader).map(Self::Batch),
+            Opcode::Batch => Self::Batch(Batch::decode(&mut reader, frame.version)?),
             opcode => return Err(DecodeError::Opcode { opcode }),
         };
         reader.end()?;
@@ -67,76 +85,77 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Batch {
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let kind = match reader.byte("batch type")? {
-            0 => BatchKind::Logged,
-            1 => BatchKind::Unlogged,
-            2 => BatchKind::Counter,
-            code => {
-                return Err(DecodeError::Unknown { what: "batch type", code: u32::from(code) });
-            }
-        };
-        Ok(Self { kind, statements: reader.short("number of statements")? })
+/// PREPARE's own flags, of which there is one.
+fn prepare_keyspace<'a>(reader: &mut Reader<'a>) -> Result<Option<&'a str>, DecodeError> {
+    const KEYSPACE: i32 = 0x01;
+    match reader.int("flags of PREPARE")? {
+        0 => Ok(None),
+        KEYSPACE => reader.string("keyspace").map(Some),
+        flags => Err(DecodeError::Unknown { what: "flags", code: flags.cast_unsigned() }),
     }
 }
 
 /// Appends OPTIONS.
-pub fn encode_options(out: &mut Vec<u8>, stream: i16) {
-    begin(out, stream, Opcode::Options).finish(out);
+pub fn encode_options(out: &mut Vec<u8>, head: impl Into<Head>) {
+    begin(out, head, Opcode::Options).finish(out);
 }
 
 /// Appends STARTUP. `CQL_VERSION` is the one option that servers insist on.
-pub fn encode_startup(out: &mut Vec<u8>, stream: i16, options: &[(&str, &str)]) {
-    let start = begin(out, stream, Opcode::Startup);
+pub fn encode_startup(out: &mut Vec<u8>, head: impl Into<Head>, options: &[(&str, &str)]) {
+    let start = begin(out, head, Opcode::Startup);
     put_string_map(out, options);
     start.finish(out);
 }
 
 /// Appends REGISTER for events such as `SCHEMA_CHANGE`.
-pub fn encode_register(out: &mut Vec<u8>, stream: i16, events: &[&str]) {
-    let start = begin(out, stream, Opcode::Register);
+pub fn encode_register(out: &mut Vec<u8>, head: impl Into<Head>, events: &[&str]) {
+    let start = begin(out, head, Opcode::Register);
     put_string_list(out, events);
     start.finish(out);
 }
 
 /// Appends AUTH_RESPONSE.
-pub fn encode_auth_response(out: &mut Vec<u8>, stream: i16, token: Option<&[u8]>) {
-    let start = begin(out, stream, Opcode::AuthResponse);
+pub fn encode_auth_response(out: &mut Vec<u8>, head: impl Into<Head>, token: Option<&[u8]>) {
+    let start = begin(out, head, Opcode::AuthResponse);
     put_bytes(out, token);
     start.finish(out);
 }
 
 /// Appends PREPARE.
-pub fn encode_prepare(out: &mut Vec<u8>, stream: i16, statement: &str) {
-    let start = begin(out, stream, Opcode::Prepare);
+pub fn encode_prepare(out: &mut Vec<u8>, head: impl Into<Head>, statement: &str) {
+    let head = head.into();
+    let start = begin(out, head, Opcode::Prepare);
     put_long_string(out, statement);
+    if head.version >= Version::V5 {
+        put_int(out, 0);
+    }
     start.finish(out);
 }
 
 /// Appends QUERY with values bound by position.
 pub fn encode_query(
     out: &mut Vec<u8>,
-    stream: i16,
+    head: impl Into<Head>,
     statement: &str,
     settings: &Settings<'_>,
     values: &[Value<'_>],
 ) {
-    let start = begin(out, stream, Opcode::Query);
+    let head = head.into();
+    let start = begin(out, head, Opcode::Query);
     put_long_string(out, statement);
-    ValuesWriter::begin(out, start, settings).values(values).finish();
+    ValuesWriter::begin(out, start, head.version, settings).values(values).finish();
 }
 
 /// Appends EXECUTE with values bound by position.
 #[inline]
 pub fn encode_execute(
     out: &mut Vec<u8>,
-    stream: i16,
+    head: impl Into<Head>,
     id: &[u8],
     settings: &Settings<'_>,
     values: &[Value<'_>],
 ) {
-    execute(out, stream, id, settings).values(values).finish();
+    execute(out, head, id, settings).values(values).finish();
 }
 
 /// Appends EXECUTE up to its values, which the caller writes one after the other:
@@ -144,18 +163,22 @@ pub fn encode_execute(
 #[inline]
 pub fn execute<'o, 's>(
     out: &'o mut Vec<u8>,
-    stream: i16,
+    head: impl Into<Head>,
     id: &[u8],
     settings: &'s Settings<'s>,
 ) -> ValuesWriter<'o, 's> {
-    let start = begin(out, stream, Opcode::Execute);
+    let head = head.into();
+    let start = begin(out, head, Opcode::Execute);
     put_short_bytes(out, id);
-    ValuesWriter::begin(out, start, settings)
+    if head.version >= Version::V5 {
+        put_short_bytes(out, settings.result_id.unwrap_or_default());
+    }
+    ValuesWriter::begin(out, start, head.version, settings)
 }
 
 #[inline]
-fn begin(out: &mut Vec<u8>, stream: i16, opcode: Opcode) -> FrameStart {
-    FrameStart::begin(out, Direction::Request, stream, opcode)
+fn begin(out: &mut Vec<u8>, head: impl Into<Head>, opcode: Opcode) -> FrameStart {
+    FrameStart::begin(out, Direction::Request, head, opcode)
 }
 
 /// Writes the values of a QUERY or EXECUTE straight into the send buffer.
@@ -164,18 +187,25 @@ fn begin(out: &mut Vec<u8>, stream: i16, opcode: Opcode) -> FrameStart {
 pub struct ValuesWriter<'o, 's> {
     out: &'o mut Vec<u8>,
     start: FrameStart,
+    version: Version,
     settings: &'s Settings<'s>,
-    flags_offset: usize,
+    count_offset: usize,
     count: u16,
 }
 
 impl<'o, 's> ValuesWriter<'o, 's> {
     #[inline]
-    fn begin(out: &'o mut Vec<u8>, start: FrameStart, settings: &'s Settings<'s>) -> Self {
-        let [high, low] = (settings.consistency as u16).to_be_bytes();
-        let flags_offset = out.len() + 2;
-        out.extend_from_slice(&[high, low, settings.flags(), 0, 0]);
-        Self { out, start, settings, flags_offset, count: 0 }
+    fn begin(
+        out: &'o mut Vec<u8>,
+        start: FrameStart,
+        version: Version,
+        settings: &'s Settings<'s>,
+    ) -> Self {
+        put_short(out, settings.consistency as u16);
+        put_flags(out, version, settings.flags(version));
+        let count_offset = out.len();
+        put_short(out, 0);
+        Self { out, start, version, settings, count_offset, count: 0 }
     }
 
     /// Appends one value. A statement has at most 65,535; those beyond are left out, and the
@@ -217,34 +247,28 @@ impl<'o, 's> ValuesWriter<'o, 's> {
     /// Completes the frame and returns the length of its body in bytes.
     #[inline]
     pub fn finish(self) -> usize {
-        let Self { out, start, settings, flags_offset, count } = self;
+        let Self { out, start, version, settings, count_offset, count } = self;
         if count == 0 {
             // Without values their count is left out too.
-            out.truncate(flags_offset + 1);
+            out.truncate(count_offset);
         } else {
-            let [high, low] = count.to_be_bytes();
+            // The flag that says so is in the last byte of the flags, in either version.
+            const VALUES: u8 = query_flag::VALUES.to_be_bytes()[3];
             if let Some([flags, count_high, count_low]) = out
-                .get_mut(flags_offset..flags_offset + 3)
+                .get_mut(count_offset - 1..count_offset + 2)
                 .and_then(|slice| <&mut [u8; 3]>::try_from(slice).ok())
             {
-                *flags |= query_flag::VALUES;
-                (*count_high, *count_low) = (high, low);
+                *flags |= VALUES;
+                [*count_high, *count_low] = count.to_be_bytes();
             }
         }
-        settings.put_tail(out);
+        settings.put_tail(version, out);
         start.finish(out)
     }
 }
 
 impl Default for Settings<'_> {
     fn default() -> Self {
-        Self {
-            consistency: Consistency::One,
-            skip_metadata: false,
-            page_size: None,
-            paging_state: None,
-            serial_consistency: None,
-            timestamp_us: None,
-        }
+        Self::DEFAULT
     }
 }

@@ -3,13 +3,14 @@
 mod error;
 mod rows;
 
-pub use error::{ErrorBody, ErrorKind, encode_error};
+pub use error::{ErrorBody, ErrorKind, Failures, encode_error};
 pub use rows::{
     Cells, Column, ColumnSpec, Columns, EncodedColumns, Metadata, Prepared, Row, RowIter, Rows,
     RowsWriter, encode_prepared,
 };
 
-use crate::frame::{Direction, Frame, FrameStart, Opcode};
+use crate::frame::{Direction, Frame, FrameStart, Head, Opcode, Version};
+use crate::request::Settings;
 use crate::wire::{
     DecodeError, Reader, StringMultimap, put_bytes, put_inet, put_int, put_short, put_string,
     put_string_list,
@@ -23,6 +24,68 @@ mod kind {
     pub(super) const SET_KEYSPACE: i32 = 3;
     pub(super) const PREPARED: i32 = 4;
     pub(super) const SCHEMA_CHANGE: i32 = 5;
+}
+
+/// How a request is answered: in its version, on its stream, and with as much said about the columns
+/// of the result as the client does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reply {
+    pub head: Head,
+    pub columns: Described,
+}
+
+/// What a result says about its columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Described {
+    /// Their names and types.
+    #[default]
+    Fully,
+    /// Their number: the client knows the rest and asked to leave it out.
+    Briefly,
+    /// Their names and types, and that they are not what the client takes them for (version 5).
+    Anew,
+}
+
+impl Reply {
+    /// The reply to a frame, with the columns described.
+    #[inline]
+    pub fn to(frame: &Frame<'_>) -> Self {
+        Self::from(Head { version: frame.version, stream: frame.stream })
+    }
+
+    /// The same reply, to a client that knows columns as they were prepared or as `settings` say.
+    #[inline]
+    #[must_use]
+    pub fn knowing(self, settings: &Settings<'_>, columns: &EncodedColumns) -> Self {
+        let columns = match settings.result_id {
+            Some(known) if known != columns.id() => Described::Anew,
+            _ if settings.skip_metadata => Described::Briefly,
+            _ => Described::Fully,
+        };
+        Self { columns, ..self }
+    }
+}
+
+impl From<Head> for Reply {
+    #[inline]
+    fn from(head: Head) -> Self {
+        Self { head, columns: Described::Fully }
+    }
+}
+
+/// On a stream of version 4.
+impl From<i16> for Reply {
+    #[inline]
+    fn from(stream: i16) -> Self {
+        Self::from(Head::from(stream))
+    }
+}
+
+impl From<Reply> for Head {
+    #[inline]
+    fn from(reply: Reply) -> Self {
+        reply.head
+    }
 }
 
 /// A response, borrowed from its frame.
@@ -52,7 +115,7 @@ impl<'a> Response<'a> {
                 kind::VOID => Self::Void,
                 kind::ROWS => return Rows::decode(reader).map(Self::Rows),
                 kind::SET_KEYSPACE => Self::SetKeyspace { keyspace: reader.string("keyspace")? },
-                kind::PREPARED => Self::Prepared(Prepared::decode(&mut reader)?),
+                kind::PREPARED => Self::Prepared(Prepared::decode(&mut reader, frame.version)?),
                 kind::SCHEMA_CHANGE => Self::SchemaChange(SchemaChange::decode(&mut reader)?),
                 code => {
                     return Err(DecodeError::Unknown {
@@ -62,7 +125,7 @@ impl<'a> Response<'a> {
                 }
             },
             // Newer servers append to some errors; what is known has been read.
-            Opcode::Error => return ErrorBody::decode(&mut reader).map(Self::Error),
+            Opcode::Error => return ErrorBody::decode(&mut reader, frame.version).map(Self::Error),
             Opcode::Ready => Self::Ready,
             Opcode::Authenticate => Self::Authenticate { class: reader.string("authenticator")? },
             Opcode::AuthChallenge => {
@@ -203,32 +266,39 @@ fn by_name<T: Copy>(name: &str, what: &'static str, known: &[(&str, T)]) -> Resu
 }
 
 #[inline]
-fn begin(out: &mut Vec<u8>, stream: i16, opcode: Opcode) -> FrameStart {
-    FrameStart::begin(out, Direction::Response, stream, opcode)
+fn begin(out: &mut Vec<u8>, head: impl Into<Head>, opcode: Opcode) -> FrameStart {
+    FrameStart::begin(out, Direction::Response, head, opcode)
 }
 
 /// Appends READY.
-pub fn encode_ready(out: &mut Vec<u8>, stream: i16) {
-    begin(out, stream, Opcode::Ready).finish(out);
+pub fn encode_ready(out: &mut Vec<u8>, head: impl Into<Head>) {
+    begin(out, head, Opcode::Ready).finish(out);
 }
 
 /// Appends AUTHENTICATE with the Java class of the authenticator.
-pub fn encode_authenticate(out: &mut Vec<u8>, stream: i16, class: &str) {
-    let start = begin(out, stream, Opcode::Authenticate);
+pub fn encode_authenticate(out: &mut Vec<u8>, head: impl Into<Head>, class: &str) {
+    let start = begin(out, head, Opcode::Authenticate);
     put_string(out, class);
     start.finish(out);
 }
 
+/// Appends AUTH_CHALLENGE.
+pub fn encode_auth_challenge(out: &mut Vec<u8>, head: impl Into<Head>, token: Option<&[u8]>) {
+    let start = begin(out, head, Opcode::AuthChallenge);
+    put_bytes(out, token);
+    start.finish(out);
+}
+
 /// Appends AUTH_SUCCESS.
-pub fn encode_auth_success(out: &mut Vec<u8>, stream: i16, token: Option<&[u8]>) {
-    let start = begin(out, stream, Opcode::AuthSuccess);
+pub fn encode_auth_success(out: &mut Vec<u8>, head: impl Into<Head>, token: Option<&[u8]>) {
+    let start = begin(out, head, Opcode::AuthSuccess);
     put_bytes(out, token);
     start.finish(out);
 }
 
 /// Appends SUPPORTED, such as `CQL_VERSION` and `COMPRESSION`.
-pub fn encode_supported(out: &mut Vec<u8>, stream: i16, options: &[(&str, &[&str])]) {
-    let start = begin(out, stream, Opcode::Supported);
+pub fn encode_supported(out: &mut Vec<u8>, head: impl Into<Head>, options: &[(&str, &[&str])]) {
+    let start = begin(out, head, Opcode::Supported);
     let count = u16::try_from(options.len()).unwrap_or(u16::MAX);
     put_short(out, count);
     for (name, values) in &options[..usize::from(count)] {
@@ -240,31 +310,31 @@ pub fn encode_supported(out: &mut Vec<u8>, stream: i16, options: &[(&str, &[&str
 
 /// Appends RESULT Void: the answer to every write.
 #[inline]
-pub fn encode_void(out: &mut Vec<u8>, stream: i16) {
-    let start = begin(out, stream, Opcode::Result);
+pub fn encode_void(out: &mut Vec<u8>, head: impl Into<Head>) {
+    let start = begin(out, head, Opcode::Result);
     put_int(out, kind::VOID);
     start.finish(out);
 }
 
 /// Appends RESULT SetKeyspace.
-pub fn encode_set_keyspace(out: &mut Vec<u8>, stream: i16, keyspace: &str) {
-    let start = begin(out, stream, Opcode::Result);
+pub fn encode_set_keyspace(out: &mut Vec<u8>, head: impl Into<Head>, keyspace: &str) {
+    let start = begin(out, head, Opcode::Result);
     put_int(out, kind::SET_KEYSPACE);
     put_string(out, keyspace);
     start.finish(out);
 }
 
 /// Appends RESULT SchemaChange.
-pub fn encode_schema_change(out: &mut Vec<u8>, stream: i16, change: &SchemaChange<'_>) {
-    let start = begin(out, stream, Opcode::Result);
+pub fn encode_schema_change(out: &mut Vec<u8>, head: impl Into<Head>, change: &SchemaChange<'_>) {
+    let start = begin(out, head, Opcode::Result);
     put_int(out, kind::SCHEMA_CHANGE);
     change.encode(out);
     start.finish(out);
 }
 
 /// Appends EVENT, on stream -1 as the specification demands.
-pub fn encode_event(out: &mut Vec<u8>, event: &Event<'_>) {
-    let start = begin(out, -1, Opcode::Event);
+pub fn encode_event(out: &mut Vec<u8>, version: Version, event: &Event<'_>) {
+    let start = begin(out, Head { version, stream: -1 }, Opcode::Event);
     match event {
         Event::Schema(change) => {
             put_string(out, "SCHEMA_CHANGE");

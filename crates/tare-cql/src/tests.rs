@@ -1,11 +1,13 @@
-//! Every message round-trips, and no bytes make a decoder panic: neither arbitrary ones nor valid
+//! Every message round-trips in every version, and no bytes make a decoder panic: neither arbitrary ones nor valid
 //! frames cut short or with a bit flipped.
 
-use crate::frame::{self, BODY_BYTES_MAX, Direction, Frame, FrameError, HEADER_BYTES, Opcode};
-use crate::request::{self, Request, Settings};
+use crate::frame::{
+    self, BODY_BYTES_MAX, Direction, Frame, FrameError, HEADER_BYTES, Head, Opcode, Version,
+};
+use crate::request::{self, BatchKind, BatchStatement, Request, Settings};
 use crate::response::{
-    self, Change, ColumnSpec, EncodedColumns, ErrorKind, Event, Response, RowsWriter, SchemaChange,
-    SchemaTarget, StatusChange, TopologyChange,
+    self, Change, ColumnSpec, Described, EncodedColumns, ErrorKind, Event, Failures, Reply,
+    Response, RowsWriter, SchemaChange, SchemaTarget, StatusChange, TopologyChange,
 };
 use crate::types::Type;
 use crate::wire::{Consistency, DecodeError, Value};
@@ -51,11 +53,19 @@ struct Asked {
     paging_state: Option<Vec<u8>>,
     serial_consistency: Option<Consistency>,
     timestamp_us: Option<i64>,
+    keyspace: Option<String>,
+    now_s: Option<i32>,
+    result_id: Vec<u8>,
 }
 
 impl Asked {
-    fn settings(&self) -> Settings<'_> {
+    /// Of `version` only what that version can say.
+    fn settings(&self, version: Version) -> Settings<'_> {
+        let newer = version >= Version::V5;
         Settings {
+            keyspace: self.keyspace.as_deref().filter(|_| newer),
+            now_s: self.now_s.filter(|_| newer),
+            result_id: newer.then_some(&self.result_id),
             consistency: self.consistency,
             skip_metadata: self.skip_metadata,
             page_size: self.page_size,
@@ -75,6 +85,9 @@ fn asked() -> impl Strategy<Value = Asked> {
         any::<Option<Vec<u8>>>(),
         prop::option::of(consistency()),
         any::<Option<i64>>(),
+        prop::option::of(".{0,10}"),
+        any::<Option<i32>>(),
+        any::<[u8; 16]>(),
     )
         .prop_map(|asked| Asked {
             consistency: asked.0,
@@ -83,7 +96,14 @@ fn asked() -> impl Strategy<Value = Asked> {
             paging_state: asked.3,
             serial_consistency: asked.4,
             timestamp_us: asked.5,
+            keyspace: asked.6,
+            now_s: asked.7,
+            result_id: asked.8.to_vec(),
         })
+}
+
+fn version() -> impl Strategy<Value = Version> {
+    prop::sample::select(Version::ALL.to_vec())
 }
 
 fn cells() -> impl Strategy<Value = Vec<Vec<Option<Vec<u8>>>>> {
@@ -94,15 +114,21 @@ fn cells() -> impl Strategy<Value = Vec<Vec<Option<Vec<u8>>>>> {
 }
 
 fn columns(count: usize) -> EncodedColumns {
-    let kind = Type::Map(Box::new(Type::Text), Box::new(Type::Int));
+    let kind = Type::Map(Box::new(Type::Text), Box::new(Type::Duration));
     EncodedColumns::new("ks", "t", (0..count).map(|_| ColumnSpec { name: "c", kind: &kind }))
 }
 
 /// Everything that a server may say, once.
-fn responses() -> Vec<Vec<u8>> {
+fn responses(version: Version) -> Vec<Vec<u8>> {
+    let head = Head { version, stream: 7 };
     let consistency = Consistency::Quorum;
-    let (received, required, failures, data_present) = (1, 2, 3, true);
-    let write_type = "SIMPLE";
+    let (received, required, data_present) = (1, 2, true);
+    let write_type = "CAS";
+    let contentions = (version >= Version::V5).then_some(9);
+    let failures = match version {
+        Version::V4 => Failures::Count(3),
+        Version::V5 => Failures::Reasons(vec![([127, 0, 0, 1].into(), 4)]),
+    };
     let errors = [
         ErrorKind::Server,
         ErrorKind::Protocol,
@@ -111,11 +137,19 @@ fn responses() -> Vec<Vec<u8>> {
         ErrorKind::Overloaded,
         ErrorKind::Bootstrapping,
         ErrorKind::Truncate,
-        ErrorKind::WriteTimeout { consistency, received, required, write_type },
+        ErrorKind::WriteTimeout { consistency, received, required, write_type, contentions },
         ErrorKind::ReadTimeout { consistency, received, required, data_present },
-        ErrorKind::ReadFailure { consistency, received, required, failures, data_present },
+        ErrorKind::ReadFailure {
+            consistency,
+            received,
+            required,
+            failures: failures.clone(),
+            data_present,
+        },
         ErrorKind::FunctionFailure { keyspace: "ks", function: "f", arguments: vec!["int"] },
         ErrorKind::WriteFailure { consistency, received, required, failures, write_type },
+        ErrorKind::CdcWriteFailure,
+        ErrorKind::CasWriteUnknown { consistency, received, required },
         ErrorKind::Syntax,
         ErrorKind::Unauthorized,
         ErrorKind::Invalid,
@@ -145,18 +179,19 @@ fn responses() -> Vec<Vec<u8>> {
         out
     };
     let mut frames = vec![
-        frame(&|out| response::encode_ready(out, 1)),
-        frame(&|out| response::encode_authenticate(out, 1, "Class")),
-        frame(&|out| response::encode_auth_success(out, 1, None)),
-        frame(&|out| response::encode_supported(out, 1, &[("CQL_VERSION", &["3.4.5"])])),
-        frame(&|out| response::encode_void(out, 1)),
-        frame(&|out| response::encode_set_keyspace(out, 1, "ks")),
+        frame(&|out| response::encode_ready(out, head)),
+        frame(&|out| response::encode_authenticate(out, head, "Class")),
+        frame(&|out| response::encode_auth_challenge(out, head, Some(b"more"))),
+        frame(&|out| response::encode_auth_success(out, head, None)),
+        frame(&|out| response::encode_supported(out, head, &[("CQL_VERSION", &["3.4.5"])])),
+        frame(&|out| response::encode_void(out, head)),
+        frame(&|out| response::encode_set_keyspace(out, head, "ks")),
         frame(&|out| {
-            response::encode_prepared(out, 1, b"id", &columns(3), &[1, 0], Some(&columns(2)));
+            response::encode_prepared(out, head, b"id", &columns(3), &[1, 0], Some(&columns(2)));
         }),
-        frame(&|out| response::encode_prepared(out, 1, b"id", &columns(0), &[], None)),
+        frame(&|out| response::encode_prepared(out, head, b"id", &columns(0), &[], None)),
         frame(&|out| {
-            let mut rows = RowsWriter::begin(out, 1, &columns(2), false, Some(b"state"));
+            let mut rows = RowsWriter::begin(out, head, &columns(2), Some(b"state"));
             for cell in [Some(&b"a"[..]), None, None, Some(b"")] {
                 rows.cell(cell);
             }
@@ -166,20 +201,20 @@ fn responses() -> Vec<Vec<u8>> {
         }),
     ];
     for error in errors {
-        let bytes = frame(&|out| response::encode_error(out, 7, &error, "why"));
+        let bytes = frame(&|out| response::encode_error(out, head, &error, "why"));
         let decoded = Response::decode(&one_frame(&bytes, Direction::Response)).unwrap();
         let Response::Error(body) = decoded else { panic!("{decoded:?}") };
         assert_eq!((body.kind, body.message), (error, "why"));
         frames.push(bytes);
     }
     for change in changes {
-        let bytes = frame(&|out| response::encode_schema_change(out, 7, &change));
+        let bytes = frame(&|out| response::encode_schema_change(out, head, &change));
         let decoded = Response::decode(&one_frame(&bytes, Direction::Response)).unwrap();
         assert!(matches!(decoded, Response::SchemaChange(decoded) if decoded == change));
         frames.push(bytes);
     }
     for event in events {
-        let bytes = frame(&|out| response::encode_event(out, &event));
+        let bytes = frame(&|out| response::encode_event(out, version, &event));
         let decoded = one_frame(&bytes, Direction::Response);
         assert_eq!(decoded.stream, -1);
         let decoded = Response::decode(&decoded).unwrap();
@@ -190,21 +225,29 @@ fn responses() -> Vec<Vec<u8>> {
 }
 
 /// Everything that a client may say, once.
-fn requests() -> Vec<Vec<u8>> {
-    let mut frames = vec![Vec::new(); 7];
+fn requests(version: Version) -> Vec<Vec<u8>> {
+    let head = Head { version, stream: 1 };
+    let mut frames = vec![Vec::new(); 8];
     let settings = Settings { page_size: Some(5000), ..Settings::default() };
-    request::encode_options(&mut frames[0], 1);
-    request::encode_startup(&mut frames[1], 1, &[("CQL_VERSION", "3.0.0")]);
-    request::encode_register(&mut frames[2], 1, &response::EVENT_TYPES);
-    request::encode_auth_response(&mut frames[3], 1, Some(b"\0user\0secret"));
-    request::encode_prepare(&mut frames[4], 1, "SELECT");
+    request::encode_options(&mut frames[0], head);
+    request::encode_startup(&mut frames[1], head, &[("CQL_VERSION", "3.0.0")]);
+    request::encode_register(&mut frames[2], head, &response::EVENT_TYPES);
+    request::encode_auth_response(&mut frames[3], head, Some(b"\0user\0secret"));
+    request::encode_prepare(&mut frames[4], head, "SELECT");
     let values = [Value::Bytes(b"x"), Value::Null, Value::Unset];
-    request::encode_query(&mut frames[5], 1, "SELECT", &settings, &values);
-    request::encode_execute(&mut frames[6], 1, b"id", &settings, &values);
-    // Values bound by name, and a batch, which this crate decodes but never sends.
-    let named = b"\x04\0\0\x01\x07\0\0\0\x12\0\0\0\x01S\0\x01\x41\0\x01\0\x01a\0\0\0\x01x";
-    frames.push(named.to_vec());
-    frames.push(b"\x04\0\0\x01\x0d\0\0\0\x03\x01\0\x02".to_vec());
+    request::encode_query(&mut frames[5], head, "SELECT", &settings, &values);
+    request::encode_execute(&mut frames[6], head, b"id", &settings, &values);
+    let text = (BatchStatement::Text("INSERT"), &values[..]);
+    let prepared = (BatchStatement::Prepared(b"id"), &values[..1]);
+    let items = [text, prepared];
+    request::encode_batch(&mut frames[7], head, BatchKind::Logged, &items, &settings);
+    // Values bound by name, which this crate decodes but never sends; and what only version 5 has.
+    frames.push(match version {
+        Version::V4 => {
+            b"\x04\0\0\x01\x07\0\0\0\x12\0\0\0\x01S\0\x01\x41\0\x01\0\x01a\0\0\0\x01x".to_vec()
+        }
+        Version::V5 => b"\x05\0\0\x01\x09\0\0\0\x0d\0\0\0\x01S\0\0\0\x01\0\x02ks".to_vec(),
+    });
     frames
 }
 
@@ -230,6 +273,7 @@ fn use_up_request(request: &Request<'_>) {
             assert_eq!(values.iter().count(), values.len());
             assert_eq!(values.named().count(), if values.is_named() { values.len() } else { 0 });
         }
+        Request::Batch(batch) => assert_eq!(batch.items().count(), batch.items().len()),
         Request::Startup { options } => assert!(options.count() <= 65_535),
         Request::Register { events } => assert!(events.count() <= 65_535),
         _ => {}
@@ -259,13 +303,17 @@ fn use_up_response(response: Response<'_>) {
 
 #[test]
 fn all_messages_decode_and_no_cut_or_flip_panics() {
-    for bytes in requests() {
-        assert!(Request::decode(&one_frame(&bytes, Direction::Request)).is_ok(), "{bytes:02x?}");
-        damage(&bytes);
-    }
-    for bytes in responses() {
-        assert!(Response::decode(&one_frame(&bytes, Direction::Response)).is_ok(), "{bytes:02x?}");
-        damage(&bytes);
+    for version in Version::ALL {
+        for bytes in requests(version) {
+            let frame = one_frame(&bytes, Direction::Request);
+            assert!(Request::decode(&frame).is_ok(), "{bytes:02x?}");
+            damage(&bytes);
+        }
+        for bytes in responses(version) {
+            let frame = one_frame(&bytes, Direction::Response);
+            assert!(Response::decode(&frame).is_ok(), "{bytes:02x?}");
+            damage(&bytes);
+        }
     }
 }
 
@@ -288,19 +336,70 @@ fn damage(bytes: &[u8]) {
 }
 
 #[test]
-fn newer_versions_are_answered_in_version_4() {
-    for version in [1_u8, 2, 3, 5, 6, 65, 66] {
+fn other_versions_are_answered_in_the_nearest_that_is_spoken() {
+    for version in [1_u8, 2, 3, 6, 65, 66] {
         let stream = if version < 3 { [7, 0x05] } else { [0, 7] };
         let bytes = [version, 0, stream[0], stream[1], 0x05, 0, 0, 0, 0];
         let error = frame::decode(&bytes, Direction::Request, BODY_BYTES_MAX).unwrap_err();
         assert_eq!(error, FrameError::Version { version, stream: 7 });
         let mut out = Vec::new();
-        error.answer(&mut out);
+        error.answer(Version::V4, &mut out);
         let frame = one_frame(&out, Direction::Response);
         assert_eq!((frame.stream, frame.opcode), (7, Opcode::Error));
+        assert_eq!(frame.version, if version < 4 { Version::V4 } else { Version::V5 });
         let Ok(Response::Error(body)) = Response::decode(&frame) else { panic!("no error") };
         assert_eq!(body.kind, ErrorKind::Protocol);
-        assert!(body.message.contains("unsupported protocol version"), "{}", body.message);
+        let message = format!(
+            "Invalid or unsupported protocol version ({version}); supported versions are (4/v4, 5/v5)"
+        );
+        assert_eq!(body.message, message);
+    }
+}
+
+#[test]
+fn warnings_are_put_into_the_last_response() {
+    let mut out = Vec::new();
+    response::encode_ready(&mut out, 1);
+    let offset = out.len();
+    response::encode_set_keyspace(&mut out, 2, "ks");
+    frame::insert_warnings(&mut out, offset, &[]);
+    assert_eq!(out[offset + 1], 0);
+    frame::insert_warnings(&mut out, offset, &["slow", "big"]);
+    let frame = one_frame(&out[offset..], Direction::Response);
+    assert_eq!((frame.stream, frame.flags), (2, frame::flag::WARNING));
+    let decoded = Response::decode(&frame).unwrap();
+    assert!(matches!(decoded, Response::SetKeyspace { keyspace: "ks" }), "{decoded:?}");
+    assert_eq!(frame.warnings().collect::<Vec<_>>(), ["slow", "big"]);
+}
+
+#[test]
+fn columns_are_described_as_the_client_needs_it() {
+    let (two, three) = (columns(2), columns(3));
+    let reply = Reply::from(Head { version: Version::V5, stream: 1 });
+    let told = |skip_metadata, result_id| {
+        let settings = Settings { skip_metadata, result_id, ..Settings::DEFAULT };
+        reply.knowing(&settings, &two).columns
+    };
+    assert_eq!(told(false, None), Described::Fully);
+    assert_eq!(told(true, None), Described::Briefly);
+    assert_eq!(told(true, Some(two.id())), Described::Briefly);
+    assert_eq!(told(true, Some(three.id())), Described::Anew);
+    let mut out = Vec::new();
+    let anew = Reply { columns: Described::Anew, ..reply };
+    RowsWriter::begin(&mut out, anew, &two, Some(b"state")).finish();
+    let decoded = Response::decode(&one_frame(&out, Direction::Response)).unwrap();
+    let Response::Rows(rows) = decoded else { panic!("{decoded:?}") };
+    assert_eq!(rows.metadata.new_id, Some(two.id()));
+    assert_eq!(rows.metadata.columns.map(Iterator::count), Some(2));
+}
+
+#[test]
+fn a_duration_has_a_code_of_its_own_in_version_5() {
+    for (version, bytes) in [(Version::V4, 48), (Version::V5, 2)] {
+        let mut out = Vec::new();
+        Type::Duration.encode(version, &mut out);
+        assert_eq!(out.len(), bytes);
+        assert_eq!(Type::decode(&mut crate::wire::Reader::new(&out)), Ok(Type::Duration));
     }
 }
 
@@ -346,6 +445,7 @@ fn rows_of_nothing_are_refused() {
 proptest! {
     #[test]
     fn execute_round_trips(
+        version in version(),
         stream in any::<i16>(),
         id in prop::collection::vec(any::<u8>(), 0..32),
         asked in asked(),
@@ -353,13 +453,14 @@ proptest! {
     ) {
         let values: Vec<_> = values.iter().map(Bound::value).collect();
         let mut out = b"before".to_vec();
-        request::encode_execute(&mut out, stream, &id, &asked.settings(), &values);
+        let settings = asked.settings(version);
+        request::encode_execute(&mut out, Head { version, stream }, &id, &settings, &values);
         let frame = one_frame(&out[6..], Direction::Request);
-        prop_assert_eq!(frame.stream, stream);
+        prop_assert_eq!((frame.version, frame.stream), (version, stream));
         match Request::decode(&frame) {
             Ok(Request::Execute { id: decoded, parameters }) => {
                 prop_assert_eq!(decoded, &id);
-                prop_assert_eq!(parameters.settings, asked.settings());
+                prop_assert_eq!(parameters.settings, settings);
                 prop_assert_eq!(parameters.values.iter().collect::<Vec<_>>(), values);
             }
             other => prop_assert!(false, "{other:?}"),
@@ -367,22 +468,71 @@ proptest! {
     }
 
     #[test]
-    fn query_and_prepare_round_trip(text in ".{0,60}", asked in asked(), value in bound()) {
+    fn batch_round_trips(
+        version in version(),
+        asked in asked(),
+        items in prop::collection::vec((any::<bool>(), ".{0,9}", prop::collection::vec(bound(), 0..4)), 0..5),
+    ) {
+        let values: Vec<Vec<_>> =
+            items.iter().map(|(.., values)| values.iter().map(Bound::value).collect()).collect();
+        let items: Vec<_> = items.iter().zip(&values).map(|((prepared, text, _), values)| {
+            let statement = match prepared {
+                true => BatchStatement::Prepared(text.as_bytes()),
+                false => BatchStatement::Text(text),
+            };
+            (statement, &values[..])
+        }).collect();
+        let settings = Settings {
+            skip_metadata: false,
+            page_size: None,
+            paging_state: None,
+            result_id: None,
+            ..asked.settings(version)
+        };
         let mut out = Vec::new();
-        request::encode_query(&mut out, 5, &text, &asked.settings(), &[value.value()]);
+        let head = Head { version, stream: 5 };
+        request::encode_batch(&mut out, head, BatchKind::Unlogged, &items, &asked.settings(version));
+        match Request::decode(&one_frame(&out, Direction::Request)) {
+            Ok(Request::Batch(batch)) => {
+                prop_assert_eq!(batch.kind, BatchKind::Unlogged);
+                prop_assert_eq!(batch.settings, settings);
+                prop_assert_eq!(batch.items().len(), items.len());
+                for (item, (statement, values)) in batch.items().zip(&items) {
+                    prop_assert_eq!(item.statement, *statement);
+                    prop_assert_eq!(item.values.iter().collect::<Vec<_>>(), *values);
+                }
+            }
+            other => prop_assert!(false, "{other:?}"),
+        }
+    }
+
+    #[test]
+    fn query_and_prepare_round_trip(
+        version in version(),
+        text in ".{0,60}",
+        asked in asked(),
+        value in bound(),
+    ) {
+        let head = Head { version, stream: 5 };
+        let settings = Settings { result_id: None, ..asked.settings(version) };
+        let mut out = Vec::new();
+        request::encode_query(&mut out, head, &text, &settings, &[value.value()]);
         match Request::decode(&one_frame(&out, Direction::Request)) {
             Ok(Request::Query { statement, parameters }) => {
                 prop_assert_eq!(statement, &text);
-                prop_assert_eq!(parameters.settings, asked.settings());
+                prop_assert_eq!(parameters.settings, settings);
                 prop_assert_eq!(parameters.values.iter().next(), Some(value.value()));
             }
             other => prop_assert!(false, "{other:?}"),
         }
         let mut out = Vec::new();
-        request::encode_prepare(&mut out, 5, &text);
-        let decoded = Request::decode(&one_frame(&out, Direction::Request));
-        let same = matches!(decoded, Ok(Request::Prepare { statement }) if statement == text);
-        prop_assert!(same);
+        request::encode_prepare(&mut out, head, &text);
+        match Request::decode(&one_frame(&out, Direction::Request)) {
+            Ok(Request::Prepare { statement, keyspace: None }) => {
+                prop_assert_eq!(statement, &text);
+            }
+            other => prop_assert!(false, "{other:?}"),
+        }
     }
 
     #[test]
@@ -405,14 +555,16 @@ proptest! {
 
     #[test]
     fn rows_round_trip(
+        version in version(),
         rows in cells(),
         skip_metadata in any::<bool>(),
         state in any::<Option<Vec<u8>>>(),
     ) {
         let width = rows.first().map_or(1, Vec::len);
         let mut out = Vec::new();
-        let mut writer =
-            RowsWriter::begin(&mut out, 9, &columns(width), skip_metadata, state.as_deref());
+        let described = if skip_metadata { Described::Briefly } else { Described::Fully };
+        let reply = Reply { head: Head { version, stream: 9 }, columns: described };
+        let mut writer = RowsWriter::begin(&mut out, reply, &columns(width), state.as_deref());
         for row in &rows {
             for cell in row {
                 writer.cell(cell.as_deref());
@@ -436,6 +588,7 @@ proptest! {
 
     #[test]
     fn prepared_round_trips(
+        version in version(),
         id in prop::collection::vec(any::<u8>(), 0..40),
         markers in 0..4_usize,
         key in prop::collection::vec(any::<u16>(), 0..3),
@@ -443,10 +596,12 @@ proptest! {
     ) {
         let mut out = Vec::new();
         let encoded = result.map(columns);
-        response::encode_prepared(&mut out, 2, &id, &columns(markers), &key, encoded.as_ref());
+        let head = Head { version, stream: 2 };
+        response::encode_prepared(&mut out, head, &id, &columns(markers), &key, encoded.as_ref());
         match Response::decode(&one_frame(&out, Direction::Response)) {
             Ok(Response::Prepared(prepared)) => {
                 prop_assert_eq!(prepared.id, id);
+                prop_assert_eq!(prepared.result_id.is_some(), version >= Version::V5);
                 prop_assert_eq!(prepared.partition_key, key);
                 prop_assert_eq!(prepared.markers.columns.map_or(0, Iterator::count), markers);
                 prop_assert_eq!(prepared.result.columns.map_or(0, Iterator::count), result.unwrap_or(0));
@@ -457,14 +612,14 @@ proptest! {
 
     #[test]
     fn no_bytes_make_a_decoder_panic(
-        header in any::<(bool, u8, u16)>(),
+        header in any::<(bool, bool, u8, u16)>(),
         opcode in 0..0x11_u8,
         body in prop::collection::vec(prop_oneof![Just(0_u8), Just(1), Just(4), any::<u8>()], 0..80),
     ) {
-        let (response, flags, stream) = header;
+        let (response, newer, flags, stream) = header;
         let [high, low] = stream.to_be_bytes();
         let length = u8::try_from(body.len()).unwrap();
-        let version = if response { 0x84 } else { 0x04 };
+        let version = if response { 0x84 } else { 0x04 } | u8::from(newer);
         let mut bytes = vec![version, flags & 0x0e, high, low, opcode, 0, 0, 0, length];
         bytes.extend_from_slice(&body);
         decode_all(&bytes);

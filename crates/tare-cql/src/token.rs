@@ -23,7 +23,8 @@ impl Token {
         if key.is_empty() {
             return Self(i64::MIN);
         }
-        let hash = first_half(key).cast_signed();
+        let (half, _) = halves(key);
+        let hash = half.cast_signed();
         // The least value is kept for the empty key, the start of the ring.
         Self(if hash == i64::MIN { i64::MAX } else { hash })
     }
@@ -41,8 +42,17 @@ pub fn append_key_part(key: &mut Vec<u8>, column: &[u8]) -> bool {
     true
 }
 
+/// All 16 bytes of the hash, as a name for things that were encoded.
+pub(crate) fn hash_128(bytes: &[u8]) -> [u8; 16] {
+    let (first, second) = halves(bytes);
+    let mut hash = [0; 16];
+    hash[..8].copy_from_slice(&first.to_be_bytes());
+    hash[8..].copy_from_slice(&second.to_be_bytes());
+    hash
+}
+
 #[inline]
-fn first_half(key: &[u8]) -> u64 {
+fn halves(key: &[u8]) -> (u64, u64) {
     let (blocks, tail) = key.as_chunks::<16>();
     let (mut h1, mut h2) = (0_u64, 0_u64);
     for block in blocks {
@@ -65,7 +75,9 @@ fn first_half(key: &[u8]) -> u64 {
     h2 ^= length;
     h1 = h1.wrapping_add(h2);
     h2 = h2.wrapping_add(h1);
-    final_mix(h1).wrapping_add(final_mix(h2))
+    let second = final_mix(h2);
+    let first = final_mix(h1).wrapping_add(second);
+    (first, second.wrapping_add(first))
 }
 
 #[inline]

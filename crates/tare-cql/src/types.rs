@@ -5,6 +5,7 @@ mod value;
 
 pub use value::ValueError;
 
+use crate::frame::Version;
 use crate::wire::{DecodeError, Reader, put_short, put_string};
 use std::fmt;
 
@@ -92,31 +93,34 @@ impl Type {
     }
 
     /// Appends the `[option]`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, version: Version, out: &mut Vec<u8>) {
         match self {
-            Self::Duration => Self::Custom(DURATION_CLASS.to_owned()).encode(out),
+            Self::Duration if version < Version::V5 => {
+                put_short(out, CUSTOM);
+                put_string(out, DURATION_CLASS);
+            }
             Self::List(element) => {
                 put_short(out, LIST);
-                element.encode(out);
+                element.encode(version, out);
             }
             Self::Set(element) => {
                 put_short(out, SET);
-                element.encode(out);
+                element.encode(version, out);
             }
             Self::Map(key, value) => {
                 put_short(out, MAP);
-                key.encode(out);
-                value.encode(out);
+                key.encode(version, out);
+                value.encode(version, out);
             }
             Self::Tuple(fields) => {
                 put_short(out, TUPLE);
                 let count = u16::try_from(fields.len()).unwrap_or(u16::MAX);
                 put_short(out, count);
                 for field in &fields[..usize::from(count)] {
-                    field.encode(out);
+                    field.encode(version, out);
                 }
             }
-            Self::Frozen(within) => within.encode(out),
+            Self::Frozen(within) => within.encode(version, out),
             Self::Custom(class) => {
                 put_short(out, CUSTOM);
                 put_string(out, class);

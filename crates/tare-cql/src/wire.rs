@@ -85,7 +85,7 @@ impl<'a> From<&'a [u8]> for Value<'a> {
 }
 
 /// Takes notations from the front of a message.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -271,7 +271,7 @@ fn utf8<'a>(bytes: &'a [u8], what: &'static str) -> Result<&'a str, DecodeError>
 }
 
 /// Borrowed `[string list]`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StringList<'a> {
     count: u16,
     reader: Reader<'a>,

@@ -1,13 +1,13 @@
 //! A server for the tests of this crate: `serve DATA PORT sync|MILLISECONDS auto|uring|epoll SMP
-//! [auto|yes|no] [memory=BYTES] [metrics=ADDRESS:PORT]`. It ends when its standard input does. The
-//! program `tare db` is the real one.
+//! [auto|yes|no] [memory=BYTES] [metrics=ADDRESS:PORT] [listen=ADDRESS] [users=FILE] [cert=FILE]
+//! [key=FILE]`. It ends when its standard input does. The program `tare db` is the real one.
 
 use std::io::Read;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tare_db::{Choice, Config, Durability, IoChoice, serve};
+use tare_db::{Choice, Config, Durability, IoChoice, TlsFiles, serve};
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -49,6 +49,7 @@ fn config(arguments: &[String]) -> Option<Config> {
         _ => return None,
     };
     config.smp = Some(smp.parse().ok()?);
+    let mut tls = TlsFiles { certificate: "".into(), key: "".into() };
     for option in rest {
         match option.split_once('=') {
             None if option == "yes" => config.overprovisioned = Choice::Yes,
@@ -56,8 +57,15 @@ fn config(arguments: &[String]) -> Option<Config> {
             None if option == "auto" => config.overprovisioned = Choice::Auto,
             Some(("memory", bytes)) => config.memory = Some(bytes.parse().ok()?),
             Some(("metrics", address)) => config.metrics = Some(address.parse().ok()?),
+            Some(("listen", address)) => config.listen = address.parse().ok()?,
+            Some(("users", file)) => config.users = Some(file.into()),
+            Some(("cert", file)) => tls.certificate = file.into(),
+            Some(("key", file)) => tls.key = file.into(),
             _ => return None,
         }
+    }
+    if !tls.certificate.as_os_str().is_empty() {
+        config.tls = Some(tls);
     }
     Some(config)
 }

@@ -36,6 +36,9 @@ pub(crate) fn report_of(
         pid: std::process::id(),
         listen: address.ip(),
         port: address.port(),
+        shard_aware_port: None,
+        passwords: config.users.is_some(),
+        tls: config.tls.is_some(),
         shards: placement.shards,
         cpus: placement.cpus.clone(),
         pinned: placement.pinned.clone(),
@@ -98,7 +101,16 @@ pub(crate) fn announce(
     if let Some(address) = report.metrics {
         say(log, &format!("metrics on http://{address}/metrics"))?;
     }
-    say(log, &format!("listening on {}", SocketAddr::new(report.listen, report.port)))
+    let address = SocketAddr::new(report.listen, report.port);
+    let aware = report.shard_aware_port;
+    let aware = aware.map_or(String::new(), |port| format!(", shard-aware on port {port}"));
+    let guard = match (report.passwords, report.tls) {
+        (true, true) => "with passwords and TLS",
+        (true, false) => "with passwords, without TLS",
+        (false, true) => "with TLS, without passwords",
+        (false, false) => "without passwords, without TLS",
+    };
+    say(log, &format!("listening on {address}{aware}, {guard}"))
 }
 
 /// Writes a line.

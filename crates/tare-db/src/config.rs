@@ -8,6 +8,7 @@ use tare_std::cpus::CpuSet;
 
 use crate::inject::Inject;
 pub use crate::stall::THRESHOLD_DEFAULT;
+use crate::tls::TlsFiles;
 
 /// The port of the CQL native protocol.
 pub const PORT_DEFAULT: u16 = 9042;
@@ -39,6 +40,15 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// A turn of a shard's loop that takes longer is a stall.
     pub stall_threshold: Duration,
+    /// The port on which clients choose their shard: 0 takes a free one, `None` leaves it out. It is
+    /// left out with one shard too.
+    pub shard_aware_port: Option<u16>,
+    /// File of users and hashes of their passwords; without it nobody is asked who they are.
+    pub users: Option<PathBuf>,
+    /// With it every connection speaks TLS.
+    pub tls: Option<TlsFiles>,
+    /// Serve beyond loopback although passwords or TLS are missing.
+    pub insecure: bool,
     /// A known cost, added so that an instrument can be tried on it; by default none.
     pub inject: Inject,
 }
@@ -58,6 +68,10 @@ impl Config {
             memory: None,
             metrics: None,
             stall_threshold: THRESHOLD_DEFAULT,
+            shard_aware_port: Some(0),
+            users: None,
+            tls: None,
+            insecure: false,
             inject: Inject::default(),
         }
     }

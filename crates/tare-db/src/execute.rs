@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tare_cql::request::Parameters;
-use tare_cql::response::{RowsWriter, encode_void};
+use tare_cql::request::{BatchKind, Parameters, Settings, Values};
+use tare_cql::response::{Reply, RowsWriter, encode_void};
 use tare_cql::token::Token;
 use tare_cql::wire::Value;
 use tare_std::rng::mix64;
@@ -36,19 +36,19 @@ impl Shard {
     pub(crate) fn run_statement(
         &mut self,
         conn: &mut Conn,
-        stream: i16,
+        reply: Reply,
         prepared: &Arc<Prepared>,
         parameters: &Parameters<'_>,
     ) -> Result<(), Failure> {
         let bound = Bound::new(&prepared.markers, &parameters.values)?;
         match &prepared.plan {
-            Plan::Insert(insert) => self.insert(conn, stream, insert, &bound, parameters),
+            Plan::Insert(insert) => self.insert(conn, reply, insert, &bound, parameters),
             Plan::Select(select) => {
                 self.state.metrics.reads += 1;
-                self.select(conn, stream, prepared, select, &bound, parameters)
+                self.select(conn, reply, prepared, select, &bound, parameters)
             }
-            Plan::System(select) => self.system(conn, stream, select, &bound, parameters),
-            Plan::Other(statement) => self.schema_statement(conn, stream, statement),
+            Plan::System(select) => self.system(conn, reply, select, &bound),
+            Plan::Other(statement) => self.schema_statement(conn, reply, statement),
         }
     }
 
@@ -56,7 +56,7 @@ impl Shard {
     fn insert(
         &mut self,
         conn: &mut Conn,
-        stream: i16,
+        reply: Reply,
         insert: &Insert,
         bound: &Bound<'_>,
         parameters: &Parameters<'_>,
@@ -94,7 +94,7 @@ impl Shard {
             let token = Token::of(&key).0;
             let change = Change::Row { clustering: &clustering, cells: &row };
             let mutation = Mutation { table: table.store, token, key: &key, change };
-            self.write(conn, stream, &mutation)
+            self.write(conn, reply, &mutation)
         });
         (self.state.key, self.state.clustering, self.state.cells) = (key, clustering, row);
         result
@@ -104,7 +104,7 @@ impl Shard {
     fn write(
         &mut self,
         conn: &mut Conn,
-        stream: i16,
+        reply: Reply,
         mutation: &Mutation<'_>,
     ) -> Result<(), Failure> {
         let shards = self.common.mailboxes.len();
@@ -117,7 +117,7 @@ impl Shard {
             let mutations = std::slice::from_ref(mutation);
             let mut payload = vec![0; payload_bytes(mutations)];
             encode_payload(mutations, &mut payload);
-            let origin = Origin { shard: self.number, conn: conn.id, stream };
+            let origin = Origin { shard: self.number, conn: conn.id, reply };
             self.state.remote += 1;
             self.post(owner, Message::Write { origin, payload });
             return Ok(());
@@ -126,10 +126,10 @@ impl Shard {
         match self.durability {
             Durability::Periodic(_) => {
                 self.answered(Operation::Write);
-                encode_void(&mut conn.out, stream);
+                encode_void(&mut conn.out, reply);
             }
             Durability::Sync => {
-                self.tell_when_durable(ticket, Waiter::Here { conn: conn.id, stream });
+                self.tell_when_durable(ticket, Waiter::Here { conn: conn.id, reply });
             }
         }
         Ok(())
@@ -149,21 +149,20 @@ impl Shard {
             }
             Err(error) => Err(error.into()),
         };
-        let Origin { shard, conn, stream } = origin;
-        self.post(shard, Message::Written { conn, stream, result });
+        let Origin { shard, conn, reply } = origin;
+        self.post(shard, Message::Written { conn, reply, result });
     }
 
     fn select(
         &mut self,
         conn: &mut Conn,
-        stream: i16,
+        reply: Reply,
         prepared: &Arc<Prepared>,
         select: &Select,
         bound: &Bound<'_>,
         parameters: &Parameters<'_>,
     ) -> Result<(), Failure> {
-        let skip_metadata = parameters.settings.skip_metadata;
-        let origin = Origin { shard: self.number, conn: conn.id, stream };
+        let origin = Origin { shard: self.number, conn: conn.id, reply };
         if select.key.is_empty() {
             let paging = paging(select, bound, parameters)?;
             let shard = paging.after.as_ref().map_or(0, |after| usize::from(after.shard));
@@ -196,9 +195,9 @@ impl Shard {
                     after: None,
                     now_s: self.clock.wall_s(),
                 };
-                let to = (stream, &mut conn.out);
+                let to = (reply, &mut conn.out);
                 self.state.answered[Operation::Read as usize] += 1;
-                return rows::answer_row(select, items, &mut self.store, &read, skip_metadata, to);
+                return rows::answer_row(select, items, &mut self.store, &read, to);
             }
             let paging = paging(select, bound, parameters)?;
             let (key, clustering) = (key.clone(), clustering.clone());
@@ -242,9 +241,9 @@ impl Shard {
         };
         match outcome {
             Ok(outcome) => {
-                finish(select, paging, &found, outcome, self.number, (read.origin.stream, out));
+                finish(select, paging, &found, outcome, self.number, (read.origin.reply, out));
             }
-            Err(failure) => failure.encode(out, read.origin.stream),
+            Err(failure) => failure.encode(out, read.origin.reply),
         }
     }
 
@@ -270,7 +269,7 @@ impl Shard {
             Ok(outcome) => outcome,
             Err(failure) => {
                 let mut frame = Vec::new();
-                failure.encode(&mut frame, scan.origin.stream);
+                failure.encode(&mut frame, scan.origin.reply);
                 self.answer_scan(scan.origin, frame);
                 return true;
             }
@@ -292,7 +291,7 @@ impl Shard {
             }
             outcome => {
                 let mut frame = Vec::new();
-                let to = (scan.origin.stream, &mut frame);
+                let to = (scan.origin.reply, &mut frame);
                 let end = match outcome {
                     // The page is full and so is this shard: the next page starts at the next.
                     Outcome::Done if full && self.number + 1 < self.common.mailboxes.len() => {
@@ -340,10 +339,9 @@ impl Shard {
     fn system(
         &mut self,
         conn: &mut Conn,
-        stream: i16,
+        reply: Reply,
         select: &SystemSelect,
         bound: &Bound<'_>,
-        parameters: &Parameters<'_>,
     ) -> Result<(), Failure> {
         let (keyspace, name) = (&select.keyspace, &select.table);
         let table = tare_cql::system_schema::table(keyspace, name)
@@ -358,8 +356,7 @@ impl Shard {
             let wanted = bound.needed(source, table.columns[*column].name)?;
             rows.retain(|row| row[*column].as_deref() == Some(wanted));
         }
-        let skip = parameters.settings.skip_metadata;
-        let mut writer = RowsWriter::begin(&mut conn.out, stream, &select.columns, skip, None);
+        let mut writer = RowsWriter::begin(&mut conn.out, reply, &select.columns, None);
         match &select.items {
             Some(items) => {
                 for row in &rows {
@@ -374,6 +371,20 @@ impl Shard {
         }
         writer.finish();
         Ok(())
+    }
+
+    /// Runs the writes of a batch.
+    #[expect(clippy::unused_self, reason = "batches are not written yet")]
+    pub(crate) fn batch(
+        &mut self,
+        _: &mut Conn,
+        _: Reply,
+        _: BatchKind,
+        items: &[(Arc<Prepared>, Values<'_>)],
+        _: &Settings<'_>,
+    ) -> Result<(), Failure> {
+        let message = format!("BATCH ({} statements) is not supported", items.len());
+        Err(Failure::Invalid(message))
     }
 
     /// The server's own time of writing: never twice the same on one shard.
@@ -412,7 +423,6 @@ fn paging(
         page: page.unwrap_or(u64::MAX),
         left,
         pages: page.is_some(),
-        skip_metadata: settings.skip_metadata,
     })
 }
 
@@ -431,7 +441,7 @@ fn finish(
     found: &Collected,
     outcome: Outcome,
     shard: usize,
-    to: (i16, &mut Vec<u8>),
+    to: (Reply, &mut Vec<u8>),
 ) {
     let left = paging.left.saturating_sub(found.rows);
     let cursor = match outcome {
@@ -445,5 +455,5 @@ fn finish(
         let message = "the result is too long for one answer; ask for pages or use LIMIT";
         return Failure::invalid(message).encode(to.1, to.0);
     }
-    found.answer(select, paging.skip_metadata, cursor.as_ref(), to);
+    found.answer(select, cursor.as_ref(), to);
 }

@@ -1,5 +1,6 @@
 //! What a client is told when its request fails.
 
+use tare_cql::frame::Head;
 use tare_cql::response::{ErrorKind, encode_error};
 use tare_store::{LogError, ReadError, WriteError};
 
@@ -13,6 +14,7 @@ pub(crate) enum Failure {
     Protocol(String),
     Overloaded(String),
     Server(String),
+    BadCredentials(String),
     Unprepared([u8; 16]),
     AlreadyExists { keyspace: String, table: String },
 }
@@ -23,13 +25,15 @@ impl Failure {
     }
 
     /// Appends the error frame.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>, stream: i16) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, head: impl Into<Head>) {
+        let head = head.into();
         let (kind, message) = match self {
             Self::Syntax(message) => (ErrorKind::Syntax, message.as_str()),
             Self::Invalid(message) => (ErrorKind::Invalid, message.as_str()),
             Self::Protocol(message) => (ErrorKind::Protocol, message.as_str()),
             Self::Overloaded(message) => (ErrorKind::Overloaded, message.as_str()),
             Self::Server(message) => (ErrorKind::Server, message.as_str()),
+            Self::BadCredentials(message) => (ErrorKind::BadCredentials, message.as_str()),
             Self::Unprepared(id) => {
                 (ErrorKind::Unprepared { id }, "no statement of this id is prepared; prepare it")
             }
@@ -39,10 +43,10 @@ impl Failure {
                     table => format!("table {keyspace}.{table} exists already"),
                 };
                 let kind = ErrorKind::AlreadyExists { keyspace, table };
-                return encode_error(out, stream, &kind, &message);
+                return encode_error(out, head, &kind, &message);
             }
         };
-        encode_error(out, stream, &kind, message);
+        encode_error(out, head, &kind, message);
     }
 }
 

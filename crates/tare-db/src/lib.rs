@@ -6,6 +6,8 @@
 #![deny(unsafe_code)]
 
 mod announce;
+pub mod auth;
+mod balance;
 mod bind;
 mod catalog;
 mod clock;
@@ -14,6 +16,7 @@ mod directory;
 pub mod environment;
 mod execute;
 mod failure;
+mod guard;
 pub mod inject;
 mod mailbox;
 mod memory;
@@ -32,12 +35,17 @@ mod session;
 mod shard;
 mod stall;
 mod system;
+mod tls;
+mod transport;
 
+pub use auth::AuthError;
 pub use catalog::journal::JournalError;
 pub use config::{Choice, Config, Durability, IoChoice};
 pub use directory::DirectoryError;
 pub use environment::EnvironmentError;
+pub use guard::GuardError;
 pub use memory::MemoryError;
 pub use placement::PlacementError;
 pub use reactor::{ReactorError, UringError};
 pub use server::{DbError, serve};
+pub use tls::{TlsError, TlsFiles};

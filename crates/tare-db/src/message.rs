@@ -3,6 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use tare_cql::response::Reply;
+
 use crate::failure::Failure;
 use crate::plan::Prepared;
 use crate::reactor::ConnId;
@@ -13,7 +15,7 @@ use crate::rows::{Collected, Cursor};
 pub(crate) struct Origin {
     pub(crate) shard: usize,
     pub(crate) conn: ConnId,
-    pub(crate) stream: i16,
+    pub(crate) reply: Reply,
 }
 
 /// A message to a shard.
@@ -24,14 +26,16 @@ pub(crate) enum Message {
     /// Mutations to write: the payload of a log entry.
     Write { origin: Origin, payload: Vec<u8> },
     /// The answer to `Write`.
-    Written { conn: ConnId, stream: i16, result: Result<(), Failure> },
+    Written { conn: ConnId, reply: Reply, result: Result<(), Failure> },
+    /// Whether a login was right.
+    LoggedIn { conn: ConnId, reply: Reply, result: Result<(), Failure> },
     /// A partition to read.
     Read(Box<Read>),
     /// A finished frame: the answer to `Read` and `Scan`.
     Answer { conn: ConnId, frame: Vec<u8> },
     /// A scan that has come to this shard.
     Scan(Box<Scan>),
-    /// Something to tell to clients that registered for changes of the schema.
+    /// Something to tell to clients that registered for changes of the schema, in version 4.
     SchemaEvent(Arc<[u8]>),
 }
 
@@ -45,7 +49,6 @@ pub(crate) struct Paging {
     pub(crate) left: u64,
     /// Whether the client can ask for more; else what does not fit is an error.
     pub(crate) pages: bool,
-    pub(crate) skip_metadata: bool,
 }
 
 /// A read of one partition.

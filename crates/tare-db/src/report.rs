@@ -21,6 +21,14 @@ pub struct Report {
     pub pid: u32,
     pub listen: IpAddr,
     pub port: u16,
+    /// Where clients choose their shard, if there are several.
+    #[serde(default)]
+    pub shard_aware_port: Option<u16>,
+    /// Whether clients are asked who they are.
+    #[serde(default)]
+    pub passwords: bool,
+    #[serde(default)]
+    pub tls: bool,
     pub shards: usize,
     /// The CPUs that the server may use.
     pub cpus: CpuSet,

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use tare_cql::response::RowsWriter;
+use tare_cql::response::{Reply, RowsWriter};
 use tare_store::{End, Next, PartitionRead, Pins, Position, Row, Scan, Slice, Store, cells};
 
 use crate::failure::Failure;
@@ -190,11 +190,10 @@ pub(crate) fn answer_row(
     items: &[Item],
     store: &mut Store,
     read: &PartitionRead<'_>,
-    skip_metadata: bool,
-    (stream, out): (i16, &mut Vec<u8>),
+    (reply, out): (Reply, &mut Vec<u8>),
 ) -> Result<(), Failure> {
     let start = out.len();
-    let mut writer = RowsWriter::begin(out, stream, &select.columns, skip_metadata, None);
+    let mut writer = RowsWriter::begin(out, reply, &select.columns, None);
     let composite = select.table.partition.len() > 1;
     let found = store.read(read, &mut Pins::default(), |row| {
         project(items, composite, &row, |value| writer.cell(value));
@@ -234,13 +233,12 @@ impl Collected {
     pub(crate) fn answer(
         &self,
         select: &Select,
-        skip_metadata: bool,
         cursor: Option<&Cursor>,
-        (stream, out): (i16, &mut Vec<u8>),
+        (reply, out): (Reply, &mut Vec<u8>),
     ) {
         let state = cursor.map(Cursor::encode);
         let columns = &select.columns;
-        let mut writer = RowsWriter::begin(out, stream, columns, skip_metadata, state.as_deref());
+        let mut writer = RowsWriter::begin(out, reply, columns, state.as_deref());
         if select.items == Items::Count {
             writer.cell(Some(&self.rows.to_be_bytes()));
             writer.end_row();

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use tare_cql::frame::Version;
 use tare_cql::response::{
-    Change as Changed, Event, SchemaChange, SchemaTarget, encode_event, encode_schema_change,
-    encode_set_keyspace, encode_void,
+    Change as Changed, Event, Reply, SchemaChange, SchemaTarget, encode_event,
+    encode_schema_change, encode_set_keyspace, encode_void,
 };
 use tare_cql::statement::{CreateKeyspace, CreateTable, Literal, Order, Statement, TableName};
 use tare_cql::system_schema;
@@ -26,7 +27,7 @@ impl Shard {
     pub(crate) fn schema_statement(
         &mut self,
         conn: &mut Conn,
-        stream: i16,
+        reply: Reply,
         statement: &Statement,
     ) -> Result<(), Failure> {
         let current = conn.keyspace.clone();
@@ -40,13 +41,13 @@ impl Shard {
                     return Err(Failure::Invalid(message));
                 }
                 conn.keyspace = Some(keyspace.as_str().into());
-                encode_set_keyspace(&mut conn.out, stream, keyspace);
+                encode_set_keyspace(&mut conn.out, reply, keyspace);
                 Ok(())
             }
             Statement::CreateKeyspace(create) => {
                 let target = SchemaTarget::Keyspace { keyspace: &create.keyspace };
                 let decide = |catalog: &Catalog| create_keyspace(catalog, create);
-                self.change(conn, stream, Changed::Created, target, decide)
+                self.change(conn, reply, Changed::Created, target, decide)
             }
             Statement::DropKeyspace { keyspace, if_exists } => {
                 let target = SchemaTarget::Keyspace { keyspace };
@@ -60,13 +61,13 @@ impl Shard {
                         }
                     }
                 };
-                self.change(conn, stream, Changed::Dropped, target, decide)
+                self.change(conn, reply, Changed::Dropped, target, decide)
             }
             Statement::CreateTable(create) => {
                 let (keyspace, table) = qualified(current, &create.table)?;
                 let target = SchemaTarget::Table { keyspace, table };
                 let decide = |catalog: &Catalog| create_table(catalog, keyspace, create);
-                self.change(conn, stream, Changed::Created, target, decide)
+                self.change(conn, reply, Changed::Created, target, decide)
             }
             Statement::DropTable { table: name, if_exists } => {
                 let (keyspace, table) = qualified(current, name)?;
@@ -79,7 +80,7 @@ impl Shard {
                     let (keyspace, name) = (table.keyspace.clone(), table.name.clone());
                     Ok(Some(Change::DropTable { keyspace, name }))
                 };
-                self.change(conn, stream, Changed::Dropped, target, decide)
+                self.change(conn, reply, Changed::Dropped, target, decide)
             }
             Statement::Truncate { table: name } => {
                 self.common.schema.change(|catalog: &Catalog| {
@@ -89,7 +90,7 @@ impl Shard {
                     Ok::<_, Failure>(Some(Change::Truncate { keyspace, name, store }))
                 })?;
                 self.refresh();
-                encode_void(&mut conn.out, stream);
+                encode_void(&mut conn.out, reply);
                 Ok(())
             }
             Statement::Insert(_) | Statement::Select(_) => unreachable!("these have plans"),
@@ -99,20 +100,20 @@ impl Shard {
     fn change(
         &mut self,
         conn: &mut Conn,
-        stream: i16,
+        reply: Reply,
         change: Changed,
         target: SchemaTarget<'_>,
         decide: impl FnOnce(&Catalog) -> Result<Option<Change>, Failure>,
     ) -> Result<(), Failure> {
         if !self.common.schema.change(decide)? {
-            encode_void(&mut conn.out, stream);
+            encode_void(&mut conn.out, reply);
             return Ok(());
         }
         self.refresh();
         let change = SchemaChange { change, target };
-        encode_schema_change(&mut conn.out, stream, &change);
+        encode_schema_change(&mut conn.out, reply, &change);
         let mut frame = Vec::new();
-        encode_event(&mut frame, &Event::Schema(change));
+        encode_event(&mut frame, Version::V4, &Event::Schema(change));
         if conn.wants_schema_events {
             conn.out.extend_from_slice(&frame);
         }

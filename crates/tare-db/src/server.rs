@@ -13,11 +13,13 @@ use std::time::Duration;
 use tare_store::{Limits, OpenError, Recovered, Store};
 
 use crate::announce::{Found, announce, report_of, say};
+use crate::balance::Balance;
 use crate::catalog::{Shared, hash_uuid, journal::JournalError};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::directory::{Directory, DirectoryError, ShardFiles};
 use crate::environment::{Environment, EnvironmentError};
+use crate::guard::{Guard, GuardError, Logins};
 use crate::inject::{self, Busy, FilterError};
 use crate::mailbox::Mailbox;
 use crate::memory::{self, Budget, MemoryError};
@@ -61,6 +63,8 @@ pub enum DbError {
     ServeMetrics { address: SocketAddr, source: io::Error },
     #[error("metrics are for everybody who can reach {address}: only a loopback address is taken")]
     MetricsExposed { address: SocketAddr },
+    #[error(transparent)]
+    Guard(#[from] GuardError),
     #[error("cannot make the metrics file {}", .path.display())]
     Metrics { path: PathBuf, source: io::Error },
     #[error("cannot start shard {shard}")]
@@ -104,6 +108,7 @@ pub fn serve(
     if let Some(instructions) = config.inject.filter {
         inject::install_filter(instructions)?;
     }
+    let guard = Guard::prepare(config)?;
     memory::tune_heap();
     let directory = Directory::open(&config.data)?;
     let environment = Environment::find()?;
@@ -113,9 +118,11 @@ pub fn serve(
     let budget = Budget::new(memory_bytes, shards, environment.open_files_max);
     directory.agree_on_shards(shards)?;
     let address = SocketAddr::new(config.listen, config.port);
-    let listen = |source| DbError::Listen { address, source };
-    let listener = bind(address).map_err(listen)?;
-    let address = listener.local_addr().map_err(listen)?;
+    let (listener, address) = listen(address)?;
+    // With one shard there is nothing to choose.
+    let aware = config.shard_aware_port.filter(|_| shards > 1);
+    let aware = aware.map(|port| listen(SocketAddr::new(config.listen, port))).transpose()?;
+    let shard_aware_port = aware.as_ref().map(|(_, address)| address.port());
     let metrics_listener = config.metrics.map(listen_for_metrics).transpose()?;
     let path = directory.file(metrics::FILE);
     let accounts = metrics::create(&path, shards)
@@ -125,19 +132,25 @@ pub fn serve(
     let mailboxes = mailboxes.collect::<io::Result<Vec<_>>>();
     let mailboxes = mailboxes.map_err(|source| DbError::Thread { shard: 0, source })?;
     let (mailboxes, messages): (Vec<_>, Vec<_>) = mailboxes.into_iter().unzip();
+    let Guard { tls, logins } = guard;
     let host = config.data.as_os_str().as_encoded_bytes();
     let common = Arc::new(Common {
         schema: Shared::open(&directory.file("schema.log"))?,
         prepared: Mutex::default(),
         mailboxes,
         node: Node { address, host_id: hash_uuid(&[host]) },
+        balance: Balance::new(shards, shard_aware_port),
+        logins: logins.as_ref().map(Logins::queue),
+        tls,
         stop,
         drained: AtomicUsize::new(0),
     });
 
+    logins.map(|logins| logins.start(&common)).transpose()?;
     let clock = Clock::new();
     let (detectors, mut watchdog) = stall::detectors(shards, config.stall_threshold);
-    let mut listener = Some(OwnedFd::from(listener));
+    // Each engine has one listener: the shard-aware port is the second shard's.
+    let mut listeners = [Some(listener), aware.map(|(listener, _)| listener)].into_iter().flatten();
     let mut threads = Vec::new();
     let parts = accounts.iter().copied().zip(messages).zip(detectors);
     for (number, ((account, messages), stalls)) in parts.enumerate() {
@@ -152,7 +165,7 @@ pub fn serve(
             stalls,
             account,
             messages,
-            listener: listener.take(),
+            listener: listeners.next().map(OwnedFd::from),
         };
         threads.push(spawn(start)?);
     }
@@ -177,6 +190,7 @@ pub fn serve(
         let found = Found { environment: &environment, placement: &placement, budget, chosen };
         let mut report = report_of(config, &directory, &found, address, replayed);
         report.memory_bytes = memory_bytes;
+        report.shard_aware_port = shard_aware_port;
         let about = About {
             version: report.version.clone(),
             io_engine: report.io_engine.clone(),
@@ -215,6 +229,14 @@ pub fn serve(
         Some(failure) => Err(failure),
         None => say(log, "stopped: the log is durable"),
     }
+}
+
+/// Listens; returns the address with the port that it has got.
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), DbError> {
+    let failed = |source| DbError::Listen { address, source };
+    let listener = bind(address).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
 }
 
 /// A shard's thread: it says when it is ready, and waits to be released.

@@ -13,13 +13,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::net::{SendFlags, Shutdown};
+use tare_cql::frame::{self, Version};
+use tare_cql::response::Reply;
 use tare_store::{Now, Store, Ticket};
 
+use crate::auth::Login;
+use crate::balance::Balance;
 use crate::catalog::{Catalog, Shared};
 use crate::clock::Clock;
 use crate::config::Durability;
@@ -31,9 +35,12 @@ use crate::memory::{Budget, Held};
 use crate::message::{Message, Origin, Scan};
 use crate::metrics::{Account, Operation, ShardMetrics};
 use crate::plan::Prepared;
-use crate::reactor::{ConnId, Engine, Event, ReactorError, Wait};
+use crate::reactor::{ConnId, Engine, Event, ReactorError, Source, Wait};
+use crate::session::Phase;
 use crate::stall::{Detector, Task};
 use crate::system::Node;
+use crate::tls::Tls;
+use crate::transport::Transport;
 
 /// Bytes waiting for one client, above which its requests wait too.
 const OUT_BYTES_MAX: usize = 1 << 20;
@@ -59,6 +66,11 @@ pub(crate) struct Common {
     pub(crate) prepared: Mutex<BTreeMap<[u8; 16], PreparedText>>,
     pub(crate) mailboxes: Vec<Mailbox<Message>>,
     pub(crate) node: Node,
+    pub(crate) balance: Balance,
+    /// Where logins are checked; without it nobody is asked who they are.
+    pub(crate) logins: Option<SyncSender<Login>>,
+    /// With it every connection speaks TLS.
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     pub(crate) stop: &'static AtomicBool,
     /// Shards that have nothing left to answer.
     pub(crate) drained: std::sync::atomic::AtomicUsize,
@@ -73,7 +85,10 @@ pub(crate) struct Conn {
     /// The address that the client has connected to.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) keyspace: Option<Arc<str>>,
-    pub(crate) started: bool,
+    pub(crate) phase: Phase,
+    /// As STARTUP has settled it.
+    pub(crate) version: Version,
+    pub(crate) transport: Transport,
     pub(crate) wants_schema_events: bool,
     /// Close as soon as what is in `out` has been sent.
     pub(crate) closing: bool,
@@ -86,10 +101,18 @@ pub(crate) struct Conn {
     stalled: bool,
 }
 
+impl Conn {
+    /// Whether anything waits to be handed to the engine.
+    #[inline]
+    pub(crate) fn has_output(&self) -> bool {
+        !self.out.is_empty() || self.transport.has_output()
+    }
+}
+
 /// Who waits for a write to become durable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waiter {
-    Here { conn: ConnId, stream: i16 },
+    Here { conn: ConnId, reply: Reply },
     There(Origin),
 }
 
@@ -135,11 +158,12 @@ pub(crate) struct State {
     pub(crate) cells: Vec<u8>,
     /// Answers that are still owed by siblings.
     pub(crate) remote: u64,
+    /// What TLS has received, on its way.
+    received: Vec<u8>,
     outboxes: Vec<VecDeque<Message>>,
     outbox_len: usize,
     dirty: Vec<ConnId>,
     stalled: Vec<ConnId>,
-    next_shard: usize,
     stopping_since_ns: Option<u64>,
     announced: bool,
     held: Held,
@@ -244,7 +268,7 @@ impl Shard {
                     self.engine.read(id, source, &mut Vec::new());
                     return;
                 };
-                if self.engine.read(id, source, &mut conn.input) {
+                if self.fetch(&mut conn, source) {
                     self.process(&mut conn);
                     self.put(conn);
                 } else {
@@ -256,7 +280,7 @@ impl Shard {
                 if let Some(conn) = self.conn(id) {
                     conn.sending = false;
                     conn.sending_bytes = 0;
-                    if !conn.out.is_empty() || conn.closing {
+                    if conn.has_output() || conn.closing {
                         self.mark_dirty(id);
                     }
                 }
@@ -269,10 +293,23 @@ impl Shard {
         }
     }
 
+    /// Fetches what a connection has received. False if the peer has gone.
+    #[inline]
+    fn fetch(&mut self, conn: &mut Conn, source: Source) -> bool {
+        if !conn.transport.has_tls() {
+            return self.engine.read(conn.id, source, &mut conn.input);
+        }
+        let mut received = std::mem::take(&mut self.state.received);
+        received.clear();
+        let there = self.engine.read(conn.id, source, &mut received);
+        // A peer that speaks it wrongly is told so, and then left alone.
+        conn.closing |= conn.transport.decrypt(&received, &mut conn.input).is_err();
+        self.state.received = received;
+        there
+    }
+
     fn accepted(&mut self, fd: OwnedFd) {
-        let shards = self.common.mailboxes.len();
-        let target = self.state.next_shard % shards;
-        self.state.next_shard = target + 1;
+        let target = self.common.balance.place(&fd, self.number);
         if target == self.number {
             self.adopt(fd);
         } else {
@@ -283,13 +320,18 @@ impl Shard {
     fn adopt(&mut self, fd: OwnedFd) {
         if self.state.metrics.connections >= self.budget.connections_max as u64 {
             self.state.metrics.refused_connections += 1;
+            self.common.balance.release(self.number);
             return refuse(&fd);
         }
         // Fails only for a socket that has gone already; then receiving says so.
         let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
         let local = rustix::net::getsockname(&fd).ok().and_then(|a| SocketAddr::try_from(a).ok());
+        let tls = self.common.tls.as_ref().map(Tls::new).transpose();
         // Out of memory for the registration: the peer sees its connection closed.
-        let Ok(id) = self.engine.add(fd) else { return };
+        let (Ok(tls), Ok(id)) = (tls, self.engine.add(fd)) else {
+            self.common.balance.release(self.number);
+            return;
+        };
         let slot = id.slot as usize;
         if self.state.conns.len() <= slot {
             self.state.conns.resize_with(slot + 1, || None);
@@ -300,7 +342,9 @@ impl Shard {
             out: Vec::new(),
             local,
             keyspace: None,
-            started: false,
+            phase: Phase::default(),
+            version: Version::default(),
+            transport: Transport::new(tls),
             wants_schema_events: false,
             closing: false,
             sending: false,
@@ -328,7 +372,7 @@ impl Shard {
             conn.input = Vec::new();
         }
         self.state.held.count(&mut conn);
-        let has_output = !conn.out.is_empty() || conn.closing;
+        let has_output = conn.has_output() || conn.closing;
         self.state.conns[id.slot as usize] = Some(conn);
         if has_output {
             self.mark_dirty(id);
@@ -339,6 +383,7 @@ impl Shard {
         if let Some(conn) = self.take(id) {
             self.engine.close(id);
             self.state.held.forget(&conn);
+            self.common.balance.release(self.number);
             self.state.metrics.connections -= 1;
         }
     }
@@ -359,14 +404,23 @@ impl Shard {
             let Some(slot) = self.state.conns.get_mut(id.slot as usize) else { continue };
             let Some(conn) = slot.as_deref_mut().filter(|conn| conn.id == id) else { continue };
             conn.dirty = false;
-            let had_output = !conn.out.is_empty();
-            let room = conn.out.capacity();
-            let there = self.engine.send(id, &mut conn.out);
-            conn.sending |= had_output;
-            // The epoll engine is usually done at once; io_uring says when.
-            if matches!(self.engine, Engine::Epoll(_)) {
-                conn.sending = !conn.out.is_empty();
-            }
+            let mut room = 0;
+            let there = loop {
+                let buffer = conn.transport.outgoing(&mut conn.out);
+                let had_output = !buffer.is_empty();
+                room = buffer.capacity().max(room);
+                let there = self.engine.send(id, buffer);
+                let taken = buffer.is_empty();
+                conn.sending |= had_output;
+                // The epoll engine is usually done at once; io_uring says when.
+                if matches!(self.engine, Engine::Epoll(_)) {
+                    conn.sending = !taken;
+                }
+                // What was packed earlier went first: now what has come since.
+                if !there || !taken || conn.out.is_empty() {
+                    break there;
+                }
+            };
             if conn.out.is_empty() {
                 conn.sending_bytes = if conn.sending { room } else { 0 };
                 if conn.out.capacity() > KEPT_BYTES_MAX {
@@ -374,7 +428,7 @@ impl Shard {
                 }
             }
             self.state.held.count(conn);
-            if !there || (conn.closing && conn.out.is_empty() && !conn.sending) {
+            if !there || (conn.closing && !conn.has_output() && !conn.sending) {
                 self.drop_conn(id);
             }
         }
@@ -401,6 +455,7 @@ impl Shard {
             if conn.input.is_empty() {
                 conn.input = Vec::new();
             }
+            conn.transport.trim();
             self.engine.trim(conn.id);
             self.state.held.count(conn);
         }
@@ -408,7 +463,8 @@ impl Shard {
 
     /// Whether a connection's requests have to wait.
     pub(crate) fn is_held_up(&self, conn: &Conn) -> bool {
-        conn.out.len() > OUT_BYTES_MAX || self.state.outbox_len > OUTBOX_MAX
+        conn.out.len() + conn.transport.output_bytes() > OUT_BYTES_MAX
+            || self.state.outbox_len > OUTBOX_MAX
     }
 
     /// Leaves a connection's input where it is until there is room again.
@@ -472,7 +528,7 @@ impl Shard {
     }
 
     fn receive(&mut self) -> bool {
-        if self.common.mailboxes.len() == 1 {
+        if self.common.mailboxes.len() == 1 && self.common.logins.is_none() {
             return false;
         }
         let mut received = 0;
@@ -482,7 +538,8 @@ impl Shard {
             match message {
                 Message::Connection(fd) => self.adopt(fd),
                 Message::Write { origin, payload } => self.write_for(origin, &payload),
-                Message::Written { conn, stream, result } => self.written(conn, stream, result),
+                Message::Written { conn, reply, result } => self.written(conn, reply, result),
+                Message::LoggedIn { conn, reply, result } => self.logged_in(conn, reply, result),
                 Message::Read(read) => self.read_for(&read),
                 Message::Answer { conn, frame } => self.answer(conn, &frame),
                 Message::Scan(scan) => self.state.scans.push_back(scan),
@@ -492,15 +549,15 @@ impl Shard {
         received > 0
     }
 
-    fn written(&mut self, id: ConnId, stream: i16, result: Result<(), Failure>) {
+    fn written(&mut self, id: ConnId, reply: Reply, result: Result<(), Failure>) {
         self.state.remote -= 1;
         if result.is_err() {
             self.state.metrics.errors += 1;
         }
         if let Some(conn) = self.conn(id) {
             match result {
-                Ok(()) => tare_cql::response::encode_void(&mut conn.out, stream),
-                Err(failure) => failure.encode(&mut conn.out, stream),
+                Ok(()) => tare_cql::response::encode_void(&mut conn.out, reply),
+                Err(failure) => failure.encode(&mut conn.out, reply),
             }
             self.mark_dirty(id);
         }
@@ -518,7 +575,9 @@ impl Shard {
         let wanting = self.state.conns.iter_mut().flatten().filter(|c| c.wants_schema_events);
         let ids: Vec<ConnId> = wanting
             .map(|conn| {
+                let offset = conn.out.len();
                 conn.out.extend_from_slice(frame);
+                frame::set_version(&mut conn.out, offset, conn.version);
                 conn.id
             })
             .collect();
@@ -553,7 +612,8 @@ impl Held {
     /// Counts what a connection holds now.
     #[inline]
     fn count(&mut self, conn: &mut Conn) {
-        let now = conn.input.capacity() + conn.out.capacity() + conn.sending_bytes;
+        let buffers = conn.input.capacity() + conn.out.capacity();
+        let now = buffers + conn.sending_bytes + conn.transport.held_bytes();
         self.change(conn.held_bytes, now);
         conn.held_bytes = now;
     }

@@ -346,11 +346,11 @@ fn a_second_server_and_another_number_of_shards_are_refused() {
 }
 
 #[test]
-fn newer_protocols_are_refused_in_version_4_and_garbage_ends_the_connection() {
+fn newer_protocols_are_refused_and_the_connection_ends() {
     each_engine("protocol versions", |engine| {
         let data = tempfile::tempdir().unwrap();
         let server = start(command(data.path(), "100", engine, "1"), data.path()).unwrap();
-        for version in [5, 65, 66] {
+        for version in [6, 65, 66] {
             let mut client = Client::connect(&server.report);
             client.stream.write_all(&[version, 0, 0, 7, 5, 0, 0, 0, 0]).unwrap();
             let (stream, answer, _) = client.receive().unwrap();

@@ -78,14 +78,8 @@ pub(crate) enum Progress {
 
 /// How requests are sent: at consistency ONE, without the description of the rows that the
 /// client knows.
-pub(crate) const SETTINGS: Settings<'static> = Settings {
-    consistency: Consistency::One,
-    skip_metadata: true,
-    page_size: None,
-    paging_state: None,
-    serial_consistency: None,
-    timestamp_us: None,
-};
+pub(crate) const SETTINGS: Settings<'static> =
+    Settings { consistency: Consistency::One, skip_metadata: true, ..Settings::DEFAULT };
 
 impl Connection {
     /// Connects and says STARTUP. All of it takes at most until `deadline`.

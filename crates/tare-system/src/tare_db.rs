@@ -60,6 +60,8 @@ impl System for TareDb {
                 .map(String::from)
                 .into();
         arguments.push(cpus.to_string());
+        // The networks that it listens on are made for the study.
+        arguments.push("--insecure".into());
         // A study weighs the layer, not the disk's write cache, unless it says otherwise.
         if !self.options.iter().any(|(name, _)| name == "durability") {
             arguments.extend(["--durability".into(), "periodic".into()]);
@@ -116,10 +118,10 @@ mod tests {
     #[test]
     fn options_become_arguments() {
         let arguments = system(&[("io", "epoll")]).launch(2).arguments.join(" ");
-        let expect = "db --listen {listen} --port {port} --data {data} --smp 2 --durability periodic --io epoll";
+        let expect = "db --listen {listen} --port {port} --data {data} --smp 2 --insecure --durability periodic --io epoll";
         assert_eq!(arguments, expect);
         let arguments = system(&[("durability", "sync")]).launch(1).arguments.join(" ");
-        assert!(arguments.ends_with("--smp 1 --durability sync"), "{arguments}");
+        assert!(arguments.ends_with("--smp 1 --insecure --durability sync"), "{arguments}");
     }
 
     #[test]

@@ -232,16 +232,35 @@ pub enum Io {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Db {
-    /// Directory of the commit log
-    #[arg(long, value_name = "DIR")]
-    pub data: PathBuf,
+    #[command(subcommand)]
+    pub task: Option<DbTask>,
+    /// Directory of the data
+    #[arg(long, value_name = "DIR", required = true)]
+    pub data: Option<PathBuf>,
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub listen: IpAddr,
     /// Port to listen on
     #[arg(long, value_name = "PORT", default_value_t = 9042)]
     pub port: u16,
+    /// Port on which clients choose their shard, if there are several; without it 19042 beside
+    /// 9042, else a free one
+    #[arg(long, value_name = "PORT")]
+    pub shard_aware_port: Option<u16>,
+    /// Ask clients who they are: file of users, made of lines of `tare db password`
+    #[arg(long, value_name = "FILE")]
+    pub auth_file: Option<PathBuf>,
+    /// Speak TLS: certificate (chain) in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the certificate in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Listen beyond loopback although passwords or TLS are missing
+    #[arg(long)]
+    pub insecure: bool,
     /// Number of shards; without it one per CPU, and no more than a quota pays for
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub smp: Option<u16>,
@@ -272,6 +291,15 @@ pub struct Db {
     /// Install a system call filter of so many instructions that allows everything (`inject = "filter=N"`)
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u16).range(1..=4095))]
     pub inject_filter: Option<u16>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DbTask {
+    /// Print the line of a user for `--auth-file`; the password comes from the terminal or standard input
+    Password {
+        /// Name of the user
+        user: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

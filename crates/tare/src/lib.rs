@@ -10,6 +10,7 @@ mod registry;
 mod serve;
 mod signals;
 mod studies;
+mod terminal;
 
 use std::io::Write;
 
@@ -33,7 +34,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::Cpus(options) => command::cpus::run(options, out),
         Command::Host(options) => command::host::run(options, out),
         Command::Disk(options) => command::disk::run(options, &arguments.state, out),
-        Command::Db(options) => command::db::run(options),
+        Command::Db(options) => command::db::run(options, out),
         Command::Load(options) => command::load::run(options, out),
         Command::Completions(options) => command::shell::completions(options, out),
         Command::Man(options) => command::shell::man(options),

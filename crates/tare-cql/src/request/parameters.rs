@@ -1,19 +1,38 @@
-//! The parameters of QUERY and EXECUTE (section 4.1.4): consistency, values, paging, timestamp.
+//! The parameters of QUERY, EXECUTE and BATCH (sections 4.1.4 and 4.1.7): consistency, values,
+//! paging, timestamp.
 
+use crate::frame::Version;
 use crate::wire::{
-    Consistency, DecodeError, Reader, Value, put_bytes, put_int, put_long, put_short,
+    Consistency, DecodeError, Reader, Value, put_bytes, put_int, put_long, put_short, put_string,
 };
 
-/// Flags of the parameters.
+/// Flags of the parameters: a byte in version 4, an `[int]` in version 5.
 pub mod query_flag {
-    pub const VALUES: u8 = 0x01;
-    pub const SKIP_METADATA: u8 = 0x02;
-    pub const PAGE_SIZE: u8 = 0x04;
-    pub const PAGING_STATE: u8 = 0x08;
-    pub const SERIAL_CONSISTENCY: u8 = 0x10;
-    pub const TIMESTAMP: u8 = 0x20;
-    pub const NAMES: u8 = 0x40;
+    pub const VALUES: u32 = 0x01;
+    pub const SKIP_METADATA: u32 = 0x02;
+    pub const PAGE_SIZE: u32 = 0x04;
+    pub const PAGING_STATE: u32 = 0x08;
+    pub const SERIAL_CONSISTENCY: u32 = 0x10;
+    pub const TIMESTAMP: u32 = 0x20;
+    pub const NAMES: u32 = 0x40;
+    /// Version 5.
+    pub const KEYSPACE: u32 = 0x80;
+    /// Version 5.
+    pub const NOW: u32 = 0x100;
 }
+
+/// The flags that a version defines.
+const fn known_flags(version: Version) -> u32 {
+    match version {
+        Version::V4 => 0x7f,
+        Version::V5 => 0x1ff,
+    }
+}
+
+/// The flags that a batch may have: the others make no sense for it, and names were specified in a
+/// way that cannot be decoded (CASSANDRA-10246).
+const BATCH_FLAGS: u32 =
+    query_flag::SERIAL_CONSISTENCY | query_flag::TIMESTAMP | query_flag::KEYSPACE | query_flag::NOW;
 
 /// What a client asks for with a statement, apart from its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,22 +46,45 @@ pub struct Settings<'a> {
     pub serial_consistency: Option<Consistency>,
     /// Time of writing in microseconds since the epoch.
     pub timestamp_us: Option<i64>,
+    /// Version 5: the keyspace of names without one, instead of that of the connection.
+    pub keyspace: Option<&'a str>,
+    /// Version 5: the time that tells what has expired, in seconds since the epoch.
+    pub now_s: Option<i32>,
+    /// Version 5, EXECUTE: the columns that the client knows ([`crate::response::EncodedColumns::id`]).
+    pub result_id: Option<&'a [u8]>,
 }
 
-impl Settings<'_> {
+impl<'a> Settings<'a> {
+    /// The settings of a request that asks for nothing special: at consistency ONE, with metadata.
+    pub const DEFAULT: Self = Self {
+        consistency: Consistency::One,
+        skip_metadata: false,
+        page_size: None,
+        paging_state: None,
+        serial_consistency: None,
+        timestamp_us: None,
+        keyspace: None,
+        now_s: None,
+        result_id: None,
+    };
+
+    /// The flags, of those that the version has.
     #[inline]
-    pub(super) fn flags(&self) -> u8 {
-        let bit = |set: bool, flag: u8| if set { flag } else { 0 };
-        bit(self.skip_metadata, query_flag::SKIP_METADATA)
+    pub(super) fn flags(&self, version: Version) -> u32 {
+        let bit = |set: bool, flag: u32| if set { flag } else { 0 };
+        let all = bit(self.skip_metadata, query_flag::SKIP_METADATA)
             | bit(self.page_size.is_some(), query_flag::PAGE_SIZE)
             | bit(self.paging_state.is_some(), query_flag::PAGING_STATE)
             | bit(self.serial_consistency.is_some(), query_flag::SERIAL_CONSISTENCY)
             | bit(self.timestamp_us.is_some(), query_flag::TIMESTAMP)
+            | bit(self.keyspace.is_some(), query_flag::KEYSPACE)
+            | bit(self.now_s.is_some(), query_flag::NOW);
+        all & known_flags(version)
     }
 
-    /// Appends what stands after the values.
+    /// Appends what stands after the values, of what the flags announce.
     #[inline]
-    pub(super) fn put_tail(&self, out: &mut Vec<u8>) {
+    pub(super) fn put_tail(&self, version: Version, out: &mut Vec<u8>) {
         if let Some(rows) = self.page_size {
             put_int(out, rows);
         }
@@ -55,7 +97,83 @@ impl Settings<'_> {
         if let Some(timestamp) = self.timestamp_us {
             put_long(out, timestamp);
         }
+        if version >= Version::V5 {
+            if let Some(keyspace) = self.keyspace {
+                put_string(out, keyspace);
+            }
+            if let Some(now_s) = self.now_s {
+                put_int(out, now_s);
+            }
+        }
     }
+
+    /// Appends the consistency, the flags and what they announce: the end of a BATCH.
+    pub(super) fn put_of_batch(&self, version: Version, out: &mut Vec<u8>) {
+        let settings = Self { skip_metadata: false, page_size: None, paging_state: None, ..*self };
+        put_short(out, settings.consistency as u16);
+        put_flags(out, version, settings.flags(version));
+        settings.put_tail(version, out);
+    }
+
+    /// Reads what [`Settings::put_of_batch`] writes.
+    pub(super) fn decode_of_batch(
+        reader: &mut Reader<'a>,
+        version: Version,
+    ) -> Result<Self, DecodeError> {
+        let consistency = reader.consistency()?;
+        let flags = decode_flags(reader, version, BATCH_FLAGS)?;
+        let mut settings = Self { consistency, ..Self::DEFAULT };
+        settings.decode_tail(reader, flags)?;
+        Ok(settings)
+    }
+
+    /// Reads what stands after the values.
+    #[inline]
+    fn decode_tail(&mut self, reader: &mut Reader<'a>, flags: u32) -> Result<(), DecodeError> {
+        let has = |flag: u32| flags & flag != 0;
+        if has(query_flag::PAGE_SIZE) {
+            self.page_size = Some(reader.int("page size")?);
+        }
+        if has(query_flag::PAGING_STATE) {
+            self.paging_state = reader.bytes("paging state")?;
+        }
+        if has(query_flag::SERIAL_CONSISTENCY) {
+            self.serial_consistency = Some(reader.consistency()?);
+        }
+        if has(query_flag::TIMESTAMP) {
+            self.timestamp_us = Some(reader.long("timestamp")?);
+        }
+        if has(query_flag::KEYSPACE) {
+            self.keyspace = Some(reader.string("keyspace")?);
+        }
+        if has(query_flag::NOW) {
+            self.now_s = Some(reader.int("current time")?);
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+pub(super) fn put_flags(out: &mut Vec<u8>, version: Version, flags: u32) {
+    match version {
+        #[expect(clippy::cast_possible_truncation, reason = "version 4 defines seven flags")]
+        Version::V4 => out.push(flags as u8),
+        Version::V5 => out.extend_from_slice(&flags.to_be_bytes()),
+    }
+}
+
+/// Reads flags and refuses those that are not among `known`: what they announce would be read as
+/// something else.
+#[inline]
+fn decode_flags(reader: &mut Reader<'_>, version: Version, known: u32) -> Result<u32, DecodeError> {
+    let flags = match version {
+        Version::V4 => u32::from(reader.byte("flags")?),
+        Version::V5 => reader.int("flags")?.cast_unsigned(),
+    };
+    if flags & !(known & known_flags(version)) != 0 {
+        return Err(DecodeError::Unknown { what: "flags", code: flags });
+    }
+    Ok(flags)
 }
 
 /// The parameters as the server sees them.
@@ -67,35 +185,22 @@ pub struct Parameters<'a> {
 
 impl<'a> Parameters<'a> {
     #[inline]
-    pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    pub(super) fn decode(
+        reader: &mut Reader<'a>,
+        version: Version,
+        result_id: Option<&'a [u8]>,
+    ) -> Result<Self, DecodeError> {
         let consistency = reader.consistency()?;
-        let flags = reader.byte("query flags")?;
-        let has = |flag: u8| flags & flag != 0;
-        if flags & 0x80 != 0 {
-            return Err(DecodeError::Unknown { what: "query flags", code: u32::from(flags) });
-        }
+        let flags = decode_flags(reader, version, u32::MAX)?;
+        let has = |flag: u32| flags & flag != 0;
         let values = if has(query_flag::VALUES) {
             Values::decode(reader, has(query_flag::NAMES))?
         } else {
             Values::NONE
         };
-        let mut settings = Settings {
-            consistency,
-            skip_metadata: has(query_flag::SKIP_METADATA),
-            ..Settings::default()
-        };
-        if has(query_flag::PAGE_SIZE) {
-            settings.page_size = Some(reader.int("page size")?);
-        }
-        if has(query_flag::PAGING_STATE) {
-            settings.paging_state = reader.bytes("paging state")?;
-        }
-        if has(query_flag::SERIAL_CONSISTENCY) {
-            settings.serial_consistency = Some(reader.consistency()?);
-        }
-        if has(query_flag::TIMESTAMP) {
-            settings.timestamp_us = Some(reader.long("timestamp")?);
-        }
+        let skip_metadata = has(query_flag::SKIP_METADATA);
+        let mut settings = Settings { consistency, skip_metadata, result_id, ..Settings::DEFAULT };
+        settings.decode_tail(reader, flags)?;
         Ok(Self { settings, values })
     }
 }
@@ -113,7 +218,7 @@ impl<'a> Values<'a> {
     pub const NONE: Self = Self { count: 0, named: false, bytes: &[] };
 
     #[inline]
-    fn decode(reader: &mut Reader<'a>, named: bool) -> Result<Self, DecodeError> {
+    pub(super) fn decode(reader: &mut Reader<'a>, named: bool) -> Result<Self, DecodeError> {
         let count = reader.short("number of values")?;
         let bytes = reader.rest();
         for _ in 0..count {

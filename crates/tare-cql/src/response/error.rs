@@ -1,11 +1,47 @@
 //! ERROR (section 9 of the specification): a code, a message, and for some codes a body.
 
+use std::net::IpAddr;
+
 use super::begin;
-use crate::frame::Opcode;
+use crate::frame::{Head, Opcode, Version};
 use crate::wire::{
-    Consistency, DecodeError, Reader, put_byte, put_int, put_short, put_short_bytes, put_string,
-    put_string_list,
+    Consistency, DecodeError, Reader, put_byte, put_count, put_inet_address, put_int, put_short,
+    put_short_bytes, put_string, put_string_list,
 };
+
+/// The replicas that failed. Version 4 tells how many, version 5 which and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failures {
+    Count(i32),
+    Reasons(Vec<(IpAddr, u16)>),
+}
+
+impl Failures {
+    fn decode(reader: &mut Reader<'_>, version: Version) -> Result<Self, DecodeError> {
+        if version < Version::V5 {
+            return reader.int("failures").map(Self::Count);
+        }
+        let mut reasons = Vec::new();
+        for _ in 0..reader.count("number of failures")? {
+            reasons.push((reader.inet_address("replica")?, reader.short("reason")?));
+        }
+        Ok(Self::Reasons(reasons))
+    }
+
+    fn encode(&self, out: &mut Vec<u8>, version: Version) {
+        match self {
+            Self::Count(count) if version < Version::V5 => put_int(out, *count),
+            Self::Count(_) => put_int(out, 0),
+            Self::Reasons(reasons) => {
+                put_count(out, reasons.len());
+                for (replica, reason) in reasons.iter().filter(|_| version >= Version::V5) {
+                    put_inet_address(out, *replica);
+                    put_short(out, *reason);
+                }
+            }
+        }
+    }
+}
 
 /// What went wrong, with what the protocol tells about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +62,8 @@ pub enum ErrorKind<'a> {
         received: i32,
         required: i32,
         write_type: &'a str,
+        /// Version 5, where the write type is `CAS`: contentions met.
+        contentions: Option<u16>,
     },
     ReadTimeout {
         consistency: Consistency,
@@ -37,7 +75,7 @@ pub enum ErrorKind<'a> {
         consistency: Consistency,
         received: i32,
         required: i32,
-        failures: i32,
+        failures: Failures,
         data_present: bool,
     },
     FunctionFailure {
@@ -49,8 +87,16 @@ pub enum ErrorKind<'a> {
         consistency: Consistency,
         received: i32,
         required: i32,
-        failures: i32,
+        failures: Failures,
         write_type: &'a str,
+    },
+    /// Version 5.
+    CdcWriteFailure,
+    /// Version 5: a conditional write that may or may not have happened.
+    CasWriteUnknown {
+        consistency: Consistency,
+        received: i32,
+        required: i32,
     },
     Syntax,
     Unauthorized,
@@ -64,7 +110,7 @@ pub enum ErrorKind<'a> {
     Unprepared {
         id: &'a [u8],
     },
-    /// A code that version 4 does not define.
+    /// A code that neither version defines.
     Unknown {
         code: i32,
     },
@@ -86,6 +132,8 @@ impl<'a> ErrorKind<'a> {
             Self::ReadFailure { .. } => 0x1300,
             Self::FunctionFailure { .. } => 0x1400,
             Self::WriteFailure { .. } => 0x1500,
+            Self::CdcWriteFailure => 0x1600,
+            Self::CasWriteUnknown { .. } => 0x1700,
             Self::Syntax => 0x2000,
             Self::Unauthorized => 0x2100,
             Self::Invalid => 0x2200,
@@ -96,7 +144,7 @@ impl<'a> ErrorKind<'a> {
         }
     }
 
-    fn decode(code: i32, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    fn decode(code: i32, reader: &mut Reader<'a>, version: Version) -> Result<Self, DecodeError> {
         Ok(match code {
             0x0000 => Self::Server,
             0x000a => Self::Protocol,
@@ -109,12 +157,15 @@ impl<'a> ErrorKind<'a> {
             0x1001 => Self::Overloaded,
             0x1002 => Self::Bootstrapping,
             0x1003 => Self::Truncate,
-            0x1100 => Self::WriteTimeout {
-                consistency: reader.consistency()?,
-                received: reader.int("received answers")?,
-                required: reader.int("required answers")?,
-                write_type: reader.string("write type")?,
-            },
+            0x1100 => {
+                let consistency = reader.consistency()?;
+                let received = reader.int("received answers")?;
+                let required = reader.int("required answers")?;
+                let write_type = reader.string("write type")?;
+                let counted = version >= Version::V5 && write_type == "CAS";
+                let contentions = if counted { Some(reader.short("contentions")?) } else { None };
+                Self::WriteTimeout { consistency, received, required, write_type, contentions }
+            }
             0x1200 => Self::ReadTimeout {
                 consistency: reader.consistency()?,
                 received: reader.int("received answers")?,
@@ -125,7 +176,7 @@ impl<'a> ErrorKind<'a> {
                 consistency: reader.consistency()?,
                 received: reader.int("received answers")?,
                 required: reader.int("required answers")?,
-                failures: reader.int("failures")?,
+                failures: Failures::decode(reader, version)?,
                 data_present: reader.byte("data present")? != 0,
             },
             0x1400 => Self::FunctionFailure {
@@ -137,8 +188,14 @@ impl<'a> ErrorKind<'a> {
                 consistency: reader.consistency()?,
                 received: reader.int("received answers")?,
                 required: reader.int("required answers")?,
-                failures: reader.int("failures")?,
+                failures: Failures::decode(reader, version)?,
                 write_type: reader.string("write type")?,
+            },
+            0x1600 => Self::CdcWriteFailure,
+            0x1700 => Self::CasWriteUnknown {
+                consistency: reader.consistency()?,
+                received: reader.int("received answers")?,
+                required: reader.int("required answers")?,
             },
             0x2000 => Self::Syntax,
             0x2100 => Self::Unauthorized,
@@ -153,18 +210,26 @@ impl<'a> ErrorKind<'a> {
         })
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>, version: Version) {
         match self {
             Self::Unavailable { consistency, required, alive } => {
                 put_short(out, *consistency as u16);
                 put_int(out, *required);
                 put_int(out, *alive);
             }
-            Self::WriteTimeout { consistency, received, required, write_type } => {
+            Self::WriteTimeout { consistency, received, required, write_type, contentions } => {
                 put_short(out, *consistency as u16);
                 put_int(out, *received);
                 put_int(out, *required);
                 put_string(out, write_type);
+                if version >= Version::V5 && *write_type == "CAS" {
+                    put_short(out, contentions.unwrap_or(0));
+                }
+            }
+            Self::CasWriteUnknown { consistency, received, required } => {
+                put_short(out, *consistency as u16);
+                put_int(out, *received);
+                put_int(out, *required);
             }
             Self::ReadTimeout { consistency, received, required, data_present } => {
                 put_short(out, *consistency as u16);
@@ -176,7 +241,7 @@ impl<'a> ErrorKind<'a> {
                 put_short(out, *consistency as u16);
                 put_int(out, *received);
                 put_int(out, *required);
-                put_int(out, *failures);
+                failures.encode(out, version);
                 put_byte(out, u8::from(*data_present));
             }
             Self::FunctionFailure { keyspace, function, arguments } => {
@@ -188,7 +253,7 @@ impl<'a> ErrorKind<'a> {
                 put_short(out, *consistency as u16);
                 put_int(out, *received);
                 put_int(out, *required);
-                put_int(out, *failures);
+                failures.encode(out, version);
                 put_string(out, write_type);
             }
             Self::AlreadyExists { keyspace, table } => {
@@ -202,6 +267,7 @@ impl<'a> ErrorKind<'a> {
             | Self::Overloaded
             | Self::Bootstrapping
             | Self::Truncate
+            | Self::CdcWriteFailure
             | Self::Syntax
             | Self::Unauthorized
             | Self::Invalid
@@ -219,18 +285,19 @@ pub struct ErrorBody<'a> {
 }
 
 impl<'a> ErrorBody<'a> {
-    pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    pub(super) fn decode(reader: &mut Reader<'a>, version: Version) -> Result<Self, DecodeError> {
         let code = reader.int("error code")?;
         let message = reader.string("error message")?;
-        Ok(Self { kind: ErrorKind::decode(code, reader)?, message })
+        Ok(Self { kind: ErrorKind::decode(code, reader, version)?, message })
     }
 }
 
 /// Appends ERROR. The message is for people.
-pub fn encode_error(out: &mut Vec<u8>, stream: i16, kind: &ErrorKind<'_>, message: &str) {
-    let start = begin(out, stream, Opcode::Error);
+pub fn encode_error(out: &mut Vec<u8>, head: impl Into<Head>, kind: &ErrorKind<'_>, message: &str) {
+    let head = head.into();
+    let start = begin(out, head, Opcode::Error);
     put_int(out, kind.code());
     put_string(out, message);
-    kind.encode(out);
+    kind.encode(out, head.version);
     start.finish(out);
 }

@@ -4,8 +4,9 @@
 //! The server encodes the description of a result once, when a statement is prepared
 //! (`EncodedColumns`), and copies it into each answer; the client reads it lazily (`Columns`).
 
-use super::{begin, kind};
-use crate::frame::{FrameStart, Opcode, patch_int, reserve_int};
+use super::{Described, Reply, begin, kind};
+use crate::frame::{FrameStart, Head, Opcode, Version, patch_int, reserve_int};
+use crate::token;
 use crate::types::Type;
 use crate::wire::{
     DecodeError, Reader, put_bytes, put_bytes_with, put_count, put_int, put_short, put_short_bytes,
@@ -17,6 +18,8 @@ mod flag {
     pub(super) const GLOBAL_TABLE: i32 = 0x01;
     pub(super) const MORE_PAGES: i32 = 0x02;
     pub(super) const NO_METADATA: i32 = 0x04;
+    /// Version 5.
+    pub(super) const METADATA_CHANGED: i32 = 0x08;
 }
 
 /// A column as the server describes it.
@@ -30,8 +33,11 @@ pub struct ColumnSpec<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedColumns {
     count: usize,
+    id: [u8; 16],
     /// Keyspace, table, then name and type of each column.
     bytes: Vec<u8>,
+    /// The same in version 5, where it differs.
+    newer: Option<Vec<u8>>,
 }
 
 impl EncodedColumns {
@@ -43,19 +49,39 @@ impl EncodedColumns {
         let mut bytes = Vec::new();
         put_string(&mut bytes, keyspace);
         put_string(&mut bytes, table);
+        let mut newer = bytes.clone();
         let mut count = 0;
         for column in columns {
-            put_string(&mut bytes, column.name);
-            column.kind.encode(&mut bytes);
+            for (out, version) in [(&mut bytes, Version::V4), (&mut newer, Version::V5)] {
+                put_string(out, column.name);
+                column.kind.encode(version, out);
+            }
             count += 1;
         }
-        Self { count, bytes }
+        let id = token::hash_128(&newer);
+        let newer = (newer != bytes).then_some(newer);
+        Self { count, id, bytes, newer }
     }
 
     /// Number of columns.
     #[inline]
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// Another one, in all likelihood, whenever the columns are others (`<result_metadata_id>` of
+    /// version 5).
+    #[inline]
+    pub fn id(&self) -> &[u8] {
+        &self.id
+    }
+
+    #[inline]
+    fn bytes(&self, version: Version) -> &[u8] {
+        match (&self.newer, version) {
+            (Some(newer), Version::V5) => newer,
+            _ => &self.bytes,
+        }
     }
 }
 
@@ -71,19 +97,23 @@ pub struct RowsWriter<'o> {
 }
 
 impl<'o> RowsWriter<'o> {
-    /// Appends everything before the first cell. With `skip_metadata` the client knows the columns
-    /// already; with a paging state there are more rows to be asked for.
+    /// Appends everything before the first cell. With a paging state there are more rows to be
+    /// asked for.
     #[inline]
     pub fn begin(
         out: &'o mut Vec<u8>,
-        stream: i16,
+        reply: impl Into<Reply>,
         columns: &EncodedColumns,
-        skip_metadata: bool,
         paging_state: Option<&[u8]>,
     ) -> Self {
-        let start = begin(out, stream, Opcode::Result);
+        let reply = reply.into();
+        let start = begin(out, reply, Opcode::Result);
         put_int(out, kind::ROWS);
-        let mut flags = if skip_metadata { flag::NO_METADATA } else { flag::GLOBAL_TABLE };
+        let mut flags = match reply.columns {
+            Described::Fully => flag::GLOBAL_TABLE,
+            Described::Briefly => flag::NO_METADATA,
+            Described::Anew => flag::GLOBAL_TABLE | flag::METADATA_CHANGED,
+        };
         if paging_state.is_some() {
             flags |= flag::MORE_PAGES;
         }
@@ -92,8 +122,11 @@ impl<'o> RowsWriter<'o> {
         if paging_state.is_some() {
             put_bytes(out, paging_state);
         }
-        if !skip_metadata {
-            out.extend_from_slice(&columns.bytes);
+        if reply.columns == Described::Anew {
+            put_short_bytes(out, columns.id());
+        }
+        if reply.columns != Described::Briefly {
+            out.extend_from_slice(columns.bytes(reply.head.version));
         }
         let count_offset = reserve_int(out);
         Self { out, start, count_offset, rows: 0 }
@@ -142,20 +175,27 @@ impl<'o> RowsWriter<'o> {
     }
 }
 
+/// What version 5 is told to be the id of the columns of a statement that returns none.
+const NO_COLUMNS: [u8; 16] = [0; 16];
+
 /// Appends RESULT Prepared: the id, the columns of the bind markers, which of them form the
 /// partition key (in the order of the key; empty where not all are bound), and the columns of the
 /// result, if there is one.
 pub fn encode_prepared(
     out: &mut Vec<u8>,
-    stream: i16,
+    head: impl Into<Head>,
     id: &[u8],
     markers: &EncodedColumns,
     partition_key: &[u16],
     result: Option<&EncodedColumns>,
 ) {
-    let start = begin(out, stream, Opcode::Result);
+    let head = head.into();
+    let start = begin(out, head, Opcode::Result);
     put_int(out, kind::PREPARED);
     put_short_bytes(out, id);
+    if head.version >= Version::V5 {
+        put_short_bytes(out, result.map_or(&NO_COLUMNS, EncodedColumns::id));
+    }
     // Keyspace and table are told once, and only where there is a column to tell them of.
     let flags = |columns: &EncodedColumns| if columns.count == 0 { 0 } else { flag::GLOBAL_TABLE };
     put_int(out, flags(markers));
@@ -165,13 +205,13 @@ pub fn encode_prepared(
         put_short(out, *position);
     }
     if markers.count > 0 {
-        out.extend_from_slice(&markers.bytes);
+        out.extend_from_slice(markers.bytes(head.version));
     }
     match result {
         Some(columns) if columns.count > 0 => {
             put_int(out, flag::GLOBAL_TABLE);
             put_count(out, columns.count);
-            out.extend_from_slice(&columns.bytes);
+            out.extend_from_slice(columns.bytes(head.version));
         }
         _ => {
             put_int(out, flag::NO_METADATA);
@@ -188,6 +228,8 @@ pub struct Metadata<'a> {
     pub column_count: usize,
     /// To be sent back for the next page.
     pub paging_state: Option<&'a [u8]>,
+    /// Version 5: the id of columns that are not those that the client named.
+    pub new_id: Option<&'a [u8]>,
     /// `None` where the client asked to skip them.
     pub columns: Option<Columns<'a>>,
 }
@@ -199,12 +241,17 @@ impl<'a> Metadata<'a> {
         let column_count = reader.count("number of columns")?;
         let paging_state =
             if flags & flag::MORE_PAGES == 0 { None } else { reader.bytes("paging state")? };
+        let new_id = if flags & flag::METADATA_CHANGED == 0 {
+            None
+        } else {
+            Some(reader.short_bytes("id of the columns")?)
+        };
         let columns = if flags & flag::NO_METADATA == 0 {
             Some(Columns::decode(reader, flags, column_count)?)
         } else {
             None
         };
-        Ok(Self { column_count, paging_state, columns })
+        Ok(Self { column_count, paging_state, new_id, columns })
     }
 }
 
@@ -263,6 +310,8 @@ impl<'a> Iterator for Columns<'a> {
 #[derive(Debug, Clone)]
 pub struct Prepared<'a> {
     pub id: &'a [u8],
+    /// Version 5: the id of the columns of the result.
+    pub result_id: Option<&'a [u8]>,
     pub markers: Metadata<'a>,
     /// Positions of the markers that form the partition key, in its order.
     pub partition_key: Vec<u16>,
@@ -270,8 +319,12 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    pub(super) fn decode(reader: &mut Reader<'a>, version: Version) -> Result<Self, DecodeError> {
         let id = reader.short_bytes("id of the prepared statement")?;
+        let result_id = match version {
+            Version::V4 => None,
+            Version::V5 => Some(reader.short_bytes("id of the result's columns")?),
+        };
         let flags = reader.int("flags of the metadata")?;
         let column_count = reader.count("number of markers")?;
         let mut partition_key = Vec::new();
@@ -279,8 +332,9 @@ impl<'a> Prepared<'a> {
             partition_key.push(reader.short("position of a key marker")?);
         }
         let columns = Some(Columns::decode(reader, flags, column_count)?);
-        let markers = Metadata { column_count, paging_state: None, columns };
-        Ok(Self { id, markers, partition_key, result: Metadata::decode(reader)? })
+        let markers = Metadata { column_count, paging_state: None, new_id: None, columns };
+        let result = Metadata::decode(reader)?;
+        Ok(Self { id, result_id, markers, partition_key, result })
     }
 }
 

@@ -73,12 +73,12 @@ impl Shard {
 
     fn tell(&mut self, waiter: Waiter, result: Result<(), Failure>) {
         match waiter {
-            Waiter::Here { conn, stream } => {
+            Waiter::Here { conn, reply } => {
                 self.state.remote += 1;
-                self.written(conn, stream, result);
+                self.written(conn, reply, result);
             }
-            Waiter::There(Origin { shard, conn, stream }) => {
-                self.post(shard, Message::Written { conn, stream, result });
+            Waiter::There(Origin { shard, conn, reply }) => {
+                self.post(shard, Message::Written { conn, reply, result });
             }
         }
     }

@@ -28,7 +28,7 @@ impl Shard {
             && state.outbox_len == 0
             && state.scans.is_empty()
             && state.waiters.is_empty()
-            && state.conns.iter().flatten().all(|conn| conn.out.is_empty() && !conn.sending);
+            && state.conns.iter().flatten().all(|conn| !conn.has_output() && !conn.sending);
         let late = now_ns.saturating_sub(since) > DRAIN_NS_MAX;
         if (settled || late) && !self.state.announced {
             self.state.announced = true;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use tare_cql::frame::{self, Direction};
 use tare_cql::request::Request;
-use tare_cql::response::{self, ColumnSpec, EncodedColumns, ErrorKind, RowsWriter};
+use tare_cql::response::{self, ColumnSpec, EncodedColumns, ErrorKind, Reply, RowsWriter};
 use tare_cql::types::Type;
 use tare_cql::wire::Value;
 
@@ -125,22 +125,22 @@ fn serve(mut socket: TcpStream, state: &State) {
 }
 
 fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
-    let stream = frame.stream;
+    let reply = Reply::to(frame);
     let note = |statement: &str| state.statements.lock().unwrap().push(statement.into());
     match Request::decode(frame).unwrap() {
         Request::Startup { .. } if state.manner == Manner::Login => {
-            response::encode_authenticate(out, stream, "PasswordAuthenticator");
+            response::encode_authenticate(out, reply, "PasswordAuthenticator");
         }
-        Request::Startup { .. } => response::encode_ready(out, stream),
+        Request::Startup { .. } => response::encode_ready(out, reply),
         Request::Query { statement, .. } => {
             note(statement);
-            response::encode_void(out, stream);
+            response::encode_void(out, reply);
         }
-        Request::Prepare { statement } => {
+        Request::Prepare { statement, .. } => {
             note(statement);
             let no_columns = EncodedColumns::new("", "", []);
             let id = &statement.as_bytes()[..6];
-            response::encode_prepared(out, stream, id, &no_columns, &[], None);
+            response::encode_prepared(out, reply, id, &no_columns, &[], None);
         }
         Request::Execute { id, parameters } => {
             let executed = state.executed.fetch_add(1, Ordering::Relaxed);
@@ -153,7 +153,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                 }
                 Manner::Errors if executed.is_multiple_of(7) => {
                     let kind = ErrorKind::Overloaded;
-                    response::encode_error(out, stream, &kind, "too much of it");
+                    response::encode_error(out, reply, &kind, "too much of it");
                     return true;
                 }
                 _ => {}
@@ -166,14 +166,14 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
             match id {
                 b"INSERT" => {
                     state.rows.lock().unwrap().insert(key, values.collect());
-                    response::encode_void(out, stream);
+                    response::encode_void(out, reply);
                 }
                 b"SELECT" => {
                     let row = state.rows.lock().unwrap().get(&key).cloned();
                     let count = row.as_ref().map_or(1, Vec::len);
                     let column = ColumnSpec { name: "c", kind: &Type::Blob };
                     let columns = EncodedColumns::new("", "", vec![column; count]);
-                    let mut rows = RowsWriter::begin(out, stream, &columns, true, None);
+                    let mut rows = RowsWriter::begin(out, reply, &columns, None);
                     if let Some(mut row) = row {
                         if state.manner == Manner::Corrupt {
                             *row.last_mut().unwrap().last_mut().unwrap() ^= 1;

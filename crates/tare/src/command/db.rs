@@ -1,19 +1,33 @@
-//! `tare db`: runs the reference database in the foreground.
+//! `tare db`: runs the reference database in the foreground; `tare db password` makes its users.
 
+use std::io::Write;
 use std::sync::Arc;
 
-use tare_db::inject::Inject;
-use tare_db::{Choice, Config, DbError, IoChoice, serve};
+use anyhow::Context;
 
-use crate::cli::{self, Db, Io, Overprovisioned};
+use tare_db::inject::Inject;
+use tare_db::{Choice, Config, DbError, GuardError, IoChoice, TlsFiles, serve};
+
+use crate::cli::{self, Db, DbTask, Io, Overprovisioned};
 use crate::exit::{Exit, ExitWith};
 use crate::signals;
+use crate::terminal::read_secret;
 
-pub(crate) fn run(options: &Db) -> anyhow::Result<Exit> {
+/// The shard-aware port that Scylla's drivers and people expect beside 9042.
+const SHARD_AWARE_PORT: u16 = 19_042;
+
+pub(crate) fn run(options: &Db, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if let Some(DbTask::Password { user }) = &options.task {
+        let password = read_secret("password: ").context("cannot read the password")?;
+        let entry = tare_db::auth::entry(user, &password).exit_with(Exit::Usage)?;
+        writeln!(out, "{entry}")?;
+        return Ok(Exit::Success);
+    }
+    let data = options.data.clone().context("--data is missing").exit_with(Exit::Usage)?;
     // The database wants its flag for as long as the program lives.
     let stop = Box::leak(Box::new(signals::stop_flag()?));
     let config = Config {
-        data: options.data.clone(),
+        data,
         listen: options.listen,
         port: options.port,
         smp: options.smp.map(usize::from),
@@ -37,6 +51,18 @@ pub(crate) fn run(options: &Db) -> anyhow::Result<Exit> {
         memory: options.memory,
         metrics: options.metrics,
         stall_threshold: options.stall_threshold,
+        shard_aware_port: Some(options.shard_aware_port.unwrap_or(match options.port {
+            tare_db::config::PORT_DEFAULT => SHARD_AWARE_PORT,
+            _ => 0,
+        })),
+        users: options.auth_file.clone(),
+        tls: match (&options.tls_cert, &options.tls_key) {
+            (Some(certificate), Some(key)) => {
+                Some(TlsFiles { certificate: certificate.clone(), key: key.clone() })
+            }
+            _ => None,
+        },
+        insecure: options.insecure,
         inject: Inject { busy_ns: options.inject_busy_ns, filter: options.inject_filter },
     };
     let served = serve(&config, Arc::as_ref(stop), &mut std::io::stderr()).map_err(|error| {
@@ -46,6 +72,8 @@ pub(crate) fn run(options: &Db) -> anyhow::Result<Exit> {
             | DbError::MetricsExposed { .. }
             | DbError::Placement(_)
             | DbError::Memory(_) => Exit::Host,
+            DbError::Guard(GuardError::Insecure { .. }) => Exit::Usage,
+            DbError::Guard(GuardError::Auth(_) | GuardError::Tls(_)) => Exit::Input,
             _ => Exit::Failure,
         };
         (error, exit)

@@ -142,7 +142,7 @@ proptest! {
     #[test]
     fn types_round_trip_on_the_wire_and_in_text(one in any_type()) {
         let mut bytes = Vec::new();
-        one.encode(&mut bytes);
+        one.encode(crate::frame::Version::V4, &mut bytes);
         let mut reader = Reader::new(&bytes);
         prop_assert_eq!(&Type::decode(&mut reader), &Ok(one.clone()));
         prop_assert_eq!(reader.end(), Ok(()));

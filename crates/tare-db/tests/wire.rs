@@ -1,0 +1,484 @@
+//! The protocol's outer layers through a real server: versions, segments, compression, shards that
+//! clients choose, logins, TLS.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use tare_cql::frame::{self, Direction, Head, Version};
+use tare_cql::framing::Framing;
+use tare_cql::request::{self, Settings};
+use tare_cql::response::{ErrorKind, Response};
+use tare_cql::wire::Value;
+use tare_db::report::{self, Report};
+
+/// A server that ends with the test.
+struct Server {
+    child: Child,
+    report: Report,
+    #[expect(dead_code, reason = "removed with the server")]
+    data: tempfile::TempDir,
+}
+
+/// The example is built beside the tests.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().unwrap().parent().unwrap().join("examples/serve")
+}
+
+impl Server {
+    /// Starts one, or returns what it said instead.
+    fn start(io: &str, smp: u16, more: &[&str]) -> Result<Self, String> {
+        let data = tempfile::tempdir().unwrap();
+        let mut command = Command::new(program());
+        command.arg(data.path()).args(["0", "100", io, &smp.to_string(), "yes"]).args(more);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        loop {
+            if let Ok(report) = report::read(&data.path().join(report::FILE)) {
+                return Ok(Self { child, report, data });
+            }
+            if child.try_wait().unwrap().is_some() {
+                let mut said = String::new();
+                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+                return Err(said);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        self.connect_to(self.report.port)
+    }
+
+    fn connect_to(&self, port: u16) -> TcpStream {
+        let stream = TcpStream::connect((self.report.listen, port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
+struct Client {
+    stream: Box<dyn Stream>,
+    version: Version,
+    framing: Framing,
+    received: Vec<u8>,
+    frames: Vec<u8>,
+}
+
+impl Client {
+    fn new(stream: impl Stream + 'static, version: Version) -> Self {
+        let stream = Box::new(stream);
+        let (received, frames) = (Vec::new(), Vec::new());
+        Self { stream, version, framing: Framing::Plain, received, frames }
+    }
+
+    /// Connects and says STARTUP.
+    fn start(server: &Server, version: Version, lz4: bool) -> Self {
+        let mut client = Self::new(server.connect(), version);
+        let answer = client.startup(lz4.then_some("lz4"));
+        assert!(matches!(decode(&answer), Response::Ready));
+        client
+    }
+
+    fn startup(&mut self, compression: Option<&str>) -> Vec<u8> {
+        let mut options = vec![("CQL_VERSION", "3.0.0")];
+        options.extend(compression.map(|name| ("COMPRESSION", name)));
+        let answer = self.ask(|head, out| request::encode_startup(out, head, &options));
+        self.framing = Framing::after_startup(self.version, compression.is_some());
+        answer
+    }
+
+    fn send(&mut self, write: impl FnOnce(Head, &mut Vec<u8>)) {
+        let mut frame = Vec::new();
+        write(Head { version: self.version, stream: 9 }, &mut frame);
+        let mut packed = Vec::new();
+        self.framing.pack(&frame, &mut packed);
+        self.stream.write_all(&packed).unwrap();
+    }
+
+    /// The next frame; `None` if the server has gone.
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        const LIMIT: usize = 256 << 20;
+        loop {
+            let whole = frame::decode(&self.frames, Direction::Response, LIMIT).unwrap();
+            if let Some((_, length)) = whole {
+                return Some(self.frames.drain(..length).collect());
+            }
+            let unpacked =
+                self.framing.unpack(&self.received, Direction::Response, LIMIT, &mut self.frames);
+            if let Some(length) = unpacked.unwrap() {
+                self.received.drain(..length);
+                continue;
+            }
+            let mut bytes = [0; 65536];
+            match self.stream.read(&mut bytes) {
+                Ok(0) | Err(_) => return None,
+                Ok(length) => self.received.extend_from_slice(&bytes[..length]),
+            }
+        }
+    }
+
+    fn ask(&mut self, write: impl FnOnce(Head, &mut Vec<u8>)) -> Vec<u8> {
+        self.send(write);
+        self.receive().unwrap()
+    }
+
+    fn query(&mut self, text: &str) -> Vec<u8> {
+        self.ask(|head, out| request::encode_query(out, head, text, &Settings::DEFAULT, &[]))
+    }
+
+    /// The first value of SUPPORTED under a key.
+    fn option(&mut self, key: &str) -> Option<String> {
+        let answer = self.ask(|head, out| request::encode_options(out, head));
+        let Response::Supported { mut options } = decode(&answer) else { panic!("SUPPORTED") };
+        let (_, mut values) = options.find(|(name, _)| *name == key)?;
+        values.next().map(String::from)
+    }
+
+    fn shard(&mut self) -> u16 {
+        self.option("SCYLLA_SHARD").unwrap().parse().unwrap()
+    }
+
+    fn login(&mut self, user: &str, password: &str) -> Vec<u8> {
+        let token = format!("\0{user}\0{password}");
+        self.ask(|head, out| {
+            request::encode_auth_response(out, head, Some(token.as_bytes()));
+        })
+    }
+}
+
+fn decode(bytes: &[u8]) -> Response<'_> {
+    let (frame, length) = frame::decode(bytes, Direction::Response, 256 << 20).unwrap().unwrap();
+    assert_eq!(length, bytes.len());
+    Response::decode(&frame).unwrap()
+}
+
+#[track_caller]
+fn error(bytes: &[u8]) -> (i32, String) {
+    match decode(bytes) {
+        Response::Error(body) => (body.kind.code(), body.message.to_string()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Runs `test` with every engine that this machine has.
+fn each_engine(name: &str, test: impl Fn(&str)) {
+    for engine in ["uring", "epoll"] {
+        match Server::start(engine, 1, &[]) {
+            Ok(_) => test(engine),
+            Err(why) => skip(&format!("{name} with {engine}"), &why),
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn skip(name: &str, why: &str) {
+    eprintln!("skipped: {name}: {why}");
+}
+
+const KEYSPACE: &str =
+    "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+
+#[test]
+fn rows_travel_in_every_version_with_and_without_compression() {
+    each_engine("versions", |engine| {
+        let server = Server::start(engine, 2, &[]).unwrap();
+        let mut first = Client::start(&server, Version::V4, false);
+        first.query(KEYSPACE);
+        first.query("CREATE TABLE ks.t (k int PRIMARY KEY, v blob, d duration)");
+        let mut key = 0_i32;
+        for (version, lz4) in
+            [(Version::V4, false), (Version::V4, true), (Version::V5, false), (Version::V5, true)]
+        {
+            let mut client = Client::start(&server, version, lz4);
+            // From nothing to several segments; some of it can be compressed, some cannot.
+            for length in [0, 1, 100, 20_000, 131_000, 131_072, 600_000] {
+                let noise = (0..length).map(|i: u64| (i.wrapping_mul(i + 7) >> 3).to_be_bytes()[7]);
+                let value: Vec<u8> = noise.collect();
+                key += 1;
+                let id = key.to_be_bytes();
+                let values = [Value::Bytes(&id), Value::Bytes(&value)];
+                let insert = "INSERT INTO ks.t (k, v) VALUES (?, ?)";
+                let answer = client.ask(|head, out| {
+                    request::encode_query(out, head, insert, &Settings::DEFAULT, &values);
+                });
+                assert!(matches!(decode(&answer), Response::Void), "{version:?} {lz4} {length}");
+                let select = "SELECT v, d FROM ks.t WHERE k = ?";
+                let answer = client.ask(|head, out| {
+                    request::encode_query(out, head, select, &Settings::DEFAULT, &values[..1]);
+                });
+                let Response::Rows(rows) = decode(&answer) else { panic!("rows") };
+                let cells: Vec<_> = rows.cells().collect();
+                assert!(cells == [Some(&value[..]), None], "{version:?} {lz4} {length}");
+                let kinds = rows.metadata.columns.unwrap().map(|column| column.kind.to_string());
+                assert_eq!(kinds.collect::<Vec<_>>(), ["blob", "duration"]);
+            }
+        }
+    });
+}
+
+#[test]
+fn many_requests_in_one_segment_are_all_answered() {
+    each_engine("segments", |engine| {
+        let server = Server::start(engine, 1, &[]).unwrap();
+        let mut client = Client::start(&server, Version::V5, true);
+        client.send(|head, out| {
+            for stream in 0..300 {
+                let text = "SELECT * FROM system.local";
+                let head = Head { stream, ..head };
+                request::encode_query(out, head, text, &Settings::DEFAULT, &[]);
+            }
+        });
+        for stream in 0..300 {
+            let answer = client.receive().unwrap();
+            assert!(matches!(decode(&answer), Response::Rows(_)));
+            assert_eq!(i16::from_be_bytes([answer[2], answer[3]]), stream);
+        }
+    });
+}
+
+#[test]
+fn versions_that_are_not_spoken_are_refused_in_the_nearest_that_is() {
+    let server = Server::start("auto", 1, &[]).unwrap();
+    for (offered, answered) in [(3, 0x84), (6, 0x85), (65, 0x85), (66, 0x85)] {
+        let mut stream = server.connect();
+        stream.write_all(&[offered, 0, 0, 7, 5, 0, 0, 0, 0]).unwrap();
+        let mut client = Client::new(stream, Version::V5);
+        let answer = client.receive().unwrap();
+        assert_eq!((answer[0], answer[3]), (answered, 7));
+        let (code, message) = error(&answer);
+        assert_eq!(code, ErrorKind::Protocol.code());
+        let expect = format!(
+            "Invalid or unsupported protocol version ({offered}); supported versions are (4/v4, 5/v5)"
+        );
+        assert_eq!(message, expect);
+        assert!(client.receive().is_none(), "the connection ends");
+    }
+}
+
+#[test]
+fn a_connection_keeps_to_its_version() {
+    let server = Server::start("auto", 1, &[]).unwrap();
+    let mut client = Client::start(&server, Version::V5, false);
+    client.version = Version::V4;
+    let (_, message) = error(&client.query("SELECT * FROM system.local"));
+    assert_eq!(
+        message,
+        "Invalid message version. Got 4/v4 but previous messages on this connection had version 5/v5"
+    );
+    assert!(client.receive().is_none(), "the connection ends");
+}
+
+#[test]
+fn damaged_segments_and_unknown_compressions_are_refused() {
+    let server = Server::start("auto", 1, &[]).unwrap();
+    let mut client = Client::new(server.connect(), Version::V4);
+    let (code, message) = error(&client.startup(Some("snappy")));
+    assert_eq!(code, ErrorKind::Protocol.code());
+    assert!(message.contains("snappy") && message.contains("lz4"), "{message}");
+    client.framing = Framing::Plain;
+    assert!(matches!(decode(&client.startup(None)), Response::Ready), "a second try");
+    let mut client = Client::start(&server, Version::V5, false);
+    let mut packed = Vec::new();
+    let mut frame = Vec::new();
+    let head = Head { version: Version::V5, stream: 1 };
+    request::encode_query(&mut frame, head, "SELECT 1", &Settings::DEFAULT, &[]);
+    client.framing.pack(&frame, &mut packed);
+    packed[20] ^= 1;
+    client.stream.write_all(&packed).unwrap();
+    let (_, message) = error(&client.receive().unwrap());
+    assert!(message.starts_with("the checksum of a segment's payload is wrong"), "{message}");
+    assert!(client.receive().is_none(), "the connection ends");
+}
+
+#[test]
+fn a_client_of_version_5_is_told_when_columns_have_changed() {
+    let server = Server::start("auto", 1, &[]).unwrap();
+    let mut client = Client::start(&server, Version::V5, false);
+    client.query(KEYSPACE);
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY, a int)");
+    let answer = client.ask(|head, out| request::encode_prepare(out, head, "SELECT * FROM ks.t"));
+    let Response::Prepared(prepared) = decode(&answer) else { panic!("prepared") };
+    let (id, known) = (prepared.id, prepared.result_id.unwrap());
+    let execute = |client: &mut Client, known: &[u8]| {
+        let settings =
+            Settings { skip_metadata: true, result_id: Some(known), ..Settings::DEFAULT };
+        client.ask(|head, out| request::encode_execute(out, head, id, &settings, &[]))
+    };
+    let told = |answer: &[u8]| {
+        let Response::Rows(rows) = decode(answer) else { panic!("rows") };
+        let names = rows.metadata.columns.into_iter().flatten().map(|c| c.name.to_string());
+        (rows.metadata.new_id.map(<[u8]>::to_vec), names.collect::<Vec<_>>())
+    };
+    assert_eq!(told(&execute(&mut client, known)), (None, vec![]));
+    client.query("DROP TABLE ks.t");
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY, a int, b int)");
+    let (new, names) = told(&execute(&mut client, known));
+    let new = new.expect("the columns are others");
+    assert_eq!(names, ["k", "a", "b"]);
+    assert_eq!(told(&execute(&mut client, &new)), (None, vec![]));
+}
+
+#[test]
+fn clients_choose_their_shard_by_their_port() {
+    each_engine("shards", |engine| {
+        let server = Server::start(engine, 3, &[]).unwrap();
+        let mut client = Client::new(server.connect(), Version::V4);
+        assert_eq!(client.option("SCYLLA_NR_SHARDS").unwrap(), "3");
+        assert_eq!(client.option("SCYLLA_SHARDING_IGNORE_MSB").unwrap(), "0");
+        let algorithm = client.option("SCYLLA_SHARDING_ALGORITHM").unwrap();
+        assert_eq!(algorithm, "biased-token-round-robin");
+        let port: u16 = client.option("SCYLLA_SHARD_AWARE_PORT").unwrap().parse().unwrap();
+        assert_eq!(Some(port), server.report.shard_aware_port);
+        for _ in 0..6 {
+            let stream = server.connect_to(port);
+            let SocketAddr::V4(address) = stream.local_addr().unwrap() else { panic!("IPv4") };
+            let mut client = Client::new(stream, Version::V4);
+            assert_eq!(client.shard(), address.port() % 3, "{engine} {address}");
+        }
+        // On the usual port they are spread evenly.
+        let server = Server::start(engine, 3, &[]).unwrap();
+        let mut clients: Vec<Client> =
+            (0..6).map(|_| Client::new(server.connect(), Version::V4)).collect();
+        let shards: Vec<u16> = clients.iter_mut().map(Client::shard).collect();
+        for shard in 0..3 {
+            let count = shards.iter().filter(|&&other| other == shard).count();
+            assert_eq!(count, 2, "{engine} {shards:?}");
+        }
+    });
+}
+
+#[test]
+fn one_shard_has_no_port_to_choose_it_by() {
+    let server = Server::start("auto", 1, &[]).unwrap();
+    let mut client = Client::new(server.connect(), Version::V4);
+    assert_eq!(client.shard(), 0);
+    assert_eq!(client.option("SCYLLA_SHARD_AWARE_PORT"), None);
+}
+
+fn users(directory: &Path) -> PathBuf {
+    let path = directory.join("users");
+    let entry = |user, password| tare_db::auth::entry(user, password).unwrap();
+    let text = format!("# people\n{}\n\n{}\n", entry("ann", "secret"), entry("bob", "p:w"));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn only_users_get_in() {
+    each_engine("logins", |engine| {
+        let directory = tempfile::tempdir().unwrap();
+        let users = format!("users={}", users(directory.path()).display());
+        for (smp, version) in [(1, Version::V4), (2, Version::V5)] {
+            let server = Server::start(engine, smp, &[&users]).unwrap();
+            let begin = || {
+                let mut client = Client::new(server.connect(), version);
+                let answer = client.startup(Some("lz4"));
+                let Response::Authenticate { class } = decode(&answer) else { panic!("login") };
+                assert_eq!(class, "org.apache.cassandra.auth.PasswordAuthenticator");
+                client
+            };
+            let mut client = begin();
+            let refused = error(&client.query("SELECT * FROM system.local"));
+            assert_eq!(refused.0, ErrorKind::Protocol.code(), "{refused:?}");
+            assert!(matches!(decode(&client.login("bob", "p:w")), Response::AuthSuccess { .. }));
+            let answer = client.query("SELECT * FROM system.local");
+            assert!(matches!(decode(&answer), Response::Rows(_)));
+            for (user, password) in [("ann", "wrong"), ("ann", ""), ("eve", "secret")] {
+                let mut client = begin();
+                let (code, message) = error(&client.login(user, password));
+                assert_eq!(code, ErrorKind::BadCredentials.code());
+                let expect = format!("Provided username {user} and/or password are incorrect");
+                assert_eq!(message, expect);
+                assert!(client.receive().is_none(), "the connection ends");
+            }
+            let mut client = begin();
+            let (code, _) = error(&client.ask(|head, out| {
+                request::encode_auth_response(out, head, Some(b"ann"));
+            }));
+            assert_eq!(code, ErrorKind::Protocol.code());
+        }
+    });
+}
+
+#[test]
+fn a_server_beyond_loopback_wants_passwords_and_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let check = |more: &[&str], expect: &str| {
+        let refused = Server::start("auto", 1, more).err().unwrap();
+        assert!(refused.contains(expect), "{refused}");
+        assert_eq!(refused.lines().count(), 1, "{refused}");
+    };
+    check(&["listen=0.0.0.0"], "without passwords and TLS");
+    let users = format!("users={}", users(directory.path()).display());
+    check(&["listen=::", &users], "without TLS");
+    let missing = format!("users={}", directory.path().join("none").display());
+    check(&[&missing], "cannot read the users in");
+    std::fs::write(directory.path().join("plain"), "ann:secret\n").unwrap();
+    let plain = format!("users={}", directory.path().join("plain").display());
+    check(&[&plain], "line 1 of");
+    check(&["cert=none", "key=none"], "cannot read a certificate from none");
+}
+
+#[test]
+fn everything_works_through_tls() {
+    // A key pair that everybody knows, for 127.0.0.1 until 2126.
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
+    let (certificate, key) = (files.join("certificate.pem"), files.join("key.pem"));
+    let options = [format!("cert={}", certificate.display()), format!("key={}", key.display())];
+    let mut trusted = rustls::RootCertStore::empty();
+    trusted.add(CertificateDer::from_pem_file(&certificate).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(trusted)
+        .with_no_client_auth();
+    let config = Arc::new(config);
+    each_engine("TLS", |engine| {
+        let server = Server::start(engine, 2, &[&options[0], &options[1]]).unwrap();
+        for (version, lz4) in [(Version::V4, false), (Version::V4, true), (Version::V5, true)] {
+            let name = "localhost".try_into().unwrap();
+            let session = rustls::ClientConnection::new(Arc::clone(&config), name).unwrap();
+            let stream = rustls::StreamOwned::new(session, server.connect());
+            let mut client = Client::new(stream, version);
+            assert!(client.option("SCYLLA_SHARD_AWARE_PORT_SSL").is_some());
+            assert!(matches!(decode(&client.startup(lz4.then_some("lz4"))), Response::Ready));
+            client.query(KEYSPACE);
+            client.query("CREATE TABLE ks.t (k int PRIMARY KEY, v blob)");
+            let value = vec![b'x'; 700_000];
+            let values = [Value::Bytes(&[0, 0, 0, 1]), Value::Bytes(&value)];
+            client.ask(|head, out| {
+                let insert = "INSERT INTO ks.t (k, v) VALUES (?, ?)";
+                request::encode_query(out, head, insert, &Settings::DEFAULT, &values);
+            });
+            let answer = client.query("SELECT v FROM ks.t WHERE k = 1");
+            let Response::Rows(rows) = decode(&answer) else { panic!("rows") };
+            assert!(rows.cells().eq([Some(&value[..])]));
+        }
+        // Who does not speak TLS is told so in TLS, and left alone.
+        let mut stream = server.connect();
+        stream.write_all(b"\x04\0\0\x01\x05\0\0\0\0").unwrap();
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).unwrap();
+        assert_eq!(said.first(), Some(&21), "an alert");
+    });
+}
