@@ -31,6 +31,21 @@ pub(crate) fn percent_interval(interval: &Interval) -> String {
     }
 }
 
+/// A bound wider than this, in %, says nothing: two or three blocks that differ give millions.
+const TELLING_PERCENT_MAX: f64 = 1000.0;
+
+/// Whether a bound on what was not found says anything.
+pub(crate) fn tells(within_percent: f64) -> bool {
+    within_percent.is_finite() && within_percent <= TELLING_PERCENT_MAX
+}
+
+/// Whether a cost has a place on a chart. What is not known yet would squeeze the others into a point;
+/// a single block has no interval and does not.
+pub(crate) fn has_place(cost: &Cost) -> bool {
+    let Interval { value, blocks, .. } = cost.percent;
+    value.is_finite() && (cost.found || tells(cost.within_percent) || blocks < 2)
+}
+
 /// How much of a cost there is room to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
@@ -45,7 +60,7 @@ pub(crate) fn cost(cost: &Cost, room: Room) -> String {
     if cost.found {
         return percent_interval(&cost.percent);
     }
-    if !cost.within_percent.is_finite() {
+    if !tells(cost.within_percent) {
         return "not known yet".to_string();
     }
     let within = format!("{:.1}", cost.within_percent);
@@ -231,6 +246,8 @@ mod tests {
         let none = Cost { percent: interval, found: false, within_percent: 1.8 };
         assert_eq!(cost(&none, Room::Full), "no difference found (within 1.8 %)");
         assert_eq!(cost(&none, Room::Short), "none found (\u{b1}1.8 %)");
+        let wild = Cost { within_percent: 37_132_968.2, ..none };
+        assert_eq!(cost(&wild, Room::Full), "not known yet");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval};
 use tare_lab::record::Record;
 
-use crate::figures::{clean, percent_interval};
+use crate::figures::{clean, percent_interval, tells};
 
 /// What is compared with the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -170,7 +170,7 @@ fn nothing_claimed(compared: &[&Finding], baseline: &str) -> String {
             .iter()
             .filter_map(|f| metric.cost(f))
             .map(|cost| cost.within_percent)
-            .filter(|within| within.is_finite())
+            .filter(|within| tells(*within))
             .max_by(f64::total_cmp)
             .map(|within| format!("{} within {within:.1} %", metric.of_what()))
     };
@@ -193,6 +193,7 @@ fn control_clause(analysis: &Analysis) -> String {
             .filter(|f| f.control)
             .filter_map(|f| noise(analysis, &f.workload, metric))
             .max_by(f64::total_cmp)
+            .filter(|noise| tells(*noise))
             .map(|noise| format!("{noise:.1} % in {}", metric.of_what()))
     };
     let noise: Vec<String> = Metric::ALL.into_iter().filter_map(worst).collect();

@@ -5,7 +5,7 @@ use tare_lab::analysis::{Analysis, Cost, Finding};
 
 use super::Paint;
 use super::text::{columns, pad};
-use crate::figures::{percent, shorten};
+use crate::figures::{has_place, percent, shorten, tells};
 use crate::headline::{Metric, claimed, extent, noise};
 
 pub(super) struct Bars<'a> {
@@ -33,11 +33,11 @@ impl<'a> Bars<'a> {
         let rows: Vec<(&Finding, &Cost)> = findings
             .iter()
             .filter_map(|f| metric.cost(f).map(|cost| (*f, cost)))
-            .filter(|(_, cost)| cost.percent.value.is_finite())
+            .filter(|(_, cost)| has_place(cost))
             .collect();
         let workload = &rows.first()?.0.workload;
         let claims = rows.iter().map(|(f, _)| claimed(analysis, f, metric)).collect();
-        let noise = noise(analysis, workload, metric);
+        let noise = noise(analysis, workload, metric).filter(|noise| tells(*noise));
         let (low, high) = extent(rows.iter().map(|(_, cost)| *cost), noise.into_iter());
         let names = rows.iter().map(|(f, _)| columns(&name(f, paint))).max().unwrap_or(0);
         let scale = usize::from(paint.0.width).saturating_sub(names + 4).clamp(20, 80);

@@ -4,7 +4,7 @@ use tare_lab::analysis::{Analysis, Finding};
 use tare_lab::record::Record;
 
 use super::{Drawn, Rows};
-use crate::figures::{Room, cost, percent, percent_interval, role, shorten};
+use crate::figures::{Room, cost, has_place, percent, percent_interval, role, shorten, tells};
 use crate::headline::{Metric, claimed, extent, noise};
 use crate::html::svg::{Scale, Shape};
 use crate::relations;
@@ -18,11 +18,10 @@ pub(in crate::html) fn ladder(
     metric: Metric,
     id: &str,
 ) -> Option<String> {
-    let rows: Vec<&Drawn<'_>> = drawn
-        .iter()
-        .filter(|d| metric.cost(d.finding).is_some_and(|c| c.percent.value.is_finite()))
-        .collect();
-    let noise = noise(analysis, &rows.first()?.finding.workload, metric);
+    let rows: Vec<&Drawn<'_>> =
+        drawn.iter().filter(|d| metric.cost(d.finding).is_some_and(has_place)).collect();
+    let workload = &rows.first()?.finding.workload;
+    let noise = noise(analysis, workload, metric).filter(|noise| tells(*noise));
     let published = |finding: &Finding| {
         let mark = relations::mark(record, &finding.environment, &finding.workload);
         mark.filter(|_| metric == Metric::Throughput)
