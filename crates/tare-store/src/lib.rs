@@ -16,6 +16,7 @@ pub mod options;
 pub mod read;
 pub mod recovery;
 pub mod store;
+pub mod table;
 
 pub use chunk::Chunk;
 pub use entry::{Change, Mutation, RangeTombstone};

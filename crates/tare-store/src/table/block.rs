@@ -1,0 +1,170 @@
+//! Blocks: what is read, checked and cached as a whole.
+//!
+//! ```text
+//! block  crc32c u32 | kind u8 | codec u8 | 0 u16 | offset u64 | stored u32 | plain u32
+//!        | contents (stored bytes) | zeros to the next multiple of 4,096
+//! ```
+//!
+//! The checksum covers everything after it, padding too. `offset` is where in the file the block
+//! stands, so that a block read from a wrong place is no block. With codec 1 the contents are
+//! LZ4 (block format) of `plain` bytes; with codec 0 `plain` is `stored`.
+
+use super::source::BlockAt;
+use super::{Damage, PAGE_BYTES, TableError, data, filter, index, narrow, u32_at, u64_at};
+
+/// Bytes of a block before its contents.
+pub(super) const HEAD_BYTES: usize = 24;
+/// Bytes of contents that fit a block of one page.
+pub(super) const ROOM_BYTES: usize = PAGE_BYTES - HEAD_BYTES;
+/// LZ4 makes at most 255 bytes of one.
+const RATIO_MAX: usize = 255;
+
+const PLAIN: u8 = 0;
+const LZ4: u8 = 1;
+
+/// What a block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Partitions and rows.
+    Data,
+    /// Where data blocks stand.
+    Index,
+    /// Which tokens are there.
+    Filter,
+    /// Where index and filter blocks stand.
+    Top,
+    /// The last page of the file.
+    Footer,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [Self::Data, Self::Index, Self::Filter, Self::Top, Self::Footer];
+
+    fn code(self) -> u8 {
+        match self {
+            Self::Data => 1,
+            Self::Index => 2,
+            Self::Filter => 3,
+            Self::Top => 4,
+            Self::Footer => 5,
+        }
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Data => "data",
+            Self::Index => "index",
+            Self::Filter => "filter",
+            Self::Top => "top",
+            Self::Footer => "footer",
+        })
+    }
+}
+
+/// A block in memory: checked and decompressed.
+#[derive(Debug)]
+pub struct Block {
+    kind: Kind,
+    contents: Box<[u8]>,
+}
+
+impl Block {
+    /// Checks the bytes of a block (`at.pages` pages) and takes its contents out of them.
+    pub fn decode(at: BlockAt, bytes: &[u8]) -> Result<Self, TableError> {
+        decode(at, bytes).map_err(|damage| at.damaged(damage))
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Bytes that the block occupies in memory, beside its account.
+    pub fn bytes(&self) -> usize {
+        self.contents.len()
+    }
+
+    pub(super) fn contents(&self) -> &[u8] {
+        &self.contents
+    }
+
+    pub(super) fn into_contents(self) -> Box<[u8]> {
+        self.contents
+    }
+
+    /// A block of some length for tests of what holds blocks.
+    #[cfg(test)]
+    pub(crate) fn for_test(length: usize) -> Self {
+        Self { kind: Kind::Data, contents: vec![0; length].into() }
+    }
+
+    /// The contents, if the block is of this kind.
+    pub(super) fn expect(&self, kind: Kind) -> Result<&[u8], Damage> {
+        let found = self.kind;
+        (found == kind).then_some(&*self.contents).ok_or(Damage::Kind { expected: kind, found })
+    }
+}
+
+fn decode(at: BlockAt, bytes: &[u8]) -> Result<Block, Damage> {
+    let bytes = bytes.get(..at.bytes()).filter(|bytes| !bytes.is_empty()).ok_or(Damage::Short)?;
+    if crc32c::crc32c(&bytes[4..]) != u32_at(bytes, 0) {
+        return Err(Damage::Checksum);
+    }
+    let kind = Kind::ALL.into_iter().find(|kind| kind.code() == bytes[4]);
+    let kind = kind.ok_or(Damage::Structure("the kind of block is unknown"))?;
+    if u64_at(bytes, 8) != at.offset() {
+        return Err(Damage::Misplaced(u64_at(bytes, 8)));
+    }
+    let (stored, plain) = (u32_at(bytes, 16) as usize, u32_at(bytes, 20) as usize);
+    if pages_of(stored) != at.pages {
+        return Err(Damage::Structure("the length does not fit the pages"));
+    }
+    let stored = &bytes[HEAD_BYTES..HEAD_BYTES + stored];
+    let contents: Box<[u8]> = match bytes[5] {
+        PLAIN if plain == stored.len() => stored.into(),
+        LZ4 if plain <= stored.len().saturating_mul(RATIO_MAX) => {
+            let mut contents = vec![0; plain].into_boxed_slice();
+            let length = lz4_flex::block::decompress_into(stored, &mut contents);
+            if !length.is_ok_and(|length| length == plain) {
+                return Err(Damage::Compression);
+            }
+            contents
+        }
+        _ => return Err(Damage::Compression),
+    };
+    match kind {
+        Kind::Data => data::check(&contents)?,
+        Kind::Index => index::check(&contents)?,
+        Kind::Filter => filter::check(&contents)?,
+        // Read once, by what parses them.
+        Kind::Top | Kind::Footer => {}
+    }
+    Ok(Block { kind, contents })
+}
+
+/// How many pages a block with so many bytes of contents takes.
+pub(super) fn pages_of(stored: usize) -> u32 {
+    narrow((HEAD_BYTES + stored).div_ceil(PAGE_BYTES))
+}
+
+/// Writes a block over `out`, which is cleared first. `plain` is the length before `stored` was
+/// compressed, if it was.
+pub(super) fn encode(
+    kind: Kind,
+    offset: u64,
+    stored: &[u8],
+    plain: Option<usize>,
+    out: &mut Vec<u8>,
+) {
+    out.clear();
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&[kind.code(), if plain.is_some() { LZ4 } else { PLAIN }, 0, 0]);
+    out.extend_from_slice(&offset.to_le_bytes());
+    out.extend_from_slice(&narrow(stored.len()).to_le_bytes());
+    out.extend_from_slice(&narrow(plain.unwrap_or(stored.len())).to_le_bytes());
+    out.extend_from_slice(stored);
+    out.resize(out.len().next_multiple_of(PAGE_BYTES), 0);
+    let crc = crc32c::crc32c(&out[4..]);
+    out[..4].copy_from_slice(&crc.to_le_bytes());
+}

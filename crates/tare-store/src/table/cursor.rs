@@ -1,0 +1,494 @@
+//! A place in a table file: finds partitions and rows, and moves from one to the next.
+
+use std::rc::Rc;
+
+use super::block::Block;
+use super::data::{Data, Piece, Ranges, ranges_of};
+use super::index::{Index, Position};
+use super::source::{BlockAt, BlockSource};
+use super::{Damage, Kind, Table, TableError};
+
+/// Whether a cursor could go where it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Step {
+    Ready,
+    /// A block is missing and has been noted: the cursor stands where it stood; ask again when the
+    /// block is there.
+    Missing,
+}
+
+/// Which row of a partition to begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start<'a> {
+    /// The first row at or after a clustering key.
+    From(&'a [u8]),
+    /// The last row before a clustering key, or the last of all.
+    Before(Option<&'a [u8]>),
+}
+
+/// Where a data block is: which index block, which entry of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    leaf: usize,
+    entry: usize,
+}
+
+/// A data block, where it is, and the index block that says so.
+#[derive(Clone, Debug)]
+struct Spot {
+    place: Place,
+    leaf: Rc<Block>,
+    block: Rc<Block>,
+}
+
+/// A partition, and a row in it, of one table. It holds what it stands on, so that nothing of it
+/// can leave memory.
+#[derive(Debug)]
+pub struct Cursor {
+    table: Rc<Table>,
+    /// The index block used last.
+    leaf: Option<(usize, Rc<Block>)>,
+    spot: Option<Spot>,
+    piece: usize,
+    row: Option<usize>,
+    /// The block in which the current partition begins, if it has range tombstones.
+    head: Option<Rc<Block>>,
+    read_ahead: usize,
+}
+
+/// Unwraps what is in memory; else the function says that a block is missing.
+macro_rules! ready {
+    ($found:expr) => {
+        match $found? {
+            Some(found) => found,
+            None => return Ok(Step::Missing),
+        }
+    };
+}
+
+impl Cursor {
+    /// A cursor that stands nowhere yet.
+    pub fn new(table: Rc<Table>) -> Self {
+        Self { table, leaf: None, spot: None, piece: 0, row: None, head: None, read_ahead: 0 }
+    }
+
+    /// When a data block is missing, says that so many after it will be wanted too.
+    pub fn with_read_ahead(self, blocks: usize) -> Self {
+        Self { read_ahead: blocks, ..self }
+    }
+
+    pub fn table(&self) -> &Rc<Table> {
+        &self.table
+    }
+
+    /// Goes to a row of one partition if the table has it: reads at most one filter block, one
+    /// index block, one data block, and the block in which the partition begins if there are range
+    /// tombstones in it. [`Self::partition`] tells whether the partition is there, [`Self::row`]
+    /// whether such a row is.
+    pub fn find(
+        &mut self,
+        token: i64,
+        key: &[u8],
+        start: Start<'_>,
+        source: &mut impl BlockSource,
+    ) -> Result<Step, TableError> {
+        let table = Rc::clone(&self.table);
+        if !ready!(table.may_contain(token, source)) {
+            self.leave();
+            return Ok(Step::Ready);
+        }
+        let clustering = clustering_of(start);
+        let target = Position { token, key, clustering };
+        let Some(place) = ready!(self.locate(&target, source)) else {
+            self.leave();
+            return Ok(Step::Ready);
+        };
+        let spot = ready!(self.fetch(place, source));
+        let Ok(piece) = data(&spot.block).find(token, key) else {
+            self.leave();
+            return Ok(Step::Ready);
+        };
+        self.enter(spot, piece, Some(start), source)
+    }
+
+    /// Goes to the first partition at or after (token, key), before its rows.
+    pub fn seek_partition(
+        &mut self,
+        token: i64,
+        key: &[u8],
+        source: &mut impl BlockSource,
+    ) -> Result<Step, TableError> {
+        let target = Position { token, key, clustering: Some(&[]) };
+        let place = ready!(self.locate(&target, source)).unwrap_or(Place { leaf: 0, entry: 0 });
+        let spot = ready!(self.fetch(place, source));
+        match data(&spot.block).find(token, key) {
+            Ok(piece) => self.enter(spot, piece, None, source),
+            Err(piece) => self.enter_or_next(spot, piece, source),
+        }
+    }
+
+    /// Goes to the partition after the current one, before its rows, however many rows lie between.
+    pub fn next_partition(&mut self, source: &mut impl BlockSource) -> Result<Step, TableError> {
+        loop {
+            let Some(spot) = self.spot.clone() else { return Ok(Step::Ready) };
+            if self.piece + 1 < data(&spot.block).pieces() {
+                return self.enter(spot, self.piece + 1, None, source);
+            }
+            let Some(next) = self.next_place(&spot) else {
+                self.leave();
+                return Ok(Step::Ready);
+            };
+            if !self.continues(&spot, next) {
+                let spot = ready!(self.fetch(next, source));
+                return self.enter(spot, 0, None, source);
+            }
+            // Past all blocks that continue the partition, to the last of them.
+            let Piece { token, key, .. } = data(&spot.block).piece(self.piece);
+            let target = Position { token, key, clustering: None };
+            let place = ready!(self.locate(&target, source)).unwrap_or(next).max(next);
+            let last = ready!(self.fetch(place, source));
+            let Ok(piece) = data(&last.block).find(token, key) else {
+                return Err(self.damaged(place, "it does not continue the partition before"));
+            };
+            (self.spot, self.piece, self.row) = (Some(last), piece, None);
+        }
+    }
+
+    /// Token and key of the current partition.
+    #[inline]
+    pub fn partition(&self) -> Option<(i64, &[u8])> {
+        let spot = self.spot.as_ref()?;
+        let piece = data(&spot.block).piece(self.piece);
+        Some((piece.token, piece.key))
+    }
+
+    /// The range tombstones of the current partition.
+    pub fn ranges(&self) -> Ranges<'_> {
+        let found = self.partition().zip(self.head.as_ref()).and_then(|((token, key), head)| {
+            let data = data(head);
+            data.find(token, key).ok().map(|piece| data.ranges(piece))
+        });
+        ranges_of(found.unwrap_or_default())
+    }
+
+    /// Goes to a row of the current partition, from wherever in it.
+    pub fn seek_row(
+        &mut self,
+        start: Start<'_>,
+        source: &mut impl BlockSource,
+    ) -> Result<Step, TableError> {
+        let Some(spot) = self.spot.clone() else { return Ok(Step::Ready) };
+        let held = Rc::clone(&spot.block);
+        let here = data(&held);
+        let piece = here.piece(self.piece);
+        // Most partitions lie in one block.
+        if !piece.continued && self.piece + 1 < here.pieces() {
+            return self.enter_row(spot, self.piece, start, source);
+        }
+        let Piece { token, key, .. } = piece;
+        let target = Position { token, key, clustering: clustering_of(start) };
+        let place = ready!(self.locate(&target, source)).unwrap_or(spot.place);
+        let spot = ready!(self.fetch(place, source));
+        let found = data(&spot.block).find(token, key);
+        let piece =
+            found.map_err(|_| self.damaged(place, "a partition is not where the index says"))?;
+        self.enter_row(spot, piece, start, source)
+    }
+
+    /// Clustering key and cells of the current row. `None` where there is no such row, or no more.
+    #[inline]
+    pub fn row(&self) -> Option<(&[u8], &[u8])> {
+        let spot = self.spot.as_ref()?;
+        Some(data(&spot.block).row(self.piece, self.row?))
+    }
+
+    /// Goes to the next row of the partition.
+    #[inline]
+    pub fn advance(&mut self, source: &mut impl BlockSource) -> Result<Step, TableError> {
+        let Some((spot, row)) = self.spot.as_ref().zip(self.row) else { return Ok(Step::Ready) };
+        if row + 1 < data(&spot.block).rows_of(self.piece).end {
+            self.row = Some(row + 1);
+            return Ok(Step::Ready);
+        }
+        let next = ready!(self.continuation(spot.clone(), self.piece, source));
+        if let Some(next) = &next {
+            self.piece = 0;
+            self.spot = Some(next.clone());
+        }
+        self.row = next.map(|_| 0);
+        Ok(Step::Ready)
+    }
+
+    /// Goes to the row before in the partition.
+    #[inline]
+    pub fn retreat(&mut self, source: &mut impl BlockSource) -> Result<Step, TableError> {
+        let Some((spot, row)) = self.spot.as_ref().zip(self.row) else { return Ok(Step::Ready) };
+        if row > data(&spot.block).rows_of(self.piece).start {
+            self.row = Some(row - 1);
+            return Ok(Step::Ready);
+        }
+        self.before(spot.clone(), self.piece, source)
+    }
+
+    /// Stands nowhere.
+    fn leave(&mut self) {
+        (self.spot, self.row, self.head) = (None, None, None);
+    }
+
+    /// Enters a piece, or the first of the next block if this one has no such piece.
+    fn enter_or_next(
+        &mut self,
+        spot: Spot,
+        piece: usize,
+        source: &mut impl BlockSource,
+    ) -> Result<Step, TableError> {
+        if piece < data(&spot.block).pieces() {
+            return self.enter(spot, piece, None, source);
+        }
+        let Some(next) = self.next_place(&spot) else {
+            self.leave();
+            return Ok(Step::Ready);
+        };
+        let spot = ready!(self.fetch(next, source));
+        self.enter(spot, 0, None, source)
+    }
+
+    /// Makes a piece the current one, with the block that has the range tombstones.
+    fn enter(
+        &mut self,
+        spot: Spot,
+        piece: usize,
+        start: Option<Start<'_>>,
+        source: &mut impl BlockSource,
+    ) -> Result<Step, TableError> {
+        let held = Rc::clone(&spot.block);
+        let Piece { token, key, continued, has_ranges } = data(&held).piece(piece);
+        let head = match (has_ranges, continued) {
+            (false, _) => None,
+            (true, false) => Some(Rc::clone(&spot.block)),
+            (true, true) => {
+                let target = Position { token, key, clustering: Some(&[]) };
+                let place = ready!(self.locate(&target, source)).unwrap_or(spot.place);
+                Some(ready!(self.fetch(place, source)).block)
+            }
+        };
+        match start {
+            Some(start) => {
+                if self.enter_row(spot, piece, start, source)? == Step::Missing {
+                    return Ok(Step::Missing);
+                }
+            }
+            None => (self.spot, self.piece, self.row) = (Some(spot), piece, None),
+        }
+        self.head = head;
+        Ok(Step::Ready)
+    }
+
+    /// Makes a row of a piece, or of its neighbour in the partition, the current one.
+    fn enter_row(
+        &mut self,
+        spot: Spot,
+        piece: usize,
+        start: Start<'_>,
+        source: &mut impl BlockSource,
+    ) -> Result<Step, TableError> {
+        let held = Rc::clone(&spot.block);
+        let here = data(&held);
+        let rows = here.rows_of(piece);
+        match start {
+            Start::From(clustering) => {
+                let row = here.row_from(piece, clustering);
+                if row < rows.end {
+                    (self.spot, self.piece, self.row) = (Some(spot), piece, Some(row));
+                    return Ok(Step::Ready);
+                }
+                let next = ready!(self.continuation(spot.clone(), piece, source));
+                self.row = next.as_ref().map(|_| 0);
+                self.piece = if next.is_some() { 0 } else { piece };
+                self.spot = Some(next.unwrap_or(spot));
+                Ok(Step::Ready)
+            }
+            Start::Before(to) => {
+                let end = to.map_or(rows.end, |to| here.row_from(piece, to));
+                if end > rows.start {
+                    (self.spot, self.piece, self.row) = (Some(spot), piece, Some(end - 1));
+                    return Ok(Step::Ready);
+                }
+                self.before(spot, piece, source)
+            }
+        }
+    }
+
+    /// The block that continues the partition of a piece, if there is one.
+    fn continuation(
+        &mut self,
+        spot: Spot,
+        piece: usize,
+        source: &mut impl BlockSource,
+    ) -> Result<Option<Option<Spot>>, TableError> {
+        if piece + 1 < data(&spot.block).pieces() {
+            return Ok(Some(None));
+        }
+        let Some(place) = self.next_place(&spot).filter(|next| self.continues(&spot, *next)) else {
+            return Ok(Some(None));
+        };
+        let Some(next) = self.fetch(place, source)? else { return Ok(None) };
+        let Piece { token, key, .. } = data(&spot.block).piece(piece);
+        let found = data(&next.block).piece(0);
+        if !found.continued || (found.token, found.key) != (token, key) {
+            return Err(self.damaged(place, "it does not continue the partition before"));
+        }
+        Ok(Some(Some(next)))
+    }
+
+    /// Makes the last row before a piece of the same partition the current one; none if the piece
+    /// is the partition's first.
+    fn before(
+        &mut self,
+        spot: Spot,
+        piece: usize,
+        source: &mut impl BlockSource,
+    ) -> Result<Step, TableError> {
+        if !data(&spot.block).piece(piece).continued {
+            (self.spot, self.piece, self.row) = (Some(spot), piece, None);
+            return Ok(Step::Ready);
+        }
+        let place = ready!(self.place_before(spot.place, source));
+        let before = ready!(self.fetch(place, source));
+        let here = data(&before.block);
+        let last = here.pieces() - 1;
+        let Piece { token, key, .. } = data(&spot.block).piece(piece);
+        let found = here.piece(last);
+        if (found.token, found.key) != (token, key) {
+            return Err(self.damaged(place, "the partition begins nowhere"));
+        }
+        let rows = here.rows_of(last);
+        self.row = rows.end.checked_sub(1).filter(|row| rows.contains(row));
+        (self.spot, self.piece) = (Some(before), last);
+        Ok(Step::Ready)
+    }
+
+    /// The only data block that can have a position; `None` inside if it is below all.
+    fn locate(
+        &mut self,
+        target: &Position<'_>,
+        source: &mut impl BlockSource,
+    ) -> Result<Option<Option<Place>>, TableError> {
+        let Some(leaf) = self.table.top.index().find(target) else { return Ok(Some(None)) };
+        let Some(block) = self.index_of(leaf, source)? else { return Ok(None) };
+        Ok(Some(index(&block).find(target).map(|entry| Place { leaf, entry })))
+    }
+
+    /// Reads an index block.
+    fn index_of(
+        &mut self,
+        leaf: usize,
+        source: &mut impl BlockSource,
+    ) -> Result<Option<Rc<Block>>, TableError> {
+        let current = self.spot.as_ref().map(|spot| (spot.place.leaf, &spot.leaf));
+        let used = self.leaf.as_ref().map(|(leaf, block)| (*leaf, block));
+        if let Some((_, block)) = current.into_iter().chain(used).find(|(held, _)| *held == leaf) {
+            return Ok(Some(Rc::clone(block)));
+        }
+        let at = self.table.block_at(self.table.top.index().place(leaf));
+        let block = self.table.get(at, Kind::Index, source)?;
+        if let Some(block) = &block {
+            self.leaf = Some((leaf, Rc::clone(block)));
+        }
+        Ok(block)
+    }
+
+    /// Reads a data block; when it is missing, says which ones will be wanted after it.
+    fn fetch(
+        &mut self,
+        place: Place,
+        source: &mut impl BlockSource,
+    ) -> Result<Option<Spot>, TableError> {
+        if let Some(spot) = &self.spot
+            && spot.place == place
+        {
+            return Ok(Some(spot.clone()));
+        }
+        let Some(leaf) = self.index_of(place.leaf, source)? else { return Ok(None) };
+        let index = index(&leaf);
+        let at = self.table.block_at(index.place(place.entry));
+        let block = self.table.get(at, Kind::Data, source)?;
+        if block.is_none() {
+            for entry in (place.entry + 1..index.len()).take(self.read_ahead) {
+                let at = self.table.block_at(index.place(entry));
+                self.table.check_place(at)?;
+                source.expect(at);
+            }
+            return Ok(None);
+        }
+        Ok(block.map(|block| Spot { place, leaf, block }))
+    }
+
+    /// Where the next data block is, if there is one.
+    fn next_place(&self, spot: &Spot) -> Option<Place> {
+        let Place { leaf, entry } = spot.place;
+        if entry + 1 < index(&spot.leaf).len() {
+            return Some(Place { leaf, entry: entry + 1 });
+        }
+        let more = leaf + 1 < self.table.top.index().len();
+        more.then_some(Place { leaf: leaf + 1, entry: 0 })
+    }
+
+    /// Whether the block after a spot continues a partition: only then its separator has a
+    /// clustering key. That of the first block of an index block stands in the top too.
+    fn continues(&self, spot: &Spot, next: Place) -> bool {
+        let separator = if next.leaf == spot.place.leaf {
+            index(&spot.leaf).separator(next.entry)
+        } else {
+            self.table.top.index().separator(next.leaf)
+        };
+        separator.clustering != Some(&[])
+    }
+
+    /// Where the data block before is, which there must be.
+    fn place_before(
+        &mut self,
+        place: Place,
+        source: &mut impl BlockSource,
+    ) -> Result<Option<Place>, TableError> {
+        if let Some(entry) = place.entry.checked_sub(1) {
+            return Ok(Some(Place { entry, ..place }));
+        }
+        let Some(leaf) = place.leaf.checked_sub(1) else {
+            return Err(self.damaged(place, "the first block continues a partition"));
+        };
+        let Some(block) = self.index_of(leaf, source)? else { return Ok(None) };
+        Ok(Some(Place { leaf, entry: index(&block).len() - 1 }))
+    }
+
+    /// Damage at a data block, as far as its place is known, or at its index block.
+    fn damaged(&self, place: Place, what: &'static str) -> TableError {
+        let leaf = self.leaf.as_ref().filter(|(leaf, _)| *leaf == place.leaf);
+        let at: BlockAt = match leaf {
+            Some((_, block)) => self.table.block_at(index(block).place(place.entry)),
+            None => self.table.block_at(self.table.top.index().place(place.leaf)),
+        };
+        at.damaged(Damage::Structure(what))
+    }
+}
+
+/// What a start looks for in the index.
+fn clustering_of(start: Start<'_>) -> Option<&[u8]> {
+    match start {
+        Start::From(clustering) => Some(clustering),
+        Start::Before(to) => to,
+    }
+}
+
+/// The contents of a data block; only such come here.
+#[inline]
+fn data(block: &Block) -> Data<'_> {
+    Data::of(block.contents()).expect("the block was checked")
+}
+
+/// The contents of an index block; only such come here.
+#[inline]
+fn index(block: &Block) -> Index<'_> {
+    Index::of(block.contents()).expect("the block was checked")
+}

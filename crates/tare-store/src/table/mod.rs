@@ -1,0 +1,107 @@
+//! Table files: the rows of one table, sorted by (token, key, clustering key), written once and
+//! never changed.
+//!
+//! [`TableWriter`] takes partitions and rows in order and gives whole pages to write.
+//! [`Table`] is what stays in memory of a file: its footer and the top of its index. A [`Cursor`]
+//! finds partitions and rows through a [`BlockSource`], which either has a block or notes that it
+//! is missing; nothing here reads or waits. Every block is checked as a whole when it comes into
+//! memory ([`Block::decode`]), so that what a cursor sees is what was written: damage is a
+//! [`TableError`] that names file and offset. The format stands in `docs/internals/store.md`.
+//!
+//! Limits: a file has at most 2^32 pages (16 TiB), a block at most 4 GiB, a key 64 KiB. All range
+//! tombstones of a partition stand in one block, its first.
+
+mod block;
+mod cursor;
+mod data;
+mod filter;
+mod footer;
+mod index;
+mod resident;
+mod source;
+mod statistics;
+mod verify;
+mod writer;
+
+pub use block::{Block, Kind};
+pub use cursor::{Cursor, Start, Step};
+pub use data::{Ranges, ranges_of};
+pub use footer::Footer;
+pub use resident::Table;
+pub use source::{BlockAt, BlockSource, FileSource, Window};
+pub use statistics::Statistics;
+pub use verify::Verify;
+pub use writer::{GROUP_BYTES, TableWriter, WriterOptions};
+
+use std::sync::Arc;
+
+use crate::chunk::ALIGNMENT;
+
+/// What blocks are multiples of, in the file: the unit of direct I/O.
+pub const PAGE_BYTES: usize = ALIGNMENT;
+
+/// Why a table file cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TableError {
+    #[error(
+        "table file {file:08}.table is damaged at offset {offset}: {damage}; restore it from a \
+         snapshot"
+    )]
+    Damaged { file: u64, offset: u64, damage: Damage },
+    #[error("cannot read table file {file:08}.table at offset {offset}")]
+    Read { file: u64, offset: u64, source: Arc<std::io::Error> },
+}
+
+/// What is wrong with a table file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    #[error("the file ends too early")]
+    Short,
+    #[error("the checksum does not fit")]
+    Checksum,
+    #[error("the block belongs to offset {0}")]
+    Misplaced(u64),
+    #[error("a {found} block stands where a {expected} block belongs")]
+    Kind { expected: Kind, found: Kind },
+    #[error("it cannot be decompressed")]
+    Compression,
+    #[error("it is no table file of a version that is known here (1)")]
+    Version,
+    #[error("{0}")]
+    Structure(&'static str),
+    #[error("cells of a row cannot be read")]
+    Cells,
+    #[error("the filter denies a partition that is there")]
+    Filter,
+    #[error("{0} differs from what the footer says")]
+    Counts(&'static str),
+    #[error("{0} pages belong to no block")]
+    Stray(u32),
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> usize {
+    usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+fn i64_at(bytes: &[u8], at: usize) -> i64 {
+    u64_at(bytes, at).cast_signed()
+}
+
+/// A length or an offset inside a block as it is stored.
+///
+/// # Panics
+/// From 4 GiB on: rows come in frames of 256 MiB at most.
+fn narrow(length: usize) -> u32 {
+    u32::try_from(length).expect("a block is shorter than 4 GiB")
+}
+
+#[cfg(test)]
+mod tests;

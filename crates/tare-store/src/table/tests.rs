@@ -1,0 +1,503 @@
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Bound;
+use std::rc::Rc;
+
+use super::*;
+use crate::cells::{Cell, push};
+use crate::entry::RangeTombstone;
+use proptest::prelude::*;
+use tare_std::rng::Rng;
+
+/// A range tombstone that owns its keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OwnedRange {
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+    timestamp: i64,
+    deleted_s: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Partition {
+    ranges: Vec<OwnedRange>,
+    rows: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+type Model = BTreeMap<(i64, Vec<u8>), Partition>;
+
+/// What a table is made of, drawn from a seed.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    seed: u64,
+    partitions: u64,
+    rows_max: u64,
+    value_max: u64,
+    /// Distinct tokens; few make neighbours with one token.
+    tokens: u64,
+    clustering_max: u64,
+    repetitive: bool,
+    compression: bool,
+    filter: bool,
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let sizes = (0u64..30, 1u64..20, 1u64..400, 1u64..2000, 0u64..6);
+    (any::<u64>(), sizes, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(seed, sizes, repetitive, compression, filter)| {
+            let (partitions, rows_max, value_max, tokens, clustering_max) = sizes;
+            Shape {
+                seed,
+                partitions,
+                rows_max,
+                value_max,
+                tokens,
+                clustering_max,
+                repetitive,
+                compression,
+                filter,
+            }
+        },
+    )
+}
+
+fn bytes(rng: &mut Rng, length_max: u64, letters: u64) -> Vec<u8> {
+    let length = rng.below(length_max + 1);
+    (0..length).map(|_| u8::try_from(rng.below(letters)).unwrap()).collect()
+}
+
+fn draw(shape: &Shape) -> Model {
+    let mut rng = Rng::new(shape.seed);
+    let mut model = Model::new();
+    for _ in 0..shape.partitions {
+        let token = rng.below(shape.tokens).cast_signed() - 500;
+        let key = bytes(&mut rng, 2, 256);
+        let partition = model.entry((token, key)).or_default();
+        // Now and then a partition that is far longer than a block, or a row that is.
+        let rows_max = if rng.below(20) == 0 { shape.rows_max * 20 } else { shape.rows_max };
+        for _ in 0..rng.below(rows_max + 1) {
+            let clustering = bytes(&mut rng, shape.clustering_max, 4);
+            let value_max = if rng.below(200) == 0 { 20_000 } else { shape.value_max };
+            let letters = if shape.repetitive { 2 } else { 256 };
+            let value = bytes(&mut rng, value_max, letters);
+            let timestamp = rng.below(1000).cast_signed();
+            let mut cells = Vec::new();
+            push(&mut cells, Cell::live(2, timestamp, &value));
+            push(&mut cells, Cell::dead(3, timestamp, 77));
+            partition.rows.insert(clustering, cells);
+        }
+        for _ in 0..rng.below(4) / 2 * rng.below(40) {
+            let from = bytes(&mut rng, shape.clustering_max, 4);
+            let to = (rng.below(3) > 0).then(|| bytes(&mut rng, shape.clustering_max + 1, 5));
+            let timestamp = rng.below(2000).cast_signed();
+            partition.ranges.push(OwnedRange { from, to, timestamp, deleted_s: 5 });
+        }
+    }
+    model
+}
+
+/// Writes the model; the file's bytes and the table, or nothing if there is nothing to write.
+fn write(model: &Model, shape: &Shape) -> Option<(Vec<u8>, Table)> {
+    let mut writer = TableWriter::new(WriterOptions {
+        file: 7,
+        table: 3,
+        compression: shape.compression,
+        filter_false_positives: if shape.filter { 0.01 } else { 1.0 },
+        chunk_bytes: 16 << 10,
+    });
+    let mut file = Vec::new();
+    let mut drain = |writer: &mut TableWriter| {
+        while let Some((offset, chunk)) = writer.next_chunk() {
+            assert_eq!(offset, file.len() as u64, "chunks come front to back");
+            assert!(chunk.len().is_multiple_of(PAGE_BYTES));
+            file.extend_from_slice(chunk.bytes());
+            writer.recycle(chunk);
+        }
+    };
+    for ((token, key), partition) in model {
+        let ranges = partition.ranges.iter().map(borrow);
+        writer.partition(*token, key, ranges);
+        for (clustering, cells) in &partition.rows {
+            writer.row(clustering, cells);
+            drain(&mut writer);
+        }
+    }
+    let table = writer.finish();
+    drain(&mut writer);
+    let table = table?;
+    assert_eq!(table.file_bytes(), file.len() as u64);
+    Some((file, table))
+}
+
+fn borrow(range: &OwnedRange) -> RangeTombstone<'_> {
+    let OwnedRange { from, to, timestamp, deleted_s } = range;
+    let (timestamp, deleted_s) = (*timestamp, *deleted_s);
+    RangeTombstone { from, to: to.as_deref(), timestamp, deleted_s }
+}
+
+fn own(range: &RangeTombstone<'_>) -> OwnedRange {
+    let RangeTombstone { from, to, timestamp, deleted_s } = *range;
+    OwnedRange { from: from.to_vec(), to: to.map(<[u8]>::to_vec), timestamp, deleted_s }
+}
+
+fn reader(file: &[u8]) -> impl FnMut(u64, &mut [u8]) -> io::Result<usize> {
+    |offset, buffer: &mut [u8]| {
+        let from = usize::try_from(offset).unwrap().min(file.len());
+        // Short reads must be met with patience.
+        let length = buffer.len().min(file.len() - from).min(5000);
+        buffer[..length].copy_from_slice(&file[from..from + length]);
+        Ok(length)
+    }
+}
+
+/// Has each block only when it is asked for a second time.
+struct Reluctant<'a> {
+    file: &'a [u8],
+    held: BTreeMap<BlockAt, Rc<Block>>,
+}
+
+impl BlockSource for Reluctant<'_> {
+    fn get(&mut self, at: BlockAt) -> Result<Option<Rc<Block>>, TableError> {
+        if let Some(block) = self.held.get(&at) {
+            return Ok(Some(Rc::clone(block)));
+        }
+        let block = FileSource::new(reader(self.file)).block(at)?;
+        self.held.insert(at, Rc::new(block));
+        Ok(None)
+    }
+
+    fn expect(&mut self, _: BlockAt) {}
+}
+
+/// Repeats until nothing is missing.
+macro_rules! go {
+    ($step:expr) => {
+        loop {
+            match $step {
+                Ok(Step::Ready) => break Ok::<(), TableError>(()),
+                Ok(Step::Missing) => {}
+                Err(error) => break Err(error),
+            }
+        }
+    };
+}
+
+/// Reads everything from front to back.
+fn scan(table: &Rc<Table>, source: &mut impl BlockSource) -> Result<Model, TableError> {
+    let mut model = Model::new();
+    let mut cursor = Cursor::new(Rc::clone(table));
+    go!(cursor.seek_partition(i64::MIN, &[], source))?;
+    while let Some((token, key)) = cursor.partition() {
+        let at = (token, key.to_vec());
+        let mut partition = Partition::default();
+        partition.ranges.extend(cursor.ranges().map(|range| own(&range)));
+        go!(cursor.seek_row(Start::From(&[]), source))?;
+        while let Some((clustering, cells)) = cursor.row() {
+            partition.rows.insert(clustering.to_vec(), cells.to_vec());
+            go!(cursor.advance(source))?;
+        }
+        model.insert(at, partition);
+        go!(cursor.next_partition(source))?;
+    }
+    Ok(model)
+}
+
+/// What the model keeps of a table: partitions that are empty leave no trace.
+fn visible(model: &Model) -> Model {
+    let kept = model.iter().filter(|(_, p)| !p.rows.is_empty() || !p.ranges.is_empty());
+    kept.map(|(at, partition)| (at.clone(), partition.clone())).collect()
+}
+
+/// The current row, and all after it in one direction, at most `count`.
+fn rows(
+    cursor: &mut Cursor,
+    reversed: bool,
+    count: usize,
+    source: &mut impl BlockSource,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut found = Vec::new();
+    while let Some((clustering, cells)) = cursor.row() {
+        found.push((clustering.to_vec(), cells.to_vec()));
+        if found.len() == count {
+            break;
+        }
+        let step = if reversed { Cursor::retreat } else { Cursor::advance };
+        go!(step(cursor, source)).unwrap();
+    }
+    found
+}
+
+/// Compares reads of parts of one partition with the model.
+fn check_partition(
+    rng: &mut Rng,
+    cursor: &mut Cursor,
+    expected: &Partition,
+    find: Option<(i64, &[u8])>,
+    source: &mut impl BlockSource,
+) {
+    let copied = |(clustering, cells): (&Vec<u8>, &Vec<u8>)| (clustering.clone(), cells.clone());
+    for _ in 0..4 {
+        let bound = bytes(rng, 7, 5);
+        let count = 1 + usize::try_from(rng.below(200)).unwrap();
+        let (start, reversed, wanted): (_, _, Vec<_>) = match rng.below(3) {
+            0 => {
+                let rows = expected.rows.range(bound.clone()..).map(copied);
+                (Start::From(&bound), false, rows.take(count).collect())
+            }
+            1 => {
+                let range = (Bound::Unbounded, Bound::Excluded(bound.clone()));
+                let rows = expected.rows.range(range).rev().map(copied);
+                (Start::Before(Some(&bound)), true, rows.take(count).collect())
+            }
+            _ => {
+                let rows = expected.rows.iter().rev().map(copied);
+                (Start::Before(None), true, rows.take(count).collect())
+            }
+        };
+        match find {
+            Some((token, key)) => go!(cursor.find(token, key, start, source)).unwrap(),
+            None => go!(cursor.seek_row(start, source)).unwrap(),
+        }
+        let ranges: Vec<_> = cursor.ranges().map(|range| own(&range)).collect();
+        assert_eq!(ranges, expected.ranges);
+        assert_eq!(rows(cursor, reversed, count, source), wanted, "{start:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_way_of_reading_gives_what_was_written(shape in shapes()) {
+        let model = draw(&shape);
+        let expected = visible(&model);
+        let Some((file, written)) = write(&model, &shape) else {
+            prop_assert!(expected.is_empty());
+            return Ok(());
+        };
+        let table = Rc::new(Table::open(7, file.len() as u64, reader(&file)).unwrap());
+        prop_assert_eq!(table.footer(), written.footer());
+        prop_assert_eq!(table.clustering_bounds(), written.clustering_bounds());
+        prop_assert_eq!(&scan(&table, &mut FileSource::new(reader(&file))).unwrap(), &expected);
+
+        let mut rng = Rng::new(shape.seed ^ 1);
+        let mut source = Reluctant { file: &file, held: BTreeMap::new() };
+        for ((token, key), partition) in &expected {
+            source.held.clear();
+            let mut cursor = Cursor::new(Rc::clone(&table));
+            let find = Some((*token, &**key));
+            check_partition(&mut rng, &mut cursor, partition, find, &mut source);
+            prop_assert_eq!(cursor.partition(), find);
+        }
+        for _ in 0..15 {
+            let token = rng.below(shape.tokens + 2).cast_signed() - 501;
+            let key = bytes(&mut rng, 2, 256);
+            source.held.clear();
+            let mut cursor = Cursor::new(Rc::clone(&table));
+            go!(cursor.find(token, &key, Start::From(&[]), &mut source)).unwrap();
+            let at = (token, key);
+            prop_assert_eq!(cursor.partition().is_some(), expected.contains_key(&at));
+            // A walk from there over some partitions.
+            go!(cursor.seek_partition(at.0, &at.1, &mut source)).unwrap();
+            for ((token, key), partition) in expected.range(at..).take(3) {
+                prop_assert_eq!(cursor.partition(), Some((*token, &**key)));
+                check_partition(&mut rng, &mut cursor, partition, None, &mut source);
+                go!(cursor.next_partition(&mut source)).unwrap();
+            }
+        }
+
+        let found: Vec<_> = Verify::open(7, file.len() as u64, reader(&file)).unwrap().collect();
+        prop_assert!(found.is_empty(), "{:?}", found);
+    }
+
+    #[test]
+    fn a_flipped_bit_is_found_and_never_served(shape in shapes(), flips: [prop::sample::Index; 4]) {
+        let shape = Shape { partitions: shape.partitions.min(8), ..shape };
+        let model = draw(&shape);
+        let Some((mut file, _)) = write(&model, &shape) else { return Ok(()) };
+        for flip in flips {
+            let bit = flip.index(file.len() * 8);
+            file[bit / 8] ^= 1 << (bit % 8);
+            let length = file.len() as u64;
+            let answer = Table::open(7, length, reader(&file)).and_then(|table| {
+                scan(&Rc::new(table), &mut FileSource::new(reader(&file)))
+            });
+            match answer {
+                Ok(answer) => {
+                    // The scan did not need the block; the check does.
+                    prop_assert_eq!(answer, visible(&model));
+                    let found = Verify::open(7, length, reader(&file)).unwrap().count();
+                    prop_assert!(found > 0);
+                }
+                Err(TableError::Damaged { file: 7, offset, .. }) => {
+                    let offset = usize::try_from(offset).unwrap();
+                    prop_assert!(offset <= bit / 8, "{} for {}", offset, bit / 8);
+                }
+                Err(error) => prop_assert!(false, "{}", error),
+            }
+            file[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_a_reader_panic(
+        shape in shapes(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+    ) {
+        let shape = Shape { partitions: shape.partitions.min(8), ..shape };
+        let Some((mut file, table)) = write(&draw(&shape), &shape) else { return Ok(()) };
+        let blocks = blocks_of(&table, &file);
+        for (place, by) in changes {
+            let at = place.index(file.len());
+            file[at] = file[at].wrapping_add(by);
+        }
+        // As if the checksums knew no better.
+        for at in blocks {
+            let from = usize::try_from(at.offset()).unwrap();
+            let crc = crc32c::crc32c(&file[from + 4..from + at.bytes()]);
+            file[from..from + 4].copy_from_slice(&crc.to_le_bytes());
+        }
+        let length = file.len() as u64;
+        if let Ok(table) = Table::open(7, length, reader(&file)) {
+            let table = Rc::new(table);
+            let _ = scan(&table, &mut FileSource::new(reader(&file)));
+            let mut cursor = Cursor::new(table);
+            for token in -500..-495 {
+                let mut source = FileSource::new(reader(&file));
+                let _ = go!(cursor.find(token, b"", Start::Before(None), &mut source));
+                let _ = cursor.ranges().count();
+                for _ in 0..100 {
+                    if cursor.row().is_none() || cursor.retreat(&mut source).is_err() {
+                        break;
+                    }
+                }
+            }
+            let _ = Verify::open(7, length, reader(&file)).map(Iterator::count);
+        }
+    }
+}
+
+/// Where the blocks of a file stand.
+fn blocks_of(table: &Table, file: &[u8]) -> Vec<BlockAt> {
+    let mut found = Vec::new();
+    let mut page = 0;
+    while u64::from(page) * PAGE_BYTES as u64 != table.file_bytes() {
+        let from = page as usize * PAGE_BYTES;
+        let pages = block::pages_of(u32_at(file, from + 16) as usize);
+        found.push(BlockAt { file: 7, page, pages });
+        page += pages;
+    }
+    found
+}
+
+#[test]
+fn a_window_reads_many_blocks_at_once() {
+    let shape = Shape {
+        seed: 5,
+        partitions: 600,
+        rows_max: 10,
+        value_max: 300,
+        tokens: 1 << 40,
+        clustering_max: 5,
+        repetitive: false,
+        compression: true,
+        filter: true,
+    };
+    let model = draw(&shape);
+    let (file, table) = write(&model, &shape).unwrap();
+    let table = Rc::new(table);
+    let mut window = Window::new(256 << 10);
+    let mut cursor = Cursor::new(Rc::clone(&table)).with_read_ahead(64);
+    let mut reads = 0;
+    let mut read = |window: &mut Window| {
+        let (offset, length) = window.wanted().unwrap();
+        let from = usize::try_from(offset).unwrap();
+        assert!(length <= 256 << 10 || length.is_multiple_of(PAGE_BYTES));
+        window.feed(&file[from..from + length]).unwrap();
+        reads += 1;
+    };
+    macro_rules! through {
+        ($step:expr) => {
+            while $step.unwrap() == Step::Missing {
+                read(&mut window);
+            }
+        };
+    }
+    through!(cursor.seek_partition(i64::MIN, &[], &mut window));
+    let mut partitions = 0;
+    while cursor.partition().is_some() {
+        partitions += 1;
+        through!(cursor.seek_row(Start::From(&[]), &mut window));
+        while cursor.row().is_some() {
+            through!(cursor.advance(&mut window));
+        }
+        through!(cursor.next_partition(&mut window));
+    }
+    assert_eq!(partitions, visible(&model).len());
+    let pages = file.len() / PAGE_BYTES;
+    assert!(reads < pages / 16, "{reads} reads for {pages} pages");
+}
+
+#[test]
+fn a_filter_keeps_lookups_in_vain_from_the_disk() {
+    let mut model = Model::new();
+    let mut rng = Rng::new(2);
+    for _ in 0..20_000 {
+        let partition = Partition { rows: [(vec![], vec![])].into(), ..Partition::default() };
+        model.insert((rng.next_u64().cast_signed(), vec![1]), partition);
+    }
+    let shape = Shape {
+        seed: 0,
+        partitions: 0,
+        rows_max: 0,
+        value_max: 0,
+        tokens: 0,
+        clustering_max: 0,
+        repetitive: false,
+        compression: true,
+        filter: true,
+    };
+    let (file, table) = write(&model, &shape).unwrap();
+    let mut source = FileSource::new(reader(&file));
+    let tries = 20_000;
+    let hits = (0..tries)
+        .filter(|_| {
+            table.may_contain(rng.next_u64().cast_signed(), &mut source).unwrap() == Some(true)
+        })
+        .count();
+    assert!(hits < tries / 60, "{hits} of {tries}");
+}
+
+#[test]
+fn rows_that_compress_take_fewer_pages() {
+    let pages = |repetitive, compression| {
+        let shape = Shape {
+            seed: 9,
+            partitions: 400,
+            rows_max: 4,
+            value_max: 400,
+            tokens: 1 << 40,
+            clustering_max: 3,
+            repetitive,
+            compression,
+            filter: true,
+        };
+        write(&draw(&shape), &shape).unwrap().0.len() / PAGE_BYTES
+    };
+    let (tried, plain) = (pages(true, true), pages(true, false));
+    assert!(tried * 5 < plain * 4, "{tried} pages for {plain}");
+    let (tried, plain) = (pages(false, true), pages(false, false));
+    assert!(tried <= plain + plain / 20, "{tried} pages for {plain}");
+}
+
+#[test]
+fn errors_name_file_and_offset() {
+    let at = BlockAt { file: 12, page: 2, pages: 1 };
+    let error = Block::decode(at, &[0; PAGE_BYTES]).unwrap_err().to_string();
+    let wanted = "table file 00000012.table is damaged at offset 8192: the checksum does not fit";
+    assert!(error.starts_with(wanted), "{error}");
+    let error = Table::open(3, 5000, |_, _| Ok(0)).unwrap_err().to_string();
+    assert!(error.contains("ends too early"), "{error}");
+    let error = Table::open(3, 4096, |_, _| Err(io::Error::other("no"))).unwrap_err();
+    assert!(error.to_string().contains("00000003.table at offset 0"), "{error}");
+}
