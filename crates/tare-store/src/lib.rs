@@ -6,6 +6,7 @@
 //! bounded by [`Limits::memtable_bytes`]; beyond it writes are refused and reads go on.
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod cells;
 pub mod chunk;
 pub mod entry;

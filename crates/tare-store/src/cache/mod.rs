@@ -1,0 +1,233 @@
+//! The block cache of a shard: blocks of table files, bounded by bytes, with the eviction of
+//! S3-FIFO (Yang et al., "FIFO Queues are All You Need for Cache Eviction", SOSP 2023).
+//!
+//! A new block goes into the *small* queue, a tenth of the bytes; only one that is asked for twice
+//! while it is there goes on into the *main* queue. So a scan, which asks for each block once or
+//! twice, passes through the tenth and leaves the rest alone. A block that was evicted from the
+//! small queue is remembered for a while without its bytes (the *ghost* queue); if it comes back by
+//! then it goes straight into the main queue. There, blocks that were asked for since they came go
+//! round again.
+//!
+//! A hit counts, and moves and allocates nothing. A block that somebody holds is not evicted.
+//!
+//! Limits: what is held may exceed the limit, if nothing else is left to evict.
+
+mod ghost;
+mod pins;
+mod slots;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use crate::table::{Block, BlockAt};
+use ghost::Ghost;
+pub use pins::{Cached, Fetch, Pins};
+use slots::{Queue, Slots};
+
+/// What a cached block is reckoned to cost beside its bytes: its two allocations and their slack,
+/// its slot, its places in the queues and in the tables of slots and ghosts.
+pub const OVERHEAD_BYTES: usize = 160;
+/// Share of the bytes that the small queue may have: one in so many.
+const SMALL_SHARE: usize = 10;
+/// Hits in the small queue from which on a block is promoted.
+const PROMOTED_AT: u8 = 2;
+/// Hits that are counted; more make no difference.
+const HITS_MAX: u8 = 3;
+
+/// What a cache has done and holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStatistics {
+    pub hits: u64,
+    pub misses: u64,
+    pub evictions: u64,
+    /// Bytes of the blocks, with [`OVERHEAD_BYTES`] each.
+    pub bytes: usize,
+    pub limit_bytes: usize,
+    pub blocks: usize,
+}
+
+/// A cache of blocks.
+#[derive(Debug)]
+pub struct Cache {
+    limit_bytes: usize,
+    slots: Slots,
+    small: VecDeque<u32>,
+    main: VecDeque<u32>,
+    small_bytes: usize,
+    main_bytes: usize,
+    ghost: Ghost,
+    hits: u64,
+    misses: u64,
+    evictions: u64,
+}
+
+impl Cache {
+    pub fn new(limit_bytes: usize) -> Self {
+        Self {
+            limit_bytes,
+            slots: Slots::default(),
+            small: VecDeque::new(),
+            main: VecDeque::new(),
+            small_bytes: 0,
+            main_bytes: 0,
+            ghost: Ghost::default(),
+            hits: 0,
+            misses: 0,
+            evictions: 0,
+        }
+    }
+
+    /// The block, if it is here.
+    #[inline]
+    pub fn get(&mut self, at: BlockAt) -> Option<&Rc<Block>> {
+        let Some(slot) = self.slots.find(at) else {
+            self.misses += 1;
+            return None;
+        };
+        self.hits += 1;
+        let slot = self.slots.get_mut(slot);
+        slot.hits = (slot.hits + 1).min(HITS_MAX);
+        slot.block.as_ref()
+    }
+
+    /// Whether the block is here; counts as no hit.
+    pub fn contains(&self, at: BlockAt) -> bool {
+        self.slots.find(at).is_some()
+    }
+
+    /// Takes a block in, and evicts others for it. One that is larger than the whole cache is not
+    /// taken.
+    pub fn insert(&mut self, at: BlockAt, block: Rc<Block>) {
+        let bytes = block.bytes() + OVERHEAD_BYTES;
+        if bytes > self.limit_bytes || self.contains(at) {
+            return;
+        }
+        self.evict_for(bytes);
+        let queue = if self.ghost.forget(at) { Queue::Main } else { Queue::Small };
+        let slot = self.slots.insert(at, block, queue);
+        match queue {
+            Queue::Small => {
+                self.small.push_back(slot);
+                self.small_bytes += bytes;
+            }
+            Queue::Main => {
+                self.main.push_back(slot);
+                self.main_bytes += bytes;
+            }
+        }
+    }
+
+    /// Drops all blocks of a file.
+    pub fn forget(&mut self, file: u64) {
+        for slot in 0..self.slots.len() {
+            let found = self.slots.get_mut(slot);
+            if found.at.file == file && found.block.is_some() {
+                let (queue, bytes) = (found.queue, found.bytes());
+                // Its place in the queue goes when the queue comes to it.
+                self.slots.vacate(slot);
+                match queue {
+                    Queue::Small => self.small_bytes -= bytes,
+                    Queue::Main => self.main_bytes -= bytes,
+                }
+            }
+        }
+    }
+
+    /// Changes the limit, and evicts what is too much.
+    pub fn set_limit(&mut self, limit_bytes: usize) {
+        self.limit_bytes = limit_bytes;
+        self.evict_for(0);
+    }
+
+    pub fn statistics(&self) -> CacheStatistics {
+        CacheStatistics {
+            hits: self.hits,
+            misses: self.misses,
+            evictions: self.evictions,
+            bytes: self.bytes(),
+            limit_bytes: self.limit_bytes,
+            blocks: self.slots.blocks(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.small_bytes + self.main_bytes
+    }
+
+    /// Evicts until so many bytes fit, or everything that is left is held.
+    fn evict_for(&mut self, bytes: usize) {
+        // A block is promoted once, and goes round the main queue once for each hit.
+        let rounds = usize::from(HITS_MAX) + 2;
+        let mut steps = rounds * (self.small.len() + self.main.len());
+        while self.bytes() + bytes > self.limit_bytes && steps > 0 {
+            steps -= 1;
+            let small_is_full = self.small_bytes > self.limit_bytes / SMALL_SHARE;
+            let small = small_is_full || self.main.is_empty();
+            let moved = if small { self.step_small() } else { self.step_main() };
+            if !moved && small {
+                self.step_main();
+            } else if !moved {
+                self.step_small();
+            }
+        }
+    }
+
+    /// Evicts or promotes the oldest block of the small queue. False if it is held.
+    fn step_small(&mut self) -> bool {
+        let Some(number) = self.small.pop_front() else { return false };
+        let slot = self.slots.get_mut(number);
+        if slot.block.is_none() {
+            self.slots.release(number);
+            return true;
+        }
+        let bytes = slot.bytes();
+        if slot.hits >= PROMOTED_AT {
+            (slot.hits, slot.queue) = (0, Queue::Main);
+            self.small_bytes -= bytes;
+            self.main_bytes += bytes;
+            self.main.push_back(number);
+            return true;
+        }
+        if slot.is_held() {
+            self.small.push_back(number);
+            return false;
+        }
+        let at = slot.at;
+        self.small_bytes -= bytes;
+        self.evict(number);
+        self.ghost.remember(at, self.slots.blocks());
+        true
+    }
+
+    /// Evicts the oldest block of the main queue, or sends it round again if it had hits. False if
+    /// it is held.
+    fn step_main(&mut self) -> bool {
+        let Some(number) = self.main.pop_front() else { return false };
+        let slot = self.slots.get_mut(number);
+        if slot.block.is_none() {
+            self.slots.release(number);
+            return true;
+        }
+        if slot.hits > 0 {
+            slot.hits -= 1;
+            self.main.push_back(number);
+            return true;
+        }
+        if slot.is_held() {
+            self.main.push_back(number);
+            return false;
+        }
+        self.main_bytes -= slot.bytes();
+        self.evict(number);
+        true
+    }
+
+    fn evict(&mut self, slot: u32) {
+        self.slots.vacate(slot);
+        self.slots.release(slot);
+        self.evictions += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! What a read waits for, and holds until it is done.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use super::Cache;
+use crate::table::{Block, BlockAt, BlockSource, TableError};
+
+/// One block on its way into memory, shared by all reads that wait for it.
+#[derive(Debug)]
+pub struct Fetch {
+    at: BlockAt,
+    done: OnceCell<Result<Rc<Block>, TableError>>,
+}
+
+impl Fetch {
+    pub fn new(at: BlockAt) -> Self {
+        Self { at, done: OnceCell::new() }
+    }
+
+    pub fn at(&self) -> BlockAt {
+        self.at
+    }
+
+    /// Says how it went. Only the first time counts.
+    pub fn finish(&self, result: Result<Rc<Block>, TableError>) {
+        let _ = self.done.set(result);
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.done.get().is_some()
+    }
+}
+
+/// The blocks that a read found missing: first wanted, then under way, then held, so that the read
+/// cannot miss them again.
+#[derive(Debug, Default)]
+pub struct Pins {
+    wanted: Vec<BlockAt>,
+    fetches: Vec<Rc<Fetch>>,
+}
+
+impl Pins {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next block that was noted as missing, for the store to fetch.
+    pub fn next_wanted(&mut self) -> Option<BlockAt> {
+        self.wanted.pop()
+    }
+
+    /// Waits for a block.
+    pub fn wait_for(&mut self, fetch: Rc<Fetch>) {
+        self.fetches.push(fetch);
+    }
+
+    /// Whether everything that was waited for has come or failed, so that the read can go on.
+    pub fn is_ready(&self) -> bool {
+        self.wanted.is_empty() && self.fetches.iter().all(|fetch| fetch.is_done())
+    }
+
+    /// Lets go of everything.
+    pub fn clear(&mut self) {
+        self.wanted.clear();
+        self.fetches.clear();
+    }
+
+    fn find(&self, at: BlockAt) -> Option<&Fetch> {
+        self.fetches.iter().find(|fetch| fetch.at == at).map(|fetch| &**fetch)
+    }
+
+    fn want(&mut self, at: BlockAt) {
+        if self.find(at).is_none() && !self.wanted.contains(&at) {
+            self.wanted.push(at);
+        }
+    }
+}
+
+/// Blocks out of the cache; what is missing is noted in the pins.
+#[derive(Debug)]
+pub struct Cached<'a> {
+    pub cache: &'a mut Cache,
+    pub pins: &'a mut Pins,
+}
+
+impl BlockSource for Cached<'_> {
+    #[inline]
+    fn get(&mut self, at: BlockAt) -> Result<Option<Rc<Block>>, TableError> {
+        // First, so that what a read fetched itself does not count as a hit.
+        if let Some(result) = self.pins.find(at).and_then(|fetch| fetch.done.get()) {
+            return result.clone().map(Some);
+        }
+        let found = self.cache.get(at).cloned();
+        if found.is_none() {
+            self.pins.want(at);
+        }
+        Ok(found)
+    }
+
+    fn expect(&mut self, at: BlockAt) {
+        if !self.cache.contains(at) {
+            self.pins.want(at);
+        }
+    }
+}
