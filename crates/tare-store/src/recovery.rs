@@ -9,10 +9,10 @@
 //! error that names file and offset. Otherwise it was never promised: the log is cut there. A clean
 //! stop leaves a closing group, so after it any damage is found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
-use crate::chunk::round_up;
+use crate::chunk::{Chunk, round_up};
 use crate::entry::{Entries, GROUP_HEAD_BYTES, GroupHead, MAGIC};
 use crate::io::{FileId, Files, Op, OpId, OpKind, Owner, read_full};
 use crate::log::Closed;
@@ -110,6 +110,16 @@ struct Walk {
     place: Option<(u64, u64)>,
     /// What has been read.
     read: Vec<Closed>,
+    /// Groups that have been read and of which no later one says that they are durable.
+    open: VecDeque<Place>,
+}
+
+/// Where a group stands.
+struct Place {
+    sequence: u64,
+    segment: u64,
+    offset: u64,
+    bytes: usize,
 }
 
 impl Walk {
@@ -140,7 +150,8 @@ impl Walk {
         }
         // Groups before the first one that is needed may precede it in its segment.
         let expected = heads.range(..=from).next_back().map_or(from, |(&first, _)| first);
-        Ok(Self { heads, headless, next_segment, expected, place: None, read: Vec::new() })
+        let (read, open) = (Vec::new(), VecDeque::new());
+        Ok(Self { heads, headless, next_segment, expected, place: None, read, open })
     }
 
     /// Reads the next group's entries into the buffer and returns its sequence.
@@ -155,7 +166,12 @@ impl Walk {
                 && head.sequence == self.expected
             {
                 self.expected += 1;
-                self.place = Some((segment, offset + group_bytes(&head)));
+                while self.open.front().is_some_and(|group| group.sequence < head.durable) {
+                    self.open.pop_front();
+                }
+                let (sequence, bytes) = (head.sequence, group_bytes(&head));
+                self.open.push_back(Place { sequence, segment, offset, bytes });
+                self.place = Some((segment, offset + bytes as u64));
                 if let Some(last) = self.read.last_mut() {
                     last.end = self.expected;
                 }
@@ -180,9 +196,7 @@ impl Walk {
                 !durable
             })?;
         }
-        // Where no segment has been read, the missing group began one.
-        let first = self.headless.iter().min().copied().unwrap_or(0);
-        let (segment, offset) = self.place.unwrap_or((first, 0));
+        let (segment, offset) = self.missing(files)?;
         let file = files.name(FileId::Log(segment));
         if durable {
             return Err(RecoveryError::Damaged { file, offset, sequence: self.expected });
@@ -190,8 +204,39 @@ impl Walk {
         Ok(torn.then_some(TornTail { file, offset }))
     }
 
+    /// Where the missing group should be: where the last one ends, unless nothing was written there
+    /// and a segment that has lost its first head goes on behind it.
+    fn missing(&self, files: &impl Files) -> Result<(u64, u64), RecoveryError> {
+        if let Some((segment, offset)) = self.place {
+            let mut head = [0; GROUP_HEAD_BYTES];
+            read(files, segment, offset, &mut head)?;
+            let is_old = |head: GroupHead| head.sequence < self.expected;
+            let is_unused = head == [0; GROUP_HEAD_BYTES];
+            if !is_unused && !GroupHead::decode(&head).is_some_and(is_old) {
+                return Ok((segment, offset));
+            }
+        }
+        // The least sequence that can be read in such a segment; none at all comes last.
+        let mut first: Option<(u64, u64)> = None;
+        for &segment in &self.headless {
+            let mut head = [0; GROUP_HEAD_BYTES];
+            read(files, segment, 0, &mut head)?;
+            let mut sequence = u64::MAX;
+            scan(files, segment, 0, |head| {
+                sequence = head.sequence;
+                false
+            })?;
+            let is_later = sequence > self.expected && head != [0; GROUP_HEAD_BYTES];
+            if is_later && first.is_none_or(|least| (sequence, segment) < least) {
+                first = Some((sequence, segment));
+            }
+        }
+        let found = first.map(|(_, segment)| (segment, 0)).or(self.place);
+        Ok(found.unwrap_or((self.headless.iter().min().copied().unwrap_or(0), 0)))
+    }
+
     /// Removes what was not read, so that it is never taken for what will be written, and makes
-    /// the rest durable: a server that was killed may have left it in caches.
+    /// the rest durable.
     fn tidy(
         &mut self,
         files: &mut impl Files,
@@ -215,8 +260,26 @@ impl Walk {
             let file = file.clone();
             cut.map_err(|source| RecoveryError::Cut { file, offset, source })?;
         }
+        self.write_again(files)?;
         carry_out(files, segment, OpKind::Sync)
             .map_err(|source| RecoveryError::Sync { file, source })
+    }
+
+    /// Writes again what nothing says is durable. A sync alone would not do: the one that failed
+    /// before the server died may have dropped what it was to write, and then a second one has
+    /// nothing to write and succeeds, although only memory holds what has been read.
+    fn write_again(&self, files: &mut impl Files) -> Result<(), RecoveryError> {
+        for &Place { segment, offset, bytes, .. } in &self.open {
+            let mut chunk = Chunk::zeroed(bytes);
+            read(files, segment, offset, chunk.bytes_mut())?;
+            carry_out(files, segment, OpKind::Write { offset, chunk, sync: true }).map_err(
+                |source| {
+                    let file = files.name(FileId::Log(segment));
+                    RecoveryError::Sync { file, source }
+                },
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -282,6 +345,6 @@ fn read(
         .map_err(|source| RecoveryError::Read { file: files.name(file), source })
 }
 
-fn group_bytes(head: &GroupHead) -> u64 {
-    round_up(GROUP_HEAD_BYTES + head.length as usize) as u64
+fn group_bytes(head: &GroupHead) -> usize {
+    round_up(GROUP_HEAD_BYTES + head.length as usize)
 }
