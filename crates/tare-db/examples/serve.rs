@@ -1,6 +1,7 @@
 //! A server for the tests of this crate: `serve DATA PORT sync|MILLISECONDS auto|uring|epoll SMP
-//! [auto|yes|no] [memory=BYTES] [metrics=ADDRESS:PORT] [listen=ADDRESS] [users=FILE] [cert=FILE]
-//! [key=FILE]`. It ends when its standard input does. The program `tare db` is the real one.
+//! [auto|yes|no] [memory=BYTES] [metrics=ADDRESS:PORT] [stall=NS] [listen=ADDRESS] [users=FILE]
+//! [cert=FILE] [key=FILE]`. It ends when its standard input does. The program `tare db` is the real
+//! one.
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -56,6 +57,7 @@ fn config(arguments: &[String]) -> Option<Config> {
             None if option == "no" => config.overprovisioned = Choice::No,
             None if option == "auto" => config.overprovisioned = Choice::Auto,
             Some(("memory", bytes)) => config.memory = Some(bytes.parse().ok()?),
+            Some(("stall", ns)) => config.stall_threshold = Duration::from_nanos(ns.parse().ok()?),
             Some(("metrics", address)) => config.metrics = Some(address.parse().ok()?),
             Some(("listen", address)) => config.listen = address.parse().ok()?,
             Some(("users", file)) => config.users = Some(file.into()),

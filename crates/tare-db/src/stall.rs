@@ -24,6 +24,8 @@ use crate::clock::Clock;
 pub const THRESHOLD_DEFAULT: Duration = Duration::from_millis(20);
 /// A turn that has not ended after so long is reported while it lasts.
 const ENDLESS_NS: u64 = 1_000_000_000;
+/// The waiting thread wakes late on a busy machine too; less than this is no freeze.
+const FREEZE_NS_MIN: u64 = 50_000_000;
 /// Stalls that wait to be reported at most; more are lost.
 const REPORTS_MAX: usize = 1024;
 /// How often the scheduler's account is read.
@@ -234,7 +236,7 @@ impl Watchdog {
         self.last_ns = now_ns;
         let mut lines = Vec::new();
         for stall in self.reports.try_iter() {
-            if overslept_ns > stall.turn_ns / 2 {
+            if overslept_ns > FREEZE_NS_MIN.max(stall.turn_ns / 2) {
                 continue;
             }
             let progress = &self.shards[stall.shard].progress;

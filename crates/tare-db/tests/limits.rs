@@ -205,6 +205,23 @@ fn the_environment_is_told_in_a_table_and_in_the_report() {
 }
 
 #[test]
+fn a_stall_names_the_shard_and_the_task() {
+    // Every turn is a stall here.
+    each_engine("stalls", &["stall=1", "metrics=127.0.0.1:0"], |server, _| {
+        let address = server.report.metrics.unwrap();
+        let (mut client, _) = Client::start(&server.report);
+        client.schema();
+        let none = "tare_db_stalls_total{shard=\"0\"} 0";
+        while metrics(address, "/metrics").contains(none) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let said = server.stop();
+        let line = said.lines().find(|line| line.starts_with("shard 0 stalled for ")).unwrap();
+        assert!(line.contains("requests took") && line.contains("over the limit of 1.00 ns"));
+    });
+}
+
+#[test]
 fn too_little_memory_is_refused() {
     let data = tempfile::tempdir().unwrap();
     let refused = Server::start(data.path(), "auto", &["memory=1000000"]).err().unwrap();
