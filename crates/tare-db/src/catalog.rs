@@ -83,11 +83,10 @@ impl Catalog {
         self.keyspaces.get(keyspace)?.tables.get(table)
     }
 
-    /// How the store keeps the rows of this number; `None` if no table has it.
-    pub(crate) fn options(&self, store: u32) -> Option<TableOptions> {
+    /// How the store keeps the rows of each table, by the store's numbers.
+    pub(crate) fn options(&self) -> BTreeMap<u32, TableOptions> {
         let tables = self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-        let exists = tables.into_iter().any(|table| table.store == store);
-        exists.then(TableOptions::default)
+        tables.map(|table| (table.store, TableOptions::default())).collect()
     }
 
     fn apply(&mut self, change: &Change, bytes: &[u8]) {

@@ -305,8 +305,7 @@ fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
         durability: config.durability.for_store(),
     };
     let catalog = common.schema.current();
-    let (store, recovered) =
-        Store::open(&mut files, limits, |store| catalog.options(store), clock.now())?;
+    let (store, recovered) = Store::open(&mut files, limits, catalog.options(), clock.now())?;
     let failed = |source| DbError::Shard { shard: number, source };
     let wakeup = common.mailboxes[number].wakeup();
     let (mut engine, chosen) = Engine::new(config.io, wakeup).map_err(failed)?;

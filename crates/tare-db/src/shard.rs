@@ -591,8 +591,7 @@ impl Shard {
         if epoch != self.state.epoch || self.state.catalog.next_store == 0 {
             self.state.epoch = epoch;
             self.state.catalog = self.common.schema.current();
-            let catalog = Arc::clone(&self.state.catalog);
-            self.store.schema(|store| catalog.options(store));
+            self.store.schema(self.state.catalog.options());
         }
     }
 }

@@ -62,14 +62,12 @@ impl OpId {
 
     /// The id of one of several operations on a table file that is being written: `part` says which
     /// of the files that are involved, `count` counts them.
-    #[expect(dead_code, reason = "flushes will use it")]
     pub(crate) fn of_table(owner: Owner, file: u64, part: u8, count: u16) -> Self {
         assert!(file >> 32 == 0, "table files are counted in 32 bits");
         Self::new(owner, (file << 24) | (u64::from(part) << 16) | u64::from(count))
     }
 
     /// File and part of [`Self::of_table`].
-    #[expect(dead_code, reason = "flushes will use it")]
     pub(crate) fn table_part(self) -> (u64, u8) {
         let [.., part, _, _] = self.0.to_be_bytes();
         (self.number() >> 24, part)

@@ -111,6 +111,7 @@ pub struct CommitLog {
     flight: Option<Flight>,
     /// Groups below this have been written.
     written: u64,
+    written_bytes: u64,
     /// Groups below this are on stable storage.
     durable: u64,
     /// Groups below this shall be, as soon as possible.
@@ -156,6 +157,7 @@ impl CommitLog {
             free: Vec::new(),
             flight: None,
             written: next_sequence,
+            written_bytes: 0,
             durable: next_sequence,
             wanted: 0,
             next_sync_ns: 0,
@@ -370,6 +372,7 @@ impl CommitLog {
         match result {
             Ok(length) if short(length) => Err(self.poison("a short write".into())),
             Ok(_) => {
+                self.written_bytes += flight.bytes as u64;
                 self.written = flight.next_sequence;
                 if flight.sync {
                     self.durable = flight.next_sequence;
@@ -410,7 +413,6 @@ impl CommitLog {
 
     /// Ends the group being collected, so that what was appended is below the sequence that is
     /// returned, and what comes is not.
-    #[expect(dead_code, reason = "flushes will use it")]
     pub(crate) fn cut(&mut self) -> u64 {
         if self.active.len() > GROUP_HEAD_BYTES {
             self.seal(0);
@@ -418,14 +420,7 @@ impl CommitLog {
         self.sequence
     }
 
-    /// Has the groups below a sequence made durable whatever the policy.
-    #[expect(dead_code, reason = "flushes will use it")]
-    pub(crate) fn make_durable(&mut self, sequence: u64) {
-        self.wanted = self.wanted.max(sequence.min(self.end()));
-    }
-
     /// Gives segments up of which all groups are below a sequence.
-    #[expect(dead_code, reason = "flushes will use it")]
     pub(crate) fn release(&mut self, sequence: u64) {
         while let Some(closed) = self.closed.pop_front_if(|closed| closed.end <= sequence) {
             match closed.reusable_bytes {
@@ -473,7 +468,12 @@ impl CommitLog {
         self.active.len() + self.sealed_bytes + in_flight
     }
 
-    /// Bytes of the segments that are needed.
+    /// Bytes written so far.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// How many segments are needed.
     pub fn segments(&self) -> u64 {
         (self.closed.len() + usize::from(self.current.is_some())) as u64
     }

@@ -1,6 +1,7 @@
 //! What a store is told about its tables and its limits. It knows no schema: a table is a number.
 
 use crate::log::Durability;
+use crate::table::WriterOptions;
 
 /// What bounds a store, and when it makes writes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,17 @@ pub struct TableOptions {
     pub compression: bool,
     /// Share of lookups of absent keys that the bloom filter lets pass.
     pub bloom_false_positives: f64,
+}
+
+impl TableOptions {
+    /// As the writer of a table file wants them.
+    pub(crate) fn for_writer(&self) -> WriterOptions {
+        WriterOptions {
+            compression: self.compression,
+            filter_false_positives: self.bloom_false_positives,
+            ..WriterOptions::default()
+        }
+    }
 }
 
 impl Default for TableOptions {

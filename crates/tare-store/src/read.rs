@@ -9,11 +9,13 @@
 
 pub mod merge;
 pub mod source;
+pub mod stored;
 
 use std::io;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
+use crate::cache::Pins;
 use crate::cells::{self, Shown};
 use crate::memtable::{Cursor, Memtable};
 use crate::store::Store;
@@ -25,6 +27,8 @@ use source::{Source, Step};
 pub enum ReadError {
     #[error("{file} is damaged at offset {offset}: {what}; restore the file from a snapshot")]
     Damaged { file: String, offset: u64, what: &'static str },
+    #[error(transparent)]
+    Table(#[from] crate::table::TableError),
     #[error("cannot read {file} at offset {offset}")]
     Io { file: String, offset: u64, source: io::Error },
 }
@@ -150,21 +154,21 @@ pub enum Next {
     Stop,
 }
 
-/// The blocks that a read waits for and holds. Give the same to every call of one read.
-#[derive(Debug, Default)]
-pub struct Pins {}
-
 impl Store {
     /// Shows the rows of one partition in clustering order.
     #[inline]
     pub fn read(
         &mut self,
         read: &PartitionRead<'_>,
-        _pins: &mut Pins,
+        pins: &mut Pins,
         visit: impl FnMut(Row<'_>) -> ControlFlow<()>,
     ) -> Result<End, ReadError> {
         let sources = Sources { active: &self.memory, frozen: &self.frozen };
-        sources.read(read, &mut self.part, visit)
+        let end = sources.read(read, &mut self.part, visit)?;
+        if end == End::Missing {
+            self.fetch(pins);
+        }
+        Ok(end)
     }
 
     /// Shows the rows of a table in order of (token, key, clustering key).

@@ -58,7 +58,7 @@ pub enum RecoveryError {
 pub(crate) struct Replayed {
     pub(crate) next_segment: u64,
     pub(crate) next_sequence: u64,
-    /// The segments that hold groups that are needed.
+    /// The segments that have been read.
     pub(crate) closed: Vec<Closed>,
     /// Where the log was cut, if it was.
     pub(crate) torn: Option<TornTail>,
@@ -80,9 +80,8 @@ pub(crate) fn recover<F: Files, E: From<RecoveryError>>(
     }
     let torn = walk.end(files)?;
     walk.tidy(files, torn.as_ref())?;
-    let closed = walk.read.iter().filter(|closed| closed.end > from).copied().collect();
-    let next_sequence = walk.expected.max(from);
-    Ok(Replayed { next_segment: walk.next_segment, next_sequence, closed, torn })
+    let Walk { next_segment, expected, read: closed, .. } = walk;
+    Ok(Replayed { next_segment, next_sequence: expected.max(from), closed, torn })
 }
 
 /// Reads the whole log as recovery does, and changes nothing. Returns the number of entries, and

@@ -1,35 +1,39 @@
-//! The store of one shard: tables in memory over a commit log.
+//! The store of one shard: memtables over a commit log, and tables on disk.
 
+mod opening;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use crate::entry::{
-    self, Entries, KEY_BYTES_MAX, Mutation, Mutations, encode_entry, payload_bytes,
-};
-use crate::io::{Completion, Files, Now, Op};
-use crate::log::{CommitLog, LogError, LogLimits, Ticket};
+pub use opening::{OpenError, Recovered};
+
+use crate::background::{self, Background, Edit, Situation, Sorted, Urgency};
+use crate::cache::{Cache, Pins};
+use crate::entry::{self, KEY_BYTES_MAX, Mutation, Mutations, encode_entry, payload_bytes};
+use crate::fetch::Fetches;
+use crate::io::{Completion, Now, Op, Owner};
+use crate::log::{CommitLog, LogError, Ticket};
 use crate::memtable::Memtable;
 use crate::options::{Limits, TableOptions};
-use crate::recovery::{RecoveryError, TornTail, recover};
+use crate::statistics::Statistics;
+
+/// The active memtable is flushed when it has this part of the memory of all.
+const FREEZE_AT: usize = 2;
+/// It is flushed, too, when the log has grown to so many times the memory of all memtables, so that
+/// recovery takes no longer than that.
+const LOG_MAX: u64 = 2;
+/// From this many segments on.
+const LOG_SEGMENTS_MIN: u64 = 8;
 
 /// Why a write was refused. Nothing of it was kept.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    #[error(
-        "the shard holds {used_bytes} bytes of rows and its limit is {limit_bytes}; this version \
-         keeps all rows in memory, give it more or truncate a table"
-    )]
-    MemoryFull { used_bytes: usize, limit_bytes: usize },
+    #[error("memtables hold {used_bytes} bytes and may hold {limit_bytes}: {why}")]
+    MemoryFull { used_bytes: usize, limit_bytes: usize, why: String },
     #[error("a key of {bytes} bytes is too long; the limit is {KEY_BYTES_MAX}")]
     KeyTooLong { bytes: usize },
     #[error(transparent)]
     Log(#[from] LogError),
-}
-
-/// Why a store cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error(transparent)]
-    Log(#[from] RecoveryError),
 }
 
 /// What went wrong with an operation, as far as others have to know: what waits to become durable
@@ -40,15 +44,6 @@ pub enum StoreError {
     Log(#[from] LogError),
 }
 
-/// What opening a store found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// Entries that were read from the log.
-    pub entries: u64,
-    /// Where the log was cut, if it was.
-    pub torn: Option<TornTail>,
-}
-
 /// One shard's data.
 #[derive(Debug)]
 pub struct Store {
@@ -56,46 +51,32 @@ pub struct Store {
     pub(crate) memory: Memtable,
     /// What was written before and is not in a table yet; the newest first.
     pub(crate) frozen: Vec<Rc<Memtable>>,
+    pub(crate) sorted: Sorted,
+    pub(crate) cache: Cache,
     /// The part of a row that a reader is shown.
     pub(crate) part: Vec<u8>,
+    fetches: Fetches,
+    options: BTreeMap<u32, TableOptions>,
     log: CommitLog,
+    background: Background,
     limits: Limits,
+    /// Tables that have been dropped since the store was opened.
+    gone: BTreeSet<u32>,
+    /// The latest time that the store was told.
+    now: Now,
+    closing: Closing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closing {
+    No,
+    /// What is in memory is left to the log.
+    Asked,
+    /// It is written to tables.
+    Flushes,
 }
 
 impl Store {
-    /// Recovers a shard from its files. Rows of tables for which `schema` has no options (dropped
-    /// or truncated ones) are passed over.
-    pub fn open(
-        files: &mut impl Files,
-        limits: Limits,
-        schema: impl Fn(u32) -> Option<TableOptions>,
-        _now: Now,
-    ) -> Result<(Self, Recovered), OpenError> {
-        let mut memory = Memtable::default();
-        let mut recovered = Recovered::default();
-        let replayed = recover(files, 0, |_, _, entries| {
-            for entry in Entries::new(entries).flatten() {
-                let live = |mutation: &Mutation<'_>| schema(mutation.table).is_some();
-                entry.filter(live).for_each(|mutation| memory.apply(&mutation));
-                recovered.entries += 1;
-            }
-            Ok::<_, OpenError>(())
-        })?;
-        let log_limits = LogLimits {
-            segment_bytes: limits.segment_bytes,
-            pending_bytes: limits.pending_bytes,
-            durability: limits.durability,
-        };
-        let log = CommitLog::new(
-            replayed.next_segment,
-            replayed.next_sequence,
-            replayed.closed,
-            log_limits,
-        );
-        recovered.torn = replayed.torn;
-        Ok((Self { memory, frozen: Vec::new(), part: Vec::new(), log, limits }, recovered))
-    }
-
     /// Writes mutations, of which after a crash all are there or none: first into the log, as one
     /// entry, then into memory. When they may be acknowledged is the caller's policy: at once, or
     /// when [`Self::durable`] has passed the ticket.
@@ -111,6 +92,7 @@ impl Store {
         let length = entry::bytes(payload_bytes(mutations));
         let ticket = self.log.append(length, |out| encode_entry(mutations, out))?;
         mutations.iter().for_each(|mutation| self.memory.apply(mutation));
+        self.freeze_if_full();
         Ok(ticket)
     }
 
@@ -120,37 +102,184 @@ impl Store {
         let length = entry::bytes(payload.len());
         let ticket = self.log.append(length, |out| entry::encode_encoded(payload, out))?;
         Mutations::new(payload).for_each(|mutation| self.memory.apply(&mutation));
+        self.freeze_if_full();
         Ok(ticket)
     }
 
     #[inline]
     fn check_room(&self) -> Result<(), WriteError> {
-        let (used_bytes, limit_bytes) = (self.used_bytes(), self.limits.memtable_bytes);
-        if used_bytes > limit_bytes {
-            return Err(WriteError::MemoryFull { used_bytes, limit_bytes });
+        if self.used_bytes() > self.limits.memtable_bytes {
+            return Err(self.memory_full());
         }
         Ok(())
     }
 
-    /// Forgets the tables that `schema` has no options for, and takes over those of the others.
-    pub fn schema(&mut self, schema: impl Fn(u32) -> Option<TableOptions>) {
-        self.memory.retain(|table| schema(table).is_some());
+    #[cold]
+    fn memory_full(&self) -> WriteError {
+        let why = match self.background.full() {
+            Some(why) => format!("they cannot be flushed ({why}); make room on the disk"),
+            None => "the disk is behind with flushing them, send less".into(),
+        };
+        let (used_bytes, limit_bytes) = (self.used_bytes(), self.limits.memtable_bytes);
+        WriteError::MemoryFull { used_bytes, limit_bytes, why }
+    }
+
+    #[inline]
+    fn freeze_if_full(&mut self) {
+        if self.memory.bytes() >= self.limits.memtable_bytes / FREEZE_AT && self.frozen.is_empty() {
+            self.freeze();
+        }
+    }
+
+    /// Has what is in memory written to tables; what comes goes into a new memtable.
+    fn freeze(&mut self) {
+        let log_sequence = self.log.cut();
+        self.freeze_below(log_sequence);
+    }
+
+    fn freeze_below(&mut self, log_sequence: u64) {
+        let memtable = Rc::new(std::mem::take(&mut self.memory));
+        self.frozen.insert(0, Rc::clone(&memtable));
+        self.background.flush(memtable, log_sequence);
+    }
+
+    /// Takes the tables over that there are, all of them. Those that it was told before and that
+    /// are gone have been dropped or truncated: their rows are forgotten and their files removed.
+    pub fn schema(&mut self, options: BTreeMap<u32, TableOptions>) {
+        let before = std::mem::replace(&mut self.options, options);
+        let is_gone = |table: &u32| !self.options.contains_key(table);
+        let gone: BTreeSet<u32> = before.into_keys().filter(is_gone).collect();
+        if gone.is_empty() {
+            return;
+        }
+        self.gone.extend(&gone);
+        self.memory.retain(|table| !gone.contains(&table));
+        let dropped = gone.iter().filter_map(|table| self.sorted.remove(table)).flatten();
+        let dropped: Vec<_> = dropped.collect();
+        self.background.drop_tables(dropped, &gone);
+        self.go_on_closing();
+    }
+
+    /// Has the blocks read that a read which ended in [`crate::read::End::Missing`] has noted. When
+    /// [`Pins::is_ready`], it can be tried again.
+    pub(crate) fn fetch(&mut self, pins: &mut Pins) {
+        let tables = || self.sorted.values().flatten();
+        self.fetches.fetch(pins, |file| tables().find(|table| table.file() == file).cloned());
     }
 
     /// The next operation to be carried out, if there is any: to be asked until there is none.
+    /// Those that somebody waits for come first.
     pub fn next_op(&mut self, now: Now) -> Option<Op> {
-        self.log.next_op(now)
+        self.now = self.now.max(now);
+        if let Some(op) = self.log.next_op(now).or_else(|| self.fetches.next_op()) {
+            return Some(op);
+        }
+        if self.log.is_poisoned() {
+            return None;
+        }
+        self.background.install_flush();
+        self.background.next_op(now, self.fetches.is_busy())
     }
 
-    /// When [`Self::next_op`] has to be asked again though nothing else has happened, in ns of
-    /// [`Now::monotonic_ns`].
+    /// When [`Self::next_op`] and [`Self::urgency`] have to be asked again though nothing else has
+    /// happened, in ns of [`Now::monotonic_ns`].
     pub fn next_due_ns(&self) -> Option<u64> {
-        self.log.next_due_ns()
+        match (self.log.next_due_ns(), self.background.next_due_ns()) {
+            (Some(log), Some(background)) => Some(log.min(background)),
+            (log, background) => log.or(background),
+        }
     }
 
     /// Takes an operation back that has been carried out.
     pub fn complete(&mut self, completion: Completion, now: Now) -> Result<(), StoreError> {
-        Ok(self.log.complete(completion, now)?)
+        self.now = self.now.max(now);
+        match completion.id.owner() {
+            Owner::LogWrite | Owner::LogSegment | Owner::LogRemoval => {
+                self.log.complete(completion, now)?;
+            }
+            Owner::Fetch => self.fetches.complete(completion, &mut self.cache),
+            Owner::Flush | Owner::Compaction | Owner::Manifest | Owner::TableRemoval => {
+                match self.background.complete(completion, now) {
+                    Ok(edits) if edits.is_empty() => self.go_on_closing(),
+                    Ok(edits) => self.put_in_force(edits),
+                    Err(why) => return Err(self.log.poison(why).into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put_in_force(&mut self, mut edits: Vec<Edit>) {
+        for edit in &mut edits {
+            for &file in &edit.remove {
+                self.sorted.values_mut().for_each(|tables| tables.retain(|t| t.file() != file));
+                self.cache.forget(file);
+            }
+            for table in edit.add.drain(..) {
+                if self.gone.contains(&table.footer().table) {
+                    self.background.retire(vec![table]);
+                    continue;
+                }
+                let tables = self.sorted.entry(table.footer().table).or_default();
+                let latest = |table: &Rc<_>| std::cmp::Reverse(latest(table));
+                let at = tables.partition_point(|other| latest(other) <= latest(&table));
+                tables.insert(at, table);
+            }
+            if let Some(flushed) = edit.memtable.take() {
+                self.frozen.retain(|memtable| !Rc::ptr_eq(memtable, &flushed));
+            }
+            if let Some(sequence) = edit.log_sequence {
+                self.log.release(sequence);
+            }
+        }
+        self.sorted.retain(|_, tables| !tables.is_empty());
+        self.background.settle(edits, &self.sorted);
+        self.freeze_if_full();
+        self.go_on_closing();
+    }
+
+    /// How much [`Self::work`] matters now.
+    pub fn urgency(&self) -> Urgency {
+        if self.log.is_poisoned() {
+            return Urgency::None;
+        }
+        if self.frozen.is_empty() && self.is_log_long() {
+            return Urgency::Background;
+        }
+        let active = self.memory.bytes();
+        let behind = active > self.limits.memtable_bytes / FREEZE_AT / 2;
+        self.background.urgency(&self.situation(), behind)
+    }
+
+    /// Does one slice of flushing and compacting, of about 100 µs; false if there was nothing to do
+    /// until an operation ends or something is written. While there are requests the host should
+    /// give it the share of its time that [`Self::urgency`] asks for, and all of it when idle.
+    pub fn work(&mut self, now: Now) -> bool {
+        self.now = self.now.max(now);
+        if self.log.is_poisoned() {
+            return false;
+        }
+        if self.frozen.is_empty() && self.closing == Closing::No && self.is_log_long() {
+            self.freeze();
+        }
+        let Self { sorted, options, gone, memory, frozen, now, .. } = self;
+        let memtables = [Some(&*memory), frozen.first().map(|memtable| &**memtable)];
+        let situation = Situation { sorted, options, gone, memtables, now: *now };
+        self.background.step(&situation)
+    }
+
+    fn situation(&self) -> Situation<'_> {
+        let frozen = self.frozen.first().map(|memtable| &**memtable);
+        let Self { sorted, options, gone, memory, now, .. } = self;
+        Situation { sorted, options, gone, memtables: [Some(memory), frozen], now: *now }
+    }
+
+    /// Whether recovery would take long.
+    fn is_log_long(&self) -> bool {
+        let segments = self.log.segments();
+        let bytes = segments.saturating_mul(self.limits.segment_bytes);
+        let most = (self.limits.memtable_bytes as u64).saturating_mul(LOG_MAX);
+        segments > LOG_SEGMENTS_MIN && bytes > most && !self.memory.is_empty()
     }
 
     /// Writes whose ticket is below this are on stable storage.
@@ -159,15 +288,28 @@ impl Store {
         self.log.durable()
     }
 
-    /// Begins a clean end: all operations that follow make everything durable and close the log.
-    /// Writes are not expected any more.
-    pub fn close(&mut self) {
-        self.log.close();
+    /// Begins a clean end: compactions are given up, what is in memory is written to tables if
+    /// `flush` says so, and the log is made durable and closed. Writes are not expected any more.
+    /// The host goes on with [`Self::next_op`] and [`Self::work`] until [`Self::is_closed`].
+    pub fn close(&mut self, flush: bool) {
+        self.closing = if flush { Closing::Flushes } else { Closing::Asked };
+        self.background.stop();
+        self.go_on_closing();
+    }
+
+    /// Closes the log when what it is needed for has been settled.
+    fn go_on_closing(&mut self) {
+        if self.closing == Closing::Flushes && self.frozen.is_empty() && !self.memory.is_empty() {
+            self.freeze();
+        }
+        if self.closing != Closing::No && self.background.is_idle() {
+            self.log.close();
+        }
     }
 
     /// Whether the end has come: there are no further operations.
     pub fn is_closed(&self) -> bool {
-        self.log.is_closed()
+        self.log.is_closed() && self.background.is_idle()
     }
 
     /// Whether a failure has made the store refuse all writes, for good.
@@ -180,6 +322,49 @@ impl Store {
     pub fn used_bytes(&self) -> usize {
         self.memory.bytes() + self.frozen.iter().map(|memtable| memtable.bytes()).sum::<usize>()
     }
+
+    /// What the store holds and has done.
+    pub fn statistics(&self) -> Statistics {
+        let cache = self.cache.statistics();
+        let tables = || self.sorted.values().flatten();
+        let counters = self.background.counters();
+        Statistics {
+            memtable_bytes: self.memory.bytes() as u64,
+            frozen_bytes: self.frozen.iter().map(|memtable| memtable.bytes() as u64).sum(),
+            frozen_memtables: self.frozen.len() as u64,
+            cache_bytes: cache.bytes as u64,
+            cache_limit_bytes: cache.limit_bytes as u64,
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
+            cache_evictions: cache.evictions,
+            tables: tables().count() as u64,
+            table_bytes: tables().map(|table| table.file_bytes()).sum(),
+            table_resident_bytes: tables().map(|table| table.resident_bytes() as u64).sum(),
+            flushes: counters.flushes,
+            flushed_bytes: counters.flushed_bytes,
+            compactions: counters.compactions,
+            compactions_running: self.background.compactions() as u64,
+            compacted_bytes_read: counters.compacted_bytes_read,
+            compacted_bytes_written: counters.compacted_bytes_written,
+            blocks_fetched: self.fetches.count(),
+            log_pending_bytes: self.log.pending_bytes() as u64,
+            log_written_bytes: self.log.written_bytes(),
+            log_segments: self.log.segments(),
+            disk_full: u64::from(self.background.full().is_some()),
+            unreadable_tables: self.background.unreadable() as u64,
+            poisoned: u64::from(self.log.is_poisoned()),
+        }
+    }
+
+    /// How many table files of each size one table has, the smallest size first.
+    pub fn tables_of_size(&self, table: u32) -> Vec<usize> {
+        let tables = self.sorted.get(&table).into_iter().flatten();
+        background::sizes(tables.map(|table| table.file_bytes()))
+    }
+}
+
+fn latest(table: &crate::table::Table) -> i64 {
+    table.statistics().timestamp_max
 }
 
 #[cfg(test)]

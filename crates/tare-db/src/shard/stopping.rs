@@ -43,7 +43,7 @@ impl Shard {
     pub(super) fn finish(&mut self) -> Result<(), ReactorError> {
         let failed = |source: io::Error| ReactorError::Wait { source };
         let mut events = Vec::new();
-        self.store.close();
+        self.store.close(false);
         while !self.store.is_closed() && !self.store.is_poisoned() {
             self.state.now = self.clock.now();
             self.pump_store();

@@ -1,14 +1,13 @@
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+mod engine;
 
 use super::disk::Disk;
 use super::*;
-use crate::cells::{Cell, FIRST_COLUMN, iter, push};
+use crate::cells::{Cell, Content, FIRST_COLUMN, push};
 use crate::entry::{Change, Mutation};
-use crate::io::{FileId, OpKind};
+use crate::io::{FileId, Files, OpKind};
 use crate::log::Durability;
-use crate::read::{PartitionRead, Pins, Row, Slice};
-use crate::recovery::TornTail;
+use crate::options::TableOptions;
+use crate::recovery::{RecoveryError, TornTail};
 use proptest::prelude::*;
 use tare_std::rng::Rng;
 
@@ -21,43 +20,44 @@ const LIMITS: Limits = Limits {
 };
 const NOW: Now = Now { monotonic_ns: 0, wall_s: 0 };
 
-fn schema(table: u32) -> Option<TableOptions> {
-    (table != 99).then(TableOptions::default)
+fn schema() -> BTreeMap<u32, TableOptions> {
+    (0..10).map(|table| (table, TableOptions::default())).collect()
 }
 
 fn open(disk: &mut Disk) -> Result<(Store, Recovered), OpenError> {
-    Store::open(disk, LIMITS, schema, NOW)
+    Store::open(disk, LIMITS, schema(), NOW)
+}
+
+fn token_of(key: u32) -> i64 {
+    tare_std::rng::mix64(u64::from(key)).cast_signed()
+}
+
+fn write_to(
+    store: &mut Store,
+    (table, key): (u32, u32),
+    timestamp: i64,
+    content: Content<'_>,
+) -> Result<Ticket, WriteError> {
+    let mut cells = Vec::new();
+    push(&mut cells, Cell { column: FIRST_COLUMN, timestamp, content });
+    let change = Change::Row { clustering: b"", cells: &cells };
+    let bytes = key.to_le_bytes();
+    store.write(&[Mutation { table, token: token_of(key), key: &bytes, change }])
 }
 
 fn write(store: &mut Store, key: u32, timestamp: i64, value: &[u8]) -> Result<Ticket, WriteError> {
-    let mut cells = Vec::new();
-    push(&mut cells, Cell::live(FIRST_COLUMN, timestamp, value));
-    let token = tare_std::rng::mix64(u64::from(key)).cast_signed();
-    let key = key.to_le_bytes();
-    let change = Change::Row { clustering: b"", cells: &cells };
-    store.write(&[Mutation { table: 1, token, key: &key, change }])
+    write_to(store, (1, key), timestamp, Content::Live(value))
 }
 
-fn read(store: &mut Store, key: u32) -> Option<(i64, Vec<u8>)> {
-    let token = tare_std::rng::mix64(u64::from(key)).cast_signed();
-    let (key, slices) = (key.to_le_bytes(), &[Slice::ALL]);
-    let read = PartitionRead {
-        table: 1,
-        token,
-        key: &key,
-        slices,
-        reversed: false,
-        after: None,
-        now_s: 0,
-    };
-    let mut found = None;
-    let visit = |row: Row<'_>| {
-        let cell = iter(row.cells).next().unwrap();
-        found = Some((cell.timestamp, cell.value().unwrap().to_vec()));
-        ControlFlow::Continue(())
-    };
-    store.read(&read, &mut Pins::default(), visit).unwrap();
-    found
+/// What the memtable has.
+fn read(store: &Store, key: u32) -> Option<(i64, Vec<u8>)> {
+    let cursor = crate::memtable::Cursor::at(&store.memory, 1, token_of(key), &key.to_le_bytes())?;
+    let (_, cells) = cursor.row()?;
+    let cell = crate::cells::iter(cells).next()?;
+    match cell.content {
+        Content::Live(value) => Some((cell.timestamp, value.to_vec())),
+        _ => None,
+    }
 }
 
 /// Carries out what there is to do; the last failure is the result.
@@ -86,9 +86,9 @@ proptest! {
                 _ => Durability::Periodic { period_ns: 10 },
             };
             let limits = Limits { durability, ..LIMITS };
-            let (mut store, _) = Store::open(&mut disk, limits, schema, NOW).unwrap();
+            let (mut store, _) = Store::open(&mut disk, limits, schema(), NOW).unwrap();
             for (key, writes) in &mut history {
-                let now = read(&mut store, *key);
+                let now = read(&store, *key);
                 // What survived is one of the writes; what came after it is gone.
                 let kept = now.and_then(|now| writes.iter().position(|write| *write == now));
                 writes.truncate(kept.map_or(0, |at| at + 1));
@@ -118,21 +118,21 @@ proptest! {
             }
             let durable = store.durable();
             if rng.below(4) == 0 {
-                store.close();
+                store.close(false);
                 drain(&mut store, &mut disk).unwrap();
                 prop_assert!(store.is_closed());
             }
             disk.crash(&mut rng);
             let mut copy = disk.clone();
-            let (mut after, _) = open(&mut copy).unwrap();
+            let (after, _) = open(&mut copy).unwrap();
             for (ticket, key, timestamp) in tickets {
                 if ticket.0 < durable {
-                    let found = read(&mut after, key).map(|(found, _)| found);
+                    let found = read(&after, key).map(|(found, _)| found);
                     prop_assert!(found >= Some(timestamp), "key {} lost {}", key, timestamp);
                 }
             }
             for (key, writes) in &history {
-                if let Some(now) = read(&mut after, *key) {
+                if let Some(now) = read(&after, *key) {
                     prop_assert!(writes.contains(&now));
                 }
             }
@@ -170,7 +170,7 @@ fn stopped_cleanly() -> Disk {
         }
         drain(&mut store, &mut disk).unwrap();
     }
-    store.close();
+    store.close(false);
     drain(&mut store, &mut disk).unwrap();
     disk
 }
@@ -193,9 +193,9 @@ fn a_clean_stop_and_a_torn_tail_are_told_apart() {
     assert_eq!((found.entries, found.torn), (24, Some(tail)));
     assert_eq!(write(&mut store, 500, 1, b"after").unwrap(), Ticket(2));
     drain(&mut store, &mut torn).unwrap();
-    let (mut store, found) = open(&mut torn).unwrap();
+    let (store, found) = open(&mut torn).unwrap();
     assert_eq!((found.entries, found.torn), (25, None));
-    assert_eq!(read(&mut store, 500), Some((1, b"after".to_vec())));
+    assert_eq!(read(&store, 500), Some((1, b"after".to_vec())));
 
     // The first group was durable when the second was written.
     let mut damaged = stopped_cleanly();
@@ -206,17 +206,18 @@ fn a_clean_stop_and_a_torn_tail_are_told_apart() {
 }
 
 #[test]
-fn entries_of_dead_tables_are_passed_over() {
+fn entries_of_dropped_tables_are_passed_over() {
     let mut disk = Disk::default();
     let (mut store, _) = open(&mut disk).unwrap();
-    let change = Change::Row { clustering: b"", cells: b"" };
-    store.write(&[Mutation { table: 99, token: 0, key: b"k", change }]).unwrap();
-    assert!(store.used_bytes() > 0);
-    store.schema(schema);
-    assert!(store.memory.is_empty() && store.used_bytes() == 0);
+    write_to(&mut store, (9, 1), 1, Content::Live(b"a")).unwrap();
+    write(&mut store, 1, 1, b"b").unwrap();
+    let mut fewer = schema();
+    fewer.remove(&9);
+    store.schema(fewer.clone());
+    assert_eq!(store.memory.tables().collect::<Vec<_>>(), [1]);
     drain(&mut store, &mut disk).unwrap();
-    let (store, found) = open(&mut disk).unwrap();
-    assert!(store.memory.is_empty() && found.entries == 1);
+    let (store, found) = Store::open(&mut disk, LIMITS, fewer, NOW).unwrap();
+    assert_eq!((store.memory.tables().collect::<Vec<_>>(), found.entries), (vec![1], 2));
 }
 
 #[test]
@@ -228,7 +229,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     assert!(drain(&mut store, &mut disk).is_err(), "who waits has to be told");
     let refused = write(&mut store, 2, 1, b"b").unwrap_err().to_string();
     assert!(refused.contains("refused until there is room"), "{refused}");
-    assert_eq!(read(&mut store, 1), Some((1, b"a".to_vec())), "reads go on");
+    assert_eq!(read(&store, 1), Some((1, b"a".to_vec())), "reads go on");
     disk.full = false;
     assert!(store.next_op(NOW).is_none(), "a full disk is left alone for a while");
     let later = Now { monotonic_ns: store.next_due_ns().unwrap(), ..NOW };
@@ -262,12 +263,8 @@ fn a_full_disk_is_met_before_the_log_needs_it() {
 #[test]
 fn limits_and_failures_refuse_writes() {
     let mut disk = Disk::default();
-    let limits = Limits { memtable_bytes: 10_000, pending_bytes: 20_000, ..LIMITS };
-    let (mut store, _) = Store::open(&mut disk, limits, schema, NOW).unwrap();
-    let refused = (0..100).find_map(|key| write(&mut store, key, 1, &[0; 1000]).err());
-    assert!(matches!(refused, Some(WriteError::MemoryFull { .. })), "{refused:?}");
-    let limits = Limits { memtable_bytes: 1 << 30, ..limits };
-    let (mut store, _) = Store::open(&mut disk, limits, schema, NOW).unwrap();
+    let limits = Limits { pending_bytes: 20_000, ..LIMITS };
+    let (mut store, _) = Store::open(&mut disk, limits, schema(), NOW).unwrap();
     let refused = (0..100).find_map(|key| write(&mut store, key, 1, &[0; 1000]).err());
     assert!(matches!(refused, Some(WriteError::Log(LogError::Behind { .. }))), "{refused:?}");
 
@@ -287,11 +284,11 @@ fn limits_and_failures_refuse_writes() {
     let refused = write(&mut store, 2, 1, b"b").unwrap_err();
     assert!(matches!(refused, WriteError::Log(LogError::Poisoned { .. })), "{refused}");
     assert!(store.next_op(NOW).is_none(), "a failed sync is never tried again");
-    assert_eq!(read(&mut store, 1), Some((1, b"a".to_vec())), "reads go on");
+    assert_eq!(read(&store, 1), Some((1, b"a".to_vec())), "reads go on");
     let long = vec![0; KEY_BYTES_MAX + 1];
     let change = Change::Row { clustering: b"", cells: b"" };
-    let refused = store.write(&[Mutation { table: 1, token: 0, key: &long, change }]);
-    assert!(matches!(refused, Err(WriteError::KeyTooLong { .. })));
+    let mutation = Mutation { table: 1, token: 0, key: &long, change };
+    assert!(matches!(store.write(&[mutation]), Err(WriteError::KeyTooLong { .. })));
 }
 
 #[test]
@@ -302,9 +299,9 @@ fn an_entry_larger_than_a_group_and_a_segment_fits() {
     write(&mut store, 1, 1, &value).unwrap();
     write(&mut store, 2, 1, b"small").unwrap();
     drain(&mut store, &mut disk).unwrap();
-    let (mut store, found) = open(&mut disk).unwrap();
+    let (store, found) = open(&mut disk).unwrap();
     assert_eq!(found.entries, 2);
-    assert_eq!(read(&mut store, 1), Some((1, value)));
+    assert_eq!(read(&store, 1), Some((1, value)));
 }
 
 #[test]

@@ -1,0 +1,521 @@
+//! What a store does beside its reads and writes: flushes and compactions, in slices, and the
+//! manifest that puts their tables into force.
+//!
+//! One memtable is flushed at a time; some compactions run side by side, so that small ones do not
+//! wait for a large one. All of it is bounded: slices, operations that are under way, chunks that
+//! wait to be written.
+
+mod compaction;
+mod flush;
+mod install;
+mod output;
+mod rewrite;
+mod tiers;
+mod windows;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::rc::Rc;
+
+use crate::cells::Purge;
+use crate::chunk::Chunk;
+use crate::io::{Completion, FileId, Now, Op, OpId, OpKind, Owner};
+use crate::manifest::Manifest;
+use crate::memtable::Memtable;
+use crate::options::TableOptions;
+use crate::table::Table;
+use compaction::{Compaction, GivenUp};
+use flush::Flush;
+pub(crate) use install::Edit;
+use install::Installer;
+pub(crate) use tiers::sizes;
+
+/// Bytes of rows that one slice of work merges and writes: some 100 µs.
+const STEP_BYTES: usize = 16 << 10;
+/// How long a full disk is left alone, in ns.
+const RETRY_NS: u64 = 1_000_000_000;
+/// Compactions that run side by side at most.
+const COMPACTIONS_MAX: usize = 3;
+/// A further compaction has at most this part of the bytes of any that is running.
+const SMALLER: u64 = 4;
+/// Operations of compactions that are under way at most.
+const OPS_MAX: usize = 4;
+const OPS_MAX_READERS: usize = 1;
+/// Tables of one table from which on compaction is urgent.
+const TABLES_MANY: usize = 32;
+
+/// How much a slice of work matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// There is nothing to do until an operation ends or something is written.
+    None,
+    /// It should get a share of the CPU, say a quarter while there are requests.
+    Background,
+    /// Writes will be refused or reads become slow: half of the CPU.
+    Urgent,
+}
+
+/// Why an operation failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// There is no room: it may succeed later.
+    Full(String),
+    /// Nothing can be promised any more.
+    Broken(String),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        match error.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => Self::Full(error.to_string()),
+            _ => Self::Broken(error.to_string()),
+        }
+    }
+}
+
+impl Failed {
+    /// The result of an operation; one that wrote less than it should have failed.
+    fn of(completion: Completion) -> Result<(), Self> {
+        let wanted = completion.chunk.as_ref().map_or(0, Chunk::len);
+        match completion.result {
+            Ok(length) if length < wanted => Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What has been done since the start, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) flushes: u64,
+    pub(crate) flushed_bytes: u64,
+    pub(crate) compactions: u64,
+    pub(crate) compacted_bytes_read: u64,
+    pub(crate) compacted_bytes_written: u64,
+}
+
+/// The table files in force, by table; of each the one with the latest timestamp first.
+pub(crate) type Sorted = BTreeMap<u32, Vec<Rc<Table>>>;
+
+/// What background work needs to know of the rest of the store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Situation<'a> {
+    pub(crate) sorted: &'a Sorted,
+    pub(crate) options: &'a BTreeMap<u32, TableOptions>,
+    /// Tables that have been dropped.
+    pub(crate) gone: &'a BTreeSet<u32>,
+    /// All memtables.
+    pub(crate) memtables: [Option<&'a Memtable>; 2],
+    pub(crate) now: Now,
+}
+
+impl Situation<'_> {
+    /// How a table is kept; a table that is not known yet is not yet dropped either.
+    fn options_of(&self, table: u32) -> Option<TableOptions> {
+        let exists = !self.gone.contains(&table);
+        exists.then(|| self.options.get(&table).copied().unwrap_or_default())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Background {
+    installer: Installer,
+    next_file: u64,
+    flush: Option<Flush>,
+    compactions: Vec<Compaction>,
+    /// Tables that may lack a compaction: looked at when they change.
+    unsettled: BTreeSet<u32>,
+    /// Tables that lack one that cannot be begun before another has ended.
+    postponed: BTreeSet<u32>,
+    /// Inputs of compactions that could not read them: not to be compacted again.
+    unreadable: BTreeSet<u64>,
+    /// Files that are not in force, and are removed when nobody uses them any more.
+    retired: Vec<Rc<Table>>,
+    leftovers: Vec<u64>,
+    /// Why the disk has no room, and until when it is left alone.
+    full: Option<String>,
+    retry_ns: u64,
+    counters: Counters,
+    /// Whether compactions are begun and carried on.
+    compacts: bool,
+}
+
+impl Background {
+    /// Background work on the tables of a manifest; compactions have to be started.
+    pub(crate) fn new(manifest: Manifest, next_file: u64) -> Self {
+        let unsettled = manifest.tables.iter().map(|listed| listed.table).collect();
+        Self {
+            installer: Installer::new(manifest),
+            next_file,
+            flush: None,
+            compactions: Vec::new(),
+            unsettled,
+            postponed: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            retired: Vec::new(),
+            leftovers: Vec::new(),
+            full: None,
+            retry_ns: 0,
+            counters: Counters::default(),
+            compacts: false,
+        }
+    }
+
+    /// Begins to flush a memtable.
+    ///
+    /// # Panics
+    /// If one is being flushed.
+    pub(crate) fn flush(&mut self, memtable: Rc<Memtable>, log_sequence: u64) {
+        assert!(self.flush.is_none(), "one memtable is flushed at a time");
+        self.flush = Some(Flush::new(memtable, log_sequence));
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let mut counters = self.counters;
+        for compaction in &self.compactions {
+            let (read, written) = compaction.bytes();
+            counters.compacted_bytes_read += read;
+            counters.compacted_bytes_written += written;
+        }
+        counters
+    }
+
+    /// Why nothing can be written, if the disk is full.
+    pub(crate) fn full(&self) -> Option<&str> {
+        self.full.as_deref()
+    }
+
+    /// How many table files compactions have given up.
+    pub(crate) fn unreadable(&self) -> usize {
+        self.unreadable.len()
+    }
+
+    /// Groups of the log below this are in tables.
+    pub(crate) fn log_sequence(&self) -> u64 {
+        self.installer.log_sequence()
+    }
+
+    pub(crate) fn edit(&mut self, edit: Edit) {
+        self.installer.edit(edit);
+    }
+
+    pub(crate) fn compactions(&self) -> usize {
+        self.compactions.len()
+    }
+
+    /// Begins with compactions.
+    pub(crate) fn start(&mut self) {
+        self.compacts = true;
+    }
+
+    /// Begins no more compactions and gives up those that run.
+    pub(crate) fn stop(&mut self) {
+        self.compacts = false;
+        self.abandon(|_| true);
+    }
+
+    fn abandon(&mut self, which: impl Fn(u32) -> bool) {
+        for compaction in &mut self.compactions {
+            if which(compaction.table()) {
+                compaction.abandon();
+            }
+        }
+        // None of them can have failed since the last operation ended.
+        let _ = self.end_compactions(Now::default());
+    }
+
+    /// Whether all has ended, and all edits are in force.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.flush.is_none() && self.compactions.is_empty() && self.installer.is_idle()
+    }
+
+    /// Forgets tables that have been dropped; their files go when the manifest says so.
+    pub(crate) fn drop_tables(&mut self, dropped: Vec<Rc<Table>>, gone: &BTreeSet<u32>) {
+        self.abandon(|table| gone.contains(&table));
+        self.retire(dropped);
+    }
+
+    /// Takes table files out of the manifest, and then removes them.
+    pub(crate) fn retire(&mut self, tables: Vec<Rc<Table>>) {
+        if tables.is_empty() {
+            return;
+        }
+        let remove = tables.iter().map(|table| table.file()).collect();
+        self.installer.edit(Edit { retired: tables, remove, ..Edit::default() });
+    }
+
+    pub(crate) fn urgency(&self, situation: &Situation<'_>, behind: bool) -> Urgency {
+        if self.is_left_alone(situation.now) {
+            return Urgency::None;
+        }
+        if self.flush.as_ref().is_some_and(Flush::can_step) {
+            return if behind { Urgency::Urgent } else { Urgency::Background };
+        }
+        if !self.compacts {
+            return Urgency::None;
+        }
+        match self.compactions.iter().find(|compaction| compaction.can_step()) {
+            Some(compaction) => {
+                let tables = situation.sorted.get(&compaction.table()).map_or(0, Vec::len);
+                if tables > TABLES_MANY { Urgency::Urgent } else { Urgency::Background }
+            }
+            None if self.unsettled.is_empty() => Urgency::None,
+            None => Urgency::Background,
+        }
+    }
+
+    /// Does one slice of work; false if there was nothing to do.
+    pub(crate) fn step(&mut self, situation: &Situation<'_>) -> bool {
+        if self.is_left_alone(situation.now) {
+            return false;
+        }
+        if let Some(flush) = self.flush.as_mut().filter(|flush| flush.can_step()) {
+            flush.step(|table| situation.options_of(table), &mut self.next_file);
+            return true;
+        }
+        if !self.compacts {
+            return false;
+        }
+        // The smallest first: they make room for the next flush.
+        let able = self.compactions.iter_mut().filter(|compaction| compaction.can_step());
+        if let Some(compaction) = able.min_by_key(|compaction| compaction.input_bytes()) {
+            compaction.step();
+            return true;
+        }
+        self.begin_compaction(situation)
+    }
+
+    /// Whether the disk is full and it is too early to try again.
+    fn is_left_alone(&self, now: Now) -> bool {
+        self.full.is_some() && now.monotonic_ns < self.retry_ns
+    }
+
+    fn begin_compaction(&mut self, situation: &Situation<'_>) -> bool {
+        let Some(&table) = self.unsettled.first() else { return false };
+        let tables = situation.sorted.get(&table).map_or(&[][..], Vec::as_slice);
+        let busy: BTreeSet<u64> =
+            self.compactions.iter().flat_map(|c| c.inputs().iter().map(|t| t.file())).collect();
+        let free = |table: &&Rc<Table>| {
+            !busy.contains(&table.file()) && !self.unreadable.contains(&table.file())
+        };
+        let options = situation.options_of(table);
+        let candidates = tables.iter().filter(free).cloned().collect();
+        let picked =
+            options.and_then(|options| Some((tiers::pick(candidates, &options)?, options)));
+        let Some((inputs, options)) = picked else {
+            self.unsettled.remove(&table);
+            return true;
+        };
+        let bytes: u64 = inputs.iter().map(|table| table.file_bytes()).sum();
+        let least = self.compactions.iter().map(Compaction::input_bytes).min();
+        if self.compactions.len() >= COMPACTIONS_MAX
+            || least.is_some_and(|least| bytes.saturating_mul(SMALLER) > least)
+        {
+            self.unsettled.remove(&table);
+            self.postponed.insert(table);
+            return true;
+        }
+        let purge = purge(table, &inputs, situation, &options);
+        let file = self.next_file;
+        self.next_file += 1;
+        self.compactions.push(Compaction::new(table, inputs, file, &options, purge));
+        true
+    }
+
+    /// The next operation. While there are `readers` that wait for blocks, less of compactions is
+    /// under way.
+    pub(crate) fn next_op(&mut self, now: Now, readers: bool) -> Option<Op> {
+        if let Some(op) = self.installer.next_op(now) {
+            return Some(op);
+        }
+        if let Some(op) = self.next_removal() {
+            return Some(op);
+        }
+        if self.is_left_alone(now) {
+            return None;
+        }
+        if let Some(op) = self.flush.as_mut().and_then(Flush::next_op) {
+            return Some(op);
+        }
+        let most = if readers { OPS_MAX_READERS } else { OPS_MAX };
+        if self.compactions.iter().map(Compaction::ops).sum::<usize>() >= most {
+            return None;
+        }
+        self.compactions.iter_mut().find_map(Compaction::next_op)
+    }
+
+    pub(crate) fn next_due_ns(&self) -> Option<u64> {
+        let full = self.full.is_some().then_some(self.retry_ns);
+        match (full, self.installer.next_due_ns()) {
+            (Some(full), Some(installer)) => Some(full.min(installer)),
+            (full, installer) => full.or(installer),
+        }
+    }
+
+    fn next_removal(&mut self) -> Option<Op> {
+        let unused = self.retired.iter().position(|table| Rc::strong_count(table) == 1);
+        if let Some(index) = unused {
+            let file = self.retired.swap_remove(index).file();
+            self.leftovers.push(file);
+        }
+        let file = self.leftovers.pop()?;
+        let id = OpId::new(Owner::TableRemoval, file);
+        Some(Op { id, file: FileId::Table(file), kind: OpKind::Remove })
+    }
+
+    /// Takes an operation back; returns the edits that are in force since.
+    pub(crate) fn complete(
+        &mut self,
+        completion: Completion,
+        now: Now,
+    ) -> Result<Vec<Edit>, String> {
+        match completion.id.owner() {
+            Owner::Manifest => match self.installer.complete(completion, now) {
+                Ok(edits) => {
+                    if !edits.is_empty() {
+                        self.full = None;
+                    }
+                    return Ok(edits);
+                }
+                Err(failed) => self.failed(failed, now)?,
+            },
+            Owner::Flush => {
+                let Some(flush) = &mut self.flush else { return Ok(Vec::new()) };
+                match flush.complete(completion) {
+                    Ok(0) => {}
+                    Ok(bytes) => {
+                        self.full = None;
+                        self.counters.flushed_bytes += bytes;
+                    }
+                    Err((failed, leftover)) => {
+                        self.leftovers.push(leftover);
+                        self.failed(failed, now)?;
+                    }
+                }
+            }
+            Owner::Compaction => self.complete_compaction(completion, now)?,
+            // A file that cannot be removed is found at the next start.
+            _ => {}
+        }
+        Ok(Vec::new())
+    }
+
+    fn complete_compaction(&mut self, completion: Completion, now: Now) -> Result<(), String> {
+        let (file, _) = completion.id.table_part();
+        if let Some(compaction) = self.compactions.iter_mut().find(|c| c.file() == file) {
+            compaction.complete(completion);
+        }
+        self.end_compactions(now)
+    }
+
+    /// Takes the compactions out that have ended.
+    fn end_compactions(&mut self, now: Now) -> Result<(), String> {
+        let mut result = Ok(());
+        let mut index = 0;
+        while let Some(compaction) = self.compactions.get_mut(index) {
+            let end = match compaction.done() {
+                Some(output) => Ok(output),
+                None => match compaction.take_end() {
+                    Some(end) => Err(end),
+                    None => {
+                        index += 1;
+                        continue;
+                    }
+                },
+            };
+            let compaction = self.compactions.swap_remove(index);
+            let (read, written) = compaction.bytes();
+            self.counters.compacted_bytes_read += read;
+            self.counters.compacted_bytes_written += written;
+            self.unsettled.insert(compaction.table());
+            self.unsettled.append(&mut self.postponed);
+            match end {
+                Ok(output) => {
+                    self.full = None;
+                    self.counters.compactions += 1;
+                    self.replace(compaction, output);
+                }
+                Err(end) => {
+                    self.leftovers.push(compaction.file());
+                    match end {
+                        GivenUp::Output(failed) => result = self.failed(failed, now),
+                        GivenUp::Input => {
+                            let inputs = compaction.inputs().iter().map(|input| input.file());
+                            self.unreadable.extend(inputs);
+                        }
+                        GivenUp::Dropped => {}
+                    }
+                }
+            }
+        }
+        result
+    }
+
+    fn replace(&mut self, compaction: Compaction, output: Option<Rc<Table>>) {
+        let leftovers = if output.is_some() { Vec::new() } else { vec![compaction.file()] };
+        let add = output.into_iter().collect();
+        let retired = compaction.into_inputs();
+        let remove = retired.iter().map(|table| table.file()).collect();
+        self.installer.edit(Edit { add, remove, retired, leftovers, ..Edit::default() });
+    }
+
+    /// Has the flush put into force, if it is complete.
+    pub(crate) fn install_flush(&mut self) {
+        let Some(flush) = &mut self.flush else { return };
+        if let Some((add, leftovers)) = flush.finished() {
+            let log_sequence = Some(flush.log_sequence());
+            let memtable = Some(Rc::clone(flush.memtable()));
+            self.flush = None;
+            self.counters.flushes += 1;
+            self.installer.edit(Edit { add, leftovers, log_sequence, memtable, ..Edit::default() });
+        }
+    }
+
+    /// Takes note of edits that are in force.
+    pub(crate) fn settle(&mut self, edits: Vec<Edit>, sorted: &Sorted) {
+        for Edit { retired, leftovers, .. } in edits {
+            self.leftovers.extend(leftovers);
+            for table in retired {
+                // A table may have been dropped while it was compacted.
+                if self.retired.iter().all(|other| other.file() != table.file()) {
+                    self.retired.push(table);
+                }
+            }
+        }
+        self.unsettled.extend(sorted.keys());
+    }
+
+    fn failed(&mut self, failed: Failed, now: Now) -> Result<(), String> {
+        match failed {
+            Failed::Full(why) => {
+                self.full = Some(why);
+                self.retry_ns = now.monotonic_ns.saturating_add(RETRY_NS);
+                Ok(())
+            }
+            Failed::Broken(why) => Err(why),
+        }
+    }
+}
+
+/// What a compaction may forget: deletions older than the grace period that cannot hide anything
+/// in a memtable or in a table that is not compacted with it.
+fn purge(
+    table: u32,
+    inputs: &[Rc<Table>],
+    situation: &Situation<'_>,
+    options: &TableOptions,
+) -> Purge {
+    let others = situation.sorted.get(&table).map_or(&[][..], Vec::as_slice);
+    let others = others.iter().filter(|other| inputs.iter().all(|input| !Rc::ptr_eq(input, other)));
+    let tables = others.map(|other| other.statistics().timestamp_min);
+    let memtables =
+        situation.memtables.iter().flatten().map(|memtable| memtable.timestamp_min(table));
+    let now_s = situation.now.wall_s;
+    Purge {
+        now_s,
+        gc_before_s: now_s.saturating_sub(options.gc_grace_s),
+        timestamp_below: tables.chain(memtables).min().unwrap_or(i64::MAX),
+    }
+}

@@ -1,0 +1,127 @@
+//! Writes a frozen memtable out: one table file per table that has rows in it.
+
+use std::rc::Rc;
+
+use super::output::Output;
+use super::rewrite::{Progress, Rewrite};
+use super::{Failed, STEP_BYTES};
+use crate::cells::Purge;
+use crate::io::{Completion, Op, Owner};
+use crate::memtable::{Cursor, Memtable};
+use crate::options::TableOptions;
+use crate::table::{Table, WriterOptions};
+
+/// A flush forgets nothing: what a deletion hides may be in a table.
+const NOTHING: Purge = Purge { now_s: 0, gc_before_s: 0, timestamp_below: i64::MIN };
+
+/// A flush that is under way.
+#[derive(Debug)]
+pub(crate) struct Flush {
+    memtable: Rc<Memtable>,
+    log_sequence: u64,
+    /// Tables that are not begun.
+    tables: Vec<u32>,
+    current: Option<Current>,
+    done: Vec<Rc<Table>>,
+    /// Files that have got no rows.
+    empty: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Current {
+    table: u32,
+    rewrite: Option<Rewrite<Cursor<Rc<Memtable>>, ()>>,
+    output: Output,
+}
+
+impl Flush {
+    /// The groups of the log below `log_sequence` are in the memtable, or were flushed before.
+    pub(crate) fn new(memtable: Rc<Memtable>, log_sequence: u64) -> Self {
+        let tables = memtable.tables().collect();
+        Self { memtable, log_sequence, tables, current: None, done: Vec::new(), empty: Vec::new() }
+    }
+
+    pub(crate) fn log_sequence(&self) -> u64 {
+        self.log_sequence
+    }
+
+    pub(crate) fn memtable(&self) -> &Rc<Memtable> {
+        &self.memtable
+    }
+
+    /// Whether a step could do anything now.
+    pub(crate) fn can_step(&self) -> bool {
+        match &self.current {
+            Some(current) => current.rewrite.is_some() && current.output.takes_rows(),
+            None => !self.tables.is_empty(),
+        }
+    }
+
+    /// Does one slice of work. A new file takes its number from `next_file`.
+    pub(crate) fn step(
+        &mut self,
+        schema: impl Fn(u32) -> Option<TableOptions>,
+        next_file: &mut u64,
+    ) {
+        let Some(current) = &mut self.current else {
+            let Some(table) = self.tables.pop() else { return };
+            if let Some(options) = schema(table) {
+                self.begin(table, options, next_file);
+            }
+            return;
+        };
+        let (Some(rewrite), Some(writer)) = (&mut current.rewrite, current.output.writer()) else {
+            return;
+        };
+        match rewrite.step(&mut (), writer, STEP_BYTES) {
+            Ok(Progress::Done) => {
+                current.rewrite = None;
+                current.output.finish();
+            }
+            Ok(Progress::Paused | Progress::Missing) => current.output.collect(),
+            // Its source is in memory.
+            Err(error) => unreachable!("a memtable cannot be read: {error}"),
+        }
+    }
+
+    fn begin(&mut self, table: u32, options: TableOptions, next_file: &mut u64) {
+        let file = *next_file;
+        *next_file += 1;
+        let options = WriterOptions { file, table, ..options.for_writer() };
+        let cursor = Cursor::new(Rc::clone(&self.memtable), table);
+        let rewrite = Some(Rewrite::new(vec![cursor], NOTHING));
+        let output = Output::new(Owner::Flush, options, 0);
+        self.current = Some(Current { table, rewrite, output });
+    }
+
+    pub(crate) fn next_op(&mut self) -> Option<Op> {
+        self.current.as_mut()?.output.next_op()
+    }
+
+    /// Takes an operation back; returns how many bytes of a table are durable since. After a
+    /// failure the table is begun anew, in another file; the number is that of the leftover.
+    pub(crate) fn complete(&mut self, completion: Completion) -> Result<u64, (Failed, u64)> {
+        let Some(current) = &mut self.current else { return Ok(0) };
+        current.output.complete(completion);
+        if let Some(failed) = current.output.take_failure() {
+            let file = current.output.file();
+            self.tables.push(current.table);
+            self.current = None;
+            return Err((failed, file));
+        }
+        let Some(table) = current.output.done() else { return Ok(0) };
+        let bytes = table.as_ref().map_or(0, |table| table.file_bytes());
+        match table {
+            Some(table) => self.done.push(table),
+            None => self.empty.push(current.output.file()),
+        }
+        self.current = None;
+        Ok(bytes)
+    }
+
+    /// The tables, when all of them are durable, and the files that are none.
+    pub(crate) fn finished(&mut self) -> Option<(Vec<Rc<Table>>, Vec<u64>)> {
+        let all = self.current.is_none() && self.tables.is_empty();
+        all.then(|| (std::mem::take(&mut self.done), std::mem::take(&mut self.empty)))
+    }
+}

@@ -1,0 +1,101 @@
+//! Blocks that readers wait for: each is read once, however many wait, checked, cached, and given
+//! to all of them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::cache::{Cache, Fetch, Pins};
+use crate::chunk::Chunk;
+use crate::io::{Completion, FileId, Op, OpId, OpKind, Owner};
+use crate::table::{Block, BlockAt, Table, TableError};
+
+/// A read that waits or is under way. It keeps the table, so that its file is not removed.
+#[derive(Debug)]
+struct Read {
+    fetch: Rc<Fetch>,
+    _table: Rc<Table>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Fetches {
+    reads: Vec<Option<Read>>,
+    free: Vec<usize>,
+    by_block: BTreeMap<BlockAt, usize>,
+    queue: VecDeque<usize>,
+    count: u64,
+}
+
+impl Fetches {
+    /// Has the blocks read that a reader has noted; `table` knows the tables by their files.
+    pub(crate) fn fetch(&mut self, pins: &mut Pins, table: impl Fn(u64) -> Option<Rc<Table>>) {
+        while let Some(at) = pins.next_wanted() {
+            if let Some(&slot) = self.by_block.get(&at)
+                && let Some(read) = &self.reads[slot]
+            {
+                pins.wait_for(Rc::clone(&read.fetch));
+                continue;
+            }
+            // A table that was replaced meanwhile is not asked again: the next try asks another.
+            let Some(table) = table(at.file) else { continue };
+            let fetch = Rc::new(Fetch::new(at));
+            pins.wait_for(Rc::clone(&fetch));
+            let read = Some(Read { fetch, _table: table });
+            let slot = match self.free.pop() {
+                Some(slot) => {
+                    self.reads[slot] = read;
+                    slot
+                }
+                None => {
+                    self.reads.push(read);
+                    self.reads.len() - 1
+                }
+            };
+            self.by_block.insert(at, slot);
+            self.queue.push_back(slot);
+            self.count += 1;
+        }
+    }
+
+    pub(crate) fn next_op(&mut self) -> Option<Op> {
+        let slot = self.queue.pop_front()?;
+        let at = self.reads[slot].as_ref()?.fetch.at();
+        let kind = OpKind::Read { offset: at.offset(), chunk: Chunk::zeroed(at.bytes()) };
+        let id = OpId::new(Owner::Fetch, slot as u64);
+        Some(Op { id, file: FileId::Table(at.file), kind })
+    }
+
+    /// Takes a read back.
+    pub(crate) fn complete(&mut self, completion: Completion, cache: &mut Cache) {
+        let slot = usize::try_from(completion.id.number()).unwrap_or(usize::MAX);
+        let Some(Read { fetch, .. }) = self.reads[slot].take() else { return };
+        self.free.push(slot);
+        let at = fetch.at();
+        self.by_block.remove(&at);
+        let result = match (completion.result, completion.chunk) {
+            (Ok(length), Some(chunk)) => {
+                let bytes = &chunk.bytes()[..length.min(chunk.len())];
+                Block::decode(at, bytes).map(Rc::new)
+            }
+            (Ok(_), None) => Block::decode(at, &[]).map(Rc::new),
+            (Err(error), _) => {
+                let source = Arc::new(error);
+                Err(TableError::Read { file: at.file, offset: at.offset(), source })
+            }
+        };
+        if let Ok(block) = &result {
+            cache.insert(at, Rc::clone(block));
+        }
+        fetch.finish(result);
+    }
+
+    /// Whether readers wait for anything.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.by_block.is_empty()
+    }
+
+    /// Blocks that were read for readers so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+}

@@ -1,0 +1,104 @@
+//! A table on disk as a source of rows.
+
+use super::ReadError;
+use super::source::{Source, Step};
+use crate::cells::Deletion;
+use crate::entry::RangeTombstone;
+use crate::table::{self, BlockSource, Cursor, Start};
+
+/// A place in a table.
+#[derive(Debug)]
+pub struct Stored {
+    cursor: Cursor,
+    reversed: bool,
+    /// The cursor stands before the rows of its partition: a block was missing.
+    entering: bool,
+}
+
+impl Stored {
+    /// A place that is nowhere yet.
+    pub fn new(cursor: Cursor) -> Self {
+        Self { cursor, reversed: false, entering: false }
+    }
+
+    /// Goes to the first row of the first partition at or after (token, key).
+    pub fn open(
+        &mut self,
+        token: i64,
+        key: &[u8],
+        blocks: &mut impl BlockSource,
+    ) -> Result<Step, ReadError> {
+        if !self.entering && self.cursor.seek_partition(token, key, blocks)? == table::Step::Missing
+        {
+            return Ok(Step::Missing);
+        }
+        self.enter(blocks)
+    }
+
+    /// Goes to the first row of the partition in which the cursor stands.
+    fn enter(&mut self, blocks: &mut impl BlockSource) -> Result<Step, ReadError> {
+        self.reversed = false;
+        self.entering = true;
+        let step = self.cursor.seek_row(Start::From(&[]), blocks)?;
+        self.entering = step == table::Step::Missing;
+        Ok(step.into())
+    }
+}
+
+impl From<table::Step> for Step {
+    fn from(step: table::Step) -> Self {
+        match step {
+            table::Step::Ready => Self::Ready,
+            table::Step::Missing => Self::Missing,
+        }
+    }
+}
+
+impl<B: BlockSource> Source<B> for Stored {
+    fn partition(&self) -> Option<(i64, &[u8])> {
+        self.cursor.partition()
+    }
+
+    fn row(&self) -> Option<(&[u8], &[u8])> {
+        self.cursor.row()
+    }
+
+    fn covering(&self, clustering: &[u8]) -> Option<Deletion> {
+        let covers = |range: &RangeTombstone<'_>| {
+            range.from <= clustering && range.to.is_none_or(|to| clustering < to)
+        };
+        self.cursor.ranges().filter(covers).map(|range| range.deletion()).max()
+    }
+
+    fn ranges(&self, each: &mut dyn FnMut(RangeTombstone<'_>)) {
+        self.cursor.ranges().for_each(each);
+    }
+
+    fn seek(
+        &mut self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        reversed: bool,
+        blocks: &mut B,
+    ) -> Result<Step, ReadError> {
+        let start = if reversed { Start::Before(to) } else { Start::From(from) };
+        let step = self.cursor.seek_row(start, blocks)?;
+        self.reversed = reversed;
+        Ok(step.into())
+    }
+
+    fn next_row(&mut self, blocks: &mut B) -> Result<Step, ReadError> {
+        let step = match self.reversed {
+            false => self.cursor.advance(blocks)?,
+            true => self.cursor.retreat(blocks)?,
+        };
+        Ok(step.into())
+    }
+
+    fn next_partition(&mut self, blocks: &mut B) -> Result<Step, ReadError> {
+        if !self.entering && self.cursor.next_partition(blocks)? == table::Step::Missing {
+            return Ok(Step::Missing);
+        }
+        self.enter(blocks)
+    }
+}
