@@ -30,6 +30,19 @@ impl Token {
     }
 }
 
+impl Token {
+    /// Which of a server's shards owns the token, as Scylla computes it ("biased token round robin",
+    /// `docs/dev/protocol-extensions.md`): the ring without its first `ignore_msb` bits is cut into
+    /// `shards` equal parts. 0 where there are no shards.
+    #[inline]
+    pub fn shard(self, shards: u16, ignore_msb: u8) -> u16 {
+        let biased = self.0.cast_unsigned() ^ (1 << 63);
+        let place = biased.checked_shl(u32::from(ignore_msb)).unwrap_or(0);
+        let product = u128::from(place) * u128::from(shards);
+        u16::try_from(product >> 64).unwrap_or(0)
+    }
+}
+
 /// Appends one column of a partition key of several columns: length, bytes, zero. A key of a
 /// single column is its bytes alone. Columns beyond 65,535 bytes are refused with `false`.
 #[inline]
@@ -138,6 +151,22 @@ mod tests {
             assert_eq!(Token::of(key), Token(token), "{key:02x?}");
         }
         assert_eq!(Token::of(b""), Token(i64::MIN));
+    }
+
+    #[test]
+    fn shards_are_those_of_scylla() {
+        let check = |token: i64, shards, ignore_msb, expect| {
+            let shard = Token(token).shard(shards, ignore_msb);
+            assert_eq!(shard, expect, "{token} {shards} {ignore_msb}");
+        };
+        // From the tests of its Rust driver.
+        check(-9_219_783_007_514_621_794, 4, 12, 3);
+        check(9_222_582_454_147_032_830, 4, 12, 3);
+        check(i64::MIN, 3, 0, 0);
+        check(-1, 2, 0, 0);
+        check(0, 2, 0, 1);
+        check(i64::MAX, 256, 0, 255);
+        check(i64::MAX, 0, 64, 0);
     }
 
     #[test]

@@ -61,7 +61,9 @@ pub enum DbError {
     Listen { address: SocketAddr, source: io::Error },
     #[error("cannot serve metrics on {address}; choose another address or port (--metrics)")]
     ServeMetrics { address: SocketAddr, source: io::Error },
-    #[error("metrics are for everybody who can reach {address}: only a loopback address is taken")]
+    #[error(
+        "metrics are for everybody who can reach {address}: only a loopback address is taken, or any with --insecure"
+    )]
     MetricsExposed { address: SocketAddr },
     #[error(transparent)]
     Guard(#[from] GuardError),
@@ -123,7 +125,8 @@ pub fn serve(
     let aware = config.shard_aware_port.filter(|_| shards > 1);
     let aware = aware.map(|port| listen(SocketAddr::new(config.listen, port))).transpose()?;
     let shard_aware_port = aware.as_ref().map(|(_, address)| address.port());
-    let metrics_listener = config.metrics.map(listen_for_metrics).transpose()?;
+    let metrics_listener =
+        config.metrics.map(|address| listen_for_metrics(address, config.insecure)).transpose()?;
     let path = directory.file(metrics::FILE);
     let accounts = metrics::create(&path, shards)
         .map_err(|source| DbError::Metrics { path: path.clone(), source })?;
@@ -346,8 +349,8 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     }
 }
 
-fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener, DbError> {
-    if !address.ip().is_loopback() {
+fn listen_for_metrics(address: SocketAddr, insecure: bool) -> Result<TcpListener, DbError> {
+    if !insecure && !address.ip().is_loopback() {
         return Err(DbError::MetricsExposed { address });
     }
     bind(address).map_err(|source| DbError::ServeMetrics { address, source })

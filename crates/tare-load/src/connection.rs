@@ -17,6 +17,7 @@ use tare_cql::response::Response;
 use tare_cql::wire::Consistency;
 
 use crate::error::LoadError;
+use crate::routing::Sharding;
 use crate::rows::Shape;
 
 /// The longest answer that is read. A longer one is garbage: rows are at most 1 MiB.
@@ -48,6 +49,8 @@ pub(crate) struct Prepared {
 pub(crate) struct Connection {
     pub(crate) socket: TcpStream,
     address: SocketAddr,
+    /// Which of the server's shards it leads to, where there are such.
+    pub(crate) sharding: Option<Sharding>,
     pub(crate) prepared: Option<Prepared>,
     /// Encoded requests; the first `out_sent` bytes are with the kernel.
     pub(crate) out: Vec<u8>,
@@ -90,6 +93,7 @@ impl Connection {
         let mut connection = Self {
             socket,
             address,
+            sharding: None,
             prepared: None,
             out: Vec::with_capacity(INPUT_BYTES),
             out_sent: 0,
@@ -100,6 +104,17 @@ impl Connection {
             queued: Vec::new(),
             alive: true,
         };
+        let what = "OPTIONS";
+        connection.ask(what, deadline, |out| request::encode_options(out, 0))?;
+        match connection.response(what)? {
+            Response::Supported { options } => {
+                connection.sharding = Sharding::find(|key| {
+                    let (_, mut values) = options.into_iter().find(|(name, _)| *name == key)?;
+                    values.next()
+                });
+            }
+            _ => return Err(connection.unexpected(what)),
+        }
         let what = "STARTUP";
         connection.ask(what, deadline, |out| {
             request::encode_startup(out, 0, &[("CQL_VERSION", tare_cql::CQL_VERSION)]);

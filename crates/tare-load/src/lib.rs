@@ -24,6 +24,7 @@ pub mod pacing;
 mod protocol;
 mod queue;
 mod request;
+mod routing;
 pub mod rows;
 mod stats;
 mod worker;

@@ -31,15 +31,20 @@ impl Job {
         self.operations.is_none()
     }
 
+    /// The operation of an index.
+    #[inline]
+    pub(crate) fn operation(&self, index: u64) -> Operation {
+        match &self.operations {
+            Some(operations) => operations.derive(index),
+            None => Operation { key: index, write: true },
+        }
+    }
+
     /// Appends the request to the connection's send buffer and takes a stream for it. False if
     /// the connection has no room or is not prepared.
     #[inline]
     pub(crate) fn encode(&self, connection: &mut Connection, due: Due) -> bool {
-        let operation = match &self.operations {
-            Some(operations) => operations.derive(due.index),
-            None => Operation { key: due.index, write: true },
-        };
-        let Operation { key, write } = operation;
+        let Operation { key, write } = self.operation(due.index);
         let Some(prepared) = &connection.prepared else { return false };
         let Some(stream) = connection.free.pop() else { return false };
         let key_bytes = key.to_be_bytes();

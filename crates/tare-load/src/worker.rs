@@ -26,6 +26,7 @@ use crate::histogram;
 use crate::pacing::{Due, Pacer};
 use crate::queue::Queue;
 use crate::request::Job;
+use crate::routing::Routing;
 use crate::stats::{ErrorKind, Stats};
 
 /// Where a thread's operations come from.
@@ -108,6 +109,8 @@ pub(crate) struct Worker<'a> {
     job: &'a Job,
     shared: &'a Shared<'a>,
     source: Source,
+    /// Where the server has shards.
+    routing: Option<Routing>,
     timetable: Timetable,
     first: bool,
     chunks: Sender<Chunk>,
@@ -142,6 +145,7 @@ impl<'a> Worker<'a> {
         chunks: Sender<Chunk>,
     ) -> Result<Self, LoadError> {
         let queue = Queue::new(connections)?;
+        let routing = Routing::new(connections);
         let boundaries = &plan.timetable.boundaries;
         let window_ns = match (boundaries.first(), boundaries.last()) {
             (Some(&begin), Some(&end)) => (begin, end),
@@ -152,6 +156,7 @@ impl<'a> Worker<'a> {
             job,
             shared,
             source: plan.source,
+            routing,
             timetable: plan.timetable,
             first: plan.first,
             chunks,
@@ -224,7 +229,8 @@ impl<'a> Worker<'a> {
         if let Some(stopped_ns) = self.stopped_ns {
             return self.in_flight == 0 || silent || now_ns >= stopped_ns + self.timetable.drain_ns;
         }
-        if self.source.is_exhausted() && self.in_flight == 0 {
+        let waiting = self.routing.as_ref().is_some_and(Routing::has_waiting);
+        if self.source.is_exhausted() && self.in_flight == 0 && !waiting {
             return true;
         }
         // While rows are written, silence is the only limit. A measured load ends by the clock.
@@ -293,8 +299,13 @@ impl<'a> Worker<'a> {
 
     /// Open loop: hands everything that is due to the connections, in turn.
     fn send_due(&mut self, now_ns: u64) {
-        while let Some(index) = self.connection_with_room() {
+        while let Some(index) = self.connection_with_room(|_| true) {
             let Some(due) = self.source.take(now_ns) else { break };
+            let owner = self.routing.as_ref().and_then(|routing| {
+                let key = self.job.operation(due.index).key;
+                self.connection_with_room(|index| routing.leads_to_owner(index, key))
+            });
+            let index = owner.unwrap_or(index);
             self.turn = index + 1;
             if self.connections[index].queued.is_empty() {
                 self.given.push(index);
@@ -306,23 +317,31 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The next connection, in turn, that can take a request.
+    /// The next connection, in turn, that can take a request and suits.
     #[inline]
-    fn connection_with_room(&mut self) -> Option<usize> {
+    fn connection_with_room(&self, suits: impl Fn(usize) -> bool) -> Option<usize> {
         let count = self.connections.len();
         (0..count)
             .map(|offset| {
                 let index = self.turn + offset;
                 if index >= count { index % count } else { index }
             })
-            .find(|&index| !self.connections[index].free.is_empty())
+            .find(|&index| !self.connections[index].free.is_empty() && suits(index))
     }
 
     /// Closed loop: puts as many operations on a connection as it may have in flight.
     #[inline]
     fn fill(&mut self, index: usize, now_ns: u64) {
         while !self.connections[index].free.is_empty() {
-            let Some(due) = self.source.take(now_ns) else { break };
+            let (source, job) = (&mut self.source, self.job);
+            let due = match &mut self.routing {
+                None => source.take(now_ns),
+                Some(routing) => routing.next(index, || {
+                    let due = source.take(now_ns)?;
+                    Some((due, job.operation(due.index).key))
+                }),
+            };
+            let Some(due) = due else { break };
             self.encode(index, due);
         }
     }

@@ -128,6 +128,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
     let reply = Reply::to(frame);
     let note = |statement: &str| state.statements.lock().unwrap().push(statement.into());
     match Request::decode(frame).unwrap() {
+        Request::Options => response::encode_supported(out, reply, &[]),
         Request::Startup { .. } if state.manner == Manner::Login => {
             response::encode_authenticate(out, reply, "PasswordAuthenticator");
         }
