@@ -1,5 +1,5 @@
 //! What the server's environment gives it: CPUs, quota, memory, and what the kernel lets it do.
-//! Only read; what follows from it is decided in `placement` and `memory`, and [`table`] shows both
+//! Only read; what follows from it is decided in `placement` and `memory`, and `table` shows both
 //! to whoever started the server.
 //!
 //! Seastar reads no quota and is throttled for it; that is why this looks at every cgroup that can
