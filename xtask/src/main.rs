@@ -1,8 +1,10 @@
-//! Chores of the project: `cargo xtask ci`, `cargo xtask tidy` and `cargo xtask calibrate`.
+//! Chores of the project: `cargo xtask ci`, `tidy`, `calibrate`, `sim` and `kill`.
 #![forbid(unsafe_code)]
 
 mod calibrate;
 mod ci;
+mod kill;
+mod sim;
 mod tidy;
 
 use std::path::PathBuf;
@@ -17,7 +19,9 @@ fn main() -> anyhow::Result<()> {
         ["tidy"] => tidy::run(&root()?),
         ["calibrate", rest @ ..] => calibrate::run(&root()?, rest),
         [calibrate::NEIGHBOUR] => calibrate::neighbour(),
-        _ => bail!("usage: cargo xtask ci | tidy | calibrate"),
+        ["sim", rest @ ..] => sim::run(&root()?, rest),
+        ["kill", rest @ ..] => kill::run(&root()?, rest),
+        _ => bail!("usage: cargo xtask ci | tidy | calibrate | sim | kill"),
     }
 }
 

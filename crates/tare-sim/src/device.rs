@@ -1,0 +1,353 @@
+//! The device under a store: carries operations out over virtual time, in any order, and fails
+//! them as [`Faults`] says. Operations take effect when they end; what a crash interrupts has
+//! happened in part, or not at all.
+
+use std::io;
+
+use tare_std::rng::Rng;
+use tare_store::chunk::{ALIGNMENT, Chunk};
+
+use crate::disk::{Disk, Flip};
+use crate::faults::{Canary, Faults, PowerLoss, strikes};
+use crate::violation::Violation;
+use tare_store::{Completion, FileId, Op, OpId, OpKind};
+
+/// What a restart finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// The process died; the machine went on.
+    Kill,
+    Power,
+}
+
+/// An operation under way.
+#[derive(Debug)]
+struct Pending {
+    due_ns: u64,
+    op: Op,
+    /// Writes of the file when a sync began: it covers no later ones.
+    covers: u64,
+}
+
+/// A disk with operations under way.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) disk: Disk,
+    pub(crate) faults: Faults,
+    pub(crate) canary: Option<Canary>,
+    /// Bits that were flipped and are still wrong.
+    pub(crate) flips: Vec<Flip>,
+    /// A sync or a write of the log has failed since the last start.
+    pub(crate) failed_log: bool,
+    /// Reads that have failed since the last start.
+    pub(crate) failed_reads: u64,
+    /// Something did not fit since the last start, and the store cannot know yet that there is
+    /// room again.
+    pub(crate) was_full: bool,
+    rng: Rng,
+    begun: (u64, u64),
+    pending: Vec<Pending>,
+    capacity_bytes: u64,
+}
+
+impl Device {
+    pub(crate) fn new(
+        rng: Rng,
+        faults: Faults,
+        canary: Option<Canary>,
+        capacity_bytes: u64,
+    ) -> Self {
+        Self {
+            disk: Disk::new(capacity_bytes),
+            faults,
+            canary,
+            flips: Vec::new(),
+            failed_log: false,
+            was_full: false,
+            failed_reads: 0,
+            begun: (0, 0),
+            rng,
+            pending: Vec::new(),
+            capacity_bytes,
+        }
+    }
+
+    /// Takes an operation; it ends some time after `now_ns`.
+    pub(crate) fn submit(&mut self, op: Op, now_ns: u64) -> Result<(), Violation> {
+        self.check(&op)?;
+        let mut latency_ns = 5_000 + self.rng.below(100_000);
+        if strikes(&mut self.rng, self.faults.slow_disk) {
+            latency_ns += self.rng.below(20_000_000);
+        }
+        let covers = self.disk.writes(op.file);
+        self.begun = (op.id.0, kind_number(&op.kind));
+        self.pending.push(Pending { due_ns: now_ns + latency_ns, op, covers });
+        Ok(())
+    }
+
+    /// The operation that was begun last: its number, and a number that tells its kind and place.
+    pub(crate) fn last_begun(&self) -> (u64, u64) {
+        self.begun
+    }
+
+    /// How many operations are under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// When the next operation ends.
+    pub(crate) fn next_due_ns(&self) -> Option<u64> {
+        self.pending.iter().map(|pending| pending.due_ns).min()
+    }
+
+    /// The next operation that has ended by now.
+    pub(crate) fn next_completion(&mut self, now_ns: u64) -> Option<Completion> {
+        let due = self.pending.iter().enumerate().min_by_key(|(_, pending)| pending.due_ns);
+        let (at, _) = due.filter(|(_, pending)| pending.due_ns <= now_ns)?;
+        let Pending { op, covers, .. } = self.pending.remove(at);
+        Some(self.end(op, covers))
+    }
+
+    /// Carries an operation out at once, as recovery does.
+    pub(crate) fn carry_out(&mut self, op: Op) -> Completion {
+        let covers = self.disk.writes(op.file);
+        self.end(op, covers)
+    }
+
+    /// Ends everything under way as a crash leaves it.
+    pub(crate) fn crash(&mut self, crash: Crash) {
+        for Pending { op, covers, .. } in std::mem::take(&mut self.pending) {
+            self.interrupt(op, covers);
+        }
+        if crash == Crash::Power {
+            let how = [PowerLoss::All, PowerLoss::Nothing, PowerLoss::Writes, PowerLoss::Sectors];
+            let how = how[usize::try_from(self.rng.below(4)).unwrap_or(0)];
+            self.disk.lose_power(&mut self.rng, how);
+        }
+        self.failed_log = false;
+        self.was_full = false;
+        self.failed_reads = 0;
+    }
+
+    /// Carries an operation out as far as a crash let it.
+    pub(crate) fn interrupt(&mut self, op: Op, covers: u64) {
+        let outcome = self.rng.below(3);
+        match (&op.kind, outcome) {
+            (_, 0) | (OpKind::Read { .. }, _) => {}
+            (OpKind::Write { offset, chunk, .. }, 1) => {
+                self.unflip(op.file, *offset..offset + chunk.len() as u64);
+                self.disk.tear_write(op.file, *offset, chunk.bytes(), &mut self.rng);
+            }
+            // The name may be there and the space not yet.
+            (OpKind::Create { .. }, 1) => {
+                self.unflip(op.file, 0..u64::MAX);
+                self.disk.create(op.file, 0);
+            }
+            _ => drop(self.end(op, covers)),
+        }
+    }
+
+    /// The disk becomes full, or has room again.
+    pub(crate) fn set_full(&mut self, full: bool) {
+        let room = if full { self.disk.used_bytes() } else { self.capacity_bytes };
+        self.disk.set_capacity(room);
+    }
+
+    /// Flips a bit of a file that `among` picks.
+    pub(crate) fn flip(&mut self, among: impl Fn(FileId) -> bool) -> Option<Flip> {
+        let flip = self.disk.flip(&mut self.rng, among)?;
+        // A second flip of the same bit puts it back.
+        match self.flips.iter().position(|other| *other == flip) {
+            Some(at) => {
+                self.flips.remove(at);
+                None
+            }
+            None => {
+                self.flips.push(flip);
+                Some(flip)
+            }
+        }
+    }
+
+    /// Puts every flipped bit back.
+    pub(crate) fn repair(&mut self) {
+        for flip in std::mem::take(&mut self.flips) {
+            self.disk.repair(&flip);
+        }
+    }
+
+    /// What is written over, cut off or removed is not damaged any more.
+    fn unflip(&mut self, file: FileId, range: std::ops::Range<u64>) {
+        let flips = std::mem::take(&mut self.flips);
+        for flip in flips {
+            if flip.file == file && range.contains(&flip.offset) {
+                self.disk.repair(&flip);
+            } else {
+                self.flips.push(flip);
+            }
+        }
+    }
+
+    /// The store keeps to the contract of its operations.
+    fn check(&self, op: &Op) -> Result<(), Violation> {
+        let wrong = |why| Err(Violation::Contract { file: op.file, why });
+        if !matches!(op.kind, OpKind::Create { .. }) && !self.disk.exists(op.file) {
+            return wrong("the file does not exist");
+        }
+        let span = span(&op.kind);
+        if let Some((offset, length, address)) = span {
+            let aligned = |number: u64| number.is_multiple_of(ALIGNMENT as u64);
+            if !aligned(offset) || !aligned(length as u64) || address != 0 {
+                return wrong("offset, length or address is not aligned");
+            }
+        }
+        let same = self.pending.iter().filter(|pending| pending.op.file == op.file);
+        for pending in same {
+            let both_read =
+                matches!((&pending.op.kind, &op.kind), (OpKind::Read { .. }, OpKind::Read { .. }));
+            let apart = match (self::span(&pending.op.kind), span) {
+                (Some((a, a_length, _)), Some((b, b_length, _))) => {
+                    a + a_length as u64 <= b || b + b_length as u64 <= a
+                }
+                // A sync beside writes is in order: it covers what had ended.
+                (Some(_), None) => matches!(op.kind, OpKind::Sync),
+                (None, Some(_)) => matches!(pending.op.kind, OpKind::Sync),
+                (None, None) => false,
+            };
+            if !both_read && !apart {
+                return wrong("it conflicts with an operation that is under way");
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, op: Op, covers: u64) -> Completion {
+        let Op { id, file, kind } = op;
+        match kind {
+            OpKind::Read { offset, mut chunk } => {
+                let result = self.read(file, offset, chunk.bytes_mut());
+                ended(id, Some(chunk), result)
+            }
+            OpKind::Write { offset, chunk, sync } => {
+                let mut result = self.write(file, offset, &chunk);
+                if sync && result.is_ok() {
+                    let covers = covers.max(self.disk.writes(file));
+                    result = self.sync_or_fail(file, covers).and(result);
+                }
+                ended(id, Some(chunk), result)
+            }
+            OpKind::Sync => {
+                let result = self.sync_or_fail(file, covers).map(|()| 0);
+                ended(id, None, result)
+            }
+            OpKind::Create { size_bytes } => {
+                let old = self.disk.length(file).unwrap_or(0);
+                let fits = self.disk.has_room(size_bytes.saturating_sub(old));
+                if fits {
+                    self.unflip(file, 0..u64::MAX);
+                    self.disk.create(file, size_bytes);
+                }
+                self.was_full |= !fits;
+                let full = || io::Error::from(io::ErrorKind::StorageFull);
+                ended(id, None, fits.then_some(0).ok_or_else(full))
+            }
+            OpKind::Truncate { length } => {
+                self.unflip(file, length..u64::MAX);
+                let there = self.disk.truncate(file, length);
+                ended(id, None, found(there))
+            }
+            OpKind::Remove => {
+                self.unflip(file, 0..u64::MAX);
+                let there = self.disk.remove(file);
+                ended(id, None, found(there))
+            }
+            OpKind::Rename { to } => {
+                self.unflip(to, 0..u64::MAX);
+                let there = self.disk.rename(file, to);
+                for flip in self.flips.iter_mut().filter(|flip| flip.file == file) {
+                    flip.file = to;
+                }
+                ended(id, None, found(there))
+            }
+        }
+    }
+
+    fn read(&mut self, file: FileId, offset: u64, out: &mut [u8]) -> io::Result<usize> {
+        if strikes(&mut self.rng, self.faults.failed_read) {
+            self.failed_reads += 1;
+            return Err(io::Error::other("the medium cannot be read"));
+        }
+        self.disk.read(file, offset, out).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn write(&mut self, file: FileId, offset: u64, chunk: &Chunk) -> io::Result<usize> {
+        let bytes = chunk.bytes();
+        let end = offset + bytes.len() as u64;
+        let grown = end.saturating_sub(self.disk.length(file).unwrap_or(0));
+        if grown > 0 && !self.disk.has_room(grown) {
+            self.was_full = true;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.unflip(file, offset..end);
+        if strikes(&mut self.rng, self.faults.failed_write) {
+            self.disk.tear_write(file, offset, bytes, &mut self.rng);
+            self.failed_log |= matches!(file, FileId::Log(_));
+            return Err(io::Error::other("the medium cannot be written"));
+        }
+        let written = self.disk.write(file, offset, bytes);
+        written.map(|_| bytes.len()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn sync_or_fail(&mut self, file: FileId, covers: u64) -> io::Result<()> {
+        if strikes(&mut self.rng, self.faults.failed_sync) {
+            self.disk.fail_sync(file, covers);
+            self.failed_log |= matches!(file, FileId::Log(_));
+            return match self.canary {
+                Some(Canary::ForgivenSync) => Ok(()),
+                _ => Err(io::Error::other("the device could not write its cache out")),
+            };
+        }
+        self.sync(file, covers);
+        Ok(())
+    }
+
+    fn sync(&mut self, file: FileId, covers: u64) {
+        if self.canary != Some(Canary::LostSync) {
+            self.disk.sync(file, covers);
+        }
+    }
+}
+
+/// Offset, length and misalignment of what an operation reads or writes.
+fn span(kind: &OpKind) -> Option<(u64, usize, usize)> {
+    match kind {
+        OpKind::Read { offset, chunk } | OpKind::Write { offset, chunk, .. } => {
+            let bytes = chunk.bytes();
+            Some((*offset, bytes.len(), bytes.as_ptr().align_offset(ALIGNMENT)))
+        }
+        _ => None,
+    }
+}
+
+/// Tells operations apart in a trace.
+fn kind_number(kind: &OpKind) -> u64 {
+    match kind {
+        OpKind::Read { offset, .. } => 1 | offset << 4,
+        OpKind::Write { offset, chunk, sync } => {
+            2 | offset << 4 | u64::from(*sync) | u64::from(crc32c::crc32c(chunk.bytes())) << 32
+        }
+        OpKind::Sync => 4,
+        OpKind::Create { size_bytes } => 5 | size_bytes << 4,
+        OpKind::Truncate { length } => 6 | length << 4,
+        OpKind::Remove => 7,
+        OpKind::Rename { .. } => 8,
+    }
+}
+
+fn ended(id: OpId, chunk: Option<Chunk>, result: io::Result<usize>) -> Completion {
+    Completion { id, chunk, result }
+}
+
+fn found(there: bool) -> io::Result<usize> {
+    there.then_some(0).ok_or_else(|| io::ErrorKind::NotFound.into())
+}

@@ -1,0 +1,281 @@
+//! The seam between the simulator and the store: the one file that knows the store's interface.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use tare_store::cells;
+use tare_store::{
+    Change as StoreChange, Durability, End, Limits, LogError, Mutation as StoreMutation, Next, Now,
+    PartitionRead, Pins, Position, RangeTombstone, ReadError, RecoveryError, Row as StoreRow, Scan,
+    Slice, Store, TableOptions, WriteError,
+};
+
+use crate::device::Device;
+use crate::files::DeviceFiles;
+use crate::model::{Cell, Change, Content, Mutation, Place, Row};
+use crate::violation::Violation;
+use tare_store::Completion;
+
+/// A store.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    store: Store,
+}
+
+/// Why a store was not opened.
+#[derive(Debug)]
+pub(crate) enum NotOpened {
+    /// Something cannot be right, and the error names where.
+    Damaged(String),
+    /// A file could not be read or changed.
+    Io(String),
+}
+
+/// Why a write was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Too much waits for the disk, or memory is full.
+    Overloaded,
+    DiskFull,
+    Poisoned,
+}
+
+/// How far a read has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Done,
+    /// It waits for the device.
+    Missing,
+    /// It can go on at once.
+    Paused,
+    /// It cannot be answered: something is damaged.
+    Damaged(String),
+    /// It cannot be answered: a file could not be read.
+    Io(String),
+}
+
+/// A read of one partition, and what it has been shown so far.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) rows: Vec<Row>,
+    pins: Pins,
+}
+
+/// A read of a whole table, and what it has been shown so far.
+#[derive(Debug)]
+pub(crate) struct Scanning {
+    pub(crate) partitions: BTreeMap<Place, Vec<Row>>,
+    scan: Scan,
+    pins: Pins,
+}
+
+/// The options of all tables: a short grace, so that tombstones are dropped in a simulated life.
+fn options(table: u32) -> Option<TableOptions> {
+    let compression = table.is_multiple_of(2);
+    Some(TableOptions { gc_grace_s: GC_GRACE_S, compression, ..TableOptions::default() })
+}
+
+/// How long a tombstone is kept, in seconds: longer than writes come late.
+const GC_GRACE_S: u32 = 20;
+
+/// The limits of simulated stores: small, so that everything happens often.
+pub(crate) fn limits(durability: Durability) -> Limits {
+    Limits {
+        memtable_bytes: 8 << 20,
+        cache_bytes: 256 << 10,
+        pending_bytes: 1 << 20,
+        segment_bytes: 512 << 10,
+        durability,
+    }
+}
+
+impl Engine {
+    /// Opens the store over what is on the disk.
+    pub(crate) fn open(
+        files: &mut DeviceFiles<'_>,
+        limits: Limits,
+        now: Now,
+    ) -> Result<Self, NotOpened> {
+        match Store::open(files, limits, options, now) {
+            Ok((store, _)) => Ok(Self { store }),
+            Err(error) => {
+                let told = chain(&error);
+                match error {
+                    tare_store::OpenError::Log(RecoveryError::Damaged { .. }) => {
+                        Err(NotOpened::Damaged(told))
+                    }
+                    _ => Err(NotOpened::Io(told)),
+                }
+            }
+        }
+    }
+
+    /// Writes what belongs together and returns its ticket.
+    pub(crate) fn write(&mut self, mutations: &[Mutation]) -> Result<u64, Refusal> {
+        let encoded: Vec<Vec<u8>> = mutations.iter().map(encoded_cells).collect();
+        let borrowed: Vec<StoreMutation<'_>> = mutations
+            .iter()
+            .zip(&encoded)
+            .map(|(mutation, cells)| borrow(mutation, cells))
+            .collect();
+        match self.store.write(&borrowed) {
+            Ok(ticket) => Ok(ticket.0),
+            Err(WriteError::Log(LogError::Poisoned { .. })) => Err(Refusal::Poisoned),
+            Err(WriteError::Log(LogError::NoSegment { .. })) => Err(Refusal::DiskFull),
+            Err(_) => Err(Refusal::Overloaded),
+        }
+    }
+
+    /// Hands the store's next operation to the device, if it has one.
+    pub(crate) fn pump(&mut self, device: &mut Device, now: Now) -> Result<bool, Violation> {
+        let Some(op) = self.store.next_op(now) else { return Ok(false) };
+        device.submit(op, now.monotonic_ns)?;
+        Ok(true)
+    }
+
+    /// Brings an operation back.
+    pub(crate) fn complete(&mut self, completion: Completion, now: Now) -> Result<(), String> {
+        self.store.complete(completion, now).map_err(|error| chain(&error))
+    }
+
+    /// When the store wants to be asked again though nothing else has happened.
+    pub(crate) fn next_due_ns(&self) -> Option<u64> {
+        self.store.next_due_ns()
+    }
+
+    /// Tickets below this may be acknowledged.
+    pub(crate) fn durable(&self) -> u64 {
+        self.store.durable()
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.store.is_poisoned()
+    }
+
+    /// Begins a clean stop.
+    pub(crate) fn close(&mut self) {
+        self.store.close();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.store.is_closed()
+    }
+
+    /// Reads on.
+    pub(crate) fn read(
+        &mut self,
+        read: &crate::workload::Read,
+        reading: &mut Reading,
+        now_s: u32,
+    ) -> Progress {
+        let slices: Vec<Slice<'_>> =
+            read.slices.iter().map(|(from, to)| Slice { from, to: to.as_deref() }).collect();
+        let after = reading.rows.last().map(|(clustering, _)| clustering.clone());
+        let Place { table, token, key } = &read.place;
+        let partition = PartitionRead {
+            table: *table,
+            token: *token,
+            key,
+            slices: &slices,
+            reversed: read.reversed,
+            after: after.as_deref(),
+            now_s,
+        };
+        let Reading { rows, pins } = reading;
+        let mut left = read.page.unwrap_or(usize::MAX);
+        let end = self.store.read(&partition, pins, |row| {
+            rows.push(owned(&row));
+            left -= 1;
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        progress(end)
+    }
+
+    /// Scans on.
+    pub(crate) fn scan(&mut self, scanning: &mut Scanning) -> Progress {
+        let Scanning { partitions, scan, pins } = scanning;
+        let table = scan.table;
+        let end = self.store.scan(scan, pins, |row| {
+            let place = Place { table, token: row.token, key: row.key.to_vec() };
+            partitions.entry(place).or_default().push(owned(&row));
+            Next::Row
+        });
+        progress(end)
+    }
+}
+
+impl Scanning {
+    /// A scan of a whole table.
+    pub(crate) fn new(table: u32, now_s: u32, steps: u32) -> Self {
+        let position = Position::at_token(i64::MIN);
+        let scan = Scan { table, position, to_token: i64::MAX, now_s, steps };
+        Self { partitions: BTreeMap::new(), scan, pins: Pins::default() }
+    }
+}
+
+fn progress(end: Result<End, ReadError>) -> Progress {
+    match end {
+        Ok(End::Done) => Progress::Done,
+        Ok(End::Stopped | End::Paused) => Progress::Paused,
+        Ok(End::Missing) => Progress::Missing,
+        Err(error @ ReadError::Damaged { .. }) => Progress::Damaged(chain(&error)),
+        Err(error) => Progress::Io(chain(&error)),
+    }
+}
+
+fn owned(row: &StoreRow<'_>) -> Row {
+    let cell = |cell: cells::Cell<'_>| {
+        let content = match cell.content {
+            cells::Content::Live(value) => Content::Live(value.to_vec()),
+            cells::Content::Expiring { value, ttl_s, expires_s } => {
+                Content::Expiring { value: value.to_vec(), ttl_s, expires_s }
+            }
+            cells::Content::Dead { since_s } => Content::Dead { since_s },
+        };
+        (cell.column, Cell { timestamp: cell.timestamp, content })
+    };
+    (row.clustering.to_vec(), cells::iter(row.cells).map(cell).collect())
+}
+
+fn encoded_cells(mutation: &Mutation) -> Vec<u8> {
+    let mut out = Vec::new();
+    if let Change::Row { cells: row, .. } = &mutation.change {
+        for (&column, cell) in row {
+            let content = match &cell.content {
+                Content::Live(value) => cells::Content::Live(value),
+                Content::Expiring { value, ttl_s, expires_s } => {
+                    cells::Content::Expiring { value, ttl_s: *ttl_s, expires_s: *expires_s }
+                }
+                Content::Dead { since_s } => cells::Content::Dead { since_s: *since_s },
+            };
+            cells::push(&mut out, cells::Cell { column, timestamp: cell.timestamp, content });
+        }
+    }
+    out
+}
+
+fn borrow<'a>(mutation: &'a Mutation, cells: &'a [u8]) -> StoreMutation<'a> {
+    let change = match &mutation.change {
+        Change::Row { clustering, .. } => StoreChange::Row { clustering, cells },
+        Change::Range(range) => StoreChange::Range(RangeTombstone {
+            from: &range.from,
+            to: range.to.as_deref(),
+            timestamp: range.timestamp,
+            deleted_s: range.deleted_s,
+        }),
+    };
+    let Place { table, token, key } = &mutation.place;
+    StoreMutation { table: *table, token: *token, key, change }
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut told = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        told.push_str(": ");
+        told.push_str(&error.to_string());
+        source = error.source();
+    }
+    told
+}

@@ -1,0 +1,114 @@
+//! What goes wrong in one simulated life. Every seed draws its own set, so that some lives are
+//! quiet and some are not, and two faults that hide each other do not always come together
+//! ("swarm testing": Groce et al., ISSTA 2012).
+//!
+//! Each fault says why a store must survive it, and what "survive" means.
+
+use tare_std::rng::Rng;
+
+/// How unsynced writes fare when the power goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PowerLoss {
+    /// None of them arrived.
+    All,
+    /// All of them did: the disk's cache was written out in time.
+    Nothing,
+    /// Each as a whole or not at all, in any order.
+    Writes,
+    /// Any of their sectors: a write is only as atomic as a sector.
+    Sectors,
+}
+
+/// The faults of a life. A chance is one in so many occasions; 0 is never.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Faults {
+    /// The power goes, at any moment, also during recovery. Machines lose power; nothing that was
+    /// acknowledged may be missing afterwards, and nothing may be there that was never written.
+    pub(crate) power_loss: u64,
+    /// The process dies and the machine does not (`kill -9`): what was written stays, what was
+    /// under way may be torn.
+    pub(crate) kill: u64,
+    /// The process is asked to stop and starts again. After that all is there, acknowledged or not.
+    pub(crate) clean_stop: u64,
+    /// A sync fails. The kernel may have dropped the pages, so that a second sync that succeeds
+    /// says nothing ("Can Applications Recover from fsync Failures?", USENIX ATC 2020): nothing
+    /// later may be acknowledged until a restart.
+    pub(crate) failed_sync: u64,
+    /// A write fails (a bad sector, a lost path). Nothing that depends on it may be acknowledged.
+    pub(crate) failed_write: u64,
+    /// A read fails. The answer is an error, never "there is no such row".
+    pub(crate) failed_read: u64,
+    /// A bit of what is stored flips. It is found by a checksum, named with its file, and never
+    /// served; and once it is put back, everything is there again.
+    pub(crate) bit_flip: u64,
+    /// Recovery reads fewer bytes than it asked for, as `read(2)` may at any time.
+    pub(crate) short_read: u64,
+    /// The disk is full for a while. Writes are refused, reads go on, and all is well again once
+    /// there is room.
+    pub(crate) full_disk: u64,
+    /// The disk answers this much later now and then, so that operations overtake one another.
+    pub(crate) slow_disk: u64,
+}
+
+/// Faults of the instrument: what no store can survive, or what it would do if it were wrong. A
+/// checker that does not see these sees nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// Syncs are reported done and are not: acknowledged writes are lost with the power.
+    LostSync,
+    /// A bit of a value flips and its checksums are computed anew: only the model can tell.
+    ForgedValue,
+    /// A write that was refused, or never asked for, is in the log all the same.
+    InventedWrite,
+    /// A failed sync is reported as one that succeeded.
+    ForgivenSync,
+}
+
+impl Canary {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::LostSync, Self::ForgedValue, Self::InventedWrite, Self::ForgivenSync];
+}
+
+impl Faults {
+    /// The faults of a seed.
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let mut chance = |wanted: u64, often: u64, seldom: u64| {
+            let drawn = often + rng.below(seldom - often);
+            if rng.below(4) < wanted { drawn } else { 0 }
+        };
+        Self {
+            power_loss: chance(3, 40, 400),
+            kill: chance(2, 40, 400),
+            clean_stop: chance(2, 60, 400),
+            failed_sync: chance(1, 20, 300),
+            failed_write: chance(1, 30, 500),
+            failed_read: chance(1, 10, 300),
+            bit_flip: chance(1, 20, 200),
+            short_read: chance(2, 2, 20),
+            full_disk: chance(1, 50, 400),
+            slow_disk: chance(2, 3, 60),
+        }
+    }
+
+    /// No faults at all.
+    pub(crate) fn none() -> Self {
+        Self {
+            power_loss: 0,
+            kill: 0,
+            clean_stop: 0,
+            failed_sync: 0,
+            failed_write: 0,
+            failed_read: 0,
+            bit_flip: 0,
+            short_read: 0,
+            full_disk: 0,
+            slow_disk: 0,
+        }
+    }
+}
+
+/// Whether something that happens once in `chance` times happens now.
+pub(crate) fn strikes(rng: &mut Rng, chance: u64) -> bool {
+    chance > 0 && rng.below(chance) == 0
+}

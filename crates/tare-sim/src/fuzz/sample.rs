@@ -1,0 +1,56 @@
+//! Files as a store leaves them: a short life without faults, over a disk in memory.
+
+use tare_std::rng::Rng;
+use tare_store::{Durability, FileId, Now};
+
+use crate::device::Device;
+use crate::engine::{self, Engine};
+use crate::faults::Faults;
+use crate::files::DeviceFiles;
+use crate::workload::Workload;
+
+/// Writes of the life.
+const WRITES: u64 = 12;
+/// Bytes of a file that are kept: its beginning.
+const BYTES_MAX: usize = 16 << 10;
+
+/// The files that `wanted` picks, by name.
+pub(super) fn files(
+    durability: Durability,
+    wanted: impl Fn(FileId) -> bool,
+) -> Vec<(String, Vec<u8>)> {
+    let mut device = Device::new(Rng::new(1), Faults::none(), None, 1 << 30);
+    let mut workload = Workload::new(Rng::new(2));
+    let mut now = Now { monotonic_ns: 0, wall_s: 1_700_000_000 };
+    let mut files = DeviceFiles::new(&mut device, Rng::new(3), None);
+    let Ok(mut engine) = Engine::open(&mut files, engine::limits(durability), now) else {
+        return Vec::new();
+    };
+    for _ in 0..WRITES {
+        let _ = engine.write(&workload.write(now.wall_s));
+        turn(&mut engine, &mut device, &mut now);
+    }
+    engine.close();
+    while !engine.is_closed() {
+        turn(&mut engine, &mut device, &mut now);
+    }
+    let names = device.disk.names().into_iter().filter(|&file| wanted(file));
+    let read = |file: FileId| {
+        let mut bytes = vec![0; BYTES_MAX];
+        let length = device.disk.read(file, 0, &mut bytes).unwrap_or(0);
+        bytes.truncate(length);
+        // What is reserved and not written yet says nothing.
+        let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        bytes.truncate(used);
+        (file.file_name(), bytes)
+    };
+    names.map(read).filter(|(_, bytes)| !bytes.is_empty()).collect()
+}
+
+fn turn(engine: &mut Engine, device: &mut Device, now: &mut Now) {
+    while engine.pump(device, *now).is_ok_and(|begun| begun) {}
+    now.monotonic_ns = device.next_due_ns().unwrap_or(now.monotonic_ns + 1000);
+    while let Some(completion) = device.next_completion(now.monotonic_ns) {
+        let _ = engine.complete(completion, *now);
+    }
+}

@@ -1,0 +1,125 @@
+//! What a shard's client knows: which writes it sent, in which order, and which were acknowledged.
+//! After a restart it looks for the number of writes that explains what is there.
+//!
+//! A shard's log is one sequence, so what survives is a beginning of it: all acknowledged writes,
+//! and of those after them any number, but none without the ones before it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::{Model, Mutation, Place, Row, difference};
+use crate::violation::Violation;
+
+/// All visible partitions of a shard.
+pub(crate) type Contents = BTreeMap<Place, Vec<Row>>;
+
+/// Writes that belong together: all of them are there after a restart or none.
+#[derive(Clone, Debug)]
+struct Entry {
+    ticket: u64,
+    mutations: Vec<Mutation>,
+}
+
+/// The writes to one shard.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    /// What was there at the last restart.
+    base: Model,
+    /// What was written since.
+    since: Vec<Entry>,
+    /// All of it.
+    now: Model,
+    /// Tickets below this are acknowledged.
+    acknowledged: u64,
+}
+
+impl History {
+    /// The rows that a reader sees, with all that was written.
+    pub(crate) fn now(&self) -> &Model {
+        &self.now
+    }
+
+    /// Notes a write that the store took.
+    pub(crate) fn wrote(&mut self, ticket: u64, mutations: Vec<Mutation>) {
+        mutations.iter().for_each(|mutation| self.now.apply(mutation));
+        self.since.push(Entry { ticket, mutations });
+    }
+
+    /// Notes how far writes are acknowledged.
+    pub(crate) fn acknowledge(&mut self, durable: u64) {
+        self.acknowledged = self.acknowledged.max(durable);
+    }
+
+    /// The ticket of the newest write since the last restart.
+    pub(crate) fn newest(&self) -> Option<u64> {
+        self.since.last().map(|entry| entry.ticket)
+    }
+
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// Compares what a restart found with the writes, of which at least those with tickets below
+    /// `certain` must be there, and goes on from what is there, with tickets from `next` on. Returns the writes whose effect
+    /// cannot be seen, so that nobody can tell whether they survived: the client sends them again,
+    /// which changes nothing if they did.
+    pub(crate) fn restarted(
+        &mut self,
+        found: &Contents,
+        certain: u64,
+        next: u64,
+        now_s: u32,
+    ) -> Result<Vec<Vec<Mutation>>, Violation> {
+        let since = std::mem::take(&mut self.since);
+        let certain = since.iter().take_while(|entry| entry.ticket < certain).count();
+        let (sure, open) = since.split_at(certain);
+        let mut model = self.base.clone();
+        sure.iter().flat_map(|entry| &entry.mutations).for_each(|mutation| model.apply(mutation));
+        let changed = open.iter().flat_map(|entry| &entry.mutations).map(|m| &m.place);
+        let changed: BTreeSet<&Place> = changed.collect();
+
+        let empty = Vec::new();
+        let differs = |model: &Model, place: &Place| -> Option<String> {
+            let rows = found.get(place).unwrap_or(&empty);
+            let differs = difference(&model.read(place, now_s), rows)?;
+            Some(format!("table {} key {:02x?}: {differs}", place.table, place.key))
+        };
+        let fails = |best: usize, difference: String| Violation::NoSuchHistory {
+            acknowledged: certain,
+            written: since.len(),
+            best,
+            difference,
+        };
+        let unchanged = model
+            .places()
+            .chain(found.keys())
+            .filter(|place| !changed.contains(place))
+            .find_map(|place| differs(&model, place));
+        if let Some(difference) = unchanged {
+            return Err(fails(certain, difference));
+        }
+        let mut fitting: Option<(usize, usize, Model)> = None;
+        let mut first_wrong = None;
+        for taken in 0..=open.len() {
+            if let Some(entry) = taken.checked_sub(1).map(|last| &open[last]) {
+                entry.mutations.iter().for_each(|mutation| model.apply(mutation));
+            }
+            match changed.iter().find_map(|place| differs(&model, place)) {
+                Some(difference) => {
+                    first_wrong.get_or_insert(difference);
+                }
+                None => {
+                    let first = fitting.as_ref().map_or(taken, |(first, _, _)| *first);
+                    fitting = Some((first, taken, model.clone()));
+                }
+            }
+        }
+        let Some((first, last, model)) = fitting else {
+            return Err(fails(certain, first_wrong.unwrap_or_default()));
+        };
+        let again = open[first..last].iter().map(|entry| entry.mutations.clone()).collect();
+        self.now = model.clone();
+        self.base = model;
+        self.acknowledged = next;
+        Ok(again)
+    }
+}

@@ -1,0 +1,26 @@
+//! Simulation of the reference database's stores: several shards on one thread, over a virtual
+//! clock and disks in memory that fail, with a model that says what is right.
+//!
+//! [`run`] lives through one seed. The same seed gives the same life, to the last operation, which
+//! [`Outcome::hash`] shows. `docs/internals/simulation.md` says what is simulated and what is not.
+#![forbid(unsafe_code)]
+
+mod device;
+mod disk;
+mod engine;
+mod faults;
+mod files;
+pub mod fuzz;
+mod history;
+mod life;
+mod log;
+mod model;
+mod reads;
+mod shard;
+mod trace;
+mod violation;
+mod workload;
+
+pub use faults::Canary;
+pub use life::{Options, Outcome, run};
+pub use violation::{Failure, Violation};

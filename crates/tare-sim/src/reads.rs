@@ -1,0 +1,140 @@
+//! Reads that wait for the device: what they have been shown, and what they may be shown.
+//!
+//! A read that waits sees the shard change under it. Each of its rows must be as the row was at some
+//! moment between the read's beginning and its end; rows that did not change meanwhile must be
+//! exact, and so must the order.
+
+use crate::engine::{Engine, Progress, Reading};
+use crate::history::History;
+use crate::model::{Mutation, Row, difference};
+use crate::violation::Violation;
+use crate::workload::Read;
+
+/// Reads that wait at the same time at most.
+const PARKED_MAX: usize = 8;
+/// Calls after which a read that is never told to wait must have ended.
+const CALLS_MAX: usize = 10_000;
+
+/// A read that has begun.
+#[derive(Debug)]
+struct Parked {
+    read: Read,
+    reading: Reading,
+    now_s: u32,
+    /// What was right at its beginning, and after each change of its partition since.
+    versions: Vec<Vec<Row>>,
+}
+
+/// The reads of a shard that have not ended.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    parked: Vec<Parked>,
+}
+
+/// A read that has ended: what it was shown, or why it was shown nothing.
+pub(crate) type Ended = Result<Vec<Row>, Progress>;
+
+impl Reads {
+    pub(crate) fn has_room(&self) -> bool {
+        self.parked.len() < PARKED_MAX
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parked.is_empty()
+    }
+
+    /// Forgets all: their clients have gone with the server.
+    pub(crate) fn clear(&mut self) {
+        self.parked.clear();
+    }
+
+    /// Begins a read.
+    pub(crate) fn begin(&mut self, read: Read, history: &History, now_s: u32) {
+        let versions = vec![expected(&read, history, now_s)];
+        self.parked.push(Parked { read, reading: Reading::default(), now_s, versions });
+    }
+
+    /// Notes a write that has been taken.
+    pub(crate) fn wrote(&mut self, mutations: &[Mutation], history: &History) {
+        for parked in &mut self.parked {
+            if mutations.iter().any(|mutation| mutation.place == parked.read.place) {
+                parked.versions.push(expected(&parked.read, history, parked.now_s));
+            }
+        }
+    }
+
+    /// Goes on with every read and returns those that have ended, checked.
+    pub(crate) fn step(&mut self, engine: &mut Engine) -> Result<Vec<Ended>, Violation> {
+        let mut ended = Vec::new();
+        let mut at = 0;
+        while let Some(parked) = self.parked.get_mut(at) {
+            match step(parked, engine)? {
+                Progress::Missing => at += 1,
+                Progress::Done => {
+                    let parked = self.parked.remove(at);
+                    check(&parked)?;
+                    ended.push(Ok(parked.reading.rows));
+                }
+                failed => {
+                    self.parked.remove(at);
+                    ended.push(Err(failed));
+                }
+            }
+        }
+        Ok(ended)
+    }
+}
+
+fn step(parked: &mut Parked, engine: &mut Engine) -> Result<Progress, Violation> {
+    for _ in 0..CALLS_MAX {
+        match engine.read(&parked.read, &mut parked.reading, parked.now_s) {
+            Progress::Paused => {}
+            progress => return Ok(progress),
+        }
+    }
+    Err(Violation::Livelock { under_way: 0, turns: CALLS_MAX })
+}
+
+fn expected(read: &Read, history: &History, now_s: u32) -> Vec<Row> {
+    let mut rows = history.now().read(&read.place, now_s);
+    rows.retain(|(clustering, _)| {
+        let inside = |(from, to): &(Vec<u8>, Option<Vec<u8>>)| {
+            from <= clustering && to.as_ref().is_none_or(|to| clustering < to)
+        };
+        read.slices.iter().any(inside)
+    });
+    if read.reversed {
+        rows.reverse();
+    }
+    rows
+}
+
+fn check(parked: &Parked) -> Result<(), Violation> {
+    let Parked { read, reading, versions, .. } = parked;
+    let wrong = |difference: String| {
+        let partition = format!("{:02x?}", read.place);
+        Err(Violation::WrongRead { partition, difference })
+    };
+    let found = &reading.rows;
+    if let [exact] = &versions[..] {
+        return difference(exact, found).map_or(Ok(()), wrong);
+    }
+    let ascends = |pair: &[Row]| match read.reversed {
+        false => pair[0].0 < pair[1].0,
+        true => pair[0].0 > pair[1].0,
+    };
+    if !found.windows(2).all(ascends) {
+        return wrong("rows are not in order".into());
+    }
+    for row in found {
+        if !versions.iter().any(|version| version.contains(row)) {
+            return wrong(format!("row {:02x?} was never like that", row.0));
+        }
+    }
+    for row in &versions[0] {
+        if versions.iter().all(|version| version.contains(row)) && !found.contains(row) {
+            return wrong(format!("row {:02x?} is missing", row.0));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,401 @@
+//! One shard of the simulated machine: a store, its device, and what its client knows.
+
+use tare_std::rng::Rng;
+use tare_store::{Limits, Now};
+
+use crate::device::{Crash, Device};
+use crate::disk::Flip;
+use crate::engine::{Engine, NotOpened, Progress, Refusal, Scanning};
+use crate::faults::{Canary, Faults};
+use crate::files::DeviceFiles;
+use crate::history::{Contents, History};
+use crate::log;
+use crate::model::{Mutation, difference};
+use crate::reads::Reads;
+use crate::trace::Trace;
+use crate::violation::Violation;
+use crate::workload::{TABLES, Workload};
+use tare_store::FileId;
+
+/// Turns of the machine after which a store that is left alone must have come to rest.
+const TURNS_MAX: usize = 100_000;
+/// Restarts in a row that may be cut off by another crash.
+const CRASHES_MAX: usize = 3;
+/// How long a store may take to find out that there is room again, in ns.
+const ROOM_NS_MAX: u64 = 1_000_000_000;
+/// Rows and partitions that a scan looks at in one call.
+const SCAN_STEPS: u32 = 50;
+
+/// A simulated shard.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) device: Device,
+    pub(crate) workload: Workload,
+    limits: Limits,
+    /// How many operations the host of this shard has under way at most.
+    under_way_max: usize,
+    engine: Option<Engine>,
+    history: History,
+    reads: Reads,
+    rng: Rng,
+    /// The log has failed since the last restart; what was acknowledged then.
+    failed: Option<u64>,
+}
+
+/// The time of the simulated machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    pub(crate) now_ns: u64,
+    /// Seconds since the Unix epoch at `now_ns` 0.
+    pub(crate) epoch_s: u32,
+}
+
+impl Clock {
+    /// Seconds since the Unix epoch.
+    pub(crate) fn wall_s(&self) -> u32 {
+        self.epoch_s.saturating_add(u32::try_from(self.now_ns / 1_000_000_000).unwrap_or(u32::MAX))
+    }
+
+    fn now(&self) -> Now {
+        Now { monotonic_ns: self.now_ns, wall_s: self.wall_s() }
+    }
+}
+
+impl Shard {
+    pub(crate) fn new(
+        device: Device,
+        workload: Workload,
+        limits: Limits,
+        under_way_max: usize,
+        rng: Rng,
+    ) -> Self {
+        Self {
+            device,
+            workload,
+            limits,
+            under_way_max,
+            engine: None,
+            history: History::default(),
+            reads: Reads::default(),
+            rng,
+            failed: None,
+        }
+    }
+
+    /// Writes what the workload says next, or checks that it was right to refuse it.
+    pub(crate) fn write(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(), Violation> {
+        let mutations = self.workload.write(clock.wall_s());
+        self.send(mutations, trace).map(|_| ())
+    }
+
+    fn send(&mut self, mutations: Vec<Mutation>, trace: &mut Trace) -> Result<bool, Violation> {
+        let Some(engine) = &mut self.engine else { return Ok(false) };
+        match engine.write(&mutations) {
+            Ok(ticket) => {
+                let count = mutations.len() as u64;
+                trace.event(1, &[ticket, count], format_args!("write {ticket}: {mutations:02x?}"));
+                self.history.wrote(ticket, mutations.clone());
+                self.reads.wrote(&mutations, &self.history);
+                Ok(true)
+            }
+            Err(refusal) => {
+                trace.event(3, &[refusal as u64], format_args!("refused: {refusal:?}"));
+                let why = match refusal {
+                    Refusal::Poisoned if self.failed.is_none() => "it says that the log failed",
+                    Refusal::DiskFull if !self.device.was_full => "it says that the disk is full",
+                    _ => return Ok(false),
+                };
+                Err(Violation::Refused { why: why.into() })
+            }
+        }
+    }
+
+    /// Begins to read what the workload says next; the answer is checked when it is there.
+    pub(crate) fn read(&mut self, clock: &Clock) {
+        let read = self.workload.read();
+        if self.engine.is_some() && self.reads.has_room() {
+            self.reads.begin(read, &self.history, clock.wall_s());
+        }
+    }
+
+    /// Goes on with the reads that have begun.
+    fn read_on(&mut self, trace: &mut Trace) -> Result<(), Violation> {
+        let Some(engine) = &mut self.engine else { return Ok(()) };
+        for ended in self.reads.step(engine)? {
+            match ended {
+                Ok(rows) => {
+                    trace.event(4, &[rows.len() as u64], format_args!("read {} rows", rows.len()));
+                    rows.iter().for_each(|(clustering, _)| trace.bytes(clustering));
+                }
+                Err(progress) => self.excuse(&progress, trace)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a read may have failed like that.
+    fn excuse(&mut self, progress: &Progress, trace: &mut Trace) -> Result<(), Violation> {
+        trace.event(5, &[], format_args!("not read: {progress:?}"));
+        match progress {
+            Progress::Damaged(why) => self.repair(why),
+            Progress::Io(_) if self.device.failed_reads > 0 => Ok(()),
+            other => Err(Violation::FailedRead { why: format!("{other:?}") }),
+        }
+    }
+
+    /// Puts flipped bits back after an error that says where one is.
+    fn repair(&mut self, why: &str) -> Result<(), Violation> {
+        let is_named = |flip: &Flip| why.contains(&flip.file.file_name());
+        if !self.device.flips.iter().any(is_named) {
+            let flips = self.device.flips.iter();
+            let flipped = flips.map(|flip| format!("{} at {}", flip.file.file_name(), flip.offset));
+            let flipped = flipped.collect::<Vec<_>>().join(", ");
+            return Err(Violation::FalseAlarm { why: why.into(), flipped });
+        }
+        self.device.repair();
+        Ok(())
+    }
+
+    /// Reads everything and checks it. Nothing is written meanwhile.
+    pub(crate) fn scan(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
+        let wall_s = clock.wall_s();
+        let contents = self.contents(clock, trace)?;
+        trace.event(6, &[contents.len() as u64], format_args!("scan: {}", contents.len()));
+        let model = self.history.now();
+        let empty = Vec::new();
+        for place in model.places().chain(contents.keys()) {
+            let found = contents.get(place).unwrap_or(&empty);
+            if let Some(difference) = difference(&model.read(place, wall_s), found) {
+                let partition = format!("{place:02x?}");
+                return Err(Violation::WrongRead { partition, difference });
+            }
+        }
+        Ok(())
+    }
+
+    /// All that the store shows, as it is at this second.
+    fn contents(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<Contents, Violation> {
+        let mut contents = Contents::new();
+        let wall_s = clock.wall_s();
+        for table in TABLES {
+            let mut scanning = Scanning::new(table, wall_s, SCAN_STEPS);
+            let mut turns = 0;
+            loop {
+                let Some(engine) = &mut self.engine else { return Ok(contents) };
+                match engine.scan(&mut scanning) {
+                    Progress::Done => break,
+                    Progress::Paused => {}
+                    Progress::Missing => self.wait(clock, trace)?,
+                    failed => {
+                        self.excuse(&failed, trace)?;
+                        scanning = Scanning::new(table, wall_s, SCAN_STEPS);
+                    }
+                }
+                turns += 1;
+                if turns > TURNS_MAX {
+                    let under_way = self.device.under_way();
+                    return Err(Violation::Livelock { under_way, turns });
+                }
+            }
+            contents.extend(scanning.partitions);
+        }
+        Ok(contents)
+    }
+
+    /// Hands operations to the device and brings back those that have ended.
+    pub(crate) fn turn(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(), Violation> {
+        let Some(engine) = &mut self.engine else { return Ok(()) };
+        while let Some(completion) = self.device.next_completion(clock.now_ns) {
+            let (id, failed) = (completion.id.0, completion.result.is_err());
+            trace.event(7, &[id, u64::from(failed)], format_args!("end {id:x}, failed: {failed}"));
+            if let Err(why) = engine.complete(completion, clock.now()) {
+                trace.event(8, &[], format_args!("  {why}"));
+                if !self.device.failed_log && !self.device.was_full {
+                    return Err(Violation::Unexpected { why });
+                }
+                if engine.is_poisoned() {
+                    self.failed.get_or_insert(engine.durable());
+                }
+            }
+        }
+        while self.device.under_way() < self.under_way_max
+            && engine.pump(&mut self.device, clock.now())?
+        {
+            let begun = self.device.last_begun();
+            trace.event(9, &[begun.0, begun.1], format_args!("begin {begun:x?}"));
+        }
+        let durable = engine.durable();
+        if self.failed.is_some_and(|then| durable > then) {
+            return Err(Violation::Forgiven);
+        }
+        self.history.acknowledge(durable);
+        self.read_on(trace)
+    }
+
+    /// A turn at the next moment at which something can happen.
+    fn wait(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
+        self.turn(clock, trace)?;
+        let due = self.engine.as_ref().and_then(Engine::next_due_ns);
+        let next = self.device.next_due_ns().into_iter().chain(due).min();
+        clock.now_ns = next.unwrap_or(clock.now_ns + 1_000_000).max(clock.now_ns + 1000);
+        self.turn(clock, trace)
+    }
+
+    /// Goes on without new asks until all that was written is durable and every read has ended, or
+    /// the log has failed.
+    pub(crate) fn settle(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
+        let newest = self.history.newest();
+        for _ in 0..TURNS_MAX {
+            let Some(engine) = &self.engine else { return Ok(()) };
+            let is_durable = newest.is_none_or(|newest| newest < engine.durable());
+            if (is_durable || engine.is_poisoned()) && self.reads.is_empty() {
+                return Ok(());
+            }
+            self.wait(clock, trace)?;
+        }
+        Err(Violation::Livelock { under_way: self.device.under_way(), turns: TURNS_MAX })
+    }
+
+    /// Gives the store the time in which it must find out that there is room again.
+    pub(crate) fn recover_room(
+        &mut self,
+        clock: &mut Clock,
+        trace: &mut Trace,
+    ) -> Result<(), Violation> {
+        let until_ns = clock.now_ns + ROOM_NS_MAX;
+        while clock.now_ns < until_ns {
+            self.wait(clock, trace)?;
+        }
+        self.settle(clock, trace)?;
+        self.device.was_full = false;
+        Ok(())
+    }
+
+    /// Stops as the server does when it is told to.
+    pub(crate) fn stop(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
+        trace.event(10, &[], format_args!("stop"));
+        self.device.set_full(false);
+        let Some(engine) = &mut self.engine else { return Ok(()) };
+        self.reads.clear();
+        engine.close();
+        let mut turns = 0;
+        while self.engine.as_ref().is_some_and(|e| !e.is_closed() && !e.is_poisoned()) {
+            self.wait(clock, trace)?;
+            turns += 1;
+            if turns > TURNS_MAX {
+                return Err(Violation::Livelock { under_way: self.device.under_way(), turns });
+            }
+        }
+        let whole = self.engine.as_ref().is_some_and(|engine| !engine.is_poisoned());
+        self.crash(Crash::Kill, trace);
+        if whole {
+            self.history.acknowledge(u64::MAX);
+        }
+        Ok(())
+    }
+
+    /// Ends the store as a crash does.
+    pub(crate) fn crash(&mut self, crash: Crash, trace: &mut Trace) {
+        trace.event(11, &[crash as u64], format_args!("{crash:?}"));
+        self.engine = None;
+        self.reads.clear();
+        self.device.crash(crash);
+        self.failed = None;
+    }
+
+    /// Starts the store again and checks that what is there is what was written.
+    pub(crate) fn start(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
+        let vouched = log::vouched(&self.device.disk);
+        let (engine, has_flips) = self.open(clock, trace)?;
+        let next = engine.durable();
+        self.engine = Some(engine);
+        let wall_s = clock.wall_s();
+        let found = self.contents(clock, trace)?;
+        // A flip in the part of the log that nothing after it vouches for cannot be told from a
+        // torn end.
+        let certain = self.history.acknowledged();
+        let certain = if has_flips { certain.min(vouched) } else { certain };
+        let again = self.history.restarted(&found, certain, next, wall_s)?;
+        trace.event(12, &[found.len() as u64, next], format_args!("started at {next}"));
+        self.repeat(again, clock, trace)
+    }
+
+    /// Sends writes again of which nobody can tell whether they survived, without faults, so that
+    /// they are there for sure.
+    fn repeat(
+        &mut self,
+        again: Vec<Vec<Mutation>>,
+        clock: &mut Clock,
+        trace: &mut Trace,
+    ) -> Result<(), Violation> {
+        if again.is_empty() {
+            return Ok(());
+        }
+        let faults = std::mem::replace(&mut self.device.faults, Faults::none());
+        self.device.set_full(false);
+        for mutations in again {
+            while !self.send(mutations.clone(), trace)? {
+                self.settle(clock, trace)?;
+            }
+        }
+        self.settle(clock, trace)?;
+        self.device.faults = faults;
+        Ok(())
+    }
+
+    /// Opens the store, and says whether it may have taken damage for the torn end of the log.
+    fn open(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(Engine, bool), Violation> {
+        let mut has_flips = self.device.flips.iter().any(|f| matches!(f.file, FileId::Log(_)));
+        let mut was_cut_off = false;
+        for attempt in 0..TURNS_MAX {
+            let may_be_cut_off = attempt < CRASHES_MAX && self.device.faults.power_loss > 0;
+            let cut_off = may_be_cut_off && self.rng.below(6) == 0;
+            let changes_left = cut_off.then(|| self.rng.below(6));
+            let rng = Rng::new(self.rng.next_u64());
+            let mut files = DeviceFiles::new(&mut self.device, rng, changes_left);
+            let opened = Engine::open(&mut files, self.limits, clock.now());
+            let crashed = files.crashed();
+            match opened {
+                // Whatever was opened over a machine without power is gone with it.
+                _ if crashed => {
+                    trace.event(13, &[], format_args!("the power went during recovery"));
+                    self.device.crash(Crash::Power);
+                    was_cut_off = true;
+                }
+                Ok(engine) => return Ok((engine, has_flips)),
+                Err(NotOpened::Damaged(why)) => {
+                    trace.event(14, &[], format_args!("damaged: {why}"));
+                    let told = self.repair(&why);
+                    if told.is_err() {
+                        for group in log::told(&self.device.disk) {
+                            trace.event(16, &[], format_args!("  {group}"));
+                        }
+                    }
+                    told?;
+                    has_flips &= was_cut_off;
+                }
+                Err(NotOpened::Io(why)) => {
+                    trace.event(15, &[], format_args!("not opened: {why}"));
+                    let Faults { failed_read, failed_write, failed_sync, .. } = self.device.faults;
+                    // The operator tries again.
+                    if failed_read + failed_write + failed_sync == 0 {
+                        return Err(Violation::NotOpened { why });
+                    }
+                }
+            }
+        }
+        Err(Violation::NotOpened { why: "it was tried often enough".into() })
+    }
+
+    /// Plants a fault of the instrument in what is stored. Returns whether there was a place.
+    pub(crate) fn plant_at_rest(&mut self, canary: Canary) -> bool {
+        canary == Canary::ForgedValue && log::forge(&mut self.device.disk)
+    }
+
+    /// Plants a fault of the instrument in a running store. Returns whether it took it.
+    pub(crate) fn plant(&mut self, canary: Canary, clock: &Clock) -> bool {
+        let Some(engine) = &mut self.engine else { return false };
+        canary == Canary::InventedWrite
+            && engine.write(&self.workload.write(clock.wall_s())).is_ok()
+    }
+}

@@ -1,0 +1,68 @@
+//! What happened, as one number and as the last lines of it. Two runs of one seed that differ in
+//! anything that a store did differ in the number.
+
+use std::collections::VecDeque;
+use std::fmt::Arguments;
+
+use tare_std::rng::mix64;
+
+/// Lines that are kept for a failure.
+const LINES_MAX: usize = 40;
+/// Characters of a line that are kept.
+const LINE_MAX: usize = 200;
+
+/// The trace of one life.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    hash: u64,
+    events: u64,
+    lines: VecDeque<String>,
+    /// Lines are only made when somebody will read them: replays, not campaigns.
+    keeps_lines: bool,
+}
+
+impl Trace {
+    pub(crate) fn new(keeps_lines: bool) -> Self {
+        Self { keeps_lines, ..Self::default() }
+    }
+
+    /// Notes an event: what kind, its numbers, and its text for people.
+    pub(crate) fn event(&mut self, kind: u64, numbers: &[u64], text: Arguments<'_>) {
+        self.events += 1;
+        self.mix(kind);
+        numbers.iter().for_each(|&number| self.mix(number));
+        if self.keeps_lines {
+            if self.lines.len() == LINES_MAX {
+                self.lines.pop_front();
+            }
+            let mut line = text.to_string();
+            if let Some((at, _)) = line.char_indices().nth(LINE_MAX) {
+                line.truncate(at);
+                line.push_str("..");
+            }
+            self.lines.push_back(line);
+        }
+    }
+
+    /// Notes bytes: an answer.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.mix(u64::from(crc32c::crc32c(bytes)) | (bytes.len() as u64) << 32);
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The last lines, oldest first.
+    pub(crate) fn into_lines(self) -> Vec<String> {
+        self.lines.into()
+    }
+
+    fn mix(&mut self, number: u64) {
+        self.hash = mix64(self.hash.rotate_left(5) ^ number);
+    }
+}

@@ -1,0 +1,63 @@
+//! What a simulated life can show to be wrong, and how it is told.
+
+use std::fmt;
+
+use tare_store::FileId;
+
+/// Something that must never happen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    #[error("an operation on {file:?} breaks the contract: {why}")]
+    Contract { file: FileId, why: &'static str },
+    #[error("the store cannot be opened although nothing is damaged: {why}")]
+    NotOpened { why: String },
+    #[error("a file is called damaged that is not: {why}; bits were flipped in [{flipped}]")]
+    FalseAlarm { why: String, flipped: String },
+    #[error(
+        "after a restart the rows fit no number of the writes: {acknowledged} were acknowledged, \
+         {written} written; with {best} of them {difference}"
+    )]
+    NoSuchHistory { acknowledged: usize, written: usize, best: usize, difference: String },
+    #[error("a read of partition {partition} is wrong: {difference}")]
+    WrongRead { partition: String, difference: String },
+    #[error("a read failed although nothing had: {why}")]
+    FailedRead { why: String },
+    #[error("a write was refused although nothing was wrong: {why}")]
+    Refused { why: String },
+    #[error("a write was acknowledged after the log had failed")]
+    Forgiven,
+    #[error("operations go on for ever: {under_way} under way after {turns} turns")]
+    Livelock { under_way: usize, turns: usize },
+    #[error("the store handed its operation back: {why}")]
+    Unexpected { why: String },
+    #[error("the store panicked: {message}")]
+    Panicked { message: String },
+    #[error("two runs of one seed gave the hashes {first:016x} and {second:016x}")]
+    NotDeterministic { first: u64, second: u64 },
+}
+
+/// A violation, where it was, and how to see it again.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub seed: u64,
+    pub step: u64,
+    pub shard: usize,
+    /// The virtual time in ns.
+    pub now_ns: u64,
+    pub violation: Violation,
+    /// The last events before it, oldest first.
+    pub trace: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.trace {
+            writeln!(f, "    {line}")?;
+        }
+        let Self { seed, step, shard, now_ns, violation, .. } = self;
+        writeln!(f, "seed {seed}, step {step}, shard {shard}, {now_ns} ns: {violation}")?;
+        write!(f, "see it again: cargo xtask sim --seed {seed}")
+    }
+}
+
+impl std::error::Error for Failure {}

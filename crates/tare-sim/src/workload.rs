@@ -1,0 +1,228 @@
+//! What is asked of a store: writes, reads and scans, drawn from a seed. Knows neither what is
+//! right nor what goes wrong.
+//!
+//! Keys are few, so that writes meet; timestamps are coarse, so that they tie; and writes come at
+//! most [`LATE_S_MAX`] seconds late, so that no tombstone that a store may have dropped by then
+//! (its grace is longer) would have hidden them.
+
+use std::collections::BTreeMap;
+
+use tare_std::rng::{Rng, mix64};
+
+use crate::model::{Cell, Change, Content, DELETION, MARKER, Mutation, Place, Range};
+
+/// How late a write may come, in seconds before the present.
+pub(crate) const LATE_S_MAX: u64 = 3;
+/// The tables of a store. The first has clustering keys, the second has none.
+pub(crate) const TABLES: [u32; 2] = [2, 3];
+/// Columns that rows have: the marker and those of the user.
+const COLUMNS: std::ops::Range<u16> = MARKER..6;
+
+/// What is drawn in one life.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    rng: Rng,
+    shape: Shape,
+    written: i64,
+}
+
+/// What all asks of a life have in common.
+#[derive(Clone, Debug)]
+struct Shape {
+    tables: u64,
+    partitions: u64,
+    rows: u64,
+    /// One value in so many is large.
+    large_values: u64,
+    large_bytes: u64,
+    deletions: u64,
+    ttls: u64,
+    batches: u64,
+}
+
+/// Part of a partition that is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    pub(crate) place: Place,
+    /// `[from, to)`, ascending and apart; `to` of `None` is the end.
+    pub(crate) slices: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    pub(crate) reversed: bool,
+    /// Stop after so many rows and go on after the last of them.
+    pub(crate) page: Option<usize>,
+}
+
+impl Workload {
+    pub(crate) fn new(mut rng: Rng) -> Self {
+        let mut pick = |choices: &[u64]| {
+            let at = usize::try_from(rng.below(choices.len() as u64)).unwrap_or(0);
+            choices[at]
+        };
+        let shape = Shape {
+            tables: pick(&[1, 2]),
+            partitions: pick(&[3, 20, 100]),
+            rows: pick(&[1, 8, 60]),
+            large_values: pick(&[0, 50, 10, 4]),
+            large_bytes: pick(&[5_000, 20_000, 100_000]),
+            deletions: pick(&[0, 12, 4]),
+            ttls: pick(&[0, 8, 2]),
+            batches: pick(&[0, 8, 2]),
+        };
+        Self { rng, shape, written: 0 }
+    }
+
+    /// The next write: one or more mutations that belong together. `wall_s` is the present.
+    pub(crate) fn write(&mut self, wall_s: u32) -> Vec<Mutation> {
+        let batch = self.one_in(self.shape.batches);
+        let mutations = if batch { 2 + self.rng.below(5) } else { 1 };
+        (0..mutations).map(|_| self.mutation(wall_s)).collect()
+    }
+
+    /// A partition to read.
+    pub(crate) fn read(&mut self) -> Read {
+        let place = self.place();
+        let mut bounds: Vec<Vec<u8>> =
+            (0..self.rng.below(3) * 2).map(|_| self.clustering(place.table)).collect();
+        bounds.sort();
+        bounds.dedup();
+        let mut slices: Vec<_> =
+            bounds.chunks(2).map(|pair| (pair[0].clone(), pair.get(1).cloned())).collect();
+        if slices.is_empty() {
+            slices.push((Vec::new(), None));
+        }
+        let page = self.one_in(3).then(|| 1 + self.index(4));
+        Read { place, slices, reversed: self.rng.below(3) == 0, page }
+    }
+
+    fn table(&mut self) -> u32 {
+        TABLES[self.index(self.shape.tables)]
+    }
+
+    fn mutation(&mut self, wall_s: u32) -> Mutation {
+        let place = self.place();
+        let change = if self.one_in(self.shape.deletions * 2) {
+            Change::Range(self.range(place.table, wall_s))
+        } else {
+            let clustering = self.clustering(place.table);
+            Change::Row { clustering, cells: self.cells(wall_s) }
+        };
+        Mutation { place, change }
+    }
+
+    fn cells(&mut self, wall_s: u32) -> BTreeMap<u16, Cell> {
+        let expires = self.one_in(self.shape.ttls);
+        // Once expired, a cell counts as dead, and of two that tie the dead one wins, even if the
+        // other lives longer: whether that has happened is the store's affair (as it is Cassandra's),
+        // so that what expires never ties.
+        let timestamp = match expires {
+            true => self.timestamp(wall_s) + 10 + self.count(),
+            false => self.timestamp(wall_s),
+        };
+        let dead = Content::Dead { since_s: wall_s };
+        if self.one_in(self.shape.deletions * 2) {
+            return BTreeMap::from([(DELETION, Cell { timestamp, content: dead })]);
+        }
+        let mut cells = BTreeMap::new();
+        for column in COLUMNS {
+            if self.rng.below(2) == 0 {
+                continue;
+            }
+            let is_marker = column == MARKER;
+            let content = if !is_marker && self.one_in(self.shape.deletions) {
+                dead.clone()
+            } else {
+                let value = if is_marker { Vec::new() } else { self.value() };
+                #[expect(clippy::cast_possible_truncation, reason = "below 60")]
+                let ttl_s = 1 + self.rng.below(60) as u32;
+                match expires {
+                    true => Content::Expiring { value, ttl_s, expires_s: wall_s + ttl_s },
+                    false => Content::Live(value),
+                }
+            };
+            cells.insert(column, Cell { timestamp, content });
+        }
+        if cells.is_empty() {
+            let content = Content::Live(self.value());
+            cells.insert(2, Cell { timestamp, content });
+        }
+        cells
+    }
+
+    fn range(&mut self, table: u32, wall_s: u32) -> Range {
+        let (mut from, mut to) = (Vec::new(), None);
+        match self.rng.below(4) {
+            // The whole partition.
+            0 => {}
+            // All rows with one first part of the clustering key.
+            1 => {
+                let prefix = self.clustering(table).first().copied().unwrap_or(0);
+                (from, to) = (vec![prefix], Some(vec![prefix + 1]));
+            }
+            _ => {
+                let (a, b) = (self.clustering(table), self.clustering(table));
+                if a < b {
+                    (from, to) = (a, Some(b));
+                } else {
+                    from = a;
+                }
+            }
+        }
+        Range { from, to, timestamp: self.timestamp(wall_s), deleted_s: wall_s }
+    }
+
+    /// A value that no other write has: its first bytes count.
+    fn value(&mut self) -> Vec<u8> {
+        let number = self.count();
+        let large = self.one_in(self.shape.large_values);
+        let bound = if large { self.shape.large_bytes } else { 40 };
+        let length = self.rng.below(bound) + 8;
+        let mut value = number.to_le_bytes().to_vec();
+        // Half of the values compress well, half do not at all.
+        let compresses = self.rng.below(2) == 0;
+        let mut filler = self.rng.next_u64();
+        while (value.len() as u64) < length {
+            value.extend_from_slice(&filler.to_le_bytes());
+            if !compresses {
+                filler = mix64(filler);
+            }
+        }
+        value
+    }
+
+    fn place(&mut self) -> Place {
+        let table = self.table();
+        let key = self.rng.below(self.shape.partitions);
+        // Some tokens stand for two keys.
+        let token = mix64(if key % 7 == 1 { key - 1 } else { key }).cast_signed();
+        Place { table, token, key: key.to_be_bytes()[6..].to_vec() }
+    }
+
+    /// No clustering key is the beginning of another.
+    fn clustering(&mut self, table: u32) -> Vec<u8> {
+        if table != TABLES[0] {
+            return Vec::new();
+        }
+        let row = self.rng.below(self.shape.rows);
+        #[expect(clippy::cast_possible_truncation, reason = "at most 60 rows")]
+        let (first, second) = ((row / 8) as u8, (row % 8) as u8);
+        vec![first, 0x80, second]
+    }
+
+    fn timestamp(&mut self, wall_s: u32) -> i64 {
+        let late_s = self.rng.below(LATE_S_MAX);
+        let micros = (u64::from(wall_s) - late_s) * 1_000_000 + self.rng.below(3);
+        micros.cast_signed()
+    }
+
+    fn count(&mut self) -> i64 {
+        self.written += 1;
+        self.written
+    }
+
+    fn one_in(&mut self, chance: u64) -> bool {
+        chance > 0 && self.rng.below(chance) == 0
+    }
+
+    fn index(&mut self, bound: u64) -> usize {
+        usize::try_from(self.rng.below(bound)).unwrap_or(0)
+    }
+}

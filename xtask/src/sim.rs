@@ -1,0 +1,114 @@
+//! `cargo xtask sim [--seed S | --seeds N] [--steps K]`: lives through one seed and tells what
+//! happened, or through many on all CPUs and tells which went wrong.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use tare_sim::{Options, Violation};
+
+/// Seeds where nothing else is asked for.
+const SEEDS: u64 = 1000;
+/// Failures that are told in full.
+const TOLD_MAX: usize = 3;
+
+pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    let (mut seed, mut seeds, mut options) = (None, SEEDS, Options::default());
+    for pair in arguments.chunks(2) {
+        let [name, value] = pair else { bail!("{:?} needs a number", pair[0]) };
+        let number: u64 = value.parse().with_context(|| format!("{value:?} is no number"))?;
+        match *name {
+            "--seed" => seed = Some(number),
+            "--seeds" => seeds = number,
+            "--steps" => options.steps = number,
+            _ => bail!("usage: cargo xtask sim [--seed S | --seeds N] [--steps K]"),
+        }
+    }
+    match seed {
+        Some(seed) => one(root, seed, options),
+        None => many(root, seeds, &options),
+    }
+}
+
+/// Lives through a seed twice and tells its last events if it goes wrong.
+fn one(root: &Path, seed: u64, options: Options) -> anyhow::Result<()> {
+    let options = Options { keeps_lines: true, ..options };
+    match (tare_sim::run(seed, &options), tare_sim::run(seed, &options)) {
+        (Ok(first), Ok(second)) if first == second => {
+            say(&format!(
+                "seed {seed}: {} events, {} restarts, hash {:016x}: nothing wrong",
+                first.events, first.restarts, first.hash
+            ));
+            Ok(())
+        }
+        (Ok(first), Ok(second)) => {
+            let (first, second) = (first.hash, second.hash);
+            bail!("seed {seed}: {}", Violation::NotDeterministic { first, second })
+        }
+        (Err(failure), _) | (_, Err(failure)) => {
+            bail!("{failure}\ncommit {}", commit(root))
+        }
+    }
+}
+
+fn many(root: &Path, seeds: u64, options: &Options) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let next = AtomicU64::new(0);
+    let (events, restarts) = (AtomicU64::new(0), AtomicU64::new(0));
+    let failures = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                return;
+            }
+            match tare_sim::run(seed, options) {
+                Ok(outcome) => {
+                    events.fetch_add(outcome.events, Ordering::Relaxed);
+                    restarts.fetch_add(outcome.restarts, Ordering::Relaxed);
+                }
+                Err(failure) => {
+                    failures.lock().unwrap_or_else(|poison| poison.into_inner()).push(failure);
+                }
+            }
+        }
+    };
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..cpus).for_each(|_| drop(scope.spawn(work))));
+    let mut failures = failures.into_inner().unwrap_or_else(|poison| poison.into_inner());
+    failures.sort_by_key(|failure| failure.seed);
+    say(&format!(
+        "{seeds} seeds, {} restarts, {} events, {:.1} s",
+        restarts.into_inner(),
+        events.into_inner(),
+        started.elapsed().as_secs_f64()
+    ));
+    if failures.is_empty() {
+        return Ok(());
+    }
+    for failure in failures.iter().take(TOLD_MAX) {
+        say(&failure.to_string());
+    }
+    let numbers: Vec<String> = failures.iter().map(|failure| failure.seed.to_string()).collect();
+    bail!("{} seeds failed: {}; commit {}", failures.len(), numbers.join(", "), commit(root))
+}
+
+/// The commit that is built, as far as git knows it.
+fn commit(root: &Path) -> String {
+    let output =
+        Command::new("git").args(["describe", "--always", "--dirty"]).current_dir(root).output();
+    match output {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).trim().to_string()
+        }
+        _ => "unknown".into(),
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the outcome of a chore")]
+fn say(line: &str) {
+    eprintln!("{line}");
+}
