@@ -303,7 +303,8 @@ fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
         // All rows are in memory: there is no cache yet.
         memtable_bytes: budget.memtable_bytes + budget.cache_bytes,
         cache_bytes: 0,
-        pending_bytes: budget.log_bytes,
+        background_bytes: budget.log_bytes / 2,
+        pending_bytes: budget.log_bytes / 2,
         segment_bytes: SEGMENT_BYTES,
         durability: config.durability.for_store(),
     };

@@ -18,7 +18,7 @@ use std::io;
 use std::rc::Rc;
 
 use crate::cells::Purge;
-use crate::chunk::Chunk;
+use crate::chunk::{ALIGNMENT, Chunk};
 use crate::io::{Completion, FileId, Now, Op, OpId, OpKind, Owner};
 use crate::manifest::Manifest;
 use crate::memtable::Memtable;
@@ -34,8 +34,9 @@ pub(crate) use tiers::sizes;
 const STEP_BYTES: usize = 16 << 10;
 /// How long a full disk is left alone, in ns.
 const RETRY_NS: u64 = 1_000_000_000;
-/// Compactions that run side by side at most.
+/// Compactions that run side by side at most, and the memory that each should have.
 const COMPACTIONS_MAX: usize = 3;
+const COMPACTION_BYTES: usize = 8 << 20;
 /// A further compaction has at most this part of the bytes of any that is running.
 const SMALLER: u64 = 4;
 /// Operations of compactions that are under way at most.
@@ -83,6 +84,26 @@ impl Failed {
             Ok(_) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// How the memory of background work is divided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shares {
+    /// Of a chunk that is written; some of them wait, per file.
+    chunk_bytes: usize,
+    compactions: usize,
+    /// What all inputs of one compaction are read at a time. As much again, and more where it was
+    /// compressed, are the blocks that come out of it.
+    read_bytes: usize,
+}
+
+impl Shares {
+    fn new(bytes: usize) -> Self {
+        let compactions = (bytes / COMPACTION_BYTES).clamp(1, COMPACTIONS_MAX);
+        let chunk_bytes = (bytes / 32).next_multiple_of(ALIGNMENT).clamp(32 << 10, 256 << 10);
+        let read_bytes = (bytes / compactions / 6).clamp(256 << 10, 4 << 20);
+        Self { chunk_bytes, compactions, read_bytes }
     }
 }
 
@@ -138,13 +159,14 @@ pub(crate) struct Background {
     full: Option<String>,
     retry_ns: u64,
     counters: Counters,
+    shares: Shares,
     /// Whether compactions are begun and carried on.
     compacts: bool,
 }
 
 impl Background {
     /// Background work on the tables of a manifest; compactions have to be started.
-    pub(crate) fn new(manifest: Manifest, next_file: u64) -> Self {
+    pub(crate) fn new(manifest: Manifest, next_file: u64, bytes: usize) -> Self {
         let unsettled = manifest.tables.iter().map(|listed| listed.table).collect();
         Self {
             installer: Installer::new(manifest),
@@ -159,6 +181,7 @@ impl Background {
             full: None,
             retry_ns: 0,
             counters: Counters::default(),
+            shares: Shares::new(bytes),
             compacts: false,
         }
     }
@@ -272,7 +295,7 @@ impl Background {
             return false;
         }
         if let Some(flush) = self.flush.as_mut().filter(|flush| flush.can_step()) {
-            flush.step(|table| situation.options_of(table), &mut self.next_file);
+            flush.step(|table| situation.options_of(table), &mut self.next_file, self.shares);
             return true;
         }
         if !self.compacts {
@@ -310,7 +333,7 @@ impl Background {
         };
         let bytes: u64 = inputs.iter().map(|table| table.file_bytes()).sum();
         let least = self.compactions.iter().map(Compaction::input_bytes).min();
-        if self.compactions.len() >= COMPACTIONS_MAX
+        if self.compactions.len() >= self.shares.compactions
             || least.is_some_and(|least| bytes.saturating_mul(SMALLER) > least)
         {
             self.unsettled.remove(&table);
@@ -320,7 +343,9 @@ impl Background {
         let purge = purge(table, &inputs, situation, &options);
         let file = self.next_file;
         self.next_file += 1;
-        self.compactions.push(Compaction::new(table, inputs, file, &options, purge));
+        let options = options.for_writer(file, table, self.shares.chunk_bytes);
+        let read_bytes = self.shares.read_bytes;
+        self.compactions.push(Compaction::new(inputs, options, read_bytes, purge));
         true
     }
 

@@ -10,6 +10,8 @@ pub struct Limits {
     pub memtable_bytes: usize,
     /// Bytes of blocks of tables that are kept in memory.
     pub cache_bytes: usize,
+    /// Bytes that flushes and compactions may hold at a time, about.
+    pub background_bytes: usize,
     /// Bytes that may wait for the commit log.
     pub pending_bytes: usize,
     /// Size of a commit log segment.
@@ -33,11 +35,13 @@ pub struct TableOptions {
 
 impl TableOptions {
     /// As the writer of a table file wants them.
-    pub(crate) fn for_writer(&self) -> WriterOptions {
+    pub(crate) fn for_writer(&self, file: u64, table: u32, chunk_bytes: usize) -> WriterOptions {
         WriterOptions {
+            file,
+            table,
+            chunk_bytes,
             compression: self.compression,
             filter_false_positives: self.bloom_false_positives,
-            ..WriterOptions::default()
         }
     }
 }

@@ -213,7 +213,6 @@ impl Store {
         for edit in &mut edits {
             for &file in &edit.remove {
                 self.sorted.values_mut().for_each(|tables| tables.retain(|t| t.file() != file));
-                self.cache.forget(file);
             }
             for table in edit.add.drain(..) {
                 if self.gone.contains(&table.footer().table) {

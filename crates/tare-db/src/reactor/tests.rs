@@ -127,7 +127,11 @@ fn as_many_operations_as_are_taken_all_end() {
         while host.engine.has_file_room() {
             let offset = u64::from(begun) * 8192;
             let kind = match begun % 4 {
-                0 => OpKind::Write { offset, chunk: filled(begun, 4096), sync: begun.is_multiple_of(8) },
+                0 => OpKind::Write {
+                    offset,
+                    chunk: filled(begun, 4096),
+                    sync: begun.is_multiple_of(8),
+                },
                 1 => OpKind::Sync,
                 _ => OpKind::Read { offset, chunk: filled(0, 4096) },
             };

@@ -8,14 +8,12 @@ use super::windows::Windows;
 use super::{Failed, STEP_BYTES};
 use crate::cells::Purge;
 use crate::io::{Completion, Op, OpId, Owner};
-use crate::options::TableOptions;
 use crate::read::source::Step;
 use crate::read::stored::Stored;
 use crate::table::{Cursor, Table, WriterOptions};
 
-/// What all inputs together are read at a time, in bytes.
-const READ_BYTES: usize = 4 << 20;
-const READ_BYTES_MIN: usize = 64 << 10;
+/// What one input is read at a time, in bytes.
+const READ_BYTES_MIN: usize = 16 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
 
 /// Inputs at most: their number stands in eight bits of an operation's id.
@@ -51,21 +49,21 @@ pub(crate) struct Compaction {
 }
 
 impl Compaction {
+    /// A compaction of tables into one file; the inputs together are read so many bytes at a time.
     pub(crate) fn new(
-        table: u32,
         inputs: Vec<Rc<Table>>,
-        file: u64,
-        options: &TableOptions,
+        options: WriterOptions,
+        read_bytes: usize,
         purge: Purge,
     ) -> Self {
-        let bytes = (READ_BYTES / inputs.len().max(1)).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
+        let bytes = (read_bytes / inputs.len().max(1)).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
         let windows = Windows::new(inputs.iter().map(|input| input.file()), bytes);
         let blocks = bytes / crate::table::PAGE_BYTES;
         let cursor =
             |input: &Rc<Table>| Stored::new(Cursor::new(Rc::clone(input)).with_read_ahead(blocks));
         let opening = inputs.iter().map(cursor).collect();
         let reserved_bytes = inputs.iter().map(|input| input.file_bytes()).sum();
-        let options = WriterOptions { file, table, ..options.for_writer() };
+        let table = options.table;
         let output = Output::new(Owner::Compaction, options, reserved_bytes);
         Self {
             table,

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::output::Output;
 use super::rewrite::{Progress, Rewrite};
-use super::{Failed, STEP_BYTES};
+use super::{Failed, STEP_BYTES, Shares};
 use crate::cells::Purge;
 use crate::io::{Completion, Op, Owner};
 use crate::memtable::{Cursor, Memtable};
@@ -62,11 +62,14 @@ impl Flush {
         &mut self,
         schema: impl Fn(u32) -> Option<TableOptions>,
         next_file: &mut u64,
+        shares: Shares,
     ) {
         let Some(current) = &mut self.current else {
             let Some(table) = self.tables.pop() else { return };
             if let Some(options) = schema(table) {
-                self.begin(table, options, next_file);
+                let options = options.for_writer(*next_file, table, shares.chunk_bytes);
+                *next_file += 1;
+                self.begin(table, options);
             }
             return;
         };
@@ -84,10 +87,7 @@ impl Flush {
         }
     }
 
-    fn begin(&mut self, table: u32, options: TableOptions, next_file: &mut u64) {
-        let file = *next_file;
-        *next_file += 1;
-        let options = WriterOptions { file, table, ..options.for_writer() };
+    fn begin(&mut self, table: u32, options: WriterOptions) {
         let cursor = Cursor::new(Rc::clone(&self.memtable), table);
         let rewrite = Some(Rewrite::new(vec![cursor], NOTHING));
         let output = Output::new(Owner::Flush, options, 0);

@@ -60,7 +60,7 @@ impl Store {
         let next_file = remove_leftovers(files, &manifest)?;
         let (sorted, dropped) = open_tables(files, &manifest, &options)?;
         let from = manifest.log_sequence;
-        let mut background = Background::new(manifest, next_file);
+        let mut background = Background::new(manifest, next_file, limits.background_bytes);
         if !dropped.is_empty() {
             background.edit(Edit {
                 remove: dropped.clone(),

@@ -14,6 +14,7 @@ use tare_std::rng::Rng;
 const LIMITS: Limits = Limits {
     memtable_bytes: 1 << 30,
     cache_bytes: 1 << 20,
+    background_bytes: 16 << 20,
     pending_bytes: 4 << 20,
     segment_bytes: 512 << 10,
     durability: Durability::Sync,
