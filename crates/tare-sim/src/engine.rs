@@ -6,29 +6,21 @@ use std::ops::ControlFlow;
 use tare_store::cells;
 use tare_store::{
     Change as StoreChange, Durability, End, Limits, LogError, Mutation as StoreMutation, Next, Now,
-    PartitionRead, Pins, Position, RangeTombstone, ReadError, RecoveryError, Row as StoreRow, Scan,
-    Slice, Store, TableOptions, WriteError,
+    PartitionRead, Pins, Position, RangeTombstone, ReadError, Row as StoreRow, Scan, Slice, Store,
+    TableOptions, Urgency, WriteError,
 };
 
 use crate::device::Device;
 use crate::files::DeviceFiles;
 use crate::model::{Cell, Change, Content, Mutation, Place, Row};
 use crate::violation::Violation;
+use crate::workload::TABLES;
 use tare_store::Completion;
 
 /// A store.
 #[derive(Debug)]
 pub(crate) struct Engine {
     store: Store,
-}
-
-/// Why a store was not opened.
-#[derive(Debug)]
-pub(crate) enum NotOpened {
-    /// Something cannot be right, and the error names where.
-    Damaged(String),
-    /// A file could not be read or changed.
-    Io(String),
 }
 
 /// Why a write was not taken.
@@ -70,9 +62,13 @@ pub(crate) struct Scanning {
 }
 
 /// The options of all tables: a short grace, so that tombstones are dropped in a simulated life.
-fn options(table: u32) -> Option<TableOptions> {
-    let compression = table.is_multiple_of(2);
-    Some(TableOptions { gc_grace_s: GC_GRACE_S, compression, ..TableOptions::default() })
+fn options() -> BTreeMap<u32, TableOptions> {
+    let options = |table: u32| TableOptions {
+        gc_grace_s: GC_GRACE_S,
+        compression: table.is_multiple_of(2),
+        ..TableOptions::default()
+    };
+    TABLES.into_iter().map(|table| (table, options(table))).collect()
 }
 
 /// How long a tombstone is kept, in seconds: longer than writes come late.
@@ -90,24 +86,14 @@ pub(crate) fn limits(durability: Durability) -> Limits {
 }
 
 impl Engine {
-    /// Opens the store over what is on the disk.
+    /// Opens the store over what is on the disk, or says why that cannot be.
     pub(crate) fn open(
         files: &mut DeviceFiles<'_>,
         limits: Limits,
         now: Now,
-    ) -> Result<Self, NotOpened> {
-        match Store::open(files, limits, options, now) {
-            Ok((store, _)) => Ok(Self { store }),
-            Err(error) => {
-                let told = chain(&error);
-                match error {
-                    tare_store::OpenError::Log(RecoveryError::Damaged { .. }) => {
-                        Err(NotOpened::Damaged(told))
-                    }
-                    _ => Err(NotOpened::Io(told)),
-                }
-            }
-        }
+    ) -> Result<Self, String> {
+        let opened = Store::open(files, limits, options(), now);
+        opened.map(|(store, _)| Self { store }).map_err(|error| chain(&error))
     }
 
     /// Writes what belongs together and returns its ticket.
@@ -152,9 +138,14 @@ impl Engine {
         self.store.is_poisoned()
     }
 
-    /// Begins a clean stop.
-    pub(crate) fn close(&mut self) {
-        self.store.close();
+    /// Begins a clean stop, with what is in memory written to tables or left to the log.
+    pub(crate) fn close(&mut self, flush: bool) {
+        self.store.close(flush);
+    }
+
+    /// Does a slice of flushing and compacting. Returns whether there was anything to do.
+    pub(crate) fn work(&mut self, now: Now) -> bool {
+        self.store.urgency() != Urgency::None && self.store.work(now)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The files of a shard while its store is being opened: may read short, may fail, and may be cut
 //! off in the middle, since machines lose power during recovery too.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 
 use tare_std::rng::Rng;
@@ -18,16 +18,29 @@ pub(crate) struct DeviceFiles<'a> {
     /// Changes that are carried out before the power goes; `None` if it does not.
     changes_left: Option<u64>,
     crashed: bool,
+    /// Something failed for no fault of the store's.
+    failed: Cell<bool>,
 }
 
 impl<'a> DeviceFiles<'a> {
     pub(crate) fn new(device: &'a mut Device, rng: Rng, changes_left: Option<u64>) -> Self {
-        Self { device, rng: RefCell::new(rng), changes_left, crashed: false }
+        Self {
+            device,
+            rng: RefCell::new(rng),
+            changes_left,
+            crashed: false,
+            failed: Cell::new(false),
+        }
     }
 
     /// Whether the power went while the store was being opened.
     pub(crate) fn crashed(&self) -> bool {
         self.crashed
+    }
+
+    /// Whether a read or a change was made to fail.
+    pub(crate) fn failed(&self) -> bool {
+        self.failed.get()
     }
 
     fn alive(&self) -> io::Result<()> {
@@ -53,6 +66,7 @@ impl Files for DeviceFiles<'_> {
         self.alive()?;
         let mut rng = self.rng.borrow_mut();
         if strikes(&mut rng, self.device.faults.failed_read.saturating_mul(20)) {
+            self.failed.set(true);
             return Err(io::Error::other("the medium cannot be read"));
         }
         let wanted = match buffer.len() {
@@ -82,7 +96,9 @@ impl Files for DeviceFiles<'_> {
             }
             *left -= 1;
         }
-        self.device.carry_out(op)
+        let completion = self.device.carry_out(op);
+        self.failed.set(self.failed.get() || completion.result.is_err());
+        completion
     }
 
     fn name(&self, file: FileId) -> String {

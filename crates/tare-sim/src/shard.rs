@@ -5,7 +5,7 @@ use tare_store::{Limits, Now};
 
 use crate::device::{Crash, Device};
 use crate::disk::Flip;
-use crate::engine::{Engine, NotOpened, Progress, Refusal, Scanning};
+use crate::engine::{Engine, Progress, Refusal, Scanning};
 use crate::faults::{Canary, Faults};
 use crate::files::DeviceFiles;
 use crate::history::{Contents, History};
@@ -25,6 +25,9 @@ const CRASHES_MAX: usize = 3;
 const ROOM_NS_MAX: u64 = 1_000_000_000;
 /// Rows and partitions that a scan looks at in one call.
 const SCAN_STEPS: u32 = 50;
+
+/// Whether stores flush and compact.
+const WORKS: bool = false;
 
 /// A simulated shard.
 #[derive(Debug)]
@@ -156,6 +159,16 @@ impl Shard {
         Ok(())
     }
 
+    fn repair_or_tell(&mut self, why: &str, trace: &mut Trace) -> Result<(), Violation> {
+        let repaired = self.repair(why);
+        if repaired.is_err() {
+            for group in log::told(&self.device.disk) {
+                trace.event(16, &[], format_args!("  {group}"));
+            }
+        }
+        repaired
+    }
+
     /// Reads everything and checks it. Nothing is written meanwhile.
     pub(crate) fn scan(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         let wall_s = clock.wall_s();
@@ -218,6 +231,11 @@ impl Shard {
                 }
             }
         }
+        if WORKS {
+            let slices = self.rng.below(3);
+            let worked = (0..slices).filter(|_| engine.work(clock.now())).count() as u64;
+            trace.event(17, &[worked], format_args!("worked {worked} slices"));
+        }
         while self.device.under_way() < self.under_way_max
             && engine.pump(&mut self.device, clock.now())?
         {
@@ -277,7 +295,7 @@ impl Shard {
         self.device.set_full(false);
         let Some(engine) = &mut self.engine else { return Ok(()) };
         self.reads.clear();
-        engine.close();
+        engine.close(WORKS && self.rng.below(2) == 0);
         let mut turns = 0;
         while self.engine.as_ref().is_some_and(|e| !e.is_closed() && !e.is_poisoned()) {
             self.wait(clock, trace)?;
@@ -354,7 +372,7 @@ impl Shard {
             let rng = Rng::new(self.rng.next_u64());
             let mut files = DeviceFiles::new(&mut self.device, rng, changes_left);
             let opened = Engine::open(&mut files, self.limits, clock.now());
-            let crashed = files.crashed();
+            let (crashed, failed) = (files.crashed(), files.failed());
             match opened {
                 // Whatever was opened over a machine without power is gone with it.
                 _ if crashed => {
@@ -363,24 +381,12 @@ impl Shard {
                     was_cut_off = true;
                 }
                 Ok(engine) => return Ok((engine, has_flips)),
-                Err(NotOpened::Damaged(why)) => {
+                // The operator tries again.
+                Err(why) if failed => trace.event(15, &[], format_args!("not opened: {why}")),
+                Err(why) => {
                     trace.event(14, &[], format_args!("damaged: {why}"));
-                    let told = self.repair(&why);
-                    if told.is_err() {
-                        for group in log::told(&self.device.disk) {
-                            trace.event(16, &[], format_args!("  {group}"));
-                        }
-                    }
-                    told?;
+                    self.repair_or_tell(&why, trace)?;
                     has_flips &= was_cut_off;
-                }
-                Err(NotOpened::Io(why)) => {
-                    trace.event(15, &[], format_args!("not opened: {why}"));
-                    let Faults { failed_read, failed_write, failed_sync, .. } = self.device.faults;
-                    // The operator tries again.
-                    if failed_read + failed_write + failed_sync == 0 {
-                        return Err(Violation::NotOpened { why });
-                    }
                 }
             }
         }

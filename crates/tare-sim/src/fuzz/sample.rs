@@ -30,7 +30,7 @@ pub(super) fn files(
         let _ = engine.write(&workload.write(now.wall_s));
         turn(&mut engine, &mut device, &mut now);
     }
-    engine.close();
+    engine.close(false);
     while !engine.is_closed() {
         turn(&mut engine, &mut device, &mut now);
     }
@@ -48,6 +48,7 @@ pub(super) fn files(
 }
 
 fn turn(engine: &mut Engine, device: &mut Device, now: &mut Now) {
+    while engine.work(*now) {}
     while engine.pump(device, *now).is_ok_and(|begun| begun) {}
     now.monotonic_ns = device.next_due_ns().unwrap_or(now.monotonic_ns + 1000);
     while let Some(completion) = device.next_completion(now.monotonic_ns) {
