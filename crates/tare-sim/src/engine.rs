@@ -79,6 +79,7 @@ pub(crate) fn limits(durability: Durability) -> Limits {
     Limits {
         memtable_bytes: 8 << 20,
         cache_bytes: 256 << 10,
+        background_bytes: 2 << 20,
         pending_bytes: 1 << 20,
         segment_bytes: 512 << 10,
         durability,
