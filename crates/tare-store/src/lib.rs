@@ -28,7 +28,7 @@ pub use io::{Completion, FileId, Files, Now, Op, OpId, OpKind};
 pub use log::{CommitLog, Durability, LogError, Ticket};
 pub use memtable::Memtable;
 pub use options::{Limits, TableOptions};
-pub use read::{End, Next, PartitionRead, Position, ReadError, Row, Scan, Slice};
+pub use read::{End, Next, PartitionRead, Position, ReadError, Row, RowRead, Scan, Slice};
 pub use recovery::{RecoveryError, TornTail};
 pub use statistics::Statistics;
 pub use store::{OpenError, Recovered, Store, StoreError, WriteError};

@@ -8,29 +8,24 @@
 //! copying: only rows of which a part is dead are copied, into a buffer that is kept.
 
 pub mod merge;
+mod point;
 pub mod source;
+mod sources;
 pub mod stored;
+mod walk;
 
-use std::io;
 use std::ops::ControlFlow;
-use std::rc::Rc;
 
-use crate::cache::Pins;
-use crate::cells::{self, Shown};
-use crate::memtable::{Cursor, Memtable};
+use crate::cache::{Cached, Pins};
 use crate::store::Store;
-use merge::Merge;
-use source::{Source, Step};
+use crate::table::TableError;
+use sources::Sources;
 
 /// Why rows cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    #[error("{file} is damaged at offset {offset}: {what}; restore the file from a snapshot")]
-    Damaged { file: String, offset: u64, what: &'static str },
     #[error(transparent)]
-    Table(#[from] crate::table::TableError),
-    #[error("cannot read {file} at offset {offset}")]
-    Io { file: String, offset: u64, source: io::Error },
+    Table(#[from] TableError),
 }
 
 /// Clustering keys from `from` up to and without `to`; without `to` up to the partition's end.
@@ -71,6 +66,21 @@ pub struct PartitionRead<'a> {
     /// The row after which to go on, in the direction of the read.
     pub after: Option<&'a [u8]>,
     /// What has expired by then is not seen, in seconds since the Unix epoch.
+    pub now_s: u32,
+}
+
+/// A read of one row by its whole key.
+#[derive(Clone, Copy, Debug)]
+pub struct RowRead<'a> {
+    pub table: u32,
+    pub token: i64,
+    pub key: &'a [u8],
+    /// Empty where the table has no clustering columns.
+    pub clustering: &'a [u8],
+    /// The columns that will be looked at, ascending; `None` for all. Others may be lacking in the
+    /// answer: then sources that can only have older cells of these need not be asked.
+    pub columns: Option<&'a [u16]>,
+    /// As in [`PartitionRead`].
     pub now_s: u32,
 }
 
@@ -163,177 +173,62 @@ impl Store {
         pins: &mut Pins,
         visit: impl FnMut(Row<'_>) -> ControlFlow<()>,
     ) -> Result<End, ReadError> {
-        let sources = Sources { active: &self.memory, frozen: &self.frozen };
-        let end = sources.read(read, &mut self.part, visit)?;
-        if end == End::Missing {
-            self.fetch(pins);
-        }
-        Ok(end)
+        self.with_sources(read.table, pins, |sources, blocks, scratch| {
+            sources.read(read, blocks, &mut scratch.part, visit)
+        })
+    }
+
+    /// Shows one row, if it is there.
+    #[inline]
+    pub fn read_row(
+        &mut self,
+        read: &RowRead<'_>,
+        pins: &mut Pins,
+        visit: impl FnOnce(Row<'_>),
+    ) -> Result<End, ReadError> {
+        self.with_sources(read.table, pins, |sources, blocks, scratch| {
+            sources.read_row(read, blocks, scratch, visit)
+        })
     }
 
     /// Shows the rows of a table in order of (token, key, clustering key).
     pub fn scan(
         &mut self,
         scan: &mut Scan,
-        _pins: &mut Pins,
+        pins: &mut Pins,
         visit: impl FnMut(Row<'_>) -> Next,
     ) -> Result<End, ReadError> {
-        let sources = Sources { active: &self.memory, frozen: &self.frozen };
-        sources.scan(scan, &mut self.part, visit)
+        self.with_sources(scan.table, pins, |sources, blocks, scratch| {
+            sources.scan(scan, blocks, &mut scratch.part, visit)
+        })
     }
-}
 
-/// Where the rows of a shard are.
-struct Sources<'s> {
-    active: &'s Memtable,
-    frozen: &'s [Rc<Memtable>],
-}
-
-impl<'s> Sources<'s> {
+    /// Reads, and has fetched what is missing.
     #[inline]
-    fn read(
-        &self,
-        read: &PartitionRead<'_>,
-        part: &mut Vec<u8>,
-        visit: impl FnMut(Row<'_>) -> ControlFlow<()>,
+    fn with_sources(
+        &mut self,
+        table: u32,
+        pins: &mut Pins,
+        read: impl FnOnce(&Sources<'_>, &mut Cached<'_>, &mut Scratch) -> Result<End, ReadError>,
     ) -> Result<End, ReadError> {
-        let at = |memtable: &'s Memtable| Cursor::at(memtable, read.table, read.token, read.key);
-        let active = at(self.active);
-        if self.frozen.is_empty() {
-            let Some(mut active) = active else { return Ok(End::Done) };
-            return walk(&mut active, &mut (), read, part, visit);
+        let tables = self.sorted.get(&table).map_or(&[][..], Vec::as_slice);
+        let sources = Sources { active: &self.memory, frozen: &self.frozen, tables };
+        let end = read(&sources, &mut Cached { cache: &mut self.cache, pins }, &mut self.scratch)?;
+        if end == End::Missing {
+            self.fetch(pins);
         }
-        let frozen = self.frozen.iter().filter_map(|memtable| at(memtable));
-        let mut merge = Merge::new(active.into_iter().chain(frozen).collect());
-        walk(&mut merge, &mut (), read, part, visit)
-    }
-
-    fn scan(
-        &self,
-        scan: &mut Scan,
-        part: &mut Vec<u8>,
-        visit: impl FnMut(Row<'_>) -> Next,
-    ) -> Result<End, ReadError> {
-        let Position { token, key, .. } = &scan.position;
-        let from = |memtable: &'s Memtable| Cursor::from(memtable, scan.table, *token, key);
-        let frozen = self.frozen.iter().map(|memtable| from(memtable));
-        let mut merge = Merge::new(std::iter::once(from(self.active)).chain(frozen).collect());
-        walk_all(&mut merge, &mut (), scan, part, visit)
+        Ok(end)
     }
 }
 
-/// Shows the rows of the partition in which a source stands.
-#[inline]
-fn walk<B>(
-    source: &mut impl Source<B>,
-    blocks: &mut B,
-    read: &PartitionRead<'_>,
-    part: &mut Vec<u8>,
-    mut visit: impl FnMut(Row<'_>) -> ControlFlow<()>,
-) -> Result<End, ReadError> {
-    let PartitionRead { token, key, slices, reversed, after, now_s, .. } = *read;
-    for index in 0..slices.len() {
-        let slice = slices[if reversed { slices.len() - 1 - index } else { index }];
-        let (mut from, mut to) = (slice.from, slice.to);
-        match after {
-            Some(after) if reversed && to.is_none_or(|to| after < to) => to = Some(after),
-            Some(after) if !reversed && after > from => from = after,
-            _ => {}
-        }
-        if to.is_some_and(|to| to <= from) {
-            continue;
-        }
-        if source.seek(from, to, reversed, blocks)? == Step::Missing {
-            return Ok(End::Missing);
-        }
-        while let Some((clustering, cells)) = source.row() {
-            let is_outside = match reversed {
-                false => to.is_some_and(|to| clustering >= to),
-                true => clustering < from,
-            };
-            if is_outside {
-                break;
-            }
-            if after != Some(clustering) {
-                let covering = source.covering(clustering);
-                let shown = match cells::show(cells, covering, now_s, part) {
-                    Shown::Whole => cells,
-                    Shown::Part => &part[..],
-                    Shown::Nothing => &[],
-                };
-                let row = Row { token, key, clustering, cells: shown };
-                if !shown.is_empty() && visit(row).is_break() {
-                    return Ok(End::Stopped);
-                }
-            }
-            if source.next_row(blocks)? == Step::Missing {
-                return Ok(End::Missing);
-            }
-        }
-    }
-    Ok(End::Done)
-}
-
-/// Shows the rows of all partitions from the one on in which a source stands.
-fn walk_all<B>(
-    source: &mut impl Source<B>,
-    blocks: &mut B,
-    scan: &mut Scan,
-    part: &mut Vec<u8>,
-    mut visit: impl FnMut(Row<'_>) -> Next,
-) -> Result<End, ReadError> {
-    let mut steps = scan.steps;
-    let Scan { position, to_token, now_s, .. } = scan;
-    loop {
-        let Some((token, key)) = source.partition() else { return Ok(End::Done) };
-        if token > *to_token {
-            return Ok(End::Done);
-        }
-        let is_resumed =
-            position.clustering.is_some() && (token, key) == (position.token, &position.key[..]);
-        if !is_resumed {
-            position.enter(token, key);
-        }
-        if let Some(after) = &position.clustering
-            && source.seek(after, None, false, blocks)? == Step::Missing
-        {
-            return Ok(End::Missing);
-        }
-        while let Some((clustering, cells)) = source.row() {
-            if steps == 0 {
-                return Ok(End::Paused);
-            }
-            if position.clustering.as_deref() != Some(clustering) {
-                steps -= 1;
-                position.pass_row(clustering);
-                let covering = source.covering(clustering);
-                let shown = match cells::show(cells, covering, *now_s, part) {
-                    Shown::Whole => cells,
-                    Shown::Part => &part[..],
-                    Shown::Nothing => &[],
-                };
-                let row =
-                    Row { token: position.token, key: &position.key, clustering, cells: shown };
-                let next = if shown.is_empty() { Next::Row } else { visit(row) };
-                match next {
-                    Next::Row => {}
-                    Next::Partition => break,
-                    Next::Stop => return Ok(End::Stopped),
-                }
-            }
-            if source.next_row(blocks)? == Step::Missing {
-                return Ok(End::Missing);
-            }
-        }
-        position.pass_partition();
-        if steps == 0 {
-            return Ok(End::Paused);
-        }
-        steps -= 1;
-        if source.next_partition(blocks)? == Step::Missing {
-            return Ok(End::Missing);
-        }
-    }
+/// Buffers of reads, kept from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// The part of a row that is shown.
+    part: Vec<u8>,
+    /// A row's cells so far, and with those of one more source.
+    cells: Vec<u8>,
+    merged: Vec<u8>,
 }
 
 #[cfg(test)]

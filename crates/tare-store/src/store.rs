@@ -15,6 +15,7 @@ use crate::io::{Completion, Now, Op, Owner};
 use crate::log::{CommitLog, LogError, Ticket};
 use crate::memtable::Memtable;
 use crate::options::{Limits, TableOptions};
+use crate::read::Scratch;
 use crate::statistics::Statistics;
 
 /// The active memtable is flushed when it has this part of the memory of all.
@@ -53,8 +54,7 @@ pub struct Store {
     pub(crate) frozen: Vec<Rc<Memtable>>,
     pub(crate) sorted: Sorted,
     pub(crate) cache: Cache,
-    /// The part of a row that a reader is shown.
-    pub(crate) part: Vec<u8>,
+    pub(crate) scratch: Scratch,
     fetches: Fetches,
     options: BTreeMap<u32, TableOptions>,
     log: CommitLog,

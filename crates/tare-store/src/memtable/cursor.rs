@@ -152,6 +152,14 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         };
     }
 
+    /// Goes to one row of the partition; its cells and the range tombstone over it.
+    #[inline]
+    pub fn find_row(&mut self, clustering: &[u8]) -> (Option<&[u8]>, Option<Deletion>) {
+        self.seek(clustering, None, false);
+        let cells = self.row().filter(|(found, _)| *found == clustering).map(|(_, cells)| cells);
+        (cells, self.covering(clustering))
+    }
+
     /// The range tombstone of the partition over a clustering key.
     #[inline]
     pub fn covering(&self, clustering: &[u8]) -> Option<Deletion> {

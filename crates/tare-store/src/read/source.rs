@@ -4,14 +4,8 @@ use super::ReadError;
 use crate::cells::Deletion;
 use crate::entry::RangeTombstone;
 
-/// How a step of a source ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    Ready,
-    /// A block is not in memory; `B` has noted which. The source stands where it stood, and the
-    /// same step can be taken again when the block is there.
-    Missing,
-}
+/// How a step of a source ended: where a block is missing the source stands where it stood.
+pub use crate::table::Step;
 
 /// A place in a source, which has partitions in order of (token, key), and in each its range
 /// tombstones and its rows in order of their clustering keys. `B` is where its blocks come from.

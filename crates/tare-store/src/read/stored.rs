@@ -4,7 +4,7 @@ use super::ReadError;
 use super::source::{Source, Step};
 use crate::cells::Deletion;
 use crate::entry::RangeTombstone;
-use crate::table::{self, BlockSource, Cursor, Start};
+use crate::table::{BlockSource, Cursor, Start};
 
 /// A place in a table.
 #[derive(Debug)]
@@ -28,11 +28,22 @@ impl Stored {
         key: &[u8],
         blocks: &mut impl BlockSource,
     ) -> Result<Step, ReadError> {
-        if !self.entering && self.cursor.seek_partition(token, key, blocks)? == table::Step::Missing
-        {
+        if !self.entering && self.cursor.seek_partition(token, key, blocks)? == Step::Missing {
             return Ok(Step::Missing);
         }
         self.enter(blocks)
+    }
+
+    /// Goes to a row of one partition, if the table has it: [`Source::partition`] tells.
+    pub fn find(
+        &mut self,
+        token: i64,
+        key: &[u8],
+        start: Start<'_>,
+        blocks: &mut impl BlockSource,
+    ) -> Result<Step, ReadError> {
+        self.reversed = matches!(start, Start::Before(_));
+        Ok(self.cursor.find(token, key, start, blocks)?)
     }
 
     /// Goes to the first row of the partition in which the cursor stands.
@@ -40,17 +51,8 @@ impl Stored {
         self.reversed = false;
         self.entering = true;
         let step = self.cursor.seek_row(Start::From(&[]), blocks)?;
-        self.entering = step == table::Step::Missing;
-        Ok(step.into())
-    }
-}
-
-impl From<table::Step> for Step {
-    fn from(step: table::Step) -> Self {
-        match step {
-            table::Step::Ready => Self::Ready,
-            table::Step::Missing => Self::Missing,
-        }
+        self.entering = step == Step::Missing;
+        Ok(step)
     }
 }
 
@@ -64,10 +66,10 @@ impl<B: BlockSource> Source<B> for Stored {
     }
 
     fn covering(&self, clustering: &[u8]) -> Option<Deletion> {
-        let covers = |range: &RangeTombstone<'_>| {
-            range.from <= clustering && range.to.is_none_or(|to| clustering < to)
-        };
-        self.cursor.ranges().filter(covers).map(|range| range.deletion()).max()
+        let from_here = |range: &RangeTombstone<'_>| range.from <= clustering;
+        let reaches = |range: &RangeTombstone<'_>| range.to.is_none_or(|to| clustering < to);
+        let ranges = self.cursor.ranges().take_while(from_here);
+        ranges.filter(reaches).map(|range| range.deletion()).max()
     }
 
     fn ranges(&self, each: &mut dyn FnMut(RangeTombstone<'_>)) {
@@ -84,7 +86,7 @@ impl<B: BlockSource> Source<B> for Stored {
         let start = if reversed { Start::Before(to) } else { Start::From(from) };
         let step = self.cursor.seek_row(start, blocks)?;
         self.reversed = reversed;
-        Ok(step.into())
+        Ok(step)
     }
 
     fn next_row(&mut self, blocks: &mut B) -> Result<Step, ReadError> {
@@ -92,11 +94,11 @@ impl<B: BlockSource> Source<B> for Stored {
             false => self.cursor.advance(blocks)?,
             true => self.cursor.retreat(blocks)?,
         };
-        Ok(step.into())
+        Ok(step)
     }
 
     fn next_partition(&mut self, blocks: &mut B) -> Result<Step, ReadError> {
-        if !self.entering && self.cursor.next_partition(blocks)? == table::Step::Missing {
+        if !self.entering && self.cursor.next_partition(blocks)? == Step::Missing {
             return Ok(Step::Missing);
         }
         self.enter(blocks)

@@ -1,8 +1,14 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
+use super::merge::{Merge, Ranges};
+use super::source::{Source, Step};
 use super::*;
-use crate::cells::{Cell, Content, DELETION, Deletion, push};
+use crate::cache::{Cache, Fetch};
+use crate::cells::{self, Cell, Content, DELETION, Deletion, push};
 use crate::entry::{Change, Mutation, RangeTombstone};
+use crate::memtable::{Cursor, Memtable};
+use crate::table::{Block, Table, TableWriter, WriterOptions};
 use proptest::prelude::*;
 
 const TABLE: u32 = 7;
@@ -64,6 +70,8 @@ fn cells() -> impl Strategy<Value = Vec<u8>> {
             push(&mut out, Cell::dead(DELETION, timestamp, since_s));
         }
         for (column, (timestamp, (kind, value, ttl_s, at_s))) in &columns {
+            // Some rows fill a block.
+            let value = &if value.len() == 2 { value.repeat(700) } else { value.clone() };
             let content = match kind {
                 0 => Content::Live(value),
                 1 => Content::Expiring { value, ttl_s: *ttl_s, expires_s: at_s + ttl_s },
@@ -148,16 +156,101 @@ fn order<'a>(cell: &Cell<'a>) -> (i64, u8, u32, &'a [u8], u32) {
     (cell.timestamp, kind, at_s, value, ttl_s)
 }
 
-/// Deals the history out to memtables.
-fn dealt(history: &[Written], seed: u64, count: u64) -> (Memtable, Vec<Rc<Memtable>>) {
+/// A history dealt out to sources of both kinds, and what readers of them need.
+struct Dealt {
+    active: Memtable,
+    frozen: Vec<Rc<Memtable>>,
+    tables: Vec<Rc<Table>>,
+    files: BTreeMap<u64, Vec<u8>>,
+    /// So small that blocks come and go.
+    cache: Cache,
+    pins: Pins,
+    scratch: Scratch,
+}
+
+fn dealt(history: &[Written], seed: u64, count: u64) -> Dealt {
+    let random = |number| tare_std::rng::mix64(seed ^ number);
     let mut memtables: Vec<Memtable> = (0..count).map(|_| Memtable::default()).collect();
     for (index, write) in (0u64..).zip(history) {
-        let to = usize::try_from(tare_std::rng::mix64(seed ^ index) % count).unwrap();
+        let to = usize::try_from(random(index) % count).unwrap();
         memtables[to].apply(&write.mutation(TABLE));
         memtables[to].apply(&write.mutation(TABLE + 1));
     }
     let active = memtables.pop().unwrap();
-    (active, memtables.into_iter().map(Rc::new).collect())
+    let (mut frozen, mut tables, mut files) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for (number, memtable) in (0u64..).zip(memtables) {
+        if random(1 << 32 | number).is_multiple_of(3) {
+            frozen.push(Rc::new(memtable));
+        } else if let Some((table, bytes)) = stored(&memtable, number) {
+            tables.push(Rc::new(table));
+            files.insert(number, bytes);
+        }
+    }
+    tables.sort_by_key(|table| std::cmp::Reverse(table.statistics().timestamp_max));
+    let (cache, pins, scratch) = (Cache::new(16 << 10), Pins::default(), Scratch::default());
+    Dealt { active, frozen, tables, files, cache, pins, scratch }
+}
+
+/// Writes a memtable's rows into a table file.
+fn stored(memtable: &Memtable, file: u64) -> Option<(Table, Vec<u8>)> {
+    let filter_false_positives = 0.01;
+    let mut writer = TableWriter::new(WriterOptions {
+        file,
+        table: TABLE,
+        compression: file.is_multiple_of(2),
+        filter_false_positives,
+        chunk_bytes: 16 << 10,
+    });
+    let mut cursor = Cursor::new(memtable, TABLE);
+    while let Some((token, key)) = cursor.partition() {
+        let mut ranges = Ranges::default();
+        cursor.ranges(|range| ranges.add(&range));
+        writer.partition(token, key, ranges.iter());
+        while let Some((clustering, cells)) = cursor.row() {
+            writer.row(clustering, cells);
+            cursor.next_row();
+        }
+        cursor.next_partition();
+    }
+    let table = writer.finish();
+    let mut bytes = Vec::new();
+    while let Some((_, chunk)) = writer.next_chunk() {
+        bytes.extend_from_slice(chunk.bytes());
+    }
+    Some((table?, bytes))
+}
+
+impl Dealt {
+    /// Reads until no block is missing any more.
+    fn read(
+        &mut self,
+        mut read: impl FnMut(&Sources<'_>, &mut Cached<'_>, &mut Scratch) -> Result<End, ReadError>,
+    ) -> End {
+        loop {
+            let sources =
+                Sources { active: &self.active, frozen: &self.frozen, tables: &self.tables };
+            let blocks = &mut Cached { cache: &mut self.cache, pins: &mut self.pins };
+            match read(&sources, blocks, &mut self.scratch).unwrap() {
+                End::Missing => self.fetch(),
+                end => return end,
+            }
+        }
+    }
+
+    fn fetch(&mut self) {
+        let mut count = 0;
+        while let Some(at) = self.pins.next_wanted() {
+            let from = usize::try_from(at.offset()).unwrap();
+            let raw = &self.files[&at.file][from..from + at.bytes()];
+            let block = Rc::new(Block::decode(at, raw).unwrap());
+            self.cache.insert(at, Rc::clone(&block));
+            let fetch = Rc::new(Fetch::new(at));
+            fetch.finish(Ok(block));
+            self.pins.wait_for(fetch);
+            count += 1;
+        }
+        assert!(count > 0 && self.pins.is_ready(), "what is missing is noted");
+    }
 }
 
 /// Ascending slices that do not overlap, from any bounds.
@@ -186,22 +279,23 @@ proptest! {
         stop_every in 1usize..9,
         to_token in -2i64..4,
     ) {
-        let (active, frozen) = dealt(&history, seed, sources);
-        let sources = Sources { active: &active, frozen: &frozen };
+        let mut dealt = dealt(&history, seed, sources);
         let expect: Vec<_> =
             naive(&history, now_s).into_iter().filter(|(key, _)| key.0 <= to_token).collect();
         let position = Position::at_token(i64::MIN);
         let mut scan = Scan { table: TABLE, position, to_token, now_s, steps };
-        let (mut found, mut part) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
         loop {
-            let visit = |row: Row<'_>| {
-                let key = (row.token, row.key.to_vec(), row.clustering.to_vec());
-                found.push((key, row.cells.to_vec()));
-                if found.len().is_multiple_of(stop_every) { Next::Stop } else { Next::Row }
-            };
-            match sources.scan(&mut scan, &mut part, visit).unwrap() {
+            let end = dealt.read(|sources, blocks, scratch| {
+                sources.scan(&mut scan, blocks, &mut scratch.part, |row| {
+                    let key = (row.token, row.key.to_vec(), row.clustering.to_vec());
+                    found.push((key, row.cells.to_vec()));
+                    if found.len().is_multiple_of(stop_every) { Next::Stop } else { Next::Row }
+                })
+            });
+            match end {
                 End::Done => break,
-                End::Stopped | End::Paused => {}
+                End::Stopped | End::Paused => dealt.pins.clear(),
                 End::Missing => unreachable!(),
             }
         }
@@ -211,11 +305,13 @@ proptest! {
         let position = Position::at_token(i64::MIN);
         let mut scan = Scan { table: TABLE, position, to_token, now_s, steps: u32::MAX };
         let mut firsts = Vec::new();
-        let visit = |row: Row<'_>| {
-            firsts.push((row.token, row.key.to_vec(), row.clustering.to_vec()));
-            Next::Partition
-        };
-        prop_assert_eq!(sources.scan(&mut scan, &mut part, visit).unwrap(), End::Done);
+        let end = dealt.read(|sources, blocks, scratch| {
+            sources.scan(&mut scan, blocks, &mut scratch.part, |row| {
+                firsts.push((row.token, row.key.to_vec(), row.clustering.to_vec()));
+                Next::Partition
+            })
+        });
+        prop_assert_eq!(end, End::Done);
         let mut wanted: Vec<_> = expect.into_iter().map(|(key, _)| key).collect();
         wanted.dedup_by(|b, a| (a.0, &a.1) == (b.0, &b.1));
         prop_assert_eq!(firsts, wanted);
@@ -233,8 +329,7 @@ proptest! {
         reversed: bool,
         page in 1usize..6,
     ) {
-        let (active, frozen) = dealt(&history, seed, sources);
-        let sources = Sources { active: &active, frozen: &frozen };
+        let mut dealt = dealt(&history, seed, sources);
         let slices = slices_of(&cuts, open_end);
         let mut expect: Vec<_> = naive(&history, now_s)
             .into_iter()
@@ -247,25 +342,60 @@ proptest! {
         if reversed {
             expect.reverse();
         }
-        let (mut found, mut part): (Vec<(Vec<u8>, Vec<u8>)>, _) = (Vec::new(), Vec::new());
+        let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         loop {
-            let after = found.last().map(|(clustering, _)| clustering.clone());
-            let (token, key) = (key.0, &key.1[..]);
-            let (slices, after) = (&slices[..], after.as_deref());
-            let read = PartitionRead { table: TABLE, token, key, slices, reversed, after, now_s };
             let mut left = page;
-            let visit = |row: Row<'_>| {
-                found.push((row.clustering.to_vec(), row.cells.to_vec()));
-                left -= 1;
-                if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            };
-            match sources.read(&read, &mut part, visit).unwrap() {
+            let end = dealt.read(|sources, blocks, scratch| {
+                let after = found.last().map(|(clustering, _)| clustering.clone());
+                let (token, key) = (key.0, &key.1[..]);
+                let (slices, after) = (&slices[..], after.as_deref());
+                let read =
+                    PartitionRead { table: TABLE, token, key, slices, reversed, after, now_s };
+                sources.read(&read, blocks, &mut scratch.part, |row| {
+                    found.push((row.clustering.to_vec(), row.cells.to_vec()));
+                    left -= 1;
+                    if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })
+            });
+            match end {
                 End::Done => break,
-                End::Stopped => {}
+                End::Stopped => dealt.pins.clear(),
                 end => prop_assert!(false, "{:?}", end),
             }
         }
         prop_assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn a_row_is_what_is_there(
+        history in histories(),
+        seed: u64,
+        sources in 1u64..7,
+        now_s in 0u32..8,
+        columns in proptest::option::of(proptest::collection::btree_set(1u16..5, 0..4)),
+    ) {
+        let mut dealt = dealt(&history, seed, sources);
+        let rows = naive(&history, now_s);
+        let columns: Option<Vec<u16>> = columns.map(|columns| columns.into_iter().collect());
+        let wanted = |bytes: &[u8]| {
+            let mut out = Vec::new();
+            let is_wanted = |c: &Cell<'_>| columns.as_ref().is_none_or(|w| w.contains(&c.column));
+            cells::iter(bytes).filter(is_wanted).for_each(|cell| push(&mut out, cell));
+            out
+        };
+        for write in &history {
+            let Owned::Row { clustering, .. } = &write.change else { continue };
+            let (token, key, columns) = (write.token, &write.key, columns.as_deref());
+            let read = RowRead { table: TABLE, token, key, clustering, columns, now_s };
+            let mut found = None;
+            let end = dealt.read(|sources, blocks, scratch| {
+                sources.read_row(&read, blocks, scratch, |row| found = Some(wanted(row.cells)))
+            });
+            prop_assert_eq!(end, End::Done);
+            dealt.pins.clear();
+            let expect = rows.get(&(token, key.clone(), clustering.clone()));
+            prop_assert_eq!(found, expect.map(|cells| wanted(cells)));
+        }
     }
 
     /// What compaction makes of the sources answers like them.
@@ -278,14 +408,17 @@ proptest! {
         gc_before_s in 0u32..5,
         purges: bool,
     ) {
-        let (active, frozen) = dealt(&history, seed, sources);
+        let mut memtables: Vec<_> = (0..sources).map(|_| Memtable::default()).collect();
+        for (index, write) in (0u64..).zip(&history) {
+            let to = usize::try_from(tare_std::rng::mix64(seed ^ index) % sources).unwrap();
+            memtables[to].apply(&write.mutation(TABLE));
+        }
         let timestamp_below = if purges { i64::MAX } else { i64::MIN };
         let purge = cells::Purge { now_s, gc_before_s, timestamp_below };
-        let all = frozen.iter().map(|memtable| &**memtable).chain([&active]);
-        let cursors = all.map(|memtable| Cursor::new(memtable, TABLE)).collect();
+        let cursors = memtables.iter().map(|memtable| Cursor::new(memtable, TABLE)).collect();
         let mut merge: Merge<_, ()> = Merge::new(cursors);
         let (mut kept, mut out) = (Memtable::default(), Vec::new());
-        let mut ranges = merge::Ranges::default();
+        let mut ranges = Ranges::default();
         while let Some((token, key)) = merge.partition() {
             merge.ranges_into(&mut ranges);
             ranges.retain(|deletion| !purge.allows(deletion));
@@ -305,17 +438,23 @@ proptest! {
             prop_assert_eq!(merge.next_partition(&mut ()).unwrap(), Step::Ready);
         }
         let expect: Vec<_> = naive(&history, now_s).into_iter().collect();
-        let position = Position::at_token(i64::MIN);
-        let to_token = i64::MAX;
-        let mut scan = Scan { table: TABLE, position, to_token, now_s, steps: u32::MAX };
-        let mut found = Vec::new();
-        let visit = |row: Row<'_>| {
-            let key = (row.token, row.key.to_vec(), row.clustering.to_vec());
-            found.push((key, row.cells.to_vec()));
-            Next::Row
-        };
-        let kept = Sources { active: &kept, frozen: &[] };
-        prop_assert_eq!(kept.scan(&mut scan, &mut Vec::new(), visit).unwrap(), End::Done);
+        let (mut found, mut part) = (Vec::new(), Vec::new());
+        let mut cursor = Cursor::new(&kept, TABLE);
+        while let Some((token, key)) = cursor.partition() {
+            let key = key.to_vec();
+            while let Some((clustering, cells)) = cursor.row() {
+                let cells = match cells::show(cells, cursor.covering(clustering), now_s, &mut part) {
+                    cells::Shown::Whole => cells,
+                    cells::Shown::Part => &part,
+                    cells::Shown::Nothing => &[],
+                };
+                if !cells.is_empty() {
+                    found.push(((token, key.clone(), clustering.to_vec()), cells.to_vec()));
+                }
+                cursor.next_row();
+            }
+            cursor.next_partition();
+        }
         prop_assert_eq!(found, expect);
     }
 
@@ -325,7 +464,7 @@ proptest! {
             (bounds(), proptest::option::of(bounds()), 0i64..5, 0u32..3), 0..12),
         probes in proptest::collection::vec(bounds(), 1..20),
     ) {
-        let mut ranges = merge::Ranges::default();
+        let mut ranges = Ranges::default();
         let mut memtable = Memtable::default();
         for (from, to, timestamp, deleted_s) in &added {
             let (timestamp, deleted_s) = (*timestamp, *deleted_s);
@@ -349,7 +488,7 @@ proptest! {
             prop_assert!(pair[0].to.is_some_and(|to| to <= pair[1].from));
         }
         if let Some(cursor) = Cursor::at(&memtable, TABLE, 0, b"k") {
-            let mut again = merge::Ranges::default();
+            let mut again = Ranges::default();
             cursor.ranges(|range| again.add(&range));
             prop_assert_eq!(again.iter().collect::<Vec<_>>(), listed);
         }

@@ -15,6 +15,7 @@ use crate::log::{CommitLog, LogLimits};
 use crate::manifest::{Manifest, ManifestError};
 use crate::memtable::Memtable;
 use crate::options::{Limits, TableOptions};
+use crate::read::Scratch;
 use crate::recovery::{RecoveryError, TornTail, recover};
 use crate::table::{Table, TableError};
 
@@ -78,7 +79,7 @@ impl Store {
             frozen: Vec::new(),
             sorted,
             cache: Cache::new(limits.cache_bytes),
-            part: Vec::new(),
+            scratch: Scratch::default(),
             fetches: Fetches::default(),
             options,
             // Replaced below: where it goes on is known when all of it has been read.

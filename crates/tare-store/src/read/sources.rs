@@ -1,0 +1,184 @@
+//! Which sources a read asks, and how it goes to its place in each.
+
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use super::merge::Merge;
+use super::source::{Source, Step};
+use super::stored::Stored;
+use super::walk::{walk, walk_all};
+use super::{End, Next, PartitionRead, Position, ReadError, Row, Scan};
+use crate::cells::Deletion;
+use crate::entry::RangeTombstone;
+use crate::memtable::{Cursor, Memtable};
+use crate::table::{self, BlockSource, Start, Table};
+
+/// Blocks that a scan asks for ahead of where it is.
+const SCAN_AHEAD: usize = 8;
+
+/// Where the rows of one table are.
+#[derive(Debug)]
+pub(crate) struct Sources<'s> {
+    pub(crate) active: &'s Memtable,
+    pub(crate) frozen: &'s [Rc<Memtable>],
+    /// The one with the latest timestamp first.
+    pub(crate) tables: &'s [Rc<Table>],
+}
+
+impl<'s> Sources<'s> {
+    /// See [`crate::store::Store::read`].
+    #[inline]
+    pub(super) fn read<B: BlockSource>(
+        &self,
+        read: &PartitionRead<'_>,
+        blocks: &mut B,
+        part: &mut Vec<u8>,
+        visit: impl FnMut(Row<'_>) -> ControlFlow<()>,
+    ) -> Result<End, ReadError> {
+        let at = |memtable: &'s Memtable| Cursor::at(memtable, read.table, read.token, read.key);
+        let active = at(self.active);
+        if self.frozen.is_empty() && self.tables.is_empty() {
+            let Some(mut active) = active else { return Ok(End::Done) };
+            return walk(&mut active, blocks, read, part, visit);
+        }
+        let frozen = self.frozen.iter().filter_map(|memtable| at(memtable));
+        let mut sources: Vec<_> = active.into_iter().chain(frozen).map(Place::Memory).collect();
+        if self.find(read, blocks, &mut sources)? == Step::Missing {
+            return Ok(End::Missing);
+        }
+        match &mut sources[..] {
+            [] => Ok(End::Done),
+            [one] => walk(one, blocks, read, part, visit),
+            _ => walk(&mut Merge::new(sources), blocks, read, part, visit),
+        }
+    }
+
+    /// See [`crate::store::Store::scan`].
+    pub(super) fn scan<B: BlockSource>(
+        &self,
+        scan: &mut Scan,
+        blocks: &mut B,
+        part: &mut Vec<u8>,
+        visit: impl FnMut(Row<'_>) -> Next,
+    ) -> Result<End, ReadError> {
+        let Position { token, key, .. } = &scan.position;
+        let from = |memtable: &'s Memtable| Cursor::from(memtable, scan.table, *token, key);
+        let frozen = self.frozen.iter().map(|memtable| from(memtable));
+        let memtables = std::iter::once(from(self.active)).chain(frozen);
+        let mut sources: Vec<_> = memtables.map(Place::Memory).collect();
+        let mut all = Step::Ready;
+        for table in self.tables {
+            let footer = table.footer();
+            if footer.token_max < *token || footer.token_min > scan.to_token {
+                continue;
+            }
+            let cursor = table::Cursor::new(Rc::clone(table)).with_read_ahead(SCAN_AHEAD);
+            let mut stored = Stored::new(cursor);
+            // All of them, so that all blocks that are missing are noted at once.
+            if stored.open(*token, key, blocks)? == Step::Missing {
+                all = Step::Missing;
+            }
+            sources.push(Place::Stored(stored));
+        }
+        if all == Step::Missing {
+            return Ok(End::Missing);
+        }
+        walk_all(&mut Merge::new(sources), blocks, scan, part, visit)
+    }
+
+    /// Goes to the partition of a read in every table that may have something of it.
+    fn find<B: BlockSource>(
+        &self,
+        read: &PartitionRead<'_>,
+        blocks: &mut B,
+        sources: &mut Vec<Place<'s>>,
+    ) -> Result<Step, ReadError> {
+        let [first, .., last] = read.slices else {
+            let [slice] = read.slices else { return Ok(Step::Ready) };
+            return self.find_between((slice.from, slice.to), read, blocks, sources);
+        };
+        self.find_between((first.from, last.to), read, blocks, sources)
+    }
+
+    fn find_between<B: BlockSource>(
+        &self,
+        (from, to): (&[u8], Option<&[u8]>),
+        read: &PartitionRead<'_>,
+        blocks: &mut B,
+        sources: &mut Vec<Place<'s>>,
+    ) -> Result<Step, ReadError> {
+        let start = match read.after {
+            Some(after) if read.reversed => {
+                Start::Before(Some(to.map_or(after, |to| to.min(after))))
+            }
+            None if read.reversed => Start::Before(to),
+            after => Start::From(after.map_or(from, |after| after.max(from))),
+        };
+        let mut all = Step::Ready;
+        for table in self.tables.iter().filter(|table| table.may_cover(from, to)) {
+            let mut stored = Stored::new(table::Cursor::new(Rc::clone(table)));
+            match stored.find(read.token, read.key, start, blocks)? {
+                Step::Missing => all = Step::Missing,
+                Step::Ready => {
+                    if Source::<B>::partition(&stored).is_some() {
+                        sources.push(Place::Stored(stored));
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// A place in any source.
+#[derive(Debug)]
+enum Place<'s> {
+    Memory(Cursor<&'s Memtable>),
+    Stored(Stored),
+}
+
+/// Does the same with whichever it is.
+macro_rules! either {
+    ($place:expr, $source:ident => $what:expr) => {
+        match $place {
+            Place::Memory($source) => $what,
+            Place::Stored($source) => $what,
+        }
+    };
+}
+
+impl<B: BlockSource> Source<B> for Place<'_> {
+    fn partition(&self) -> Option<(i64, &[u8])> {
+        either!(self, source => Source::<B>::partition(source))
+    }
+
+    fn row(&self) -> Option<(&[u8], &[u8])> {
+        either!(self, source => Source::<B>::row(source))
+    }
+
+    fn covering(&self, clustering: &[u8]) -> Option<Deletion> {
+        either!(self, source => Source::<B>::covering(source, clustering))
+    }
+
+    fn ranges(&self, each: &mut dyn FnMut(RangeTombstone<'_>)) {
+        either!(self, source => Source::<B>::ranges(source, each));
+    }
+
+    fn seek(
+        &mut self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        reversed: bool,
+        blocks: &mut B,
+    ) -> Result<Step, ReadError> {
+        either!(self, source => Source::seek(source, from, to, reversed, blocks))
+    }
+
+    fn next_row(&mut self, blocks: &mut B) -> Result<Step, ReadError> {
+        either!(self, source => Source::next_row(source, blocks))
+    }
+
+    fn next_partition(&mut self, blocks: &mut B) -> Result<Step, ReadError> {
+        either!(self, source => Source::next_partition(source, blocks))
+    }
+}
