@@ -34,9 +34,4 @@ impl Clock {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
     }
-
-    /// Seconds since 1970.
-    pub(crate) fn wall_s(&self) -> u32 {
-        u32::try_from(self.wall_us() / 1_000_000).unwrap_or(u32::MAX)
-    }
 }

@@ -9,8 +9,7 @@ use tare_cql::wire::Value;
 use tare_std::rng::mix64;
 use tare_store::cells::{self, Cell, Content};
 use tare_store::entry::{KEY_BYTES_MAX, encode_payload, payload_bytes};
-use tare_store::read::successor;
-use tare_store::{Change, Mutation, PartitionRead, Position, Slice};
+use tare_store::{Change, Mutation, Position, RowRead};
 
 use crate::bind::{Bound, build_clustering, build_key};
 use crate::config::Durability;
@@ -83,7 +82,7 @@ impl Shard {
             for (column, source) in &insert.cells {
                 let content = match bound.get(source) {
                     Value::Bytes(bytes) => Content::Live(bytes),
-                    Value::Null => Content::Dead { since_s: self.clock.wall_s() },
+                    Value::Null => Content::Dead { since_s: self.state.now.wall_s },
                     Value::Unset => continue,
                 };
                 cells::push(&mut row, Cell { column: *column, timestamp, content });
@@ -183,17 +182,13 @@ impl Shard {
             let owner = owner(token, self.common.mailboxes.len());
             let whole = select.clustering.len() == columns.len() && select.limit.is_none();
             if let (true, Items::Columns(items)) = (whole && owner == self.number, &select.items) {
-                self.state.slice_end.clone_from(&clustering);
-                let has_end = successor(&mut self.state.slice_end);
-                let to = has_end.then_some(&self.state.slice_end[..]);
-                let read = PartitionRead {
+                let read = RowRead {
                     table: select.table.store,
                     token,
                     key: &key,
-                    slices: &[Slice { from: &clustering, to }],
-                    reversed: false,
-                    after: None,
-                    now_s: self.clock.wall_s(),
+                    clustering: &clustering,
+                    columns: None,
+                    now_s: self.state.now.wall_s,
                 };
                 let to = (reply, &mut conn.out);
                 self.state.answered[Operation::Read as usize] += 1;
@@ -232,7 +227,7 @@ impl Shard {
         let mut found = Collected::default();
         let range = Range::Partition { token: *token, key, prefix };
         let rows = wanted(select, paging);
-        let what = (select.table.store, self.clock.wall_s());
+        let what = (select.table.store, self.state.now.wall_s);
         let outcome = match rows {
             0 => Ok(Outcome::Done),
             _ => rows::read(&mut self.store, what, range, paging.after.as_ref(), rows, |row| {
@@ -255,7 +250,7 @@ impl Shard {
         let Plan::Select(select) = &prepared.plan else { return true };
         let Scan { found, paging, .. } = &mut *scan;
         let rows = wanted(select, paging).saturating_sub(found.rows);
-        let what = (select.table.store, self.clock.wall_s());
+        let what = (select.table.store, self.state.now.wall_s);
         let read = match rows {
             0 => Ok(Outcome::Done),
             _ => {

@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use tare_cql::response::{Reply, RowsWriter};
-use tare_store::{End, Next, PartitionRead, Pins, Position, Row, Scan, Slice, Store, cells};
+use tare_store::{
+    End, Next, PartitionRead, Pins, Position, Row, RowRead, Scan, Slice, Store, cells,
+};
 
 use crate::failure::Failure;
 use crate::plan::{Item, Items, Select};
@@ -119,7 +121,8 @@ pub(crate) fn read(
                 End::Stopped => {
                     Outcome::More(Position { token, key: key.into(), clustering: last })
                 }
-                End::Done | End::Missing | End::Paused => Outcome::Done,
+                End::Done | End::Paused => Outcome::Done,
+                End::Missing => return Err(not_in_memory()),
             })
         }
         Range::All => {
@@ -133,10 +136,16 @@ pub(crate) fn read(
             })?;
             Ok(match end {
                 End::Done => Outcome::Done,
-                End::Stopped | End::Paused | End::Missing => Outcome::More(scan.position),
+                End::Stopped | End::Paused => Outcome::More(scan.position),
+                End::Missing => return Err(not_in_memory()),
             })
         }
     }
+}
+
+/// What a client is told until its read can wait for blocks.
+fn not_in_memory() -> Failure {
+    Failure::Overloaded("the rows are on disk and are being read; try again".into())
 }
 
 /// Hands the cells of a row that a SELECT wants to `cell`, in order.
@@ -189,23 +198,24 @@ pub(crate) fn answer_row(
     select: &Select,
     items: &[Item],
     store: &mut Store,
-    read: &PartitionRead<'_>,
+    read: &RowRead<'_>,
     (reply, out): (Reply, &mut Vec<u8>),
 ) -> Result<(), Failure> {
     let start = out.len();
     let mut writer = RowsWriter::begin(out, reply, &select.columns, None);
     let composite = select.table.partition.len() > 1;
-    let found = store.read(read, &mut Pins::default(), |row| {
+    let found = store.read_row(read, &mut Pins::default(), |row| {
         project(items, composite, &row, |value| writer.cell(value));
         writer.end_row();
-        ControlFlow::Continue(())
     });
     writer.finish();
-    if let Err(error) = found {
-        out.truncate(start);
-        return Err(error.into());
-    }
-    Ok(())
+    let failure = match found {
+        Ok(End::Missing) => not_in_memory(),
+        Ok(_) => return Ok(()),
+        Err(error) => error.into(),
+    };
+    out.truncate(start);
+    Err(failure)
 }
 
 /// Rows that are being collected for one answer.

@@ -154,7 +154,6 @@ pub(crate) struct State {
     pub(crate) last_timestamp: i64,
     pub(crate) key: Vec<u8>,
     pub(crate) clustering: Vec<u8>,
-    pub(crate) slice_end: Vec<u8>,
     pub(crate) cells: Vec<u8>,
     /// Answers that are still owed by siblings.
     pub(crate) remote: u64,
@@ -168,7 +167,7 @@ pub(crate) struct State {
     announced: bool,
     held: Held,
     /// When the turn began. The seconds of the wall clock may be a little old.
-    now: Now,
+    pub(crate) now: Now,
     /// By [`Operation`]: answered in this turn.
     pub(crate) answered: [u64; Operation::ALL.len()],
     published: account::Published,
