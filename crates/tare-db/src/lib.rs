@@ -33,6 +33,7 @@ mod schema;
 mod server;
 mod session;
 mod shard;
+pub mod snapshot;
 mod stall;
 mod system;
 mod tls;

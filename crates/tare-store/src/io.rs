@@ -33,6 +33,7 @@ pub(crate) enum Owner {
     LogWrite,
     LogSegment,
     LogRemoval,
+    LogTrim,
     /// A block for a reader.
     Fetch,
     Flush,
@@ -41,10 +42,11 @@ pub(crate) enum Owner {
     TableRemoval,
 }
 
-const OWNERS: [Owner; 8] = [
+const OWNERS: [Owner; 9] = [
     Owner::LogWrite,
     Owner::LogSegment,
     Owner::LogRemoval,
+    Owner::LogTrim,
     Owner::Fetch,
     Owner::Flush,
     Owner::Compaction,

@@ -124,12 +124,15 @@ pub struct CommitLog {
     closing: Closing,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Closing {
     No,
     Asked,
     /// The closing group has been sealed.
     Sealed,
+    /// It is durable: what was reserved and is not used is being given back.
+    Trimming,
+    Done,
 }
 
 impl CommitLog {
@@ -209,11 +212,10 @@ impl CommitLog {
         if self.flight.is_none() {
             self.prepare(now);
         }
-        if let Some(number) = self.removable.pop() {
-            let id = OpId::new(Owner::LogRemoval, number);
-            return Some(Op { id, file: FileId::Log(number), kind: OpKind::Remove });
+        if let Some(op) = self.next_removal() {
+            return Some(op);
         }
-        self.make_segment(now).or_else(|| self.next_write())
+        self.make_segment(now).or_else(|| self.next_write()).or_else(|| self.trim())
     }
 
     /// When [`Self::next_op`] has to be asked again by time alone.
@@ -240,7 +242,7 @@ impl CommitLog {
             self.removable.push(spare.number);
         }
         let wait = self.no_segment.is_some() && now.monotonic_ns < self.retry_ns;
-        if self.spare.is_some() || self.making.is_some() || wait || self.closing == Closing::Sealed
+        if self.spare.is_some() || self.making.is_some() || wait || self.closing >= Closing::Sealed
         {
             return None;
         }
@@ -304,12 +306,33 @@ impl CommitLog {
         Some(Op { id, file, kind: OpKind::Write { offset, chunk, sync } })
     }
 
+    /// The last operation of a clean end.
+    fn trim(&mut self) -> Option<Op> {
+        if self.closing != Closing::Sealed || self.is_dirty() {
+            return None;
+        }
+        self.closing = Closing::Done;
+        self.removable.append(&mut self.used);
+        self.removable.extend(self.spare.take().map(|spare| spare.number));
+        let Some(Segment { number, offset, .. }) = self.current else {
+            return self.next_removal();
+        };
+        self.closing = Closing::Trimming;
+        let id = OpId::new(Owner::LogTrim, number);
+        Some(Op { id, file: FileId::Log(number), kind: OpKind::Truncate { length: offset } })
+    }
+
+    fn next_removal(&mut self) -> Option<Op> {
+        let number = self.removable.pop()?;
+        let id = OpId::new(Owner::LogRemoval, number);
+        Some(Op { id, file: FileId::Log(number), kind: OpKind::Remove })
+    }
+
     /// Ends the group being collected if it is to be written now.
     fn prepare(&mut self, now: Now) {
         if self.closing == Closing::Asked && !self.is_dirty() && self.making.is_none() {
             self.closing = Closing::Sealed;
             self.seal_closing_group();
-            self.removable.append(&mut self.used);
         }
         self.want(now);
         if self.wanted > self.sequence && self.sealed.is_empty() {
@@ -353,6 +376,11 @@ impl CommitLog {
         match id.owner() {
             Owner::LogWrite => self.written(chunk, result),
             Owner::LogSegment => self.made(result, now),
+            Owner::LogTrim => {
+                // What is left of it does no harm.
+                self.closing = Closing::Done;
+                Ok(())
+            }
             // A segment that cannot be removed is found at the next start.
             _ => Ok(()),
         }
@@ -435,12 +463,12 @@ impl CommitLog {
     /// Makes everything durable, and then an empty group that says so, so that damage found later
     /// cannot pass for a torn tail.
     pub(crate) fn close(&mut self) {
-        self.closing = Closing::Asked;
+        self.closing = self.closing.max(Closing::Asked);
     }
 
     /// Whether [`Self::close`] has come to its end.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closing == Closing::Sealed && !self.is_dirty() && self.removable.is_empty()
+        self.closing == Closing::Done && self.removable.is_empty()
     }
 
     /// Groups below this are on stable storage.

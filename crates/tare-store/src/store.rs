@@ -194,7 +194,7 @@ impl Store {
     pub fn complete(&mut self, completion: Completion, now: Now) -> Result<(), StoreError> {
         self.now = self.now.max(now);
         match completion.id.owner() {
-            Owner::LogWrite | Owner::LogSegment | Owner::LogRemoval => {
+            Owner::LogWrite | Owner::LogSegment | Owner::LogRemoval | Owner::LogTrim => {
                 self.log.complete(completion, now)?;
             }
             Owner::Fetch => self.fetches.complete(completion, &mut self.cache),
