@@ -223,7 +223,8 @@ pub fn decode(
     if body_bytes > limit {
         return Err(FrameError::TooLong { stream, length, limit });
     }
-    if flags & flag::COMPRESSION != 0 && length > 0 {
+    // In version 5 the flag says nothing: segments are compressed, and the Java driver sets it.
+    if flags & flag::COMPRESSION != 0 && length > 0 && version == Version::V4 {
         return Err(FrameError::Compressed { stream });
     }
     let Some(opcode) = Opcode::from_code(opcode) else {

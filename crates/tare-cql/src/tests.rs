@@ -414,6 +414,7 @@ fn frames_that_cannot_be_are_refused_before_their_body() {
         FrameError::TooLong { stream, length: 1001, limit: 1000 },
     );
     check(b"\x04\x01\0\x03\x07\0\0\0\x09", FrameError::Compressed { stream });
+    assert!(frame::decode(b"\x05\x01\0\x03\x05\0\0\0\0", Direction::Request, 1000).is_ok());
     check(b"\x04\0\0\x03\x04\0\0\0\x09", FrameError::Opcode { stream, opcode: 4 });
     check(
         b"\x84\0\0\x03\x07\0\0\0\x09",
