@@ -1,0 +1,36 @@
+//! `cargo bench -p tare --bench database -- reads|inserts|start|shards [SIZE MiB] [SECONDS]`
+//!
+//! What `tare db` does with data larger than its memory, on the disk that the build directory lies on. Every
+//! part prints its raw figures first. `reads`: uncached random reads of one row beside fio on the same file
+//! system, in interleaved rounds. `inserts`: throughput over time while tables are flushed and compacted,
+//! stalls, write amplification, resident set. `start`: empty, after `kill -9` with a commit log of SIZE, with
+//! tables of SIZE. `shards`: CPU time per operation of two shards against one.
+#![allow(clippy::print_stdout, reason = "a bench prints its figures")]
+
+mod inserts;
+mod reads;
+mod server;
+mod shards;
+mod start;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
+    match words.first().map(String::as_str) {
+        Some("reads") => reads::run(number(1).unwrap_or(1280), number(2).unwrap_or(3)),
+        Some("inserts") => inserts::run(number(1).unwrap_or(10_240)),
+        Some("start") => start::run(number(1).unwrap_or(1024)),
+        Some("shards") => shards::run(number(2).unwrap_or(3)),
+        _ => {
+            println!("skipped: database: name a part: reads, inserts, start or shards");
+            Ok(())
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

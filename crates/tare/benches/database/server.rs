@@ -1,0 +1,130 @@
+//! A `tare db` that ends with the bench, and `tare load` against it.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tare_db::metrics::{self, ShardMetrics};
+
+use crate::Result;
+
+/// Bytes of a row: 5 columns of 60.
+pub(crate) const ROW_BYTES: u64 = 300;
+const COLUMNS: [&str; 4] = ["--columns", "5", "--column-bytes", "60"];
+
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) port: u16,
+    data: PathBuf,
+    /// From the start of the process until it takes connections.
+    pub(crate) ready: Duration,
+}
+
+impl Server {
+    pub(crate) fn start(data: &Path, cpus: &str, more: &[&str]) -> Result<Self> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let began = Instant::now();
+        let child = Command::new(env!("CARGO_BIN_EXE_tare"))
+            .args(["db", "--port", &port.to_string(), "--cpus", cpus, "--data"])
+            .arg(data)
+            .args(more)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut server = Self { child, port, data: data.into(), ready: Duration::ZERO };
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if let Some(status) = server.child.try_wait()? {
+                return Err(format!("tare db ended with {status}").into());
+            }
+            if began.elapsed() > Duration::from_secs(120) {
+                return Err("tare db does not answer".into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        server.ready = began.elapsed();
+        Ok(server)
+    }
+
+    pub(crate) fn metrics(&self) -> Result<ShardMetrics> {
+        Ok(metrics::read(&self.data.join(metrics::FILE))?.total())
+    }
+
+    /// Resident set in bytes, from `/proc/PID/status`.
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix("kB"));
+        Ok(kilobytes.ok_or("no VmRSS")?.trim().parse::<u64>()? << 10)
+    }
+
+    /// Bytes that the process has asked to be written to disk, from `/proc/PID/io`.
+    pub(crate) fn written_bytes(&self) -> Result<u64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/io", self.child.id()))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("write_bytes:"));
+        Ok(line.ok_or("no write_bytes")?.trim().parse()?)
+    }
+
+    /// CPU time of the process in ns.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        tare_host::account::Account::new().read(&[self.child.id()])
+    }
+
+    /// Ends it as a crash does.
+    pub(crate) fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Ends it as an operator does, and waits.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        let pid = rustix::process::Pid::from_raw(self.child.id().try_into()?).ok_or("no pid")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// `tare load` with these words; the rows are those of the whole bench.
+    pub(crate) fn load(&self, cpu: u32, rows: u64, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+        command.args(["load", &format!("127.0.0.1:{}", self.port), "--cpus", &cpu.to_string()]);
+        command.args(["--rows", &rows.to_string()]).args(COLUMNS).args(words).arg("--json");
+        command.stderr(Stdio::null()).stdout(Stdio::piped());
+        command
+    }
+
+    /// Writes every row once.
+    pub(crate) fn populate(&self, cpu: u32, rows: u64) -> Result<()> {
+        let words = ["--populate", "--duration", "100ms", "--lead-in", "0s"];
+        let output = self.load(cpu, rows, &words).output()?;
+        if output.status.success() { Ok(()) } else { Err("the rows could not be written".into()) }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both may fail only because it has ended already.
+        let _killed = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+/// The figure of this name in what `tare load --json` printed.
+pub(crate) fn figure(output: &[u8], name: &str) -> Result<f64> {
+    let report: serde_json::Value = serde_json::from_slice(output)?;
+    report[name].as_f64().ok_or_else(|| format!("tare load printed no {name}").into())
+}
+
+/// The first two CPUs that may be used: server, client.
+pub(crate) fn cpus() -> Result<(u32, u32)> {
+    let cpus = tare_host::process::cpus_of_this_thread()?;
+    let mut cpus = cpus.iter();
+    let (client, server) = (cpus.next(), cpus.next());
+    client.zip(server).map(|(c, s)| (s, c)).ok_or_else(|| "needs two CPUs".into())
+}
+
+/// A directory on the disk that the build lies on, gone with the bench.
+pub(crate) fn scratch() -> Result<tempfile::TempDir> {
+    Ok(tempfile::Builder::new().prefix("tare-bench").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?)
+}
