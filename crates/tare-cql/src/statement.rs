@@ -1,17 +1,27 @@
 //! CQL statements: `parse` turns text into a tree. Names are not resolved and types not checked:
 //! that is the business of who knows the schema.
 //!
-//! What is understood: USE, CREATE and DROP of keyspaces and tables, TRUNCATE, INSERT, SELECT. All
-//! else of CQL is refused by name with `ParseError::Unsupported`, which a server answers as an
-//! invalid request; `ParseError::Syntax` is worded as Cassandra words it.
+//! What is understood: USE; CREATE, ALTER and DROP of keyspaces and tables; TRUNCATE; INSERT,
+//! UPDATE, DELETE and batches of them; SELECT; DESCRIBE. All else of CQL is refused by name with
+//! `ParseError::Unsupported`, which a server answers as an invalid request; `ParseError::Syntax`
+//! is worded as Cassandra words it.
 
+pub mod function;
 mod lexer;
 mod parser;
+mod schema;
 #[cfg(test)]
 mod tests;
 
-use crate::types::Type;
+pub use function::Function;
+pub use parser::quoted;
+pub use schema::{
+    AlterKeyspace, AlterTable, CreateKeyspace, CreateTable, Describe, DescribeTarget, TableChange,
+};
+
 use std::fmt;
+
+use crate::types::Duration;
 
 /// Why a text is no statement that can be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +46,7 @@ pub enum SyntaxProblem {
     Character { character: char },
     #[error("{what} has no end")]
     Unterminated { what: &'static str },
-    #[error("literals or types are nested deeper than {limit} levels")]
+    #[error("literals, calls or types are nested deeper than {limit} levels")]
     Nesting { limit: usize },
     #[error("more than 65535 bind markers")]
     Markers,
@@ -58,11 +68,15 @@ pub struct Parsed {
 pub enum Statement {
     Use { keyspace: String },
     CreateKeyspace(CreateKeyspace),
-    CreateTable(CreateTable),
+    AlterKeyspace(AlterKeyspace),
     DropKeyspace { keyspace: String, if_exists: bool },
+    CreateTable(CreateTable),
+    AlterTable(AlterTable),
     DropTable { table: TableName, if_exists: bool },
     Truncate { table: TableName },
-    Insert(Insert),
+    Describe(Describe),
+    Modify(Modify),
+    Batch(Batch),
     Select(Select),
 }
 
@@ -74,30 +88,27 @@ pub struct TableName {
     pub table: String,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub struct CreateKeyspace {
-    pub keyspace: String,
-    pub if_not_exists: bool,
-    /// `WITH name = value AND ...`, such as `replication` and `durable_writes`.
-    pub options: Vec<(String, Literal)>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct CreateTable {
-    pub table: TableName,
-    pub if_not_exists: bool,
-    /// In the order written.
-    pub columns: Vec<(String, Type)>,
-    pub partition_key: Vec<String>,
-    /// Clustering columns; descending where CLUSTERING ORDER BY says so.
-    pub clustering: Vec<(String, Order)>,
-    pub options: Vec<(String, Literal)>,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     Ascending,
     Descending,
+}
+
+/// A statement that writes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Modify {
+    Insert(Insert),
+    Update(Update),
+    Delete(Delete),
+}
+
+/// `USING TTL ... AND TIMESTAMP ...`
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Using {
+    /// Seconds to live.
+    pub ttl_s: Option<Term>,
+    /// Time of writing in microseconds since the epoch.
+    pub timestamp_us: Option<Term>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -106,10 +117,33 @@ pub struct Insert {
     pub columns: Vec<String>,
     /// As many as there are columns.
     pub values: Vec<Term>,
-    /// Seconds to live.
-    pub ttl_s: Option<Term>,
-    /// Time of writing in microseconds since the epoch.
+    pub using: Using,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Update {
+    pub table: TableName,
+    pub using: Using,
+    /// `SET column = value, ...`
+    pub assignments: Vec<(String, Term)>,
+    pub relations: Vec<Relation>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Delete {
+    pub table: TableName,
+    /// The columns to delete; none means whole rows.
+    pub columns: Vec<String>,
     pub timestamp_us: Option<Term>,
+    pub relations: Vec<Relation>,
+}
+
+/// `BEGIN [UNLOGGED] BATCH ... APPLY BATCH`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    pub logged: bool,
+    pub timestamp_us: Option<Term>,
+    pub statements: Vec<Modify>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -119,6 +153,7 @@ pub struct Select {
     pub selection: Selection,
     pub relations: Vec<Relation>,
     pub order_by: Vec<(String, Order)>,
+    pub per_partition_limit: Option<Term>,
     pub limit: Option<Term>,
     pub allow_filtering: bool,
 }
@@ -140,14 +175,65 @@ pub struct Selector {
 pub enum SelectItem {
     Column(String),
     /// `count(*)` or `count(1)`: a bigint named `count`.
-    Count,
+    CountRows,
+    /// `count(column)`: how many rows have a value there.
+    Count(String),
+    /// When the value was written, in microseconds: a bigint.
+    WriteTime(String),
+    /// For how many seconds the value lives on: an int, null where it lives for ever.
+    Ttl(String),
+    /// The token of the partition: a bigint.
+    Token(Vec<String>),
+    Call(Function, Vec<SelectItem>),
+}
+
+/// The name that a column of the result has, as in Cassandra.
+impl fmt::Display for SelectItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Column(name) => f.write_str(name),
+            Self::CountRows => f.write_str("count"),
+            Self::Count(name) => write!(f, "system.count({name})"),
+            Self::WriteTime(name) => write!(f, "writetime({name})"),
+            Self::Ttl(name) => write!(f, "ttl({name})"),
+            Self::Token(names) => write!(f, "system.token({})", names.join(", ")),
+            Self::Call(function, arguments) => {
+                write!(f, "system.{}(", function.name())?;
+                for (position, argument) in arguments.iter().enumerate() {
+                    let comma = if position == 0 { "" } else { ", " };
+                    write!(f, "{comma}{argument}")?;
+                }
+                f.write_str(")")
+            }
+        }
+    }
 }
 
 /// A condition of WHERE; all of them must hold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Relation {
-    pub column: String,
+    pub subject: Subject,
     pub test: Test,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    Column(String),
+    /// `(a, b)`, compared with tuples.
+    Columns(Vec<String>),
+    /// `token(a, b)`, compared with a bigint.
+    Token(Vec<String>),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Column(name) => f.write_str(name),
+            Self::Columns(names) => write!(f, "({})", names.join(",")),
+            Self::Token(names) => write!(f, "token({})", names.join(", ")),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -174,15 +260,24 @@ pub enum Term {
     Literal(Literal),
     /// Position in `Parsed::markers`.
     Marker(usize),
+    Call(Function, Vec<Term>),
+    /// `token(a, b)` of values.
+    Token(Vec<Term>),
+    /// `(a, b)`, compared with several columns.
+    Tuple(Vec<Term>),
 }
 
 /// A constant as written. `Literal::encode` turns it into the bytes of a column's type.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Literal {
     Null,
     Boolean(bool),
     Integer(i128),
-    Float(f64),
+    /// An integer that 128 bits do not hold, as written.
+    BigInteger(String),
+    /// As written, because a decimal has digits that a float has not.
+    Float(String),
+    Duration(Duration),
     Text(String),
     Uuid([u8; 16]),
     Blob(Vec<u8>),
@@ -194,76 +289,4 @@ pub enum Literal {
     Map(Vec<(Literal, Literal)>),
     /// `(a, b)`
     Tuple(Vec<Literal>),
-}
-
-/// What a bind marker stands for, from which who knows the schema finds its type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MarkerTarget<'a> {
-    Column(&'a str),
-    /// A list of the column's type.
-    InList(&'a str),
-    /// An int.
-    Limit,
-    /// An int.
-    Ttl,
-    /// A bigint.
-    Timestamp,
-}
-
-/// The name that a nameless marker gets in the answer to PREPARE, as in Cassandra.
-impl fmt::Display for MarkerTarget<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Column(column) => f.write_str(column),
-            Self::InList(column) => write!(f, "in({column})"),
-            Self::Limit => f.write_str("[limit]"),
-            Self::Ttl => f.write_str("[ttl]"),
-            Self::Timestamp => f.write_str("[timestamp]"),
-        }
-    }
-}
-
-impl Parsed {
-    /// What each marker stands for, in the order of `markers`.
-    pub fn marker_targets(&self) -> Vec<MarkerTarget<'_>> {
-        let mut targets = Vec::new();
-        let mut add = |term: Option<&Term>, target| {
-            if let Some(Term::Marker(position)) = term {
-                targets.push((*position, target));
-            }
-        };
-        match &self.statement {
-            Statement::Insert(insert) => {
-                for (column, value) in insert.columns.iter().zip(&insert.values) {
-                    add(Some(value), MarkerTarget::Column(column));
-                }
-                add(insert.ttl_s.as_ref(), MarkerTarget::Ttl);
-                add(insert.timestamp_us.as_ref(), MarkerTarget::Timestamp);
-            }
-            Statement::Select(select) => {
-                for Relation { column, test } in &select.relations {
-                    match test {
-                        Test::Compare(_, term) => add(Some(term), MarkerTarget::Column(column)),
-                        Test::In(terms) => {
-                            for term in terms {
-                                add(Some(term), MarkerTarget::Column(column));
-                            }
-                        }
-                        Test::InMarker(position) => {
-                            add(Some(&Term::Marker(*position)), MarkerTarget::InList(column));
-                        }
-                    }
-                }
-                add(select.limit.as_ref(), MarkerTarget::Limit);
-            }
-            Statement::Use { .. }
-            | Statement::CreateKeyspace(_)
-            | Statement::CreateTable(_)
-            | Statement::DropKeyspace { .. }
-            | Statement::DropTable { .. }
-            | Statement::Truncate { .. } => {}
-        }
-        targets.sort_by_key(|(position, _)| *position);
-        targets.into_iter().map(|(_, target)| target).collect()
-    }
 }

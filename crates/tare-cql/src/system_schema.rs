@@ -36,6 +36,7 @@ pub enum SystemType {
     Inet,
     Int,
     Text,
+    Timestamp,
     Uuid,
     SetText,
     FrozenListText,
@@ -56,6 +57,7 @@ impl SystemType {
             Self::Inet => Type::Inet,
             Self::Int => Type::Int,
             Self::Text => Type::Text,
+            Self::Timestamp => Type::Timestamp,
             Self::Uuid => Type::Uuid,
             Self::SetText => Type::Set(text()),
             Self::FrozenListText => Type::Frozen(Box::new(Type::List(text()))),
@@ -75,22 +77,6 @@ pub struct SystemColumn {
     pub name: &'static str,
     pub kind: ColumnKind,
     pub column_type: SystemType,
-}
-
-impl SystemColumn {
-    /// The place within the key as `system_schema.columns.position` has it: -1 outside of a key.
-    pub fn position(&self, table: &SystemTable) -> i32 {
-        if self.kind == ColumnKind::Regular {
-            return -1;
-        }
-        let before = table
-            .columns
-            .iter()
-            .filter(|column| column.kind == self.kind)
-            .take_while(|column| column.name != self.name)
-            .count();
-        i32::try_from(before).unwrap_or(-1)
-    }
 }
 
 /// A system table.
@@ -274,6 +260,18 @@ pub static TABLES: &[SystemTable] = &[
     },
     SystemTable { keyspace: "system_schema", name: "views", columns: VIEW_COLUMNS },
     SystemTable {
+        keyspace: "system_schema",
+        name: "dropped_columns",
+        columns: &[
+            key("keyspace_name", T::Text),
+            clustering("table_name", T::Text),
+            clustering("column_name", T::Text),
+            regular("dropped_time", T::Timestamp),
+            regular("kind", T::Text),
+            regular("type", T::Text),
+        ],
+    },
+    SystemTable {
         keyspace: "system_virtual_schema",
         name: "keyspaces",
         columns: &[key("keyspace_name", T::Text)],
@@ -374,15 +372,5 @@ mod tests {
                 table.columns.iter().filter(|c| order(c) == 2).map(|c| c.name).collect();
             assert!(regular.is_sorted(), "{}", table.name);
         }
-    }
-
-    #[test]
-    fn positions_count_within_the_key() {
-        let columns = table("system_schema", "columns").unwrap();
-        let position = |name| columns.column(name).unwrap().1.position(columns);
-        assert_eq!(position("keyspace_name"), 0);
-        assert_eq!(position("table_name"), 0);
-        assert_eq!(position("column_name"), 1);
-        assert_eq!(position("type"), -1);
     }
 }

@@ -57,6 +57,23 @@ impl Consistency {
         Self::LocalOne,
     ];
 
+    /// The name in CQL, such as `LOCAL_QUORUM`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Any => "ANY",
+            Self::One => "ONE",
+            Self::Two => "TWO",
+            Self::Three => "THREE",
+            Self::Quorum => "QUORUM",
+            Self::All => "ALL",
+            Self::LocalQuorum => "LOCAL_QUORUM",
+            Self::EachQuorum => "EACH_QUORUM",
+            Self::Serial => "SERIAL",
+            Self::LocalSerial => "LOCAL_SERIAL",
+            Self::LocalOne => "LOCAL_ONE",
+        }
+    }
+
     /// The level with this code on the wire.
     #[inline]
     pub fn from_code(code: u16) -> Result<Self, DecodeError> {

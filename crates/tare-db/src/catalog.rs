@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 use tare_cql::types::Type;
 use tare_std::rng::mix64;
-use tare_store::TableOptions;
 
+use crate::options::TableOptions;
 use journal::{Journal, JournalError};
 
-/// One column. Numbers count from [`tare_store::cells::FIRST_COLUMN`] in the order of declaration
-/// and are what the store knows.
+/// One column. Numbers count from `cells::FIRST_COLUMN` in the order of declaration, are what the
+/// store knows, and are never given twice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Column {
     pub(crate) name: String,
@@ -38,13 +38,26 @@ pub(crate) struct Table {
     pub(crate) store: u32,
     pub(crate) partition: Vec<Column>,
     pub(crate) clustering: Vec<Column>,
+    /// By name.
     pub(crate) regular: Vec<Column>,
+    #[serde(default)]
+    pub(crate) options: TableOptions,
 }
 
 impl Table {
     /// Columns in the order of `SELECT *`: partition key, clustering key, the others by name.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &Column> {
         self.partition.iter().chain(&self.clustering).chain(&self.regular)
+    }
+
+    /// The number for the next column.
+    pub(crate) fn next_number(&self) -> Option<u16> {
+        self.columns().map(|column| column.number).max().unwrap_or(0).checked_add(1)
+    }
+
+    /// Whether it has counters, which nobody can write: see `schema`.
+    pub(crate) fn has_counters(&self) -> bool {
+        self.regular.iter().any(|column| column.kind == Type::Counter)
     }
 }
 
@@ -62,8 +75,10 @@ pub(crate) struct Keyspace {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Change {
     CreateKeyspace { name: String, keyspace: Keyspace },
+    AlterKeyspace { name: String, keyspace: Keyspace },
     DropKeyspace { name: String },
     CreateTable { table: Table },
+    AlterTable { table: Table },
     DropTable { keyspace: String, name: String },
     Truncate { keyspace: String, name: String, store: u32 },
 }
@@ -72,7 +87,7 @@ pub(crate) enum Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {
     pub(crate) keyspaces: BTreeMap<String, Keyspace>,
-    /// A hash of all changes so far: two moments with one version have one schema.
+    /// A hash of all changes of the schema so far: two moments with one version have one schema.
     pub(crate) version: [u8; 16],
     /// The next number for a table's rows.
     pub(crate) next_store: u32,
@@ -83,10 +98,15 @@ impl Catalog {
         self.keyspaces.get(keyspace)?.tables.get(table)
     }
 
-    /// How the store keeps the rows of each table, by the store's numbers.
-    pub(crate) fn options(&self) -> BTreeMap<u32, TableOptions> {
+    /// All tables.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Table> {
         let tables = self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-        tables.map(|table| (table.store, TableOptions::default())).collect()
+        tables.map(|table| &**table)
+    }
+
+    /// How the store keeps the rows of each table, by the store's numbers.
+    pub(crate) fn options(&self) -> BTreeMap<u32, tare_store::TableOptions> {
+        self.tables().map(|table| (table.store, table.options.of_store())).collect()
     }
 
     fn apply(&mut self, change: &Change, bytes: &[u8]) {
@@ -94,10 +114,16 @@ impl Catalog {
             Change::CreateKeyspace { name, keyspace } => {
                 self.keyspaces.insert(name.clone(), keyspace.clone());
             }
+            Change::AlterKeyspace { name, keyspace } => {
+                if let Some(known) = self.keyspaces.get_mut(name) {
+                    let tables = std::mem::take(&mut known.tables);
+                    *known = Keyspace { tables, ..keyspace.clone() };
+                }
+            }
             Change::DropKeyspace { name } => {
                 self.keyspaces.remove(name);
             }
-            Change::CreateTable { table } => {
+            Change::CreateTable { table } | Change::AlterTable { table } => {
                 self.next_store = self.next_store.max(table.store + 1);
                 if let Some(keyspace) = self.keyspaces.get_mut(&table.keyspace) {
                     keyspace.tables.insert(table.name.clone(), Arc::new(table.clone()));
@@ -117,7 +143,10 @@ impl Catalog {
                 }
             }
         }
-        self.version = hash_uuid(&[&self.version, bytes]);
+        // What a table holds is no part of the schema.
+        if !matches!(change, Change::Truncate { .. }) {
+            self.version = hash_uuid(&[&self.version, bytes]);
+        }
     }
 }
 

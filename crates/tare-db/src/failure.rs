@@ -2,6 +2,7 @@
 
 use tare_cql::frame::Head;
 use tare_cql::response::{ErrorKind, encode_error};
+use tare_cql::wire::Consistency;
 use tare_store::{LogError, ReadError, WriteError};
 
 use crate::catalog::journal::JournalError;
@@ -15,8 +16,20 @@ pub(crate) enum Failure {
     Overloaded(String),
     Server(String),
     BadCredentials(String),
+    /// A schema that cannot be made as asked.
+    Config(String),
+    Unauthorized(String),
+    /// More replicas are needed than are alive.
+    Unavailable {
+        consistency: Consistency,
+        required: i32,
+        alive: i32,
+    },
     Unprepared([u8; 16]),
-    AlreadyExists { keyspace: String, table: String },
+    AlreadyExists {
+        keyspace: String,
+        table: String,
+    },
 }
 
 impl Failure {
@@ -34,13 +47,24 @@ impl Failure {
             Self::Overloaded(message) => (ErrorKind::Overloaded, message.as_str()),
             Self::Server(message) => (ErrorKind::Server, message.as_str()),
             Self::BadCredentials(message) => (ErrorKind::BadCredentials, message.as_str()),
+            Self::Config(message) => (ErrorKind::Config, message.as_str()),
+            Self::Unauthorized(message) => (ErrorKind::Unauthorized, message.as_str()),
+            Self::Unavailable { consistency, required, alive } => {
+                let (consistency, required, alive) = (*consistency, *required, *alive);
+                let kind = ErrorKind::Unavailable { consistency, required, alive };
+                let message = format!("Cannot achieve consistency level {}", consistency.name());
+                return encode_error(out, head, &kind, &message);
+            }
             Self::Unprepared(id) => {
                 (ErrorKind::Unprepared { id }, "no statement of this id is prepared; prepare it")
             }
             Self::AlreadyExists { keyspace, table } => {
+                // Cassandra's words, which some clients look for.
                 let message = match table.as_str() {
-                    "" => format!("keyspace {keyspace} exists already"),
-                    table => format!("table {keyspace}.{table} exists already"),
+                    "" => format!("Cannot add existing keyspace \"{keyspace}\""),
+                    table => format!(
+                        "Cannot add already existing table \"{table}\" to keyspace \"{keyspace}\""
+                    ),
                 };
                 let kind = ErrorKind::AlreadyExists { keyspace, table };
                 return encode_error(out, head, &kind, &message);

@@ -1,160 +1,324 @@
-//! Reading rows for a SELECT: from one partition or from all, page by page.
+//! A SELECT on its way: an owned, resumable object that knows what is asked, what it has found and
+//! how far it has come. The first try and every later one call [`Reading::step`]; between two of
+//! them it may wait for blocks, give way to others, or travel to the shard that goes on.
+//!
+//! Rows come in order of the partitions and, within one, of the clustering key. With IN on the
+//! partition key the partitions come in the order of its values, else in that of their tokens: a
+//! shard owns one range of them, so that a walk from shard to shard meets them in order.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use tare_cql::response::{Reply, RowsWriter};
-use tare_store::{
-    End, Next, PartitionRead, Pins, Position, Row, RowRead, Scan, Slice, Store, cells,
-};
+use tare_cql::response::{EncodedColumns, Reply, RowsWriter};
+use tare_cql::statement::function::Moment;
+use tare_cql::types::Type;
+use tare_cql::wire::{put_bytes, put_bytes_with};
+use tare_store::cells;
+use tare_store::read::{End, Next, PartitionRead, Position, ReadError, Row, Scan, Slice};
+use tare_store::{Pins, Store};
 
+use crate::bind::{OwnedSlice, PartitionKey};
+use crate::catalog::Table;
+use crate::cursor::Cursor;
 use crate::failure::Failure;
-use crate::plan::{Item, Items, Select};
+use crate::message::Origin;
+use crate::ordered;
+use crate::plan::{Item, Items, Plan, Prepared, Select};
+use crate::ring::owner;
 
-/// Rows and partitions that one step of a scan looks at, so that other clients are not held up for
-/// long.
-const STEPS: u32 = 4096;
-/// Rows of one answer at most, in bytes of cells.
-pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Rows and partitions that one step looks at, so that other clients are not held up for long.
+const STEP_ROWS: u32 = 1024;
+/// Bytes of cells after which a page ends although the client asked for more rows.
+const PAGE_BYTES_MAX: usize = 4 << 20;
+/// Bytes of cells in an answer to a client that does not ask for pages.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Columns that are found without a search.
 const INDEXED: usize = 64;
 
-/// Where a page ended: the row after which the next one goes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor {
-    pub(crate) shard: u16,
-    /// Rows that LIMIT still allows.
-    pub(crate) left: u64,
-    pub(crate) position: Position,
-}
-
-impl Cursor {
-    /// As the client keeps it.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let Position { token, key, clustering } = &self.position;
-        let mut out = Vec::with_capacity(32 + key.len());
-        out.extend_from_slice(&self.shard.to_be_bytes());
-        out.extend_from_slice(&self.left.to_be_bytes());
-        out.extend_from_slice(&token.to_be_bytes());
-        let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
-        out.extend_from_slice(&length.to_be_bytes());
-        out.extend_from_slice(key);
-        out.push(u8::from(clustering.is_some()));
-        out.extend_from_slice(clustering.as_deref().unwrap_or_default());
-        out
-    }
-
-    /// `None` if the bytes are no cursor of this server.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (shard, rest) = bytes.split_first_chunk()?;
-        let (left, rest) = rest.split_first_chunk()?;
-        let (token, rest) = rest.split_first_chunk()?;
-        let (length, rest) = rest.split_first_chunk()?;
-        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
-        let (key, rest) = rest.split_at_checked(length)?;
-        let clustering = match rest {
-            [0] => None,
-            [1, clustering @ ..] => Some(clustering.to_vec()),
-            _ => return None,
-        };
-        Some(Self {
-            shard: u16::from_be_bytes(*shard),
-            left: u64::from_be_bytes(*left),
-            position: Position { token: i64::from_be_bytes(*token), key: key.to_vec(), clustering },
-        })
-    }
-}
-
-/// What to read.
+/// What a statement asks for beside its rows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Range<'a> {
-    /// Rows of one partition whose clustering key starts with the prefix.
-    Partition {
-        token: i64,
-        key: &'a [u8],
-        prefix: &'a [u8],
-    },
-    All,
+pub(crate) struct Asked {
+    /// Rows in this answer at most.
+    pub(crate) page: u64,
+    /// Whether the client can ask for more; else what does not fit is an error.
+    pub(crate) pages: bool,
+    /// Rows that LIMIT still allows, this page included.
+    pub(crate) left: u64,
+    pub(crate) per_partition: u64,
+    pub(crate) now_s: u32,
+    pub(crate) moment: Moment,
 }
 
-/// How a piece of reading ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Done,
-    /// There may be more after this place.
-    More(Position),
+/// Where the rows are.
+#[derive(Debug)]
+pub(crate) enum Area {
+    /// Slices of some partitions; `at` is the one that is being read.
+    Partitions { keys: Vec<PartitionKey>, at: usize, slices: Vec<OwnedSlice> },
+    /// A part of the ring.
+    Ring(Scan),
 }
 
-/// Calls `row` with up to `rows` live rows of the range after a cursor; `row` says whether to go
-/// on. A scan also stops after a number of steps.
-pub(crate) fn read(
-    store: &mut Store,
-    (table, now_s): (u32, u32),
-    range: Range<'_>,
-    after: Option<&Cursor>,
+/// A SELECT on its way.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) origin: Origin,
+    prepared: Arc<Prepared>,
+    area: Area,
+    asked: Asked,
+    taken: Taken,
+}
+
+/// What a step of a reading has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It is complete: see [`Reading::answer`].
+    Answer,
+    /// It goes on whenever it suits.
+    Yield,
+    /// It goes on at another shard.
+    Elsewhere(usize),
+    /// It goes on when the blocks that its pins wait for are there.
+    Missing,
+}
+
+/// What a reading has found.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Encoded cells, each with its length.
+    cells: Vec<u8>,
+    /// Rows that were found, or counted.
     rows: u64,
-    mut row: impl FnMut(&Row<'_>) -> bool,
-) -> Result<Outcome, Failure> {
-    let mut left = rows;
-    let mut goes_on = |found: &Row<'_>| {
-        left -= 1;
-        row(found) && left > 0
-    };
-    let mut pins = Pins::default();
-    match range {
-        Range::Partition { token, key, prefix } => {
-            let mut end = prefix.to_vec();
-            let to = tare_store::read::successor(&mut end).then_some(&end[..]);
-            let resumed = after.map(|after| &after.position);
-            let resumed = resumed.filter(|after| (after.token, &after.key[..]) == (token, key));
-            let after = resumed.and_then(|after| after.clustering.as_deref());
-            let slices = &[Slice { from: prefix, to }];
-            let read = PartitionRead { table, token, key, slices, reversed: false, after, now_s };
-            let mut last = None;
-            let end = store.read(&read, &mut pins, |found| {
-                if goes_on(&found) {
-                    return ControlFlow::Continue(());
+    /// The last of them; `left` is that of the request until the answer is written.
+    last: Option<Cursor>,
+    /// There are more rows than were taken.
+    more: bool,
+}
+
+/// What becomes of the walk after a row was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    Row,
+    /// The rest of this partition is not wanted.
+    Partition,
+    /// Nothing more is wanted.
+    Enough,
+}
+
+/// The scan of a part of the ring.
+pub(crate) fn ring(table: &Table, (first, last): (i64, i64), now_s: u32) -> Area {
+    let position = Position::at_token(first);
+    let (table, to_token) = (table.store, last);
+    Area::Ring(Scan { table, position, to_token, now_s, steps: STEP_ROWS })
+}
+
+impl Reading {
+    /// A reading that begins, or goes on after the row that a client has sent back.
+    pub(crate) fn new(
+        origin: Origin,
+        prepared: Arc<Prepared>,
+        mut area: Area,
+        asked: Asked,
+        after: Option<Cursor>,
+    ) -> Result<Self, Failure> {
+        let foreign = || {
+            Failure::Protocol(
+                "Invalid value for the paging state: it is of another statement".into(),
+            )
+        };
+        if let Some(cursor) = &after {
+            match &mut area {
+                Area::Partitions { keys, at, .. } => {
+                    let found = keys.iter().position(|key| key.key == cursor.key);
+                    *at = found.ok_or_else(foreign)?;
                 }
-                last = Some(found.clustering.to_vec());
-                ControlFlow::Break(())
-            })?;
-            Ok(match end {
-                End::Stopped => {
-                    Outcome::More(Position { token, key: key.into(), clustering: last })
+                Area::Ring(scan) => {
+                    if cursor.token < scan.position.token || cursor.token > scan.to_token {
+                        return Err(foreign());
+                    }
+                    let Cursor { token, key, clustering, .. } = cursor.clone();
+                    scan.position = Position { token, key, clustering: Some(clustering) };
                 }
-                End::Done | End::Paused => Outcome::Done,
-                End::Missing => return Err(not_in_memory()),
-            })
+            }
         }
-        Range::All => {
-            let position = match after {
-                Some(after) => after.position.clone(),
-                None => Position::at_token(i64::MIN),
-            };
-            let mut scan = Scan { table, position, to_token: i64::MAX, now_s, steps: STEPS };
-            let end = store.scan(&mut scan, &mut pins, |found| {
-                if goes_on(&found) { Next::Row } else { Next::Stop }
-            })?;
-            Ok(match end {
-                End::Done => Outcome::Done,
-                End::Stopped | End::Paused => Outcome::More(scan.position),
-                End::Missing => return Err(not_in_memory()),
-            })
+        let taken = Taken { last: after, ..Taken::default() };
+        Ok(Self { origin, prepared, area, asked, taken })
+    }
+
+    /// Goes on at the shard `here`.
+    pub(crate) fn step(
+        &mut self,
+        store: &mut Store,
+        pins: &mut Pins,
+        (here, shards): (usize, usize),
+    ) -> Result<Step, ReadError> {
+        let Plan::Select(select) = &self.prepared.plan else { return Ok(Step::Answer) };
+        let Self { area, asked, taken, .. } = self;
+        match area {
+            Area::Partitions { keys, at, slices } => {
+                let slices: Vec<Slice<'_>> =
+                    slices.iter().map(|(from, to)| Slice { from, to: to.as_deref() }).collect();
+                let mut steps = STEP_ROWS;
+                while let Some(key) = keys.get(*at) {
+                    let owner = owner(key.token, shards);
+                    if owner != here {
+                        return Ok(Step::Elsewhere(owner));
+                    }
+                    let after = taken.after(key);
+                    let PartitionKey { token, key } = key;
+                    let read = PartitionRead {
+                        table: select.table.store,
+                        token: *token,
+                        key,
+                        slices: &slices,
+                        reversed: select.reversed,
+                        after: after.as_deref(),
+                        now_s: asked.now_s,
+                    };
+                    let mut walk = Walk::Row;
+                    let end = store.read(&read, pins, |row| {
+                        walk = taken.take(select, asked, &row);
+                        steps = steps.saturating_sub(1);
+                        match walk {
+                            Walk::Row if steps > 0 => ControlFlow::Continue(()),
+                            _ => ControlFlow::Break(()),
+                        }
+                    })?;
+                    match (end, walk) {
+                        (End::Missing, _) => return Ok(Step::Missing),
+                        (End::Stopped, Walk::Enough) => return Ok(Step::Answer),
+                        (End::Stopped, Walk::Row) | (End::Paused, _) => return Ok(Step::Yield),
+                        (End::Done, _) | (End::Stopped, Walk::Partition) => *at += 1,
+                    }
+                    steps = steps.saturating_sub(1);
+                    if steps == 0 && *at < keys.len() {
+                        return Ok(Step::Yield);
+                    }
+                }
+                Ok(Step::Answer)
+            }
+            Area::Ring(scan) => {
+                let end = store.scan(scan, pins, |row| match taken.take(select, asked, &row) {
+                    Walk::Row => Next::Row,
+                    Walk::Partition => Next::Partition,
+                    Walk::Enough => Next::Stop,
+                })?;
+                Ok(match end {
+                    End::Missing => Step::Missing,
+                    End::Paused => Step::Yield,
+                    End::Done if here < owner(scan.to_token, shards) => Step::Elsewhere(here + 1),
+                    End::Done | End::Stopped => Step::Answer,
+                })
+            }
+        }
+    }
+
+    /// The shard where it begins.
+    pub(crate) fn first_shard(&self, shards: usize) -> usize {
+        let token = match &self.area {
+            Area::Partitions { keys, at, .. } => keys.get(*at).map(|key| key.token),
+            Area::Ring(scan) => Some(scan.position.token),
+        };
+        owner(token.unwrap_or(0), shards)
+    }
+
+    /// Writes the answer, with a paging state if there is more and the client may have it.
+    pub(crate) fn answer(&mut self, out: &mut Vec<u8>) {
+        let Plan::Select(select) = &self.prepared.plan else { return };
+        let (reply, asked) = (self.origin.reply, self.asked);
+        let Taken { cells, rows, last, more } = &mut self.taken;
+        let state = match last.as_mut().filter(|_| *more) {
+            Some(_) if !asked.pages => {
+                let message = "the result is too long for one answer; ask for pages or use LIMIT";
+                return Failure::invalid(message).encode(out, reply);
+            }
+            Some(last) => {
+                last.left = asked.left.saturating_sub(*rows);
+                Some(last.encode())
+            }
+            None => None,
+        };
+        match select.items {
+            Items::Count | Items::CountOf(_) => write_count(out, reply, &select.columns, *rows),
+            Items::Columns(_) => {
+                let columns = &select.columns;
+                let mut writer = RowsWriter::begin(out, reply, columns, state.as_deref());
+                writer.cells_encoded(cells);
+                (0..*rows).for_each(|_| writer.end_row());
+                writer.finish();
+            }
         }
     }
 }
 
-/// What a client is told until its read can wait for blocks.
-fn not_in_memory() -> Failure {
-    Failure::Overloaded("the rows are on disk and are being read; try again".into())
+/// Answers with a number alone.
+pub(crate) fn write_count(out: &mut Vec<u8>, reply: Reply, columns: &EncodedColumns, count: u64) {
+    let mut writer = RowsWriter::begin(out, reply, columns, None);
+    writer.cell(Some(&count.to_be_bytes()));
+    writer.end_row();
+    writer.finish();
 }
 
-/// Hands the cells of a row that a SELECT wants to `cell`, in order.
+impl Taken {
+    /// The row of a partition after which to go on.
+    fn after(&self, key: &PartitionKey) -> Option<Vec<u8>> {
+        let last = self.last.as_ref()?;
+        (last.key == key.key && last.in_partition > 0).then(|| last.clustering.clone())
+    }
+
+    /// Looks at a row, and takes it if it is wanted.
+    fn take(&mut self, select: &Select, asked: &Asked, row: &Row<'_>) -> Walk {
+        let last = self.last.get_or_insert_default();
+        let is_same = last.in_partition > 0 && last.token == row.token && last.key == row.key;
+        if is_same && last.in_partition >= asked.per_partition {
+            return Walk::Partition;
+        }
+        let bytes_max = if asked.pages { PAGE_BYTES_MAX } else { ANSWER_BYTES_MAX };
+        if self.rows >= asked.page || self.cells.len() >= bytes_max {
+            self.more = true;
+            return Walk::Enough;
+        }
+        if !is_same {
+            last.token = row.token;
+            last.key.clear();
+            last.key.extend_from_slice(row.key);
+            last.in_partition = 0;
+        }
+        last.in_partition += 1;
+        last.clustering.clear();
+        last.clustering.extend_from_slice(row.clustering);
+        match &select.items {
+            Items::Count => self.rows += 1,
+            Items::CountOf(item) => self.rows += u64::from(has_value(&select.table, item, row)),
+            Items::Columns(items) => {
+                self.rows += 1;
+                put_row(&mut self.cells, items, &select.table, row, (asked.now_s, &asked.moment));
+            }
+        }
+        if self.rows >= asked.left {
+            Walk::Enough
+        } else if last.in_partition >= asked.per_partition {
+            Walk::Partition
+        } else {
+            Walk::Row
+        }
+    }
+}
+
+fn has_value(table: &Table, item: &Item, row: &Row<'_>) -> bool {
+    match item {
+        Item::Cell(number) => cells::iter(row.cells).any(|cell| cell.column == *number),
+        _ => table.columns().next().is_some(),
+    }
+}
+
+/// Appends what a SELECT wants of a row, each cell with its length.
 #[inline]
-pub(crate) fn project(
+pub(crate) fn put_row(
+    out: &mut Vec<u8>,
     items: &[Item],
-    composite: bool,
+    table: &Table,
     row: &Row<'_>,
-    mut cell: impl FnMut(Option<&[u8]>),
+    now: (u32, &Moment),
 ) {
     let mut indexed: [Option<&[u8]>; INDEXED] = [None; INDEXED];
     for found in cells::iter(row.cells) {
@@ -163,14 +327,66 @@ pub(crate) fn project(
         }
     }
     for item in items {
-        cell(match *item {
-            Item::Partition(index) => key_component(row.key, composite, index),
-            Item::Cell(number) => match indexed.get(usize::from(number)) {
-                Some(value) => *value,
-                None => cells::iter(row.cells).find(|c| c.column == number).and_then(|c| c.value()),
-            },
-        });
+        match item {
+            Item::Cell(number) => put_bytes(
+                out,
+                match indexed.get(usize::from(*number)) {
+                    Some(value) => *value,
+                    None => cell(row, *number).and_then(|cell| cell.value()),
+                },
+            ),
+            Item::Partition(index) => {
+                let composite = table.partition.len() > 1;
+                put_bytes(out, key_component(row.key, composite, *index));
+            }
+            Item::Clustering(index) => {
+                put_bytes_with(out, |out| put_clustering(out, table, row.clustering, *index));
+            }
+            other => put_bytes(out, value(other, table, row, now).as_deref()),
+        }
     }
+}
+
+/// A value that has to be computed.
+fn value(item: &Item, table: &Table, row: &Row<'_>, now: (u32, &Moment)) -> Option<Vec<u8>> {
+    match item {
+        Item::Cell(number) => cell(row, *number)?.value().map(<[u8]>::to_vec),
+        Item::Partition(index) => {
+            key_component(row.key, table.partition.len() > 1, *index).map(<[u8]>::to_vec)
+        }
+        Item::Clustering(index) => {
+            let mut out = Vec::new();
+            put_clustering(&mut out, table, row.clustering, *index);
+            Some(out)
+        }
+        Item::WriteTime(number) => Some(cell(row, *number)?.timestamp.to_be_bytes().to_vec()),
+        Item::Ttl(number) => {
+            let left_s = cell(row, *number)?.left_s(now.0)?;
+            Some(i32::try_from(left_s).unwrap_or(i32::MAX).to_be_bytes().to_vec())
+        }
+        Item::Token => Some(row.token.to_be_bytes().to_vec()),
+        Item::Call(function, argument) => {
+            let (argument, kind) = match argument {
+                Some(inner) => (value(&inner.0, table, row, now), &inner.1),
+                None => (None, &Type::Blob),
+            };
+            function.call(argument.as_deref(), kind, now.1)
+        }
+    }
+}
+
+fn cell<'r>(row: &Row<'r>, number: u16) -> Option<cells::Cell<'r>> {
+    cells::iter(row.cells).find(|cell| cell.column == number)
+}
+
+/// Appends the value of a clustering column.
+#[inline]
+fn put_clustering(out: &mut Vec<u8>, table: &Table, mut key: &[u8], index: usize) {
+    for column in &table.clustering[..index] {
+        key = ordered::skip(&column.kind, column.descending, key).unwrap_or_default();
+    }
+    let column = &table.clustering[index];
+    ordered::component(out, &column.kind, column.descending, key);
 }
 
 /// One component of a serialised partition key. A composite key is a run of
@@ -190,72 +406,4 @@ pub(crate) fn key_component(key: &[u8], composite: bool, index: usize) -> Option
         rest = after.get(1..)?;
     }
     None
-}
-
-/// Answers a SELECT of one whole row: the hot path, which copies from the row into the frame.
-#[inline]
-pub(crate) fn answer_row(
-    select: &Select,
-    items: &[Item],
-    store: &mut Store,
-    read: &RowRead<'_>,
-    (reply, out): (Reply, &mut Vec<u8>),
-) -> Result<(), Failure> {
-    let start = out.len();
-    let mut writer = RowsWriter::begin(out, reply, &select.columns, None);
-    let composite = select.table.partition.len() > 1;
-    let found = store.read_row(read, &mut Pins::default(), |row| {
-        project(items, composite, &row, |value| writer.cell(value));
-        writer.end_row();
-    });
-    writer.finish();
-    let failure = match found {
-        Ok(End::Missing) => not_in_memory(),
-        Ok(_) => return Ok(()),
-        Err(error) => error.into(),
-    };
-    out.truncate(start);
-    Err(failure)
-}
-
-/// Rows that are being collected for one answer.
-#[derive(Debug, Default)]
-pub(crate) struct Collected {
-    /// Encoded cells, each with its length.
-    pub(crate) cells: Vec<u8>,
-    pub(crate) rows: u64,
-}
-
-impl Collected {
-    /// Adds a row. False if the answer is as long as it may be.
-    pub(crate) fn add(&mut self, select: &Select, row: &Row<'_>) -> bool {
-        if let Items::Columns(items) = &select.items {
-            let composite = select.table.partition.len() > 1;
-            project(items, composite, row, |value| {
-                tare_cql::wire::put_bytes(&mut self.cells, value);
-            });
-        }
-        self.rows += 1;
-        self.cells.len() < ANSWER_BYTES_MAX
-    }
-
-    /// Writes the frame.
-    pub(crate) fn answer(
-        &self,
-        select: &Select,
-        cursor: Option<&Cursor>,
-        (reply, out): (Reply, &mut Vec<u8>),
-    ) {
-        let state = cursor.map(Cursor::encode);
-        let columns = &select.columns;
-        let mut writer = RowsWriter::begin(out, reply, columns, state.as_deref());
-        if select.items == Items::Count {
-            writer.cell(Some(&self.rows.to_be_bytes()));
-            writer.end_row();
-        } else {
-            writer.cells_encoded(&self.cells);
-            (0..self.rows).for_each(|_| writer.end_row());
-        }
-        writer.finish();
-    }
 }

@@ -1,5 +1,7 @@
 //! Statements that change or choose the schema.
 
+mod change;
+
 use std::sync::Arc;
 
 use tare_cql::frame::Version;
@@ -7,23 +9,17 @@ use tare_cql::response::{
     Change as Changed, Event, Reply, SchemaChange, SchemaTarget, encode_event,
     encode_schema_change, encode_set_keyspace, encode_void,
 };
-use tare_cql::statement::{CreateKeyspace, CreateTable, Literal, Order, Statement, TableName};
+use tare_cql::statement::{Statement, TableName};
 use tare_cql::system_schema;
-use tare_cql::types::Type;
-use tare_store::cells::FIRST_COLUMN;
 
-use crate::catalog::{Catalog, Change, Column, Keyspace, Table, hash_uuid};
+use crate::catalog::{Catalog, Change, Table};
 use crate::failure::Failure;
 use crate::message::Message;
-use crate::ordered;
 use crate::planner::{qualified, user_table};
 use crate::shard::{Conn, Shard};
 
-/// Columns of one table at most.
-const COLUMNS_MAX: usize = 4096;
-
 impl Shard {
-    /// Runs a statement that is neither INSERT nor SELECT.
+    /// Runs a statement that has no plan.
     pub(crate) fn schema_statement(
         &mut self,
         conn: &mut Conn,
@@ -37,8 +33,7 @@ impl Shard {
                 if !self.state.catalog.keyspaces.contains_key(keyspace)
                     && !system_schema::KEYSPACES.contains(&keyspace.as_str())
                 {
-                    let message = format!("keyspace {keyspace} does not exist");
-                    return Err(Failure::Invalid(message));
+                    return Err(missing_keyspace(keyspace));
                 }
                 conn.keyspace = Some(keyspace.as_str().into());
                 encode_set_keyspace(&mut conn.out, reply, keyspace);
@@ -46,8 +41,13 @@ impl Shard {
             }
             Statement::CreateKeyspace(create) => {
                 let target = SchemaTarget::Keyspace { keyspace: &create.keyspace };
-                let decide = |catalog: &Catalog| create_keyspace(catalog, create);
+                let decide = |catalog: &Catalog| change::create_keyspace(catalog, create);
                 self.change(conn, reply, Changed::Created, target, decide)
+            }
+            Statement::AlterKeyspace(alter) => {
+                let target = SchemaTarget::Keyspace { keyspace: &alter.keyspace };
+                let decide = |catalog: &Catalog| change::alter_keyspace(catalog, alter);
+                self.change(conn, reply, Changed::Updated, target, decide)
             }
             Statement::DropKeyspace { keyspace, if_exists } => {
                 let target = SchemaTarget::Keyspace { keyspace };
@@ -56,9 +56,9 @@ impl Shard {
                     match catalog.keyspaces.contains_key(keyspace) {
                         true => Ok(Some(Change::DropKeyspace { name: keyspace.clone() })),
                         false if *if_exists => Ok(None),
-                        false => {
-                            Err(Failure::Invalid(format!("keyspace {keyspace} does not exist")))
-                        }
+                        false => Err(Failure::Config(format!(
+                            "Cannot drop non existing keyspace '{keyspace}'."
+                        ))),
                     }
                 };
                 self.change(conn, reply, Changed::Dropped, target, decide)
@@ -66,8 +66,20 @@ impl Shard {
             Statement::CreateTable(create) => {
                 let (keyspace, table) = qualified(current, &create.table)?;
                 let target = SchemaTarget::Table { keyspace, table };
-                let decide = |catalog: &Catalog| create_table(catalog, keyspace, create);
+                let decide = |catalog: &Catalog| change::create_table(catalog, keyspace, create);
                 self.change(conn, reply, Changed::Created, target, decide)
+            }
+            Statement::AlterTable(alter) => {
+                let (keyspace, table) = qualified(current, &alter.table)?;
+                let target = SchemaTarget::Table { keyspace, table };
+                let decide = |catalog: &Catalog| {
+                    if alter.if_exists && catalog.table(keyspace, table).is_none() {
+                        return Ok(None);
+                    }
+                    let table = existing(catalog, current, &alter.table)?;
+                    change::alter_table(&table, &alter.change)
+                };
+                self.change(conn, reply, Changed::Updated, target, decide)
             }
             Statement::DropTable { table: name, if_exists } => {
                 let (keyspace, table) = qualified(current, name)?;
@@ -93,7 +105,10 @@ impl Shard {
                 encode_void(&mut conn.out, reply);
                 Ok(())
             }
-            Statement::Insert(_) | Statement::Select(_) => unreachable!("these have plans"),
+            Statement::Describe(describe) => self.describe(conn, reply, describe),
+            Statement::Modify(_) | Statement::Batch(_) | Statement::Select(_) => {
+                unreachable!("these have plans")
+            }
         }
     }
 
@@ -143,110 +158,10 @@ fn existing(
 /// Refuses the system's keyspaces.
 fn own(keyspace: &str) -> Result<(), Failure> {
     let system = system_schema::KEYSPACES.contains(&keyspace);
-    let message =
-        || format!("keyspace {keyspace} belongs to the system and is not user-modifiable");
-    if system { Err(Failure::Invalid(message())) } else { Ok(()) }
+    let message = || format!("{keyspace} keyspace is not user-modifiable.");
+    if system { Err(Failure::Unauthorized(message())) } else { Ok(()) }
 }
 
-fn create_keyspace(catalog: &Catalog, create: &CreateKeyspace) -> Result<Option<Change>, Failure> {
-    let name = create.keyspace.clone();
-    own(&name)?;
-    if catalog.keyspaces.contains_key(&name) {
-        return match create.if_not_exists {
-            true => Ok(None),
-            false => Err(Failure::AlreadyExists { keyspace: name, table: String::new() }),
-        };
-    }
-    let mut keyspace = Keyspace { durable_writes: true, ..Keyspace::default() };
-    for (option, value) in &create.options {
-        match (option.as_str(), value) {
-            ("durable_writes", Literal::Boolean(durable)) => keyspace.durable_writes = *durable,
-            ("replication", Literal::Map(entries)) => {
-                for (key, value) in entries {
-                    keyspace.replication.push((word(key)?, word(value)?));
-                }
-            }
-            // Scylla's, which its drivers may send: there are no tablets here.
-            ("tablets", _) => {}
-            (option, _) => {
-                return Err(Failure::Invalid(format!("keyspace option {option} is not supported")));
-            }
-        }
-    }
-    for (key, value) in &mut keyspace.replication {
-        // Drivers know strategies by their Java class.
-        if key == "class" && !value.contains('.') {
-            *value = format!("org.apache.cassandra.locator.{value}");
-        }
-    }
-    Ok(Some(Change::CreateKeyspace { name, keyspace }))
-}
-
-fn word(literal: &Literal) -> Result<String, Failure> {
-    match literal {
-        Literal::Text(text) => Ok(text.clone()),
-        Literal::Integer(number) => Ok(number.to_string()),
-        _ => Err(Failure::invalid("replication is a map of texts and numbers")),
-    }
-}
-
-fn create_table(
-    catalog: &Catalog,
-    keyspace: &str,
-    create: &CreateTable,
-) -> Result<Option<Change>, Failure> {
-    own(keyspace)?;
-    let name = create.table.table.clone();
-    let Some(home) = catalog.keyspaces.get(keyspace) else {
-        return Err(Failure::Invalid(format!("keyspace {keyspace} does not exist")));
-    };
-    if home.tables.contains_key(&name) {
-        return match create.if_not_exists {
-            true => Ok(None),
-            false => Err(Failure::AlreadyExists { keyspace: keyspace.into(), table: name }),
-        };
-    }
-    if create.columns.len() > COLUMNS_MAX {
-        return Err(Failure::Invalid(format!("more than {COLUMNS_MAX} columns are not supported")));
-    }
-    let mut columns: Vec<Column> = Vec::new();
-    for (number, (name, kind)) in (FIRST_COLUMN..).zip(&create.columns) {
-        if Type::scalar(&kind.to_string()).is_none() || *kind == Type::Counter {
-            let message = format!("column {name}: the type {kind} is not supported");
-            return Err(Failure::Invalid(message));
-        }
-        if columns.iter().any(|known| known.name == *name) {
-            return Err(Failure::Invalid(format!("the column {name} is defined twice")));
-        }
-        let kind = kind.clone();
-        columns.push(Column { name: name.clone(), kind, number, descending: false });
-    }
-    let mut take = |name: &str| {
-        let at = columns.iter().position(|column| column.name == name);
-        let unknown = || Failure::Invalid(format!("unknown or repeated column {name} in the key"));
-        Ok::<_, Failure>(columns.remove(at.ok_or_else(unknown)?))
-    };
-    let partition = create.partition_key.iter().map(|name| take(name));
-    let partition = partition.collect::<Result<Vec<_>, _>>()?;
-    let mut clustering = Vec::new();
-    for (name, order) in &create.clustering {
-        let column = Column { descending: *order == Order::Descending, ..take(name)? };
-        if !ordered::is_orderable(&column.kind) {
-            let message = format!(
-                "clustering column {name}: the type {} is not supported there",
-                column.kind
-            );
-            return Err(Failure::Invalid(message));
-        }
-        clustering.push(column);
-    }
-    if partition.is_empty() {
-        return Err(Failure::invalid("no PRIMARY KEY was given"));
-    }
-    columns.sort_by(|a, b| a.name.cmp(&b.name));
-    let store = catalog.next_store;
-    let id = hash_uuid(&[keyspace.as_bytes(), name.as_bytes(), &store.to_le_bytes()]);
-    let keyspace = keyspace.to_string();
-    let table = Table { keyspace, name, id, store, partition, clustering, regular: columns };
-    Ok(Some(Change::CreateTable { table }))
+fn missing_keyspace(keyspace: &str) -> Failure {
+    Failure::Invalid(format!("Keyspace '{keyspace}' does not exist"))
 }

@@ -5,13 +5,13 @@ use std::sync::{Arc, PoisonError};
 use tare_cql::frame::{self, Direction, Frame, Head, Version};
 use tare_cql::framing::FramingError;
 use tare_cql::request::{Batch, BatchStatement, Parameters, Request};
-use tare_cql::response::{self, EncodedColumns, Reply};
+use tare_cql::response::{self, Reply};
 use tare_cql::wire::{StringList, StringMap};
 
 use crate::auth;
 use crate::catalog::hash_uuid;
 use crate::failure::Failure;
-use crate::plan::{Plan, Prepared};
+use crate::plan::Prepared;
 use crate::planner;
 use crate::shard::{Conn, Shard};
 
@@ -280,7 +280,7 @@ impl Shard {
         let prepared = Arc::new(self.plan(keyspace.as_deref(), statement)?);
         let scope = keyspace.as_deref().unwrap_or_default();
         let id = hash_uuid(&[scope.as_bytes(), statement.as_bytes()]);
-        let columns = result_columns(&prepared);
+        let columns = prepared.plan.result_columns();
         let (markers, key) = (&prepared.marker_columns, &prepared.partition_key);
         response::encode_prepared(&mut conn.out, reply, &id, markers, key, columns);
         let text = (keyspace.map(|keyspace| keyspace.to_string()), statement.to_string());
@@ -363,18 +363,10 @@ fn keyspace_of(conn: &Conn, asked: Option<&str>) -> Option<Arc<str>> {
     asked.map(Arc::from).or_else(|| conn.keyspace.clone())
 }
 
-fn result_columns(prepared: &Prepared) -> Option<&EncodedColumns> {
-    match &prepared.plan {
-        Plan::Select(select) => Some(&select.columns),
-        Plan::System(select) => Some(&select.columns),
-        Plan::Insert(_) | Plan::Other(_) => None,
-    }
-}
-
 /// The reply to a client that knows what it says of the result's columns.
 #[inline]
 fn describe(reply: Reply, prepared: &Prepared, parameters: &Parameters<'_>) -> Reply {
-    match result_columns(prepared) {
+    match prepared.plan.result_columns() {
         Some(columns) => reply.knowing(&parameters.settings, columns),
         None => reply,
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use rustix::net::{SendFlags, Shutdown};
 use tare_cql::frame::{self, Version};
 use tare_cql::response::Reply;
-use tare_store::{Now, Store, Ticket};
+use tare_store::{Now, Pins, Store, Ticket};
 
 use crate::auth::Login;
 use crate::balance::Balance;
@@ -32,10 +32,12 @@ use crate::failure::Failure;
 use crate::inject::Busy;
 use crate::mailbox::{MESSAGES_MAX, Mailbox};
 use crate::memory::{Budget, Held};
-use crate::message::{Message, Origin, Scan};
+use crate::message::{Message, Origin};
 use crate::metrics::{Account, Operation, ShardMetrics};
+use crate::modify::Joint;
 use crate::plan::Prepared;
 use crate::reactor::{ConnId, Engine, Event, ReactorError, Source, Wait};
+use crate::rows::Reading;
 use crate::session::Phase;
 use crate::stall::{Detector, Task};
 use crate::system::Node;
@@ -150,7 +152,12 @@ pub(crate) struct State {
     pub(crate) epoch: u64,
     pub(crate) prepared: BTreeMap<[u8; 16], Arc<Prepared>>,
     waiters: VecDeque<Waiting>,
-    pub(crate) scans: VecDeque<Box<Scan>>,
+    /// Readings that have given way to others.
+    pub(crate) readings: VecDeque<(Box<Reading>, Pins)>,
+    /// Readings that wait for blocks.
+    pub(crate) parked: Vec<(Box<Reading>, Pins)>,
+    /// Writes to several shards, by connection and stream.
+    pub(crate) joints: BTreeMap<(ConnId, i16), Joint>,
     pub(crate) last_timestamp: i64,
     pub(crate) key: Vec<u8>,
     pub(crate) clustering: Vec<u8>,
@@ -206,9 +213,10 @@ impl Shard {
                 self.event(event);
             }
             worked |= self.receive();
-            if !self.state.scans.is_empty() {
+            if !(self.state.readings.is_empty() && self.state.parked.is_empty()) {
                 let begun = self.stalls.enter(Task::Scan, self.clock);
-                worked |= self.step_scan();
+                worked |= self.wake_parked();
+                worked |= self.step_reading();
                 self.stalls.leave(Task::Scan, begun, self.clock);
             }
             worked |= self.unstall();
@@ -241,7 +249,7 @@ impl Shard {
 
     /// Whether the next turn may sleep, and for how long.
     fn wait(&mut self, now_ns: u64) -> Wait {
-        let idle = self.state.scans.is_empty()
+        let idle = self.state.readings.is_empty()
             && self.state.outbox_len == 0
             && self.state.stalled.is_empty()
             && !self.common.stop.load(Ordering::Relaxed);
@@ -539,9 +547,8 @@ impl Shard {
                 Message::Write { origin, payload } => self.write_for(origin, &payload),
                 Message::Written { conn, reply, result } => self.written(conn, reply, result),
                 Message::LoggedIn { conn, reply, result } => self.logged_in(conn, reply, result),
-                Message::Read(read) => self.read_for(&read),
+                Message::Read(reading) => self.advance(reading, Pins::default()),
                 Message::Answer { conn, frame } => self.answer(conn, &frame),
-                Message::Scan(scan) => self.state.scans.push_back(scan),
                 Message::SchemaEvent(frame) => self.tell_schema_event(&frame),
             }
         }
@@ -550,6 +557,7 @@ impl Shard {
 
     fn written(&mut self, id: ConnId, reply: Reply, result: Result<(), Failure>) {
         self.state.remote -= 1;
+        let Some(result) = self.settle(id, reply, result) else { return };
         if result.is_err() {
             self.state.metrics.errors += 1;
         }

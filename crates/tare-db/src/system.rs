@@ -1,12 +1,17 @@
 //! The rows of the system tables, made up from the schema: what drivers ask for when they connect.
 //! A single node that owns the whole ring.
 
+mod query;
+
 use std::net::{IpAddr, SocketAddr};
 
-use tare_cql::system_schema::{self, SystemTable};
+use tare_cql::system_schema::{self, ColumnKind, SystemTable};
+use tare_cql::token::PARTITIONER;
 use tare_cql::wire::put_bytes;
 
-use crate::catalog::{Catalog, Column, Table, hash_uuid};
+use crate::catalog::{Catalog, Column, Keyspace, Table, hash_uuid};
+use crate::options::TableOptions;
+use crate::replication::DATA_CENTER;
 
 /// This node, as it presents itself.
 #[derive(Clone, Debug)]
@@ -15,68 +20,97 @@ pub(crate) struct Node {
     pub(crate) host_id: [u8; 16],
 }
 
+/// What the cluster of this one node is called.
+pub(crate) const CLUSTER_NAME: &str = "tare";
 /// The release of Cassandra whose behaviour is announced; drivers choose their queries by it.
 const RELEASE_VERSION: &str = "4.0.0";
-const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 
 type Value = Option<Vec<u8>>;
 
-/// The rows of a system table.
+/// The rows of a system table, in the order of its key.
 pub(crate) fn rows(table: &SystemTable, catalog: &Catalog, node: &Node) -> Vec<Vec<Value>> {
     let fill = |fields: &dyn Fn(&str) -> Value| {
         table.columns.iter().map(|column| fields(column.name)).collect::<Vec<_>>()
     };
-    match (table.keyspace, table.name) {
+    let mut rows: Vec<Vec<Value>> = match (table.keyspace, table.name) {
         ("system", "local") => vec![fill(&|name| local(name, catalog, node))],
-        ("system_schema", "keyspaces") => keyspaces(catalog)
-            .map(|(name, replication, durable)| {
-                fill(&|column| match column {
-                    "keyspace_name" => text(name),
-                    "durable_writes" => Some(vec![u8::from(durable)]),
-                    "replication" => map(&replication),
-                    _ => None,
+        ("system_schema", "keyspaces") => {
+            let of_system = keyspace_of_system();
+            let users = catalog.keyspaces.iter().map(|(name, keyspace)| (name.as_str(), keyspace));
+            let system = system_schema::KEYSPACES.into_iter().map(|name| (name, &of_system));
+            users
+                .chain(system)
+                .map(|(name, keyspace)| {
+                    fill(&|column| match column {
+                        "keyspace_name" => text(name),
+                        "durable_writes" => Some(vec![u8::from(keyspace.durable_writes)]),
+                        "replication" => map(&keyspace.replication),
+                        _ => None,
+                    })
                 })
-            })
-            .collect(),
+                .collect()
+        }
         ("system_schema", "tables") => {
-            let users = user_tables(catalog).map(|table| {
-                fill(&|column| described(column, &table.keyspace, &table.name, &table.id))
-            });
-            let system = system_schema::TABLES.iter().map(|table| {
-                let id = hash_uuid(&[table.keyspace.as_bytes(), table.name.as_bytes()]);
-                fill(&|column| described(column, table.keyspace, table.name, &id))
-            });
+            let system = system_schema::TABLES.iter().map(table_of_system);
+            let system = system.map(|table| fill(&|column| described(column, &table)));
+            let users = catalog.tables().map(|table| fill(&|column| described(column, table)));
             users.chain(system).collect()
         }
         ("system_schema", "columns") => {
             let mut rows = Vec::new();
-            for table in user_tables(catalog) {
-                let parts =
-                    [("partition_key", &table.partition), ("clustering", &table.clustering)];
+            let mut add = |table: &Table| {
+                let parts = [
+                    (ColumnKind::PartitionKey, &table.partition),
+                    (ColumnKind::Clustering, &table.clustering),
+                    (ColumnKind::Regular, &table.regular),
+                ];
                 for (kind, columns) in parts {
                     for (position, column) in (0..).zip(columns) {
-                        rows.push(fill(&|name| user_column(name, table, column, kind, position)));
+                        let position = if kind == ColumnKind::Regular { -1 } else { position };
+                        rows.push(fill(&|name| column_field(name, table, column, kind, position)));
                     }
                 }
-                for column in &table.regular {
-                    rows.push(fill(&|name| user_column(name, table, column, "regular", -1)));
-                }
-            }
-            for table in system_schema::TABLES {
-                for column in table.columns {
-                    let kind = column.kind.name();
-                    let names = (table.keyspace, table.name, column.name);
-                    let kind_of = column.column_type.to_type().to_string();
-                    let position = column.position(table);
-                    rows.push(fill(&|name| {
-                        column_field(name, names, &kind_of, kind, position, false)
-                    }));
-                }
-            }
+            };
+            catalog.tables().for_each(&mut add);
+            system_schema::TABLES.iter().map(table_of_system).for_each(|table| add(&table));
             rows
         }
-        // No peers, views, types, functions, indexes or virtual tables.
+        // No peers, views, types, functions, indexes, dropped columns or virtual tables.
         _ => Vec::new(),
+    };
+    let keys = table.columns.iter().filter(|column| column.kind != ColumnKind::Regular).count();
+    rows.sort_by(|a, b| a[..keys].cmp(&b[..keys]));
+    rows
+}
+
+/// What a keyspace of the system looks like in the schema.
+pub(crate) fn keyspace_of_system() -> Keyspace {
+    let class = ("class".to_string(), "org.apache.cassandra.locator.LocalStrategy".to_string());
+    Keyspace { replication: vec![class], durable_writes: true, ..Keyspace::default() }
+}
+
+/// What a table of the system looks like in the schema.
+pub(crate) fn table_of_system(table: &SystemTable) -> Table {
+    let columns = |kind: ColumnKind| {
+        let of_kind = table.columns.iter().filter(move |column| column.kind == kind);
+        of_kind
+            .map(|column| Column {
+                name: column.name.into(),
+                kind: column.column_type.to_type(),
+                number: 0,
+                descending: false,
+            })
+            .collect::<Vec<_>>()
+    };
+    Table {
+        keyspace: table.keyspace.into(),
+        name: table.name.into(),
+        id: hash_uuid(&[table.keyspace.as_bytes(), table.name.as_bytes()]),
+        store: 0,
+        partition: columns(ColumnKind::PartitionKey),
+        clustering: columns(ColumnKind::Clustering),
+        regular: columns(ColumnKind::Regular),
+        options: TableOptions::default(),
     }
 }
 
@@ -88,9 +122,9 @@ fn local(name: &str, catalog: &Catalog, node: &Node) -> Value {
         "bootstrapped" => text("COMPLETED"),
         "broadcast_address" | "listen_address" | "rpc_address" => address(),
         "broadcast_port" | "listen_port" | "rpc_port" => port(),
-        "cluster_name" => text("tare"),
+        "cluster_name" => text(CLUSTER_NAME),
         "cql_version" => text(tare_cql::CQL_VERSION),
-        "data_center" => text("datacenter1"),
+        "data_center" => text(DATA_CENTER),
         "gossip_generation" => int(1),
         "host_id" => Some(node.host_id.to_vec()),
         "native_protocol_version" => text("4"),
@@ -104,79 +138,57 @@ fn local(name: &str, catalog: &Catalog, node: &Node) -> Value {
     }
 }
 
-type Replication = Vec<(String, String)>;
-
-fn keyspaces(catalog: &Catalog) -> impl Iterator<Item = (&str, Replication, bool)> {
-    let users = catalog
-        .keyspaces
-        .iter()
-        .map(|(name, k)| (name.as_str(), k.replication.clone(), k.durable_writes));
-    let class = ("class".to_string(), "org.apache.cassandra.locator.LocalStrategy".to_string());
-    users.chain(
-        system_schema::KEYSPACES.into_iter().map(move |name| (name, vec![class.clone()], true)),
-    )
-}
-
-fn user_tables(catalog: &Catalog) -> impl Iterator<Item = &Table> {
-    catalog.keyspaces.values().flat_map(|keyspace| keyspace.tables.values()).map(|table| &**table)
-}
-
-/// A row of `system_schema.tables`. The options are those that Cassandra has by default and that
-/// drivers print; nothing here reads them.
-fn described(column: &str, keyspace: &str, table: &str, id: &[u8; 16]) -> Value {
+/// A row of `system_schema.tables`.
+fn described(column: &str, table: &Table) -> Value {
+    let option = |name| table.options.text(name);
+    let number = |name| int(option(name).and_then(|text| text.parse().ok()).unwrap_or(0));
+    let fraction = |name| double(option(name).and_then(|text| text.parse().ok()).unwrap_or(0.0));
     match column {
-        "keyspace_name" => text(keyspace),
-        "table_name" => text(table),
-        "id" => Some(id.to_vec()),
+        "keyspace_name" => text(&table.keyspace),
+        "table_name" => text(&table.name),
+        "id" => Some(table.id.to_vec()),
+        "flags" if table.has_counters() => list(&["compound", "counter"]),
         "flags" => list(&["compound"]),
-        "comment" => text(""),
-        "speculative_retry" | "additional_write_policy" => text("99p"),
-        "read_repair" => text("BLOCKING"),
-        "bloom_filter_fp_chance" => double(0.01),
-        "crc_check_chance" => double(1.0),
-        "dclocal_read_repair_chance" | "read_repair_chance" => double(0.0),
-        "default_time_to_live" | "memtable_flush_period_in_ms" => int(0),
-        "gc_grace_seconds" => int(864_000),
-        "max_index_interval" => int(2048),
-        "min_index_interval" => int(128),
-        "caching" => map(&[("keys".into(), "NONE".into())]),
-        "compaction" | "compression" | "extensions" => map(&[]),
+        "comment" | "speculative_retry" | "additional_write_policy" | "read_repair" => {
+            text(option(column).unwrap_or(""))
+        }
+        "bloom_filter_fp_chance"
+        | "crc_check_chance"
+        | "dclocal_read_repair_chance"
+        | "read_repair_chance" => fraction(column),
+        "default_time_to_live"
+        | "memtable_flush_period_in_ms"
+        | "gc_grace_seconds"
+        | "max_index_interval"
+        | "min_index_interval" => number(column),
+        "caching" | "compaction" | "compression" => map(&table.options.map(column)),
+        "extensions" => map(&[]),
+        // A flag that is not known unless it was given.
+        "cdc" => option("cdc").map(|flag| vec![u8::from(flag.eq_ignore_ascii_case("true"))]),
         _ => None,
     }
 }
 
-fn user_column(
-    name: &str,
-    table: &Table,
-    column: &Column,
-    kind: &'static str,
-    position: i32,
-) -> Value {
-    let names = (table.keyspace.as_str(), table.name.as_str(), column.name.as_str());
-    column_field(name, names, &column.kind.to_string(), kind, position, column.descending)
-}
-
+/// A row of `system_schema.columns`.
 fn column_field(
     field: &str,
-    (keyspace, table, column): (&str, &str, &str),
-    kind_of: &str,
-    kind: &'static str,
+    table: &Table,
+    column: &Column,
+    kind: ColumnKind,
     position: i32,
-    descending: bool,
 ) -> Value {
     match field {
-        "keyspace_name" => text(keyspace),
-        "table_name" => text(table),
-        "column_name" => text(column),
-        "column_name_bytes" => text(column),
+        "keyspace_name" => text(&table.keyspace),
+        "table_name" => text(&table.name),
+        "column_name" | "column_name_bytes" => text(&column.name),
         "clustering_order" => text(match kind {
-            "clustering" if descending => "desc",
-            "clustering" => "asc",
+            ColumnKind::Clustering if column.descending => "desc",
+            ColumnKind::Clustering => "asc",
             _ => "none",
         }),
-        "kind" => text(kind),
+        "kind" => text(kind.name()),
         "position" => int(position),
-        "type" => text(kind_of),
+        "type" => text(&column.kind.to_string()),
         _ => None,
     }
 }

@@ -150,6 +150,13 @@ impl<'o> RowsWriter<'o> {
         self.out.extend_from_slice(cells);
     }
 
+    /// Appends a row whose cells, each with its length in front, `write` appends.
+    #[inline]
+    pub fn row(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(self.out);
+        self.end_row();
+    }
+
     /// Counts a row whose cells have been appended.
     #[inline]
     pub fn end_row(&mut self) {

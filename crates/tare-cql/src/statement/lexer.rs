@@ -1,6 +1,7 @@
 //! Text to tokens, as Cassandra's `Lexer.g` cuts it.
 
 use super::{ParseError, SyntaxProblem};
+use crate::types::Duration;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
@@ -10,12 +11,13 @@ pub(super) enum Kind {
     Quoted(String),
     Text(String),
     Integer(i128),
-    /// An integer that not even 128 bits hold.
-    HugeInteger,
-    Float(f64),
+    /// An integer that not even 128 bits hold, as written.
+    BigInteger(String),
+    /// As written.
+    Float(String),
     Uuid([u8; 16]),
     Blob(Vec<u8>),
-    Duration,
+    Duration(Duration),
     /// Punctuation of one or two characters.
     Mark(&'static str),
     End,
@@ -31,9 +33,9 @@ pub(super) struct Token<'t> {
 }
 
 /// Punctuation, the longer first.
-const MARKS: [&str; 22] = [
-    "<=", ">=", "!=", "(", ")", "[", "]", "{", "}", ",", ".", ";", ":", "?", "*", "=", "<", ">",
-    "+", "-", "/", "%",
+const MARKS: [&str; 24] = [
+    "<=", ">=", "!=", "+=", "-=", "(", ")", "[", "]", "{", "}", ",", ".", ";", ":", "?", "*", "=",
+    "<", ">", "+", "-", "/", "%",
 ];
 
 /// Cuts the whole text. The last token is `End`.
@@ -165,15 +167,20 @@ fn number(text: &str, offset: usize) -> Result<(Kind, usize), ParseError> {
             length += 1 + sign + digits;
         }
     }
-    let tail = run(&bytes[length..], |byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let belongs = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
+    let tail = run(&bytes[length..], belongs);
     if tail > 0 {
-        return Ok((Kind::Duration, length + tail));
+        let written = &rest[..length + tail];
+        let duration = Duration::parse(written).ok_or_else(|| {
+            syntax(text, offset, SyntaxProblem::NoAlternative { input: written.to_owned() })
+        })?;
+        return Ok((Kind::Duration(duration), written.len()));
     }
     let written = &rest[..length];
     let kind = if is_float {
-        written.parse().map_or(Kind::Duration, Kind::Float)
+        Kind::Float(written.to_owned())
     } else {
-        written.parse().map_or(Kind::HugeInteger, Kind::Integer)
+        written.parse().map_or_else(|_| Kind::BigInteger(written.to_owned()), Kind::Integer)
     };
     Ok((kind, length))
 }

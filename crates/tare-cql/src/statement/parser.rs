@@ -1,13 +1,18 @@
 //! Tokens to a statement, by recursive descent.
 
+mod describe;
+mod modify;
+mod relation;
 mod schema;
 mod select;
 mod value;
 
-use super::lexer::{self, Kind, Token};
-use super::{Insert, ParseError, Parsed, Statement, SyntaxProblem, TableName};
+use std::borrow::Cow;
 
-/// Levels of nested literals and types.
+use super::lexer::{self, Kind, Token};
+use super::{ParseError, Parsed, Statement, SyntaxProblem, TableName};
+
+/// Levels of nested literals, calls and types.
 const NESTING_MAX: usize = 16;
 
 /// Words that must be quoted to be names (Cassandra's `ReservedKeywords.java`), in order.
@@ -77,19 +82,25 @@ const RESERVED: [&str; 62] = [
 ];
 
 /// Statements that CQL has and this parser does not, with the words that name them.
-const UNSUPPORTED: [(&str, &str); 11] = [
-    ("update", "UPDATE statements"),
-    ("delete", "DELETE statements"),
-    ("begin", "batches"),
-    ("apply", "batches"),
-    ("alter", "ALTER statements"),
+const UNSUPPORTED: [(&str, &str); 5] = [
     ("grant", "permissions"),
     ("revoke", "permissions"),
     ("list", "roles and permissions"),
     ("add", "identities"),
-    ("describe", "DESCRIBE statements"),
-    ("desc", "DESCRIBE statements"),
+    ("prune", "materialized views"),
 ];
+
+/// A name as a statement has to write it: in double quotes unless it is a plain one.
+pub fn quoted(name: &str) -> Cow<'_, str> {
+    let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+        && !RESERVED.contains(&name);
+    match is_plain {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(format!("\"{}\"", name.replace('"', "\"\""))),
+    }
+}
+
 type Parse<T> = Result<T, ParseError>;
 
 pub(super) fn parse(text: &str) -> Parse<Parsed> {
@@ -229,73 +240,36 @@ impl<'t> Parser<'t> {
 impl Parser<'_> {
     fn statement(&mut self) -> Parse<Statement> {
         let Kind::Word(word) = self.peek().kind.clone() else { return self.no_alternative() };
+        if let Some(error) = named(&UNSUPPORTED, &word) {
+            return Err(error);
+        }
+        if matches!(word.as_str(), "insert" | "update" | "delete") {
+            return self.modify().map(Statement::Modify);
+        }
+        let at = self.at;
+        self.advance();
         match word.as_str() {
-            "select" => {
-                self.advance();
-                self.select().map(Statement::Select)
-            }
-            "insert" => {
-                self.advance();
-                self.insert().map(Statement::Insert)
-            }
-            "create" => {
-                self.advance();
-                self.create()
-            }
-            "drop" => {
-                self.advance();
-                self.drop()
-            }
+            "select" => self.select().map(Statement::Select),
+            "begin" => self.batch().map(Statement::Batch),
+            "create" => self.create(),
+            "alter" => self.alter(),
+            "drop" => self.drop(),
             "truncate" => {
-                self.advance();
                 if !self.word("table") {
                     self.word("columnfamily");
                 }
-                Ok(Statement::Truncate { table: self.table_name()? })
-            }
-            "use" => {
-                self.advance();
-                Ok(Statement::Use { keyspace: self.name()? })
-            }
-            other => match named(&UNSUPPORTED, other) {
-                Some(error) => Err(error),
-                None => self.no_alternative(),
-            },
-        }
-    }
-
-    fn insert(&mut self) -> Parse<Insert> {
-        self.expect_word("into")?;
-        let table = self.table_name()?;
-        if self.is_word(0, "json") {
-            return Err(unsupported("INSERT JSON statements"));
-        }
-        self.expect_mark("(")?;
-        let columns = self.list(")", Self::name)?;
-        self.expect_word("values")?;
-        self.expect_mark("(")?;
-        let values = self.list(")", Self::term)?;
-        if values.len() != columns.len() {
-            return self.no_alternative();
-        }
-        let mut insert = Insert { table, columns, values, ttl_s: None, timestamp_us: None };
-        if self.is_word(0, "if") {
-            return Err(unsupported("lightweight transactions (IF NOT EXISTS)"));
-        }
-        if self.word("using") {
-            loop {
-                if self.word("ttl") {
-                    insert.ttl_s = Some(self.term()?);
-                } else if self.word("timestamp") {
-                    insert.timestamp_us = Some(self.term()?);
-                } else {
-                    return self.mismatched("TTL or TIMESTAMP");
+                let table = self.table_name()?;
+                if self.is_word(0, "using") {
+                    return Err(unsupported("USING clauses of TRUNCATE"));
                 }
-                if !self.word("and") {
-                    break;
-                }
+                Ok(Statement::Truncate { table })
+            }
+            "use" => Ok(Statement::Use { keyspace: self.name()? }),
+            "describe" | "desc" => self.describe().map(Statement::Describe),
+            _ => {
+                self.at = at;
+                self.no_alternative()
             }
         }
-        Ok(insert)
     }
 }

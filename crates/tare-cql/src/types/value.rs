@@ -7,9 +7,14 @@ use crate::wire::{Reader, put_bytes, put_count};
 use std::fmt;
 use std::net::IpAddr;
 
+mod duration;
+mod number;
 #[cfg(test)]
 mod tests;
 mod time;
+
+pub use duration::Duration;
+pub use number::{varint_digits, varint_of_digits};
 
 /// Why bytes or a literal are no value of a type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -152,7 +157,7 @@ impl Type {
                 write!(f, "{}", signed(bytes))
             }
             Self::Varint if bytes.len() <= 16 => write!(f, "{}", signed(bytes)),
-            Self::Varint => write_blob(f, bytes),
+            Self::Varint => f.write_str(&varint_digits(bytes)),
             Self::Timestamp => time::write_timestamp(f, low_i64(bytes)),
             Self::Date => time::write_date(f, low_i64(bytes) & 0xffff_ffff),
             Self::Time => time::write_time(f, low_i64(bytes)),
@@ -244,8 +249,9 @@ impl Literal {
         match self {
             Self::Null => "NULL",
             Self::Boolean(_) => "BOOLEAN",
-            Self::Integer(_) => "INTEGER",
+            Self::Integer(_) | Self::BigInteger(_) => "INTEGER",
             Self::Float(_) => "FLOAT",
+            Self::Duration(_) => "DURATION",
             Self::Text(_) => "STRING",
             Self::Uuid(_) => "UUID",
             Self::Blob(_) => "HEX",
@@ -274,11 +280,24 @@ impl Literal {
             (Self::Blob(value), Type::Blob) => out.extend_from_slice(value),
             (Self::Text(text), _) => return encode_text(text, kind, out),
             (Self::Integer(value), _) => return encode_integer(*value, kind, out),
-            (Self::Float(value), Type::Double) => out.extend_from_slice(&value.to_be_bytes()),
-            (Self::Float(value), Type::Float) => {
-                #[expect(clippy::cast_possible_truncation, reason = "rounded, as Cassandra does")]
-                out.extend_from_slice(&(*value as f32).to_be_bytes());
+            (Self::BigInteger(text) | Self::Float(text), Type::Double) => {
+                let value: f64 = text.parse().map_err(|_| unreadable(text, kind))?;
+                out.extend_from_slice(&value.to_be_bytes());
             }
+            (Self::BigInteger(text) | Self::Float(text), Type::Float) => {
+                let value: f32 = text.parse().map_err(|_| unreadable(text, kind))?;
+                out.extend_from_slice(&value.to_be_bytes());
+            }
+            (Self::BigInteger(text) | Self::Float(text), Type::Decimal) => {
+                let (scale, value) = number::decimal(text).ok_or_else(|| unreadable(text, kind))?;
+                out.extend_from_slice(&scale.to_be_bytes());
+                out.extend_from_slice(&value);
+            }
+            (Self::BigInteger(text), Type::Varint) => {
+                let value = varint_of_digits(text).ok_or_else(|| unreadable(text, kind))?;
+                out.extend_from_slice(&value);
+            }
+            (Self::Duration(duration), Type::Duration) => duration.encode(out),
             (Self::List(items), Type::List(element)) | (Self::Set(items), Type::Set(element)) => {
                 let mut items = encode_all(items, element)?;
                 if matches!(kind, Type::Set(_)) {
@@ -329,8 +348,12 @@ fn encode_all(items: &[Literal], kind: &Type) -> Result<Vec<Vec<u8>>, ValueError
         .collect()
 }
 
+fn unreadable(text: &str, kind: &Type) -> ValueError {
+    ValueError::Text { kind: kind.clone(), text: text.to_owned() }
+}
+
 fn encode_text(text: &str, kind: &Type, out: &mut Vec<u8>) -> Result<(), ValueError> {
-    let unreadable = || ValueError::Text { kind: kind.clone(), text: text.to_owned() };
+    let unreadable = || unreadable(text, kind);
     match kind {
         Type::Text => {}
         Type::Ascii if text.is_ascii() => {}
@@ -399,8 +422,8 @@ fn encode_integer(value: i128, kind: &Type, out: &mut Vec<u8>) -> Result<(), Val
 }
 
 /// Two's complement without the leading bytes that only repeat the sign.
-fn shortest(bytes: &[u8; 16]) -> &[u8] {
-    let mut rest: &[u8] = bytes;
+fn shortest(bytes: &[u8]) -> &[u8] {
+    let mut rest = bytes;
     while let [first, second, ..] = rest
         && ((*first == 0 && *second < 0x80) || (*first == 0xff && *second >= 0x80))
     {

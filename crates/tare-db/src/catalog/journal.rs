@@ -80,5 +80,11 @@ fn decode(line: &[u8]) -> Result<Change, String> {
     if crc != crc32c::crc32c(json) {
         return Err("the checksum does not fit".into());
     }
-    serde_json::from_slice(json).map_err(|error| error.to_string())
+    let change = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    if let Change::CreateTable { table } | Change::AlterTable { table } = &change
+        && table.columns().any(|column| column.number < tare_store::cells::FIRST_COLUMN)
+    {
+        return Err("it was written by a version whose data this one cannot read".into());
+    }
+    Ok(change)
 }

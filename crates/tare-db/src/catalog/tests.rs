@@ -10,9 +10,10 @@ fn table(name: &str, store: u32) -> Table {
         name: name.into(),
         id: hash_uuid(&[name.as_bytes()]),
         store,
-        partition: vec![column("k", Type::Blob, 1)],
+        partition: vec![column("k", Type::Blob, 2)],
         clustering: vec![],
-        regular: vec![column("v", Type::Text, 2)],
+        regular: vec![column("v", Type::Text, 3)],
+        options: TableOptions::default(),
     }
 }
 

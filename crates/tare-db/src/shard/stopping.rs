@@ -26,7 +26,7 @@ impl Shard {
         let state = &self.state;
         let settled = state.remote == 0
             && state.outbox_len == 0
-            && state.scans.is_empty()
+            && state.readings.is_empty()
             && state.waiters.is_empty()
             && state.conns.iter().flatten().all(|conn| !conn.has_output() && !conn.sending);
         let late = now_ns.saturating_sub(since) > DRAIN_NS_MAX;

@@ -1,12 +1,16 @@
-//! CREATE and DROP of keyspaces and tables.
+//! CREATE, ALTER and DROP of keyspaces and tables.
 
 use super::{NESTING_MAX, Parse, Parser, named, unsupported};
 use crate::statement::lexer::Kind;
-use crate::statement::{CreateKeyspace, CreateTable, Literal, Order, Statement};
+use crate::statement::{
+    AlterKeyspace, AlterTable, CreateKeyspace, CreateTable, Literal, Order, Statement, TableChange,
+};
 use crate::types::Type;
 
 /// What CQL can create and drop and this parser cannot.
-const UNSUPPORTED_OBJECTS: [(&str, &str); 10] = [
+const UNSUPPORTED_OBJECTS: [(&str, &str); 12] = [
+    ("service", "service levels"),
+    ("identity", "identities"),
     ("index", "indexes"),
     ("custom", "indexes"),
     ("materialized", "materialized views"),
@@ -24,11 +28,7 @@ impl Parser<'_> {
         if self.word("keyspace") || self.word("schema") {
             let if_not_exists = self.condition(true)?;
             let keyspace = self.name()?;
-            self.expect_word("with")?;
-            let mut options = vec![self.option()?];
-            while self.word("and") {
-                options.push(self.option()?);
-            }
+            let options = self.options()?;
             return Ok(Statement::CreateKeyspace(CreateKeyspace {
                 keyspace,
                 if_not_exists,
@@ -39,6 +39,66 @@ impl Parser<'_> {
             return self.create_table().map(Statement::CreateTable);
         }
         self.unsupported_object()
+    }
+
+    pub(super) fn alter(&mut self) -> Parse<Statement> {
+        if self.word("keyspace") || self.word("schema") {
+            let if_exists = self.condition(false)?;
+            let keyspace = self.name()?;
+            let options = self.options()?;
+            return Ok(Statement::AlterKeyspace(AlterKeyspace { keyspace, if_exists, options }));
+        }
+        if self.word("table") || self.word("columnfamily") {
+            let if_exists = self.condition(false)?;
+            let table = self.table_name()?;
+            let change = self.table_change()?;
+            return Ok(Statement::AlterTable(AlterTable { table, if_exists, change }));
+        }
+        self.unsupported_object()
+    }
+
+    fn table_change(&mut self) -> Parse<TableChange> {
+        if self.is_word(0, "with") {
+            return self.options().map(TableChange::Options);
+        }
+        if !self.word("add") {
+            let Kind::Word(word) = &self.peek().kind else { return self.no_alternative() };
+            return match word.as_str() {
+                "drop" => Err(unsupported("ALTER TABLE DROP statements")),
+                "rename" => Err(unsupported("ALTER TABLE RENAME statements")),
+                "alter" => Err(unsupported("changes of a column's type")),
+                _ => self.mismatched("ADD or WITH"),
+            };
+        }
+        let if_not_exists = self.condition(true)?;
+        let columns = if self.mark("(") {
+            self.list(")", Self::added_column)?
+        } else {
+            let mut columns = vec![self.added_column()?];
+            while self.mark(",") {
+                columns.push(self.added_column()?);
+            }
+            columns
+        };
+        Ok(TableChange::Add { columns, if_not_exists })
+    }
+
+    fn added_column(&mut self) -> Parse<(String, Type)> {
+        let name = self.name()?;
+        let kind = self.column_type(NESTING_MAX)?;
+        self.refuse_modifiers()?;
+        Ok((name, kind))
+    }
+
+    /// What may stand after a column's type and is not supported.
+    fn refuse_modifiers(&self) -> Parse<()> {
+        if self.is_word(0, "static") {
+            return Err(unsupported("static columns"));
+        }
+        if self.is_word(0, "masked") {
+            return Err(unsupported("masked columns"));
+        }
+        Ok(())
     }
 
     pub(super) fn drop(&mut self) -> Parse<Statement> {
@@ -108,12 +168,7 @@ impl Parser<'_> {
         }
         let name = self.name()?;
         let kind = self.column_type(NESTING_MAX)?;
-        if kind == Type::Counter {
-            return Err(unsupported("counters"));
-        }
-        if self.is_word(0, "static") {
-            return Err(unsupported("static columns"));
-        }
+        self.refuse_modifiers()?;
         if self.is_word(0, "primary") {
             if !table.partition_key.is_empty() {
                 return self.no_alternative();
@@ -147,6 +202,16 @@ impl Parser<'_> {
         let option = self.option()?;
         table.options.push(option);
         Ok(())
+    }
+
+    /// `WITH name = value AND ...`
+    fn options(&mut self) -> Parse<Vec<(String, Literal)>> {
+        self.expect_word("with")?;
+        let mut options = vec![self.option()?];
+        while self.word("and") {
+            options.push(self.option()?);
+        }
+        Ok(options)
     }
 
     fn option(&mut self) -> Parse<(String, Literal)> {

@@ -1,8 +1,11 @@
 //! SELECT.
 
-use super::{Parse, Parser, unsupported};
+use super::{NESTING_MAX, Parse, Parser, unsupported};
 use crate::statement::lexer::Kind;
-use crate::statement::{Comparison, Relation, Select, SelectItem, Selection, Selector, Test};
+use crate::statement::{Function, Select, SelectItem, Selection, Selector, SyntaxProblem};
+
+/// Functions of CQL that compute one value from many rows, which are not supported.
+const AGGREGATES: [&str; 4] = ["min", "max", "sum", "avg"];
 
 impl Parser<'_> {
     pub(super) fn select(&mut self) -> Parse<Select> {
@@ -32,14 +35,12 @@ impl Parser<'_> {
             selection,
             relations: Vec::new(),
             order_by: Vec::new(),
+            per_partition_limit: None,
             limit: None,
             allow_filtering: false,
         };
         if self.word("where") {
-            select.relations.push(self.relation()?);
-            while self.word("and") {
-                select.relations.push(self.relation()?);
-            }
+            select.relations = self.relations()?;
         }
         if self.is_word(0, "group") {
             return Err(unsupported("GROUP BY clauses"));
@@ -51,8 +52,10 @@ impl Parser<'_> {
                 select.order_by.push(self.ordering()?);
             }
         }
-        if self.is_word(0, "per") {
-            return Err(unsupported("PER PARTITION LIMIT clauses"));
+        if self.word("per") {
+            self.expect_word("partition")?;
+            self.expect_word("limit")?;
+            select.per_partition_limit = Some(self.term()?);
         }
         if self.word("limit") {
             select.limit = Some(self.term()?);
@@ -65,80 +68,75 @@ impl Parser<'_> {
             // Scylla's hint; it changes no result.
             self.expect_word("cache")?;
         }
-        if self.is_word(0, "using") {
-            return Err(unsupported("USING clauses in SELECT"));
+        let using = self.using()?;
+        if using.ttl_s.is_some() || using.timestamp_us.is_some() {
+            return Err(unsupported("USING TTL and USING TIMESTAMP in SELECT"));
         }
         Ok(select)
     }
 
     fn selector(&mut self) -> Parse<Selector> {
-        let item = if self.is_mark(1, "(") {
-            let Kind::Word(function) = self.peek().kind.clone() else {
-                return self.no_alternative();
-            };
-            let counts_rows = self.is_mark(2, "*") || self.peek_at(2).kind == Kind::Integer(1);
-            if function != "count" || !counts_rows {
-                return Err(unsupported(format!("calls of {function}()")));
-            }
-            self.at += 3;
-            self.expect_mark(")")?;
-            SelectItem::Count
-        } else {
-            SelectItem::Column(self.name()?)
-        };
-        if self.is_mark(0, ".") || self.is_mark(0, "[") {
-            return Err(unsupported("selections of parts of a column"));
-        }
+        let item = self.select_item(NESTING_MAX)?;
         let alias = if self.word("as") { Some(self.name()?) } else { None };
         Ok(Selector { item, alias })
     }
 
-    fn relation(&mut self) -> Parse<Relation> {
-        if self.is_word(0, "token") {
-            return Err(unsupported("ranges of token()"));
-        }
-        if self.is_mark(0, "(") {
-            return Err(unsupported("relations of several columns"));
-        }
-        let column = self.name()?;
-        const COMPARISONS: [(&str, Comparison); 5] = [
-            ("=", Comparison::Equal),
-            ("<", Comparison::Less),
-            ("<=", Comparison::LessOrEqual),
-            (">", Comparison::Greater),
-            (">=", Comparison::GreaterOrEqual),
-        ];
-        for (mark, comparison) in COMPARISONS {
-            if self.mark(mark) {
-                return Ok(Relation { column, test: Test::Compare(comparison, self.term()?) });
-            }
-        }
-        if self.word("in") {
-            let test = if self.mark("(") {
-                if self.mark(")") {
-                    Test::In(Vec::new())
-                } else {
-                    Test::In(self.list(")", Self::term)?)
-                }
-            } else {
-                match self.marker()? {
-                    Some(position) => Test::InMarker(position),
-                    None => return self.no_alternative(),
-                }
-            };
-            return Ok(Relation { column, test });
-        }
-        let Kind::Word(word) = &self.peek().kind else {
-            if self.is_mark(0, "!=") || self.is_mark(0, "[") {
-                return Err(unsupported(format!("relations with {}", self.peek().text)));
-            }
-            return self.no_alternative();
+    fn select_item(&mut self, levels: usize) -> Parse<SelectItem> {
+        let Some(levels) = levels.checked_sub(1) else {
+            return Err(self.error(SyntaxProblem::Nesting { limit: NESTING_MAX }));
         };
-        match word.as_str() {
-            "contains" | "like" | "is" | "between" | "not" => {
-                Err(unsupported(format!("relations with {}", word.to_ascii_uppercase())))
-            }
-            _ => self.no_alternative(),
+        if self.is_mark(1, "(") {
+            return self.call_item(levels);
         }
+        if matches!(&self.peek().kind, Kind::Word(word) if word == "system") && self.is_mark(1, ".")
+        {
+            self.at += 2;
+            return self.call_item(levels);
+        }
+        let is_name = matches!(self.peek().kind, Kind::Word(_) | Kind::Quoted(_));
+        if !is_name && !matches!(self.peek().kind, Kind::Mark(_) | Kind::End) {
+            return Err(unsupported("constants in a selection"));
+        }
+        let name = self.name()?;
+        if self.is_mark(0, ".") || self.is_mark(0, "[") {
+            return Err(unsupported("selections of parts of a column"));
+        }
+        if ["+", "-", "/", "%"].iter().any(|mark| self.is_mark(0, mark)) {
+            return Err(unsupported("arithmetic operators"));
+        }
+        Ok(SelectItem::Column(name))
+    }
+
+    fn call_item(&mut self, levels: usize) -> Parse<SelectItem> {
+        let Kind::Word(name) = self.peek().kind.clone() else { return self.no_alternative() };
+        self.advance();
+        self.expect_mark("(")?;
+        let item = match name.as_str() {
+            "count" if self.mark("*") => SelectItem::CountRows,
+            "count" if self.peek().kind == Kind::Integer(1) => {
+                self.advance();
+                SelectItem::CountRows
+            }
+            "count" => SelectItem::Count(self.name()?),
+            "writetime" => SelectItem::WriteTime(self.name()?),
+            "ttl" => SelectItem::Ttl(self.name()?),
+            "token" => return self.list(")", Self::name).map(SelectItem::Token),
+            "cast" => return Err(unsupported("casts")),
+            name if AGGREGATES.contains(&name) => {
+                return Err(unsupported(format!("aggregates other than count, such as {name}()")));
+            }
+            name => {
+                let Some(function) = Function::by_name(name) else {
+                    return Err(unsupported(format!("calls of {name}()")));
+                };
+                if self.mark(")") {
+                    return Ok(SelectItem::Call(function, Vec::new()));
+                }
+                let arguments = self.list(")", |parser| parser.select_item(levels))?;
+                return Ok(SelectItem::Call(function, arguments));
+            }
+        };
+        self.expect_mark(")")?;
+        Ok(item)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{NESTING_MAX, Parse, Parser, unsupported};
 use crate::statement::lexer::Kind;
-use crate::statement::{Literal, SyntaxProblem, Term};
-use crate::types::Type;
+use crate::statement::{Function, Literal, SyntaxProblem, Term};
+use crate::types::{Duration, Type};
 
 /// The protocol counts values in 16 bits.
 const MARKERS_MAX: usize = 65_535;
@@ -51,8 +51,40 @@ impl Parser<'_> {
     }
 
     pub(super) fn term(&mut self) -> Parse<Term> {
+        self.nested_term(NESTING_MAX)
+    }
+
+    fn nested_term(&mut self, levels: usize) -> Parse<Term> {
+        let Some(levels) = levels.checked_sub(1) else {
+            return Err(self.error(SyntaxProblem::Nesting { limit: NESTING_MAX }));
+        };
         if let Some(position) = self.marker()? {
             return Ok(Term::Marker(position));
+        }
+        if self.is_word(0, "system") && self.is_mark(1, ".") {
+            self.at += 2;
+        }
+        if self.is_mark(1, "(")
+            && let Kind::Word(name) = self.peek().kind.clone()
+        {
+            self.at += 2;
+            let arguments = if self.mark(")") {
+                Vec::new()
+            } else {
+                self.list(")", |parser| parser.nested_term(levels))?
+            };
+            return match Function::by_name(&name) {
+                Some(function) => Ok(Term::Call(function, arguments)),
+                None if name == "token" => Ok(Term::Token(arguments)),
+                None => Err(unsupported(format!("calls of {name}()"))),
+            };
+        }
+        // `(int) 5`
+        if self.is_mark(0, "(")
+            && self.is_mark(2, ")")
+            && matches!(&self.peek_at(1).kind, Kind::Word(word) if Type::scalar(word).is_some())
+        {
+            return Err(unsupported("casts"));
         }
         self.literal(NESTING_MAX).map(Term::Literal)
     }
@@ -81,29 +113,33 @@ impl Parser<'_> {
         let literal = match self.peek().kind.clone() {
             Kind::Text(text) => Literal::Text(text),
             Kind::Integer(integer) => Literal::Integer(integer),
-            Kind::HugeInteger => return Err(unsupported("integers of more than 128 bits")),
+            Kind::BigInteger(text) => Literal::BigInteger(text),
             Kind::Float(float) => Literal::Float(float),
             Kind::Uuid(uuid) => Literal::Uuid(uuid),
             Kind::Blob(blob) => Literal::Blob(blob),
-            Kind::Duration => return Err(unsupported("duration literals")),
+            Kind::Duration(duration) => Literal::Duration(duration),
             Kind::Word(word) => match word.as_str() {
                 "null" => Literal::Null,
                 "true" => Literal::Boolean(true),
                 "false" => Literal::Boolean(false),
-                "nan" => Literal::Float(f64::NAN),
-                "infinity" => Literal::Float(f64::INFINITY),
+                "nan" => Literal::Float("NaN".into()),
+                "infinity" => Literal::Float("Infinity".into()),
                 _ if self.is_mark(1, "(") => {
-                    return Err(unsupported(format!("calls of {word}()")));
+                    return Err(unsupported(format!("calls of {word}() within a literal")));
                 }
-                _ => return self.no_alternative(),
+                // ISO 8601, such as P1DT2H, looks like a name.
+                _ => match Duration::parse(self.peek().text) {
+                    Some(duration) if word.starts_with('p') => Literal::Duration(duration),
+                    _ => return self.no_alternative(),
+                },
             },
             Kind::Mark("-") if self.is_word(1, "nan") => {
                 self.advance();
-                Literal::Float(f64::NAN)
+                Literal::Float("NaN".into())
             }
             Kind::Mark("-") if self.is_word(1, "infinity") => {
                 self.advance();
-                Literal::Float(f64::NEG_INFINITY)
+                Literal::Float("-Infinity".into())
             }
             Kind::Mark("[") => {
                 self.advance();

@@ -1,6 +1,6 @@
 use super::super::*;
 use super::*;
-use crate::statement::{self, Insert, Statement, Term};
+use crate::statement::{self, Insert, Modify, Statement, Term};
 use proptest::prelude::*;
 
 /// The literal as the parser reads it.
@@ -8,7 +8,8 @@ fn literal(text: &str) -> Literal {
     let parsed = statement::parse(&format!("INSERT INTO t (a) VALUES ({text})"))
         .unwrap_or_else(|error| panic!("{text}: {error}"));
     match parsed.statement {
-        Statement::Insert(Insert { values, .. }) => match values.into_iter().next() {
+        Statement::Modify(Modify::Insert(Insert { values, .. })) => match values.into_iter().next()
+        {
             Some(Term::Literal(literal)) => literal,
             other => panic!("{other:?}"),
         },

@@ -1,0 +1,163 @@
+//! INSERT, UPDATE, DELETE and batches.
+
+use super::{Parse, Parser, unsupported};
+use crate::statement::lexer::Kind;
+use crate::statement::{Batch, Delete, Insert, Modify, Update, Using};
+
+/// Statements of a batch at most; the BATCH message counts them in 16 bits.
+const BATCH_MAX: usize = 65_535;
+
+impl Parser<'_> {
+    /// One statement that writes.
+    pub(super) fn modify(&mut self) -> Parse<Modify> {
+        if self.word("insert") {
+            self.insert().map(Modify::Insert)
+        } else if self.word("update") {
+            self.update().map(Modify::Update)
+        } else if self.word("delete") {
+            self.delete().map(Modify::Delete)
+        } else {
+            self.no_alternative()
+        }
+    }
+
+    fn insert(&mut self) -> Parse<Insert> {
+        self.expect_word("into")?;
+        let table = self.table_name()?;
+        if self.is_word(0, "json") {
+            return Err(unsupported("INSERT JSON statements"));
+        }
+        self.expect_mark("(")?;
+        let columns = self.list(")", Self::name)?;
+        self.expect_word("values")?;
+        self.expect_mark("(")?;
+        let values = self.list(")", Self::term)?;
+        if values.len() != columns.len() {
+            return self.no_alternative();
+        }
+        self.refuse_condition("IF NOT EXISTS")?;
+        let using = self.using()?;
+        self.refuse_condition("IF NOT EXISTS")?;
+        Ok(Insert { table, columns, values, using })
+    }
+
+    fn update(&mut self) -> Parse<Update> {
+        let table = self.table_name()?;
+        let using = self.using()?;
+        self.expect_word("set")?;
+        let mut assignments = vec![self.assignment()?];
+        while self.mark(",") {
+            assignments.push(self.assignment()?);
+        }
+        let relations = self.required_relations()?;
+        self.refuse_condition("IF")?;
+        Ok(Update { table, using, assignments, relations })
+    }
+
+    fn assignment(&mut self) -> Parse<(String, crate::statement::Term)> {
+        let column = self.name()?;
+        if self.is_mark(0, "[") || self.is_mark(0, ".") {
+            return Err(unsupported("assignments to parts of a column"));
+        }
+        if self.is_mark(0, "+=") || self.is_mark(0, "-=") {
+            return Err(unsupported("counters and changes of collections (+= and -=)"));
+        }
+        self.expect_mark("=")?;
+        // `c = c + 1` counts, `l = [1] + l` prepends.
+        let counts = |parser: &Self, at| parser.is_mark(at, "+") || parser.is_mark(at, "-");
+        if matches!(self.peek().kind, Kind::Word(_) | Kind::Quoted(_)) && counts(self, 1) {
+            return Err(unsupported("counters and changes of collections (column + value)"));
+        }
+        let value = self.term()?;
+        if counts(self, 0) {
+            return Err(unsupported("arithmetic operators"));
+        }
+        Ok((column, value))
+    }
+
+    fn delete(&mut self) -> Parse<Delete> {
+        let mut columns = Vec::new();
+        if !self.is_word(0, "from") {
+            loop {
+                columns.push(self.name()?);
+                if self.is_mark(0, "[") || self.is_mark(0, ".") {
+                    return Err(unsupported("deletions of parts of a column"));
+                }
+                if !self.mark(",") {
+                    break;
+                }
+            }
+        }
+        self.expect_word("from")?;
+        let table = self.table_name()?;
+        let using = self.using()?;
+        if using.ttl_s.is_some() {
+            return self.mismatched("TIMESTAMP");
+        }
+        let relations = self.required_relations()?;
+        self.refuse_condition("IF")?;
+        Ok(Delete { table, columns, timestamp_us: using.timestamp_us, relations })
+    }
+
+    fn required_relations(&mut self) -> Parse<Vec<crate::statement::Relation>> {
+        self.expect_word("where")?;
+        self.relations()
+    }
+
+    /// `USING TTL n AND TIMESTAMP n`, in any order, or nothing.
+    pub(super) fn using(&mut self) -> Parse<Using> {
+        let mut using = Using::default();
+        if !self.word("using") {
+            return Ok(using);
+        }
+        loop {
+            if self.word("ttl") {
+                using.ttl_s = Some(self.term()?);
+            } else if self.word("timestamp") {
+                using.timestamp_us = Some(self.term()?);
+            } else if self.word("timeout") {
+                // Scylla's; the server's own limits hold.
+                self.term()?;
+            } else {
+                return self.mismatched("TTL or TIMESTAMP");
+            }
+            if !self.word("and") {
+                return Ok(using);
+            }
+        }
+    }
+
+    fn refuse_condition(&self, words: &str) -> Parse<()> {
+        if self.is_word(0, "if") {
+            return Err(unsupported(format!("lightweight transactions ({words})")));
+        }
+        Ok(())
+    }
+
+    /// What stands after BEGIN.
+    pub(super) fn batch(&mut self) -> Parse<Batch> {
+        if self.is_word(0, "counter") {
+            return Err(unsupported("counters"));
+        }
+        if self.is_word(0, "transaction") {
+            return Err(unsupported("transactions"));
+        }
+        let logged = !self.word("unlogged");
+        self.word("logged");
+        self.expect_word("batch")?;
+        let using = self.using()?;
+        if using.ttl_s.is_some() {
+            return Err(unsupported("batches with a TTL of their own"));
+        }
+        let mut statements = Vec::new();
+        while !self.word("apply") {
+            if statements.len() == BATCH_MAX {
+                return Err(unsupported(format!("batches of more than {BATCH_MAX} statements")));
+            }
+            statements.push(self.modify()?);
+            self.mark(";");
+        }
+        self.expect_word("batch")?;
+        Ok(Batch { logged, timestamp_us: using.timestamp_us, statements })
+    }
+}

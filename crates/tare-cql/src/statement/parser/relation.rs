@@ -1,0 +1,87 @@
+//! The conditions of WHERE.
+
+use super::{Parse, Parser, unsupported};
+use crate::statement::lexer::Kind;
+use crate::statement::{Comparison, Relation, Subject, Term, Test};
+
+const COMPARISONS: [(&str, Comparison); 5] = [
+    ("=", Comparison::Equal),
+    ("<", Comparison::Less),
+    ("<=", Comparison::LessOrEqual),
+    (">", Comparison::Greater),
+    (">=", Comparison::GreaterOrEqual),
+];
+
+impl Parser<'_> {
+    /// `relation AND relation ...`
+    pub(super) fn relations(&mut self) -> Parse<Vec<Relation>> {
+        let mut relations = vec![self.relation()?];
+        while self.word("and") {
+            relations.push(self.relation()?);
+        }
+        Ok(relations)
+    }
+
+    fn relation(&mut self) -> Parse<Relation> {
+        let subject = self.subject()?;
+        for (mark, comparison) in COMPARISONS {
+            if self.mark(mark) {
+                let term = self.compared(&subject)?;
+                return Ok(Relation { subject, test: Test::Compare(comparison, term) });
+            }
+        }
+        if self.word("in") {
+            if matches!(subject, Subject::Token(_)) {
+                return Err(unsupported("relations with IN on token()"));
+            }
+            let test = if self.mark("(") {
+                if self.mark(")") {
+                    Test::In(Vec::new())
+                } else {
+                    Test::In(self.list(")", |parser| parser.compared(&subject))?)
+                }
+            } else {
+                match self.marker()? {
+                    Some(position) => Test::InMarker(position),
+                    None => return self.no_alternative(),
+                }
+            };
+            return Ok(Relation { subject, test });
+        }
+        let Kind::Word(word) = &self.peek().kind else {
+            if self.is_mark(0, "!=") || self.is_mark(0, "[") {
+                return Err(unsupported(format!("relations with {}", self.peek().text)));
+            }
+            return self.no_alternative();
+        };
+        match word.as_str() {
+            "contains" | "like" | "is" | "between" | "not" => {
+                Err(unsupported(format!("relations with {}", word.to_ascii_uppercase())))
+            }
+            _ => self.no_alternative(),
+        }
+    }
+
+    fn subject(&mut self) -> Parse<Subject> {
+        if self.is_word(0, "token") && self.is_mark(1, "(") {
+            self.at += 2;
+            return self.list(")", Self::name).map(Subject::Token);
+        }
+        if self.mark("(") {
+            return self.list(")", Self::name).map(Subject::Columns);
+        }
+        self.name().map(Subject::Column)
+    }
+
+    /// What a subject is compared with: tuples for several columns.
+    fn compared(&mut self, subject: &Subject) -> Parse<Term> {
+        match subject {
+            Subject::Columns(_) if self.mark("(") => self.list(")", Self::term).map(Term::Tuple),
+            Subject::Columns(_) => match self.marker()? {
+                Some(position) => Ok(Term::Marker(position)),
+                None => self.mismatched("("),
+            },
+            Subject::Column(_) | Subject::Token(_) => self.term(),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Which shard owns which part of the ring: shard i of n the i-th of n equal ranges of tokens. That
+//! is the rule of Scylla (`sharding_ignore_msb` = 0), by which its drivers find the shard of a key,
+//! and it makes a walk from shard to shard meet all tokens in order.
+
+/// The shard that owns a token.
+#[inline]
+pub(crate) fn owner(token: i64, shards: usize) -> usize {
+    let biased = token.cast_unsigned() ^ (1 << 63);
+    usize::try_from((u128::from(biased) * shards as u128) >> 64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_own_ranges_in_order() {
+        assert_eq!(owner(i64::MIN, 3), 0);
+        assert_eq!(owner(0, 3), 1);
+        assert_eq!(owner(i64::MAX, 3), 2);
+        assert_eq!((owner(-1, 2), owner(0, 2)), (0, 1));
+        assert_eq!(owner(i64::MAX, 1), 0);
+        let tokens = (-500..500).map(|step| step * (i64::MAX / 500));
+        assert!(tokens.map(|token| owner(token, 7)).is_sorted());
+    }
+}

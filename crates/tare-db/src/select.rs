@@ -1,0 +1,262 @@
+//! Runs SELECT on tables of clients: one whole row straight from the store into the connection's
+//! buffer, everything else as a [`Reading`].
+
+use std::sync::Arc;
+
+use tare_cql::request::Settings;
+use tare_cql::response::{Reply, RowsWriter};
+use tare_cql::statement::function::Moment;
+use tare_cql::token::Token;
+use tare_cql::wire::Consistency;
+use tare_store::{End, Pins, RowRead};
+
+use crate::bind::{Bound, OwnedSlice, PartitionKey, after};
+use crate::cursor::Cursor;
+use crate::failure::Failure;
+use crate::message::{Message, Origin};
+use crate::metrics::Operation;
+use crate::plan::{Items, Partitions, Prepared, Rows, Select};
+use crate::ring::owner;
+use crate::rows::{self, Area, Asked, Reading, Step};
+use crate::shard::{Conn, Shard};
+
+/// What to put beside a key for a read of one row.
+struct OneRow<'a> {
+    token: i64,
+    key: &'a [u8],
+    clustering: &'a [u8],
+}
+
+impl Shard {
+    pub(crate) fn select(
+        &mut self,
+        conn: &mut Conn,
+        reply: Reply,
+        (prepared, select): (&Arc<Prepared>, &Select),
+        bound: &Bound<'_>,
+        settings: &Settings<'_>,
+    ) -> Result<(), Failure> {
+        if settings.consistency == Consistency::Any {
+            return Err(Failure::invalid("ANY ConsistencyLevel is only supported for writes"));
+        }
+        select.replicas.check(settings.consistency)?;
+        self.answered(Operation::Read);
+        let asked = self.asked(select, bound, settings)?;
+        if let (Partitions::One(key_sources), Rows::One(row_sources), None) =
+            (&select.partitions, &select.rows, settings.paging_state)
+        {
+            let mut key = std::mem::take(&mut self.state.key);
+            let mut clustering = std::mem::take(&mut self.state.clustering);
+            let built = bound
+                .key(&mut key, key_sources, &select.table)
+                .and_then(|()| bound.clustering(&mut clustering, row_sources, &select.table));
+            let result = built.and_then(|()| {
+                let row = OneRow { token: Token::of(&key).0, key: &key, clustering: &clustering };
+                self.select_row(conn, reply, (prepared, select), &row, asked)
+            });
+            (self.state.key, self.state.clustering) = (key, clustering);
+            return result;
+        }
+        let foreign = || {
+            Failure::Protocol("Invalid value for the paging state: not one of this server".into())
+        };
+        let state = settings.paging_state.map(|state| Cursor::decode(state).ok_or_else(foreign));
+        let after = state.transpose()?;
+        let area = self.area(select, bound, asked.now_s)?;
+        let left = after.as_ref().map_or(asked.left, |after| after.left.min(asked.left));
+        let asked = Asked { left, ..asked };
+        let origin = Origin { shard: self.number, conn: conn.id, reply };
+        let reading = Reading::new(origin, Arc::clone(prepared), area, asked, after)?;
+        self.start(conn, reading)
+    }
+
+    fn asked(
+        &mut self,
+        select: &Select,
+        bound: &Bound<'_>,
+        settings: &Settings<'_>,
+    ) -> Result<Asked, Failure> {
+        let counts = !matches!(select.items, Items::Columns(_));
+        let rows = settings.page_size.and_then(|rows| u64::try_from(rows).ok());
+        let page = rows.filter(|rows| *rows > 0 && !counts);
+        let limit = bound.limit(select.limit.as_ref())?;
+        let per_partition = match select.distinct {
+            true => Some(1),
+            false => bound.limit(select.per_partition_limit.as_ref())?,
+        };
+        let moment = match select.calls {
+            true => self.moment(),
+            false => Moment::default(),
+        };
+        Ok(Asked {
+            page: page.unwrap_or(u64::MAX),
+            pages: page.is_some(),
+            // LIMIT is of rows of the result, of which a count has one.
+            left: limit.filter(|_| !counts).unwrap_or(u64::MAX),
+            per_partition: per_partition.unwrap_or(u64::MAX),
+            now_s: self.now_s(settings),
+            moment,
+        })
+    }
+
+    fn area(&self, select: &Select, bound: &Bound<'_>, now_s: u32) -> Result<Area, Failure> {
+        let table = &select.table;
+        let keys = match &select.partitions {
+            Partitions::One(sources) => {
+                let mut key = Vec::new();
+                bound.key(&mut key, sources, table)?;
+                vec![PartitionKey { token: Token::of(&key).0, key }]
+            }
+            Partitions::Some(choices) => bound.keys(choices, table)?,
+            Partitions::Tokens(bounds) => match bound.tokens(bounds, table)? {
+                Some(tokens) => return Ok(rows::ring(table, tokens, now_s)),
+                None => Vec::new(),
+            },
+        };
+        let slices: Vec<OwnedSlice> = match &select.rows {
+            Rows::One(sources) => {
+                let mut clustering = Vec::new();
+                bound.clustering(&mut clustering, sources, table)?;
+                vec![(clustering.clone(), after(clustering))]
+            }
+            Rows::Slices(slices) => bound.slices(slices, table)?,
+        };
+        Ok(Area::Partitions { keys, at: 0, slices })
+    }
+
+    /// The hot path: reads one row without an allocation.
+    #[inline]
+    fn select_row(
+        &mut self,
+        conn: &mut Conn,
+        reply: Reply,
+        (prepared, select): (&Arc<Prepared>, &Select),
+        row: &OneRow<'_>,
+        asked: Asked,
+    ) -> Result<(), Failure> {
+        let OneRow { token, key, clustering } = *row;
+        let is_here = owner(token, self.common.mailboxes.len()) == self.number;
+        let mut pins = Pins::default();
+        if let (true, Items::Columns(items)) = (is_here, &select.items) {
+            let read = RowRead {
+                table: select.table.store,
+                token,
+                key,
+                clustering,
+                columns: select.cells.as_deref(),
+                now_s: asked.now_s,
+            };
+            let mut writer = RowsWriter::begin(&mut conn.out, reply, &select.columns, None);
+            let result = self.store.read_row(&read, &mut pins, |row| {
+                writer.row(|out| {
+                    rows::put_row(out, items, &select.table, &row, (asked.now_s, &asked.moment));
+                });
+            });
+            match result {
+                Ok(End::Missing) => writer.abort(),
+                Ok(End::Done | End::Stopped | End::Paused) => {
+                    writer.finish();
+                    return Ok(());
+                }
+                Err(error) => {
+                    writer.abort();
+                    return Err(error.into());
+                }
+            }
+        }
+        let keys = vec![PartitionKey { token, key: key.to_vec() }];
+        let slices = vec![(clustering.to_vec(), after(clustering.to_vec()))];
+        let area = Area::Partitions { keys, at: 0, slices };
+        let origin = Origin { shard: self.number, conn: conn.id, reply };
+        let reading = Reading::new(origin, Arc::clone(prepared), area, asked, None)?;
+        self.start_with(conn, reading, pins)
+    }
+
+    fn start(&mut self, conn: &mut Conn, reading: Reading) -> Result<(), Failure> {
+        self.start_with(conn, reading, Pins::default())
+    }
+
+    /// Begins a reading here or where its rows are.
+    fn start_with(
+        &mut self,
+        conn: &mut Conn,
+        mut reading: Reading,
+        mut pins: Pins,
+    ) -> Result<(), Failure> {
+        let shards = self.common.mailboxes.len();
+        let shard = reading.first_shard(shards);
+        let step = match shard == self.number {
+            true => reading.step(&mut self.store, &mut pins, (self.number, shards))?,
+            false => Step::Elsewhere(shard),
+        };
+        if step == Step::Answer {
+            reading.answer(&mut conn.out);
+        } else {
+            self.state.remote += 1;
+            self.dispatch(Box::new(reading), pins, step);
+        }
+        Ok(())
+    }
+
+    /// Takes a reading on that waited, or that has come from another shard.
+    pub(crate) fn advance(&mut self, mut reading: Box<Reading>, mut pins: Pins) {
+        self.refresh();
+        let shards = self.common.mailboxes.len();
+        match reading.step(&mut self.store, &mut pins, (self.number, shards)) {
+            Ok(step) => self.dispatch(reading, pins, step),
+            Err(error) => {
+                let origin = reading.origin;
+                let failure = Failure::from(error);
+                self.deliver(origin, |out| failure.encode(out, origin.reply));
+            }
+        }
+    }
+
+    fn dispatch(&mut self, mut reading: Box<Reading>, pins: Pins, step: Step) {
+        match step {
+            Step::Answer => self.deliver(reading.origin, |out| reading.answer(out)),
+            Step::Yield => self.state.readings.push_back((reading, pins)),
+            Step::Elsewhere(shard) => self.post(shard, Message::Read(reading)),
+            Step::Missing => self.park(reading, pins),
+        }
+    }
+
+    /// Hands a late answer to its client, which may be a sibling's.
+    fn deliver(&mut self, origin: Origin, write: impl FnOnce(&mut Vec<u8>)) {
+        let Origin { shard, conn, .. } = origin;
+        if shard != self.number {
+            let mut frame = Vec::new();
+            write(&mut frame);
+            return self.post(shard, Message::Answer { conn, frame });
+        }
+        self.state.remote -= 1;
+        if let Some(found) = self.conn(conn) {
+            write(&mut found.out);
+            self.mark_dirty(conn);
+        }
+    }
+
+    /// Takes one reading on that has given way.
+    pub(crate) fn step_reading(&mut self) -> bool {
+        let Some((reading, pins)) = self.state.readings.pop_front() else { return false };
+        self.advance(reading, pins);
+        true
+    }
+
+    /// Keeps a reading until its blocks are there.
+    fn park(&mut self, reading: Box<Reading>, pins: Pins) {
+        self.state.parked.push((reading, pins));
+    }
+
+    /// Takes on the readings whose blocks have come.
+    pub(crate) fn wake_parked(&mut self) -> bool {
+        let waiting = self.state.parked.len();
+        for (reading, pins) in std::mem::take(&mut self.state.parked) {
+            match pins.is_ready() {
+                true => self.advance(reading, pins),
+                false => self.state.parked.push((reading, pins)),
+            }
+        }
+        self.state.parked.len() != waiting
+    }
+}

@@ -1,0 +1,388 @@
+//! Random statements against a naive model of a table, through a real server on one shard and on
+//! three: whatever is written in whatever order of timestamps, every kind of SELECT returns what
+//! the model says, whole and page by page.
+//!
+//! The model keeps every write for ever and finds what can be seen by looking at all of them.
+
+use std::cmp::Ordering;
+use std::fmt::Write;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tare_cql::token::Token;
+
+use crate::server::{Client, Server};
+
+/// Statements of one case at most, and cases on each server.
+const STATEMENTS_MAX: usize = 40;
+const CASES: u32 = 100;
+
+/// `(k int, c int DESC, d text ASC)`
+type Key = (i32, i32, &'static str);
+
+const TEXTS: [&str; 3] = ["", "a", "ab"];
+const VALUES: usize = 2;
+
+/// Some rows of a partition.
+#[derive(Clone, Copy, Debug)]
+enum Area {
+    Partition,
+    /// `c = x`
+    Column(i32),
+    /// `c > x` and so on: low, high, each with whether it is part of it.
+    Slice(Option<(i32, bool)>, Option<(i32, bool)>),
+    /// `c = x AND d > y`
+    Above(i32, &'static str),
+    Row(i32, &'static str),
+}
+
+impl Area {
+    fn holds(self, (_, c, d): Key) -> bool {
+        match self {
+            Self::Partition => true,
+            Self::Column(x) => c == x,
+            Self::Slice(low, high) => {
+                low.is_none_or(|(x, with)| c > x || (with && c == x))
+                    && high.is_none_or(|(x, with)| c < x || (with && c == x))
+            }
+            Self::Above(x, y) => c == x && d > y,
+            Self::Row(x, y) => c == x && d == y,
+        }
+    }
+
+    fn condition(self) -> String {
+        match self {
+            Self::Partition => String::new(),
+            Self::Column(x) => format!(" AND c = {x}"),
+            Self::Slice(low, high) => {
+                let mut text = String::new();
+                if let Some((x, with)) = low {
+                    let _ = write!(text, " AND c {} {x}", if with { ">=" } else { ">" });
+                }
+                if let Some((x, with)) = high {
+                    let _ = write!(text, " AND c {} {x}", if with { "<=" } else { "<" });
+                }
+                text
+            }
+            Self::Above(x, y) => format!(" AND c = {x} AND d > '{y}'"),
+            Self::Row(x, y) => format!(" AND c = {x} AND d = '{y}'"),
+        }
+    }
+}
+
+/// A write.
+#[derive(Clone, Debug)]
+enum Change {
+    Insert { key: Key, values: [Option<Option<i32>>; VALUES] },
+    Update { key: Key, values: [Option<Option<i32>>; VALUES] },
+    Clear { key: Key, column: usize },
+    Delete { k: i32, area: Area },
+}
+
+#[derive(Clone, Debug)]
+struct Stamped {
+    timestamp: i64,
+    change: Change,
+}
+
+#[derive(Clone, Debug)]
+struct Query {
+    /// `None` asks for all partitions; several for those of IN.
+    keys: Option<Vec<i32>>,
+    area: Area,
+    reversed: bool,
+    per_partition: Option<usize>,
+    limit: Option<usize>,
+    page_size: i32,
+    distinct: bool,
+    /// `token(k) > token(x)`
+    token_above: Option<i32>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(Stamped),
+    Batch(Vec<Stamped>),
+    Query(Query),
+}
+
+fn column_name(column: usize) -> &'static str {
+    ["v", "w"][column]
+}
+
+impl Stamped {
+    fn statement(&self, timestamp: bool) -> String {
+        let using = match timestamp {
+            true => format!(" USING TIMESTAMP {}", self.timestamp),
+            false => String::new(),
+        };
+        let literal = |value: &Option<i32>| value.map_or("null".into(), |value| value.to_string());
+        match &self.change {
+            Change::Insert { key: (k, c, d), values } => {
+                let (mut names, mut terms) = (String::new(), String::new());
+                for (column, value) in values.iter().enumerate() {
+                    if let Some(value) = value {
+                        let _ = write!(names, ", {}", column_name(column));
+                        let _ = write!(terms, ", {}", literal(value));
+                    }
+                }
+                format!("INSERT INTO t (k, c, d{names}) VALUES ({k}, {c}, '{d}'{terms}){using}")
+            }
+            Change::Update { key: (k, c, d), values } => {
+                let sets = values.iter().enumerate().filter_map(|(column, value)| {
+                    let value = literal(value.as_ref()?);
+                    Some(format!("{} = {value}", column_name(column)))
+                });
+                let sets = sets.collect::<Vec<_>>().join(", ");
+                format!("UPDATE t{using} SET {sets} WHERE k = {k} AND c = {c} AND d = '{d}'")
+            }
+            Change::Clear { key: (k, c, d), column } => {
+                let name = column_name(*column);
+                format!("DELETE {name} FROM t{using} WHERE k = {k} AND c = {c} AND d = '{d}'")
+            }
+            Change::Delete { k, area } => {
+                format!("DELETE FROM t{using} WHERE k = {k}{}", area.condition())
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Model {
+    writes: Vec<Stamped>,
+}
+
+impl Model {
+    /// What can be seen of a row: its values, if it exists.
+    fn row(&self, key: Key) -> Option<[Option<i32>; VALUES]> {
+        let hidden = self.writes.iter().filter_map(|write| match &write.change {
+            Change::Delete { k, area } if *k == key.0 && area.holds(key) => Some(write.timestamp),
+            _ => None,
+        });
+        let hidden = hidden.max().unwrap_or(i64::MIN);
+        // Each write to a cell: when, and what; a deletion wins over a value of the same time.
+        let newest = |cell: &dyn Fn(&Change) -> Option<Option<i32>>| {
+            let writes = self.writes.iter().filter(|write| write.timestamp > hidden);
+            let found = writes.filter_map(|w| cell(&w.change).map(|value| (w.timestamp, value)));
+            let rank = |value: &Option<i32>| (value.is_none(), value.map(i32::to_be_bytes));
+            found
+                .max_by(|a, b| a.0.cmp(&b.0).then_with(|| rank(&a.1).cmp(&rank(&b.1))))
+                .and_then(|(_, value)| value)
+        };
+        let marker = newest(&|change| match change {
+            Change::Insert { key: of, .. } if *of == key => Some(Some(0)),
+            _ => None,
+        });
+        let value = |column: usize| {
+            newest(&|change| match change {
+                Change::Insert { key: of, values } | Change::Update { key: of, values }
+                    if *of == key =>
+                {
+                    values[column]
+                }
+                Change::Clear { key: of, column: cleared } if *of == key && *cleared == column => {
+                    Some(None)
+                }
+                _ => None,
+            })
+        };
+        let values = [value(0), value(1)];
+        (marker.is_some() || values.iter().any(Option::is_some)).then_some(values)
+    }
+
+    fn partition(&self, k: i32) -> Vec<(Key, [Option<i32>; VALUES])> {
+        let mut rows = Vec::new();
+        for c in (0..4).rev() {
+            for d in TEXTS {
+                rows.extend(self.row((k, c, d)).map(|values| ((k, c, d), values)));
+            }
+        }
+        rows
+    }
+
+    fn answer(&self, query: &Query) -> Vec<String> {
+        let token = |k: &i32| Token::of(&k.to_be_bytes());
+        let mut keys: Vec<i32> = (0..5).collect();
+        match &query.keys {
+            Some(wanted) => keys.retain(|k| wanted.contains(k)),
+            None => {
+                keys.sort_by_key(token);
+                keys.retain(|k| query.token_above.is_none_or(|above| token(k) > token(&above)));
+            }
+        }
+        let mut found = Vec::new();
+        for k in keys {
+            let mut rows = self.partition(k);
+            rows.retain(|(key, _)| query.area.holds(*key));
+            if query.reversed {
+                rows.reverse();
+            }
+            let most = if query.distinct { Some(1) } else { query.per_partition };
+            rows.truncate(most.unwrap_or(usize::MAX));
+            for ((k, c, d), values) in rows {
+                let [v, w] = values.map(|value| value.map_or("null".into(), |v| v.to_string()));
+                found.push(match query.distinct {
+                    true => k.to_string(),
+                    false => format!("{k} {c} '{d}' {v} {w}"),
+                });
+            }
+        }
+        found.truncate(query.limit.unwrap_or(usize::MAX));
+        found
+    }
+}
+
+impl Query {
+    fn statement(&self) -> String {
+        let what = if self.distinct { "DISTINCT k" } else { "k, c, d, v, w" };
+        let mut text = format!("SELECT {what} FROM t");
+        match &self.keys {
+            Some(keys) if keys.len() == 1 => {
+                let _ = write!(text, " WHERE k = {}", keys[0]);
+            }
+            Some(keys) => {
+                let keys = keys.iter().map(i32::to_string).collect::<Vec<_>>();
+                let _ = write!(text, " WHERE k IN ({})", keys.join(", "));
+            }
+            None => {
+                if let Some(above) = self.token_above {
+                    let _ = write!(text, " WHERE token(k) > token({above})");
+                }
+            }
+        }
+        text.push_str(&self.area.condition());
+        if self.reversed {
+            text.push_str(" ORDER BY c ASC");
+        }
+        if let Some(limit) = self.per_partition.filter(|_| !self.distinct) {
+            let _ = write!(text, " PER PARTITION LIMIT {limit}");
+        }
+        if let Some(limit) = self.limit {
+            let _ = write!(text, " LIMIT {limit}");
+        }
+        text
+    }
+}
+
+fn text() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(TEXTS.to_vec())
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    (0..4, 0..4, text())
+}
+
+fn area() -> impl Strategy<Value = Area> {
+    let edge = || prop::option::of((0..4, any::<bool>()));
+    prop_oneof![
+        Just(Area::Partition),
+        (0..4).prop_map(Area::Column),
+        (edge(), edge()).prop_map(|(low, high)| Area::Slice(low, high)),
+        (0..4, text()).prop_map(|(x, y)| Area::Above(x, y)),
+        (0..4, text()).prop_map(|(x, y)| Area::Row(x, y)),
+    ]
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let value = || prop::option::of(prop::option::weighted(0.8, 0..3));
+    let values = move || [value(), value()];
+    prop_oneof![
+        4 => (key(), values()).prop_map(|(key, values)| Change::Insert { key, values }),
+        3 => (key(), values(), 0..3).prop_map(|(key, mut values, value)| {
+            // SET wants at least one.
+            values[0].get_or_insert(Some(value));
+            Change::Update { key, values }
+        }),
+        1 => (key(), 0..VALUES).prop_map(|(key, column)| Change::Clear { key, column }),
+        2 => (0..4, area()).prop_map(|(k, area)| Change::Delete { k, area }),
+    ]
+}
+
+fn query() -> impl Strategy<Value = Query> {
+    let keys = prop::option::weighted(0.7, prop::collection::vec(0..5, 1..4));
+    let some = || prop::option::weighted(0.3, 1..6_usize);
+    let flags = (any::<bool>(), prop::bool::weighted(0.2));
+    let token = prop::option::of(0..5);
+    (keys, area(), some(), some(), 1..6, flags, token).prop_map(
+        |(keys, area, per_partition, limit, page_size, (reversed, distinct), token_above)| {
+            let one = keys.as_ref().is_some_and(|keys| keys.len() == 1);
+            // Without a partition there are no conditions on its rows.
+            let area = if keys.is_none() || distinct { Area::Partition } else { area };
+            let reversed = reversed && one && !distinct;
+            Query { keys, area, reversed, per_partition, limit, page_size, distinct, token_above }
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let write =
+        || (0..6_i64, change()).prop_map(|(timestamp, change)| Stamped { timestamp, change });
+    prop_oneof![
+        6 => write().prop_map(Step::Write),
+        1 => (0..6_i64, prop::collection::vec(write(), 1..5)).prop_map(|(timestamp, mut writes)| {
+            writes.iter_mut().for_each(|write| write.timestamp = timestamp);
+            Step::Batch(writes)
+        }),
+        4 => query().prop_map(Step::Query),
+    ]
+}
+
+fn run(client: &mut Client, steps: &[Step]) -> Result<(), TestCaseError> {
+    client.query("TRUNCATE t");
+    let mut model = Model::default();
+    for step in steps {
+        let text = match step {
+            Step::Write(write) => {
+                model.writes.push(write.clone());
+                write.statement(true)
+            }
+            Step::Batch(writes) => {
+                model.writes.extend_from_slice(writes);
+                let statements = writes.iter().map(|write| write.statement(false));
+                let statements = statements.collect::<Vec<_>>().join("; ");
+                let timestamp = writes[0].timestamp;
+                format!("BEGIN BATCH USING TIMESTAMP {timestamp} {statements}; APPLY BATCH")
+            }
+            Step::Query(query) => {
+                let text = query.statement();
+                let expect = model.answer(query);
+                let whole = client.query(&text);
+                prop_assert_eq!(&whole.error, &None, "{}", text);
+                prop_assert_eq!(&whole.rows, &expect, "{}", text);
+                let pages = client.pages(&text, query.page_size);
+                prop_assert_eq!(&pages, &expect, "{} by {}", text, query.page_size);
+                continue;
+            }
+        };
+        let error = client.query(&text).error;
+        prop_assert_eq!(error, None, "{}", text);
+    }
+    let count = client.query("SELECT count(*) FROM t").rows;
+    let expect: usize = (0..5).map(|k| model.partition(k).len()).sum();
+    prop_assert_eq!(count, [expect.to_string()]);
+    Ok(())
+}
+
+#[test]
+fn every_select_returns_what_the_model_says() {
+    assert_eq!("a".cmp("ab"), Ordering::Less, "the order of TEXTS is that of the table");
+    for shards in [1, 3] {
+        let data = tempfile::tempdir().unwrap();
+        let server = Server::start(data.path(), shards, "100");
+        let mut client = server.connect();
+        let strategy = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+        client.query(&format!("CREATE KEYSPACE ks WITH replication = {strategy}"));
+        client.query("USE ks");
+        let create = "CREATE TABLE t (k int, c int, d text, v int, w int, PRIMARY KEY (k, c, d)) \
+                      WITH CLUSTERING ORDER BY (c DESC, d ASC)";
+        assert_eq!(client.query(create).error, None);
+        let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
+        let steps = prop::collection::vec(step(), 1..STATEMENTS_MAX);
+        let client = std::cell::RefCell::new(client);
+        let result =
+            TestRunner::new(config).run(&steps, |steps| run(&mut client.borrow_mut(), &steps));
+        if let Err(error) = result {
+            panic!("{shards} shards: {error}");
+        }
+    }
+}
