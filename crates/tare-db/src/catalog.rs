@@ -109,7 +109,7 @@ impl Catalog {
         self.tables().map(|table| (table.store, table.options.of_store())).collect()
     }
 
-    fn apply(&mut self, change: &Change, bytes: &[u8]) {
+    pub(crate) fn apply(&mut self, change: &Change, bytes: &[u8]) {
         match change {
             Change::CreateKeyspace { name, keyspace } => {
                 self.keyspaces.insert(name.clone(), keyspace.clone());

@@ -51,18 +51,9 @@ impl Directory {
     pub(crate) fn open(path: &Path) -> Result<Self, DirectoryError> {
         fs::create_dir_all(path)
             .map_err(|source| DirectoryError::Create { path: path.into(), source })?;
-        let failed = |source| DirectoryError::Lock { path: path.into(), source };
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).write(true);
-        let lock = options.open(path.join("lock")).map_err(failed)?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                let direct = direct::probe(path);
-                Ok(Self { path: path.into(), direct, _lock: lock })
-            }
-            Err(Errno::WOULDBLOCK) => Err(DirectoryError::InUse { path: path.into() }),
-            Err(error) => Err(failed(error.into())),
-        }
+        let lock = lock(path)?;
+        let direct = direct::probe(path);
+        Ok(Self { path: path.into(), direct, _lock: lock })
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -118,6 +109,19 @@ impl Directory {
     /// Whether files are opened past the page cache.
     pub(crate) fn direct_io(&self) -> &DirectIo {
         &self.direct
+    }
+}
+
+/// Locks a directory against every other server, for as long as the file lives.
+pub(crate) fn lock(path: &Path) -> Result<File, DirectoryError> {
+    let failed = |source| DirectoryError::Lock { path: path.into(), source };
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    let lock = options.open(path.join("lock")).map_err(failed)?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(Errno::WOULDBLOCK) => Err(DirectoryError::InUse { path: path.into() }),
+        Err(error) => Err(failed(error.into())),
     }
 }
 

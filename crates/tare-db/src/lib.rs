@@ -20,6 +20,7 @@ mod execute;
 mod failure;
 mod guard;
 pub mod inject;
+pub mod inspect;
 mod mailbox;
 mod memory;
 mod message;

@@ -12,6 +12,7 @@ use tare_std::cpus::CpuSet;
 use crate::exit::Exit;
 
 mod compare;
+mod db;
 mod disk;
 mod explain;
 mod flags;
@@ -21,6 +22,7 @@ mod stacks;
 mod tune;
 
 pub use compare::*;
+pub use db::*;
 pub use disk::*;
 pub use explain::*;
 pub use flags::*;
@@ -64,7 +66,7 @@ pub enum Command {
     Host(Host),
     /// Measure a disk: bandwidth, I/O per second, the depth that saturates it, latency below that
     Disk(Disk),
-    /// Run the reference database
+    /// Run the reference database, or look at its data
     Db(Db),
     /// Load a CQL database
     Load(Load),
@@ -295,6 +297,10 @@ pub struct Db {
 
 #[derive(Debug, Subcommand)]
 pub enum DbTask {
+    /// Verify the data of a server that does not run: every checksum, order, index, filter, count
+    Check(DbCheck),
+    /// Print a table file: partitions, range tombstones, rows
+    Dump(DbDump),
     /// Print the line of a user for `--auth-file`; the password comes from the terminal or standard input
     Password {
         /// Name of the user

@@ -2,8 +2,8 @@
 //! change is answered. A last line without its end was torn by a crash and is cut; any other line
 //! that does not fit its checksum is an error.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::Change;
@@ -32,25 +32,13 @@ impl Journal {
     /// Reads all changes, cuts a torn tail, and is ready to append.
     pub(crate) fn open(
         path: &Path,
-        mut apply: impl FnMut(Change, &[u8]),
+        apply: impl FnMut(Change, &[u8]),
     ) -> Result<Self, JournalError> {
         let failed = |source| JournalError::Read { path: path.into(), source };
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
-        let mut file = options.open(path).map_err(failed)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(failed)?;
-        let mut length = 0;
-        for (index, line) in bytes.split_inclusive(|&byte| byte == b'\n').enumerate() {
-            let Some(line_bytes) = line.strip_suffix(b"\n") else { break };
-            let change = decode(line_bytes).map_err(|why| JournalError::Damaged {
-                path: path.into(),
-                line: index + 1,
-                why,
-            })?;
-            apply(change, line_bytes);
-            length += line.len() as u64;
-        }
+        let file = options.open(path).map_err(failed)?;
+        let length = read(path, apply)?;
         file.set_len(length).and_then(|()| file.sync_all()).map_err(failed)?;
         Ok(Self { path: path.into(), file, length })
     }
@@ -71,6 +59,23 @@ impl Journal {
         line.pop();
         Ok(line)
     }
+}
+
+/// Reads all changes and changes nothing; returns the length without a torn tail, in bytes.
+pub(crate) fn read(path: &Path, mut apply: impl FnMut(Change, &[u8])) -> Result<u64, JournalError> {
+    let bytes =
+        fs::read(path).map_err(|source| JournalError::Read { path: path.into(), source })?;
+    let mut length = 0;
+    for (index, line) in bytes.split_inclusive(|&byte| byte == b'\n').enumerate() {
+        let Some(line_bytes) = line.strip_suffix(b"\n") else { break };
+        let change = decode(line_bytes).map_err(|why| {
+            let (path, line) = (path.into(), index + 1);
+            JournalError::Damaged { path, line, why }
+        })?;
+        apply(change, line_bytes);
+        length += line.len() as u64;
+    }
+    Ok(length)
 }
 
 fn decode(line: &[u8]) -> Result<Change, String> {

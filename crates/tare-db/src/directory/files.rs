@@ -105,7 +105,7 @@ impl Folder {
 }
 
 impl ShardFiles {
-    pub(super) fn new(path: PathBuf, direct: bool) -> Self {
+    pub(crate) fn new(path: PathBuf, direct: bool) -> Self {
         let folder = Arc::new(Folder { path, direct });
         Self { folder, open: BTreeMap::new(), read: RefCell::new(None) }
     }

@@ -1,4 +1,5 @@
-//! `tare db`: runs the reference database in the foreground; `tare db password` makes its users.
+//! `tare db`: runs the reference database in the foreground; `tare db password` makes its users;
+//! `tare db check` and `tare db dump` look at its data.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use tare_db::inject::Inject;
 use tare_db::{Choice, Config, DbError, GuardError, IoChoice, TlsFiles, serve};
 
 use crate::cli::{self, Db, DbTask, Io, Overprovisioned};
+use crate::command::db_data;
 use crate::exit::{Exit, ExitWith};
 use crate::signals;
 use crate::terminal::read_secret;
@@ -17,12 +19,20 @@ use crate::terminal::read_secret;
 const SHARD_AWARE_PORT: u16 = 19_042;
 
 pub(crate) fn run(options: &Db, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    if let Some(DbTask::Password { user }) = &options.task {
-        let password = read_secret("password: ").context("cannot read the password")?;
-        let entry = tare_db::auth::entry(user, &password).exit_with(Exit::Usage)?;
-        writeln!(out, "{entry}")?;
-        return Ok(Exit::Success);
+    match &options.task {
+        Some(DbTask::Password { user }) => {
+            let password = read_secret("password: ").context("cannot read the password")?;
+            let entry = tare_db::auth::entry(user, &password).exit_with(Exit::Usage)?;
+            writeln!(out, "{entry}")?;
+            Ok(Exit::Success)
+        }
+        Some(DbTask::Check(options)) => db_data::check(options, out),
+        Some(DbTask::Dump(options)) => db_data::dump(options, out),
+        None => serve_data(options),
     }
+}
+
+fn serve_data(options: &Db) -> anyhow::Result<Exit> {
     let data = options.data.clone().context("--data is missing").exit_with(Exit::Usage)?;
     // The database wants its flag for as long as the program lives.
     let stop = Box::leak(Box::new(signals::stop_flag()?));

@@ -4,6 +4,7 @@ pub(crate) mod clean;
 pub(crate) mod compare;
 pub(crate) mod cpus;
 pub(crate) mod db;
+pub(crate) mod db_data;
 pub(crate) mod derived;
 pub(crate) mod disk;
 pub(crate) mod doctor;

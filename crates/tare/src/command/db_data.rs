@@ -1,0 +1,80 @@
+//! `tare db check` and `tare db dump`: look at a database's data while no server runs on it.
+
+use std::error::Error;
+use std::io::{BufWriter, Write};
+
+use anyhow::Context;
+use tare_db::inspect::{self, Finding, Format, InspectError};
+
+use crate::cli::{DbCheck, DbDump};
+use crate::exit::{Exit, ExitWith};
+
+/// What stands out is printed a line each; with any damage the exit code is 1.
+pub(crate) fn check(options: &DbCheck, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let mut findings = Vec::new();
+    let mut printed = Ok(());
+    let mut note = |finding: &Finding| {
+        let line = chain(finding);
+        if options.json {
+            findings.push(line);
+        } else if printed.is_ok() {
+            // At once: the check of a large directory takes its time.
+            printed = writeln!(out, "{line}");
+        }
+    };
+    let checked = inspect::check(&options.data, &mut note).map_err(with_exit)?;
+    printed?;
+    if options.json {
+        let object = serde_json::json!({ "checked": checked, "findings": findings });
+        writeln!(out, "{object}")?;
+    } else {
+        let verdict = match checked.damages {
+            0 => "all of it is sound".to_string(),
+            damages => format!("damaged in {damages} places"),
+        };
+        writeln!(
+            out,
+            "shards {}, entries in commit logs {}, table files {} ({} bytes), partitions in them {}, \
+             rows {}: {verdict}",
+            checked.shards,
+            checked.log_entries,
+            checked.tables,
+            checked.table_bytes,
+            checked.partitions,
+            checked.rows,
+        )?;
+    }
+    Ok(if checked.damages == 0 { Exit::Success } else { Exit::Failure })
+}
+
+/// An error and its causes in one line.
+fn chain(finding: &Finding) -> String {
+    let mut line = finding.to_string();
+    let mut cause = finding.source();
+    while let Some(error) = cause {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        cause = error.source();
+    }
+    line
+}
+
+pub(crate) fn dump(options: &DbDump, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let format = if options.json { Format::Json } else { Format::Text };
+    let mut out = BufWriter::new(out);
+    inspect::dump(&options.file, format, &mut out).map_err(with_exit)?;
+    out.flush().context("cannot print")?;
+    Ok(Exit::Success)
+}
+
+/// What was named and is not there is the input's fault, damage is not.
+fn with_exit(error: InspectError) -> anyhow::Error {
+    let exit = match &error {
+        InspectError::NoData { .. } | InspectError::NoTable { .. } | InspectError::Read { .. } => {
+            Exit::Input
+        }
+        _ => Exit::Failure,
+    };
+    let coded: anyhow::Result<()> = Err(error).exit_with(exit);
+    coded.expect_err("it is an error")
+}
