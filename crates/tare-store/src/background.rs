@@ -155,9 +155,10 @@ pub(crate) struct Background {
     /// Files that are not in force, and are removed when nobody uses them any more.
     retired: Vec<Rc<Table>>,
     leftovers: Vec<u64>,
-    /// Why the disk has no room, and until when it is left alone.
+    /// Why the disk has no room, since something failed for that until something succeeds.
     full: Option<String>,
-    retry_ns: u64,
+    /// Until when it is left alone, if nothing has been tried since.
+    retry_ns: Option<u64>,
     counters: Counters,
     shares: Shares,
     /// Whether compactions are begun and carried on.
@@ -179,7 +180,7 @@ impl Background {
             retired: Vec::new(),
             leftovers: Vec::new(),
             full: None,
-            retry_ns: 0,
+            retry_ns: None,
             counters: Counters::default(),
             shares: Shares::new(bytes),
             compacts: false,
@@ -294,6 +295,7 @@ impl Background {
         if self.is_left_alone(situation.now) {
             return false;
         }
+        self.retry_ns = None;
         if let Some(flush) = self.flush.as_mut().filter(|flush| flush.can_step()) {
             flush.step(|table| situation.options_of(table), &mut self.next_file, self.shares);
             return true;
@@ -312,7 +314,7 @@ impl Background {
 
     /// Whether the disk is full and it is too early to try again.
     fn is_left_alone(&self, now: Now) -> bool {
-        self.full.is_some() && now.monotonic_ns < self.retry_ns
+        self.retry_ns.is_some_and(|retry_ns| now.monotonic_ns < retry_ns)
     }
 
     fn begin_compaction(&mut self, situation: &Situation<'_>) -> bool {
@@ -372,10 +374,9 @@ impl Background {
     }
 
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
-        let full = self.full.is_some().then_some(self.retry_ns);
-        match (full, self.installer.next_due_ns()) {
-            (Some(full), Some(installer)) => Some(full.min(installer)),
-            (full, installer) => full.or(installer),
+        match (self.retry_ns, self.installer.next_due_ns()) {
+            (Some(retry), Some(installer)) => Some(retry.min(installer)),
+            (retry, installer) => retry.or(installer),
         }
     }
 
@@ -516,7 +517,7 @@ impl Background {
         match failed {
             Failed::Full(why) => {
                 self.full = Some(why);
-                self.retry_ns = now.monotonic_ns.saturating_add(RETRY_NS);
+                self.retry_ns = Some(now.monotonic_ns.saturating_add(RETRY_NS));
                 Ok(())
             }
             Failed::Broken(why) => Err(why),
