@@ -66,6 +66,8 @@ pub(crate) struct Reading {
     area: Area,
     asked: Asked,
     taken: Taken,
+    /// Where it stood when it last waited for blocks.
+    waited_at: Option<(u64, Position)>,
 }
 
 /// What a step of a reading has led to.
@@ -88,6 +90,8 @@ struct Taken {
     cells: Vec<u8>,
     /// Rows that were found, or counted.
     rows: u64,
+    /// Rows that were looked at.
+    seen: u64,
     /// The last of them; `left` is that of the request until the answer is written.
     last: Option<Cursor>,
     /// There are more rows than were taken.
@@ -141,7 +145,7 @@ impl Reading {
             }
         }
         let taken = Taken { last: after, ..Taken::default() };
-        Ok(Self { origin, prepared, area, asked, taken })
+        Ok(Self { origin, prepared, area, asked, taken, waited_at: None })
     }
 
     /// Goes on at the shard `here`.
@@ -212,6 +216,18 @@ impl Reading {
         }
     }
 
+    /// Whether it has come further since it was last asked: what it held before is not needed.
+    pub(crate) fn has_moved(&mut self) -> bool {
+        let place = match &self.area {
+            Area::Partitions { at, .. } => Position::at_token(i64::try_from(*at).unwrap_or(0)),
+            Area::Ring(scan) => scan.position.clone(),
+        };
+        let place = Some((self.taken.seen, place));
+        let has_moved = self.waited_at != place;
+        self.waited_at = place;
+        has_moved
+    }
+
     /// The shard where it begins.
     pub(crate) fn first_shard(&self, shards: usize) -> usize {
         let token = match &self.area {
@@ -225,7 +241,7 @@ impl Reading {
     pub(crate) fn answer(&mut self, out: &mut Vec<u8>) {
         let Plan::Select(select) = &self.prepared.plan else { return };
         let (reply, asked) = (self.origin.reply, self.asked);
-        let Taken { cells, rows, last, more } = &mut self.taken;
+        let Taken { cells, rows, last, more, .. } = &mut self.taken;
         let state = match last.as_mut().filter(|_| *more) {
             Some(_) if !asked.pages => {
                 let message = "the result is too long for one answer; ask for pages or use LIMIT";
@@ -267,6 +283,7 @@ impl Taken {
 
     /// Looks at a row, and takes it if it is wanted.
     fn take(&mut self, select: &Select, asked: &Asked, row: &Row<'_>) -> Walk {
+        self.seen += 1;
         let last = self.last.get_or_insert_default();
         let is_same = last.in_partition > 0 && last.token == row.token && last.key == row.key;
         if is_same && last.in_partition >= asked.per_partition {

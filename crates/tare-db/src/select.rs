@@ -212,12 +212,17 @@ impl Shard {
         }
     }
 
-    fn dispatch(&mut self, mut reading: Box<Reading>, pins: Pins, step: Step) {
+    fn dispatch(&mut self, mut reading: Box<Reading>, mut pins: Pins, step: Step) {
         match step {
             Step::Answer => self.deliver(reading.origin, |out| reading.answer(out)),
-            Step::Yield => self.state.readings.push_back((reading, pins)),
+            Step::Yield => self.state.readings.push_back((reading, Pins::default())),
             Step::Elsewhere(shard) => self.post(shard, Message::Read(reading)),
-            Step::Missing => self.park(reading, pins),
+            Step::Missing => {
+                if reading.has_moved() {
+                    pins.forget_done();
+                }
+                self.park(reading, pins);
+            }
         }
     }
 

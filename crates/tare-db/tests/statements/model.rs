@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use tare_cql::token::Token;
 
@@ -16,6 +17,9 @@ use crate::server::{Client, Server};
 /// Statements of one case at most, and cases on each server.
 const STATEMENTS_MAX: usize = 40;
 const CASES: u32 = 100;
+/// Tables that outlive restarts, and how many there are.
+const RESTART_TABLES: usize = 20;
+const RESTARTS: usize = 5;
 
 /// `(k int, c int DESC, d text ASC)`
 type Key = (i32, i32, &'static str);
@@ -327,9 +331,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn run(client: &mut Client, steps: &[Step]) -> Result<(), TestCaseError> {
-    client.query("TRUNCATE t");
-    let mut model = Model::default();
+fn check(client: &mut Client, model: &Model, query: &Query) -> Result<(), TestCaseError> {
+    let text = query.statement();
+    let expect = model.answer(query);
+    let whole = client.query(&text);
+    prop_assert_eq!(&whole.error, &None, "{}", text);
+    prop_assert_eq!(&whole.rows, &expect, "{}", text);
+    let pages = client.pages(&text, query.page_size);
+    prop_assert_eq!(&pages, &expect, "{} by {}", text, query.page_size);
+    Ok(())
+}
+
+fn run(client: &mut Client, model: &mut Model, steps: &[Step]) -> Result<(), TestCaseError> {
     for step in steps {
         let text = match step {
             Step::Write(write) => {
@@ -344,13 +357,7 @@ fn run(client: &mut Client, steps: &[Step]) -> Result<(), TestCaseError> {
                 format!("BEGIN BATCH USING TIMESTAMP {timestamp} {statements}; APPLY BATCH")
             }
             Step::Query(query) => {
-                let text = query.statement();
-                let expect = model.answer(query);
-                let whole = client.query(&text);
-                prop_assert_eq!(&whole.error, &None, "{}", text);
-                prop_assert_eq!(&whole.rows, &expect, "{}", text);
-                let pages = client.pages(&text, query.page_size);
-                prop_assert_eq!(&pages, &expect, "{} by {}", text, query.page_size);
+                check(client, model, query)?;
                 continue;
             }
         };
@@ -363,6 +370,15 @@ fn run(client: &mut Client, steps: &[Step]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+fn make_table(client: &mut Client, keyspace: &str) {
+    let strategy = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+    client.query(&format!("CREATE KEYSPACE {keyspace} WITH replication = {strategy}"));
+    client.query(&format!("USE {keyspace}"));
+    let create = "CREATE TABLE t (k int, c int, d text, v int, w int, PRIMARY KEY (k, c, d)) \
+                  WITH CLUSTERING ORDER BY (c DESC, d ASC)";
+    assert_eq!(client.query(create).error, None);
+}
+
 #[test]
 fn every_select_returns_what_the_model_says() {
     assert_eq!("a".cmp("ab"), Ordering::Less, "the order of TEXTS is that of the table");
@@ -370,19 +386,50 @@ fn every_select_returns_what_the_model_says() {
         let data = tempfile::tempdir().unwrap();
         let server = Server::start(data.path(), shards, "100");
         let mut client = server.connect();
-        let strategy = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
-        client.query(&format!("CREATE KEYSPACE ks WITH replication = {strategy}"));
-        client.query("USE ks");
-        let create = "CREATE TABLE t (k int, c int, d text, v int, w int, PRIMARY KEY (k, c, d)) \
-                      WITH CLUSTERING ORDER BY (c DESC, d ASC)";
-        assert_eq!(client.query(create).error, None);
+        make_table(&mut client, "ks");
         let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
         let steps = prop::collection::vec(step(), 1..STATEMENTS_MAX);
         let client = std::cell::RefCell::new(client);
-        let result =
-            TestRunner::new(config).run(&steps, |steps| run(&mut client.borrow_mut(), &steps));
+        let result = TestRunner::new(config).run(&steps, |steps| {
+            let mut client = client.borrow_mut();
+            client.query("TRUNCATE t");
+            run(&mut client, &mut Model::default(), &steps)
+        });
         if let Err(error) = result {
             panic!("{shards} shards: {error}");
+        }
+    }
+}
+
+/// The same, with a restart between the writes, so that a part of them is read from disk.
+#[test]
+fn what_is_on_disk_is_read_as_well() {
+    for shards in [1, 3] {
+        let data = tempfile::tempdir().unwrap();
+        let mut models: Vec<Model> = (0..RESTART_TABLES).map(|_| Model::default()).collect();
+        let mut runner = TestRunner::new(Config::default());
+        let mut random = |range| {
+            let steps = prop::collection::vec(step(), range);
+            steps.new_tree(&mut runner).unwrap().current()
+        };
+        for round in 0..RESTARTS {
+            let server = Server::start(data.path(), shards, "100");
+            let mut client = server.connect();
+            for (number, model) in models.iter_mut().enumerate() {
+                let keyspace = format!("ks{number}");
+                match round {
+                    0 => make_table(&mut client, &keyspace),
+                    _ => drop(client.query(&format!("USE {keyspace}"))),
+                }
+                let result = run(&mut client, model, &random(10..30));
+                if let Err(error) = result {
+                    panic!(
+                        "{shards} shards, round {round}, {keyspace}: {error}\n{:#?}",
+                        model.writes
+                    );
+                }
+            }
+            server.stop();
         }
     }
 }

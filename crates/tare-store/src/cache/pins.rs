@@ -66,6 +66,12 @@ impl Pins {
         self.fetches.clear();
     }
 
+    /// Lets go of what has come: the read has moved on, and a long one must not hold everything
+    /// that it has passed.
+    pub fn forget_done(&mut self) {
+        self.fetches.retain(|fetch| !fetch.is_done());
+    }
+
     fn find(&self, at: BlockAt) -> Option<&Fetch> {
         self.fetches.iter().find(|fetch| fetch.at == at).map(|fetch| &**fetch)
     }
