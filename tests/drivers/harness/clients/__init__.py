@@ -4,6 +4,7 @@ from clients.cqlsh import Cqlsh
 from clients.gocql import Gocql
 from clients.gocql_suite import GocqlSuite
 from clients.java import Java
+from clients.latte import Latte
 from clients.python_driver import PythonDriver
 from clients.rust_scylla import RustScylla
 from clients.scylla_suite import ScyllaSuite
@@ -18,4 +19,5 @@ ALL = (
     Stress(),
     GocqlSuite(),
     ScyllaSuite(),
+    Latte(),
 )

@@ -35,6 +35,8 @@ class Latte(Client):
     name = "latte"
     about = "the load tool on the Rust driver: basic write and read"
     needs = CARGO
+    # It takes several minutes to build.
+    on_demand = True
 
     def prepare(self, cache):
         built(cache)
