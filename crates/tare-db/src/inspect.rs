@@ -79,3 +79,6 @@ fn used_bytes(file: &File) -> io::Result<u64> {
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests;

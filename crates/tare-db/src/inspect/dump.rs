@@ -161,6 +161,8 @@ impl Printer<'_> {
         put("timestamp", cell.timestamp.into());
         match cell.content {
             Content::Dead { since_s } => put("deleted_s", since_s.into()),
+            // That it is there is all that it says.
+            Content::Live(_) if cell.column == MARKER => None,
             Content::Live(value) => put("value", self.names.value(cell.column, value).into()),
             Content::Expiring { value, ttl_s, expires_s } => {
                 put("value", self.names.value(cell.column, value).into());
@@ -175,6 +177,7 @@ impl Printer<'_> {
         let (column, timestamp) = (self.column(cell.column), cell.timestamp);
         match cell.content {
             Content::Dead { since_s } => format!("{column} deleted @ {timestamp}, at {since_s} s"),
+            Content::Live(_) if cell.column == MARKER => format!("{column} @ {timestamp}"),
             Content::Live(value) => {
                 format!("{column} = {} @ {timestamp}", self.names.value(cell.column, value))
             }
@@ -187,8 +190,8 @@ impl Printer<'_> {
 
     fn column(&self, number: u16) -> String {
         match number {
-            DELETION => "the row".into(),
-            MARKER => "the row's marker".into(),
+            DELETION => "row".into(),
+            MARKER => "row marker".into(),
             number => self.names.column(number),
         }
     }

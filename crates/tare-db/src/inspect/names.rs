@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::JournalError;
 use crate::catalog::journal;
 use crate::catalog::{Catalog, Column, Table};
 use crate::rows::key_component;
+use crate::{JournalError, ordered};
 
 /// The table whose rows are printed. Without a schema, everything is printed as bytes.
 #[derive(Debug, Default)]
@@ -45,9 +45,22 @@ impl Names {
         named.collect()
     }
 
-    /// A clustering key, or the beginning of one, as the bound of a range has it.
-    pub(super) fn clustering(&self, key: &[u8]) -> Vec<(String, String)> {
-        if key.is_empty() { Vec::new() } else { vec![("clustering".into(), blob(key))] }
+    /// Names and values of a clustering key, or of the first components of one, as the bound of a
+    /// range has them. What is no whole component is printed as bytes.
+    pub(super) fn clustering(&self, mut key: &[u8]) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for column in self.table.iter().flat_map(|table| &table.clustering) {
+            let mut value = Vec::new();
+            if !ordered::component(&mut value, &column.kind, column.descending, key) {
+                break;
+            }
+            found.push((column.name.clone(), print(column, &value)));
+            key = ordered::skip(&column.kind, column.descending, key).unwrap_or_default();
+        }
+        if !key.is_empty() {
+            found.push(("clustering".into(), blob(key)));
+        }
+        found
     }
 
     /// Name of a column.
