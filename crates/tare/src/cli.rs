@@ -299,6 +299,10 @@ pub struct Db {
 pub enum DbTask {
     /// Verify the data of a server that does not run: every checksum, order, index, filter, count
     Check(DbCheck),
+    /// Make a snapshot of a data directory: its table files are shared, so it takes no time
+    Snapshot(DbCopy),
+    /// Make a data directory of a snapshot, in the same way
+    Restore(DbCopy),
     /// Print a table file: partitions, range tombstones, rows
     Dump(DbDump),
     /// Print the line of a user for `--auth-file`; the password comes from the terminal or standard input

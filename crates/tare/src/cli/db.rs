@@ -15,6 +15,16 @@ pub struct DbCheck {
 }
 
 #[derive(Debug, Args)]
+pub struct DbCopy {
+    /// What is copied; no server may run on it
+    #[arg(value_name = "FROM")]
+    pub from: PathBuf,
+    /// The copy; it must not exist, and be on the same file system
+    #[arg(value_name = "TO")]
+    pub to: PathBuf,
+}
+
+#[derive(Debug, Args)]
 pub struct DbDump {
     /// The file; in its data directory values are printed with names and types, else as bytes
     #[arg(value_name = "FILE.table")]

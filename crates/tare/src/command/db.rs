@@ -1,5 +1,5 @@
 //! `tare db`: runs the reference database in the foreground; `tare db password` makes its users;
-//! `tare db check` and `tare db dump` look at its data.
+//! `tare db check` and `tare db dump` look at its data, `snapshot` and `restore` copy it.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ pub(crate) fn run(options: &Db, out: &mut dyn Write) -> anyhow::Result<Exit> {
         }
         Some(DbTask::Check(options)) => db_data::check(options, out),
         Some(DbTask::Dump(options)) => db_data::dump(options, out),
+        Some(DbTask::Snapshot(options) | DbTask::Restore(options)) => db_data::copy(options, out),
         None => serve_data(options),
     }
 }

@@ -1,12 +1,14 @@
-//! `tare db check` and `tare db dump`: look at a database's data while no server runs on it.
+//! `tare db check`, `dump`, `snapshot` and `restore`: look at a database's data, and copy it, while
+//! no server runs on it.
 
 use std::error::Error;
 use std::io::{BufWriter, Write};
 
 use anyhow::Context;
 use tare_db::inspect::{self, Finding, Format, InspectError};
+use tare_db::snapshot::{self, Copied};
 
-use crate::cli::{DbCheck, DbDump};
+use crate::cli::{DbCheck, DbCopy, DbDump};
 use crate::exit::{Exit, ExitWith};
 
 /// What stands out is printed a line each; with any damage the exit code is 1.
@@ -64,6 +66,19 @@ pub(crate) fn dump(options: &DbDump, out: &mut dyn Write) -> anyhow::Result<Exit
     let mut out = BufWriter::new(out);
     inspect::dump(&options.file, format, &mut out).map_err(with_exit)?;
     out.flush().context("cannot print")?;
+    Ok(Exit::Success)
+}
+
+/// Makes a snapshot of a data directory, or a data directory of a snapshot.
+pub(crate) fn copy(options: &DbCopy, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let copied = snapshot::copy(&options.from, &options.to).exit_with(Exit::Input)?;
+    let Copied { shards, linked, linked_bytes, copied, copied_bytes } = copied;
+    writeln!(
+        out,
+        "{}: shards {shards}, files shared {linked} ({linked_bytes} bytes), files copied {copied} \
+         ({copied_bytes} bytes)",
+        options.to.display(),
+    )?;
     Ok(Exit::Success)
 }
 
