@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use tare_cql::frame::{self, Direction, Head, Version};
+use tare_cql::frame::{self, Direction, Head, Version, flag};
 use tare_cql::framing::Framing;
-use tare_cql::request::{self, Settings};
+use tare_cql::request::{self, BatchKind, BatchStatement, Settings};
 use tare_cql::response::{ErrorKind, Response};
 use tare_cql::wire::Value;
 use tare_db::report::{self, Report};
@@ -372,6 +372,119 @@ fn one_shard_has_no_port_to_choose_it_by() {
     let mut client = Client::new(server.connect(), Version::V4);
     assert_eq!(client.shard(), 0);
     assert_eq!(client.option("SCYLLA_SHARD_AWARE_PORT"), None);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_held_up_whatever_its_frames_travel_in() {
+    const ANSWERS: i16 = 400;
+    each_engine("back pressure", |engine| {
+        let server = Server::start(engine, 1, &[]).unwrap();
+        let mut first = Client::start(&server, Version::V4, false);
+        first.query(KEYSPACE);
+        first.query("CREATE TABLE ks.t (k int PRIMARY KEY, v blob)");
+        let value: Vec<u8> = (0..100_000_u64).map(|i| (i * i >> 5).to_be_bytes()[7]).collect();
+        let values = [Value::Bytes(&[0, 0, 0, 1]), Value::Bytes(&value)];
+        first.ask(|head, out| {
+            let insert = "INSERT INTO ks.t (k, v) VALUES (?, ?)";
+            request::encode_query(out, head, insert, &Settings::DEFAULT, &values);
+        });
+        for (version, lz4) in [(Version::V4, true), (Version::V5, false), (Version::V5, true)] {
+            let mut client = Client::start(&server, version, lz4);
+            client.send(|head, out| {
+                for stream in 0..ANSWERS {
+                    let text = "SELECT v FROM ks.t WHERE k = 1";
+                    let head = Head { stream, ..head };
+                    request::encode_query(out, head, text, &Settings::DEFAULT, &[]);
+                }
+            });
+            std::thread::sleep(Duration::from_millis(200));
+            // Another client is served meanwhile.
+            let answer = first.query("SELECT count(*) FROM ks.t");
+            assert!(matches!(decode(&answer), Response::Rows(_)));
+            for stream in 0..ANSWERS {
+                let answer = client.receive().unwrap();
+                assert_eq!(i16::from_be_bytes([answer[2], answer[3]]), stream);
+                let Response::Rows(rows) = decode(&answer) else { panic!("rows") };
+                assert!(rows.cells().eq([Some(&value[..])]), "{engine} {version:?} {lz4} {stream}");
+            }
+        }
+    });
+}
+
+#[test]
+fn wishes_that_are_not_granted_are_passed_over() {
+    let server = Server::start("auto", 1, &[]).unwrap();
+    for version in Version::ALL {
+        let mut client = Client::start(&server, version, true);
+        let answer = client.ask(|head, out| {
+            let text = "SELECT key FROM system.local";
+            request::encode_query(out, head, text, &Settings::DEFAULT, &[]);
+            // A custom payload of one entry before the message; tracing; a version under trial.
+            let payload = b"\0\x01\0\x03key\0\0\0\x05value";
+            out[1] |= flag::CUSTOM_PAYLOAD | flag::TRACING | 0x10;
+            out.splice(9..9, payload.iter().copied());
+            let length = u32::try_from(out.len() - 9).unwrap();
+            out[5..9].copy_from_slice(&length.to_be_bytes());
+        });
+        let (frame, _) = frame::decode(&answer, Direction::Response, 1 << 20).unwrap().unwrap();
+        assert_eq!(frame.flags, 0);
+        assert!(matches!(Response::decode(&frame), Ok(Response::Rows(rows)) if rows.len() == 1));
+    }
+}
+
+#[test]
+fn no_bytes_harm_the_server() {
+    each_engine("garbage", |engine| {
+        let server = Server::start(engine, 2, &[]).unwrap();
+        let mut witness = Client::start(&server, Version::V5, true);
+        let mut state = 1_u64;
+        let mut random = |below: usize| {
+            // Knuth's generator (The Art of Computer Programming, vol. 2, 3.3.4).
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            usize::try_from(state >> 33).unwrap() % below
+        };
+        for round in 0..200 {
+            let version = Version::ALL[round % 2];
+            let mut client = Client::new(server.connect(), version);
+            if round % 4 < 2 {
+                client.startup((round % 8 < 4).then_some("lz4"));
+            }
+            let mut frames = Vec::new();
+            let head = Head { version, stream: 1 };
+            let settings = Settings { page_size: Some(2), ..Settings::DEFAULT };
+            let values = [Value::Bytes(b"local"), Value::Unset];
+            let text = "SELECT * FROM system.local WHERE key = ?";
+            request::encode_query(&mut frames, head, text, &settings, &values);
+            request::encode_prepare(&mut frames, head, text);
+            request::encode_execute(&mut frames, head, &[7; 16], &settings, &values);
+            request::encode_register(&mut frames, head, &["SCHEMA_CHANGE"]);
+            request::encode_auth_response(&mut frames, head, Some(b"\0a\0b"));
+            let items = [(BatchStatement::Text(text), &values[..])];
+            request::encode_batch(&mut frames, head, BatchKind::Logged, &items, &settings);
+            // Half of the damage is inside of segments that are right.
+            let inside = round % 16 < 8;
+            for _ in 0..random(4) {
+                let at = random(frames.len());
+                frames[at] ^= 1 << random(8);
+            }
+            let mut packed = Vec::new();
+            match client.framing {
+                Framing::Segments { lz4 } if inside => {
+                    tare_cql::segment::encode(&mut packed, &frames, round % 3 > 0, lz4);
+                }
+                framing => framing.pack(&frames, &mut packed),
+            }
+            if !inside && !packed.is_empty() {
+                let at = random(packed.len());
+                packed[at] ^= 1 << random(8);
+            }
+            packed.truncate(random(packed.len().max(1)) * 2);
+            // A server that has refused the rest may have gone before it came.
+            let _ = client.stream.write_all(&packed);
+        }
+        let answer = witness.query("SELECT * FROM system.local");
+        assert!(matches!(decode(&answer), Response::Rows(_)), "{engine}");
+    });
 }
 
 fn users(directory: &Path) -> PathBuf {
