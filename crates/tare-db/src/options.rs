@@ -184,7 +184,6 @@ impl TableOptions {
                     matches!(&**key, "class" | "sstable_compression") && !value.is_empty()
                 }),
             bloom_false_positives: bloom.unwrap_or(default.bloom_false_positives),
-            ..default
         }
     }
 }

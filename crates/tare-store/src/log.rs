@@ -2,7 +2,7 @@
 //! operations, one write at a time, so that at most the last group can be torn by a crash.
 //!
 //! What is acknowledged when is the caller's policy: [`CommitLog::durable`] and the ticket of
-//! [`CommitLog::append`] say what is on stable storage. A failed write or sync poisons the log for
+//! `CommitLog::append` say what is on stable storage. A failed write or sync poisons the log for
 //! good: after a failed `fsync` the kernel may have dropped the dirty pages, so nothing later can be
 //! promised (see "Can Applications Recover from fsync Failures?", USENIX ATC 2020).
 //!

@@ -133,7 +133,7 @@ impl Position {
     }
 }
 
-/// A row that is alive. Its cells, at least one, are those that can be seen (see [`cells`]).
+/// A row that is alive. Its cells, at least one, are those that can be seen (see [`crate::cells`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
     pub token: i64,
