@@ -215,7 +215,11 @@ impl Shard {
     fn dispatch(&mut self, mut reading: Box<Reading>, mut pins: Pins, step: Step) {
         match step {
             Step::Answer => self.deliver(reading.origin, |out| reading.answer(out)),
-            Step::Yield => self.state.readings.push_back((reading, Pins::default())),
+            Step::Yield => {
+                // They also know what was passed without being shown.
+                pins.forget_done();
+                self.state.readings.push_back((reading, pins));
+            }
             Step::Elsewhere(shard) => self.post(shard, Message::Read(reading)),
             Step::Missing => {
                 if reading.has_moved() {

@@ -2,7 +2,9 @@
 //!
 //! Reads are restartable. A read that meets a block that is not in memory ends in
 //! [`End::Missing`]; [`Pins`] has noted the block and will hold it when it has come. The caller
-//! keeps what it was shown and reads on after the last row of it.
+//! keeps what it was shown and reads on after the last row of it, with the same pins, which also
+//! know what was passed over without being shown. A read that has looked at many rows ends in
+//! [`End::Paused`], so that others are not held up by rows that are dead.
 //!
 //! A partition that only the active memtable knows is walked without an allocation and without
 //! copying: only rows of which a part is dead are copied, into a buffer that is kept.
@@ -67,6 +69,19 @@ pub struct PartitionRead<'a> {
     pub after: Option<&'a [u8]>,
     /// What has expired by then is not seen, in seconds since the Unix epoch.
     pub now_s: u32,
+}
+
+impl<'a> PartitionRead<'a> {
+    /// The same, but also after another row.
+    #[inline]
+    fn after_too(&self, passed: Option<&'a [u8]>) -> Self {
+        let after = match (self.after, passed) {
+            (Some(after), Some(passed)) if self.reversed => Some(after.min(passed)),
+            (Some(after), Some(passed)) => Some(after.max(passed)),
+            (after, passed) => after.or(passed),
+        };
+        Self { after, ..*self }
+    }
 }
 
 /// A read of one row by its whole key.
@@ -151,7 +166,7 @@ pub enum End {
     Stopped,
     /// Blocks are not in memory: go on when they are.
     Missing,
-    /// A scan has taken its steps: go on whenever it suits.
+    /// Many rows were looked at: go on whenever it suits.
     Paused,
 }
 
@@ -174,7 +189,7 @@ impl Store {
         visit: impl FnMut(Row<'_>) -> ControlFlow<()>,
     ) -> Result<End, ReadError> {
         self.with_sources(read.table, pins, |sources, blocks, scratch| {
-            sources.read(read, blocks, &mut scratch.part, visit)
+            sources.read(read, blocks, scratch, visit)
         })
     }
 
@@ -199,7 +214,7 @@ impl Store {
         visit: impl FnMut(Row<'_>) -> Next,
     ) -> Result<End, ReadError> {
         self.with_sources(scan.table, pins, |sources, blocks, scratch| {
-            sources.scan(scan, blocks, &mut scratch.part, visit)
+            sources.scan(scan, blocks, scratch, visit)
         })
     }
 
@@ -229,6 +244,17 @@ pub(crate) struct Scratch {
     /// A row's cells so far, and with those of one more source.
     cells: Vec<u8>,
     merged: Vec<u8>,
+    /// Rows that this call has looked at, and the clustering key of the last.
+    looked: u32,
+    passed: Vec<u8>,
+}
+
+impl Scratch {
+    fn pass(&mut self, clustering: &[u8]) {
+        self.looked += 1;
+        self.passed.clear();
+        self.passed.extend_from_slice(clustering);
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use super::Cache;
+use crate::read::Position;
 use crate::table::{Block, BlockAt, BlockSource, TableError};
 
 /// One block on its way into memory, shared by all reads that wait for it.
@@ -38,6 +39,8 @@ impl Fetch {
 pub struct Pins {
     wanted: Vec<BlockAt>,
     fetches: Vec<Rc<Fetch>>,
+    /// Where a read of a partition was held up: it has passed this row, seen or not.
+    passed: Option<Position>,
 }
 
 impl Pins {
@@ -62,8 +65,21 @@ impl Pins {
 
     /// Lets go of everything.
     pub fn clear(&mut self) {
-        self.wanted.clear();
-        self.fetches.clear();
+        *self = Self::default();
+    }
+
+    /// Keeps the row that a read of a partition has passed.
+    pub(crate) fn pass(&mut self, token: i64, key: &[u8], clustering: &[u8]) {
+        let (key, clustering) = (key.to_vec(), Some(clustering.to_vec()));
+        self.passed = Some(Position { token, key, clustering });
+    }
+
+    /// Takes the row out that a read of this partition has passed.
+    #[inline]
+    pub(crate) fn take_passed(&mut self, token: i64, key: &[u8]) -> Option<Vec<u8>> {
+        let passed = self.passed.take()?;
+        let is_here = (passed.token, &passed.key[..]) == (token, key);
+        passed.clustering.filter(|_| is_here)
     }
 
     /// Lets go of what has come: the read has moved on, and a long one must not hold everything

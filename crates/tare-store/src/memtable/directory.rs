@@ -14,9 +14,10 @@ use super::arena::{Arena, Handle, Slab};
 const BUCKET_MAX: usize = 16;
 /// Bits of the directory at most: 4 M buckets.
 const DEPTH_MAX: u8 = 22;
-/// Bits that the directory may have beyond those that would number its buckets. Of evenly spread
-/// tokens no bucket is this much deeper than the others.
-const DEPTH_SPARE: u8 = 5;
+/// Bits that the directory may have beyond those that would number its buckets. Evenly spread
+/// tokens need about three, and one for each doubling of the shards, as each shard has a range of
+/// the ring.
+const DEPTH_SPARE: u8 = 8;
 const NONE: u32 = u32::MAX;
 
 /// A partition: its key and where its rows are (see [`super::Rows`]).

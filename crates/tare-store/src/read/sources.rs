@@ -7,7 +7,7 @@ use super::merge::Merge;
 use super::source::{Source, Step};
 use super::stored::Stored;
 use super::walk::{walk, walk_all};
-use super::{End, Next, PartitionRead, Position, ReadError, Row, Scan};
+use super::{Cached, End, Next, PartitionRead, Position, ReadError, Row, Scan, Scratch};
 use crate::cells::Deletion;
 use crate::entry::RangeTombstone;
 use crate::memtable::{Cursor, Memtable};
@@ -26,20 +26,45 @@ pub(crate) struct Sources<'s> {
 }
 
 impl<'s> Sources<'s> {
-    /// See [`crate::store::Store::read`].
+    /// See [`crate::store::Store::read`]. The pins know what was passed in earlier calls.
     #[inline]
-    pub(super) fn read<B: BlockSource>(
+    pub(super) fn read(
+        &self,
+        read: &PartitionRead<'_>,
+        blocks: &mut Cached<'_>,
+        scratch: &mut Scratch,
+        visit: impl FnMut(Row<'_>) -> ControlFlow<()>,
+    ) -> Result<End, ReadError> {
+        scratch.looked = 0;
+        let passed = blocks.pins.take_passed(read.token, read.key);
+        let read = read.after_too(passed.as_deref());
+        let end = self.read_some(&read, blocks, scratch, visit)?;
+        if matches!(end, End::Missing | End::Paused) {
+            let (token, key) = (read.token, read.key);
+            if scratch.looked > 0 {
+                // What was passed may leave memory.
+                blocks.pins.forget_done();
+                blocks.pins.pass(token, key, &scratch.passed);
+            } else if let Some(passed) = &passed {
+                blocks.pins.pass(token, key, passed);
+            }
+        }
+        Ok(end)
+    }
+
+    #[inline]
+    fn read_some<B: BlockSource>(
         &self,
         read: &PartitionRead<'_>,
         blocks: &mut B,
-        part: &mut Vec<u8>,
+        scratch: &mut Scratch,
         visit: impl FnMut(Row<'_>) -> ControlFlow<()>,
     ) -> Result<End, ReadError> {
         let at = |memtable: &'s Memtable| Cursor::at(memtable, read.table, read.token, read.key);
         let active = at(self.active);
         if self.frozen.is_empty() && self.tables.is_empty() {
             let Some(mut active) = active else { return Ok(End::Done) };
-            return walk(&mut active, blocks, read, part, visit);
+            return walk(&mut active, blocks, read, scratch, visit);
         }
         let frozen = self.frozen.iter().filter_map(|memtable| at(memtable));
         let mut sources: Vec<_> = active.into_iter().chain(frozen).map(Place::Memory).collect();
@@ -48,17 +73,32 @@ impl<'s> Sources<'s> {
         }
         match &mut sources[..] {
             [] => Ok(End::Done),
-            [one] => walk(one, blocks, read, part, visit),
-            _ => walk(&mut Merge::new(sources), blocks, read, part, visit),
+            [one] => walk(one, blocks, read, scratch, visit),
+            _ => walk(&mut Merge::new(sources), blocks, read, scratch, visit),
         }
     }
 
     /// See [`crate::store::Store::scan`].
-    pub(super) fn scan<B: BlockSource>(
+    pub(super) fn scan(
+        &self,
+        scan: &mut Scan,
+        blocks: &mut Cached<'_>,
+        scratch: &mut Scratch,
+        visit: impl FnMut(Row<'_>) -> Next,
+    ) -> Result<End, ReadError> {
+        scratch.looked = 0;
+        let end = self.scan_some(scan, blocks, scratch, visit)?;
+        if end == End::Missing && scratch.looked > 0 {
+            blocks.pins.forget_done();
+        }
+        Ok(end)
+    }
+
+    fn scan_some<B: BlockSource>(
         &self,
         scan: &mut Scan,
         blocks: &mut B,
-        part: &mut Vec<u8>,
+        scratch: &mut Scratch,
         visit: impl FnMut(Row<'_>) -> Next,
     ) -> Result<End, ReadError> {
         let Position { token, key, .. } = &scan.position;
@@ -83,7 +123,7 @@ impl<'s> Sources<'s> {
         if all == Step::Missing {
             return Ok(End::Missing);
         }
-        walk_all(&mut Merge::new(sources), blocks, scan, part, visit)
+        walk_all(&mut Merge::new(sources), blocks, scan, scratch, visit)
     }
 
     /// Goes to the partition of a read in every table that may have something of it.

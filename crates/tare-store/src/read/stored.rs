@@ -11,6 +11,8 @@ use crate::table::{BlockSource, Cursor, Start};
 pub struct Stored {
     cursor: Cursor,
     reversed: bool,
+    /// How many bytes were left where each range tombstone of the partition begins.
+    ranges: Vec<usize>,
     /// The cursor stands before the rows of its partition: a block was missing.
     entering: bool,
 }
@@ -18,7 +20,7 @@ pub struct Stored {
 impl Stored {
     /// A place that is nowhere yet.
     pub fn new(cursor: Cursor) -> Self {
-        Self { cursor, reversed: false, entering: false }
+        Self { cursor, reversed: false, ranges: Vec::new(), entering: false }
     }
 
     /// Goes to the first row of the first partition at or after (token, key).
@@ -43,7 +45,9 @@ impl Stored {
         blocks: &mut impl BlockSource,
     ) -> Result<Step, ReadError> {
         self.reversed = matches!(start, Start::Before(_));
-        Ok(self.cursor.find(token, key, start, blocks)?)
+        let step = self.cursor.find(token, key, start, blocks)?;
+        self.index_ranges();
+        Ok(step)
     }
 
     /// Goes to the first row of the partition in which the cursor stands.
@@ -52,7 +56,18 @@ impl Stored {
         self.entering = true;
         let step = self.cursor.seek_row(Start::From(&[]), blocks)?;
         self.entering = step == Step::Missing;
+        self.index_ranges();
         Ok(step)
+    }
+
+    fn index_ranges(&mut self) {
+        self.ranges.clear();
+        let mut ranges = self.cursor.ranges();
+        let mut left = ranges.left();
+        while ranges.next().is_some() {
+            self.ranges.push(left);
+            left = ranges.left();
+        }
     }
 }
 
@@ -66,10 +81,16 @@ impl<B: BlockSource> Source<B> for Stored {
     }
 
     fn covering(&self, clustering: &[u8]) -> Option<Deletion> {
-        let from_here = |range: &RangeTombstone<'_>| range.from <= clustering;
+        if self.ranges.is_empty() {
+            return None;
+        }
+        // None overlap: the last that begins early enough is the only one that may reach so far.
+        let all = self.cursor.ranges();
+        let range = |left: usize| all.with_left(left).next();
+        let begins = |&left: &usize| range(left).is_some_and(|range| range.from <= clustering);
+        let last = self.ranges[..self.ranges.partition_point(begins)].last()?;
         let reaches = |range: &RangeTombstone<'_>| range.to.is_none_or(|to| clustering < to);
-        let ranges = self.cursor.ranges().take_while(from_here);
-        ranges.filter(reaches).map(|range| range.deletion()).max()
+        range(*last).filter(reaches).map(|range| range.deletion())
     }
 
     fn ranges(&self, each: &mut dyn FnMut(RangeTombstone<'_>)) {

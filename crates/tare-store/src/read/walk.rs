@@ -3,8 +3,11 @@
 use std::ops::ControlFlow;
 
 use super::source::{Source, Step};
-use super::{End, Next, PartitionRead, ReadError, Row, Scan};
+use super::{End, Next, PartitionRead, ReadError, Row, Scan, Scratch};
 use crate::cells::{self, Shown};
+
+/// Rows that one call of a read looks at.
+pub(super) const STEPS: u32 = 4096;
 
 /// Shows the rows of the partition in which a source stands.
 #[inline]
@@ -12,7 +15,7 @@ pub(super) fn walk<B>(
     source: &mut impl Source<B>,
     blocks: &mut B,
     read: &PartitionRead<'_>,
-    part: &mut Vec<u8>,
+    scratch: &mut Scratch,
     mut visit: impl FnMut(Row<'_>) -> ControlFlow<()>,
 ) -> Result<End, ReadError> {
     let PartitionRead { token, key, slices, reversed, after, now_s, .. } = *read;
@@ -40,14 +43,18 @@ pub(super) fn walk<B>(
             }
             if after != Some(clustering) {
                 let covering = source.covering(clustering);
-                let shown = match cells::show(cells, covering, now_s, part) {
+                let shown = match cells::show(cells, covering, now_s, &mut scratch.part) {
                     Shown::Whole => cells,
-                    Shown::Part => &part[..],
+                    Shown::Part => &scratch.part[..],
                     Shown::Nothing => &[],
                 };
                 let row = Row { token, key, clustering, cells: shown };
                 if !shown.is_empty() && visit(row).is_break() {
                     return Ok(End::Stopped);
+                }
+                scratch.pass(clustering);
+                if scratch.looked >= STEPS {
+                    return Ok(End::Paused);
                 }
             }
             if source.next_row(blocks)? == Step::Missing {
@@ -63,7 +70,7 @@ pub(super) fn walk_all<B>(
     source: &mut impl Source<B>,
     blocks: &mut B,
     scan: &mut Scan,
-    part: &mut Vec<u8>,
+    scratch: &mut Scratch,
     mut visit: impl FnMut(Row<'_>) -> Next,
 ) -> Result<End, ReadError> {
     let mut steps = scan.steps;
@@ -89,11 +96,12 @@ pub(super) fn walk_all<B>(
             }
             if position.clustering.as_deref() != Some(clustering) {
                 steps -= 1;
+                scratch.looked += 1;
                 position.pass_row(clustering);
                 let covering = source.covering(clustering);
-                let shown = match cells::show(cells, covering, *now_s, part) {
+                let shown = match cells::show(cells, covering, *now_s, &mut scratch.part) {
                     Shown::Whole => cells,
-                    Shown::Part => &part[..],
+                    Shown::Part => &scratch.part[..],
                     Shown::Nothing => &[],
                 };
                 let row =
@@ -114,6 +122,7 @@ pub(super) fn walk_all<B>(
             return Ok(End::Paused);
         }
         steps -= 1;
+        scratch.looked += 1;
         if source.next_partition(blocks)? == Step::Missing {
             return Ok(End::Missing);
         }

@@ -314,6 +314,18 @@ pub struct Ranges<'a> {
     bytes: &'a [u8],
 }
 
+impl<'a> Ranges<'a> {
+    /// Bytes that are left, by which a place among the ranges can be found again.
+    pub(crate) fn left(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The ranges from where so many bytes were left.
+    pub(crate) fn with_left(&self, left: usize) -> Self {
+        Self { bytes: &self.bytes[self.bytes.len() - left..] }
+    }
+}
+
 impl<'a> Iterator for Ranges<'a> {
     type Item = RangeTombstone<'a>;
 
