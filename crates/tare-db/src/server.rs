@@ -62,7 +62,8 @@ pub enum DbError {
     #[error("cannot serve metrics on {address}; choose another address or port (--metrics)")]
     ServeMetrics { address: SocketAddr, source: io::Error },
     #[error(
-        "metrics are for everybody who can reach {address}: only a loopback address is taken, or any with --insecure"
+        "metrics would be for everybody who can reach {address}: only a loopback address is taken \
+         unless --insecure says otherwise"
     )]
     MetricsExposed { address: SocketAddr },
     #[error(transparent)]
@@ -351,7 +352,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 fn listen_for_metrics(address: SocketAddr, insecure: bool) -> Result<TcpListener, DbError> {
-    if !insecure && !address.ip().is_loopback() {
+    if !address.ip().is_loopback() && !insecure {
         return Err(DbError::MetricsExposed { address });
     }
     bind(address).map_err(|source| DbError::ServeMetrics { address, source })

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use tare_cql::frame::{self, Direction, Frame, Head, Version};
+use tare_cql::frame::{self, Direction, Frame, HEADER_BYTES, Head, Version};
 use tare_cql::framing::FramingError;
 use tare_cql::request::{Batch, BatchStatement, Parameters, Request};
 use tare_cql::response::{self, Reply};
@@ -17,6 +17,8 @@ use crate::shard::{Conn, Shard};
 
 /// The longest request in bytes (Cassandra's `native_transport_max_frame_size`, 4.0).
 const REQUEST_BYTES_MAX: usize = 16 << 20;
+/// An incomplete request of so many bytes is refused before the rest has come, if at all.
+const LARGE_BYTES: usize = 16 << 10;
 /// Prepared statements that the server remembers; beyond it all are forgotten, and clients, told
 /// that a statement is not prepared, prepare it again.
 const PREPARED_MAX: usize = 10_000;
@@ -83,12 +85,15 @@ impl Shard {
         conn: &mut Conn,
         input: &[u8],
     ) -> Result<Option<usize>, FramingError> {
+        if conn.refused_bytes > 0 {
+            return Ok(conn.pass_over(input));
+        }
         match frame::decode(input, Direction::Request, REQUEST_BYTES_MAX)? {
             Some((frame, length)) => {
                 self.request(conn, &frame);
                 Ok(Some(length))
             }
-            None => Ok(None),
+            None => Ok(self.refuse_large(conn, input)),
         }
     }
 
@@ -100,13 +105,21 @@ impl Shard {
         input: &[u8],
     ) -> Result<Option<usize>, FramingError> {
         let mut frames = conn.transport.take_frames();
+        if let Some(length) = conn.pass_over(frames.rest()) {
+            frames.advance(length);
+        }
         let taken = match frame::decode(frames.rest(), Direction::Request, REQUEST_BYTES_MAX)? {
             Some((frame, length)) => {
                 self.request(conn, &frame);
                 frames.advance(length);
                 Some(0)
             }
-            None => conn.transport.unpack(input, REQUEST_BYTES_MAX, &mut frames)?,
+            None => {
+                if let Some(length) = self.refuse_large(conn, frames.rest()) {
+                    frames.advance(length);
+                }
+                conn.transport.unpack(input, REQUEST_BYTES_MAX, &mut frames)?
+            }
         };
         conn.transport.put_frames(frames);
         Ok(taken)
@@ -129,6 +142,24 @@ impl Shard {
             self.state.metrics.errors += 1;
             failure.encode(&mut conn.out, reply);
         }
+    }
+
+    /// Answers a long request that has not come as a whole, so that it need not be kept, while
+    /// connections hold all that they may; returns how many bytes are to be forgotten. What is
+    /// still to come of it will be passed over.
+    fn refuse_large(&mut self, conn: &mut Conn, begun: &[u8]) -> Option<usize> {
+        if begun.len() < LARGE_BYTES || !self.is_overloaded() {
+            return None;
+        }
+        let (stream, body) = (begun.get(2..4)?, begun.get(5..HEADER_BYTES)?);
+        let stream = i16::from_be_bytes(stream.try_into().ok()?);
+        let body_bytes = u32::from_be_bytes(body.try_into().ok()?) as usize;
+        conn.refused_bytes = (HEADER_BYTES + body_bytes).saturating_sub(begun.len());
+        let failure = self.overloaded();
+        self.state.metrics.errors += 1;
+        let head = Head { version: conn.version, stream };
+        failure.encode(&mut conn.out, head);
+        Some(begun.len())
     }
 
     #[cold]
@@ -369,6 +400,15 @@ fn describe(reply: Reply, prepared: &Prepared, parameters: &Parameters<'_>) -> R
     match prepared.plan.result_columns() {
         Some(columns) => reply.knowing(&parameters.settings, columns),
         None => reply,
+    }
+}
+
+impl Conn {
+    /// Bytes at the begin of `input` that belong to a request which was refused before it had come.
+    fn pass_over(&mut self, input: &[u8]) -> Option<usize> {
+        let length = self.refused_bytes.min(input.len());
+        self.refused_bytes -= length;
+        (length > 0).then_some(length)
     }
 }
 

@@ -92,6 +92,8 @@ pub(crate) struct Conn {
     pub(crate) version: Version,
     pub(crate) transport: Transport,
     pub(crate) wants_schema_events: bool,
+    /// What is still to come of a request that was refused already.
+    pub(crate) refused_bytes: usize,
     /// Close as soon as what is in `out` has been sent.
     pub(crate) closing: bool,
     sending: bool,
@@ -353,6 +355,7 @@ impl Shard {
             version: Version::default(),
             transport: Transport::new(tls),
             wants_schema_events: false,
+            refused_bytes: 0,
             closing: false,
             sending: false,
             sending_bytes: 0,

@@ -273,6 +273,10 @@ fn answers_that_nobody_takes_overload_the_server_until_they_are_taken() {
         while client.query("SELECT v FROM ks.t WHERE k = 0x02") != Answer::Overloaded {
             std::thread::sleep(Duration::from_millis(5));
         }
+        // A long request is refused when it begins; the connection goes on behind its end.
+        let value = "07".repeat(1_000_000);
+        let long = format!("INSERT INTO ks.t (k, v) VALUES (0x09, 0x{value})");
+        assert_eq!(client.query(&long), Answer::Overloaded);
         for client in &mut lazy {
             for _ in 0..REQUESTS {
                 let answer = client.receive();

@@ -281,7 +281,7 @@ pub struct Db {
     /// Memory for everything, such as 2G; without it half of what the environment gives
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<u64>,
-    /// Serve metrics in Prometheus' format on this loopback address, at /metrics
+    /// Serve metrics in Prometheus' format here, at /metrics; loopback unless `--insecure`
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
     /// Report turns of a shard's loop that take longer than this
