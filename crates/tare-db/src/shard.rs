@@ -6,6 +6,7 @@
 //! messages waiting for a sibling, bytes waiting for the log (refused as overloaded).
 
 mod account;
+mod background;
 mod durability;
 mod stopping;
 
@@ -180,6 +181,7 @@ pub(crate) struct State {
     /// By [`Operation`]: answered in this turn.
     pub(crate) answered: [u64; Operation::ALL.len()],
     published: account::Published,
+    background: background::Background,
 }
 
 impl Shard {
@@ -210,6 +212,7 @@ impl Shard {
             if !self.polling {
                 self.common.mailboxes[self.number].is_awake();
             }
+            let background_ns = self.work_in_background(events.is_empty());
             let mut worked = !events.is_empty();
             for event in events.drain(..) {
                 self.event(event);
@@ -225,12 +228,13 @@ impl Shard {
             worked |= self.flush_outboxes();
             worked |= self.pump_store();
             let operations = self.state.metrics.writes + self.state.metrics.reads;
-            let idle = !(worked || asleep);
+            let idle = !(worked || asleep || background_ns > 0);
             let burnt = self.busy.as_mut().map_or(0, |busy| busy.pay(operations, idle));
             self.send_all();
             let now = self.clock.now_ns();
             if !idle {
                 self.state.metrics.busy_ns += now - mark;
+                self.state.background.earn((now - mark).saturating_sub(background_ns));
             } else {
                 self.state.metrics.busy_ns += burnt;
                 let mark = (mark + burnt).min(now);
@@ -259,7 +263,8 @@ impl Shard {
             return Wait::Poll;
         }
         self.common.mailboxes[self.number].will_sleep();
-        if self.receive() || self.common.stop.load(Ordering::Relaxed) {
+        if self.receive() || self.common.stop.load(Ordering::Relaxed) || self.has_background_work()
+        {
             return Wait::Poll;
         }
         let due_ns = self.store.next_due_ns().unwrap_or(u64::MAX);

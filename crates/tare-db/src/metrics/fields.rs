@@ -1,6 +1,8 @@
 //! What a shard counts: one list, from which the account in the mapped file, the Prometheus text and
 //! its documentation all come.
 
+use tare_store::Statistics;
+
 /// How a field is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -80,6 +82,60 @@ fields! {
     stalled_ns, "stalled", Seconds, "Time in such turns";
     stall_ns_max, "stall_longest_seconds", GaugeSeconds, "The longest such turn";
     memory_bytes_max, "memory_limit_bytes", Gauge, "The shard's part of --memory";
+    memtable_bytes, "memtable_bytes", Gauge, "Bytes of the memtable that is written";
+    frozen_bytes, "frozen_memtable_bytes", Gauge, "Bytes of memtables that are being flushed";
+    frozen_memtables, "frozen_memtables", Gauge, "Memtables that are being flushed";
+    cache_bytes, "cache_bytes", Gauge, "Bytes of blocks of tables that are kept in memory";
+    cache_bytes_max, "cache_limit_bytes", Gauge, "The most that it may be";
+    cache_hits, "cache_hits", Counter, "Blocks that were found in the cache";
+    cache_misses, "cache_misses", Counter, "Blocks that were not";
+    cache_evictions, "cache_evictions", Counter, "Blocks that were put out of the cache";
+    tables, "table_files", Gauge, "Table files";
+    table_bytes, "table_bytes", Gauge, "Bytes of table files on disk";
+    table_resident_bytes, "table_resident_bytes", Gauge, "Bytes of table files that stay in memory beside the cache";
+    flushes, "flushes", Counter, "Memtables that were written to tables";
+    flushed_bytes, "flushed_bytes", Counter, "Bytes written by flushes";
+    compactions, "compactions", Counter, "Compactions that ended well";
+    compactions_running, "compactions_running", Gauge, "Compactions under way";
+    compacted_bytes_read, "compaction_read_bytes", Counter, "Bytes read by compactions";
+    compacted_bytes_written, "compaction_written_bytes", Counter, "Bytes written by compactions";
+    blocks_fetched, "blocks_fetched", Counter, "Blocks read from disk because a read waited for them";
+    log_pending_bytes, "log_pending_bytes", Gauge, "Bytes that wait for the commit log";
+    log_written_bytes, "log_written_bytes", Counter, "Bytes written to the commit log";
+    log_segments, "log_segments", Gauge, "Segments of the commit log that are needed";
+    disk_full, "disk_full", Gauge, "1 while nothing can be flushed or compacted because the disk is full";
+    unreadable_tables, "unreadable_tables", Gauge, "Table files that could not be read when they were to be compacted";
+    poisoned, "poisoned", Gauge, "1 if writes are refused for good because a write or a sync failed";
+}
+
+impl ShardMetrics {
+    /// Takes over what the store says of itself.
+    pub(crate) fn take_over(&mut self, of: &Statistics) {
+        self.memtable_bytes = of.memtable_bytes;
+        self.frozen_bytes = of.frozen_bytes;
+        self.frozen_memtables = of.frozen_memtables;
+        self.cache_bytes = of.cache_bytes;
+        self.cache_bytes_max = of.cache_limit_bytes;
+        self.cache_hits = of.cache_hits;
+        self.cache_misses = of.cache_misses;
+        self.cache_evictions = of.cache_evictions;
+        self.tables = of.tables;
+        self.table_bytes = of.table_bytes;
+        self.table_resident_bytes = of.table_resident_bytes;
+        self.flushes = of.flushes;
+        self.flushed_bytes = of.flushed_bytes;
+        self.compactions = of.compactions;
+        self.compactions_running = of.compactions_running;
+        self.compacted_bytes_read = of.compacted_bytes_read;
+        self.compacted_bytes_written = of.compacted_bytes_written;
+        self.blocks_fetched = of.blocks_fetched;
+        self.log_pending_bytes = of.log_pending_bytes;
+        self.log_written_bytes = of.log_written_bytes;
+        self.log_segments = of.log_segments;
+        self.disk_full = of.disk_full;
+        self.unreadable_tables = of.unreadable_tables;
+        self.poisoned = of.poisoned;
+    }
 }
 
 impl Field {

@@ -48,6 +48,8 @@ impl Shard {
             (stalls, stalled_ns, stall_ns_max);
         // The store counts seconds; a tenth of one is near enough.
         state.now.wall_s = self.clock.now().wall_s;
+        state.background.wake();
+        metrics.take_over(&self.store.statistics());
         let count = |length: usize| length as u64;
         metrics.connection_bytes = count(state.held.bytes());
         metrics.queue_messages = count(state.outbox_len);

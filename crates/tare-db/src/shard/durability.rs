@@ -37,6 +37,7 @@ impl Shard {
     /// Those that wait for a write that fails have been promised nothing; later writes are refused
     /// with the reason.
     fn completed(&mut self, completion: Completion) {
+        self.state.background.wake();
         self.state.metrics.queue_files -= 1;
         self.state.metrics.file_operations += 1;
         self.state.metrics.file_errors += u64::from(completion.result.is_err());

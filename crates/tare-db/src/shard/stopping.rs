@@ -10,6 +10,12 @@ use crate::shard::{SLEEP_MAX, Shard};
 /// How long a stopping shard waits for clients to take their answers.
 const DRAIN_NS_MAX: u64 = 2_000_000_000;
 
+/// How long a clean end may take, such as on a disk that is full. What is not in tables then is in
+/// the log, as after a crash.
+const CLOSE_NS_MAX: u64 = 20_000_000_000;
+/// Bytes of rows that are still flushed at the end; more are left to the log.
+const FLUSH_BYTES_MAX: usize = 64 << 20;
+
 impl Shard {
     /// After the stop was asked for: true when nothing is owed to anyone any more.
     pub(super) fn is_drained(&mut self, now_ns: u64) -> bool {
@@ -43,10 +49,18 @@ impl Shard {
     pub(super) fn finish(&mut self) -> Result<(), ReactorError> {
         let failed = |source: io::Error| ReactorError::Wait { source };
         let mut events = Vec::new();
-        self.store.close(false);
+        // What is in memory is written to tables where that is quick, so that the next start is too.
+        self.store.close(self.store.used_bytes() <= FLUSH_BYTES_MAX);
+        let since_ns = self.clock.now_ns();
         while !self.store.is_closed() && !self.store.is_poisoned() {
             self.state.now = self.clock.now();
+            if self.state.now.monotonic_ns - since_ns > CLOSE_NS_MAX {
+                break;
+            }
             self.pump_store();
+            if self.store.work(self.state.now) {
+                continue;
+            }
             let now_ns = self.state.now.monotonic_ns;
             let due_ns = self.store.next_due_ns().unwrap_or(u64::MAX);
             let wait = Duration::from_nanos(due_ns.saturating_sub(now_ns)).min(SLEEP_MAX);

@@ -1,0 +1,87 @@
+//! When a shard lets its store flush and compact: in slices of about 100 µs, all the time while there
+//! is nothing else to do, and otherwise for a share of it that the foreground earns.
+//!
+//! A slice follows the submission of the answers before it and precedes the requests that have come
+//! meanwhile, so that it holds up none by more than its own length.
+
+use tare_store::Urgency;
+
+use crate::shard::Shard;
+use crate::stall::Task;
+
+/// What a slice is reckoned to take: it is begun when so much has been earned.
+const SLICE_NS: i64 = 100_000;
+/// What can be earned in advance.
+const CREDIT_NS_MAX: i64 = 4 * SLICE_NS;
+
+/// What the store's background work may spend.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Background {
+    credit_ns: i64,
+    /// How much of the foreground's time is earned, as a divisor: 3 is a quarter of the whole.
+    divisor: Option<i64>,
+    /// There was nothing to do; until an operation on a file has ended, or for a while.
+    waits: bool,
+}
+
+impl Background {
+    /// The foreground has worked for so long.
+    #[inline]
+    pub(super) fn earn(&mut self, worked_ns: u64) {
+        let worked_ns = i64::try_from(worked_ns).unwrap_or(i64::MAX);
+        // Until it is known how urgent it is, it is taken for work that can wait.
+        let earned = worked_ns / self.divisor.unwrap_or(3);
+        self.credit_ns = self.credit_ns.saturating_add(earned).min(CREDIT_NS_MAX);
+    }
+
+    /// There may be something to do again.
+    #[inline]
+    pub(super) fn wake(&mut self) {
+        self.waits = false;
+    }
+}
+
+impl Shard {
+    /// Whether the store has work that can go on now.
+    pub(super) fn has_background_work(&self) -> bool {
+        !self.state.background.waits && self.store.urgency() != Urgency::None
+    }
+
+    /// Gives the store slices: one if there is nothing else to do, else as many as were earned.
+    /// Returns how long they took, in ns.
+    #[inline]
+    pub(super) fn work_in_background(&mut self, idle: bool) -> u64 {
+        let background = &self.state.background;
+        if background.waits || (!idle && background.credit_ns < SLICE_NS) {
+            return 0;
+        }
+        self.spend(idle)
+    }
+
+    fn spend(&mut self, idle: bool) -> u64 {
+        let background = &mut self.state.background;
+        background.divisor = match self.store.urgency() {
+            Urgency::None => {
+                background.credit_ns = 0;
+                return 0;
+            }
+            Urgency::Background => Some(3),
+            Urgency::Urgent => Some(1),
+        };
+        let begun_ns = self.stalls.enter(Task::Storage, self.clock);
+        let mut spent_ns = 0;
+        loop {
+            background.waits = !self.store.work(self.state.now);
+            let now_ns = self.clock.now_ns() - begun_ns;
+            let slice_ns = i64::try_from(now_ns - spent_ns).unwrap_or(i64::MAX);
+            background.credit_ns =
+                background.credit_ns.saturating_sub(slice_ns).max(-CREDIT_NS_MAX);
+            spent_ns = now_ns;
+            if idle || background.waits || background.credit_ns < SLICE_NS {
+                break;
+            }
+        }
+        self.stalls.leave(Task::Storage, begun_ns, self.clock);
+        spent_ns
+    }
+}
