@@ -273,7 +273,7 @@ fn a_clean_stop_keeps_everything_and_leaves_no_torn_tail() {
         let said = server.stop();
         assert!(said.ends_with("stopped: the log is durable\n"), "{said}");
         let server = start(command(data.path(), "600000", engine, "2"), data.path()).unwrap();
-        assert_eq!(server.report.replayed, 500);
+        assert_eq!(server.report.replayed, 0, "what was in memory is in tables");
         let mut client = server.connect();
         let count = |client: &mut Client| client.query("SELECT count(*) FROM ks.t").unwrap();
         assert_eq!(count(&mut client), [[Some(500u64.to_be_bytes().to_vec())]]);
