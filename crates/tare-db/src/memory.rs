@@ -6,7 +6,10 @@
 //! process may be larger by its program and by what the allocator cannot give back (32 MiB are
 //! reckoned with).
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
 use crate::environment::{Bytes, Environment, Line};
+use crate::metrics::resident_bytes;
 
 #[allow(unsafe_code, reason = "mallopt(3) has no safe interface")]
 mod heap;
@@ -20,6 +23,9 @@ pub(crate) const SHARES: [u64; 4] = [40, 35, 15, 10];
 const REACTOR_BYTES: u64 = 5 << 20;
 /// The least that a shard can work with.
 pub(crate) const SHARD_BYTES_MIN: u64 = 32 << 20;
+/// What a read that waits is reckoned to hold, blocks above all, and how many there are at most.
+const PARKED_BYTES: usize = 32 << 10;
+const PARKED_MAX: usize = 4096;
 /// What a connection is reckoned to hold at least: its state here, in the reactor and in the kernel.
 const CONNECTION_BYTES: usize = 4 << 10;
 
@@ -34,6 +40,8 @@ pub(crate) struct Budget {
     pub(crate) log_bytes: usize,
     /// For what clients have sent and have not taken yet.
     pub(crate) connection_bytes: usize,
+    /// Reads that may wait for blocks of tables; each holds those that it has.
+    pub(crate) parked_max: usize,
     /// Connections that are served.
     pub(crate) connections_max: usize,
 }
@@ -94,6 +102,7 @@ impl Budget {
             cache_bytes,
             log_bytes,
             connection_bytes,
+            parked_max: (cache_bytes / 4 / PARKED_BYTES).clamp(16, PARKED_MAX),
             connections_max: (connection_bytes / CONNECTION_BYTES).min(descriptors).max(1),
         }
     }
@@ -115,6 +124,59 @@ impl Budget {
             self.connections_max
         );
         Line::new("memory", found, so)
+    }
+}
+
+/// By how much the process is larger than its memory, as the waiting thread measures it.
+#[derive(Debug, Default)]
+pub(crate) struct Resident {
+    excess_bytes: AtomicUsize,
+    trimmed_ns: AtomicU64,
+}
+
+/// What of the process does not count: its program, the threads' stacks, the allocator's slack.
+const RESIDENT_BYTES_OVER: u64 = 12 << 20;
+/// An excess that the allocator is asked to give back, and how often.
+const TRIM_BYTES: u64 = 12 << 20;
+const TRIM_NS: u64 = 10_000_000_000;
+
+impl Resident {
+    /// Measures it; where shrinking caches has not helped, the allocator is asked for its slack.
+    pub(crate) fn measure(&self, memory_bytes: u64, now_ns: u64) {
+        let most = memory_bytes.saturating_add(RESIDENT_BYTES_OVER);
+        let excess = resident_bytes().saturating_sub(most);
+        self.excess_bytes.store(usize::try_from(excess).unwrap_or(usize::MAX), Ordering::Relaxed);
+        let trimmed_ns = self.trimmed_ns.load(Ordering::Relaxed);
+        if excess > TRIM_BYTES && now_ns.saturating_sub(trimmed_ns) > TRIM_NS {
+            self.trimmed_ns.store(now_ns, Ordering::Relaxed);
+            heap::give_back();
+        }
+    }
+
+    pub(crate) fn excess_bytes(&self) -> usize {
+        self.excess_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// How large a shard's cache may be, so that the process keeps to its memory.
+#[derive(Debug, Default)]
+pub(crate) struct CacheTarget {
+    less_bytes: usize,
+}
+
+impl CacheTarget {
+    /// Looks at the excess that this shard has to answer for; returns a new limit if it changes. It
+    /// shrinks at once, to an eighth of its share at least, and grows again in small steps.
+    pub(crate) fn adapt(&mut self, excess_bytes: usize, share_bytes: usize) -> Option<usize> {
+        let less_bytes = match excess_bytes {
+            0 => self.less_bytes.saturating_sub(share_bytes / 256),
+            excess => (self.less_bytes + excess).min(share_bytes / 8 * 7),
+        };
+        if less_bytes == self.less_bytes {
+            return None;
+        }
+        self.less_bytes = less_bytes;
+        Some(share_bytes - less_bytes)
     }
 }
 
@@ -182,6 +244,17 @@ mod tests {
             assert!(parts as u64 * shards as u64 + REACTOR_BYTES <= memory);
             assert!(budget.connections_max >= 1 && budget.connections_max <= 512);
         }
+    }
+
+    #[test]
+    fn a_cache_gives_way_to_an_excess_and_grows_back() {
+        let mut target = CacheTarget::default();
+        assert_eq!(target.adapt(0, 2560), None);
+        assert_eq!(target.adapt(100, 2560), Some(2460));
+        assert_eq!(target.adapt(50, 2560), Some(2410));
+        assert_eq!(target.adapt(0, 2560), Some(2420));
+        assert_eq!(target.adapt(10_000, 2560), Some(320));
+        assert_eq!(target.adapt(10_000, 2560), None);
     }
 
     #[test]

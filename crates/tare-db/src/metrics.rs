@@ -26,7 +26,7 @@ mod page;
 mod text;
 
 pub use fields::{FIELDS, Field, Kind, ShardMetrics};
-pub(crate) use http::serve;
+pub(crate) use http::{resident_bytes, serve};
 pub use latency::{BUCKETS, Histogram, Operation, bound_us};
 pub use text::{About, page as reference_page, render};
 

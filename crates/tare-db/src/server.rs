@@ -22,7 +22,7 @@ use crate::environment::{Environment, EnvironmentError};
 use crate::guard::{Guard, GuardError, Logins};
 use crate::inject::{self, Busy, FilterError};
 use crate::mailbox::Mailbox;
-use crate::memory::{self, Budget, MemoryError};
+use crate::memory::{self, Budget, MemoryError, Resident};
 use crate::message::Message;
 use crate::metrics::{self, About, Account};
 use crate::placement::{self, Placement, PlacementError};
@@ -148,6 +148,7 @@ pub fn serve(
         tls,
         stop,
         drained: AtomicUsize::new(0),
+        resident: Resident::default(),
     });
 
     logins.map(|logins| logins.start(&common)).transpose()?;
@@ -218,6 +219,7 @@ pub fn serve(
             // Whoever started the server may have closed the log; that is no reason to end.
             let _ = say(log, &line);
         }
+        common.resident.measure(memory_bytes, clock.now_ns());
     }
     // A shard that ended takes the others with it: a part of the data would be missing.
     stop.store(true, Ordering::Relaxed);
@@ -301,9 +303,8 @@ fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
         placement::pin(cpu).map_err(failed)?;
     }
     let limits = Limits {
-        // All rows are in memory: there is no cache yet.
-        memtable_bytes: budget.memtable_bytes + budget.cache_bytes,
-        cache_bytes: 0,
+        memtable_bytes: budget.memtable_bytes,
+        cache_bytes: budget.cache_bytes,
         background_bytes: budget.log_bytes / 2,
         pending_bytes: budget.log_bytes / 2,
         segment_bytes: SEGMENT_BYTES,

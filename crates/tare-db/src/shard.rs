@@ -32,7 +32,7 @@ use crate::directory::ShardFiles;
 use crate::failure::Failure;
 use crate::inject::Busy;
 use crate::mailbox::{MESSAGES_MAX, Mailbox};
-use crate::memory::{Budget, Held};
+use crate::memory::{Budget, CacheTarget, Held, Resident};
 use crate::message::{Message, Origin};
 use crate::metrics::{Account, Operation, ShardMetrics};
 use crate::modify::Joint;
@@ -75,6 +75,7 @@ pub(crate) struct Common {
     /// With it every connection speaks TLS.
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     pub(crate) stop: &'static AtomicBool,
+    pub(crate) resident: Resident,
     /// Shards that have nothing left to answer.
     pub(crate) drained: std::sync::atomic::AtomicUsize,
 }
@@ -182,6 +183,7 @@ pub(crate) struct State {
     pub(crate) answered: [u64; Operation::ALL.len()],
     published: account::Published,
     background: background::Background,
+    cache: CacheTarget,
 }
 
 impl Shard {

@@ -237,6 +237,11 @@ impl Store {
         self.go_on_closing();
     }
 
+    /// Changes how many bytes of blocks are kept in memory.
+    pub fn set_cache_bytes(&mut self, bytes: usize) {
+        self.cache.set_limit(bytes);
+    }
+
     /// How much [`Self::work`] matters now.
     pub fn urgency(&self) -> Urgency {
         if self.log.is_poisoned() {

@@ -49,6 +49,10 @@ impl Shard {
         // The store counts seconds; a tenth of one is near enough.
         state.now.wall_s = self.clock.now().wall_s;
         state.background.wake();
+        let excess_bytes = self.common.resident.excess_bytes() / self.common.mailboxes.len();
+        if let Some(bytes) = state.cache.adapt(excess_bytes, self.budget.cache_bytes) {
+            self.store.set_cache_bytes(bytes);
+        }
         metrics.take_over(&self.store.statistics());
         let count = |length: usize| length as u64;
         metrics.connection_bytes = count(state.held.bytes());
