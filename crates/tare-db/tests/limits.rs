@@ -12,6 +12,7 @@ use std::time::Duration;
 use tare_cql::frame::{Direction, decode};
 use tare_cql::request::{self, Settings};
 use tare_cql::response::{ErrorKind, Response};
+use tare_cql::wire::Value;
 use tare_db::report::{self, Report};
 
 /// A server that ends with the test.
@@ -90,26 +91,45 @@ impl Client {
     }
 
     fn receive(&mut self) -> Answer {
+        let mut answer = Answer::Gone;
+        self.receive_with(|_, response| {
+            answer = match response {
+                Response::Error(error) if error.kind == ErrorKind::Overloaded => Answer::Overloaded,
+                Response::Error(error) => Answer::Failed(error.message.to_string()),
+                _ => Answer::Fine,
+            };
+        });
+        answer
+    }
+
+    /// Hands the next answer and its stream to `take`, unless the server has gone.
+    fn receive_with(&mut self, take: impl FnOnce(i16, &Response<'_>)) {
         loop {
             if let Some((frame, length)) =
                 decode(&self.input, Direction::Response, 256 << 20).unwrap()
             {
-                let answer = match Response::decode(&frame).unwrap() {
-                    Response::Error(error) if error.kind == ErrorKind::Overloaded => {
-                        Answer::Overloaded
-                    }
-                    Response::Error(error) => Answer::Failed(error.message.to_string()),
-                    _ => Answer::Fine,
-                };
+                take(frame.stream, &Response::decode(&frame).unwrap());
                 self.input.drain(..length);
-                return answer;
+                return;
             }
             let mut bytes = [0; 65536];
             match self.stream.read(&mut bytes) {
-                Ok(0) | Err(_) => return Answer::Gone,
+                Ok(0) | Err(_) => return,
                 Ok(length) => self.input.extend_from_slice(&bytes[..length]),
             }
         }
+    }
+
+    fn prepare(&mut self, text: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        request::encode_prepare(&mut out, 0, text);
+        self.stream.write_all(&out).unwrap();
+        let mut id = Vec::new();
+        self.receive_with(|_, response| {
+            let Response::Prepared(prepared) = response else { panic!("{response:?}") };
+            id = prepared.id.to_vec();
+        });
+        id
     }
 
     fn query(&mut self, text: &str) -> Answer {
@@ -218,6 +238,117 @@ fn a_stall_names_the_shard_and_the_task() {
         let said = server.stop();
         let line = said.lines().find(|line| line.starts_with("shard 0 stalled for ")).unwrap();
         assert!(line.contains("requests took") && line.contains("over the limit of 1.00 ns"));
+    });
+}
+
+const ROWS: u32 = 60_000;
+
+/// The value of a row: different from those of its neighbours, and not to be compressed away.
+fn value(key: u32) -> Vec<u8> {
+    let mut state = u64::from(key) + 1;
+    let mut next = || {
+        // xorshift64, Marsaglia 2003.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..125).flat_map(|_| next()).collect()
+}
+
+/// Executes a statement for each key, 32 at a time, and hands every answer to `check`; refusals of
+/// an overloaded server are asked again.
+fn execute_all(
+    client: &mut Client,
+    id: &[u8],
+    keys: impl Iterator<Item = u32>,
+    mut values: impl FnMut(u32) -> Vec<Vec<u8>>,
+    mut check: impl FnMut(u32, &Response<'_>),
+) {
+    let mut waiting: Vec<u32> = keys.collect();
+    waiting.reverse();
+    let mut under_way: [Option<u32>; 32] = [None; 32];
+    loop {
+        let mut out = Vec::new();
+        for (stream, slot) in (0..).zip(&mut under_way) {
+            if slot.is_none()
+                && let Some(key) = waiting.pop()
+            {
+                let values = values(key);
+                let bound: Vec<Value<'_>> = values.iter().map(|v| Value::Bytes(v)).collect();
+                request::encode_execute(&mut out, stream, id, &Settings::default(), &bound);
+                *slot = Some(key);
+            }
+        }
+        client.stream.write_all(&out).unwrap();
+        if under_way.iter().all(Option::is_none) {
+            return;
+        }
+        client.receive_with(|stream, response| {
+            let key = under_way[usize::try_from(stream).unwrap()].take().unwrap();
+            match response {
+                Response::Error(error) if error.kind == ErrorKind::Overloaded => waiting.push(key),
+                response => check(key, response),
+            }
+        });
+    }
+}
+
+fn metric(address: SocketAddr, name: &str) -> u64 {
+    let text = metrics(address, "/metrics");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn data_larger_than_the_memory_is_served_within_it() {
+    each_engine("larger than memory", &[LITTLE, "metrics=127.0.0.1:0"], |server, data| {
+        let address = server.report.metrics.unwrap();
+        let (mut client, _) = Client::start(&server.report);
+        client.schema();
+        let insert = client.prepare("INSERT INTO ks.t (k, v) VALUES (?, ?)");
+        let mut resident_max = 0;
+        execute_all(
+            &mut client,
+            &insert,
+            0..ROWS,
+            |key| vec![key.to_be_bytes().to_vec(), value(key)],
+            |key, response| {
+                assert!(matches!(response, Response::Void), "{key}: {response:?}");
+                if key % 5_000 == 0 {
+                    resident_max = metric(address, "tare_db_resident_bytes ").max(resident_max);
+                }
+            },
+        );
+        assert!(metric(address, "tare_db_flushes_total{") > 0);
+        let select = client.prepare("SELECT v FROM ks.t WHERE k = ?");
+        // All rows, in an order that is not that of writing.
+        let keys = (0..ROWS).map(|n| (n * 7_919) % ROWS);
+        let mut read = 0;
+        execute_all(
+            &mut client,
+            &select,
+            keys,
+            |key| vec![key.to_be_bytes().to_vec()],
+            |key, response| {
+                let Response::Rows(rows) = response else { panic!("{key}: {response:?}") };
+                let cells: Vec<_> = rows.iter().flat_map(|row| row.cells()).collect();
+                assert_eq!(cells, [Some(&value(key)[..])], "{key}");
+                read += 1;
+                if read % 5_000 == 0 {
+                    resident_max = metric(address, "tare_db_resident_bytes ").max(resident_max);
+                }
+            },
+        );
+        assert_eq!(read, ROWS);
+        assert!(metric(address, "tare_db_parked_reads_total{") > 0);
+        assert!(resident_max < 64 << 20, "{resident_max} bytes were in memory");
+        server.stop();
+        let server = Server::start(data, "auto", &[LITTLE]).unwrap();
+        let (mut client, _) = Client::start(&server.report);
+        assert_eq!(server.report.replayed, 0, "what was in memory is in tables");
+        let select = "SELECT v FROM ks.t WHERE k = 0x00000007";
+        assert_eq!(client.query(select), Answer::Fine);
     });
 }
 
