@@ -62,6 +62,8 @@ pub(crate) enum Area {
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) origin: Origin,
+    /// When it was asked for, by the server's clock, in ns.
+    pub(crate) begun_ns: u64,
     prepared: Arc<Prepared>,
     area: Area,
     asked: Asked,
@@ -145,7 +147,7 @@ impl Reading {
             }
         }
         let taken = Taken { last: after, ..Taken::default() };
-        Ok(Self { origin, prepared, area, asked, taken, waited_at: None })
+        Ok(Self { origin, begun_ns: 0, prepared, area, asked, taken, waited_at: None })
     }
 
     /// Goes on at the shard `here`.

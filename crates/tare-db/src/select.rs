@@ -40,7 +40,6 @@ impl Shard {
             return Err(Failure::invalid("ANY ConsistencyLevel is only supported for writes"));
         }
         select.replicas.check(settings.consistency)?;
-        self.answered(Operation::Read);
         let asked = self.asked(select, bound, settings)?;
         if let (Partitions::One(key_sources), Rows::One(row_sources), None) =
             (&select.partitions, &select.rows, settings.paging_state)
@@ -137,6 +136,7 @@ impl Shard {
         let OneRow { token, key, clustering } = *row;
         let is_here = owner(token, self.common.mailboxes.len()) == self.number;
         let mut pins = Pins::default();
+        let mut waits = false;
         if let (true, Items::Columns(items)) = (is_here, &select.items) {
             let read = RowRead {
                 table: select.table.store,
@@ -153,9 +153,13 @@ impl Shard {
                 });
             });
             match result {
-                Ok(End::Missing) => writer.abort(),
+                Ok(End::Missing) => {
+                    writer.abort();
+                    waits = true;
+                }
                 Ok(End::Done | End::Stopped | End::Paused) => {
                     writer.finish();
+                    self.answered(Operation::Read);
                     return Ok(());
                 }
                 Err(error) => {
@@ -168,21 +172,20 @@ impl Shard {
         let slices = vec![(clustering.to_vec(), after(clustering.to_vec()))];
         let area = Area::Partitions { keys, at: 0, slices };
         let origin = Origin { shard: self.number, conn: conn.id, reply };
-        let reading = Reading::new(origin, Arc::clone(prepared), area, asked, None)?;
-        self.start_with(conn, reading, pins)
-    }
-
-    fn start(&mut self, conn: &mut Conn, reading: Reading) -> Result<(), Failure> {
-        self.start_with(conn, reading, Pins::default())
+        let mut reading = Reading::new(origin, Arc::clone(prepared), area, asked, None)?;
+        if waits {
+            reading.begun_ns = self.state.now.monotonic_ns;
+            self.state.remote += 1;
+            self.park(Box::new(reading), pins);
+            return Ok(());
+        }
+        self.start(conn, reading)
     }
 
     /// Begins a reading here or where its rows are.
-    fn start_with(
-        &mut self,
-        conn: &mut Conn,
-        mut reading: Reading,
-        mut pins: Pins,
-    ) -> Result<(), Failure> {
+    fn start(&mut self, conn: &mut Conn, mut reading: Reading) -> Result<(), Failure> {
+        let mut pins = Pins::default();
+        reading.begun_ns = self.state.now.monotonic_ns;
         let shards = self.common.mailboxes.len();
         let shard = reading.first_shard(shards);
         let step = match shard == self.number {
@@ -190,6 +193,7 @@ impl Shard {
             false => Step::Elsewhere(shard),
         };
         if step == Step::Answer {
+            self.answered(Operation::Read);
             reading.answer(&mut conn.out);
         } else {
             self.state.remote += 1;
@@ -214,7 +218,10 @@ impl Shard {
 
     fn dispatch(&mut self, mut reading: Box<Reading>, mut pins: Pins, step: Step) {
         match step {
-            Step::Answer => self.deliver(reading.origin, |out| reading.answer(out)),
+            Step::Answer => {
+                self.answered_late(Operation::Read, reading.begun_ns);
+                self.deliver(reading.origin, |out| reading.answer(out));
+            }
             Step::Yield => {
                 // They also know what was passed without being shown.
                 pins.forget_done();
@@ -231,7 +238,7 @@ impl Shard {
     }
 
     /// Hands a late answer to its client, which may be a sibling's.
-    fn deliver(&mut self, origin: Origin, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn deliver(&mut self, origin: Origin, write: impl FnOnce(&mut Vec<u8>)) {
         let Origin { shard, conn, .. } = origin;
         if shard != self.number {
             let mut frame = Vec::new();
@@ -250,22 +257,5 @@ impl Shard {
         let Some((reading, pins)) = self.state.readings.pop_front() else { return false };
         self.advance(reading, pins);
         true
-    }
-
-    /// Keeps a reading until its blocks are there.
-    fn park(&mut self, reading: Box<Reading>, pins: Pins) {
-        self.state.parked.push((reading, pins));
-    }
-
-    /// Takes on the readings whose blocks have come.
-    pub(crate) fn wake_parked(&mut self) -> bool {
-        let waiting = self.state.parked.len();
-        for (reading, pins) in std::mem::take(&mut self.state.parked) {
-            match pins.is_ready() {
-                true => self.advance(reading, pins),
-                false => self.state.parked.push((reading, pins)),
-            }
-        }
-        self.state.parked.len() != waiting
     }
 }

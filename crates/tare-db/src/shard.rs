@@ -8,6 +8,7 @@
 mod account;
 mod background;
 mod durability;
+mod parked;
 mod stopping;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -159,7 +160,7 @@ pub(crate) struct State {
     /// Readings that have given way to others.
     pub(crate) readings: VecDeque<(Box<Reading>, Pins)>,
     /// Readings that wait for blocks.
-    pub(crate) parked: Vec<(Box<Reading>, Pins)>,
+    parked: parked::Parked,
     /// Writes to several shards, by connection and stream.
     pub(crate) joints: BTreeMap<(ConnId, i16), Joint>,
     pub(crate) last_timestamp: i64,
@@ -220,9 +221,13 @@ impl Shard {
                 self.event(event);
             }
             worked |= self.receive();
-            if !(self.state.readings.is_empty() && self.state.parked.is_empty()) {
-                let begun = self.stalls.enter(Task::Scan, self.clock);
+            if self.state.parked.may_go_on() {
+                let begun = self.stalls.enter(Task::Resume, self.clock);
                 worked |= self.wake_parked();
+                self.stalls.leave(Task::Resume, begun, self.clock);
+            }
+            if !self.state.readings.is_empty() {
+                let begun = self.stalls.enter(Task::Scan, self.clock);
                 worked |= self.step_reading();
                 self.stalls.leave(Task::Scan, begun, self.clock);
             }

@@ -23,6 +23,8 @@ struct Server {
 
 impl Server {
     fn start(data: &Path, engine: &str, options: &[&str]) -> Result<Self, String> {
+        // That of a server before.
+        let _ = std::fs::remove_file(data.join(report::FILE));
         let test = std::env::current_exe().unwrap();
         let program = test.parent().unwrap().parent().unwrap().join("examples/serve");
         let mut command = Command::new(program);

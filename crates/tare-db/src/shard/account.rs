@@ -58,7 +58,8 @@ impl Shard {
         metrics.connection_bytes = count(state.held.bytes());
         metrics.queue_messages = count(state.outbox_len);
         metrics.queue_durable = count(state.waiters.len());
-        metrics.queue_scans = count(state.readings.len() + state.parked.len());
+        metrics.queue_scans = count(state.readings.len());
+        metrics.queue_parked = count(state.parked.len());
         metrics.queue_held_up = count(state.stalled.len());
         metrics.memory_bytes_max = count(self.budget.total_bytes);
         let published = &mut state.published;

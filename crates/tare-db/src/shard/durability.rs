@@ -38,6 +38,7 @@ impl Shard {
     /// with the reason.
     fn completed(&mut self, completion: Completion) {
         self.state.background.wake();
+        self.state.parked.blocks_came();
         self.state.metrics.queue_files -= 1;
         self.state.metrics.file_operations += 1;
         self.state.metrics.file_errors += u64::from(completion.result.is_err());
