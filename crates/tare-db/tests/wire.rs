@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use tare_cql::frame::{self, Direction, Head, Version, flag};
 use tare_cql::framing::Framing;
 use tare_cql::request::{self, BatchKind, BatchStatement, Settings};
-use tare_cql::response::{ErrorKind, Response};
+use tare_cql::response::{ErrorKind, Event, Response, SchemaTarget};
 use tare_cql::wire::Value;
 use tare_db::report::{self, Report};
 
@@ -335,6 +335,28 @@ fn a_client_of_version_5_is_told_when_columns_have_changed() {
     let new = new.expect("the columns are others");
     assert_eq!(names, ["k", "a", "b"]);
     assert_eq!(told(&execute(&mut client, &new)), (None, vec![]));
+}
+
+#[test]
+fn events_come_in_the_version_of_the_connection() {
+    let server = Server::start("auto", 2, &[]).unwrap();
+    let versions = [Version::V4, Version::V5, Version::V4, Version::V5];
+    let mut clients = versions.map(|version| {
+        let mut client = Client::start(&server, version, true);
+        let answer = client.ask(|head, out| {
+            request::encode_register(out, head, &["SCHEMA_CHANGE", "STATUS_CHANGE"]);
+        });
+        assert!(matches!(decode(&answer), Response::Ready));
+        client
+    });
+    Client::start(&server, Version::V5, false).query(KEYSPACE);
+    for client in &mut clients {
+        let event = client.receive().unwrap();
+        let (frame, _) = frame::decode(&event, Direction::Response, 1 << 20).unwrap().unwrap();
+        assert_eq!((frame.version, frame.stream), (client.version, -1));
+        let Response::Event(Event::Schema(change)) = decode(&event) else { panic!("an event") };
+        assert_eq!(change.target, SchemaTarget::Keyspace { keyspace: "ks" });
+    }
 }
 
 #[test]
