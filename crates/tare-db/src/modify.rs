@@ -24,6 +24,10 @@ use crate::plan::{Action, Batch, Modify, Partitions, Plan, Prepared, Rows, Sourc
 use crate::ring::owner;
 use crate::shard::{Conn, Shard, Waiter};
 
+/// Bytes of mutations of one statement or batch at most: half a segment of the commit log, as in
+/// Cassandra, where a request can hold no more either.
+const WRITE_BYTES_MAX: usize = 16 << 20;
+
 /// When a write happens.
 #[derive(Clone, Copy, Debug)]
 struct Stamp {
@@ -39,6 +43,7 @@ struct Stamp {
 #[derive(Debug, Default)]
 struct Parts {
     payloads: Vec<(usize, Vec<u8>)>,
+    bytes: usize,
 }
 
 /// A write to several shards that is not answered yet.
@@ -231,11 +236,9 @@ impl Shard {
         let owner = owner(mutation.token, self.common.mailboxes.len());
         self.state.metrics.writes += 1;
         if owner != self.number {
-            let mut parts = Parts::default();
-            parts.add(owner, mutation)?;
-            for (shard, payload) in parts.payloads {
-                self.send_write(conn, reply, shard, payload);
-            }
+            let mut payload = Vec::new();
+            append(&mut payload, mutation)?;
+            self.send_write(conn, reply, owner, payload);
             return Ok(());
         }
         let ticket = self.store.write(std::slice::from_ref(mutation))?;
@@ -339,12 +342,6 @@ impl Shard {
 
 impl Parts {
     fn add(&mut self, shard: usize, mutation: &Mutation<'_>) -> Result<(), Failure> {
-        let bytes = mutation.longest_key_bytes();
-        if bytes > KEY_BYTES_MAX {
-            return Err(Failure::Invalid(format!(
-                "Key length of {bytes} is longer than maximum of {KEY_BYTES_MAX}"
-            )));
-        }
         let at = match self.payloads.iter().position(|(known, _)| *known == shard) {
             Some(at) => at,
             None => {
@@ -352,13 +349,29 @@ impl Parts {
                 self.payloads.len() - 1
             }
         };
-        let payload = &mut self.payloads[at].1;
-        let mutations = std::slice::from_ref(mutation);
-        let from = payload.len();
-        payload.resize(from + payload_bytes(mutations), 0);
-        encode_payload(mutations, &mut payload[from..]);
+        self.bytes += append(&mut self.payloads[at].1, mutation)?;
+        if self.bytes > WRITE_BYTES_MAX {
+            return Err(Failure::Invalid(format!(
+                "Batch too large: its writes are more than {WRITE_BYTES_MAX} bytes"
+            )));
+        }
         Ok(())
     }
+}
+
+/// Appends a mutation to the payload of a log entry and returns by how many bytes.
+fn append(payload: &mut Vec<u8>, mutation: &Mutation<'_>) -> Result<usize, Failure> {
+    let bytes = mutation.longest_key_bytes();
+    if bytes > KEY_BYTES_MAX {
+        return Err(Failure::Invalid(format!(
+            "Key length of {bytes} is longer than maximum of {KEY_BYTES_MAX}"
+        )));
+    }
+    let mutations = std::slice::from_ref(mutation);
+    let (from, bytes) = (payload.len(), payload_bytes(mutations));
+    payload.resize(from + bytes, 0);
+    encode_payload(mutations, &mut payload[from..]);
+    Ok(bytes)
 }
 
 #[inline]

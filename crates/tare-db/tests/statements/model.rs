@@ -26,6 +26,7 @@ type Key = (i32, i32, &'static str);
 
 const TEXTS: [&str; 3] = ["", "a", "ab"];
 const VALUES: usize = 2;
+const SELECTIONS: [&str; 4] = ["k, c, d, v, w", "k", "w", "d, v"];
 
 /// Some rows of a partition.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +100,8 @@ struct Query {
     limit: Option<usize>,
     page_size: i32,
     distinct: bool,
+    /// Which of [`SELECTIONS`] is asked for.
+    selection: usize,
     /// `token(k) > token(x)`
     token_above: Option<i32>,
 }
@@ -225,9 +228,11 @@ impl Model {
             rows.truncate(most.unwrap_or(usize::MAX));
             for ((k, c, d), values) in rows {
                 let [v, w] = values.map(|value| value.map_or("null".into(), |v| v.to_string()));
-                found.push(match query.distinct {
-                    true => k.to_string(),
-                    false => format!("{k} {c} '{d}' {v} {w}"),
+                found.push(match (query.distinct, query.selection) {
+                    (true, _) | (false, 1) => k.to_string(),
+                    (false, 2) => w,
+                    (false, 3) => format!("'{d}' {v}"),
+                    _ => format!("{k} {c} '{d}' {v} {w}"),
                 });
             }
         }
@@ -238,7 +243,7 @@ impl Model {
 
 impl Query {
     fn statement(&self) -> String {
-        let what = if self.distinct { "DISTINCT k" } else { "k, c, d, v, w" };
+        let what = if self.distinct { "DISTINCT k" } else { SELECTIONS[self.selection] };
         let mut text = format!("SELECT {what} FROM t");
         match &self.keys {
             Some(keys) if keys.len() == 1 => {
@@ -306,14 +311,32 @@ fn query() -> impl Strategy<Value = Query> {
     let keys = prop::option::weighted(0.7, prop::collection::vec(0..5, 1..4));
     let some = || prop::option::weighted(0.3, 1..6_usize);
     let flags = (any::<bool>(), prop::bool::weighted(0.2));
-    let token = prop::option::of(0..5);
-    (keys, area(), some(), some(), 1..6, flags, token).prop_map(
-        |(keys, area, per_partition, limit, page_size, (reversed, distinct), token_above)| {
+    let more = (prop::option::of(0..5), 0..SELECTIONS.len());
+    (keys, area(), some(), some(), 1..6, flags, more).prop_map(
+        |(
+            keys,
+            area,
+            per_partition,
+            limit,
+            page_size,
+            (reversed, distinct),
+            (token_above, selection),
+        )| {
             let one = keys.as_ref().is_some_and(|keys| keys.len() == 1);
             // Without a partition there are no conditions on its rows.
             let area = if keys.is_none() || distinct { Area::Partition } else { area };
             let reversed = reversed && one && !distinct;
-            Query { keys, area, reversed, per_partition, limit, page_size, distinct, token_above }
+            Query {
+                keys,
+                area,
+                reversed,
+                per_partition,
+                limit,
+                page_size,
+                distinct,
+                selection,
+                token_above,
+            }
         },
     )
 }
