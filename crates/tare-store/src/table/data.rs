@@ -271,7 +271,12 @@ fn check_data(bytes: &[u8]) -> Option<()> {
             let length = u32_at(bytes, expected) as usize;
             expected = from.checked_add(length).filter(|&ranges| ranges <= end)?;
             let mut ranges = ranges_of(&bytes[from..expected]);
-            sure(ranges.by_ref().count() > 0 && ranges.bytes.is_empty())?;
+            let mut last: Option<RangeTombstone<'_>> = None;
+            for range in ranges.by_ref() {
+                sure(follows(last.as_ref(), &range))?;
+                last = Some(range);
+            }
+            sure(last.is_some() && ranges.bytes.is_empty())?;
         }
         sure(!rows.is_empty() || (expected == end && !head.continued))?;
         let mut clustering: Option<&[u8]> = None;
@@ -288,6 +293,12 @@ fn check_data(bytes: &[u8]) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// Whether a range tombstone covers anything, and nothing of what the one before does.
+pub(super) fn follows(last: Option<&RangeTombstone<'_>>, next: &RangeTombstone<'_>) -> bool {
+    let ascends = last.is_none_or(|last| last.to.is_some_and(|to| to <= next.from));
+    ascends && next.to.is_none_or(|to| next.from < to)
 }
 
 /// Appends a range tombstone.
@@ -308,7 +319,7 @@ pub fn ranges_of(bytes: &[u8]) -> Ranges<'_> {
     Ranges { bytes }
 }
 
-/// Iterator over the range tombstones of a partition, in the order in which they were written.
+/// Iterator over the range tombstones of a partition: they ascend, and none overlap.
 #[derive(Clone, Debug)]
 pub struct Ranges<'a> {
     bytes: &'a [u8],

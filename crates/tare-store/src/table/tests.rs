@@ -86,9 +86,18 @@ fn draw(shape: &Shape) -> Model {
             push(&mut cells, Cell::dead(3, timestamp, 77));
             partition.rows.insert(clustering, cells);
         }
-        for _ in 0..rng.below(4) / 2 * rng.below(40) {
-            let from = bytes(&mut rng, shape.clustering_max, 4);
-            let to = (rng.below(3) > 0).then(|| bytes(&mut rng, shape.clustering_max + 1, 5));
+        let mut bounds = std::collections::BTreeSet::new();
+        for _ in 0..rng.below(4) / 2 * rng.below(60) {
+            bounds.insert(bytes(&mut rng, shape.clustering_max + 1, 5));
+        }
+        let bounds: Vec<Vec<u8>> = bounds.into_iter().collect();
+        let mut bounds = bounds.into_iter();
+        while let Some(from) = bounds.next() {
+            // Some meet the next one, some leave a gap, the last may have no end.
+            let to = if rng.below(2) > 0 { bounds.next() } else { bounds.clone().next() };
+            if to.is_none() && rng.below(2) > 0 {
+                break;
+            }
             let timestamp = rng.below(2000).cast_signed();
             partition.ranges.push(OwnedRange { from, to, timestamp, deleted_s: 5 });
         }

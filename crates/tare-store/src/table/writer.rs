@@ -130,11 +130,11 @@ impl TableWriter {
         }
     }
 
-    /// Begins a partition with all its range tombstones. One that gets neither these nor rows
-    /// leaves no trace.
+    /// Begins a partition with all its range tombstones: ascending, without overlap. A partition
+    /// that gets neither these nor rows leaves no trace.
     ///
     /// # Panics
-    /// If it is not after the partition before.
+    /// If it is not after the partition before, or a range tombstone not after the one before.
     pub fn partition<'a>(
         &mut self,
         token: i64,
@@ -149,7 +149,11 @@ impl TableWriter {
         (next.open, next.token) = (true, token);
         next.key.clear();
         next.key.extend_from_slice(key);
+        let mut last: Option<RangeTombstone<'_>> = None;
         for range in ranges {
+            let follows = data::follows(last.as_ref(), &range);
+            assert!(follows, "range tombstones are written in order and do not overlap");
+            last = Some(range);
             self.statistics.add_range(&range);
             data::push_range(&mut next.ranges, &range);
         }
