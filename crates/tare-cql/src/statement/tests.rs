@@ -60,7 +60,7 @@ fn create_table() {
     assert_eq!(create.options, [("comment".to_owned(), Literal::Text("it's".into()))]);
 
     let Statement::CreateTable(create) =
-        parsed("CREATE TABLE t (key blob PRIMARY KEY, \"C0\" blob) WITH compression = {}")
+        parsed("CREATE TABLE t (key blob PRIMARY KEY,\n, \"C0\" blob,) WITH compression = {}")
             .statement
     else {
         panic!("no CREATE TABLE")

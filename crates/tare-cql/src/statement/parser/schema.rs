@@ -133,10 +133,11 @@ impl Parser<'_> {
             options: Vec::new(),
         };
         self.expect_mark("(")?;
-        loop {
-            self.column_definition(&mut table)?;
-            if !self.mark(",") {
-                break;
+        self.column_definition(&mut table)?;
+        while self.mark(",") {
+            // All but the first may be empty, as in Cassandra, whose own load tool relies on it.
+            if !self.is_mark(0, ",") && !self.is_mark(0, ")") {
+                self.column_definition(&mut table)?;
             }
         }
         self.expect_mark(")")?;
