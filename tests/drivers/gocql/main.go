@@ -148,15 +148,18 @@ func schema(session *gocql.Session) error {
 	if err := session.AwaitSchemaAgreement(context.Background()); err != nil {
 		return err
 	}
-	known, err := session.KeyspaceMetadata(keyspace)
-	if err != nil {
-		return err
+	// The driver reads the schema again when events tell of changes.
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		known, err := session.KeyspaceMetadata(keyspace)
+		if err == nil && known.Tables["series"] != nil && len(known.Tables["series"].Columns) == 4 {
+			check("the driver is told of the schema", known.Tables["series"].ClusteringColumns[0].Name, "t")
+			check("the driver sees the tables", len(known.Tables), 2)
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the driver has not been told of the schema: %v, %v", known, err)
+		}
 	}
-	table := known.Tables["series"]
-	check("the driver sees the tables", len(known.Tables), 2)
-	check("the driver sees the columns", len(table.Columns), 4)
-	check("the driver sees the clustering key", table.ClusteringColumns[0].Name, "t")
-	return nil
 }
 
 func many(session *gocql.Session) error {
