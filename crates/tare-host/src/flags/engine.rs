@@ -152,8 +152,8 @@ impl Context<'_> {
             ),
             self.flag(
                 "--listen=127.0.0.1",
-                "Clients of this host only; the host's address lets others in, and nothing but a \
-                 firewall guards the port.",
+                "Clients of this host only; for others it demands passwords and TLS (--auth-file, \
+                 --tls-cert, --tls-key).",
                 own,
                 None,
             ),
