@@ -404,7 +404,7 @@ fn a_client_that_does_not_read_is_held_up_whatever_its_frames_travel_in() {
         let mut first = Client::start(&server, Version::V4, false);
         first.query(KEYSPACE);
         first.query("CREATE TABLE ks.t (k int PRIMARY KEY, v blob)");
-        let value: Vec<u8> = (0..100_000_u64).map(|i| (i * i >> 5).to_be_bytes()[7]).collect();
+        let value: Vec<u8> = (0..100_000_u64).map(|i| ((i * i) >> 5).to_be_bytes()[7]).collect();
         let values = [Value::Bytes(&[0, 0, 0, 1]), Value::Bytes(&value)];
         first.ask(|head, out| {
             let insert = "INSERT INTO ks.t (k, v) VALUES (?, ?)";

@@ -42,6 +42,8 @@ const SMALLER: u64 = 4;
 /// Operations of compactions that are under way at most.
 const OPS_MAX: usize = 4;
 const OPS_MAX_READERS: usize = 1;
+/// How full the active memtable is when writes are about to be refused.
+const CRITICAL: f64 = 0.8;
 /// Tables of one table from which on compaction is urgent.
 const TABLES_MANY: usize = 32;
 
@@ -52,8 +54,11 @@ pub enum Urgency {
     None,
     /// It should get a share of the CPU, say a quarter while there are requests.
     Background,
-    /// Writes will be refused or reads become slow: half of the CPU.
+    /// It falls behind, and reads become slow: half of the CPU.
     Urgent,
+    /// Writes are about to be refused: nearly all of the CPU, so that those who write are held up
+    /// instead.
+    Critical,
 }
 
 /// Why an operation failed.
@@ -270,12 +275,18 @@ impl Background {
         self.installer.edit(Edit { retired: tables, remove, ..Edit::default() });
     }
 
-    pub(crate) fn urgency(&self, situation: &Situation<'_>, behind: bool) -> Urgency {
+    /// How much a step matters while the active memtable has so much of what it may have, 0 to 1. A
+    /// flush should have written all when that is a half: syncing takes its time too.
+    pub(crate) fn urgency(&self, situation: &Situation<'_>, filled: f64) -> Urgency {
         if self.is_left_alone(situation.now) {
             return Urgency::None;
         }
-        if self.flush.as_ref().is_some_and(Flush::can_step) {
-            return if behind { Urgency::Urgent } else { Urgency::Background };
+        if let Some(flush) = self.flush.as_ref().filter(|flush| flush.can_step()) {
+            return match flush.progress() {
+                _ if filled > CRITICAL => Urgency::Critical,
+                progress if progress < 2.0 * filled => Urgency::Urgent,
+                _ => Urgency::Background,
+            };
         }
         if !self.compacts {
             return Urgency::None;
@@ -523,6 +534,13 @@ impl Background {
             Failed::Broken(why) => Err(why),
         }
     }
+}
+
+/// A part of a whole.
+pub(crate) fn ratio(part: usize, whole: usize) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "to compare with")]
+    let ratio = part as f64 / whole.max(1) as f64;
+    ratio
 }
 
 /// What a compaction may forget: deletions older than the grace period that cannot hide anything

@@ -102,6 +102,10 @@ pub struct CommitLog {
     /// Segments of the usual size that hold nothing that is needed.
     used: Vec<u64>,
     removable: Vec<u64>,
+    /// Removals that are under way.
+    removing: usize,
+    /// Groups below this are not needed.
+    released: u64,
     /// The group that entries go into; its sequence is `sequence`.
     active: Chunk,
     sequence: u64,
@@ -153,6 +157,8 @@ impl CommitLog {
             closed: closed.into_iter().collect(),
             used: Vec::new(),
             removable: Vec::new(),
+            removing: 0,
+            released: 0,
             active: empty_group(GROUP_BYTES),
             sequence: next_sequence,
             sealed: VecDeque::new(),
@@ -314,6 +320,10 @@ impl CommitLog {
         self.closing = Closing::Done;
         self.removable.append(&mut self.used);
         self.removable.extend(self.spare.take().map(|spare| spare.number));
+        if self.released >= self.end() {
+            self.removable.extend(self.closed.drain(..).map(|closed| closed.number));
+            self.removable.extend(self.current.take().map(|current| current.number));
+        }
         let Some(Segment { number, offset, .. }) = self.current else {
             return self.next_removal();
         };
@@ -324,6 +334,7 @@ impl CommitLog {
 
     fn next_removal(&mut self) -> Option<Op> {
         let number = self.removable.pop()?;
+        self.removing += 1;
         let id = OpId::new(Owner::LogRemoval, number);
         Some(Op { id, file: FileId::Log(number), kind: OpKind::Remove })
     }
@@ -332,7 +343,10 @@ impl CommitLog {
     fn prepare(&mut self, now: Now) {
         if self.closing == Closing::Asked && !self.is_dirty() && self.making.is_none() {
             self.closing = Closing::Sealed;
-            self.seal_closing_group();
+            // What holds nothing that is needed is given up as a whole.
+            if self.released < self.end() {
+                self.seal_closing_group();
+            }
         }
         self.want(now);
         if self.wanted > self.sequence && self.sealed.is_empty() {
@@ -382,6 +396,10 @@ impl CommitLog {
                 Ok(())
             }
             // A segment that cannot be removed is found at the next start.
+            Owner::LogRemoval => {
+                self.removing -= 1;
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -450,6 +468,7 @@ impl CommitLog {
 
     /// Gives segments up of which all groups are below a sequence.
     pub(crate) fn release(&mut self, sequence: u64) {
+        self.released = self.released.max(sequence);
         while let Some(closed) = self.closed.pop_front_if(|closed| closed.end <= sequence) {
             match closed.reusable_bytes {
                 Some(size) if size == self.limits.segment_bytes && self.used.len() < USED_MAX => {
@@ -468,7 +487,7 @@ impl CommitLog {
 
     /// Whether [`Self::close`] has come to its end.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closing == Closing::Done && self.removable.is_empty()
+        self.closing == Closing::Done && self.removable.is_empty() && self.removing == 0
     }
 
     /// Groups below this are on stable storage.

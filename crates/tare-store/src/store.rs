@@ -250,9 +250,8 @@ impl Store {
         if self.frozen.is_empty() && self.is_log_long() {
             return Urgency::Background;
         }
-        let active = self.memory.bytes();
-        let behind = active > self.limits.memtable_bytes / FREEZE_AT / 2;
-        self.background.urgency(&self.situation(), behind)
+        let filled = background::ratio(self.memory.bytes(), self.limits.memtable_bytes / FREEZE_AT);
+        self.background.urgency(&self.situation(), filled)
     }
 
     /// Does one slice of flushing and compacting, of about 100 µs; false if there was nothing to do

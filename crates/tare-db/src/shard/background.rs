@@ -13,13 +13,14 @@ use crate::stall::Task;
 const SLICE_NS: i64 = 100_000;
 /// What can be earned in advance.
 const CREDIT_NS_MAX: i64 = 4 * SLICE_NS;
+/// The same while writes are about to be refused: who writes is held up by no more.
+const CREDIT_NS_MAX_CRITICAL: i64 = 20 * SLICE_NS;
 
 /// What the store's background work may spend.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Background {
     credit_ns: i64,
-    /// How much of the foreground's time is earned, as a divisor: 3 is a quarter of the whole.
-    divisor: Option<i64>,
+    urgency: Option<Urgency>,
     /// There was nothing to do; until an operation on a file has ended, or for a while.
     waits: bool,
 }
@@ -30,8 +31,13 @@ impl Background {
     pub(super) fn earn(&mut self, worked_ns: u64) {
         let worked_ns = i64::try_from(worked_ns).unwrap_or(i64::MAX);
         // Until it is known how urgent it is, it is taken for work that can wait.
-        let earned = worked_ns / self.divisor.unwrap_or(3);
-        self.credit_ns = self.credit_ns.saturating_add(earned).min(CREDIT_NS_MAX);
+        let (earned, most) = match self.urgency {
+            Some(Urgency::Critical) => (worked_ns.saturating_mul(9), CREDIT_NS_MAX_CRITICAL),
+            Some(Urgency::Urgent) => (worked_ns, CREDIT_NS_MAX),
+            // A quarter of the whole.
+            Some(Urgency::Background | Urgency::None) | None => (worked_ns / 3, CREDIT_NS_MAX),
+        };
+        self.credit_ns = self.credit_ns.saturating_add(earned).min(most);
     }
 
     /// There may be something to do again.
@@ -60,14 +66,12 @@ impl Shard {
 
     fn spend(&mut self, idle: bool) -> u64 {
         let background = &mut self.state.background;
-        background.divisor = match self.store.urgency() {
-            Urgency::None => {
-                background.credit_ns = 0;
-                return 0;
-            }
-            Urgency::Background => Some(3),
-            Urgency::Urgent => Some(1),
-        };
+        let urgency = self.store.urgency();
+        background.urgency = Some(urgency);
+        if urgency == Urgency::None {
+            background.credit_ns = 0;
+            return 0;
+        }
         let begun_ns = self.stalls.enter(Task::Storage, self.clock);
         let mut spent_ns = 0;
         loop {

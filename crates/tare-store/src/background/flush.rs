@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::output::Output;
 use super::rewrite::{Progress, Rewrite};
-use super::{Failed, STEP_BYTES, Shares};
+use super::{Failed, STEP_BYTES, Shares, ratio};
 use crate::cells::Purge;
 use crate::io::{Completion, Op, Owner};
 use crate::memtable::{Cursor, Memtable};
@@ -23,6 +23,8 @@ pub(crate) struct Flush {
     tables: Vec<u32>,
     current: Option<Current>,
     done: Vec<Rc<Table>>,
+    /// Bytes of rows that have been written, about.
+    stepped_bytes: usize,
     /// Files that have got no rows.
     empty: Vec<u64>,
 }
@@ -38,7 +40,15 @@ impl Flush {
     /// The groups of the log below `log_sequence` are in the memtable, or were flushed before.
     pub(crate) fn new(memtable: Rc<Memtable>, log_sequence: u64) -> Self {
         let tables = memtable.tables().collect();
-        Self { memtable, log_sequence, tables, current: None, done: Vec::new(), empty: Vec::new() }
+        Self {
+            memtable,
+            log_sequence,
+            tables,
+            current: None,
+            done: Vec::new(),
+            stepped_bytes: 0,
+            empty: Vec::new(),
+        }
     }
 
     pub(crate) fn log_sequence(&self) -> u64 {
@@ -47,6 +57,11 @@ impl Flush {
 
     pub(crate) fn memtable(&self) -> &Rc<Memtable> {
         &self.memtable
+    }
+
+    /// How much of it has been written, 0 to 1: rather less than more.
+    pub(crate) fn progress(&self) -> f64 {
+        ratio(self.stepped_bytes, self.memtable.bytes())
     }
 
     /// Whether a step could do anything now.
@@ -76,6 +91,7 @@ impl Flush {
         let (Some(rewrite), Some(writer)) = (&mut current.rewrite, current.output.writer()) else {
             return;
         };
+        self.stepped_bytes += STEP_BYTES;
         match rewrite.step(&mut (), writer, STEP_BYTES) {
             Ok(Progress::Done) => {
                 current.rewrite = None;
