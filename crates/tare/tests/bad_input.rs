@@ -68,6 +68,17 @@ fn a_study_that_cannot_be_used_says_where() {
 }
 
 #[test]
+fn what_is_no_data_of_the_database_is_said_so() {
+    let here = scratch();
+    fs::write(here.path().join("00000001.table"), [7; 8192]).unwrap();
+    check(here.path(), &["db", "check", "."], 3, &["no data directory"]);
+    check(here.path(), &["db", "dump", "none.table"], 3, &["none.table", "00000001.table"]);
+    check(here.path(), &["db", "dump", "00000002.table"], 3, &["00000002.table"]);
+    let wanted = ["00000001.table is damaged at offset 4096", "checksum"];
+    check(here.path(), &["db", "dump", "00000001.table"], 1, &wanted);
+}
+
+#[test]
 fn a_file_that_is_no_record_is_said_so() {
     let here = scratch();
     fs::write(here.path().join("text.tare"), "not a record").unwrap();

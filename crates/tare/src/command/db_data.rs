@@ -82,14 +82,14 @@ pub(crate) fn copy(options: &DbCopy, out: &mut dyn Write) -> anyhow::Result<Exit
     Ok(Exit::Success)
 }
 
-/// What was named and is not there is the input's fault, damage is not.
+/// What was named and is not there is the input's fault, damage is not. That nobody reads what is
+/// printed is for `exit::report` to know.
 fn with_exit(error: InspectError) -> anyhow::Error {
-    let exit = match &error {
+    match &error {
         InspectError::NoData { .. } | InspectError::NoTable { .. } | InspectError::Read { .. } => {
-            Exit::Input
+            let coded: anyhow::Result<()> = Err(error).exit_with(Exit::Input);
+            coded.expect_err("it is an error")
         }
-        _ => Exit::Failure,
-    };
-    let coded: anyhow::Result<()> = Err(error).exit_with(exit);
-    coded.expect_err("it is an error")
+        _ => error.into(),
+    }
 }
