@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use tare_store::cells;
+use tare_store::table::TableError;
 use tare_store::{
     Change as StoreChange, Durability, End, Limits, LogError, Mutation as StoreMutation, Next, Now,
     PartitionRead, Pins, Position, RangeTombstone, ReadError, Row as StoreRow, Scan, Slice, Store,
@@ -210,7 +211,9 @@ fn progress(end: Result<End, ReadError>) -> Progress {
         Ok(End::Done) => Progress::Done,
         Ok(End::Stopped | End::Paused) => Progress::Paused,
         Ok(End::Missing) => Progress::Missing,
-        Err(error @ ReadError::Damaged { .. }) => Progress::Damaged(chain(&error)),
+        Err(error @ ReadError::Table(TableError::Damaged { .. })) => {
+            Progress::Damaged(chain(&error))
+        }
         Err(error) => Progress::Io(chain(&error)),
     }
 }
