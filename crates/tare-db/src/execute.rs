@@ -29,7 +29,7 @@ impl Shard {
                 self.select(conn, reply, (prepared, select), &bound, settings)
             }
             Plan::Batch(batch) => self.batch_statement(conn, reply, batch, &bound, settings),
-            Plan::System(select) => self.system(conn, reply, select, &bound),
+            Plan::System(select) => self.system(conn, reply, select, &bound, settings),
             Plan::Other(statement) => self.schema_statement(conn, reply, statement),
         }
     }

@@ -87,6 +87,9 @@ fn token(text: &str, offset: usize) -> Result<(Kind, usize), ParseError> {
     if let Some(uuid) = uuid(bytes) {
         return Ok((Kind::Uuid(uuid), 36));
     }
+    if let Some((duration, length)) = iso_duration(rest) {
+        return Ok((Kind::Duration(duration), length));
+    }
     let unterminated = |what| syntax(text, offset, SyntaxProblem::Unterminated { what });
     match bytes.first().copied().unwrap_or(0) {
         b'\'' => {
@@ -138,6 +141,25 @@ fn quoted(rest: &str, quote: char) -> Option<(String, usize)> {
         }
     }
     None
+}
+
+/// A duration of ISO 8601 that is no word: with a minus in front, or of the form
+/// `PYYYY-MM-DDThh:mm:ss`.
+fn iso_duration(rest: &str) -> Option<(Duration, usize)> {
+    const DATE_BYTES: usize = "P0000-00-00T00:00:00".len();
+    let unsigned = rest.strip_prefix('-').unwrap_or(rest);
+    let sign = rest.len() - unsigned.len();
+    if !unsigned.starts_with(['P', 'p']) {
+        return None;
+    }
+    let word = sign + run(unsigned.as_bytes(), |byte| byte.is_ascii_alphanumeric());
+    let date = sign + DATE_BYTES;
+    let length = match rest.as_bytes().get(sign + 5) {
+        Some(b'-') => date,
+        _ if sign > 0 => word,
+        _ => return None,
+    };
+    Duration::parse(rest.get(..length)?).map(|duration| (duration, length))
 }
 
 /// Integer, float, blob or duration.

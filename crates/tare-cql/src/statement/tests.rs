@@ -192,6 +192,10 @@ fn literals_keep_what_was_written() {
             "P1Y2DT3S",
             Literal::Duration(Duration { months: 12, days: 2, nanoseconds: 3_000_000_000 }),
         ),
+        (
+            "-P0000-00-01T00:00:02",
+            Literal::Duration(Duration { months: 0, days: -1, nanoseconds: -2_000_000_000 }),
+        ),
         ("-2w", Literal::Duration(Duration { days: -14, ..Default::default() })),
         ("1.10", Literal::Float("1.10".into())),
         ("-NaN", Literal::Float("NaN".into())),

@@ -1,8 +1,9 @@
 //! Runs SELECT on the tables of the system: all rows are made up, then those that are not wanted
-//! are left out. They are few, and come in one page.
+//! are left out. They are few: each page makes them up again and passes over those before it.
 
 use std::cmp::Ordering;
 
+use tare_cql::request::Settings;
 use tare_cql::response::{Reply, RowsWriter};
 use tare_cql::statement::{Comparison, function::Moment};
 use tare_cql::token::{Token, append_key_part};
@@ -10,6 +11,7 @@ use tare_cql::types::Type;
 
 use super::{Value, rows};
 use crate::bind::{Bound, list};
+use crate::cursor::Cursor;
 use crate::failure::Failure;
 use crate::ordered;
 use crate::plan::{Alternatives, Filter, FilterTest, SystemItem, SystemItems, SystemSelect, Tuple};
@@ -23,6 +25,7 @@ impl Shard {
         reply: Reply,
         select: &SystemSelect,
         bound: &Bound<'_>,
+        settings: &Settings<'_>,
     ) -> Result<(), Failure> {
         let mut node = self.common.node.clone();
         if node.address.ip().is_unspecified() {
@@ -47,8 +50,21 @@ impl Shard {
         if select.distinct {
             found.dedup();
         }
-        let mut writer = RowsWriter::begin(&mut conn.out, reply, &select.columns, None);
-        for row in found.iter().take(usize::try_from(limit).unwrap_or(usize::MAX)) {
+        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        let foreign = || {
+            Failure::Protocol("Invalid value for the paging state: not one of this server".into())
+        };
+        let state = settings.paging_state.map(|state| Cursor::decode(state).ok_or_else(foreign));
+        let passed = state.transpose()?.map_or(0, |cursor| cursor.in_partition);
+        let passed = usize::try_from(passed).unwrap_or(usize::MAX);
+        let page = settings.page_size.and_then(|rows| usize::try_from(rows).ok());
+        let page = page.filter(|rows| *rows > 0).unwrap_or(usize::MAX);
+        let end = passed.saturating_add(page);
+        let next = Cursor { in_partition: end as u64, ..Cursor::default() };
+        let state = (end < found.len()).then(|| next.encode());
+        let columns = &select.columns;
+        let mut writer = RowsWriter::begin(&mut conn.out, reply, columns, state.as_deref());
+        for row in found.iter().skip(passed).take(page) {
             row.iter().for_each(|cell| writer.cell(cell.as_deref()));
             writer.end_row();
         }

@@ -552,6 +552,9 @@ fn pages_end_where_they_are_told_and_go_on_after_a_restart() {
                 assert_eq!(&client.pages(text, page_size), whole, "{text} by {page_size}");
             }
         }
+        let columns = "SELECT column_name FROM system_schema.columns";
+        let all = client.query(columns).rows;
+        assert_eq!(client.pages(columns, 7), all);
         // A last page that is just full says that it is the last.
         let settings = Settings { page_size: Some(140), ..Settings::default() };
         assert_eq!(client.query_with(texts[0], &settings, &[]).state, None);

@@ -41,6 +41,9 @@ impl Duration {
 
     fn parse_iso(text: &str) -> Option<Self> {
         let text = text.to_lowercase();
+        if text.contains('-') {
+            return Self::parse_iso_date(&text);
+        }
         let (date, clock) = match text.split_once('t') {
             Some((date, clock)) if !clock.is_empty() => (date, clock),
             Some(_) => return None,
@@ -58,6 +61,15 @@ impl Duration {
             clock => Self::parse_units(clock, false)?,
         };
         (date.nanoseconds == 0).then_some(Self { nanoseconds: clock.nanoseconds, ..date })
+    }
+
+    /// `YYYY-MM-DDThh:mm:ss`, each a number of its own.
+    fn parse_iso_date(text: &str) -> Option<Self> {
+        let mut parts = text.split(['-', 't', ':']).map(|part| part.parse::<u16>().ok());
+        let mut part = || parts.next().flatten().map(i32::from);
+        let (months, days) = (part()? * 12 + part()?, part()?);
+        let seconds = i64::from(part()?) * 3600 + i64::from(part()?) * 60 + i64::from(part()?);
+        Some(Self { months, days, nanoseconds: seconds * 1_000_000_000 })
     }
 
     /// Numbers with units; without `calendar` only those of the clock.
@@ -134,6 +146,8 @@ mod tests {
         check("2MO", Some((2, 0, 0)));
         check("P1Y2M3DT4H5M6S", Some((14, 3, 14_706_000_000_000)));
         check("-P2W", Some((0, -14, 0)));
+        check("P0001-02-03T04:05:06", Some((14, 3, 14_706_000_000_000)));
+        check("-P0000-00-00T89:09:09", Some((0, 0, -320_949_000_000_000)));
         check("PT1M", Some((0, 0, 60_000_000_000)));
         for wrong in ["", "P", "1", "h", "1x", "1h1h", "P1YT", "99999999999y"] {
             check(wrong, None);

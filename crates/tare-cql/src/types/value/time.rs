@@ -40,9 +40,19 @@ pub(super) fn write_time(f: &mut fmt::Formatter<'_>, nanoseconds: i64) -> fmt::R
     )
 }
 
-/// The number on the wire of a `date`.
+/// The number on the wire of a `date`, which may be spelled as that number too.
 pub(super) fn parse_date(text: &str) -> Option<u32> {
+    if let Some(number) = integer(text) {
+        return u32::try_from(number).ok();
+    }
     u32::try_from(days(text)? + DATE_OFFSET).ok()
+}
+
+/// A text that is a whole number.
+fn integer(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { text.parse().ok() } else { None }
 }
 
 /// Nanoseconds since midnight of `HH:MM:SS[.fraction]`.
@@ -64,8 +74,12 @@ pub(super) fn parse_time(text: &str) -> Option<i64> {
     Some((hour * 3600 + minute * 60 + second) * 1_000_000_000 + fraction)
 }
 
-/// Milliseconds since the epoch of `YYYY-MM-DD[( |T)HH:MM[:SS[.fff]]][Z|+hhmm|+hh:mm]`.
+/// Milliseconds since the epoch of `YYYY-MM-DD[( |T)HH:MM[:SS[.fff]]][Z|+hhmm|+hh:mm]`, or spelled
+/// as their number.
 pub(super) fn parse_timestamp(text: &str) -> Option<i64> {
+    if let Some(number) = integer(text) {
+        return Some(number);
+    }
     let (date, rest) = text.split_at_checked(10)?;
     let day_ms = days(date)?.checked_mul(DAY_MS)?;
     let Some(rest) = rest.strip_prefix([' ', 'T']) else {
@@ -92,11 +106,16 @@ fn zone_ms(zone: &str) -> Option<i64> {
     Some(sign * (number(hours, 23)? * 60 + minutes) * 60_000)
 }
 
-/// Days since the epoch of `YYYY-MM-DD`, which must exist.
+/// Days since the epoch of `YYYY-MM-DD`, which must exist. Years may be negative, and have as many
+/// digits as a `date` can hold.
 fn days(text: &str) -> Option<i64> {
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text),
+    };
     let mut parts = text.split('-');
-    let (year, month, day) =
-        (number(parts.next()?, 9999)?, number(parts.next()?, 12)?, number(parts.next()?, 31)?);
+    let year = sign * number(parts.next()?, 9_999_999)?;
+    let (month, day) = (number(parts.next()?, 12)?, number(parts.next()?, 31)?);
     if parts.next().is_some() {
         return None;
     }
