@@ -37,7 +37,7 @@ pub(crate) struct Device {
     pub(crate) canary: Option<Canary>,
     /// Bits that were flipped and are still wrong.
     pub(crate) flips: Vec<Flip>,
-    /// A sync or a write of the log has failed since the last start.
+    /// A sync or a write has failed since the last start.
     pub(crate) failed_log: bool,
     /// Reads that have failed since the last start.
     pub(crate) failed_reads: u64,
@@ -191,7 +191,9 @@ impl Device {
     /// The store keeps to the contract of its operations.
     fn check(&self, op: &Op) -> Result<(), Violation> {
         let wrong = |why| Err(Violation::Contract { file: op.file, why });
-        if !matches!(op.kind, OpKind::Create { .. }) && !self.disk.exists(op.file) {
+        // What was given up may not have been made yet when it is removed.
+        let makes_or_removes = matches!(op.kind, OpKind::Create { .. } | OpKind::Remove);
+        if !makes_or_removes && !self.disk.exists(op.file) {
             return wrong("the file does not exist");
         }
         let span = span(&op.kind);
@@ -291,7 +293,7 @@ impl Device {
         self.unflip(file, offset..end);
         if strikes(&mut self.rng, self.faults.failed_write) {
             self.disk.tear_write(file, offset, bytes, &mut self.rng);
-            self.failed_log |= matches!(file, FileId::Log(_));
+            self.failed_log = true;
             return Err(io::Error::other("the medium cannot be written"));
         }
         let written = self.disk.write(file, offset, bytes);
@@ -301,7 +303,7 @@ impl Device {
     fn sync_or_fail(&mut self, file: FileId, covers: u64) -> io::Result<()> {
         if strikes(&mut self.rng, self.faults.failed_sync) {
             self.disk.fail_sync(file, covers);
-            self.failed_log |= matches!(file, FileId::Log(_));
+            self.failed_log = true;
             return match self.canary {
                 Some(Canary::ForgivenSync) => Ok(()),
                 _ => Err(io::Error::other("the device could not write its cache out")),

@@ -76,9 +76,9 @@ fn options() -> BTreeMap<u32, TableOptions> {
 const GC_GRACE_S: u32 = 20;
 
 /// The limits of simulated stores: small, so that everything happens often.
-pub(crate) fn limits(durability: Durability) -> Limits {
+pub(crate) fn limits(durability: Durability, memtable_bytes: usize) -> Limits {
     Limits {
-        memtable_bytes: 8 << 20,
+        memtable_bytes,
         cache_bytes: 256 << 10,
         background_bytes: 2 << 20,
         pending_bytes: 1 << 20,

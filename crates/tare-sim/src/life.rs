@@ -96,7 +96,9 @@ impl Life {
                 0 => Durability::Periodic { period_ns },
                 _ => Durability::Sync,
             };
-            let limits = engine::limits(durability);
+            // The smaller, the more often memtables are flushed.
+            let memtable_bytes = 16 << 10 << rng.below(10);
+            let limits = engine::limits(durability, memtable_bytes);
             Shard::new(device, Workload::new(stream(1)), limits, under_way_max, stream(2))
         });
         let shards = shards.collect();

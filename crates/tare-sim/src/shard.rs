@@ -26,9 +26,6 @@ const ROOM_NS_MAX: u64 = 1_000_000_000;
 /// Rows and partitions that a scan looks at in one call.
 const SCAN_STEPS: u32 = 50;
 
-/// Whether stores flush and compact.
-const WORKS: bool = false;
-
 /// A simulated shard.
 #[derive(Debug)]
 pub(crate) struct Shard {
@@ -231,9 +228,9 @@ impl Shard {
                 }
             }
         }
-        if WORKS {
-            let slices = self.rng.below(3);
-            let worked = (0..slices).filter(|_| engine.work(clock.now())).count() as u64;
+        let slices = self.rng.below(3);
+        let worked = (0..slices).filter(|_| engine.work(clock.now())).count() as u64;
+        if worked > 0 {
             trace.event(17, &[worked], format_args!("worked {worked} slices"));
         }
         while self.device.under_way() < self.under_way_max
@@ -295,7 +292,7 @@ impl Shard {
         self.device.set_full(false);
         let Some(engine) = &mut self.engine else { return Ok(()) };
         self.reads.clear();
-        engine.close(WORKS && self.rng.below(2) == 0);
+        engine.close(self.rng.below(2) == 0);
         let mut turns = 0;
         while self.engine.as_ref().is_some_and(|e| !e.is_closed() && !e.is_poisoned()) {
             self.wait(clock, trace)?;

@@ -35,7 +35,8 @@ fn recover(bytes: &[u8]) {
 fn contents(device: &mut Device) -> Option<Contents> {
     let now = Now { monotonic_ns: 0, wall_s: 1_700_000_000 };
     let mut files = DeviceFiles::new(device, Rng::new(0), None);
-    let mut engine = Engine::open(&mut files, engine::limits(Durability::Sync), now).ok()?;
+    let mut engine =
+        Engine::open(&mut files, engine::limits(Durability::Sync, 1 << 20), now).ok()?;
     let mut contents = Contents::new();
     for table in TABLES {
         let mut scanning = Scanning::new(table, now.wall_s, u32::MAX);

@@ -23,7 +23,7 @@ pub(super) fn files(
     let mut workload = Workload::new(Rng::new(2));
     let mut now = Now { monotonic_ns: 0, wall_s: 1_700_000_000 };
     let mut files = DeviceFiles::new(&mut device, Rng::new(3), None);
-    let Ok(mut engine) = Engine::open(&mut files, engine::limits(durability), now) else {
+    let Ok(mut engine) = Engine::open(&mut files, engine::limits(durability, 1 << 20), now) else {
         return Vec::new();
     };
     for _ in 0..WRITES {
