@@ -18,11 +18,13 @@ use crate::workload::{TABLES, Workload};
 use tare_store::FileId;
 
 /// Turns of the machine after which a store that is left alone must have come to rest.
-const TURNS_MAX: usize = 100_000;
+const TURNS_MAX: usize = 20_000;
 /// Restarts in a row that may be cut off by another crash.
 const CRASHES_MAX: usize = 3;
 /// How long a store may take to find out that there is room again, in ns.
 const ROOM_NS_MAX: u64 = 1_000_000_000;
+/// Times that a store is opened over a disk that fails.
+const ATTEMPTS_MAX: usize = 5;
 /// Rows and partitions that a scan looks at in one call.
 const SCAN_STEPS: u32 = 50;
 
@@ -360,6 +362,17 @@ impl Shard {
 
     /// Opens the store, and says whether it may have taken damage for the torn end of the log.
     fn open(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(Engine, bool), Violation> {
+        let faults = self.device.faults.clone();
+        let opened = self.open_over_faults(clock, trace);
+        self.device.faults = faults;
+        opened
+    }
+
+    fn open_over_faults(
+        &mut self,
+        clock: &Clock,
+        trace: &mut Trace,
+    ) -> Result<(Engine, bool), Violation> {
         let mut has_flips = self.device.flips.iter().any(|f| matches!(f.file, FileId::Log(_)));
         let mut was_cut_off = false;
         for attempt in 0..TURNS_MAX {
@@ -378,8 +391,14 @@ impl Shard {
                     was_cut_off = true;
                 }
                 Ok(engine) => return Ok((engine, has_flips)),
-                // The operator tries again.
-                Err(why) if failed => trace.event(15, &[], format_args!("not opened: {why}")),
+                // The operator tries again, and then sees to the disk.
+                Err(why) if failed => {
+                    trace.event(15, &[], format_args!("not opened: {why}"));
+                    if attempt >= ATTEMPTS_MAX {
+                        self.device.set_full(false);
+                        self.device.faults = Faults::none();
+                    }
+                }
                 Err(why) => {
                     trace.event(14, &[], format_args!("damaged: {why}"));
                     self.repair_or_tell(&why, trace)?;
