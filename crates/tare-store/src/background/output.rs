@@ -123,6 +123,9 @@ impl Output {
         };
         if let Err(error) = result {
             self.failed.get_or_insert(Failed::from(error));
+        }
+        // What was under way beside an operation that failed changes nothing any more.
+        if self.failed.is_some() {
             return;
         }
         self.written_bytes += wanted as u64;
