@@ -1,4 +1,4 @@
-//! `cargo xtask sim [--seed S | --seeds N] [--steps K]`: lives through one seed and tells what
+//! `cargo xtask sim [--seed S [--lines L] | --seeds N] [--steps K]`: lives through one seed and tells what
 //! happened, or through many on all CPUs and tells which went wrong.
 
 use std::path::Path;
@@ -12,11 +12,14 @@ use tare_sim::{Options, Violation};
 
 /// Seeds where nothing else is asked for.
 const SEEDS: u64 = 1000;
+/// Events before a failure that are told.
+const LINES: usize = 40;
 /// Failures that are told in full.
 const TOLD_MAX: usize = 3;
 
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let (mut seed, mut seeds, mut options) = (None, SEEDS, Options::default());
+    let mut lines = LINES;
     for pair in arguments.chunks(2) {
         let [name, value] = pair else { bail!("{:?} needs a number", pair[0]) };
         let number: u64 = value.parse().with_context(|| format!("{value:?} is no number"))?;
@@ -24,19 +27,19 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
             "--seed" => seed = Some(number),
             "--seeds" => seeds = number,
             "--steps" => options.steps = number,
-            _ => bail!("usage: cargo xtask sim [--seed S | --seeds N] [--steps K]"),
+            "--lines" => lines = usize::try_from(number).context("too many lines")?,
+            _ => bail!("usage: cargo xtask sim [--seed S [--lines L] | --seeds N] [--steps K]"),
         }
     }
     match seed {
-        Some(seed) => one(root, seed, options),
+        Some(seed) => one(root, seed, &Options { lines, ..options }),
         None => many(root, seeds, &options),
     }
 }
 
 /// Lives through a seed twice and tells its last events if it goes wrong.
-fn one(root: &Path, seed: u64, options: Options) -> anyhow::Result<()> {
-    let options = Options { keeps_lines: true, ..options };
-    match (tare_sim::run(seed, &options), tare_sim::run(seed, &options)) {
+fn one(root: &Path, seed: u64, options: &Options) -> anyhow::Result<()> {
+    match (tare_sim::run(seed, options), tare_sim::run(seed, options)) {
         (Ok(first), Ok(second)) if first == second => {
             say(&format!(
                 "seed {seed}: {} events, {} restarts, hash {:016x}: nothing wrong",

@@ -12,6 +12,10 @@ use crate::faults::{Canary, Faults, PowerLoss, strikes};
 use crate::violation::Violation;
 use tare_store::{Completion, FileId, Op, OpId, OpKind};
 
+/// How long an operation takes at most, in ns, and how much longer where the disk is slow.
+const LATENCY_NS_MAX: u64 = 100_000;
+const SLOW_NS_MAX: u64 = 20_000_000;
+
 /// What a restart finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
@@ -37,6 +41,8 @@ pub(crate) struct Device {
     pub(crate) canary: Option<Canary>,
     /// Bits that were flipped and are still wrong.
     pub(crate) flips: Vec<Flip>,
+    /// Files in which bits were put back, and until when operations that saw them may still end.
+    pub(crate) repaired: Vec<(FileId, u64)>,
     /// A sync or a write has failed since the last start.
     pub(crate) failed_log: bool,
     /// Reads that have failed since the last start.
@@ -62,6 +68,7 @@ impl Device {
             faults,
             canary,
             flips: Vec::new(),
+            repaired: Vec::new(),
             failed_log: false,
             was_full: false,
             failed_reads: 0,
@@ -75,9 +82,9 @@ impl Device {
     /// Takes an operation; it ends some time after `now_ns`.
     pub(crate) fn submit(&mut self, op: Op, now_ns: u64) -> Result<(), Violation> {
         self.check(&op)?;
-        let mut latency_ns = 5_000 + self.rng.below(100_000);
+        let mut latency_ns = 5_000 + self.rng.below(LATENCY_NS_MAX);
         if strikes(&mut self.rng, self.faults.slow_disk) {
-            latency_ns += self.rng.below(20_000_000);
+            latency_ns += self.rng.below(SLOW_NS_MAX);
         }
         let covers = self.disk.writes(op.file);
         self.begun = (op.id.0, kind_number(&op.kind));
@@ -127,6 +134,7 @@ impl Device {
         self.failed_log = false;
         self.was_full = false;
         self.failed_reads = 0;
+        self.repaired.clear();
     }
 
     /// Carries an operation out as far as a crash let it.
@@ -170,9 +178,10 @@ impl Device {
     }
 
     /// Puts every flipped bit back.
-    pub(crate) fn repair(&mut self) {
+    pub(crate) fn repair(&mut self, now_ns: u64) {
         for flip in std::mem::take(&mut self.flips) {
             self.disk.repair(&flip);
+            self.repaired.push((flip.file, now_ns + LATENCY_NS_MAX + SLOW_NS_MAX));
         }
     }
 

@@ -20,8 +20,8 @@ pub struct Options {
     pub steps: u64,
     /// A fault of the instrument that must be seen.
     pub canary: Option<Canary>,
-    /// Whether the last events are kept for people.
-    pub keeps_lines: bool,
+    /// How many of the last events are kept for people.
+    pub lines: usize,
 }
 
 /// A life in which nothing was wrong.
@@ -49,7 +49,7 @@ struct Life {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { steps: 400, canary: None, keeps_lines: false }
+        Self { steps: 400, canary: None, lines: 0 }
     }
 }
 
@@ -106,7 +106,7 @@ impl Life {
             clock: Clock { now_ns: 0, epoch_s: 1_700_000_000 },
             faults,
             shards,
-            trace: Trace::new(options.keeps_lines),
+            trace: Trace::new(options.lines),
             step: 0,
             at: 0,
             restarts: 0,

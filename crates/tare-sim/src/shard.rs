@@ -121,7 +121,7 @@ impl Shard {
     }
 
     /// Goes on with the reads that have begun.
-    fn read_on(&mut self, trace: &mut Trace) -> Result<(), Violation> {
+    fn read_on(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(), Violation> {
         let Some(engine) = &mut self.engine else { return Ok(()) };
         for ended in self.reads.step(engine)? {
             match ended {
@@ -129,37 +129,54 @@ impl Shard {
                     trace.event(4, &[rows.len() as u64], format_args!("read {} rows", rows.len()));
                     rows.iter().for_each(|(clustering, _)| trace.bytes(clustering));
                 }
-                Err(progress) => self.excuse(&progress, trace)?,
+                Err(progress) => self.excuse(&progress, clock, trace)?,
             }
         }
         Ok(())
     }
 
     /// Whether a read may have failed like that.
-    fn excuse(&mut self, progress: &Progress, trace: &mut Trace) -> Result<(), Violation> {
+    fn excuse(
+        &mut self,
+        progress: &Progress,
+        clock: &Clock,
+        trace: &mut Trace,
+    ) -> Result<(), Violation> {
         trace.event(5, &[], format_args!("not read: {progress:?}"));
         match progress {
-            Progress::Damaged(why) => self.repair(why),
+            Progress::Damaged(why) => self.repair(why, clock.now_ns),
             Progress::Io(_) if self.device.failed_reads > 0 => Ok(()),
             other => Err(Violation::FailedRead { why: format!("{other:?}") }),
         }
     }
 
     /// Puts flipped bits back after an error that says where one is.
-    fn repair(&mut self, why: &str) -> Result<(), Violation> {
+    fn repair(&mut self, why: &str, now_ns: u64) -> Result<(), Violation> {
         let is_named = |flip: &Flip| why.contains(&flip.file.file_name());
+        // Several reads may have met the same bit.
+        let was_named = |(file, until_ns): &(FileId, u64)| {
+            now_ns <= *until_ns && why.contains(&file.file_name())
+        };
+        if self.device.repaired.iter().any(was_named) {
+            return Ok(());
+        }
         if !self.device.flips.iter().any(is_named) {
             let flips = self.device.flips.iter();
             let flipped = flips.map(|flip| format!("{} at {}", flip.file.file_name(), flip.offset));
             let flipped = flipped.collect::<Vec<_>>().join(", ");
             return Err(Violation::FalseAlarm { why: why.into(), flipped });
         }
-        self.device.repair();
+        self.device.repair(now_ns);
         Ok(())
     }
 
-    fn repair_or_tell(&mut self, why: &str, trace: &mut Trace) -> Result<(), Violation> {
-        let repaired = self.repair(why);
+    fn repair_or_tell(
+        &mut self,
+        why: &str,
+        clock: &Clock,
+        trace: &mut Trace,
+    ) -> Result<(), Violation> {
+        let repaired = self.repair(why, clock.now_ns);
         if repaired.is_err() {
             for group in log::told(&self.device.disk) {
                 trace.event(16, &[], format_args!("  {group}"));
@@ -199,7 +216,7 @@ impl Shard {
                     Progress::Paused => {}
                     Progress::Missing => self.wait(clock, trace)?,
                     failed => {
-                        self.excuse(&failed, trace)?;
+                        self.excuse(&failed, clock, trace)?;
                         scanning = Scanning::new(table, wall_s, SCAN_STEPS);
                     }
                 }
@@ -246,7 +263,7 @@ impl Shard {
             return Err(Violation::Forgiven);
         }
         self.history.acknowledge(durable);
-        self.read_on(trace)
+        self.read_on(clock, trace)
     }
 
     /// A turn at the next moment at which something can happen.
@@ -401,7 +418,7 @@ impl Shard {
                 }
                 Err(why) => {
                     trace.event(14, &[], format_args!("damaged: {why}"));
-                    self.repair_or_tell(&why, trace)?;
+                    self.repair_or_tell(&why, clock, trace)?;
                     has_flips &= was_cut_off;
                 }
             }

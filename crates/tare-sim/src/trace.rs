@@ -9,7 +9,7 @@ use tare_std::rng::mix64;
 /// Lines that are kept for a failure.
 const LINES_MAX: usize = 40;
 /// Characters of a line that are kept.
-const LINE_MAX: usize = 200;
+const LINE_MAX: usize = 400;
 
 /// The trace of one life.
 #[derive(Debug, Default)]
@@ -18,12 +18,12 @@ pub(crate) struct Trace {
     events: u64,
     lines: VecDeque<String>,
     /// Lines are only made when somebody will read them: replays, not campaigns.
-    keeps_lines: bool,
+    lines_max: usize,
 }
 
 impl Trace {
-    pub(crate) fn new(keeps_lines: bool) -> Self {
-        Self { keeps_lines, ..Self::default() }
+    pub(crate) fn new(lines_max: usize) -> Self {
+        Self { lines_max, ..Self::default() }
     }
 
     /// Notes an event: what kind, its numbers, and its text for people.
@@ -31,8 +31,8 @@ impl Trace {
         self.events += 1;
         self.mix(kind);
         numbers.iter().for_each(|&number| self.mix(number));
-        if self.keeps_lines {
-            if self.lines.len() == LINES_MAX {
+        if self.lines_max > 0 {
+            if self.lines.len() == self.lines_max {
                 self.lines.pop_front();
             }
             let mut line = text.to_string();
