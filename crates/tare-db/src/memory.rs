@@ -107,6 +107,12 @@ impl Budget {
         }
     }
 
+    /// Of it: what may wait for the log.
+    #[inline]
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.log_bytes / 2
+    }
+
     /// What was found about memory and what follows, for people.
     pub(crate) fn line(&self, memory_bytes: u64, environment: &Environment) -> Line {
         let found = match (&environment.memory_limit, environment.memory_available_bytes) {

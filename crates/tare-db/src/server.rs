@@ -306,7 +306,7 @@ fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
         memtable_bytes: budget.memtable_bytes,
         cache_bytes: budget.cache_bytes,
         background_bytes: budget.log_bytes / 2,
-        pending_bytes: budget.log_bytes / 2,
+        pending_bytes: budget.pending_bytes(),
         segment_bytes: SEGMENT_BYTES,
         durability: config.durability.for_store(),
     };

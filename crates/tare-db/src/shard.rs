@@ -184,6 +184,8 @@ pub(crate) struct State {
     pub(crate) answered: [u64; Operation::ALL.len()],
     published: account::Published,
     background: background::Background,
+    /// Requests wait until memtables have been flushed.
+    full: bool,
     cache: CacheTarget,
 }
 
@@ -216,6 +218,7 @@ impl Shard {
                 self.common.mailboxes[self.number].is_awake();
             }
             let background_ns = self.work_in_background(events.is_empty());
+            self.state.full = self.is_full();
             let mut worked = !events.is_empty();
             for event in events.drain(..) {
                 self.event(event);
@@ -264,7 +267,7 @@ impl Shard {
     fn wait(&mut self, now_ns: u64) -> Wait {
         let idle = self.state.readings.is_empty()
             && self.state.outbox_len == 0
-            && self.state.stalled.is_empty()
+            && (self.state.stalled.is_empty() || self.state.full)
             && !self.common.stop.load(Ordering::Relaxed);
         if self.polling || !idle {
             return Wait::Poll;
@@ -487,6 +490,7 @@ impl Shard {
     pub(crate) fn is_held_up(&self, conn: &Conn) -> bool {
         conn.out.len() + conn.transport.output_bytes() > OUT_BYTES_MAX
             || self.state.outbox_len > OUTBOX_MAX
+            || self.is_full()
     }
 
     /// Leaves a connection's input where it is until there is room again.
@@ -499,7 +503,7 @@ impl Shard {
     }
 
     fn unstall(&mut self) -> bool {
-        if self.state.stalled.is_empty() || self.state.outbox_len > OUTBOX_MAX {
+        if self.state.stalled.is_empty() || self.state.outbox_len > OUTBOX_MAX || self.state.full {
             return false;
         }
         let mut worked = false;
@@ -551,6 +555,10 @@ impl Shard {
 
     fn receive(&mut self) -> bool {
         if self.common.mailboxes.len() == 1 && self.common.logins.is_none() {
+            return false;
+        }
+        // What siblings send waits too, and when their queues are full so do their clients.
+        if self.state.full {
             return false;
         }
         let mut received = 0;

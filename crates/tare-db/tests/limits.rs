@@ -243,7 +243,7 @@ fn a_stall_names_the_shard_and_the_task() {
     });
 }
 
-const ROWS: u32 = 60_000;
+const ROWS: u32 = 40_000;
 
 /// The value of a row: different from those of its neighbours, and not to be compressed away.
 fn value(key: u32) -> Vec<u8> {
@@ -323,6 +323,8 @@ fn data_larger_than_the_memory_is_served_within_it() {
             },
         );
         assert!(metric(address, "tare_db_flushes_total{") > 0);
+        let errors = metric(address, "tare_db_errors_total{");
+        assert_eq!(errors, 0, "who writes faster than the disk is held up, not refused");
         let select = client.prepare("SELECT v FROM ks.t WHERE k = ?");
         // All rows, in an order that is not that of writing.
         let keys = (0..ROWS).map(|n| (n * 7_919) % ROWS);

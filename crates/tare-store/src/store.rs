@@ -326,6 +326,12 @@ impl Store {
         self.memory.bytes() + self.frozen.iter().map(|memtable| memtable.bytes()).sum::<usize>()
     }
 
+    /// Bytes that wait for the commit log.
+    #[inline]
+    pub fn log_pending_bytes(&self) -> usize {
+        self.log.pending_bytes()
+    }
+
     /// What the store holds and has done.
     pub fn statistics(&self) -> Statistics {
         let cache = self.cache.statistics();

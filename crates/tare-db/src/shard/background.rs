@@ -53,6 +53,26 @@ impl Shard {
         !self.state.background.waits && self.store.urgency() != Urgency::None
     }
 
+    /// Whether requests have to wait because rows come faster than the disk takes them, into the
+    /// log or from memtables into tables. Clients are held up then instead of being refused, which
+    /// they would take for failures; where the store cannot go on (the disk is full, or has failed)
+    /// they are refused, with the reason.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        let budget = &self.budget;
+        let full = self.store.used_bytes() > budget.memtable_bytes / 16 * 15
+            || self.store.log_pending_bytes() > budget.pending_bytes() / 4 * 3;
+        full && self.can_go_on()
+    }
+
+    #[cold]
+    fn can_go_on(&self) -> bool {
+        let metrics = &self.state.metrics;
+        metrics.disk_full == 0
+            && metrics.poisoned == 0
+            && (metrics.queue_files > 0 || self.store.urgency() != Urgency::None)
+    }
+
     /// Gives the store slices: one if there is nothing else to do, else as many as were earned.
     /// Returns how long they took, in ns.
     #[inline]
