@@ -13,6 +13,9 @@ from server import HOST
 class Way:
     """How the server is run and spoken to."""
 
+    # Whether it listens on port 9042 of an address of its own, rather than on any free port.
+    on_usual_port = False
+
     def __init__(self, name, *options):
         self.name = name
         self._options = options
@@ -58,6 +61,8 @@ class Secured(Way):
 
 # Every acknowledged write must be there after kill -9, so each is on the disk first.
 PLAIN = Way("plain", "--durability", "sync")
+USUAL_PORT = Way("plain")
+USUAL_PORT.on_usual_port = True
 SECURE = Secured("secure", with_tls=True)
 PASSWORD = Secured("password", with_tls=False)
 OPENSSL = {"openssl": "openssl"}

@@ -1,5 +1,6 @@
-"""One `tare db` on a free loopback port, its data in a temporary directory."""
+"""One `tare db` on a loopback address, its data in a temporary directory."""
 
+import random
 import socket
 import subprocess
 import tempfile
@@ -7,6 +8,7 @@ import time
 from pathlib import Path
 
 HOST = "127.0.0.1"
+USUAL_PORT = 9042
 READY_S = 30
 STOP_S = 30
 # OPTIONS in version 4 of the protocol; the answer is SUPPORTED.
@@ -19,21 +21,14 @@ class ServerDied(Exception):
 
 
 class Server:
-    host = HOST
-
     def __init__(self, tare, way, cache):
         self._tare = tare
         self._work = tempfile.TemporaryDirectory(prefix="tare-drivers.")
         self.directory = Path(self._work.name)
         self._log = self.directory / "log"
         self._process = None
-        self.port = self._free_port()
+        self.host, self.port = usual_port() if way.on_usual_port else free_port()
         self._options = way.server_options(tare, self.directory, cache)
-
-    def _free_port(self):
-        with socket.socket() as probe:
-            probe.bind((self.host, 0))
-            return probe.getsockname()[1]
 
     def __enter__(self):
         try:
@@ -109,3 +104,22 @@ class Server:
         """Prints the last of what the server said."""
         if wanted:
             print(f"tare db said:\n{self._said()}", flush=True)
+
+
+def free_port():
+    """A free port of the usual loopback address."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return HOST, probe.getsockname()[1]
+
+
+def usual_port():
+    """A loopback address whose port 9042 is free: some suites know no other."""
+    while True:
+        host = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}.{random.randint(1, 254)}"
+        with socket.socket() as probe:
+            try:
+                probe.bind((host, USUAL_PORT))
+            except OSError:
+                continue
+            return host, USUAL_PORT

@@ -2,7 +2,7 @@
 
 import re
 
-from client import Client, printed_by
+from client import USUAL_PORT, Client, printed_by
 from clients.gocql import GO, built
 from listed import judge
 
@@ -14,6 +14,7 @@ class GocqlSuite(Client):
     name = "gocql-suite"
     about = "gocql's own integration tests"
     needs = GO
+    ways = (USUAL_PORT,)
 
     def prepare(self, cache):
         built(cache)
@@ -21,7 +22,7 @@ class GocqlSuite(Client):
     def run(self, cache, server, way, report):
         words = [built(cache) / "suite", "-test.v", f"-test.timeout={DEADLINE_S}s"]
         words += ["-proto=5", "-rf=1", "-clusterSize=1", "-gocql.cversion=4.0.0", "-retries=1"]
-        words += [f"-cluster={server.host}:{server.port}"]
+        words += [f"-cluster={server.host}"]
         # One test would start a container from an image on the network.
         nowhere = {"PATH": server.directory}
         printed, _ = printed_by(words, server.directory, DEADLINE_S + 30, **nowhere)

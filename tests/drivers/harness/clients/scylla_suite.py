@@ -2,7 +2,7 @@
 
 import re
 
-from client import Client, printed_by
+from client import USUAL_PORT, Client, printed_by
 from clients.rust_scylla import CARGO, built
 from listed import judge
 
@@ -15,6 +15,7 @@ class ScyllaSuite(Client):
     name = "scylla-suite"
     about = "the integration tests of the scylla crate"
     needs = CARGO
+    ways = (USUAL_PORT,)
 
     def prepare(self, cache):
         built(cache)
