@@ -44,6 +44,8 @@ pub(crate) struct Device {
     /// Files in which bits were put back, and until when operations that saw them may still end.
     pub(crate) repaired: Vec<(FileId, u64)>,
     /// A sync or a write has failed since the last start.
+    pub(crate) failed: bool,
+    /// It was one of the log.
     pub(crate) failed_log: bool,
     /// Reads that have failed since the last start.
     pub(crate) failed_reads: u64,
@@ -69,6 +71,7 @@ impl Device {
             canary,
             flips: Vec::new(),
             repaired: Vec::new(),
+            failed: false,
             failed_log: false,
             was_full: false,
             failed_reads: 0,
@@ -131,6 +134,7 @@ impl Device {
             let how = how[usize::try_from(self.rng.below(4)).unwrap_or(0)];
             self.disk.lose_power(&mut self.rng, how);
         }
+        self.failed = false;
         self.failed_log = false;
         self.was_full = false;
         self.failed_reads = 0;
@@ -302,7 +306,7 @@ impl Device {
         self.unflip(file, offset..end);
         if strikes(&mut self.rng, self.faults.failed_write) {
             self.disk.tear_write(file, offset, bytes, &mut self.rng);
-            self.failed_log = true;
+            self.fail(file);
             return Err(io::Error::other("the medium cannot be written"));
         }
         let written = self.disk.write(file, offset, bytes);
@@ -312,7 +316,7 @@ impl Device {
     fn sync_or_fail(&mut self, file: FileId, covers: u64) -> io::Result<()> {
         if strikes(&mut self.rng, self.faults.failed_sync) {
             self.disk.fail_sync(file, covers);
-            self.failed_log = true;
+            self.fail(file);
             return match self.canary {
                 Some(Canary::ForgivenSync) => Ok(()),
                 _ => Err(io::Error::other("the device could not write its cache out")),
@@ -320,6 +324,11 @@ impl Device {
         }
         self.sync(file, covers);
         Ok(())
+    }
+
+    fn fail(&mut self, file: FileId) {
+        self.failed = true;
+        self.failed_log |= matches!(file, FileId::Log(_));
     }
 
     fn sync(&mut self, file: FileId, covers: u64) {

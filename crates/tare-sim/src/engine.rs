@@ -73,7 +73,7 @@ fn options() -> BTreeMap<u32, TableOptions> {
 }
 
 /// How long a tombstone is kept, in seconds: longer than writes come late.
-const GC_GRACE_S: u32 = 20;
+pub(crate) const GC_GRACE_S: u32 = 20;
 
 /// The limits of simulated stores: small, so that everything happens often.
 pub(crate) fn limits(durability: Durability, memtable_bytes: usize) -> Limits {

@@ -104,6 +104,27 @@ impl Cell {
     }
 }
 
+impl Change {
+    /// The oldest timestamp in it.
+    pub(crate) fn timestamp_min(&self) -> i64 {
+        self.timestamps().min().unwrap_or(i64::MAX)
+    }
+
+    /// The newest timestamp in it.
+    pub(crate) fn timestamp_max(&self) -> i64 {
+        self.timestamps().max().unwrap_or(i64::MIN)
+    }
+
+    fn timestamps(&self) -> impl Iterator<Item = i64> {
+        let (cells, range) = match self {
+            Self::Row { cells, .. } => (Some(cells), None),
+            Self::Range(range) => (None, Some(range.timestamp)),
+        };
+        let cells = cells.into_iter().flat_map(|cells| cells.values().map(|cell| cell.timestamp));
+        cells.chain(range)
+    }
+}
+
 impl Range {
     fn covers(&self, clustering: &[u8]) -> bool {
         *self.from <= *clustering && self.to.as_ref().is_none_or(|to| *clustering < **to)

@@ -1,16 +1,18 @@
 //! One shard of the simulated machine: a store, its device, and what its client knows.
 
+use std::collections::BTreeSet;
+
 use tare_std::rng::Rng;
 use tare_store::{Limits, Now};
 
 use crate::device::{Crash, Device};
 use crate::disk::Flip;
-use crate::engine::{Engine, Progress, Refusal, Scanning};
+use crate::engine::{Engine, GC_GRACE_S, Progress, Refusal, Scanning};
 use crate::faults::{Canary, Faults};
 use crate::files::DeviceFiles;
 use crate::history::{Contents, History};
 use crate::log;
-use crate::model::{Mutation, difference};
+use crate::model::{Change, Mutation, Place, Range, difference};
 use crate::reads::Reads;
 use crate::trace::Trace;
 use crate::violation::Violation;
@@ -103,7 +105,7 @@ impl Shard {
             Err(refusal) => {
                 trace.event(3, &[refusal as u64], format_args!("refused: {refusal:?}"));
                 let why = match refusal {
-                    Refusal::Poisoned if self.failed.is_none() => "it says that the log failed",
+                    Refusal::Poisoned if !self.device.failed => "it says that the log failed",
                     Refusal::DiskFull if !self.device.was_full => "it says that the disk is full",
                     _ => return Ok(false),
                 };
@@ -239,10 +241,11 @@ impl Shard {
             trace.event(7, &[id, u64::from(failed)], format_args!("end {id:x}, failed: {failed}"));
             if let Err(why) = engine.complete(completion, clock.now()) {
                 trace.event(8, &[], format_args!("  {why}"));
-                if !self.device.failed_log && !self.device.was_full {
+                if !self.device.failed && !self.device.was_full {
                     return Err(Violation::Unexpected { why });
                 }
-                if engine.is_poisoned() {
+                // Where a table has failed, a write of the log that is under way may still succeed.
+                if engine.is_poisoned() && self.device.failed_log {
                     self.failed.get_or_insert(engine.durable());
                 }
             }
@@ -354,8 +357,7 @@ impl Shard {
         self.repeat(again, clock, trace)
     }
 
-    /// Sends writes again of which nobody can tell whether they survived, without faults, so that
-    /// they are there for sure.
+    /// Makes sure of writes of which nobody can tell whether they survived, without faults.
     fn repeat(
         &mut self,
         again: Vec<Vec<Mutation>>,
@@ -367,7 +369,7 @@ impl Shard {
         }
         let faults = std::mem::replace(&mut self.device.faults, Faults::none());
         self.device.set_full(false);
-        for mutations in again {
+        for mutations in made_certain(again, clock.wall_s()) {
             while !self.send(mutations.clone(), trace)? {
                 self.settle(clock, trace)?;
             }
@@ -437,4 +439,23 @@ impl Shard {
         canary == Canary::InventedWrite
             && engine.write(&self.workload.write(clock.wall_s())).is_ok()
     }
+}
+
+/// What makes writes certain that may have happened or not: the writes themselves, which change
+/// nothing the second time; or, where they are so old that a tombstone which would have hidden them
+/// may be gone by now, the deletion of the partitions that they changed.
+fn made_certain(open: Vec<Vec<Mutation>>, wall_s: u32) -> Vec<Vec<Mutation>> {
+    let mutations = || open.iter().flatten();
+    let since = i64::from(wall_s.saturating_sub(GC_GRACE_S / 2)) * 1_000_000;
+    if mutations().all(|mutation| mutation.change.timestamp_min() >= since) {
+        return open;
+    }
+    let newest = mutations().map(|mutation| mutation.change.timestamp_max()).max();
+    let timestamp = newest.unwrap_or(0).max(i64::from(wall_s) * 1_000_000) + 1;
+    let places: BTreeSet<&Place> = mutations().map(|mutation| &mutation.place).collect();
+    let deletion = |place: &Place| {
+        let range = Range { from: Vec::new(), to: None, timestamp, deleted_s: wall_s };
+        vec![Mutation { place: place.clone(), change: Change::Range(range) }]
+    };
+    places.into_iter().map(deletion).collect()
 }
