@@ -6,8 +6,6 @@ use std::fmt::Arguments;
 
 use tare_std::rng::mix64;
 
-/// Lines that are kept for a failure.
-const LINES_MAX: usize = 40;
 /// Characters of a line that are kept.
 const LINE_MAX: usize = 400;
 

@@ -12,6 +12,7 @@ pub mod mutate;
 mod sample;
 pub mod seeds;
 mod statements;
+mod tables;
 
 /// One fuzz target.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +26,14 @@ pub struct Target {
 }
 
 /// All targets.
-pub const ALL: [Target; 6] = [
+pub const ALL: [Target; 8] = [
     Target { name: "requests", body: frames::requests, is_canary: false },
     Target { name: "responses", body: frames::responses, is_canary: false },
     Target { name: "framings", body: frames::framings, is_canary: false },
     Target { name: "statements", body: statements::statements, is_canary: false },
     Target { name: "logs", body: logs::logs, is_canary: false },
+    Target { name: "tables", body: tables::tables, is_canary: false },
+    Target { name: "manifests", body: tables::manifests, is_canary: false },
     Target { name: "canary", body: canary, is_canary: true },
 ];
 

@@ -11,37 +11,38 @@ use crate::workload::Workload;
 
 /// Writes of the life.
 const WRITES: u64 = 12;
-/// Bytes of a file that are kept: its beginning.
-const BYTES_MAX: usize = 16 << 10;
+/// Bytes of a log that are kept: its beginning. Tables are kept whole, since they are read from their end.
+const LOG_BYTES_MAX: usize = 16 << 10;
 
-/// The files that `wanted` picks, by name.
-pub(super) fn files(
-    durability: Durability,
-    wanted: impl Fn(FileId) -> bool,
-) -> Vec<(String, Vec<u8>)> {
+/// The files that `wanted` picks, by name, after an end with memory flushed to tables or without.
+pub(super) fn files(flushed: bool, wanted: impl Fn(FileId) -> bool) -> Vec<(String, Vec<u8>)> {
     let mut device = Device::new(Rng::new(1), Faults::none(), None, 1 << 30);
     let mut workload = Workload::new(Rng::new(2));
     let mut now = Now { monotonic_ns: 0, wall_s: 1_700_000_000 };
     let mut files = DeviceFiles::new(&mut device, Rng::new(3), None);
-    let Ok(mut engine) = Engine::open(&mut files, engine::limits(durability, 1 << 20), now) else {
+    let Ok(mut engine) = Engine::open(&mut files, engine::limits(Durability::Sync, 1 << 20), now)
+    else {
         return Vec::new();
     };
     for _ in 0..WRITES {
         let _ = engine.write(&workload.write(now.wall_s));
         turn(&mut engine, &mut device, &mut now);
     }
-    engine.close(false);
+    engine.close(flushed);
     while !engine.is_closed() {
         turn(&mut engine, &mut device, &mut now);
     }
     let names = device.disk.names().into_iter().filter(|&file| wanted(file));
     let read = |file: FileId| {
-        let mut bytes = vec![0; BYTES_MAX];
-        let length = device.disk.read(file, 0, &mut bytes).unwrap_or(0);
-        bytes.truncate(length);
-        // What is reserved and not written yet says nothing.
-        let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-        bytes.truncate(used);
+        let length = device.disk.length(file).and_then(|length| usize::try_from(length).ok());
+        let mut bytes = vec![0; length.unwrap_or(0)];
+        device.disk.read(file, 0, &mut bytes);
+        if matches!(file, FileId::Log(_)) {
+            bytes.truncate(LOG_BYTES_MAX);
+            // What is reserved and not written yet says nothing.
+            let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+            bytes.truncate(used);
+        }
         (file.file_name(), bytes)
     };
     names.map(read).filter(|(_, bytes)| !bytes.is_empty()).collect()

@@ -5,7 +5,7 @@ use tare_cql::frame::{Head, Version};
 use tare_cql::framing::Framing;
 use tare_cql::request::{self, BatchKind, BatchStatement, Settings};
 use tare_cql::wire::Value;
-use tare_store::{Durability, FileId};
+use tare_store::FileId;
 
 use crate::fuzz::sample;
 
@@ -16,7 +16,9 @@ pub fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "responses" => responses(),
         "framings" => framings(),
         "statements" => statements(),
-        "logs" => sample::files(Durability::Sync, |file| matches!(file, FileId::Log(_))),
+        "logs" => sample::files(false, |file| matches!(file, FileId::Log(_))),
+        "tables" => sample::files(true, |file| matches!(file, FileId::Table(_))),
+        "manifests" => sample::files(true, |file| file == FileId::Manifest),
         "canary" => vec![("text".into(), b"tare".to_vec())],
         _ => Vec::new(),
     }
