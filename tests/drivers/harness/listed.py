@@ -2,7 +2,8 @@
 
 There a table below a heading that begins with the suite's name lists every case that fails, with
 the reason. A case that fails and is not listed fails the run, and so does one that is listed and
-does not fail any more, and one that is listed and was not run.
+does not fail any more, and one that is listed and was not run. Where the reason begins with "at
+times", the case may do either: what it finds depends on when it looks.
 """
 
 import os
@@ -13,6 +14,7 @@ from cache import REPOSITORY
 
 PAGE = REPOSITORY / "docs/reference/cql.md"
 HEADING = re.compile(r"^#+ +(.*)$")
+AT_TIMES = "at times"
 ROW = re.compile(r"^\| *`([^`]+)` *\| *(.*?) *\|$")
 
 
@@ -40,7 +42,7 @@ def judge(suite, verdicts, printed, report):
         if verdict == "FAIL" and name not in known:
             report.failed(name, f"fails, and is not listed in {PAGE.name}")
             good = False
-        elif verdict != "FAIL" and name in known:
+        elif verdict != "FAIL" and not known.get(name, AT_TIMES).startswith(AT_TIMES):
             report.failed(name, f"{verdict}, but listed in {PAGE.name} as failing: {known[name]}")
             good = False
     for name in sorted(known.keys() - verdicts.keys()):
