@@ -331,8 +331,11 @@ impl Background {
     fn begin_compaction(&mut self, situation: &Situation<'_>) -> bool {
         let Some(&table) = self.unsettled.first() else { return false };
         let tables = situation.sorted.get(&table).map_or(&[][..], Vec::as_slice);
-        let busy: BTreeSet<u64> =
-            self.compactions.iter().flat_map(|c| c.inputs().iter().map(|t| t.file())).collect();
+        // What a compaction that has ended will replace is still there until the manifest says so.
+        // Compacted again, its rows would be in two tables, and tombstones that are purged from the
+        // one would not hide what they must in the other.
+        let running = self.compactions.iter().flat_map(|c| c.inputs().iter().map(|t| t.file()));
+        let busy: BTreeSet<u64> = running.chain(self.installer.leaving()).collect();
         let free = |table: &&Rc<Table>| {
             !busy.contains(&table.file()) && !self.unreadable.contains(&table.file())
         };

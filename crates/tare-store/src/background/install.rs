@@ -52,6 +52,12 @@ impl Installer {
         self.waiting.push(edit);
     }
 
+    /// Table files that go when all edits are in force.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = u64> {
+        let installing = self.installing.iter().flat_map(|(_, edits, _)| edits);
+        self.waiting.iter().chain(installing).flat_map(|edit| edit.remove.iter().copied())
+    }
+
     /// Whether all edits are in force.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.installing.is_none()
