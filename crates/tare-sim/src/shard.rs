@@ -370,8 +370,14 @@ impl Shard {
         let faults = std::mem::replace(&mut self.device.faults, Faults::none());
         self.device.set_full(false);
         for mutations in made_certain(again, clock.wall_s()) {
+            let mut turns = 0;
+            // It may be refused until memory has been flushed.
             while !self.send(mutations.clone(), trace)? {
-                self.settle(clock, trace)?;
+                self.wait(clock, trace)?;
+                turns += 1;
+                if turns > TURNS_MAX {
+                    return Err(Violation::Livelock { under_way: self.device.under_way(), turns });
+                }
             }
         }
         self.settle(clock, trace)?;
