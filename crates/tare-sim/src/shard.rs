@@ -272,7 +272,9 @@ impl Shard {
     /// A turn at the next moment at which something can happen.
     fn wait(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         self.turn(clock, trace)?;
-        let due = self.engine.as_ref().and_then(Engine::next_due_ns);
+        // What was due already and was not handed out in this turn waits for something that is under way.
+        let now_ns = clock.now_ns;
+        let due = self.engine.as_ref().and_then(Engine::next_due_ns).filter(|due| *due > now_ns);
         let next = self.device.next_due_ns().into_iter().chain(due).min();
         clock.now_ns = next.unwrap_or(clock.now_ns + 1_000_000).max(clock.now_ns + 1000);
         self.turn(clock, trace)
