@@ -1,5 +1,6 @@
 //! A `tare db` that ends with the bench, and `tare load` against it.
 
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,7 +18,7 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
     data: PathBuf,
-    /// From the start of the process until it takes connections.
+    /// From the start of the process until it answers a request: the port is bound earlier.
     pub(crate) ready: Duration,
 }
 
@@ -33,7 +34,7 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()?;
         let mut server = Self { child, port, data: data.into(), ready: Duration::ZERO };
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        while answers(port).is_err() {
             if let Some(status) = server.child.try_wait()? {
                 return Err(format!("tare db ended with {status}").into());
             }
@@ -108,6 +109,14 @@ impl Drop for Server {
         let _killed = self.child.kill();
         let _reaped = self.child.wait();
     }
+}
+
+/// Asks for the options of the protocol, version 4, and waits for the head of the answer.
+fn answers(port: u16) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+    stream.write_all(&[4, 0, 0, 0, 5, 0, 0, 0, 0])?;
+    stream.read_exact(&mut [0; 9])
 }
 
 /// The figure of this name in what `tare load --json` printed.

@@ -1,4 +1,4 @@
-//! From the start of the process until it takes connections.
+//! From the start of the process until it answers.
 
 use crate::server::{ROW_BYTES, Server, cpus, scratch};
 use crate::{Result, median};
