@@ -63,7 +63,7 @@ def run(client, cache, tare, report):
 def main(words):
     # A signal unwinds the stack, so that servers end and directories go.
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(128 + number))
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     match words:
         case ["--list"]:
             for client in ALL:
