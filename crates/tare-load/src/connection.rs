@@ -17,8 +17,8 @@ use tare_cql::response::Response;
 use tare_cql::wire::Consistency;
 
 use crate::error::LoadError;
+use crate::keys::Operation;
 use crate::routing::Sharding;
-use crate::rows::Shape;
 
 /// The longest answer that is read. A longer one is garbage: rows are at most 1 MiB.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -31,18 +31,22 @@ pub(crate) struct Slot {
     pub(crate) intended_ns: u64,
     /// When it was handed to the kernel.
     pub(crate) sent_ns: u64,
-    pub(crate) key: u64,
-    pub(crate) write: bool,
+    pub(crate) operation: Operation,
     /// False while the stream is free: an answer to it is garbage.
     pub(crate) taken: bool,
 }
 
-/// Ids of the prepared statements of a shape.
-#[derive(Clone, Debug)]
+/// The statements of a job as a connection's server knows them, in the job's order.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Prepared {
-    pub(crate) shape: Shape,
-    pub(crate) insert: Vec<u8>,
-    pub(crate) select: Vec<u8>,
+    pub(crate) statements: Vec<Statement>,
+}
+
+/// A prepared statement.
+#[derive(Clone, Debug)]
+pub(crate) struct Statement {
+    pub(crate) text: String,
+    pub(crate) id: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -51,7 +55,7 @@ pub(crate) struct Connection {
     address: SocketAddr,
     /// Which of the server's shards it leads to, where there are such.
     pub(crate) sharding: Option<Sharding>,
-    pub(crate) prepared: Option<Prepared>,
+    pub(crate) prepared: Prepared,
     /// Encoded requests; the first `out_sent` bytes are with the kernel.
     pub(crate) out: Vec<u8>,
     out_sent: usize,
@@ -94,7 +98,7 @@ impl Connection {
             socket,
             address,
             sharding: None,
-            prepared: None,
+            prepared: Prepared::default(),
             out: Vec::with_capacity(INPUT_BYTES),
             out_sent: 0,
             input: vec![0; INPUT_BYTES],
@@ -146,30 +150,27 @@ impl Connection {
         Ok(())
     }
 
-    /// Prepares the statements of a shape, if they are not.
-    pub(crate) fn prepare(&mut self, shape: &Shape, deadline: Instant) -> Result<(), LoadError> {
-        if self.prepared.as_ref().is_some_and(|prepared| prepared.shape == *shape) {
+    /// Prepares these statements, if they are not.
+    pub(crate) fn prepare(
+        &mut self,
+        statements: &[String],
+        deadline: Instant,
+    ) -> Result<(), LoadError> {
+        if self.prepared.statements.iter().map(|statement| &statement.text).eq(statements) {
             return Ok(());
         }
-        let insert = self.prepare_one("PREPARE of INSERT", &shape.insert(), deadline)?;
-        let select = self.prepare_one("PREPARE of SELECT", &shape.select(), deadline)?;
-        self.prepared = Some(Prepared { shape: *shape, insert, select });
+        self.prepared.statements.clear();
+        for text in statements {
+            let what = "PREPARE";
+            self.ask(what, deadline, |out| request::encode_prepare(out, 0, text))?;
+            let id = match self.response(what)? {
+                Response::Prepared(prepared) => prepared.id.to_vec(),
+                _ => return Err(self.unexpected(what)),
+            };
+            self.filled = 0;
+            self.prepared.statements.push(Statement { text: text.clone(), id });
+        }
         Ok(())
-    }
-
-    fn prepare_one(
-        &mut self,
-        what: &'static str,
-        statement: &str,
-        deadline: Instant,
-    ) -> Result<Vec<u8>, LoadError> {
-        self.ask(what, deadline, |out| request::encode_prepare(out, 0, statement))?;
-        let id = match self.response(what)? {
-            Response::Prepared(prepared) => prepared.id.to_vec(),
-            _ => return Err(self.unexpected(what)),
-        };
-        self.filled = 0;
-        Ok(id)
     }
 
     /// Makes room for `limit` requests in flight. None is in flight now.
@@ -333,6 +334,16 @@ impl Connection {
             self.input.copy_within(count..self.filled, 0);
         }
         self.filled -= count;
+    }
+
+    /// Takes a free stream for a request that is about to be encoded.
+    #[inline]
+    pub(crate) fn take_stream(&mut self, operation: Operation, intended_ns: u64) -> Option<i16> {
+        let stream = self.free.pop()?;
+        let slot = &mut self.slots[usize::try_from(stream).unwrap_or_default()];
+        *slot = Slot { intended_ns, sent_ns: 0, operation, taken: true };
+        self.queued.push(stream);
+        Some(stream)
     }
 
     /// Gives the connection up. Returns how many requests were in flight.

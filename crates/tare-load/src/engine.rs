@@ -147,7 +147,7 @@ impl Engine {
             silence_ns: nanoseconds(SILENCE_POPULATE),
             drain_ns: nanoseconds(DRAIN),
         };
-        self.connect(target, &shape, workload.connections)?;
+        self.connect(target, &job.statements(), workload.connections)?;
         let rows = workload.rows;
         let source = |part, parts| Source::Rows { next: part, step: parts, end: rows };
         let mut follow = Follow { stop, edge: &|_| {}, stretch: &mut |_| {} };
@@ -202,7 +202,7 @@ impl Engine {
             }
             Pacing::Open { .. } => limits(connections, OPEN_IN_FLIGHT.max(connections)),
         };
-        self.connect(target, &job.shape, connections)?;
+        self.connect(target, &job.statements(), connections)?;
         // Threads need a moment to start; an operation due before would be late.
         let start_ns = clock::now_ns() + 1_000_000 + 100_000 * self.cpus.len() as u64;
         let begin_ns = start_ns + nanoseconds(order.lead_in);
@@ -232,7 +232,12 @@ impl Engine {
     }
 
     /// Brings the number of prepared, working connections to `count`.
-    fn connect(&self, target: &mut Target, shape: &Shape, count: u32) -> Result<(), LoadError> {
+    fn connect(
+        &self,
+        target: &mut Target,
+        statements: &[String],
+        count: u32,
+    ) -> Result<(), LoadError> {
         let count = count as usize;
         target.connections.retain(Connection::is_idle);
         target.connections.truncate(count);
@@ -241,7 +246,7 @@ impl Engine {
             target.connections.push(connection);
         }
         for connection in &mut target.connections {
-            connection.prepare(shape, Instant::now() + EXCHANGE)?;
+            connection.prepare(statements, Instant::now() + EXCHANGE)?;
         }
         Ok(())
     }

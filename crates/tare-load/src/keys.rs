@@ -5,7 +5,7 @@ use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_std::rng::Rng;
 
 /// One operation on one row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operation {
     /// Number of the row, from 0 to `rows - 1`.
     pub key: u64,

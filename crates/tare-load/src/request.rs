@@ -1,13 +1,13 @@
 //! From operation to request, and from answer to verdict.
 
-use tare_cql::frame::{Frame, Opcode};
+use tare_cql::frame::{Frame, Head, Opcode};
 use tare_cql::request;
 use tare_cql::response::{Response, Rows};
+use tare_cql::token::Token;
 use tare_cql::wire::{DecodeError, Value};
 
-use crate::connection::{Connection, SETTINGS, Slot};
+use crate::connection::{Prepared, SETTINGS};
 use crate::keys::{Operation, Operations};
-use crate::pacing::Due;
 use crate::rows::{Row, Shape};
 use crate::stats::ErrorKind;
 
@@ -40,17 +40,31 @@ impl Job {
         }
     }
 
-    /// Appends the request to the connection's send buffer and takes a stream for it. False if
-    /// the connection has no room or is not prepared.
+    /// The statements that operations execute, to be prepared in this order.
+    pub(crate) fn statements(&self) -> Vec<String> {
+        vec![self.shape.insert(), self.shape.select()]
+    }
+
+    /// The token of the partition that an operation touches, for who knows the way there.
     #[inline]
-    pub(crate) fn encode(&self, connection: &mut Connection, due: Due) -> bool {
-        let Operation { key, write } = self.operation(due.index);
-        let Some(prepared) = &connection.prepared else { return false };
-        let Some(stream) = connection.free.pop() else { return false };
+    pub(crate) fn token(&self, operation: Operation) -> Token {
+        Token::of(&operation.key.to_be_bytes())
+    }
+
+    /// Appends the request of an operation. False if its statement is not prepared.
+    #[inline]
+    pub(crate) fn encode(
+        &self,
+        operation: Operation,
+        prepared: &Prepared,
+        head: impl Into<Head>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Operation { key, write } = operation;
+        let Some(statement) = prepared.statements.get(usize::from(!write)) else { return false };
         let key_bytes = key.to_be_bytes();
-        let id = if write { &prepared.insert } else { &prepared.select };
-        let mut values = request::execute(&mut connection.out, stream, id, &SETTINGS)
-            .value(Value::Bytes(&key_bytes));
+        let mut values =
+            request::execute(out, head, &statement.id, &SETTINGS).value(Value::Bytes(&key_bytes));
         if write {
             let row = Row::new(&self.shape, self.row_seed, key);
             for column in 0..self.shape.columns {
@@ -58,22 +72,19 @@ impl Job {
             }
         }
         values.finish();
-        let slot = &mut connection.slots[usize::try_from(stream).unwrap_or_default()];
-        *slot = Slot { intended_ns: due.intended_ns, sent_ns: 0, key, write, taken: true };
-        connection.queued.push(stream);
         true
     }
 
-    /// Whether an answer is the one to the request.
+    /// Whether an answer is the one to the request of an operation.
     #[inline]
-    pub(crate) fn judge(&self, frame: &Frame<'_>, slot: &Slot) -> Result<(), Failure> {
+    pub(crate) fn judge(&self, operation: Operation, frame: &Frame<'_>) -> Result<(), Failure> {
         match Response::decode(frame) {
-            Ok(Response::Void) if slot.write => Ok(()),
-            Ok(Response::Rows(rows)) if !slot.write => {
+            Ok(Response::Void) if operation.write => Ok(()),
+            Ok(Response::Rows(rows)) if !operation.write => {
                 if rows.is_empty() {
-                    return Err(missing(slot.key));
+                    return Err(missing(operation.key));
                 }
-                if self.verify { self.check_row(&rows, slot.key) } else { Ok(()) }
+                if self.verify { self.check_row(&rows, operation.key) } else { Ok(()) }
             }
             other => Err(failure(other, frame.opcode)),
         }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use tare_cql::token::Token;
 
 use crate::connection::Connection;
-use crate::pacing::Due;
+use crate::keys::Operation;
 
 /// Operations that wait for one shard at most.
 const WAITING_MAX: usize = 64;
@@ -41,9 +41,17 @@ impl Sharding {
         (shard < shards).then_some(Self { shard, shards, ignore_msb })
     }
 
-    fn owner(self, key: u64) -> u16 {
-        Token::of(&key.to_be_bytes()).shard(self.shards, self.ignore_msb)
+    fn owner(self, token: Token) -> u16 {
+        token.shard(self.shards, self.ignore_msb)
     }
+}
+
+/// An operation that is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    pub(crate) operation: Operation,
+    /// When it should be sent, in ns; response time counts from here.
+    pub(crate) intended_ns: u64,
 }
 
 /// The routing of one thread's operations.
@@ -53,7 +61,7 @@ pub(crate) struct Routing {
     /// By connection.
     shards: Vec<u16>,
     /// By shard.
-    waiting: Vec<VecDeque<Due>>,
+    waiting: Vec<VecDeque<Ready>>,
 }
 
 impl Routing {
@@ -69,35 +77,41 @@ impl Routing {
     }
 
     /// Closed loop: the next operation for a connection, from those that wait for its shard or, with
-    /// its key, from `take`.
+    /// its token, from `take`.
     #[inline]
     pub(crate) fn next(
         &mut self,
         connection: usize,
-        mut take: impl FnMut() -> Option<(Due, u64)>,
-    ) -> Option<Due> {
+        mut take: impl FnMut() -> Option<(Ready, Token)>,
+    ) -> Option<Ready> {
         let shard = self.shards[connection];
-        if let Some(due) = self.waiting[usize::from(shard)].pop_front() {
-            return Some(due);
+        if let Some(ready) = self.waiting[usize::from(shard)].pop_front() {
+            return Some(ready);
         }
         loop {
-            let Some((due, key)) = take() else {
+            let Some((ready, token)) = take() else {
                 // None will come for the others either: what waits goes out here.
                 return self.waiting.iter_mut().find_map(VecDeque::pop_front);
             };
-            let owner = self.sharding.owner(key);
+            let owner = self.sharding.owner(token);
             let waiting = &mut self.waiting[usize::from(owner)];
             if owner == shard || waiting.len() >= WAITING_MAX {
-                return Some(due);
+                return Some(ready);
             }
-            waiting.push_back(due);
+            waiting.push_back(ready);
         }
     }
 
-    /// Open loop: whether a connection leads to the owner of a key.
+    /// Which shard a token belongs to.
     #[inline]
-    pub(crate) fn leads_to_owner(&self, connection: usize, key: u64) -> bool {
-        self.shards[connection] == self.sharding.owner(key)
+    pub(crate) fn owner(&self, token: Token) -> u16 {
+        self.sharding.owner(token)
+    }
+
+    /// Whether a connection leads to a shard.
+    #[inline]
+    pub(crate) fn leads_to(&self, connection: usize, shard: u16) -> bool {
+        self.shards[connection] == shard
     }
 
     /// Whether operations wait.
@@ -118,16 +132,22 @@ mod tests {
     #[test]
     fn every_operation_goes_out_once_and_nearly_all_to_their_owner() {
         let mut routing = routing();
-        let mut indices = 0..10_000_u64;
+        let mut keys = 0..10_000_u64;
         let mut seen = Vec::new();
         let mut astray = 0;
+        let token = |key: u64| Token::of(&key.to_be_bytes());
         // One connection asks three times as often as the other.
         for turn in 0.. {
             let connection = usize::from(turn % 4 == 0);
-            let take = || indices.next().map(|index| (Due { index, intended_ns: 0 }, index));
-            let Some(due) = routing.next(connection, take) else { break };
-            seen.push(due.index);
-            if turn % 4 < 2 && !routing.leads_to_owner(connection, due.index) {
+            let take = || {
+                let key = keys.next()?;
+                let operation = Operation { key, write: true };
+                Some((Ready { operation, intended_ns: 0 }, token(key)))
+            };
+            let Some(ready) = routing.next(connection, take) else { break };
+            let key = ready.operation.key;
+            seen.push(key);
+            if turn % 4 < 2 && !routing.leads_to(connection, routing.owner(token(key))) {
                 astray += 1;
             }
         }

@@ -26,7 +26,7 @@ use crate::histogram;
 use crate::pacing::{Due, Pacer};
 use crate::queue::Queue;
 use crate::request::Job;
-use crate::routing::Routing;
+use crate::routing::{Ready, Routing};
 use crate::stats::{ErrorKind, Stats};
 
 /// Where a thread's operations come from.
@@ -301,16 +301,17 @@ impl<'a> Worker<'a> {
     fn send_due(&mut self, now_ns: u64) {
         while let Some(index) = self.connection_with_room(|_| true) {
             let Some(due) = self.source.take(now_ns) else { break };
+            let operation = self.job.operation(due.index);
             let owner = self.routing.as_ref().and_then(|routing| {
-                let key = self.job.operation(due.index).key;
-                self.connection_with_room(|index| routing.leads_to_owner(index, key))
+                let owner = routing.owner(self.job.token(operation));
+                self.connection_with_room(|index| routing.leads_to(index, owner))
             });
             let index = owner.unwrap_or(index);
             self.turn = index + 1;
             if self.connections[index].queued.is_empty() {
                 self.given.push(index);
             }
-            self.encode(index, due);
+            self.encode(index, Ready { operation, intended_ns: due.intended_ns });
         }
         while let Some(index) = self.given.pop() {
             self.flush(index);
@@ -334,23 +335,33 @@ impl<'a> Worker<'a> {
     fn fill(&mut self, index: usize, now_ns: u64) {
         while !self.connections[index].free.is_empty() {
             let (source, job) = (&mut self.source, self.job);
-            let due = match &mut self.routing {
-                None => source.take(now_ns),
+            let mut take = || {
+                let due = source.take(now_ns)?;
+                let operation = job.operation(due.index);
+                Some(Ready { operation, intended_ns: due.intended_ns })
+            };
+            let ready = match &mut self.routing {
+                None => take(),
                 Some(routing) => routing.next(index, || {
-                    let due = source.take(now_ns)?;
-                    Some((due, job.operation(due.index).key))
+                    let ready = take()?;
+                    Some((ready, job.token(ready.operation)))
                 }),
             };
-            let Some(due) = due else { break };
-            self.encode(index, due);
+            let Some(ready) = ready else { break };
+            self.encode(index, ready);
         }
     }
 
     #[inline]
-    fn encode(&mut self, index: usize, due: Due) {
-        if self.job.encode(&mut self.connections[index], due) {
-            self.in_flight += 1;
-        }
+    fn encode(&mut self, index: usize, ready: Ready) {
+        let connection = &mut self.connections[index];
+        let Some(stream) = connection.take_stream(ready.operation, ready.intended_ns) else {
+            return;
+        };
+        self.in_flight += 1;
+        let encoded =
+            self.job.encode(ready.operation, &connection.prepared, stream, &mut connection.out);
+        assert!(encoded, "the engine prepares every connection before the load");
     }
 
     /// Sends what is encoded for a connection.
@@ -453,7 +464,7 @@ impl<'a> Worker<'a> {
             connection.free.push(frame.stream);
             self.in_flight -= 1;
             self.answer_ns = now_ns;
-            match self.job.judge(&frame, slot) {
+            match self.job.judge(slot.operation, &frame) {
                 Ok(()) => {
                     self.stats.operations += u64::from(in_window);
                     let counts = if is_open {
