@@ -55,7 +55,7 @@ pub struct SliceLoad {
     pub operations: u64,
     /// Operations that failed, by kind.
     pub errors: Vec<(String, u64)>,
-    /// Open loop: operations that were due in the window but had not been sent at its end.
+    /// Open loop: operations that were due in the window and never sent.
     pub unsent: u64,
     /// CPU time of the client's threads in the window, in ns.
     pub client_cpu_ns: u64,

@@ -18,6 +18,7 @@ use tare_std::cpus::CpuSet;
 use crate::engine::{self, Engine, Follow, Target};
 use crate::error::LoadError;
 use crate::histogram;
+use crate::pacing::Pace;
 use crate::protocol::{Answer, Order};
 use crate::rows::KeyType;
 use crate::stats::Stats;
@@ -128,12 +129,12 @@ impl<W: Write + Send> Agent<W> {
             };
             let _ = say(output, &answer);
         };
+        let pace = Pace::of(order.pacing, order.window).map_err(LoadError::from)?;
         let load = engine::Order {
             workload: &order.workload,
             key_type: KeyType::Bigint,
-            pacing: order.pacing,
+            pace: &pace,
             lead_in: order.lead_in,
-            window: order.window,
             stretch: order.window,
             seed: order.seed,
             verify: false,
@@ -152,16 +153,16 @@ impl<W: Write + Send> Agent<W> {
 fn slice_load(stats: &Stats, pacing: Pacing) -> SliceLoad {
     let response = match pacing {
         Pacing::Closed => Vec::new(),
-        Pacing::Open { .. } => histogram::encode(&stats.response),
+        Pacing::Open { .. } => histogram::encode(&stats.response()),
     };
     SliceLoad {
         window_ns: stats.window_ns(),
         operations: stats.operations,
         errors: stats.errors_by_kind(),
-        unsent: stats.unsent,
+        unsent: stats.dropped,
         client_cpu_ns: stats.cpu_ns,
         response,
-        service: histogram::encode(&stats.service),
+        service: histogram::encode(&stats.service()),
     }
 }
 

@@ -1,4 +1,7 @@
-//! The two clocks of the load generator: one to time operations, one for its own CPU time.
+//! The clocks of the load generator: one to time operations, two for its own share of the CPUs.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -18,4 +21,26 @@ fn read(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     // Both clocks count up from a start in the past, so neither field is ever negative.
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// How long the thread that made it has been ready to run and had to wait for a CPU. Source:
+/// Documentation/scheduler/sched-stats.rst of the kernel, the second field of `/proc/PID/schedstat`.
+#[derive(Debug)]
+pub(crate) struct RunDelay {
+    /// None where the kernel does not tell.
+    file: Option<File>,
+}
+
+impl RunDelay {
+    pub(crate) fn of_this_thread() -> Self {
+        Self { file: File::open("/proc/thread-self/schedstat").ok() }
+    }
+
+    /// In ns since the thread began.
+    pub(crate) fn read_ns(&self) -> Option<u64> {
+        let mut text = [0; 64];
+        let length = self.file.as_ref()?.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(text.get(..length)?).ok()?;
+        text.split_ascii_whitespace().nth(1)?.parse().ok()
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
-use tare_lab::driver::{Edge, Pacing};
+use tare_lab::driver::Edge;
 use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 
@@ -19,7 +19,7 @@ use crate::connection::Connection;
 use crate::error::LoadError;
 use crate::gather::Gathered;
 use crate::keys::Operations;
-use crate::pacing::Pacer;
+use crate::pacing::{Pace, Pacer};
 use crate::request::Job;
 use crate::rows::{KeyType, Shape};
 use crate::stats::Stats;
@@ -64,10 +64,10 @@ pub(crate) struct Target {
 pub(crate) struct Order<'a> {
     pub(crate) workload: &'a WorkloadSpec,
     pub(crate) key_type: KeyType,
-    pub(crate) pacing: Pacing,
+    /// How it is paced, and so how long the measured window is.
+    pub(crate) pace: &'a Pace,
     pub(crate) lead_in: Duration,
-    pub(crate) window: Duration,
-    /// The window is cut into stretches of this length.
+    /// The window is cut into stretches of this length, and at the steps of a schedule.
     pub(crate) stretch: Duration,
     pub(crate) seed: u64,
     pub(crate) verify: bool,
@@ -191,41 +191,27 @@ impl Engine {
             operations: Some(Operations::new(order.workload, order.seed)),
         };
         let connections = order.workload.connections;
-        let limits = match order.pacing {
-            Pacing::Closed => limits(connections, order.workload.in_flight),
-            Pacing::Open { rate_per_s } if !(rate_per_s.is_finite() && rate_per_s > 0.0) => {
-                return Err(LoadError::Setting {
-                    what: "rate",
-                    value: rate_per_s.to_string(),
-                    expected: "a number of operations per second above 0",
-                });
-            }
-            Pacing::Open { .. } => limits(connections, OPEN_IN_FLIGHT.max(connections)),
+        let limits = match order.pace {
+            Pace::Closed(_) => limits(connections, order.workload.in_flight),
+            Pace::Open(_) => limits(connections, OPEN_IN_FLIGHT.max(connections)),
         };
         self.connect(target, &job.statements(), connections)?;
         // Threads need a moment to start; an operation due before would be late.
         let start_ns = clock::now_ns() + 1_000_000 + 100_000 * self.cpus.len() as u64;
         let begin_ns = start_ns + nanoseconds(order.lead_in);
-        let end_ns = begin_ns + nanoseconds(order.window);
-        let stretch_ns = nanoseconds(order.stretch).max(1);
-        let mut boundaries: Vec<u64> = Vec::new();
-        let mut at_ns = begin_ns;
-        while at_ns < end_ns {
-            boundaries.push(at_ns);
-            at_ns += stretch_ns;
-        }
-        boundaries.push(end_ns);
+        let boundaries = boundaries(order.pace, begin_ns, nanoseconds(order.stretch).max(1));
+        let end_ns = boundaries.last().copied().unwrap_or(begin_ns);
         let timetable = Timetable {
             boundaries,
             stop_ns: end_ns + nanoseconds(TAIL),
             silence_ns: nanoseconds(SILENCE),
             drain_ns: nanoseconds(DRAIN),
         };
-        let pacing = order.pacing;
-        let source = |part, parts| match pacing {
-            Pacing::Closed => Source::Closed { next: part, step: parts },
-            Pacing::Open { rate_per_s } => {
-                Source::Open(Pacer::new(start_ns, rate_per_s, part, parts))
+        let source = |part, parts| match order.pace {
+            Pace::Closed(_) => Source::Closed { next: part, step: parts },
+            Pace::Open(schedule) => {
+                let part = (part, parts);
+                Source::Open(Pacer::new(schedule, order.lead_in, start_ns, part, order.seed))
             }
         };
         self.drive(target, &job, &limits, &timetable, &source, follow, &mut |_| {})
@@ -269,6 +255,7 @@ impl Engine {
             alive: AtomicUsize::new(limits.len()),
             done: AtomicU64::new(0),
             edge: follow.edge,
+            served_ns: AtomicU64::new(clock::now_ns()),
         };
         let share = limits.len().div_ceil(self.cpus.len());
         let (sender, receiver) = mpsc::channel();
@@ -321,6 +308,26 @@ impl Engine {
         }
         Ok(total)
     }
+}
+
+/// The edges of the window's stretches: every `stretch_ns` from the beginning of each step on.
+fn boundaries(pace: &Pace, begin_ns: u64, stretch_ns: u64) -> Vec<u64> {
+    let lengths: Vec<Duration> = match pace {
+        Pace::Closed(window) => vec![*window],
+        Pace::Open(schedule) => schedule.steps().iter().map(|step| step.length).collect(),
+    };
+    let mut boundaries = Vec::new();
+    let mut at_ns = begin_ns;
+    for length in lengths {
+        let end_ns = at_ns + nanoseconds(length);
+        while at_ns < end_ns {
+            boundaries.push(at_ns);
+            at_ns += stretch_ns;
+        }
+        at_ns = end_ns;
+    }
+    boundaries.push(at_ns);
+    boundaries
 }
 
 /// Divides `in_flight` over `connections`; the first ones get the remainder. Connections that would

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::pacing::ScheduleError;
 use crate::rows::ShapeError;
 
 /// Why a load could not be made. Operations that fail are counted, not errors of this kind.
@@ -31,6 +32,8 @@ pub enum LoadError {
     PopulateInterrupted { table: String },
     #[error(transparent)]
     Shape(#[from] ShapeError),
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
     #[error("the load has no CPU to run on; name at least one")]
     NoCpus,
     #[error("cannot run on CPU {cpu}; is it online and in this process's cpuset?")]

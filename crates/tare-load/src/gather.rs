@@ -44,6 +44,8 @@ impl Gathered {
         tell(&stats);
         self.told += 1;
         add(&mut self.total, &stats);
+        // They have been told; a sum of them would grow with time.
+        self.total.iter_mut().for_each(|total| total.gaps.clear());
     }
 
     /// Tells the rest and returns the sum.
@@ -51,7 +53,7 @@ impl Gathered {
         while self.pending.len() > 1 {
             self.tell_first(tell);
         }
-        let tail = self.tail.take().unwrap_or_else(Stats::new);
+        let tail = self.tail.take().unwrap_or_default();
         if let Some((last, _)) = self.pending.first_mut() {
             let (begin_ns, end_ns) = (last.begin_ns, last.end_ns);
             last.merge(&tail);

@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use tare_lab::driver::Pacing;
 use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 use tare_std::units::{nanoseconds, significant, thousands};
@@ -16,6 +15,7 @@ use tare_std::units::{nanoseconds, significant, thousands};
 use crate::engine::{Engine, Follow, Order};
 use crate::error::LoadError;
 use crate::histogram::{LogWriter, Quantiles};
+use crate::pacing::Pace;
 use crate::rows::{KeyType, Shape};
 use crate::stats::Stats;
 
@@ -27,13 +27,11 @@ pub struct LoadConfig {
     pub cpus: CpuSet,
     pub workload: WorkloadSpec,
     pub key_type: KeyType,
-    pub pacing: Pacing,
+    pub pace: Pace,
     /// Write every row once before the load.
     pub populate: bool,
     /// Load before the measured window.
     pub lead_in: Duration,
-    /// The measured window.
-    pub window: Duration,
     /// Every operation derives from (seed, index), every row from (seed, key).
     pub seed: u64,
     /// Compare every row read with what was written. The rows must have been written with the same
@@ -61,12 +59,11 @@ pub struct LoadReport {
     pub response: Option<Quantiles>,
     /// Time from the send.
     pub service: Quantiles,
-    /// Open loop: operations due in the window that had not been sent at its end.
-    pub unsent: u64,
     /// Open loop: how much later than intended operations were sent, in ns; part of the response
     /// time.
-    pub late_mean_ns: Option<f64>,
-    pub late_max_ns: Option<u64>,
+    pub late: Option<Quantiles>,
+    /// Open loop: operations due in the window that were never sent.
+    pub dropped: u64,
     pub errors: Vec<ErrorCount>,
     /// CPU time of the load threads per operation, in µs.
     pub client_cpu_us_per_operation: Option<f64>,
@@ -128,13 +125,12 @@ pub fn run(
         .map(|file| LogWriter::begin(BufWriter::new(file), start))
         .transpose()
         .map_err(log_error)?;
-    let is_open = matches!(config.pacing, Pacing::Open { .. });
+    let is_open = matches!(config.pace, Pace::Open(_));
     let order = Order {
         workload: &config.workload,
         key_type: config.key_type,
-        pacing: config.pacing,
+        pace: &config.pace,
         lead_in: config.lead_in,
-        window: config.window,
         stretch: Duration::from_secs(1),
         seed: config.seed,
         verify: config.verify,
@@ -149,9 +145,10 @@ pub fn run(
             say(out, line(begin + length, stats, engine.cpus(), is_open))?;
             if let Some(log) = &mut log {
                 if is_open {
-                    log.interval("response", begin, length, &stats.response).map_err(log_error)?;
+                    log.interval("response", begin, length, &stats.response())
+                        .map_err(log_error)?;
                 }
-                log.interval("service", begin, length, &stats.service).map_err(log_error)?;
+                log.interval("service", begin, length, &stats.service()).map_err(log_error)?;
             }
             Ok(())
         };
@@ -166,10 +163,9 @@ pub fn run(
 
 fn report(config: &LoadConfig, engine: &Engine, total: &Stats) -> LoadReport {
     let window_s = total.window_ns() as f64 / 1e9;
-    let sent = total.response.len().max(1) as f64;
-    let rate_per_s = match config.pacing {
-        Pacing::Closed => None,
-        Pacing::Open { rate_per_s } => Some(rate_per_s),
+    let rate_per_s = match &config.pace {
+        Pace::Closed(_) => None,
+        Pace::Open(schedule) => Some(schedule.mean_per_s()),
     };
     let errors = total.errors.iter().map(|(kind, errors)| ErrorCount {
         kind: kind.name(),
@@ -182,11 +178,10 @@ fn report(config: &LoadConfig, engine: &Engine, total: &Stats) -> LoadReport {
         throughput_per_s: ratio(total.operations as f64, window_s).unwrap_or(0.0),
         pacing: if rate_per_s.is_some() { "open" } else { "closed" },
         rate_per_s,
-        response: rate_per_s.map(|_| Quantiles::of(&total.response)),
-        service: Quantiles::of(&total.service),
-        unsent: total.unsent,
-        late_mean_ns: rate_per_s.map(|_| total.late_ns_sum as f64 / sent),
-        late_max_ns: rate_per_s.map(|_| total.late_ns_max),
+        response: rate_per_s.map(|_| Quantiles::of(&total.response())),
+        service: Quantiles::of(&total.service()),
+        late: total.late.as_ref().map(Quantiles::of),
+        dropped: total.dropped,
         errors: errors.collect(),
         client_cpu_us_per_operation: ratio(total.cpu_ns as f64 / 1e3, total.operations as f64),
         client_cpu_share: cpu_share(total, engine.cpus()),
@@ -197,10 +192,10 @@ fn line(at: Duration, stats: &Stats, cpus: usize, is_open: bool) -> String {
     let seconds = stats.window_ns() as f64 / 1e9;
     let per_s = ratio(stats.operations as f64, seconds).unwrap_or(0.0);
     let (name, histogram) =
-        if is_open { ("response", &stats.response) } else { ("service", &stats.service) };
+        if is_open { ("response", stats.response()) } else { ("service", stats.service()) };
     let quantile = |q| nanoseconds(histogram.value_at_quantile(q) as f64);
     let cpu_us = ratio(stats.cpu_ns as f64 / 1e3, stats.operations as f64);
-    let errors: u64 = stats.errors.values().map(|errors| errors.count).sum();
+    let errors = stats.failed();
     format!(
         "{:>4.0} s  {:>9} op/s  {name} p50 {}, p99 {}, p99.9 {}, max {}  client {} µs/op, {:.0} % \
          CPU  errors {errors}",

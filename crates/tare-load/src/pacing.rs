@@ -1,9 +1,55 @@
-//! The schedule of an open loop, as arithmetic on ns since any epoch. Nothing here reads a clock.
+//! When operations start: as fast as those before them end, or on a schedule.
 //!
-//! Operation `index` of a run is due at `start + index / rate`, whatever happened to those before:
-//! a slot is never skipped, so a stall of the system shows in the response times of everything
-//! that was due meanwhile (no coordinated omission). Operations that are late are sent at once, in
+//! A schedule is arithmetic on ns since any epoch; nothing here reads a clock. Operation `index` of
+//! a run is due at a time that depends on the schedule alone, whatever happened to those before: a
+//! slot is never skipped, so a stall of the system shows in the response times of everything that
+//! was due meanwhile (no coordinated omission). Operations that are late are sent at once, in
 //! order. Threads share one schedule: thread t of n sends the indices t, t + n, t + 2n ...
+
+mod schedule;
+mod wake;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tare_lab::driver::Pacing;
+use tare_std::rng::mix64;
+
+pub use schedule::{Arrivals, Schedule, ScheduleError, Step};
+pub(crate) use wake::WakeEarly;
+
+/// How operations are paced.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pace {
+    /// Closed loop: the next operation starts when one of those in flight ends, for so long.
+    Closed(Duration),
+    /// Open loop: operations start on a schedule, whatever the system does.
+    Open(Schedule),
+}
+
+impl Pace {
+    /// What a study orders, for so long.
+    ///
+    /// # Errors
+    /// If the rate is not a positive number.
+    pub fn of(pacing: Pacing, window: Duration) -> Result<Self, ScheduleError> {
+        match pacing {
+            Pacing::Closed => Ok(Self::Closed(window)),
+            Pacing::Open { rate_per_s } => {
+                let steps = vec![Step::steady(rate_per_s, window)];
+                Ok(Self::Open(Schedule::new(steps, Arrivals::Constant)?))
+            }
+        }
+    }
+
+    /// The length of the measured window.
+    pub fn window(&self) -> Duration {
+        match self {
+            Self::Closed(window) => *window,
+            Self::Open(schedule) => schedule.steps().iter().map(|step| step.length).sum(),
+        }
+    }
+}
 
 /// An operation that is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,117 +59,111 @@ pub struct Due {
     pub intended_ns: u64,
 }
 
-/// One thread's part of the schedule and how far it has got.
+/// One thread's part of a schedule and how far it has got.
 #[derive(Clone, Debug)]
 pub struct Pacer {
+    schedule: Arc<schedule::Curve>,
     start_ns: u64,
-    period_ns: f64,
-    step: u64,
-    /// Index of the next operation to send.
-    next: u64,
+    /// Number of threads.
+    parts: u64,
+    /// The next operation to send.
+    next: Due,
+    /// Where `next` stands in the schedule, in operations; a whole number where arrivals are
+    /// constant.
+    position: f64,
+    /// The segment of the curve that `next` lies in.
+    segment: usize,
+    /// Where arrivals are random: what they derive from.
+    seed: Option<u64>,
 }
 
 impl Pacer {
-    /// The part of thread `part` of `parts` in a schedule of `rate_per_s` that starts at
-    /// `start_ns`.
+    /// The part of thread `part` of `parts` in a schedule that starts at `start_ns` with `lead_in`
+    /// at its first rate. After its last step it goes on at its last rate for ever. Random
+    /// arrivals derive from `seed`.
     ///
     /// # Panics
-    /// If the rate is not a positive number or `part` is not below `parts`.
-    pub fn new(start_ns: u64, rate_per_s: f64, part: u64, parts: u64) -> Self {
-        assert!(rate_per_s.is_finite() && rate_per_s > 0.0, "no rate: {rate_per_s}");
+    /// If `part` is not below `parts`.
+    pub fn new(
+        schedule: &Schedule,
+        lead_in: Duration,
+        start_ns: u64,
+        (part, parts): (u64, u64),
+        seed: u64,
+    ) -> Self {
         assert!(part < parts, "part {part} of {parts}");
-        Self { start_ns, period_ns: 1e9 / rate_per_s, step: parts, next: part }
+        let seed = match schedule.arrivals() {
+            Arrivals::Constant => None,
+            // Another purpose than the keys, which derive from the seed too.
+            Arrivals::Poisson => Some(mix64(seed ^ 0x6172_7269_7661_6c73)),
+        };
+        let mut pacer = Self {
+            schedule: Arc::new(schedule.curve(lead_in)),
+            start_ns,
+            parts,
+            next: Due { index: part, intended_ns: 0 },
+            position: part as f64,
+            segment: 0,
+            seed,
+        };
+        if seed.is_some() {
+            pacer.position = pacer.gap();
+        }
+        pacer.place();
+        pacer
     }
 
     /// When the next operation is due.
     #[inline]
     pub fn next_due_ns(&self) -> u64 {
-        self.due_ns(self.next)
+        self.next.intended_ns
     }
 
     /// The next operation, if it is due by `now_ns`. The caller sends it.
     #[inline]
     pub fn take(&mut self, now_ns: u64) -> Option<Due> {
-        let intended_ns = self.next_due_ns();
-        if intended_ns > now_ns {
+        if self.next.intended_ns > now_ns {
             return None;
         }
-        let index = self.next;
-        self.next += self.step;
-        Some(Due { index, intended_ns })
+        let due = self.next;
+        self.next.index += self.parts;
+        self.position = match self.seed {
+            None => self.next.index as f64,
+            Some(_) => self.position + self.gap(),
+        };
+        self.place();
+        Some(due)
     }
 
-    /// How many of this thread's operations are due in [`from_ns`, `to_ns`) and not yet taken.
-    pub fn unsent(&self, from_ns: u64, to_ns: u64) -> u64 {
-        // `next` is `part + step * taken`, and part is below step.
-        let from = self.count_before(from_ns).max(self.next / self.step);
-        self.count_before(to_ns).saturating_sub(from)
-    }
-
-    /// How many of this thread's operations are due before `at_ns`.
-    fn count_before(&self, at_ns: u64) -> u64 {
-        let first = self.next % self.step;
-        let elapsed = at_ns.saturating_sub(self.start_ns) as f64;
-        let guess = (elapsed / self.period_ns - first as f64) / self.step as f64;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a guess that saturates at 0 and is put right below"
-        )]
-        let mut count = guess.ceil() as u64;
-        // The division rounds; `due_ns` decides.
-        while count > 0 && self.due_ns(first + (count - 1) * self.step) >= at_ns {
-            count -= 1;
-        }
-        while self.due_ns(first + count * self.step) < at_ns {
-            count += 1;
+    /// How many of this thread's operations are due in [`from_ns`, `to_ns`) and not yet taken. It
+    /// counts them one by one.
+    pub fn not_taken(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let mut rest = self.clone();
+        let mut count = 0;
+        while let Some(due) = to_ns.checked_sub(1).and_then(|last_ns| rest.take(last_ns)) {
+            count += u64::from(due.intended_ns >= from_ns);
         }
         count
     }
 
+    /// From one operation of this thread to its next, in operations of the schedule. The parts of
+    /// a Poisson process that is dealt out at random are Poisson processes of 1/n of its rate, and
+    /// a process of a rate that varies is one of rate 1 with its time bent: Kingman, "Poisson
+    /// Processes" (1993), sections 2.3 and 5.1.
     #[inline]
-    fn due_ns(&self, index: u64) -> u64 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a positive time; 2^53 ns are 104 days"
-        )]
-        let offset = (index as f64 * self.period_ns) as u64;
-        self.start_ns + offset
-    }
-}
-
-/// How long before an operation is due to wake up. A timer wakes late by what the machine needs to
-/// leave its idle state (about 5 to 50 µs); this learns how late, and the rest of the way is spent
-/// polling.
-///
-/// The estimate goes up by 3 µs when a wake was later and down by 1 µs when it was earlier, so it
-/// settles where one wake in four is later: a few wakes that were held up by others on the CPU,
-/// however long, must not buy every operation a long wait.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct WakeEarly {
-    late_ns: u64,
-}
-
-const UP_NS: u64 = 3_000;
-const DOWN_NS: u64 = 1_000;
-/// The most CPU time to spend on polling before one operation, in ns.
-const EARLY_NS_MAX: u64 = 60_000;
-
-impl WakeEarly {
-    /// When to set the timer for something due at `due_ns`.
-    pub(crate) fn timer_ns(&self, due_ns: u64) -> u64 {
-        due_ns.saturating_sub(self.late_ns)
+    fn gap(&self) -> f64 {
+        let seed = self.seed.unwrap_or_default();
+        let bits = mix64(seed ^ mix64(self.next.index.wrapping_add(0x9e37_79b9_7f4a_7c15))) >> 11;
+        // In (0, 1], so that the logarithm is finite.
+        let uniform = (bits + 1) as f64 * (1.0 / (1u64 << 53) as f64);
+        -uniform.ln() * self.parts as f64
     }
 
-    /// The timer was set for `timer_ns` and the thread ran again at `now_ns`.
-    pub(crate) fn woke(&mut self, timer_ns: u64, now_ns: u64) {
-        let late_ns = now_ns.saturating_sub(timer_ns);
-        self.late_ns = if late_ns > self.late_ns {
-            (self.late_ns + UP_NS).min(late_ns).min(EARLY_NS_MAX)
-        } else {
-            self.late_ns.saturating_sub(DOWN_NS).max(late_ns)
-        };
+    /// Finds out when the operation at `position` is due.
+    #[inline]
+    fn place(&mut self) {
+        self.segment = self.schedule.segment_at(self.position, self.segment);
+        self.next.intended_ns = self.start_ns + self.schedule.due_ns(self.position, self.segment);
     }
 }
 

@@ -27,6 +27,17 @@ pub(crate) struct Job {
 pub(crate) type Failure = (ErrorKind, String);
 
 impl Job {
+    /// The kinds of operations, as they are named in results and logs.
+    pub(crate) fn kinds(&self) -> &[&str] {
+        &["read", "write"]
+    }
+
+    /// The place of an operation's kind in `kinds`.
+    #[inline]
+    pub(crate) fn kind(&self, operation: &Operation) -> usize {
+        usize::from(operation.write)
+    }
+
     pub(crate) fn is_populating(&self) -> bool {
         self.operations.is_none()
     }

@@ -1,4 +1,5 @@
-//! What is counted: operations, errors by kind, latencies, the client's own CPU time.
+//! What is counted: operations, errors by kind, latencies by operation, times without service, and
+//! what the client itself needed.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,11 @@ pub(crate) enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// True if the operation failed because no answer came in time.
+    pub(crate) fn is_time_out(self) -> bool {
+        matches!(self, Self::NoAnswer)
+    }
+
     /// A name without a number where the number means something.
     pub(crate) fn name(self) -> String {
         let server = match self {
@@ -67,8 +73,42 @@ pub(crate) struct Errors {
     pub(crate) first: String,
 }
 
+/// Latencies of one kind of operation. A histogram comes to be with its first time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Latency {
+    /// From the send.
+    pub(crate) service: Option<Histogram>,
+    /// Open loop only: from the intended start.
+    pub(crate) response: Option<Histogram>,
+}
+
+/// A time in which operations were due or in flight and none ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
+}
+
+impl Gap {
+    /// The shortest that is told, in ns.
+    pub(crate) const LEAST_NS: u64 = 100_000_000;
+
+    /// Several threads may have seen the same gap, or parts of it: what all of them saw, in order.
+    pub(crate) fn union(mut gaps: Vec<Self>) -> Vec<Self> {
+        gaps.sort_by_key(|gap| gap.from_ns);
+        let mut union: Vec<Self> = Vec::new();
+        for gap in gaps {
+            match union.last_mut() {
+                Some(last) if gap.from_ns <= last.to_ns => last.to_ns = last.to_ns.max(gap.to_ns),
+                _ => union.push(gap),
+            }
+        }
+        union
+    }
+}
+
 /// What one thread, or all of them, saw in one stretch of time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Stats {
     /// When the stretch began and ended, on the clock of `clock::now_ns`.
     pub(crate) begin_ns: u64,
@@ -76,33 +116,63 @@ pub(crate) struct Stats {
     /// Operations that ended well between begin and end.
     pub(crate) operations: u64,
     pub(crate) errors: BTreeMap<ErrorKind, Errors>,
-    /// Operations that were due before the end of the window and had not been sent at its end.
-    pub(crate) unsent: u64,
+    /// Open loop only: operations that were due in the window and never sent.
+    pub(crate) dropped: u64,
     /// CPU time of the load threads between begin and end.
     pub(crate) cpu_ns: u64,
-    /// Open loop only: from the intended start, all operations due in the stretch.
-    pub(crate) response: Histogram,
-    /// From the send.
-    pub(crate) service: Histogram,
+    /// How long the load threads were ready to run and had to wait for a CPU, where the kernel
+    /// tells.
+    pub(crate) run_delay_ns: Option<u64>,
+    /// By kind of operation.
+    pub(crate) latencies: Vec<Latency>,
     /// Open loop only: how much later than intended operations were sent.
-    pub(crate) late_ns_sum: u64,
-    pub(crate) late_ns_max: u64,
+    pub(crate) late: Option<Histogram>,
+    pub(crate) gaps: Vec<Gap>,
 }
 
 impl Stats {
     pub(crate) fn new() -> Self {
-        Self {
-            begin_ns: 0,
-            end_ns: 0,
-            operations: 0,
-            errors: BTreeMap::new(),
-            unsent: 0,
-            cpu_ns: 0,
-            response: histogram::new(),
-            service: histogram::new(),
-            late_ns_sum: 0,
-            late_ns_max: 0,
+        Self::default()
+    }
+
+    /// Counts the times of an operation of a kind that ended well.
+    #[inline]
+    pub(crate) fn answered(&mut self, kind: usize, service_ns: u64, response_ns: Option<u64>) {
+        if kind >= self.latencies.len() {
+            self.latencies.resize(kind + 1, Latency::default());
         }
+        let Latency { service, response } = &mut self.latencies[kind];
+        histogram::record(service.get_or_insert_with(histogram::new), service_ns);
+        if let Some(response_ns) = response_ns {
+            histogram::record(response.get_or_insert_with(histogram::new), response_ns);
+        }
+    }
+
+    /// Counts how much later than intended an operation was sent.
+    #[inline]
+    pub(crate) fn sent_late(&mut self, late_ns: u64) {
+        histogram::record(self.late.get_or_insert_with(histogram::new), late_ns);
+    }
+
+    /// Service times of all operations.
+    pub(crate) fn service(&self) -> Histogram {
+        sum(self.latencies.iter().filter_map(|latency| latency.service.as_ref()))
+    }
+
+    /// Response times of all operations.
+    pub(crate) fn response(&self) -> Histogram {
+        sum(self.latencies.iter().filter_map(|latency| latency.response.as_ref()))
+    }
+
+    /// Operations that failed, of all kinds.
+    pub(crate) fn failed(&self) -> u64 {
+        self.errors.values().map(|errors| errors.count).sum()
+    }
+
+    /// ... and of those the ones that got no answer in time.
+    pub(crate) fn timed_out(&self) -> u64 {
+        let errors = self.errors.iter().filter(|(kind, _)| kind.is_time_out());
+        errors.map(|(_, errors)| errors.count).sum()
     }
 
     /// Length of the stretch in ns.
@@ -126,12 +196,20 @@ impl Stats {
         self.begin_ns = if self.begin_ns == 0 { other.begin_ns } else { self.begin_ns };
         self.end_ns = self.end_ns.max(other.end_ns);
         self.operations += other.operations;
-        self.unsent += other.unsent;
+        self.dropped += other.dropped;
         self.cpu_ns += other.cpu_ns;
-        self.late_ns_sum += other.late_ns_sum;
-        self.late_ns_max = self.late_ns_max.max(other.late_ns_max);
-        histogram::merge(&mut self.response, &other.response);
-        histogram::merge(&mut self.service, &other.service);
+        if let Some(run_delay_ns) = other.run_delay_ns {
+            *self.run_delay_ns.get_or_insert(0) += run_delay_ns;
+        }
+        if self.latencies.len() < other.latencies.len() {
+            self.latencies.resize(other.latencies.len(), Latency::default());
+        }
+        for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
+            add(&mut mine.service, theirs.service.as_ref());
+            add(&mut mine.response, theirs.response.as_ref());
+        }
+        add(&mut self.late, other.late.as_ref());
+        self.gaps.extend_from_slice(&other.gaps);
         for (&kind, errors) in &other.errors {
             self.error(kind, &errors.first, errors.count);
         }
@@ -140,5 +218,48 @@ impl Stats {
     /// Errors as (kind, count).
     pub(crate) fn errors_by_kind(&self) -> Vec<(String, u64)> {
         self.errors.iter().map(|(kind, errors)| (kind.name(), errors.count)).collect()
+    }
+}
+
+fn add(sum: &mut Option<Histogram>, more: Option<&Histogram>) {
+    if let Some(more) = more {
+        histogram::merge(sum.get_or_insert_with(histogram::new), more);
+    }
+}
+
+fn sum<'h>(histograms: impl Iterator<Item = &'h Histogram>) -> Histogram {
+    let mut sum = histogram::new();
+    histograms.for_each(|one| histogram::merge(&mut sum, one));
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_threads_saw_is_one_gap() {
+        let gap = |from_ns, to_ns| Gap { from_ns, to_ns };
+        let check = |gaps: &[Gap], expect: &[Gap]| assert_eq!(Gap::union(gaps.to_vec()), expect);
+        check(&[], &[]);
+        check(&[gap(1, 5), gap(1, 5)], &[gap(1, 5)]);
+        check(&[gap(7, 9), gap(1, 5), gap(4, 6)], &[gap(1, 6), gap(7, 9)]);
+        check(&[gap(1, 9), gap(2, 3)], &[gap(1, 9)]);
+    }
+
+    #[test]
+    fn a_sum_holds_what_its_parts_hold() {
+        let (mut one, mut other) = (Stats::new(), Stats::new());
+        one.answered(0, 10, None);
+        one.run_delay_ns = Some(3);
+        other.answered(2, 1_000, Some(2_000));
+        other.sent_late(7);
+        other.error(ErrorKind::NoAnswer, "none", 2);
+        other.error(ErrorKind::RowMissing, "none", 1);
+        one.merge(&other);
+        assert_eq!((one.service().len(), one.response().len()), (2, 1));
+        assert_eq!((one.failed(), one.timed_out(), one.run_delay_ns), (3, 2, Some(3)));
+        assert_eq!(one.late.map(|late| late.len()), Some(1));
+        assert!(one.latencies[1].service.is_none() && one.latencies[0].response.is_none());
     }
 }

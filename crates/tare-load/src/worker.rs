@@ -19,15 +19,14 @@ use std::sync::mpsc::Sender;
 use rustix::event::epoll::Event;
 use tare_lab::driver::Edge;
 
-use crate::clock;
+use crate::clock::{self, RunDelay};
 use crate::connection::{Connection, Progress};
 use crate::error::LoadError;
-use crate::histogram;
 use crate::pacing::{Due, Pacer};
 use crate::queue::Queue;
 use crate::request::Job;
 use crate::routing::{Ready, Routing};
-use crate::stats::{ErrorKind, Stats};
+use crate::stats::{ErrorKind, Gap, Stats};
 
 /// Where a thread's operations come from.
 #[derive(Debug)]
@@ -81,6 +80,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) done: AtomicU64,
     /// Called by the first thread at the edges of the window.
     pub(crate) edge: &'a (dyn Fn(Edge) + Sync),
+    /// When any thread last had an operation that ended well, to `SERVED_NS`.
+    pub(crate) served_ns: AtomicU64,
 }
 
 /// What a thread counted.
@@ -101,6 +102,9 @@ pub(crate) struct Plan {
 
 /// The stop flag is looked at so often, in ns.
 const ATTENTION_NS: u64 = 100_000_000;
+/// Threads tell each other that there is service so often, in ns: seldom enough that their caches
+/// share the word.
+const SERVED_NS: u64 = 1_000_000;
 /// Events taken from the queue at once. Edges are noticed between two such batches.
 const EVENTS_MAX: usize = 64;
 
@@ -133,6 +137,11 @@ pub(crate) struct Worker<'a> {
     answer_ns: u64,
     /// When the thread stopped sending.
     stopped_ns: Option<u64>,
+    /// The earliest intended start of what failed since something last ended well.
+    unserved_ns: Option<u64>,
+    run_delay: RunDelay,
+    /// The thread's run delay at the last boundary.
+    run_delay_ns: Option<u64>,
 }
 
 impl<'a> Worker<'a> {
@@ -171,6 +180,9 @@ impl<'a> Worker<'a> {
             again: Vec::new(),
             answer_ns: 0,
             stopped_ns: None,
+            unserved_ns: None,
+            run_delay: RunDelay::of_this_thread(),
+            run_delay_ns: None,
         })
     }
 
@@ -224,6 +236,9 @@ impl<'a> Worker<'a> {
             self.stopped_ns = Some(now_ns);
             self.answer_ns = self.answer_ns.max(now_ns);
             self.end_window_early(now_ns);
+            if let (Source::Open(pacer), true) = (&self.source, self.crossed > 0) {
+                self.stats.dropped = pacer.not_taken(self.window_ns.0, self.window_ns.1);
+            }
         }
         let silent = now_ns.saturating_sub(self.answer_ns) >= self.timetable.silence_ns;
         if let Some(stopped_ns) = self.stopped_ns {
@@ -246,6 +261,7 @@ impl<'a> Worker<'a> {
     /// Crosses the next boundary now.
     fn cross(&mut self, now_ns: u64) {
         let cpu_ns = clock::thread_cpu_ns();
+        let run_delay_ns = self.run_delay.read_ns();
         let is_last = self.crossed + 1 == self.timetable.boundaries.len();
         if self.crossed == 0 {
             if self.first {
@@ -261,12 +277,15 @@ impl<'a> Worker<'a> {
         } else {
             self.stats.end_ns = now_ns;
             self.stats.cpu_ns = cpu_ns - self.cpu_ns;
+            let delays = run_delay_ns.zip(self.run_delay_ns);
+            self.stats.run_delay_ns = delays.map(|(now, before)| now.saturating_sub(before));
             if is_last {
-                if let Source::Open(pacer) = &self.source {
-                    self.stats.unsent = pacer.unsent(self.window_ns.0, self.window_ns.1);
-                }
                 if self.first {
                     (self.shared.edge)(Edge::End);
+                }
+                if self.is_waiting(now_ns) {
+                    let served_ns = self.shared.served_ns.load(Ordering::Relaxed);
+                    self.note_gap(served_ns, now_ns);
                 }
             }
             let number = self.crossed - 1;
@@ -275,6 +294,48 @@ impl<'a> Worker<'a> {
         self.crossed += 1;
         self.stats.begin_ns = now_ns;
         self.cpu_ns = cpu_ns;
+        self.run_delay_ns = run_delay_ns;
+    }
+
+    /// True if anything is due or in flight, or has failed since something last ended well.
+    fn is_waiting(&self, now_ns: u64) -> bool {
+        let is_due = match &self.source {
+            Source::Open(pacer) => pacer.next_due_ns() < now_ns,
+            source => !source.is_exhausted(),
+        };
+        is_due || self.in_flight > 0 || self.unserved_ns.is_some()
+    }
+
+    /// Operations ended well now; the one of them that should have started first, at
+    /// `intended_ns`.
+    #[inline]
+    fn served(&mut self, intended_ns: u64, now_ns: u64) {
+        let unserved_ns = self.unserved_ns.take();
+        if now_ns < self.shared.served_ns.load(Ordering::Relaxed) + SERVED_NS {
+            return;
+        }
+        let served_ns = self.shared.served_ns.fetch_max(now_ns, Ordering::Relaxed);
+        // In a closed loop there is always something that could be done.
+        let from_ns = match &self.source {
+            Source::Open(_) => served_ns.max(unserved_ns.unwrap_or(u64::MAX).min(intended_ns)),
+            _ => served_ns,
+        };
+        self.note_gap(from_ns, now_ns);
+    }
+
+    /// An operation that should have started at `intended_ns` failed.
+    fn unserved(&mut self, intended_ns: u64) {
+        let earliest_ns = self.unserved_ns.unwrap_or(u64::MAX).min(intended_ns);
+        self.unserved_ns = Some(earliest_ns);
+    }
+
+    /// Counts a time without service, if it is long enough and in the window.
+    fn note_gap(&mut self, from_ns: u64, to_ns: u64) {
+        let gap =
+            Gap { from_ns: from_ns.max(self.window_ns.0), to_ns: to_ns.min(self.window_ns.1) };
+        if gap.to_ns.saturating_sub(gap.from_ns) >= Gap::LEAST_NS {
+            self.stats.gaps.push(gap);
+        }
     }
 
     /// Closes the window now if it is open; if it has not begun, it never will.
@@ -377,9 +438,7 @@ impl<'a> Worker<'a> {
                 let intended_ns =
                     connection.slots[usize::try_from(stream).unwrap_or_default()].intended_ns;
                 if intended_ns >= self.window_ns.0 && intended_ns < self.window_ns.1 {
-                    let late_ns = now_ns.saturating_sub(intended_ns);
-                    self.stats.late_ns_sum += late_ns;
-                    self.stats.late_ns_max = self.stats.late_ns_max.max(late_ns);
+                    self.stats.sent_late(now_ns.saturating_sub(intended_ns));
                 }
             }
         }
@@ -442,6 +501,8 @@ impl<'a> Worker<'a> {
         let is_open = matches!(self.source, Source::Open(_));
         let in_window = self.crossed > 0 && self.crossed < self.timetable.boundaries.len();
         let mut offset = 0;
+        // The earliest intended starts of what ended well, and of what did not.
+        let (mut served_ns, mut unserved_ns) = (None::<u64>, None::<u64>);
         loop {
             let bytes = &connection.input[offset..connection.filled];
             let (frame, length) = match Connection::frame_at(bytes) {
@@ -474,20 +535,32 @@ impl<'a> Worker<'a> {
                     };
                     if counts {
                         let service_ns = now_ns.saturating_sub(slot.sent_ns);
-                        histogram::record(&mut self.stats.service, service_ns);
-                        if is_open {
-                            let response_ns = now_ns.saturating_sub(slot.intended_ns);
-                            histogram::record(&mut self.stats.response, response_ns);
-                        }
+                        let response_ns = is_open.then(|| now_ns.saturating_sub(slot.intended_ns));
+                        self.stats.answered(
+                            self.job.kind(&slot.operation),
+                            service_ns,
+                            response_ns,
+                        );
                     }
+                    served_ns = Some(served_ns.unwrap_or(u64::MAX).min(slot.intended_ns));
                 }
-                Err((kind, message)) => self.stats.error(kind, &message, 1),
+                Err((kind, message)) => {
+                    self.stats.error(kind, &message, 1);
+                    let earliest_ns = unserved_ns.unwrap_or(u64::MAX).min(slot.intended_ns);
+                    unserved_ns = Some(earliest_ns);
+                }
             }
             if self.job.is_populating() {
                 self.shared.done.fetch_add(1, Ordering::Relaxed);
             }
         }
         connection.consume(offset);
+        if let Some(intended_ns) = unserved_ns {
+            self.unserved(intended_ns);
+        }
+        if let Some(intended_ns) = served_ns {
+            self.served(intended_ns, now_ns);
+        }
         Ok(())
     }
 
@@ -499,8 +572,13 @@ impl<'a> Worker<'a> {
             return;
         }
         self.queue.forget(connection);
+        let taken = connection.slots.iter().filter(|slot| slot.taken);
+        let earliest_ns = taken.map(|slot| slot.intended_ns).min();
         let lost = connection.give_up();
         self.in_flight -= lost;
+        if let Some(intended_ns) = earliest_ns {
+            self.unserved(intended_ns);
+        }
         self.stats.error(kind, reason, lost.max(1) as u64);
         self.shared.alive.fetch_sub(1, Ordering::Relaxed);
     }

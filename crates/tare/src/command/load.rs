@@ -4,8 +4,8 @@ use std::io::{BufReader, Write};
 use std::time::Duration;
 
 use anyhow::Context;
-use tare_lab::driver::Pacing;
 use tare_lab::study::{KeyDistribution, WorkloadSpec};
+use tare_load::pacing::{Arrivals, Pace, Schedule, Step};
 use tare_load::rows::KeyType;
 use tare_load::{LoadConfig, LoadError, LoadReport};
 use tare_std::cpus::CpuSet;
@@ -78,16 +78,21 @@ fn config(options: &Load) -> anyhow::Result<LoadConfig> {
         rate_per_s: options.rate,
         options: Vec::new(),
     };
-    let pacing = options.rate.map_or(Pacing::Closed, |rate_per_s| Pacing::Open { rate_per_s });
+    let pace = match options.rate {
+        None => Pace::Closed(options.duration),
+        Some(rate_per_s) => {
+            let steps = vec![Step::steady(rate_per_s, options.duration)];
+            Pace::Open(Schedule::new(steps, Arrivals::Constant)?)
+        }
+    };
     Ok(LoadConfig {
         address: options.address,
         cpus,
         workload,
         key_type: KeyType::default(),
-        pacing,
+        pace,
         populate: options.populate,
         lead_in: options.lead_in,
-        window: options.duration,
         seed: options.seed,
         verify: options.verify,
         hdr_file: options.hdr_file.clone(),
@@ -153,8 +158,8 @@ fn print(report: &LoadReport, out: &mut dyn Write) -> anyhow::Result<()> {
             "doubt: the client was saturated; it may be what was measured; give it more --cpus"
         )?;
     }
-    if report.unsent > 0 {
-        writeln!(out, "{} operations were due and not sent", thousands(report.unsent))?;
+    if report.dropped > 0 {
+        writeln!(out, "{} operations were due and never sent", thousands(report.dropped))?;
     }
     for error in &report.errors {
         writeln!(out, "errors: {} x {}: {}", thousands(error.count), error.kind, error.first)?;

@@ -1,0 +1,156 @@
+//! A schedule as it is written: steps of a rate, each constant or rising or falling evenly.
+
+use std::time::Duration;
+
+/// A part of a schedule: from one rate to another, evenly, in a length of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    pub from_per_s: f64,
+    pub to_per_s: f64,
+    pub length: Duration,
+}
+
+impl Step {
+    /// One rate all the time.
+    pub fn steady(rate_per_s: f64, length: Duration) -> Self {
+        Self { from_per_s: rate_per_s, to_per_s: rate_per_s, length }
+    }
+
+    /// The mean rate in operations/s.
+    pub fn mean_per_s(&self) -> f64 {
+        f64::midpoint(self.from_per_s, self.to_per_s)
+    }
+}
+
+/// How operations are spread at a given rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Evenly: one every 1/rate.
+    #[default]
+    Constant,
+    /// At random, independent of one another, as those of many users are.
+    Poisson,
+}
+
+/// Why steps are no schedule.
+#[derive(Debug, thiserror::Error)]
+pub enum ScheduleError {
+    #[error("the load's rate is {0}; it must be a number of operations per second above 0")]
+    Rate(f64),
+    #[error("the load's schedule has no step that lasts; give it a length above 0")]
+    Empty,
+}
+
+/// The rate over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    steps: Vec<Step>,
+    arrivals: Arrivals,
+}
+
+impl Schedule {
+    /// # Errors
+    /// If a rate is not a positive number or no time passes.
+    pub fn new(steps: Vec<Step>, arrivals: Arrivals) -> Result<Self, ScheduleError> {
+        for rate in steps.iter().flat_map(|step| [step.from_per_s, step.to_per_s]) {
+            if !(rate.is_finite() && rate > 0.0) {
+                return Err(ScheduleError::Rate(rate));
+            }
+        }
+        if steps.is_empty() || steps.iter().any(|step| step.length.is_zero()) {
+            return Err(ScheduleError::Empty);
+        }
+        Ok(Self { steps, arrivals })
+    }
+
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The mean rate over all steps in operations/s.
+    pub fn mean_per_s(&self) -> f64 {
+        let length_s = |step: &Step| step.length.as_secs_f64();
+        let operations: f64 =
+            self.steps.iter().map(|step| step.mean_per_s() * length_s(step)).sum();
+        operations / self.steps.iter().map(length_s).sum::<f64>()
+    }
+
+    pub fn arrivals(&self) -> Arrivals {
+        self.arrivals
+    }
+
+    /// The curve of how many operations are due by when, `lead_in` before the first step at that
+    /// one's rate.
+    pub(super) fn curve(&self, lead_in: Duration) -> Curve {
+        let mut segments = Vec::new();
+        let mut begin = Segment { at_s: 0.0, count: 0.0, rate: 0.0, slope: 0.0 };
+        let mut last_rate = 0.0;
+        let first = self.steps.iter().take(1).map(|step| Step::steady(step.from_per_s, lead_in));
+        for step in first.filter(|step| !step.length.is_zero()).chain(self.steps.iter().copied()) {
+            let length_s = step.length.as_secs_f64();
+            begin.rate = step.from_per_s;
+            begin.slope = (step.to_per_s - step.from_per_s) / length_s;
+            segments.push(begin);
+            begin.at_s += length_s;
+            begin.count += step.mean_per_s() * length_s;
+            last_rate = step.to_per_s;
+        }
+        // A steady last step goes on as it is; its slots stay on one grid.
+        if begin.slope != 0.0 {
+            segments.push(Segment { rate: last_rate, slope: 0.0, ..begin });
+        }
+        Curve { segments }
+    }
+}
+
+/// How many operations are due by when, from its pieces in order.
+#[derive(Clone, Debug)]
+pub(super) struct Curve {
+    segments: Vec<Segment>,
+}
+
+/// A piece of the curve. It ends where the next begins; the last one never.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    /// When it begins, in s.
+    at_s: f64,
+    /// Operations due before it.
+    count: f64,
+    /// Operations/s where it begins.
+    rate: f64,
+    /// Change of the rate in operations/s per s.
+    slope: f64,
+}
+
+impl Curve {
+    /// The segment in which `position` operations are due, not before `from`.
+    #[inline]
+    pub(super) fn segment_at(&self, position: f64, from: usize) -> usize {
+        let mut at = from;
+        while self.segments.get(at + 1).is_some_and(|next| next.count <= position) {
+            at += 1;
+        }
+        at
+    }
+
+    /// When `position` operations are due, in ns from the start.
+    #[inline]
+    pub(super) fn due_ns(&self, position: f64, segment: usize) -> u64 {
+        let Segment { at_s, count, rate, slope } = self.segments[segment];
+        let more = position - count;
+        // Solves `rate t + slope t^2 / 2 = more` without cancellation where the slope is small.
+        let offset_ns = if slope == 0.0 {
+            more * (1e9 / rate)
+        } else {
+            let end_rate = (rate * rate + 2.0 * slope * more).max(0.0).sqrt();
+            2e9 * more / (rate + end_rate)
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a positive time; 2^53 ns are 104 days"
+        )]
+        let due_ns = (at_s * 1e9 + offset_ns) as u64;
+        due_ns
+    }
+}
