@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use tare_lab::driver::{Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_std::cpus::CpuSet;
 
+use crate::access::Access;
 use crate::engine::{self, Engine, Follow, Target};
 use crate::error::LoadError;
 use crate::histogram;
@@ -88,7 +89,7 @@ impl<W: Write + Send> Agent<W> {
     fn obey(&mut self, order: Order) -> Result<Answer, OrderError> {
         match order {
             Order::Open { address, deadline } => {
-                let opened = self.engine.open(address, deadline, &self.stop)?;
+                let opened = self.engine.open(&Access::to(address), deadline, &self.stop)?;
                 let target = TargetId(self.next);
                 self.next += 1;
                 self.targets.insert(target, opened);

@@ -14,8 +14,11 @@ use tare_lab::driver::Edge;
 use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 
+use crate::access::{self, Access, Host};
 use crate::clock;
+use crate::cluster::Cluster;
 use crate::connection::Connection;
+use crate::dial::Dialer;
 use crate::error::LoadError;
 use crate::gather::Gathered;
 use crate::keys::Operations;
@@ -50,7 +53,10 @@ pub(crate) struct Engine {
 /// A system with its connections.
 #[derive(Debug)]
 pub(crate) struct Target {
+    /// The node that was named.
     address: SocketAddr,
+    dialer: Dialer,
+    cluster: Cluster,
     /// For schema statements, and the proof that the system answers.
     control: Connection,
     /// For the load.
@@ -82,6 +88,31 @@ pub(crate) struct Follow<'a> {
     pub(crate) stretch: &'a mut dyn FnMut(&Stats),
 }
 
+impl Target {
+    /// Connects to a node and, where that is wanted, learns of the others.
+    fn reach(
+        host: &Host,
+        dialer: &Dialer,
+        discover: bool,
+        deadline: Instant,
+    ) -> Result<Self, LoadError> {
+        let mut control = dialer.open(host, None, deadline)?;
+        let mut cluster = match discover {
+            true => Cluster::discover(host.clone(), &mut control, deadline)?,
+            false => Cluster::single(host.clone()),
+        };
+        cluster.learn(&control);
+        Ok(Self {
+            address: host.address,
+            dialer: dialer.clone(),
+            cluster,
+            control,
+            connections: Vec::new(),
+            row_seeds: Vec::new(),
+        })
+    }
+}
+
 impl Engine {
     pub(crate) fn new(cpus: &CpuSet) -> Result<Self, LoadError> {
         if cpus.is_empty() {
@@ -98,26 +129,28 @@ impl Engine {
     /// Connects to a system, again and again until it answers or `deadline` has passed.
     pub(crate) fn open(
         &self,
-        address: SocketAddr,
+        access: &Access,
         deadline: Duration,
         stop: &AtomicBool,
     ) -> Result<Target, LoadError> {
+        let dialer = Dialer::new(access)?;
         let begin = Instant::now();
         let end = begin + deadline;
+        let hosts: Vec<Host> =
+            access.nodes.iter().map(|node| access::resolve(node)).collect::<Result<_, _>>()?;
+        let mut candidates = hosts.iter().cycle();
         loop {
+            let host = candidates.next().ok_or(LoadError::NoNode)?;
             // An attempt that hangs, as before a frozen server, must not eat the others' time.
             let attempt = end.min(Instant::now() + Duration::from_secs(2));
-            let error = match Connection::open(address, attempt) {
-                Ok(control) => {
-                    let (connections, row_seeds) = (Vec::new(), Vec::new());
-                    return Ok(Target { address, control, connections, row_seeds });
-                }
-                // Waiting does not mend this.
-                Err(error @ LoadError::Login { .. }) => return Err(error),
+            let error = match Target::reach(host, &dialer, access.discover, attempt) {
+                Ok(target) => return Ok(target),
+                Err(error) if !error.may_pass() => return Err(error),
                 Err(error) => error,
             };
             if Instant::now() >= end || stop.load(Ordering::Relaxed) {
                 let waited_s = begin.elapsed().as_secs_f64();
+                let address = host.address;
                 return Err(LoadError::NotReady { address, waited_s, source: Box::new(error) });
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -137,8 +170,9 @@ impl Engine {
         check(workload)?;
         let shape = Shape::of(workload, key_type)?;
         let [keyspace, table] = shape.schema();
-        target.control.query("CREATE KEYSPACE", &keyspace, Instant::now() + EXCHANGE)?;
-        target.control.query("CREATE TABLE", &table, Instant::now() + EXCHANGE)?;
+        for (what, statement) in [("CREATE KEYSPACE", &keyspace), ("CREATE TABLE", &table)] {
+            target.control.query(what, statement, Instant::now() + EXCHANGE, |_| ())?;
+        }
         let job = Job { shape, row_seed: seed, verify: false, operations: None };
         let limits = limits(workload.connections, workload.in_flight.max(POPULATE_IN_FLIGHT));
         let timetable = Timetable {
@@ -225,10 +259,15 @@ impl Engine {
         count: u32,
     ) -> Result<(), LoadError> {
         let count = count as usize;
-        target.connections.retain(Connection::is_idle);
+        // Where one is gone the others do not lead to all nodes and shards alike.
+        if !target.connections.iter().all(Connection::is_idle) {
+            target.connections.clear();
+        }
         target.connections.truncate(count);
         while target.connections.len() < count {
-            let connection = Connection::open(target.address, Instant::now() + EXCHANGE)?;
+            let number = target.connections.len();
+            let deadline = Instant::now() + EXCHANGE;
+            let connection = target.cluster.connect(&target.dialer, number, deadline)?;
             target.connections.push(connection);
         }
         for connection in &mut target.connections {
@@ -263,6 +302,7 @@ impl Engine {
         let result = std::thread::scope(|scope| {
             let mut parts = Vec::new();
             let connections = &mut target.connections[..limits.len()];
+            let ring = &target.cluster.ring;
             let shares = connections.chunks_mut(share).zip(limits.chunks(share));
             let count = shares.len() as u64;
             for (part, ((connections, limits), &cpu)) in (0..).zip(shares.zip(&self.cpus)) {
@@ -274,7 +314,7 @@ impl Engine {
                 let (shared, chunks) = (&shared, sender.clone());
                 let work = move || {
                     pin(cpu)?;
-                    Worker::new(connections, job, shared, plan, chunks)?.run(limits)
+                    Worker::new(connections, ring, job, shared, plan, chunks)?.run(limits)
                 };
                 let thread = std::thread::Builder::new().name(format!("load-{cpu}"));
                 parts.push(thread.spawn_scoped(scope, work));

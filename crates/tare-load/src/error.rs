@@ -7,6 +7,25 @@ use std::path::PathBuf;
 use crate::pacing::ScheduleError;
 use crate::rows::ShapeError;
 
+impl LoadError {
+    /// True where waiting and trying again may mend it: a server that is not up yet.
+    pub(crate) fn may_pass(&self) -> bool {
+        !matches!(
+            self,
+            Self::UnknownHost { .. }
+                | Self::NoNode
+                | Self::Login { .. }
+                | Self::WrongLogin { .. }
+                | Self::NoLz4 { .. }
+                | Self::SpeaksTls { .. }
+                | Self::Tls { .. }
+                | Self::TlsAuthorities { .. }
+                | Self::TlsName { .. }
+                | Self::TlsSetup { .. }
+        )
+    }
+}
+
 /// Why a load could not be made. Operations that fail are counted, not errors of this kind.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -16,12 +35,32 @@ pub enum LoadError {
     NotReady { address: SocketAddr, waited_s: f64, source: Box<LoadError> },
     #[error("cannot send {what} to {address} or read the answer")]
     Exchange { address: SocketAddr, what: &'static str, source: io::Error },
-    #[error("{address} closed the connection instead of answering {what}")]
-    Closed { address: SocketAddr, what: &'static str },
-    #[error("{address} did not answer {what} with the CQL protocol, version 4: {reason}")]
-    Protocol { address: SocketAddr, what: &'static str, reason: String },
-    #[error("{address} asks for a login ({authenticator}), which tare load does not do")]
+    #[error("{address} closed the connection instead of answering {what}{hint}")]
+    Closed { address: SocketAddr, what: &'static str, hint: &'static str },
+    #[error("{address} did not answer {what} with the CQL protocol, version {version}: {reason}")]
+    Protocol { address: SocketAddr, what: &'static str, version: u8, reason: String },
+    #[error("cannot find the host {host}; is its name right?")]
+    UnknownHost { host: String, source: io::Error },
+    #[error("no node was named to connect to")]
+    NoNode,
+    #[error("{address} asks for a login ({authenticator}); give a user and a password")]
     Login { address: SocketAddr, authenticator: String },
+    #[error("{address} does not let {user:?} in: {message}")]
+    WrongLogin { address: SocketAddr, user: String, message: String },
+    #[error("{address} does not offer LZ4; load it without compression")]
+    NoLz4 { address: SocketAddr },
+    #[error("{address} speaks TLS; name the authorities to trust, or trust anyone")]
+    SpeaksTls { address: SocketAddr },
+    #[error(
+        "no TLS with {address}: {reason}; does it speak TLS, and is its certificate one to trust?"
+    )]
+    Tls { address: SocketAddr, reason: rustls::Error },
+    #[error("cannot take the authorities to trust from {path}: {reason}", path = path.display())]
+    TlsAuthorities { path: PathBuf, reason: String },
+    #[error("{name:?} cannot be the name of a TLS server")]
+    TlsName { name: String },
+    #[error("cannot set up TLS")]
+    TlsSetup { source: rustls::Error },
     #[error("{address} refused {what}: {message} (error {code:#06x})")]
     Refused { address: SocketAddr, what: &'static str, code: i32, message: String },
     #[error("every connection to {address} broke during the load: {reason}")]

@@ -10,9 +10,12 @@
 //! result, and no wait is without a deadline.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod agent;
 mod clock;
+mod cluster;
 mod connection;
+mod dial;
 pub mod drivers;
 mod engine;
 mod error;
@@ -27,8 +30,11 @@ mod request;
 mod routing;
 pub mod rows;
 mod stats;
+mod tls;
+mod wire;
 mod worker;
 
+pub use access::Access;
 pub use agent::agent;
 pub use error::LoadError;
 pub use load::{LoadConfig, LoadReport, run};

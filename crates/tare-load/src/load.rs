@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
@@ -12,6 +11,7 @@ use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 use tare_std::units::{nanoseconds, significant, thousands};
 
+use crate::access::Access;
 use crate::engine::{Engine, Follow, Order};
 use crate::error::LoadError;
 use crate::histogram::{LogWriter, Quantiles};
@@ -22,7 +22,7 @@ use crate::stats::Stats;
 /// What to load, how, and for how long.
 #[derive(Clone, Debug)]
 pub struct LoadConfig {
-    pub address: SocketAddr,
+    pub access: Access,
     /// One thread runs on each of these.
     pub cpus: CpuSet,
     pub workload: WorkloadSpec,
@@ -98,7 +98,7 @@ pub fn run(
         source,
     };
     let file = config.hdr_file.as_ref().map(File::create).transpose().map_err(log_error)?;
-    let mut target = engine.open(config.address, config.connect_deadline, stop)?;
+    let mut target = engine.open(&config.access, config.connect_deadline, stop)?;
     if config.populate {
         let mut told = 0;
         let mut failed = None;

@@ -6,7 +6,7 @@ use tare_cql::response::{Response, Rows};
 use tare_cql::token::Token;
 use tare_cql::wire::{DecodeError, Value};
 
-use crate::connection::{Prepared, SETTINGS};
+use crate::connection::Prepared;
 use crate::keys::{Operation, Operations};
 use crate::rows::{Row, Shape};
 use crate::stats::ErrorKind;
@@ -74,8 +74,9 @@ impl Job {
         let Operation { key, write } = operation;
         let Some(statement) = prepared.statements.get(usize::from(!write)) else { return false };
         let key_bytes = key.to_be_bytes();
+        let settings = statement.settings();
         let mut values =
-            request::execute(out, head, &statement.id, &SETTINGS).value(Value::Bytes(&key_bytes));
+            request::execute(out, head, &statement.id, &settings).value(Value::Bytes(&key_bytes));
         if write {
             let row = Row::new(&self.shape, self.row_seed, key);
             for column in 0..self.shape.columns {

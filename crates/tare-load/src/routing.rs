@@ -1,18 +1,20 @@
 //! Which connection an operation goes out on.
 //!
-//! A sharded server (Scylla, `tare db`) says at OPTIONS which shard a connection has come to, and
-//! how the shard of a row follows from its key. A client that sends each operation to the owner of
-//! its row saves the server the way between shards, as shard-aware drivers do.
+//! The owner of a row is a node of the ring (`cluster`) and, where the node is sharded (Scylla, `tare
+//! db`), one of its shards: the node says at OPTIONS which shard a connection has come to, and how
+//! the shard of a row follows from its token. A client that sends each operation to the owner of its
+//! row saves the servers the way between them, as token- and shard-aware drivers do.
 //!
-//! In a closed loop a connection that is free takes the next operation of its own shard, and
-//! those of other shards that come before it wait for connections of theirs. A shard for which too
-//! many wait is behind: then operations go out wherever there is room, and the server passes them on,
-//! so that the number of requests in flight is always the one that was asked for.
+//! In a closed loop a connection that is free takes the next operation of its own place, and those
+//! of other places that come before it wait for connections of theirs. A place for which too many
+//! wait is behind: then operations go out wherever there is room, and the server passes them on, so
+//! that the number of requests in flight is always the one that was asked for.
 
 use std::collections::VecDeque;
 
 use tare_cql::token::Token;
 
+use crate::cluster::Ring;
 use crate::connection::Connection;
 use crate::keys::Operation;
 
@@ -26,11 +28,17 @@ pub(crate) struct Sharding {
     pub(crate) shards: u16,
     /// The highest bits of a token that do not count.
     pub(crate) ignore_msb: u8,
+    /// The port at which a client chooses the shard by the port that it comes from.
+    pub(crate) aware_port: Option<u16>,
 }
 
 impl Sharding {
-    /// What SUPPORTED says of it; `None` from a server without shards.
-    pub(crate) fn find<'a>(mut value: impl FnMut(&str) -> Option<&'a str>) -> Option<Self> {
+    /// What SUPPORTED says of it; `None` from a server without shards. Source: Scylla's
+    /// `docs/dev/protocol-extensions.md`.
+    pub(crate) fn find<'a>(
+        tls: bool,
+        mut value: impl FnMut(&str) -> Option<&'a str>,
+    ) -> Option<Self> {
         let algorithm = value("SCYLLA_SHARDING_ALGORITHM")?;
         if algorithm != "biased-token-round-robin" {
             return None;
@@ -38,7 +46,9 @@ impl Sharding {
         let shard = value("SCYLLA_SHARD")?.parse().ok()?;
         let shards = value("SCYLLA_NR_SHARDS")?.parse().ok()?;
         let ignore_msb = value("SCYLLA_SHARDING_IGNORE_MSB")?.parse().ok()?;
-        (shard < shards).then_some(Self { shard, shards, ignore_msb })
+        let port = if tls { "SCYLLA_SHARD_AWARE_PORT_SSL" } else { "SCYLLA_SHARD_AWARE_PORT" };
+        let aware_port = value(port).and_then(|port| port.parse().ok());
+        (shard < shards).then_some(Self { shard, shards, ignore_msb, aware_port })
     }
 
     fn owner(self, token: Token) -> u16 {
@@ -54,29 +64,51 @@ pub(crate) struct Ready {
     pub(crate) intended_ns: u64,
 }
 
+/// A shard of a node, or a node without shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(usize);
+
 /// The routing of one thread's operations.
 #[derive(Debug)]
-pub(crate) struct Routing {
-    sharding: Sharding,
+pub(crate) struct Routing<'a> {
+    ring: &'a Ring,
+    /// By node: its sharding, if it has any, and the number of its first place.
+    nodes: Vec<(Option<Sharding>, usize)>,
     /// By connection.
-    shards: Vec<u16>,
-    /// By shard.
-    waiting: Vec<VecDeque<Ready>>,
+    places: Vec<Place>,
+    /// By place: what waits for it; `None` where no connection of this thread leads.
+    waiting: Vec<Option<VecDeque<Ready>>>,
 }
 
-impl Routing {
-    /// `None` unless there are several shards, and a connection to each of them.
-    pub(crate) fn new(connections: &[Connection]) -> Option<Self> {
-        let all = connections.iter().map(|connection| connection.sharding);
-        let all: Vec<Sharding> = all.collect::<Option<_>>()?;
-        let sharding = *all.first().filter(|first| first.shards > 1)?;
-        let shards: Vec<u16> = all.iter().map(|sharding| sharding.shard).collect();
-        let reached = (0..sharding.shards).all(|shard| shards.contains(&shard));
-        let waiting = (0..sharding.shards).map(|_| VecDeque::with_capacity(WAITING_MAX)).collect();
-        reached.then_some(Self { sharding, shards, waiting })
+impl<'a> Routing<'a> {
+    /// `None` where all connections lead to the same place.
+    pub(crate) fn new(connections: &[Connection], ring: &'a Ring) -> Option<Self> {
+        let nodes = connections.iter().map(|connection| connection.node).max()?;
+        let mut nodes = vec![(None, 0); usize::from(nodes) + 1];
+        for connection in connections {
+            nodes[usize::from(connection.node)].0 = connection.sharding;
+        }
+        let mut count = 0;
+        for (sharding, first) in &mut nodes {
+            *first = count;
+            count += sharding.map_or(1, |sharding| usize::from(sharding.shards));
+        }
+        let places: Vec<Place> = connections
+            .iter()
+            .map(|connection| {
+                let shard = connection.sharding.map_or(0, |sharding| usize::from(sharding.shard));
+                Place(nodes[usize::from(connection.node)].1 + shard)
+            })
+            .collect();
+        let mut waiting = vec![None; count];
+        for place in &places {
+            waiting[place.0] = Some(VecDeque::with_capacity(WAITING_MAX));
+        }
+        let reached = waiting.iter().flatten().count();
+        (reached > 1).then_some(Self { ring, nodes, places, waiting })
     }
 
-    /// Closed loop: the next operation for a connection, from those that wait for its shard or, with
+    /// Closed loop: the next operation for a connection, from those that wait for its place or, with
     /// its token, from `take`.
     #[inline]
     pub(crate) fn next(
@@ -84,39 +116,42 @@ impl Routing {
         connection: usize,
         mut take: impl FnMut() -> Option<(Ready, Token)>,
     ) -> Option<Ready> {
-        let shard = self.shards[connection];
-        if let Some(ready) = self.waiting[usize::from(shard)].pop_front() {
+        let place = self.places[connection];
+        if let Some(ready) = self.waiting[place.0].as_mut().and_then(VecDeque::pop_front) {
             return Some(ready);
         }
         loop {
             let Some((ready, token)) = take() else {
                 // None will come for the others either: what waits goes out here.
-                return self.waiting.iter_mut().find_map(VecDeque::pop_front);
+                return self.waiting.iter_mut().flatten().find_map(VecDeque::pop_front);
             };
-            let owner = self.sharding.owner(token);
-            let waiting = &mut self.waiting[usize::from(owner)];
-            if owner == shard || waiting.len() >= WAITING_MAX {
-                return Some(ready);
+            let owner = self.owner(token).filter(|owner| *owner != place);
+            let waiting = owner.and_then(|owner| self.waiting[owner.0].as_mut());
+            match waiting {
+                Some(waiting) if waiting.len() < WAITING_MAX => waiting.push_back(ready),
+                _ => return Some(ready),
             }
-            waiting.push_back(ready);
         }
     }
 
-    /// Which shard a token belongs to.
+    /// The place that a token belongs to, if a connection leads there.
     #[inline]
-    pub(crate) fn owner(&self, token: Token) -> u16 {
-        self.sharding.owner(token)
+    pub(crate) fn owner(&self, token: Token) -> Option<Place> {
+        let (sharding, first) = *self.nodes.get(usize::from(self.ring.owner(token)))?;
+        let shard = sharding.map_or(0, |sharding| usize::from(sharding.owner(token)));
+        let place = first + shard;
+        self.waiting.get(place)?.is_some().then_some(Place(place))
     }
 
-    /// Whether a connection leads to a shard.
+    /// Whether a connection leads to a place.
     #[inline]
-    pub(crate) fn leads_to(&self, connection: usize, shard: u16) -> bool {
-        self.shards[connection] == shard
+    pub(crate) fn leads_to(&self, connection: usize, place: Place) -> bool {
+        self.places[connection] == place
     }
 
     /// Whether operations wait.
     pub(crate) fn has_waiting(&self) -> bool {
-        self.waiting.iter().any(|waiting| !waiting.is_empty())
+        self.waiting.iter().flatten().any(|waiting| !waiting.is_empty())
     }
 }
 
@@ -124,14 +159,20 @@ impl Routing {
 mod tests {
     use super::*;
 
-    fn routing() -> Routing {
-        let sharding = Sharding { shard: 0, shards: 2, ignore_msb: 0 };
-        Routing { sharding, shards: vec![0, 1], waiting: vec![VecDeque::new(); 2] }
+    fn routing(ring: &Ring) -> Routing<'_> {
+        let sharding = Sharding { shard: 0, shards: 2, ignore_msb: 0, aware_port: None };
+        Routing {
+            ring,
+            nodes: vec![(Some(sharding), 0)],
+            places: vec![Place(0), Place(1)],
+            waiting: vec![Some(VecDeque::new()); 2],
+        }
     }
 
     #[test]
     fn every_operation_goes_out_once_and_nearly_all_to_their_owner() {
-        let mut routing = routing();
+        let ring = Ring::default();
+        let mut routing = routing(&ring);
         let mut keys = 0..10_000_u64;
         let mut seen = Vec::new();
         let mut astray = 0;
@@ -147,7 +188,7 @@ mod tests {
             let Some(ready) = routing.next(connection, take) else { break };
             let key = ready.operation.key;
             seen.push(key);
-            if turn % 4 < 2 && !routing.leads_to(connection, routing.owner(token(key))) {
+            if turn % 4 < 2 && !routing.leads_to(connection, routing.owner(token(key)).unwrap()) {
                 astray += 1;
             }
         }
@@ -160,8 +201,10 @@ mod tests {
     #[test]
     fn sharding_is_what_the_server_says() {
         let said = |shards: &'static str| {
-            Sharding::find(|key| {
+            Sharding::find(false, |key| {
                 Some(match key {
+                    "SCYLLA_SHARD_AWARE_PORT" => "19042",
+                    "SCYLLA_SHARD_AWARE_PORT_SSL" => return None,
                     "SCYLLA_SHARD" => "1",
                     "SCYLLA_NR_SHARDS" => shards,
                     "SCYLLA_SHARDING_IGNORE_MSB" => "12",
@@ -169,9 +212,10 @@ mod tests {
                 })
             })
         };
-        assert_eq!(said("2"), Some(Sharding { shard: 1, shards: 2, ignore_msb: 12 }));
+        let aware_port = Some(19_042);
+        assert_eq!(said("2"), Some(Sharding { shard: 1, shards: 2, ignore_msb: 12, aware_port }));
         assert_eq!(said("1"), None);
         assert_eq!(said("many"), None);
-        assert_eq!(Sharding::find(|_| None), None);
+        assert_eq!(Sharding::find(false, |_| None), None);
     }
 }

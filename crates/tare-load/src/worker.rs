@@ -20,13 +20,15 @@ use rustix::event::epoll::Event;
 use tare_lab::driver::Edge;
 
 use crate::clock::{self, RunDelay};
-use crate::connection::{Connection, Progress};
+use crate::cluster::Ring;
+use crate::connection::Connection;
 use crate::error::LoadError;
 use crate::pacing::{Due, Pacer};
 use crate::queue::Queue;
 use crate::request::Job;
 use crate::routing::{Ready, Routing};
 use crate::stats::{ErrorKind, Gap, Stats};
+use crate::wire::Progress;
 
 /// Where a thread's operations come from.
 #[derive(Debug)]
@@ -113,8 +115,8 @@ pub(crate) struct Worker<'a> {
     job: &'a Job,
     shared: &'a Shared<'a>,
     source: Source,
-    /// Where the server has shards.
-    routing: Option<Routing>,
+    /// Where there are several nodes or shards.
+    routing: Option<Routing<'a>>,
     timetable: Timetable,
     first: bool,
     chunks: Sender<Chunk>,
@@ -148,13 +150,14 @@ impl<'a> Worker<'a> {
     /// Registers the connections with an event queue of the calling thread.
     pub(crate) fn new(
         connections: &'a mut [Connection],
+        ring: &'a Ring,
         job: &'a Job,
         shared: &'a Shared<'a>,
         plan: Plan,
         chunks: Sender<Chunk>,
     ) -> Result<Self, LoadError> {
         let queue = Queue::new(connections)?;
-        let routing = Routing::new(connections);
+        let routing = Routing::new(connections, ring);
         let boundaries = &plan.timetable.boundaries;
         let window_ns = match (boundaries.first(), boundaries.last()) {
             (Some(&begin), Some(&end)) => (begin, end),
@@ -364,7 +367,7 @@ impl<'a> Worker<'a> {
             let Some(due) = self.source.take(now_ns) else { break };
             let operation = self.job.operation(due.index);
             let owner = self.routing.as_ref().and_then(|routing| {
-                let owner = routing.owner(self.job.token(operation));
+                let owner = routing.owner(self.job.token(operation))?;
                 self.connection_with_room(|index| routing.leads_to(index, owner))
             });
             let index = owner.unwrap_or(index);
@@ -420,8 +423,9 @@ impl<'a> Worker<'a> {
             return;
         };
         self.in_flight += 1;
+        let head = connection.head(stream);
         let encoded =
-            self.job.encode(ready.operation, &connection.prepared, stream, &mut connection.out);
+            self.job.encode(ready.operation, &connection.prepared, head, &mut connection.out);
         assert!(encoded, "the engine prepares every connection before the load");
     }
 
@@ -474,7 +478,10 @@ impl<'a> Worker<'a> {
         if !self.connections[index].alive {
             return;
         }
-        let progress = self.connections[index].receive();
+        let progress = match self.connections[index].receive() {
+            Ok(progress) => progress,
+            Err(error) => return self.lose(index, ErrorKind::Garbage, &error.to_string()),
+        };
         let now_ns = clock::now_ns();
         if let Err(reason) = self.take_answers(index, now_ns) {
             self.lose(index, ErrorKind::Garbage, &reason);
@@ -504,7 +511,7 @@ impl<'a> Worker<'a> {
         // The earliest intended starts of what ended well, and of what did not.
         let (mut served_ns, mut unserved_ns) = (None::<u64>, None::<u64>);
         loop {
-            let bytes = &connection.input[offset..connection.filled];
+            let bytes = &connection.input[offset..];
             let (frame, length) = match Connection::frame_at(bytes) {
                 Ok(Some(found)) => found,
                 Ok(None) => break,

@@ -11,6 +11,7 @@ use tare_std::cpus::CpuSet;
 
 use crate::exit::Exit;
 
+mod access;
 mod compare;
 mod db;
 mod disk;
@@ -21,6 +22,7 @@ mod progress;
 mod stacks;
 mod tune;
 
+pub use access::*;
 pub use compare::*;
 pub use db::*;
 pub use disk::*;
@@ -334,9 +336,8 @@ pub enum Keys {
 
 #[derive(Debug, Args)]
 pub struct Load {
-    /// Where the database answers
-    #[arg(value_name = "HOST:PORT", default_value = "127.0.0.1:9042")]
-    pub address: SocketAddr,
+    #[command(flatten)]
+    pub access: Access,
     /// What to do
     #[arg(long, value_name = "OPERATION", default_value = "write")]
     pub operation: Operation,

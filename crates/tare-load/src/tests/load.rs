@@ -7,6 +7,7 @@ use tare_lab::study::WorkloadSpec;
 
 use super::server::{Manner, Server};
 use super::{cpus, workload};
+use crate::access::Access;
 use crate::error::LoadError;
 use crate::histogram;
 use crate::load::{LoadConfig, LoadReport, run};
@@ -15,7 +16,7 @@ use crate::rows::{KeyType, Row, Shape};
 
 fn config(server: &Server) -> LoadConfig {
     LoadConfig {
-        address: server.address,
+        access: Access::to(server.address),
         cpus: cpus(2),
         workload: workload(),
         key_type: KeyType::Bigint,
@@ -148,9 +149,9 @@ fn what_cannot_be_is_refused_in_one_line() {
     };
     let login = refused(&|_| {});
     assert!(
-        login.ends_with("asks for a login (PasswordAuthenticator), which tare load does not do")
+        login.ends_with("asks for a login (PasswordAuthenticator); give a user and a password")
     );
-    let nobody = refused(&|config| config.address = "127.0.0.1:1".parse().unwrap());
+    let nobody = refused(&|config| config.access.nodes = vec!["127.0.0.1:1".into()]);
     assert!(nobody.starts_with("127.0.0.1:1 did not answer within 0."), "{nobody}");
     let shape = refused(&|config| config.workload.columns = 0);
     assert_eq!(shape, "a row of 0 columns x 20 bytes: give 1 to 1000 columns");

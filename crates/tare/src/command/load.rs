@@ -86,7 +86,7 @@ fn config(options: &Load) -> anyhow::Result<LoadConfig> {
         }
     };
     Ok(LoadConfig {
-        address: options.address,
+        access: options.access.resolve()?,
         cpus,
         workload,
         key_type: KeyType::default(),

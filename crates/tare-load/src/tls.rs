@@ -1,0 +1,164 @@
+//! TLS of the client's side, by rustls, without I/O: bytes go in and out of buffers.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+
+use crate::access::{self, Trust};
+use crate::error::LoadError;
+
+/// What TLS sessions are made with.
+#[derive(Clone, Debug)]
+pub(crate) struct Dialect {
+    config: Arc<ClientConfig>,
+    server_name: Option<String>,
+}
+
+/// Why there is no TLS session, or no more of it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TlsError {
+    #[error("{reason}")]
+    Peer { reason: rustls::Error },
+    #[error("the server has ended the TLS session")]
+    Ended,
+}
+
+impl Dialect {
+    /// Reads the certificates of the authorities.
+    pub(crate) fn new(tls: &access::Tls) -> Result<Self, LoadError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|source| LoadError::TlsSetup { source })?;
+        let config = match &tls.trust {
+            Trust::Anyone => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Credulous(provider)))
+                .with_no_client_auth(),
+            Trust::Authorities(path) => {
+                let fail =
+                    |reason: String| LoadError::TlsAuthorities { path: path.clone(), reason };
+                let certificates = CertificateDer::pem_file_iter(path)
+                    .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                    .map_err(|error| fail(error.to_string()))?;
+                let mut roots = RootCertStore::empty();
+                for certificate in certificates {
+                    roots.add(certificate).map_err(|error| fail(error.to_string()))?;
+                }
+                if roots.is_empty() {
+                    return Err(fail("it holds no certificate".into()));
+                }
+                builder.with_root_certificates(roots).with_no_client_auth()
+            }
+        };
+        Ok(Self { config: Arc::new(config), server_name: tls.server_name.clone() })
+    }
+
+    /// A session with a server of this name.
+    pub(crate) fn session(&self, host: &str) -> Result<Session, LoadError> {
+        let name = self.server_name.as_deref().unwrap_or(host);
+        let server_name = ServerName::try_from(name.to_string())
+            .map_err(|_| LoadError::TlsName { name: name.into() })?;
+        ClientConnection::new(Arc::clone(&self.config), server_name)
+            .map(Session)
+            .map_err(|source| LoadError::TlsSetup { source })
+    }
+}
+
+/// The TLS of one connection.
+#[derive(Debug)]
+pub(crate) struct Session(ClientConnection);
+
+impl Session {
+    /// Takes what was received and appends what it says to `plain`.
+    pub(crate) fn decrypt(
+        &mut self,
+        mut received: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<(), TlsError> {
+        while !received.is_empty() {
+            // Reading from a slice cannot fail; what is read is bounded by a record's length.
+            let taken = self.0.read_tls(&mut received).map_err(|_| TlsError::Ended)?;
+            let state = self.0.process_new_packets().map_err(|reason| TlsError::Peer { reason })?;
+            let (length, ended) = (state.plaintext_bytes_to_read(), state.peer_has_closed());
+            let start = plain.len();
+            plain.resize(start + length, 0);
+            self.0.reader().read_exact(&mut plain[start..]).map_err(|_| TlsError::Ended)?;
+            if ended || taken == 0 {
+                return Err(TlsError::Ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// True while the session is being agreed on.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.0.is_handshaking()
+    }
+
+    #[inline]
+    pub(crate) fn has_output(&self) -> bool {
+        self.0.wants_write()
+    }
+
+    /// Appends the records that hold `plain`, and whatever else is to be sent, to `out`.
+    pub(crate) fn encrypt(&mut self, mut plain: &[u8], out: &mut Vec<u8>) {
+        loop {
+            // The session takes a bounded part at a time; neither can fail in memory.
+            let taken = self.0.writer().write(plain).unwrap_or(0);
+            plain = &plain[taken..];
+            while self.0.wants_write() && self.0.write_tls(out).is_ok_and(|written| written > 0) {}
+            if plain.is_empty() || taken == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// Takes every certificate, but not a signature that its key did not make.
+#[derive(Debug)]
+struct Credulous(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Credulous {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

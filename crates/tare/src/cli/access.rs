@@ -1,0 +1,91 @@
+//! How `tare load` reaches a database, and what it does when that fails.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use tare_load::access::{self, Login, Tls, Trust, Version};
+
+/// Where a password is looked for that no file holds.
+const PASSWORD: &str = "TARE_PASSWORD";
+
+#[derive(Debug, Args)]
+pub struct Access {
+    /// Where the database answers; of several nodes the first that answers tells the others
+    #[arg(value_name = "HOST:PORT", default_value = "127.0.0.1:9042")]
+    pub nodes: Vec<String>,
+    /// Load the first node only, not the others of its data centre
+    #[arg(long)]
+    pub one_node: bool,
+    /// Version of the native protocol
+    #[arg(long, value_name = "VERSION", default_value = "4", value_parser = version)]
+    pub protocol: Version,
+    /// Compress with LZ4
+    #[arg(long)]
+    pub lz4: bool,
+    /// TLS: trust the certificates that an authority of this PEM file vouches for
+    #[arg(long, value_name = "FILE", conflicts_with = "tls_insecure")]
+    pub tls_ca: Option<PathBuf>,
+    /// TLS: trust any certificate, and so whoever stands between
+    #[arg(long)]
+    pub tls_insecure: bool,
+    /// TLS: the name that the server's certificate is for, if not HOST
+    #[arg(long, value_name = "NAME")]
+    pub tls_name: Option<String>,
+    /// Log in as this user; the password is in `--password-file` or in `TARE_PASSWORD`
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// The first line of this file is the password
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub password_file: Option<PathBuf>,
+}
+
+impl Access {
+    /// What the load generator wants to know of it, with the password.
+    pub(crate) fn resolve(&self) -> anyhow::Result<access::Access> {
+        let trust = match (&self.tls_ca, self.tls_insecure) {
+            (Some(file), _) => Some(Trust::Authorities(file.clone())),
+            (None, true) => Some(Trust::Anyone),
+            (None, false) if self.tls_name.is_some() => {
+                anyhow::bail!("--tls-name means TLS: say whom to trust by --tls-ca FILE as well")
+            }
+            (None, false) => None,
+        };
+        let server_name = self.tls_name.clone();
+        Ok(access::Access {
+            nodes: self.nodes.clone(),
+            discover: !self.one_node,
+            version: self.protocol,
+            lz4: self.lz4,
+            tls: trust.map(|trust| Tls { trust, server_name }),
+            login: self.user.as_deref().map(|user| self.login(user)).transpose()?,
+        })
+    }
+
+    fn login(&self, user: &str) -> anyhow::Result<Login> {
+        let password = match &self.password_file {
+            Some(file) => first_line(file)?,
+            None => std::env::var(PASSWORD).with_context(|| {
+                format!("no password for {user:?}: give --password-file or set {PASSWORD}")
+            })?,
+        };
+        Ok(Login { user: user.into(), password })
+    }
+}
+
+fn first_line(file: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the password in {}", file.display()))?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(line.into()),
+        _ => anyhow::bail!("the first line of {} holds no password", file.display()),
+    }
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    match text {
+        "4" => Ok(Version::V4),
+        "5" => Ok(Version::V5),
+        _ => Err("4 and 5 are spoken".into()),
+    }
+}
