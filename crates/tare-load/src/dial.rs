@@ -223,9 +223,14 @@ impl Connection {
         for text in statements {
             let what = "PREPARE";
             self.ask(what, deadline, |out, head| request::encode_prepare(out, head, text))?;
-            let statement = match self.response(what)? {
-                Response::Prepared(prepared) => Statement::new(text.clone(), &prepared),
-                _ => return Err(self.unexpected(what)),
+            let statement = match self.response(what) {
+                Ok(Response::Prepared(prepared)) => Statement::new(text.clone(), &prepared),
+                Ok(_) => return Err(self.unexpected(what)),
+                Err(LoadError::Refused { address, code, message, .. }) => {
+                    let statement = text.clone();
+                    return Err(LoadError::Prepare { address, statement, code, message });
+                }
+                Err(error) => return Err(error),
             };
             self.input.clear();
             self.prepared.statements.push(statement);

@@ -63,6 +63,10 @@ pub enum LoadError {
     TlsSetup { source: rustls::Error },
     #[error("{address} refused {what}: {message} (error {code:#06x})")]
     Refused { address: SocketAddr, what: &'static str, code: i32, message: String },
+    #[error(
+        "{address} refused to prepare {statement:?}: {message}; is the table there, and are its columns those of the workload? (error {code:#06x})"
+    )]
+    Prepare { address: SocketAddr, statement: String, code: i32, message: String },
     #[error("every connection to {address} broke during the load: {reason}")]
     NoConnection { address: SocketAddr, reason: String },
     #[error("cannot fill {table} at {address}: {count} of the writes failed, the first: {first}")]

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use tare_cql::frame::Direction;
+use tare_cql::frame::{self, Direction};
 use tare_cql::framing::{Framing, FramingError};
 
 use crate::tls::{Session, TlsError};
@@ -49,6 +49,8 @@ pub(crate) struct Wire {
     records: Vec<u8>,
     /// Received and not unpacked: segments, compressed frames.
     received: Vec<u8>,
+    /// Unpacked, but not yet a whole frame.
+    unpacked: Vec<u8>,
     /// Between framing and TLS.
     framed: Vec<u8>,
     /// What is to be sent; the first `packed_sent` bytes are with the kernel.
@@ -112,9 +114,12 @@ impl Wire {
             &self.received[offset..],
             Direction::Response,
             ANSWER_BYTES_MAX,
-            input,
+            &mut self.unpacked,
         )? {
             offset += length;
+            if is_whole(&self.unpacked)? {
+                input.append(&mut self.unpacked);
+            }
         }
         forget(&mut self.received, offset);
         Ok(progress)
@@ -158,6 +163,14 @@ impl Wire {
         }
         out.clear();
     }
+}
+
+/// Whether no frame is cut short.
+fn is_whole(mut frames: &[u8]) -> Result<bool, FramingError> {
+    while let Some((_, length)) = frame::decode(frames, Direction::Response, ANSWER_BYTES_MAX)? {
+        frames = &frames[length..];
+    }
+    Ok(frames.is_empty())
 }
 
 /// Forgets the first `count` bytes.
