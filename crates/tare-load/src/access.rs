@@ -1,8 +1,10 @@
-//! How a system is reached: what the user says, before anything is opened, read or resolved.
+//! How a system is reached and what is done when it fails: what the user says, before anything is
+//! opened, read or resolved.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use tare_cql::frame::Version;
 
@@ -11,7 +13,7 @@ use crate::error::LoadError;
 /// The port of CQL where none is named.
 pub const PORT: u16 = 9042;
 
-/// How a system is reached.
+/// How a system is reached, and what is done when it fails.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// `HOST`, `HOST:PORT` or `[IPV6]:PORT`; the first that answers is asked about the others.
@@ -24,6 +26,7 @@ pub struct Access {
     pub lz4: bool,
     pub tls: Option<Tls>,
     pub login: Option<Login>,
+    pub recovery: Recovery,
 }
 
 impl Access {
@@ -62,6 +65,20 @@ impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
     }
+}
+
+/// What is done when an answer or a connection is missing. By default nothing: the operation has
+/// failed and is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// An attempt without an answer for so long is given up.
+    pub timeout: Option<Duration>,
+    /// An operation that failed in a way that may pass is sent again so many times at most.
+    pub retries: u8,
+    /// An attempt without an answer for so long is made a second time, over another connection.
+    pub speculative: Option<Duration>,
+    /// Connections that broke are made again.
+    pub reconnect: bool,
 }
 
 /// A node as it was named and where that is.

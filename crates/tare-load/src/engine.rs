@@ -14,7 +14,7 @@ use tare_lab::driver::Edge;
 use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 
-use crate::access::{self, Access, Host};
+use crate::access::{self, Access, Host, Recovery};
 use crate::clock;
 use crate::cluster::Cluster;
 use crate::connection::Connection;
@@ -23,6 +23,7 @@ use crate::error::LoadError;
 use crate::gather::Gathered;
 use crate::keys::Operations;
 use crate::pacing::{Pace, Pacer};
+use crate::redial::{Recipe, Redialer};
 use crate::request::Job;
 use crate::rows::{KeyType, Shape};
 use crate::stats::Stats;
@@ -57,6 +58,7 @@ pub(crate) struct Target {
     address: SocketAddr,
     dialer: Dialer,
     cluster: Cluster,
+    recovery: Recovery,
     /// For schema statements, and the proof that the system answers.
     control: Connection,
     /// For the load.
@@ -93,11 +95,11 @@ impl Target {
     fn reach(
         host: &Host,
         dialer: &Dialer,
-        discover: bool,
+        access: &Access,
         deadline: Instant,
     ) -> Result<Self, LoadError> {
         let mut control = dialer.open(host, None, deadline)?;
-        let mut cluster = match discover {
+        let mut cluster = match access.discover {
             true => Cluster::discover(host.clone(), &mut control, deadline)?,
             false => Cluster::single(host.clone()),
         };
@@ -106,6 +108,7 @@ impl Target {
             address: host.address,
             dialer: dialer.clone(),
             cluster,
+            recovery: access.recovery,
             control,
             connections: Vec::new(),
             row_seeds: Vec::new(),
@@ -143,7 +146,7 @@ impl Engine {
             let host = candidates.next().ok_or(LoadError::NoNode)?;
             // An attempt that hangs, as before a frozen server, must not eat the others' time.
             let attempt = end.min(Instant::now() + Duration::from_secs(2));
-            let error = match Target::reach(host, &dialer, access.discover, attempt) {
+            let error = match Target::reach(host, &dialer, access, attempt) {
                 Ok(target) => return Ok(target),
                 Err(error) if !error.may_pass() => return Err(error),
                 Err(error) => error,
@@ -299,10 +302,20 @@ impl Engine {
         let share = limits.len().div_ceil(self.cpus.len());
         let (sender, receiver) = mpsc::channel();
         let mut gathered = Gathered::new(limits.len().div_ceil(share));
+        // While rows are written, nothing may be missing in the end: a failure is one at once.
+        let recovery = if job.is_populating() { Recovery::default() } else { target.recovery };
+        let statements = job.statements();
+        let (dialer, cluster) = (&target.dialer, &target.cluster);
+        let recipe = |part: u64| Recipe {
+            dialer: dialer.clone(),
+            cluster: cluster.clone(),
+            statements: statements.clone(),
+            first: usize::try_from(part).unwrap_or_default() * share,
+        };
         let result = std::thread::scope(|scope| {
             let mut parts = Vec::new();
             let connections = &mut target.connections[..limits.len()];
-            let ring = &target.cluster.ring;
+            let ring = &cluster.ring;
             let shares = connections.chunks_mut(share).zip(limits.chunks(share));
             let count = shares.len() as u64;
             for (part, ((connections, limits), &cpu)) in (0..).zip(shares.zip(&self.cpus)) {
@@ -310,6 +323,8 @@ impl Engine {
                     source: source(part, count),
                     timetable: timetable.clone(),
                     first: part == 0,
+                    recovery,
+                    redialer: recovery.reconnect.then(|| Redialer::new(recipe(part))),
                 };
                 let (shared, chunks) = (&shared, sender.clone());
                 let work = move || {
@@ -339,7 +354,9 @@ impl Engine {
         });
         let total = gathered.finish(follow.stretch);
         result?;
-        if shared.alive.load(Ordering::Relaxed) == 0 {
+        // With reconnects, a load that got nowhere at all has failed; another has a result.
+        let dead = shared.alive.load(Ordering::Relaxed) == 0;
+        if dead && (!recovery.reconnect || total.operations == 0) {
             let mut reasons = total.errors.iter().map(|(kind, errors)| (kind.name(), errors));
             let reason = reasons.next_back();
             let reason = reason

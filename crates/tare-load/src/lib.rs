@@ -26,6 +26,7 @@ pub mod load;
 pub mod pacing;
 mod protocol;
 mod queue;
+mod redial;
 mod request;
 mod routing;
 pub mod rows;
@@ -38,6 +39,7 @@ pub use access::Access;
 pub use agent::agent;
 pub use error::LoadError;
 pub use load::{LoadConfig, LoadReport, run};
+pub use stats::Recovered;
 
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ use crate::error::LoadError;
 use crate::histogram::{LogWriter, Quantiles};
 use crate::pacing::Pace;
 use crate::rows::{KeyType, Shape};
-use crate::stats::Stats;
+use crate::stats::{Recovered, Stats};
 
 /// What to load, how, and for how long.
 #[derive(Clone, Debug)]
@@ -65,6 +65,8 @@ pub struct LoadReport {
     /// Open loop: operations due in the window that were never sent.
     pub dropped: u64,
     pub errors: Vec<ErrorCount>,
+    /// What was done about failures, where that was asked for.
+    pub recovery: Recovered,
     /// CPU time of the load threads per operation, in µs.
     pub client_cpu_us_per_operation: Option<f64>,
     /// Share of its CPUs that the client used, 0 to 1. Near 1 the client is what was measured.
@@ -183,6 +185,7 @@ fn report(config: &LoadConfig, engine: &Engine, total: &Stats) -> LoadReport {
         late: total.late.as_ref().map(Quantiles::of),
         dropped: total.dropped,
         errors: errors.collect(),
+        recovery: total.recovery,
         client_cpu_us_per_operation: ratio(total.cpu_ns as f64 / 1e3, total.operations as f64),
         client_cpu_share: cpu_share(total, engine.cpus()),
     }

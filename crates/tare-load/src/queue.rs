@@ -33,12 +33,18 @@ impl Queue {
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(fail)?;
         let edge = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), edge).map_err(fail)?;
-        for (token, connection) in (0..).zip(connections) {
-            let flags = edge | EventFlags::OUT | EventFlags::RDHUP;
-            epoll::add(&epoll, &connection.socket, EventData::new_u64(token), flags)
-                .map_err(fail)?;
+        let queue = Self { epoll, timer, armed_ns: 0, wake: WakeEarly::default() };
+        for (index, connection) in connections.iter().enumerate() {
+            queue.watch(index, connection)?;
         }
-        Ok(Self { epoll, timer, armed_ns: 0, wake: WakeEarly::default() })
+        Ok(queue)
+    }
+
+    /// Events of this connection, under its index.
+    pub(crate) fn watch(&self, index: usize, connection: &Connection) -> Result<(), LoadError> {
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let data = EventData::new_u64(index as u64);
+        epoll::add(&self.epoll, &connection.socket, data, flags).map_err(fail)
     }
 
     /// When to stop waiting so as to be running at `due_ns`.

@@ -56,6 +56,11 @@ impl Job {
         vec![self.shape.insert(), self.shape.select()]
     }
 
+    /// Which of the statements an operation executes.
+    pub(crate) fn statement(&self, operation: Operation) -> usize {
+        usize::from(!operation.write)
+    }
+
     /// The token of the partition that an operation touches, for who knows the way there.
     #[inline]
     pub(crate) fn token(&self, operation: Operation) -> Token {
@@ -72,7 +77,9 @@ impl Job {
         out: &mut Vec<u8>,
     ) -> bool {
         let Operation { key, write } = operation;
-        let Some(statement) = prepared.statements.get(usize::from(!write)) else { return false };
+        let Some(statement) = prepared.statements.get(self.statement(operation)) else {
+            return false;
+        };
         let key_bytes = key.to_be_bytes();
         let settings = statement.settings();
         let mut values =

@@ -143,6 +143,17 @@ impl<'a> Routing<'a> {
         self.waiting.get(place)?.is_some().then_some(Place(place))
     }
 
+    /// A connection has been made again, and may lead elsewhere.
+    pub(crate) fn moved(&mut self, index: usize, connection: &Connection) {
+        let Some((_, first)) = self.nodes.get(usize::from(connection.node)) else { return };
+        let shard = connection.sharding.map_or(0, |sharding| usize::from(sharding.shard));
+        let place = Place(first + shard);
+        if let Some(waiting) = self.waiting.get_mut(place.0) {
+            waiting.get_or_insert_with(|| VecDeque::with_capacity(WAITING_MAX));
+            self.places[index] = place;
+        }
+    }
+
     /// Whether a connection leads to a place.
     #[inline]
     pub(crate) fn leads_to(&self, connection: usize, place: Place) -> bool {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use crate::histogram::{self, Histogram};
 
 /// Why an operation failed.
@@ -22,12 +24,27 @@ pub(crate) enum ErrorKind {
     Garbage,
     /// No answer within the time that is waited after the load has ended.
     NoAnswer,
+    /// No answer within the time that the user gave each attempt.
+    TimedOut,
 }
 
 impl ErrorKind {
+    /// True if another attempt may go well: the server, or the way there, was not up to it.
+    pub(crate) fn may_pass(self) -> bool {
+        match self {
+            // Server error, unavailable, overloaded, bootstrapping; time-outs and failures of
+            // writes and reads.
+            Self::Server(code) => {
+                matches!(code, 0x0000 | 0x1000..=0x1002 | 0x1100 | 0x1200 | 0x1300 | 0x1500)
+            }
+            Self::ConnectionClosed | Self::Garbage | Self::NoAnswer | Self::TimedOut => true,
+            Self::RowMissing | Self::RowDiffers | Self::Unexpected => false,
+        }
+    }
+
     /// True if the operation failed because no answer came in time.
     pub(crate) fn is_time_out(self) -> bool {
-        matches!(self, Self::NoAnswer)
+        matches!(self, Self::NoAnswer | Self::TimedOut)
     }
 
     /// A name without a number where the number means something.
@@ -39,6 +56,7 @@ impl ErrorKind {
             Self::ConnectionClosed => return "connection closed".into(),
             Self::Garbage => return "garbage on the connection".into(),
             Self::NoAnswer => return "no answer".into(),
+            Self::TimedOut => return "timed out".into(),
             Self::Server(code) => code,
         };
         let name = match server {
@@ -128,6 +146,37 @@ pub(crate) struct Stats {
     /// Open loop only: how much later than intended operations were sent.
     pub(crate) late: Option<Histogram>,
     pub(crate) gaps: Vec<Gap>,
+    pub(crate) recovery: Recovered,
+}
+
+/// What was done about failures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Recovered {
+    /// Operations that were sent again after an attempt had failed.
+    pub retries: u64,
+    /// Attempts that got no answer within the time for one.
+    pub timeouts: u64,
+    /// Second attempts beside the first, and how many of them were answered first.
+    pub speculative: u64,
+    pub speculative_won: u64,
+    /// Answers to attempts that had been given up.
+    pub unused_answers: u64,
+    /// Connections that were made again.
+    pub reconnects: u64,
+    /// Statements that the server had forgotten and that were prepared again.
+    pub reprepared: u64,
+}
+
+impl Recovered {
+    fn merge(&mut self, other: &Self) {
+        self.retries += other.retries;
+        self.timeouts += other.timeouts;
+        self.speculative += other.speculative;
+        self.speculative_won += other.speculative_won;
+        self.unused_answers += other.unused_answers;
+        self.reconnects += other.reconnects;
+        self.reprepared += other.reprepared;
+    }
 }
 
 impl Stats {
@@ -210,6 +259,7 @@ impl Stats {
         }
         add(&mut self.late, other.late.as_ref());
         self.gaps.extend_from_slice(&other.gaps);
+        self.recovery.merge(&other.recovery);
         for (&kind, errors) in &other.errors {
             self.error(kind, &errors.first, errors.count);
         }

@@ -19,16 +19,23 @@ use std::sync::mpsc::Sender;
 use rustix::event::epoll::Event;
 use tare_lab::driver::Edge;
 
+use crate::access::Recovery;
 use crate::clock::{self, RunDelay};
 use crate::cluster::Ring;
-use crate::connection::Connection;
+use crate::connection::{Connection, Slot, Twin};
 use crate::error::LoadError;
 use crate::pacing::{Due, Pacer};
 use crate::queue::Queue;
-use crate::request::Job;
+use crate::redial::Redialer;
+use crate::request::{Failure, Job};
 use crate::routing::{Ready, Routing};
 use crate::stats::{ErrorKind, Gap, Stats};
 use crate::wire::Progress;
+
+use recovery::Recoverer;
+
+mod answers;
+mod recovery;
 
 /// Where a thread's operations come from.
 #[derive(Debug)]
@@ -100,6 +107,10 @@ pub(crate) struct Plan {
     pub(crate) timetable: Timetable,
     /// True for the one thread that calls `Shared::edge`.
     pub(crate) first: bool,
+    /// What is done about failures.
+    pub(crate) recovery: Recovery,
+    /// How connections that broke are made again, where they are.
+    pub(crate) redialer: Option<Redialer>,
 }
 
 /// The stop flag is looked at so often, in ns.
@@ -128,10 +139,19 @@ pub(crate) struct Worker<'a> {
     window_ns: (u64, u64),
     /// The thread's CPU clock at the last boundary.
     cpu_ns: u64,
+    /// Operations that have been sent and have not ended.
     in_flight: usize,
+    /// The most of them, over all connections, and by connection.
+    in_flight_max: usize,
+    limits: Vec<i16>,
+    recoverer: Recoverer,
+    /// Attempts that failed in the batch of answers at hand ...
+    failed: Vec<(Slot, Failure)>,
+    /// ... and those that another one has beaten.
+    beaten: Vec<Twin>,
     /// Open loop: where the search for a connection with room goes on.
     turn: usize,
-    /// Open loop: connections that were given something in this turn.
+    /// Connections that were given something in this turn.
     given: Vec<usize>,
     /// Connections that may have more to receive than was taken.
     again: Vec<usize>,
@@ -178,6 +198,11 @@ impl<'a> Worker<'a> {
             window_ns,
             cpu_ns: 0,
             in_flight: 0,
+            in_flight_max: 0,
+            limits: Vec::new(),
+            recoverer: Recoverer::new(plan.recovery, plan.redialer),
+            failed: Vec::new(),
+            beaten: Vec::new(),
             turn: 0,
             given: Vec::new(),
             again: Vec::new(),
@@ -193,7 +218,9 @@ impl<'a> Worker<'a> {
     pub(crate) fn run(mut self, in_flight: &[i16]) -> Result<(), LoadError> {
         for (connection, &limit) in self.connections.iter_mut().zip(in_flight) {
             connection.reserve(limit);
+            self.in_flight_max += usize::try_from(limit).unwrap_or_default();
         }
+        self.limits.extend_from_slice(in_flight);
         self.given.reserve(self.connections.len());
         self.answer_ns = clock::now_ns();
         if !matches!(self.source, Source::Open(_)) {
@@ -210,6 +237,7 @@ impl<'a> Worker<'a> {
             if self.is_over(now_ns) {
                 break;
             }
+            self.recover(now_ns);
             if self.stopped_ns.is_none() && matches!(self.source, Source::Open(_)) {
                 self.send_due(now_ns);
             }
@@ -234,7 +262,8 @@ impl<'a> Worker<'a> {
     /// True once nothing is sent and nothing is awaited any more.
     fn is_over(&mut self, now_ns: u64) -> bool {
         let interrupted = self.shared.stop.load(Ordering::Relaxed);
-        let dead = self.shared.alive.load(Ordering::Relaxed) == 0;
+        let dead =
+            !self.recoverer.wanted.reconnect && self.shared.alive.load(Ordering::Relaxed) == 0;
         if self.stopped_ns.is_none() && (now_ns >= self.timetable.stop_ns || interrupted || dead) {
             self.stopped_ns = Some(now_ns);
             self.answer_ns = self.answer_ns.max(now_ns);
@@ -391,13 +420,13 @@ impl<'a> Worker<'a> {
                 let index = self.turn + offset;
                 if index >= count { index % count } else { index }
             })
-            .find(|&index| !self.connections[index].free.is_empty() && suits(index))
+            .find(|&index| self.connections[index].has_room() && suits(index))
     }
 
     /// Closed loop: puts as many operations on a connection as it may have in flight.
     #[inline]
     fn fill(&mut self, index: usize, now_ns: u64) {
-        while !self.connections[index].free.is_empty() {
+        while self.in_flight < self.in_flight_max && self.connections[index].has_room() {
             let (source, job) = (&mut self.source, self.job);
             let mut take = || {
                 let due = source.take(now_ns)?;
@@ -419,7 +448,8 @@ impl<'a> Worker<'a> {
     #[inline]
     fn encode(&mut self, index: usize, ready: Ready) {
         let connection = &mut self.connections[index];
-        let Some(stream) = connection.take_stream(ready.operation, ready.intended_ns) else {
+        let slot = Slot::new(ready.operation, ready.intended_ns);
+        let Some(stream) = connection.take_stream(slot) else {
             return;
         };
         self.in_flight += 1;
@@ -439,8 +469,8 @@ impl<'a> Worker<'a> {
         let now_ns = clock::now_ns();
         if matches!(self.source, Source::Open(_)) {
             for &stream in &connection.queued {
-                let intended_ns =
-                    connection.slots[usize::try_from(stream).unwrap_or_default()].intended_ns;
+                let slot = &connection.slots[usize::try_from(stream).unwrap_or_default()];
+                let Slot { intended_ns, sent_ns: 0, .. } = *slot else { continue };
                 if intended_ns >= self.window_ns.0 && intended_ns < self.window_ns.1 {
                     self.stats.sent_late(now_ns.saturating_sub(intended_ns));
                 }
@@ -454,14 +484,14 @@ impl<'a> Worker<'a> {
     /// Waits for answers, at most until the next boundary or due operation.
     fn wait(&mut self, events: &mut Vec<Event>) -> Result<(), LoadError> {
         let now_ns = clock::now_ns();
-        let mut until_ns = now_ns + ATTENTION_NS;
+        let mut until_ns = (now_ns + ATTENTION_NS).min(self.recoverer.look_ns(now_ns));
         if let Some(&boundary_ns) = self.timetable.boundaries.get(self.crossed) {
             until_ns = until_ns.min(boundary_ns);
         }
         if self.stopped_ns.is_none() {
             until_ns = until_ns.min(self.timetable.stop_ns);
             if let Source::Open(pacer) = &self.source
-                && self.connections.iter().any(|connection| !connection.free.is_empty())
+                && self.connections.iter().any(Connection::has_room)
             {
                 let due_ns = pacer.next_due_ns();
                 if due_ns < until_ns {
@@ -471,131 +501,5 @@ impl<'a> Worker<'a> {
         }
         let until_ns = if self.again.is_empty() { until_ns } else { now_ns };
         self.queue.wait(events, now_ns, until_ns)
-    }
-
-    /// Takes the answers of one connection and sends what follows from them.
-    fn serve(&mut self, index: usize) {
-        if !self.connections[index].alive {
-            return;
-        }
-        let progress = match self.connections[index].receive() {
-            Ok(progress) => progress,
-            Err(error) => return self.lose(index, ErrorKind::Garbage, &error.to_string()),
-        };
-        let now_ns = clock::now_ns();
-        if let Err(reason) = self.take_answers(index, now_ns) {
-            self.lose(index, ErrorKind::Garbage, &reason);
-            return;
-        }
-        match progress {
-            Progress::Ended => {
-                return self.lose(index, ErrorKind::ConnectionClosed, "closed by the server");
-            }
-            // The queue will not tell of it again. It is not this connection's turn either.
-            Progress::More => self.again.push(index),
-            Progress::Blocked => {}
-        }
-        if self.stopped_ns.is_none() && !matches!(self.source, Source::Open(_)) {
-            self.fill(index, now_ns);
-        }
-        self.flush(index);
-    }
-
-    /// Judges every whole answer that was received. Fails if the bytes are no answers.
-    #[inline]
-    fn take_answers(&mut self, index: usize, now_ns: u64) -> Result<(), String> {
-        let connection = &mut self.connections[index];
-        let is_open = matches!(self.source, Source::Open(_));
-        let in_window = self.crossed > 0 && self.crossed < self.timetable.boundaries.len();
-        let mut offset = 0;
-        // The earliest intended starts of what ended well, and of what did not.
-        let (mut served_ns, mut unserved_ns) = (None::<u64>, None::<u64>);
-        loop {
-            let bytes = &connection.input[offset..];
-            let (frame, length) = match Connection::frame_at(bytes) {
-                Ok(Some(found)) => found,
-                Ok(None) => break,
-                Err(error) => return Err(error.to_string()),
-            };
-            offset += length;
-            let slot = usize::try_from(frame.stream)
-                .ok()
-                .and_then(|stream| connection.slots.get_mut(stream))
-                .filter(|slot| slot.taken);
-            let Some(slot) = slot else {
-                if frame.stream < 0 {
-                    continue; // An event that nobody asked for.
-                }
-                return Err(format!("an answer on stream {} without a request", frame.stream));
-            };
-            slot.taken = false;
-            connection.free.push(frame.stream);
-            self.in_flight -= 1;
-            self.answer_ns = now_ns;
-            match self.job.judge(slot.operation, &frame) {
-                Ok(()) => {
-                    self.stats.operations += u64::from(in_window);
-                    let counts = if is_open {
-                        slot.intended_ns >= self.window_ns.0 && slot.intended_ns < self.window_ns.1
-                    } else {
-                        in_window
-                    };
-                    if counts {
-                        let service_ns = now_ns.saturating_sub(slot.sent_ns);
-                        let response_ns = is_open.then(|| now_ns.saturating_sub(slot.intended_ns));
-                        self.stats.answered(
-                            self.job.kind(&slot.operation),
-                            service_ns,
-                            response_ns,
-                        );
-                    }
-                    served_ns = Some(served_ns.unwrap_or(u64::MAX).min(slot.intended_ns));
-                }
-                Err((kind, message)) => {
-                    self.stats.error(kind, &message, 1);
-                    let earliest_ns = unserved_ns.unwrap_or(u64::MAX).min(slot.intended_ns);
-                    unserved_ns = Some(earliest_ns);
-                }
-            }
-            if self.job.is_populating() {
-                self.shared.done.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        connection.consume(offset);
-        if let Some(intended_ns) = unserved_ns {
-            self.unserved(intended_ns);
-        }
-        if let Some(intended_ns) = served_ns {
-            self.served(intended_ns, now_ns);
-        }
-        Ok(())
-    }
-
-    /// Gives a connection up.
-    #[cold]
-    fn lose(&mut self, index: usize, kind: ErrorKind, reason: &str) {
-        let connection = &mut self.connections[index];
-        if !connection.alive {
-            return;
-        }
-        self.queue.forget(connection);
-        let taken = connection.slots.iter().filter(|slot| slot.taken);
-        let earliest_ns = taken.map(|slot| slot.intended_ns).min();
-        let lost = connection.give_up();
-        self.in_flight -= lost;
-        if let Some(intended_ns) = earliest_ns {
-            self.unserved(intended_ns);
-        }
-        self.stats.error(kind, reason, lost.max(1) as u64);
-        self.shared.alive.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Gives up every connection that still owes an answer.
-    fn abandon(&mut self) {
-        for index in 0..self.connections.len() {
-            if self.connections[index].in_flight() > 0 {
-                self.lose(index, ErrorKind::NoAnswer, "no answer after the load had ended");
-            }
-        }
     }
 }

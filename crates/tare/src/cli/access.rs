@@ -1,10 +1,13 @@
 //! How `tare load` reaches a database, and what it does when that fails.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use tare_load::access::{self, Login, Tls, Trust, Version};
+use tare_load::access::{self, Login, Recovery, Tls, Trust, Version};
+
+use super::duration;
 
 /// Where a password is looked for that no file holds.
 const PASSWORD: &str = "TARE_PASSWORD";
@@ -38,6 +41,18 @@ pub struct Access {
     /// The first line of this file is the password
     #[arg(long, value_name = "FILE", requires = "user")]
     pub password_file: Option<PathBuf>,
+    /// Give an attempt up that has had no answer for so long; it may be retried
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// Send an operation again, at most N times, that failed in a way that may pass
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub retry: u8,
+    /// Send an operation a second time, over another connection, that has had no answer for so long
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub speculative: Option<Duration>,
+    /// Do without connections that broke, instead of making them again
+    #[arg(long)]
+    pub no_reconnect: bool,
 }
 
 impl Access {
@@ -59,6 +74,12 @@ impl Access {
             lz4: self.lz4,
             tls: trust.map(|trust| Tls { trust, server_name }),
             login: self.user.as_deref().map(|user| self.login(user)).transpose()?,
+            recovery: Recovery {
+                timeout: self.timeout,
+                retries: self.retry,
+                speculative: self.speculative,
+                reconnect: !self.no_reconnect,
+            },
         })
     }
 

@@ -7,7 +7,7 @@ use anyhow::Context;
 use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_load::pacing::{Arrivals, Pace, Schedule, Step};
 use tare_load::rows::KeyType;
-use tare_load::{LoadConfig, LoadError, LoadReport};
+use tare_load::{LoadConfig, LoadError, LoadReport, Recovered};
 use tare_std::cpus::CpuSet;
 use tare_std::units::{nanoseconds, significant, thousands};
 
@@ -161,8 +161,29 @@ fn print(report: &LoadReport, out: &mut dyn Write) -> anyhow::Result<()> {
     if report.dropped > 0 {
         writeln!(out, "{} operations were due and never sent", thousands(report.dropped))?;
     }
+    print_recovery(&report.recovery, out)?;
     for error in &report.errors {
         writeln!(out, "errors: {} x {}: {}", thousands(error.count), error.kind, error.first)?;
+    }
+    Ok(())
+}
+
+/// What was done about failures, if anything.
+fn print_recovery(recovery: &Recovered, out: &mut dyn Write) -> anyhow::Result<()> {
+    let all = [
+        (recovery.timeouts, "attempts timed out"),
+        (recovery.retries, "sent again"),
+        (recovery.speculative, "sent a second time"),
+        (recovery.speculative_won, "of those answered first"),
+        (recovery.unused_answers, "answers that came too late"),
+        (recovery.reprepared, "statements prepared again"),
+        (recovery.reconnects, "connections made again"),
+    ];
+    let happened = all.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> =
+        happened.map(|(count, what)| format!("{} {what}", thousands(*count))).collect();
+    if !parts.is_empty() {
+        writeln!(out, "recovery: {}", parts.join(", "))?;
     }
     Ok(())
 }
