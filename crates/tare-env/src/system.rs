@@ -283,8 +283,8 @@ pub(crate) fn arguments(
 /// # Errors
 /// When it is not installed: what to install.
 pub(crate) fn program(launch: &Launch) -> Result<Program, ProgramError> {
-    let found = launch.program.as_ref().map(|asked| Program::find(&asked.name, &asked.files));
-    found.unwrap_or_else(|| Ok(Program::default()))
+    let Some(asked) = &launch.program else { return Ok(Program::default()) };
+    Program::find(&asked.name, &asked.files, &asked.folders)
 }
 
 /// The last lines of some files, for an error.

@@ -22,7 +22,8 @@ const LOADER_CACHE: &str = "/etc/ld.so.cache";
 /// Entry of the program header table that names the loader (`PT_INTERP`, elf(5)).
 const INTERPRETER: u32 = 3;
 
-/// A program and the files that it needs, all of them regular files by absolute paths, sorted.
+/// A program and what it needs: files, and directories that are shown whole, by absolute paths,
+/// sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     pub path: PathBuf,
@@ -50,11 +51,12 @@ pub enum ProgramError {
 
 impl Program {
     /// Finds a program on PATH, or by its path, with its libraries, and `more` files, or
-    /// directories of files, that it opens by name; those that are ELF files too with theirs.
+    /// directories of files, that it opens by name; those that are ELF files too with theirs. What
+    /// is below `folders` goes with them as it is.
     ///
     /// # Errors
     /// When it is not installed, or a library is missing.
-    pub fn find(name: &str, more: &[PathBuf]) -> Result<Self, ProgramError> {
+    pub fn find(name: &str, more: &[PathBuf], folders: &[PathBuf]) -> Result<Self, ProgramError> {
         let not_installed = || ProgramError::NotInstalled { name: name.into() };
         let path = exec::find(name).ok_or_else(not_installed)?;
         let path = std::path::absolute(&path)
@@ -70,6 +72,8 @@ impl Program {
         if files.len() > 1 && Path::new(LOADER_CACHE).is_file() {
             files.insert(LOADER_CACHE.into());
         }
+        files.retain(|file| !folders.iter().any(|folder| file.starts_with(folder)));
+        files.extend(folders.iter().cloned());
         Ok(Self { path, files: files.into_iter().collect() })
     }
 }
@@ -195,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_program_comes_with_its_loader_and_libraries_and_a_script_is_refused() {
-        let shell = Program::find("sh", &[]).unwrap();
+        let shell = Program::find("sh", &[], &[]).unwrap();
         assert!(shell.path.is_absolute() && shell.files.contains(&shell.path), "{shell:?}");
         let named =
             |part: &str| shell.files.iter().any(|file| file.to_string_lossy().contains(part));
@@ -205,12 +209,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("script");
         fs::write(&script, "#!/bin/sh\n").unwrap();
-        let refused = Program::find(&script.to_string_lossy(), &[]).unwrap_err().to_string();
+        let refused = Program::find(&script.to_string_lossy(), &[], &[]).unwrap_err().to_string();
         assert!(refused.contains("no 64-bit ELF"), "{refused}");
-        let missing = Program::find("tare-no-such-program", &[]).unwrap_err().to_string();
+        let missing = Program::find("tare-no-such-program", &[], &[]).unwrap_err().to_string();
         assert!(missing.contains("apt-get install tare-no-such-program"), "{missing}");
         // Files that are named go with it, whatever they are.
-        let more = Program::find("sh", &[folder.path().into()]).unwrap();
+        let more = Program::find("sh", &[folder.path().into()], &[]).unwrap();
         assert!(more.files.contains(&script), "{more:?}");
+        let whole = Program::find("sh", &[script.clone()], &[folder.path().into()]).unwrap();
+        assert!(whole.files.contains(&folder.path().into()) && !whole.files.contains(&script));
     }
 }

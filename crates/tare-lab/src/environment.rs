@@ -158,6 +158,8 @@ pub struct HostProgram {
     pub name: String,
     /// Files, or directories of files, that it opens by name while it runs, such as plug-ins.
     pub files: Vec<PathBuf>,
+    /// Directories that it reads, shown whole as they are.
+    pub folders: Vec<PathBuf>,
 }
 
 /// Where a started system answers.

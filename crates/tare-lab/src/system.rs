@@ -1,11 +1,17 @@
 //! The system under test, as the core sees it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::PartError;
-use crate::environment::Launch;
+use crate::environment::{Endpoint, Launch};
+
+/// How long a started system may take until it answers, where it does not say otherwise.
+pub const READY_LIMIT: Duration = Duration::from_secs(60);
+/// How long a system may take to get quiet once its data is loaded.
+pub const QUIET_LIMIT: Duration = Duration::from_secs(300);
 
 /// A system's own account of its CPU time since it was started, in ns. A polling system burns its
 /// CPUs whether or not it works, so this says how much of the burning was waiting.
@@ -26,9 +32,30 @@ pub trait System {
     /// starts the same number of shards, so that only the layer differs.
     fn launch(&self, cpus: usize) -> Launch;
 
-    /// What the system found in its environment and chose (I/O engine, polling, shards ...), from
-    /// its data directory as the host sees it.
-    fn settings(&self, data: &Path) -> Result<Vec<(String, String)>, PartError>;
+    /// How long it may take to answer once it is started, in a quiet environment.
+    fn ready_limit(&self) -> Duration {
+        READY_LIMIT
+    }
+
+    /// One look at whether a started system answers; asked again until it does, or `ready_limit` is
+    /// over. One that leaves it to the driver's `open` is ready at once.
+    ///
+    /// # Errors
+    /// What is not ready yet, for the message if that stays so.
+    fn ready(&self, _at: &Endpoint) -> Result<(), PartError> {
+        Ok(())
+    }
+
+    /// What the system found in its environment and chose (I/O engine, polling, shards ...): asked
+    /// of itself, or read from its data directory as the host sees it.
+    fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError>;
+
+    /// What the system still does in the background of its own accord, such as flushes and
+    /// compactions, now that its data is loaded; `None` once it is quiet. Asked again until then.
+    /// Measuring begins only afterwards.
+    fn pending(&self, _at: &Endpoint) -> Result<Option<String>, PartError> {
+        Ok(None)
+    }
 
     /// The system's own account of its CPU time, where it keeps one. Takes well under 1 ms.
     fn own_account(&self, data: &Path) -> Result<Option<OwnAccount>, PartError>;

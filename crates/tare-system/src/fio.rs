@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tare_lab::PartError;
-use tare_lab::environment::{HostProgram, Launch};
+use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::system::{OwnAccount, System};
 
 use super::SystemInfo;
@@ -11,9 +11,10 @@ use super::SystemInfo;
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "fio",
     help: "the host's fio on the data directory, asked by the driver fio",
+    speaks: |_| "fio".into(),
     options: &[],
     takes_device: true,
-    make: |_| Box::new(Fio),
+    make: |_, _| Ok(Box::new(Fio)),
 };
 
 /// What the server inside writes of itself, in the data directory.
@@ -44,11 +45,13 @@ impl System for Fio {
         let words = ["fio-server", "--program", "{program}", "--listen", "{listen}:{port}"];
         let words = words.into_iter().chain(["--data", "{data}", "--report", REPORT]);
         let there = ENGINES.iter().map(PathBuf::from).filter(|folder| folder.is_dir());
-        let program = HostProgram { name: "fio".into(), files: there.collect() };
+        let program =
+            HostProgram { name: "fio".into(), files: there.collect(), folders: Vec::new() };
         Launch { arguments: words.map(String::from).collect(), program: Some(program) }
     }
 
-    fn settings(&self, data: &Path) -> Result<Vec<(String, String)>, PartError> {
+    fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
+        let Some(data) = &at.data else { return Ok(Vec::new()) };
         let path = data.join(REPORT);
         let text = std::fs::read_to_string(&path)
             .map_err(|source| FioReportError::Read { path: path.clone(), source })?;
@@ -78,11 +81,11 @@ mod tests {
     #[test]
     fn settings_come_from_the_servers_report() {
         let data = tempfile::tempdir().unwrap();
-        let error = Fio.settings(data.path()).unwrap_err().to_string();
+        let error = Fio.settings(&crate::tests::at(data.path())).unwrap_err().to_string();
         assert!(error.contains("says of itself"), "{error}");
         let path = data.path().join(REPORT);
         std::fs::write(path, r#"{"fio":"fio-3.33","program":"/usr/bin/fio"}"#).unwrap();
-        let settings = Fio.settings(data.path()).unwrap();
+        let settings = Fio.settings(&crate::tests::at(data.path())).unwrap();
         assert!(settings.contains(&("fio".into(), "fio-3.33".into())), "{settings:?}");
     }
 }

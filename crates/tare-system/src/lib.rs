@@ -1,15 +1,37 @@
 //! Systems under test: what a study can weigh. The contract is `tare_lab::system::System`; one file
 //! per implementation, all of them in `ALL`.
+//!
+//! Those that are somebody else's programs are started by `starter` from inside their environment, and
+//! asked over the network (`way`) whether they answer, what they chose, and whether they are quiet.
 #![forbid(unsafe_code)]
 
+mod command;
 mod fio;
+mod memcached;
+mod options;
+mod postgres;
+mod redis;
+mod starter;
 mod tare_db;
+#[cfg(test)]
+mod tests;
+mod way;
 
+use tare_lab::PartError;
 use tare_lab::study::{OptionInfo, SystemSpec};
 use tare_lab::system::System;
 
+pub use command::Command;
 pub use fio::{Fio, FioReportError};
+pub use memcached::Memcached;
+pub use options::OptionError;
+pub use postgres::Postgres;
+pub use redis::Redis;
+pub use starter::{StartSystemError, start};
 pub use tare_db::{TareDb, TareDbError};
+pub use way::{Way, WayError};
+
+type Make = fn(&SystemSpec, &Way) -> Result<Box<dyn System>, PartError>;
 
 /// One system as `tare list` shows it.
 #[derive(Clone, Copy, Debug)]
@@ -22,19 +44,30 @@ pub struct SystemInfo {
     pub options: &'static [OptionInfo],
     /// Whether its data may be a block device (storage `raw`) in place of a directory.
     pub takes_device: bool,
-    make: fn(&SystemSpec) -> Box<dyn System>,
+    /// The protocol that it answers, in the word by which drivers know it: `cql`, `redis` ...
+    speaks: fn(&SystemSpec) -> String,
+    make: Make,
 }
 
 impl SystemInfo {
     /// The system as a study describes it. The options must be those of `options`, which the
     /// study's parser checks.
-    pub fn make(&self, spec: &SystemSpec) -> Box<dyn System> {
-        (self.make)(spec)
+    ///
+    /// # Errors
+    /// When the value of an option means nothing, or its program is nowhere to be found.
+    pub fn make(&self, spec: &SystemSpec, way: &Way) -> Result<Box<dyn System>, PartError> {
+        (self.make)(spec, way)
+    }
+
+    /// The protocol of the system as a study describes it.
+    pub fn speaks(&self, spec: &SystemSpec) -> String {
+        (self.speaks)(spec)
     }
 }
 
 /// Every system that a study may name.
-pub const ALL: &[SystemInfo] = &[tare_db::INFO, fio::INFO];
+pub const ALL: &[SystemInfo] =
+    &[tare_db::INFO, redis::REDIS, redis::VALKEY, postgres::INFO, memcached::INFO, fio::INFO];
 
 /// The system of that name.
 pub fn find(name: &str) -> Option<&'static SystemInfo> {

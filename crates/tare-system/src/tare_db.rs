@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tare_lab::PartError;
-use tare_lab::environment::Launch;
+use tare_lab::environment::{Endpoint, Launch};
 use tare_lab::study::OptionInfo;
 use tare_lab::system::{OwnAccount, System};
 
@@ -12,6 +12,7 @@ use super::SystemInfo;
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "tare-db",
     help: "the reference database: shard per core, CQL, commit log; part of this program",
+    speaks: |_| "cql".into(),
     options: &[
         OptionInfo {
             name: "durability",
@@ -31,7 +32,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         OptionInfo { name: "memory", values: &[], help: "memory for everything, such as 2G" },
     ],
     takes_device: false,
-    make: |spec| Box::new(TareDb { options: spec.options.clone() }),
+    make: |spec, _| Ok(Box::new(TareDb { options: spec.options.clone() })),
 };
 
 /// What the database wrote of itself cannot be used.
@@ -72,7 +73,8 @@ impl System for TareDb {
         Launch { arguments, program: None }
     }
 
-    fn settings(&self, data: &Path) -> Result<Vec<(String, String)>, PartError> {
+    fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
+        let Some(data) = &at.data else { return Ok(Vec::new()) };
         let path = data.join(::tare_db::report::FILE);
         let text = std::fs::read_to_string(&path)
             .map_err(|source| TareDbError::ReadReport { path: path.clone(), source })?;
@@ -108,11 +110,9 @@ fn flatten(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_lab::study::SystemSpec;
 
     fn system(options: &[(&str, &str)]) -> Box<dyn System> {
-        let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        INFO.make(&SystemSpec { name: "tare-db".into(), options })
+        crate::tests::make("tare-db", options)
     }
 
     #[test]
@@ -127,14 +127,14 @@ mod tests {
     #[test]
     fn settings_come_from_its_report() {
         let data = tempfile::tempdir().unwrap();
-        let error = system(&[]).settings(data.path()).unwrap_err().to_string();
+        let error = system(&[]).settings(&crate::tests::at(data.path())).unwrap_err().to_string();
         assert!(error.contains("says of itself"), "{error}");
         std::fs::write(
             data.path().join(::tare_db::report::FILE),
             r#"{"shards":1,"io_engine":"epoll","environment":{"quota":{"quota_us":50000}}}"#,
         )
         .unwrap();
-        let settings = system(&[]).settings(data.path()).unwrap();
+        let settings = system(&[]).settings(&crate::tests::at(data.path())).unwrap();
         assert!(settings.contains(&("io_engine".into(), "epoll".into())), "{settings:?}");
         assert!(settings.contains(&("shards".into(), "1".into())), "{settings:?}");
         let quota = ("environment.quota.quota_us".into(), "50000".into());

@@ -82,6 +82,9 @@ pub enum Command {
     /// Run fio when asked for it (started by `weigh`)
     #[command(hide = true)]
     FioServer(FioServer),
+    /// Make a system's data ready and become its program (started by `weigh`)
+    #[command(hide = true)]
+    StartSystem(StartSystem),
     /// Relay TCP connections, as docker's userland proxy does (started by `weigh`)
     #[command(hide = true)]
     Proxy(Proxy),
@@ -425,6 +428,17 @@ pub struct FioServer {
     pub data: PathBuf,
     #[arg(long, value_name = "NAME")]
     pub report: String,
+}
+
+#[derive(Debug, Args)]
+pub struct StartSystem {
+    #[arg(long, value_name = "PORT")]
+    pub port: u16,
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// As JSON
+    #[arg(value_name = "RECIPE")]
+    pub recipe: String,
 }
 
 #[derive(Debug, Args)]

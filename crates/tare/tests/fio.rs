@@ -138,7 +138,7 @@ fn what_fio_cannot_do_is_said_in_its_words() {
     check(&workload("bs = \"4 apples\""), "bs");
     let other =
         workload("bs = \"4k\"").replace("[system]\nname = \"fio\"", "[system]\nname = \"tare-db\"");
-    check(&other, "loads the system fio alone");
+    check(&other, "it speaks fio, not cql; write driver = \"tare-load\"");
     let other = format!("{HEAD}[[workload]]\nname = \"w\"\n").replace("driver = \"fio\"\n", "");
     check(&other, "write driver = \"fio\"");
 }

@@ -54,7 +54,7 @@ struct Silent {
 }
 
 /// A reason with what the system or the runtime printed last, on one line.
-fn said(reason: &str, printed: &str) -> String {
+pub(super) fn said(reason: &str, printed: &str) -> String {
     match printed.trim() {
         "" => reason.to_string(),
         printed => format!("{reason}; it printed last: {}", printed.replace('\n', " | ")),
@@ -119,6 +119,12 @@ impl Campaign<'_, '_> {
                 return Err(StartError::Part { step: "start", source });
             }
         };
+        if let Err(source) = self.wait_until_ready(&mut *environment, &endpoint) {
+            if let Err(error) = environment.stop() {
+                self.leftover(&spec.name, &*error);
+            }
+            return Err(StartError::Part { step: "wait for", source });
+        }
         let target = match self.parts.driver.open(endpoint.address, READY_DEADLINE) {
             Ok(target) => target,
             Err(error) => {
@@ -138,10 +144,8 @@ impl Campaign<'_, '_> {
         record.ready_ns = u64::try_from(ready.as_nanos()).ok();
         record.config = running.environment.config();
         record.layers = running.environment.read_back().map_err(fail("read back"))?;
-        record.settings = match &running.endpoint.data {
-            Some(data) => self.parts.system.settings(data).map_err(fail("read the settings of"))?,
-            None => Vec::new(),
-        };
+        let settings = self.parts.system.settings(&running.endpoint);
+        record.settings = settings.map_err(fail("read the settings of"))?;
         let lost = judge::not_in_force(&record.layers).next();
         if let Some(doubt) = lost {
             return Err(StartError::NotInForce { reason: doubt.text() });
@@ -160,6 +164,9 @@ impl Campaign<'_, '_> {
             if self.stopped() {
                 break;
             }
+        }
+        if let Some(running) = &self.members[index].running {
+            self.wait_until_quiet(running).map_err(fail("measure"))?;
         }
         Ok(())
     }

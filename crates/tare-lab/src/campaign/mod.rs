@@ -17,6 +17,7 @@ mod rounds;
 mod stacks;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

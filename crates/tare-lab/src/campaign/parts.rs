@@ -15,6 +15,8 @@ pub trait Clock {
     fn now(&self) -> Duration;
     /// ms since 1970.
     fn unix_ms(&self) -> u64;
+    /// Lets time pass.
+    fn wait(&self, time: Duration);
 }
 
 /// The host's clocks.
@@ -37,6 +39,10 @@ impl Clock for SystemClock {
     fn unix_ms(&self) -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn wait(&self, time: Duration) {
+        std::thread::sleep(time);
     }
 }
 

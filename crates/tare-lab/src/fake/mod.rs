@@ -243,6 +243,10 @@ impl Clock for World {
     fn unix_ms(&self) -> u64 {
         1_800_000_000_000 + u64::try_from(self.now().as_millis()).unwrap_or(0)
     }
+
+    fn wait(&self, time: Duration) {
+        self.pass(time);
+    }
 }
 
 /// An environment without layers, for studies made in code.

@@ -159,7 +159,7 @@ impl System for FakeSystem {
         Launch { arguments: vec!["fake".into(), cpus.to_string()], program: None }
     }
 
-    fn settings(&self, _data: &Path) -> Result<Vec<(String, String)>, PartError> {
+    fn settings(&self, _at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
         Ok(vec![(crate::doubt::judge::IO_ENGINE.into(), "none".into())])
     }
 

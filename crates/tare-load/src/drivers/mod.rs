@@ -24,8 +24,8 @@ pub struct DriverInfo {
     pub name: &'static str,
     /// One line.
     pub help: &'static str,
-    /// The system that it loads, and that no other driver does; without one, every other system.
-    pub system: Option<&'static str>,
+    /// The protocols that it speaks (`tare_lab::system::System::speaks`).
+    pub speaks: &'static [&'static str],
     /// The words in which a workload asks it, where it has its own; else it is asked for rows.
     pub options: &'static [OptionInfo],
     check: fn(&[WorkloadSpec]) -> Result<(), PartError>,
@@ -49,12 +49,10 @@ pub struct Client<'a> {
 pub enum PairError {
     #[error("there is no driver {name:?}")]
     Unknown { name: String },
-    #[error("the driver {driver} cannot load the system {system}; write driver = {needed:?}")]
-    Driver { driver: String, system: String, needed: &'static str },
     #[error(
-        "the driver {driver} loads the system {needed} alone, not {system}; write [system] name = {needed:?}"
+        "the driver {driver} cannot load the system {system}: it speaks {known}, not {speaks}; {remedy}"
     )]
-    System { driver: String, system: String, needed: &'static str },
+    Protocol { driver: String, system: String, known: String, speaks: String, remedy: String },
 }
 
 /// Every driver that a study may name.
@@ -76,21 +74,26 @@ impl fmt::Debug for DriverInfo {
     }
 }
 
-/// The driver of a study, which can load its system and be asked for its workloads.
+/// The driver of a study, which can load its system and be asked for its workloads. `speaks` is the
+/// protocol of the system.
 ///
 /// # Errors
 /// When driver and system do not go together, or a workload asks for what the driver cannot do.
-pub fn of(study: &Study) -> Result<&'static DriverInfo, PartError> {
-    let (name, system) = (&study.driver, &study.system.name);
+pub fn of(study: &Study, speaks: &str) -> Result<&'static DriverInfo, PartError> {
+    let name = &study.driver;
     let driver = ALL.iter().find(|driver| driver.name == name);
     let driver = driver.ok_or_else(|| PairError::Unknown { name: name.clone() })?;
-    let pair = (driver.name.to_string(), system.clone());
-    if let Some(needed) = driver.system.filter(|needed| needed != system) {
-        return Err(PairError::System { driver: pair.0, system: pair.1, needed }.into());
-    }
-    let own = ALL.iter().find(|other| other.system == Some(system.as_str()));
-    if let Some(needed) = own.map(|own| own.name).filter(|needed| *needed != driver.name) {
-        return Err(PairError::Driver { driver: pair.0, system: pair.1, needed }.into());
+    if !driver.speaks.contains(&speaks) {
+        let others = ALL.iter().filter(|other| other.speaks.contains(&speaks));
+        let others: Vec<String> =
+            others.map(|other| format!("driver = {:?}", other.name)).collect();
+        let remedy = match others.is_empty() {
+            true => "no driver does".to_string(),
+            false => format!("write {}", others.join(" or ")),
+        };
+        let (known, speaks) = (driver.speaks.join(", "), speaks.to_string());
+        let (driver, system) = (driver.name.to_string(), study.system.name.clone());
+        return Err(PairError::Protocol { driver, system, known, speaks, remedy }.into());
     }
     (driver.check)(&study.workloads)?;
     Ok(driver)

@@ -25,7 +25,7 @@ use crate::protocol::{Answer, Order, Ran};
 pub(super) const INFO: DriverInfo = DriverInfo {
     name: "tare-load",
     help: "the built-in load generator: CQL, closed loop and open loop, one thread per client CPU",
-    system: None,
+    speaks: &["cql"],
     options: &[],
     // Every workload in rows can be asked for.
     check: |_| Ok(()),

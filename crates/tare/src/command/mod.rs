@@ -20,5 +20,6 @@ pub(crate) mod proxy;
 pub(crate) mod report;
 pub(crate) mod shell;
 pub(crate) mod stacks;
+pub(crate) mod start_system;
 pub(crate) mod tune;
 pub(crate) mod weigh;

@@ -330,16 +330,19 @@ pub(super) fn measure_here(
     stop: &AtomicBool,
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
     let study = &question.study;
-    let driver = drivers::of(study).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
+    let info = tare_system::find(&study.system.name)
+        .with_context(|| format!("there is no system {}", study.system.name))?;
+    let driver = drivers::of(study, &info.speaks(&study.system));
+    let driver = driver.map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     check_devices(study)?;
     check_runtimes(study)?;
     let mut site = open_site(state, &plan, &question.destroy)?;
     if let Some(tuned) = tuned {
         tuned.give(&mut site, state)?;
     }
-    let info = tare_system::find(&study.system.name)
-        .with_context(|| format!("there is no system {}", study.system.name))?;
-    let system = info.make(&study.system);
+    let way = tare_system::Way { namespace: Some(site.client_namespace().into()) };
+    let system =
+        info.make(&study.system, &way).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     let host = facts::read(Path::new("/proc"), Path::new("/sys")).into_iter();
     let mut host: Vec<HostFact> = host
         .map(|fact| HostFact {

@@ -38,7 +38,7 @@ pub(crate) struct Contents<'a> {
     /// Major and minor number of the block device whose node lies there, if one does.
     pub(crate) device: Option<(u32, u32)>,
     pub(crate) arguments: Vec<String>,
-    /// Files of the host to mount at their own paths.
+    /// Files and directories of the host to mount at their own paths.
     pub(crate) files: &'a [PathBuf],
     /// Path of the cgroup below the root of each hierarchy.
     pub(crate) cgroup: &'a str,
@@ -67,7 +67,9 @@ pub(super) fn write_root(folder: &Path, files: &[PathBuf]) -> Result<(), BundleE
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(fail(parent))?;
         }
-        File::create(&path).map(drop).map_err(fail(&path))?;
+        let made =
+            if file.is_dir() { fs::create_dir_all(&path) } else { File::create(&path).map(drop) };
+        made.map_err(fail(&path))?;
     }
     Ok(())
 }

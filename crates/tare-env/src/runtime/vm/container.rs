@@ -40,7 +40,7 @@ impl Container {
         layers: &Layers,
         inside: Inside<'_>,
     ) -> Result<Self, PartError> {
-        let runtime = Program::find(runtime, &[])?;
+        let runtime = Program::find(runtime, &[], &[])?;
         let program = PathBuf::from(format!("/{PROGRAM_NAME}"));
         let contents = bundle::Contents {
             id: CONTAINER,

@@ -51,8 +51,9 @@ pub(crate) fn write(path: &Path, contents: &Contents<'_>) -> io::Result<()> {
     archive.entry("dev/console", DEVICE, (5, 1), &[])?;
     archive.entry("dev/null", DEVICE, (1, 3), &[])?;
     archive.entry(PROGRAM_NAME, PROGRAM, (0, 0), &fs::read(contents.program)?)?;
-    archive.folders("", contents.files)?;
-    for file in contents.files {
+    let files = whole(contents.files)?;
+    archive.folders("", &files)?;
+    for file in &files {
         archive.entry(&name_of(file), PROGRAM, (0, 0), &fs::read(file)?)?;
     }
     if let Some(bundle) = contents.bundle {
@@ -62,8 +63,12 @@ pub(crate) fn write(path: &Path, contents: &Contents<'_>) -> io::Result<()> {
         for name in MOUNT_POINTS {
             archive.entry(&format!("bundle/rootfs/{name}"), DIRECTORY, (0, 0), &[])?;
         }
-        archive.folders("bundle/rootfs/", &bundle.files)?;
-        for file in bundle.files.iter().map(|file| name_of(file)).chain([PROGRAM_NAME.into()]) {
+        let (folders, files): (Vec<_>, Vec<_>) =
+            bundle.files.iter().cloned().partition(|path| path.is_dir());
+        // A path below each makes the directory itself a mount point.
+        let within: Vec<PathBuf> = folders.iter().map(|folder| folder.join("-")).collect();
+        archive.folders("bundle/rootfs/", &[within, files.clone()].concat())?;
+        for file in files.iter().map(|file| name_of(file)).chain([PROGRAM_NAME.into()]) {
             archive.entry(&format!("bundle/rootfs/{file}"), PLAIN, (0, 0), &[])?;
         }
         archive.entry("bundle/config.json", PLAIN, (0, 0), bundle.config.as_bytes())?;
@@ -75,6 +80,26 @@ pub(crate) fn write(path: &Path, contents: &Contents<'_>) -> io::Result<()> {
     archive.entry("modules/boot", PLAIN, (0, 0), list.as_bytes())?;
     archive.entry("TRAILER!!!", 0, (0, 0), &[])?;
     archive.out.flush()
+}
+
+/// The files, and in place of directories every file below them. Links are followed.
+fn whole(paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut left: Vec<PathBuf> = paths.to_vec();
+    while let Some(path) = left.pop() {
+        match fs::metadata(&path) {
+            Ok(data) if data.is_dir() => {
+                for entry in fs::read_dir(&path)? {
+                    left.push(entry?.path());
+                }
+            }
+            Ok(_) => files.push(path),
+            // A link that leads nowhere has nothing to show.
+            Err(error) if path.is_symlink() && error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(files)
 }
 
 /// The name of a path in an archive, which has no root.

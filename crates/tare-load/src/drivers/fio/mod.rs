@@ -48,7 +48,7 @@ pub use server::{ServerError, serve};
 pub(super) const INFO: DriverInfo = DriverInfo {
     name: "fio",
     help: "fio, run inside the environment on its data directory (system fio)",
-    system: Some("fio"),
+    speaks: &["fio"],
     options: options::OPTIONS,
     check: |workloads| {
         let read = |workload| Options::read(workload).map(drop);

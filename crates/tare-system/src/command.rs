@@ -1,0 +1,141 @@
+//! Any program of the host that listens on a port: the study says how it is started and what it
+//! answers once it is ready.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tare_lab::PartError;
+use tare_lab::environment::{Endpoint, HostProgram, Launch};
+use tare_lab::study::OptionInfo;
+use tare_lab::system::{OwnAccount, READY_LIMIT, System};
+
+use super::SystemInfo;
+use super::options::Options;
+use super::starter::Recipe;
+use super::way::Way;
+
+pub(super) const INFO: SystemInfo = SystemInfo {
+    name: "command",
+    help: "any program of the host that listens where it is told to",
+    speaks: |spec| {
+        let options = Options::new(spec);
+        options.text_or("speaks", "its own protocol (say speaks = ...)").to_string()
+    },
+    options: &[
+        OptionInfo {
+            name: "command",
+            values: &[],
+            help: "the program and its arguments, divided at spaces; {listen}, {port} and {data} are filled in",
+        },
+        OptionInfo {
+            name: "speaks",
+            values: &[],
+            help: "the protocol that it answers: cql, redis, postgres, memcached",
+        },
+        OptionInfo {
+            name: "folders",
+            values: &[],
+            help: "directories of the host that it reads, divided at spaces",
+        },
+        OptionInfo {
+            name: "ready_send",
+            values: &[],
+            help: "what it is asked to see whether it is ready (default: nothing; a connection is enough)",
+        },
+        OptionInfo {
+            name: "ready_expect",
+            values: &[],
+            help: "what the first line of its answer must contain",
+        },
+        OptionInfo {
+            name: "ready_limit",
+            values: &[],
+            help: "how long it may take until it is ready (default 60s)",
+        },
+        OptionInfo {
+            name: "user",
+            values: &["root", "nobody"],
+            help: "whom it runs as (default root)",
+        },
+    ],
+    takes_device: false,
+    make: |spec, way| {
+        let options = Options::new(spec);
+        options.need("command", "the program and its arguments")?;
+        let ready_limit = options.duration("ready_limit", READY_LIMIT)?;
+        Ok(Box::new(Command { options, ready_limit, way: way.clone() }))
+    },
+};
+
+/// A program as a study describes it.
+#[derive(Clone, Debug)]
+pub struct Command {
+    options: Options,
+    ready_limit: Duration,
+    way: Way,
+}
+
+impl System for Command {
+    fn name(&self) -> &str {
+        INFO.name
+    }
+
+    fn launch(&self, _cpus: usize) -> Launch {
+        let mut command = self.options.words("command");
+        let name = command.first().cloned().unwrap_or_default();
+        if let Some(program) = command.first_mut() {
+            *program = "{program}".into();
+        }
+        let unprivileged = self.options.text("user") == Some("nobody");
+        let arguments = Recipe { command, unprivileged, ..Recipe::default() }.arguments();
+        let folders = self.options.words("folders").into_iter().map(PathBuf::from).collect();
+        Launch { arguments, program: Some(HostProgram { name, files: Vec::new(), folders }) }
+    }
+
+    fn ready_limit(&self) -> Duration {
+        self.ready_limit
+    }
+
+    fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
+        let mut line = self.way.connect(at.address)?;
+        if let Some(question) = self.options.text("ready_send") {
+            line.send(question, question.as_bytes())?;
+        }
+        let Some(expected) = self.options.text("ready_expect") else { return Ok(()) };
+        let answer = line.line()?;
+        if answer.contains(expected) { Ok(()) } else { Err(line.nonsense(answer).into()) }
+    }
+
+    /// Nobody knows how to ask it.
+    fn settings(&self, _at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
+        Ok(Vec::new())
+    }
+
+    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{command_of, make, try_make};
+    use tare_lab::study::SystemSpec;
+
+    #[test]
+    fn the_study_says_how_it_is_started() {
+        let options =
+            [("command", "redis-server --port {port} --bind {listen}"), ("speaks", "redis")];
+        let system = make("command", &options);
+        assert_eq!(command_of(&*system), "{program} --port {port} --bind {listen}");
+        assert_eq!(system.launch(1).program.unwrap().name, "redis-server");
+        let options = options.map(|(k, v)| (k.to_string(), v.to_string())).into();
+        let spec = SystemSpec { name: "command".into(), options };
+        assert_eq!(INFO.speaks(&spec), "redis");
+        let error = try_make("command", &[]).err().unwrap().to_string();
+        assert_eq!(error, "[system] of command needs command: the program and its arguments");
+        let error =
+            try_make("command", &[("command", "x"), ("ready_limit", "soon")]).err().unwrap();
+        assert!(error.to_string().contains("is not a time"), "{error}");
+    }
+}

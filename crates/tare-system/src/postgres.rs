@@ -1,0 +1,327 @@
+//! PostgreSQL: a new cluster is made in the data directory by its own `initdb`, from inside, and the
+//! server listens on TCP for everybody without a password. Nothing of an installation's own clusters
+//! is touched.
+//!
+//! Method: quiet means that a checkpoint was made after the load, that no automatic vacuum works, and
+//! that none is due to begin with the next look.
+//!
+//! Limits: the processes that serve connections have no CPUs of their own. What `fsync` costs depends
+//! on the storage layer; the study says `synchronous_commit` and `fsync` where it wants that apart.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tare_lab::PartError;
+use tare_lab::environment::{Endpoint, HostProgram, Launch};
+use tare_lab::study::OptionInfo;
+use tare_lab::system::{OwnAccount, System};
+
+use super::SystemInfo;
+use super::options::Options;
+use super::starter::Recipe;
+use super::way::{Line, Way, WayError};
+
+pub(super) const INFO: SystemInfo = SystemInfo {
+    name: "postgres",
+    help: "PostgreSQL, of the host or of a root file system (apt-get install postgresql)",
+    speaks: |_| "postgres".into(),
+    options: &[
+        OptionInfo {
+            name: "directory",
+            values: &[],
+            help: "where initdb and postgres are (default: the newest of /usr/lib/postgresql)",
+        },
+        OptionInfo { name: "shared_buffers", values: &[], help: "its page cache (default 256MB)" },
+        OptionInfo {
+            name: "synchronous_commit",
+            values: &["on", "off"],
+            help: "on: a commit waits for the disk (default)",
+        },
+        OptionInfo {
+            name: "fsync",
+            values: &["on", "off"],
+            help: "off: nothing waits for the disk",
+        },
+        OptionInfo {
+            name: "max_connections",
+            values: &[],
+            help: "connections at once (default 200)",
+        },
+        OptionInfo {
+            name: "settings",
+            values: &[],
+            help: "more settings, such as \"wal_level=minimal max_wal_senders=0\"",
+        },
+    ],
+    takes_device: false,
+    make: |spec, way| {
+        let options = Options::new(spec);
+        options.count("max_connections", 200)?;
+        let setting = |text: &str| text.contains('=');
+        if let Some(bad) = options.words("settings").iter().find(|text| !setting(text)) {
+            return Err(options.bad("settings", bad, "words NAME=VALUE").into());
+        }
+        Ok(Box::new(Postgres { options, way: way.clone() }))
+    },
+};
+
+/// Where distributions of the Debian family put each version's programs.
+const VERSIONS: &str = "/usr/lib/postgresql";
+/// Where others put them.
+const ELSEWHERE: &[&str] = &["/usr/pgsql/bin", "/usr/local/pgsql/bin", "/usr/bin"];
+/// It reads time zones, and `initdb` asks who it is.
+const SYSTEM_FILES: &[&str] = &["/bin/sh", "/etc/passwd", "/etc/group"];
+const SYSTEM_FOLDERS: &[&str] = &["/usr/share/zoneinfo"];
+
+/// For a new cluster to be made and the server to start.
+const READY_LIMIT: Duration = Duration::from_secs(120);
+/// For a checkpoint: everything that was loaded goes to the disk.
+const CHECKPOINT_LIMIT: Duration = Duration::from_secs(240);
+
+/// Version 3.0 of the protocol, in the startup message
+/// (<https://www.postgresql.org/docs/current/protocol-message-formats.html>).
+const PROTOCOL: u32 = 3 << 16;
+/// User and database, which `initdb` makes.
+const NAME: &str = "postgres";
+
+/// What may differ from one environment to the next, or changes what a transaction costs.
+const SETTINGS: &str = "SELECT name, current_setting(name) FROM pg_settings WHERE name IN (\
+    'server_version', 'shared_buffers', 'fsync', 'synchronous_commit', 'full_page_writes', \
+    'wal_sync_method', 'wal_buffers', 'max_wal_size', 'huge_pages', 'huge_pages_status', 'io_method', \
+    'effective_io_concurrency', 'max_connections', 'shared_memory_type', 'autovacuum', \
+    'checkpoint_timeout') ORDER BY name";
+/// Background work that a checkpoint does not end.
+const WORKERS: &str = "SELECT backend_type, query FROM pg_stat_activity \
+    WHERE backend_type = 'autovacuum worker'";
+
+/// PostgreSQL with the options of a study.
+#[derive(Clone, Debug)]
+pub struct Postgres {
+    options: Options,
+    way: Way,
+}
+
+impl Postgres {
+    /// Where its programs are: as the study says, else the newest version's.
+    fn directory(&self) -> PathBuf {
+        if let Some(directory) = self.options.text("directory") {
+            return directory.into();
+        }
+        let versions = std::fs::read_dir(VERSIONS).into_iter().flatten().flatten();
+        let number = |path: &Path| -> Option<u32> { path.file_name()?.to_str()?.parse().ok() };
+        let versions =
+            versions.map(|entry| entry.path()).filter(|path| has_server(&path.join("bin")));
+        let newest = versions.max_by_key(|path| number(path)).map(|path| path.join("bin"));
+        let elsewhere = || ELSEWHERE.iter().map(PathBuf::from).find(|path| has_server(path));
+        // Where there is none, the error names the place that Debian's package fills.
+        newest.or_else(elsewhere).unwrap_or_else(|| Path::new(VERSIONS).join("15/bin"))
+    }
+
+    fn session(&self, at: &Endpoint, limit: Duration) -> Result<Session, WayError> {
+        Session::open(self.way.connect(at.address)?, limit)
+    }
+}
+
+fn has_server(directory: &Path) -> bool {
+    directory.join("postgres").is_file() && directory.join("initdb").is_file()
+}
+
+/// What the programs open by name: their own libraries and texts, beside them.
+fn folders(directory: &Path) -> Vec<PathBuf> {
+    let version = directory.parent().unwrap_or(directory);
+    let share = version.file_name().map(|name| Path::new("/usr/share/postgresql").join(name));
+    let beside = [Some(version.join("lib")), Some(version.join("share")), share];
+    let known = beside
+        .into_iter()
+        .flatten()
+        .filter(|path| path != Path::new("/usr/lib") && path != Path::new("/usr/share"));
+    known.chain(SYSTEM_FOLDERS.iter().map(PathBuf::from)).filter(|path| path.is_dir()).collect()
+}
+
+impl System for Postgres {
+    fn name(&self) -> &str {
+        INFO.name
+    }
+
+    fn launch(&self, _cpus: usize) -> Launch {
+        let directory = self.directory();
+        let initdb = directory.join("initdb");
+        let words = ["--pgdata={data}/cluster", "--username=postgres", "--auth=trust"];
+        let more = ["--no-locale", "--encoding=UTF8", "--no-sync", "--no-instructions"];
+        let words = words.into_iter().chain(more).map(String::from);
+        let before = [initdb.to_string_lossy().into_owned()].into_iter().chain(words).collect();
+        let option = |name: &str, default: &str| {
+            let value = self.options.text_or(name, default);
+            format!("{name}={value}")
+        };
+        let mut settings = vec![
+            "listen_addresses={listen}".to_string(),
+            "port={port}".into(),
+            "unix_socket_directories=".into(),
+            "hba_file={data}/access".into(),
+            // Files in /dev/shm would outlive a server that is killed.
+            "dynamic_shared_memory_type=mmap".into(),
+            option("shared_buffers", "256MB"),
+            option("synchronous_commit", "on"),
+            option("fsync", "on"),
+            option("max_connections", "200"),
+        ];
+        settings.extend(self.options.words("settings"));
+        let mut command: Vec<String> =
+            ["{program}", "-D", "{data}/cluster"].map(String::from).into();
+        command.extend(settings.into_iter().flat_map(|setting| ["-c".into(), setting]));
+        let recipe = Recipe {
+            // The network is the study's own.
+            files: vec![("access".into(), "host all all 0.0.0.0/0 trust\n".into())],
+            before: vec![before],
+            command,
+            variables: vec![("LC_ALL".into(), "C".into())],
+            unprivileged: true,
+            // A killed server leaves the segment by which it knows whether another one runs.
+            own_ipc: true,
+        };
+        let there = SYSTEM_FILES.iter().map(PathBuf::from).filter(|path| path.is_file());
+        let program = HostProgram {
+            name: directory.join("postgres").to_string_lossy().into_owned(),
+            files: there.chain([initdb]).collect(),
+            folders: folders(&directory),
+        };
+        Launch { arguments: recipe.arguments(), program: Some(program) }
+    }
+
+    fn ready_limit(&self) -> Duration {
+        READY_LIMIT
+    }
+
+    fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
+        Ok(self.session(at, Duration::from_secs(5)).map(drop)?)
+    }
+
+    fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
+        let rows = self.session(at, Duration::from_secs(5))?.query(SETTINGS)?;
+        let pair = |row: Vec<String>| {
+            let mut cells = row.into_iter();
+            Some((cells.next()?, cells.next()?))
+        };
+        Ok(rows.into_iter().filter_map(pair).collect())
+    }
+
+    fn pending(&self, at: &Endpoint) -> Result<Option<String>, PartError> {
+        let mut session = self.session(at, CHECKPOINT_LIMIT)?;
+        session.query("CHECKPOINT")?;
+        let workers = session.query(WORKERS)?;
+        Ok(workers.first().map(|worker| worker.join(": ")))
+    }
+
+    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
+        Ok(None)
+    }
+}
+
+/// A session with simple queries, answered in text.
+struct Session {
+    line: Line,
+}
+
+impl Session {
+    fn open(mut line: Line, limit: Duration) -> Result<Self, WayError> {
+        line.limit(limit);
+        let mut body = PROTOCOL.to_be_bytes().to_vec();
+        for word in ["user", NAME, "database", NAME, "application_name", "tare", ""] {
+            body.extend_from_slice(word.as_bytes());
+            body.push(0);
+        }
+        line.send("a session", &framed(None, &body))?;
+        let mut session = Self { line };
+        session.until_ready()?;
+        Ok(session)
+    }
+
+    /// Runs a statement and returns its rows, NULL as an empty text.
+    fn query(&mut self, statement: &str) -> Result<Vec<Vec<String>>, WayError> {
+        let body = [statement.as_bytes(), &[0]].concat();
+        self.line.send(statement, &framed(Some(b'Q'), &body))?;
+        self.until_ready()
+    }
+
+    /// Reads messages until the server waits for the next statement.
+    fn until_ready(&mut self) -> Result<Vec<Vec<String>>, WayError> {
+        let mut rows = Vec::new();
+        loop {
+            let head = self.line.bytes(5)?;
+            let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
+            let length = usize::try_from(length).unwrap_or(0).saturating_sub(4);
+            let body = self.line.bytes(length)?;
+            match head[0] {
+                b'Z' => return Ok(rows),
+                b'D' => rows.push(cells(&body)),
+                b'E' => return Err(self.line.nonsense(complaint(&body))),
+                // Authentication: 0 is done, everything else asks for a password.
+                b'R' if body != [0; 4] => {
+                    return Err(self.line.nonsense("a request for a password".into()));
+                }
+                // Settings, keys, descriptions of rows, notices, ends of statements.
+                b'R' | b'S' | b'K' | b'T' | b'N' | b'C' | b'I' => {}
+                other => {
+                    let said = format!("a message of kind {:?}", char::from(other));
+                    return Err(self.line.nonsense(said));
+                }
+            }
+        }
+    }
+}
+
+/// A message: its kind, its length with the length, its body.
+fn framed(kind: Option<u8>, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
+    kind.into_iter().chain(length.to_be_bytes()).chain(body.iter().copied()).collect()
+}
+
+/// The cells of a row: a count, and each with its length, which is -1 for NULL.
+fn cells(body: &[u8]) -> Vec<String> {
+    let mut cells = Vec::new();
+    let mut rest = body.get(2..).unwrap_or_default();
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
+        let (cell, after) = after.split_at(length.min(after.len()));
+        cells.push(String::from_utf8_lossy(cell).into_owned());
+        rest = after;
+    }
+    cells
+}
+
+/// The message (field `M`) of an error.
+fn complaint(body: &[u8]) -> String {
+    let fields = body.split(|byte| *byte == 0);
+    let mut messages = fields.filter_map(|field| field.strip_prefix(b"M"));
+    messages.next().map_or("an error".into(), |text| String::from_utf8_lossy(text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{command_of, make, recipe_of, try_make};
+
+    #[test]
+    fn options_become_settings_of_the_server() {
+        let system = make("postgres", &[("fsync", "off"), ("settings", "wal_level=minimal a=b")]);
+        let command = command_of(&*system);
+        assert!(command.starts_with("{program} -D {data}/cluster -c listen_addresses={listen}"));
+        assert!(
+            command.contains("-c fsync=off -c max_connections=200 -c wal_level=minimal -c a=b")
+        );
+        assert!(recipe_of(&*system).before[0][0].ends_with("/initdb"));
+        let error = try_make("postgres", &[("settings", "oops")]).err().unwrap().to_string();
+        assert_eq!(error, "[system] of postgres: settings = \"oops\" is not words NAME=VALUE");
+    }
+
+    #[test]
+    fn messages_are_framed_and_read() {
+        assert_eq!(framed(Some(b'Q'), b"x\0"), b"Q\0\0\0\x06x\0");
+        assert_eq!(framed(None, b"ab"), b"\0\0\0\x06ab");
+        let row = b"\0\x03\0\0\0\x02ab\xff\xff\xff\xff\0\0\0\x01c";
+        assert_eq!(cells(row), ["ab", "", "c"]);
+        assert_eq!(cells(b"\0\x01\0\0\0\x09ab"), ["ab"], "cut off");
+        assert_eq!(complaint(b"SFATAL\0C57P03\0Mit starts up\0\0"), "it starts up");
+    }
+}

@@ -1,0 +1,200 @@
+//! Redis and Valkey, which differ in the name of their program.
+//!
+//! It is asked with inline commands and answers in RESP
+//! (<https://redis.io/docs/latest/develop/reference/protocol-spec/>). Nothing is saved to the disk
+//! unless the study says `appendonly`: a snapshot forks the process in the middle of a slice.
+
+use tare_lab::PartError;
+use tare_lab::environment::{Endpoint, HostProgram, Launch};
+use tare_lab::study::OptionInfo;
+use tare_lab::system::{OwnAccount, System};
+
+use super::SystemInfo;
+use super::options::Options;
+use super::starter::Recipe;
+use super::way::{Line, Way, WayError};
+
+pub(super) const REDIS: SystemInfo = SystemInfo {
+    name: "redis",
+    help: "Redis, of the host or of a root file system (apt-get install redis-server)",
+    speaks: |_| "redis".into(),
+    options: OPTIONS,
+    takes_device: false,
+    make: |spec, way| {
+        Ok(Box::new(Redis { name: "redis", options: Options::new(spec), way: way.clone() }))
+    },
+};
+
+pub(super) const VALKEY: SystemInfo = SystemInfo {
+    name: "valkey",
+    help: "Valkey, of the host or of a root file system (apt-get install valkey-server)",
+    make: |spec, way| {
+        Ok(Box::new(Redis { name: "valkey", options: Options::new(spec), way: way.clone() }))
+    },
+    ..REDIS
+};
+
+const OPTIONS: &[OptionInfo] = &[
+    OptionInfo {
+        name: "program",
+        values: &[],
+        help: "name on PATH or path of the server (default: redis-server, valkey-server)",
+    },
+    OptionInfo {
+        name: "appendonly",
+        values: &["no", "everysec", "always"],
+        help: "no: nothing is written to the disk (default); else a log, synced each second or each write",
+    },
+    OptionInfo {
+        name: "io_threads",
+        values: &[],
+        help: "threads that read and write sockets (default 1)",
+    },
+    OptionInfo {
+        name: "arguments",
+        values: &[],
+        help: "more words of its command line, such as \"--maxmemory 1gb --hz 10\"",
+    },
+];
+
+/// What may differ from one environment to the next, or changes what an operation costs.
+const SETTINGS: &[&str] = &[
+    "redis_version",
+    "valkey_version",
+    "redis_mode",
+    "multiplexing_api",
+    "mem_allocator",
+    "io_threads_active",
+    "maxmemory_policy",
+    "aof_enabled",
+];
+
+/// Counters of `INFO` that are not 0 while it works in the background.
+const BUSY: &[&str] = &[
+    "loading",
+    "async_loading",
+    "rdb_bgsave_in_progress",
+    "aof_rewrite_in_progress",
+    "aof_rewrite_scheduled",
+    "lazyfree_pending_objects",
+];
+
+/// Redis or Valkey with the options of a study.
+#[derive(Clone, Debug)]
+pub struct Redis {
+    name: &'static str,
+    options: Options,
+    way: Way,
+}
+
+impl Redis {
+    /// `INFO` as (name, value).
+    fn info(&self, at: &Endpoint) -> Result<Vec<(String, String)>, WayError> {
+        let mut line = self.way.connect(at.address)?;
+        line.send("INFO", b"INFO\r\n")?;
+        Ok(pairs(&bulk(&mut line)?))
+    }
+}
+
+impl System for Redis {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn launch(&self, _cpus: usize) -> Launch {
+        let default = format!("{}-server", self.name);
+        let name = self.options.text_or("program", &default).to_string();
+        let words = ["{program}", "--bind", "{listen}", "--port", "{port}", "--dir", "{data}"];
+        // The network is the study's own; without a password Redis would answer to loopback alone.
+        let words = words.into_iter().chain(["--protected-mode", "no", "--save", ""]);
+        let mut command: Vec<String> = words.map(String::from).collect();
+        match self.options.text_or("appendonly", "no") {
+            "no" => command.extend(["--appendonly", "no"].map(String::from)),
+            sync => {
+                command.extend(["--appendonly", "yes", "--appendfsync", sync].map(String::from))
+            }
+        }
+        if let Some(threads) = self.options.text("io_threads") {
+            command.extend(["--io-threads".into(), threads.into()]);
+        }
+        command.extend(self.options.words("arguments"));
+        let arguments = Recipe { command, ..Recipe::default() }.arguments();
+        let program = HostProgram { name, ..HostProgram::default() };
+        Launch { arguments, program: Some(program) }
+    }
+
+    fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
+        let mut line = self.way.connect(at.address)?;
+        line.send("PING", b"PING\r\n")?;
+        let answer = line.line()?;
+        // While it loads its log: `-LOADING Redis is loading the dataset in memory`.
+        if answer == "+PONG" { Ok(()) } else { Err(line.nonsense(answer).into()) }
+    }
+
+    fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
+        let mut info = self.info(at)?;
+        info.retain(|(name, _)| SETTINGS.contains(&name.as_str()));
+        Ok(info)
+    }
+
+    fn pending(&self, at: &Endpoint) -> Result<Option<String>, PartError> {
+        let info = self.info(at)?;
+        Ok(busy(&info))
+    }
+
+    fn own_account(&self, _at: &std::path::Path) -> Result<Option<OwnAccount>, PartError> {
+        Ok(None)
+    }
+}
+
+/// A bulk string: `$LENGTH`, then so many bytes and a line's end.
+fn bulk(line: &mut Line) -> Result<String, WayError> {
+    let head = line.line()?;
+    let length = head.strip_prefix('$').and_then(|length| length.parse().ok());
+    let Some(length): Option<usize> = length else { return Err(line.nonsense(head)) };
+    let bytes = line.bytes(length)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The lines `name:value` of `INFO`.
+fn pairs(info: &str) -> Vec<(String, String)> {
+    let pair = |line: &str| {
+        let (name, value) = line.trim().split_once(':')?;
+        Some((name.to_string(), value.to_string()))
+    };
+    info.lines().filter(|line| !line.starts_with('#')).filter_map(pair).collect()
+}
+
+fn busy(info: &[(String, String)]) -> Option<String> {
+    let busy = info.iter().filter(|(name, value)| BUSY.contains(&name.as_str()) && value != "0");
+    let busy: Vec<String> = busy.map(|(name, value)| format!("{name} = {value}")).collect();
+    (!busy.is_empty()).then(|| busy.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{command_of, make};
+
+    #[test]
+    fn options_become_words_of_its_command_line() {
+        let command = command_of(&*make("redis", &[]));
+        let expect = "{program} --bind {listen} --port {port} --dir {data} --protected-mode no --save  --appendonly no";
+        assert_eq!(command, expect);
+        let options = [("appendonly", "always"), ("io_threads", "2"), ("arguments", "--hz 20")];
+        let system = make("valkey", &options);
+        let expect = "--appendonly yes --appendfsync always --io-threads 2 --hz 20";
+        assert!(command_of(&*system).ends_with(expect));
+        assert_eq!(system.launch(1).program.unwrap().name, "valkey-server");
+    }
+
+    #[test]
+    fn info_says_what_it_is_and_whether_it_is_busy() {
+        let text = "# Server\r\nredis_version:7.0.15\r\nloading:0\r\nrdb_bgsave_in_progress:0\r\n";
+        let info = pairs(text);
+        assert!(info.contains(&("redis_version".into(), "7.0.15".into())), "{info:?}");
+        assert_eq!(busy(&info), None);
+        let info = pairs(&text.replace("in_progress:0", "in_progress:1"));
+        assert_eq!(busy(&info).as_deref(), Some("rdb_bgsave_in_progress = 1"));
+    }
+}

@@ -1,0 +1,202 @@
+//! Starting somebody else's program as a system, from inside its environment (`tare start-system`):
+//! what it finds on its data has to be made where the data is, which may be a container's root or a
+//! guest's disk that the host cannot write.
+//!
+//! Method: the harness hands over a recipe as one argument. Its files are written, its commands run
+//! to their end, and then the program takes this process's place, so that the system is the first
+//! process of its environment and nothing of Tare runs beside it.
+//!
+//! Limits: the environment replaces `{data}` inside the recipe, so that a state directory whose path
+//! has quotes or backslashes breaks its JSON; the error says so.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use rustix::thread::UnshareFlags;
+use serde::{Deserialize, Serialize};
+
+/// The subcommand of the program that does it.
+pub(crate) const COMMAND: &str = "start-system";
+
+/// User and group of a system that must not be root: nobody, on every distribution.
+const NOBODY: u32 = 65534;
+
+/// How a program is started. In its words and files stand `{listen}`, `{port}`, `{data}` and
+/// `{program}`, which the environment replaces, and `{loopback}`, an address on the loopback device that
+/// no other system of this network namespace has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Recipe {
+    /// Files in the data directory, by their names, with their contents.
+    pub(crate) files: Vec<(String, String)>,
+    /// Commands that run to their end before, each after the last.
+    pub(crate) before: Vec<Vec<String>>,
+    /// The program and its arguments.
+    pub(crate) command: Vec<String>,
+    /// What it has in its environment besides.
+    pub(crate) variables: Vec<(String, String)>,
+    /// Run as nobody where Tare is root: some refuse to be root.
+    pub(crate) unprivileged: bool,
+    /// A System V IPC namespace of its own where it would have the host's, so that nothing that it
+    /// makes there outlives it.
+    pub(crate) own_ipc: bool,
+}
+
+/// Why a system could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartSystemError {
+    #[error(
+        "the recipe of the system cannot be read; is there a quote or a backslash in the path of the state directory?"
+    )]
+    Recipe(#[source] serde_json::Error),
+    #[error("cannot write {}", .path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("cannot give {} to user {NOBODY}", .path.display())]
+    Own { path: PathBuf, source: io::Error },
+    #[error("cannot run {program}")]
+    Run { program: String, source: io::Error },
+    #[error("{program} failed with {status} before the system was started: {said}")]
+    Failed { program: String, status: ExitStatus, said: String },
+    #[error("the recipe has an empty command")]
+    NoCommand,
+}
+
+impl Recipe {
+    /// The arguments of Tare's program.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        // Strings and flags are always JSON.
+        let recipe = serde_json::to_string(self).unwrap_or_default();
+        [COMMAND, "--port", "{port}", "--data", "{data}"]
+            .map(String::from)
+            .into_iter()
+            .chain([recipe])
+            .collect()
+    }
+}
+
+/// Makes ready what a recipe says and becomes its program.
+///
+/// # Errors
+/// When it cannot; otherwise it does not return.
+pub fn start(recipe: &str, port: u16, data: &Path) -> StartSystemError {
+    let recipe = recipe.replace("{loopback}", &loopback(port));
+    let prepared = serde_json::from_str(&recipe).map_err(StartSystemError::Recipe);
+    match prepared.and_then(|recipe| prepare(&recipe, data)) {
+        Ok((program, mut command)) => StartSystemError::Run { program, source: command.exec() },
+        Err(error) => error,
+    }
+}
+
+/// An address of 127.0.0.0/8 that belongs to a port: two systems of one network namespace have
+/// different ports. 127.0.x.x is left to others.
+fn loopback(port: u16) -> String {
+    let [high, low] = port.to_be_bytes();
+    format!("127.{}.{low}.1", u16::from(high).max(1))
+}
+
+fn prepare(recipe: &Recipe, data: &Path) -> Result<(String, Command), StartSystemError> {
+    for (name, content) in &recipe.files {
+        let path = data.join(name);
+        let fail = |source| StartSystemError::Write { path: path.clone(), source };
+        path.parent().map_or(Ok(()), fs::create_dir_all).map_err(fail)?;
+        fs::write(&path, content).map_err(fail)?;
+    }
+    let as_nobody = recipe.unprivileged && rustix::process::geteuid().is_root();
+    if as_nobody {
+        give_away(data)?;
+    }
+    if recipe.own_ipc {
+        // A container has one already, and may not make another.
+        #[expect(deprecated, reason = "unsafe only for the descriptor table, which stays shared")]
+        let _ = rustix::thread::unshare(UnshareFlags::NEWIPC);
+    }
+    for words in &recipe.before {
+        let (program, mut command) = command(words, recipe, data, as_nobody)?;
+        let run = |source| StartSystemError::Run { program: program.clone(), source };
+        let output = command.output().map_err(run)?;
+        if !output.status.success() {
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said).trim().replace('\n', " | ");
+            return Err(StartSystemError::Failed { program, status: output.status, said });
+        }
+    }
+    command(&recipe.command, recipe, data, as_nobody)
+}
+
+fn command(
+    words: &[String],
+    recipe: &Recipe,
+    data: &Path,
+    as_nobody: bool,
+) -> Result<(String, Command), StartSystemError> {
+    let (program, arguments) = words.split_first().ok_or(StartSystemError::NoCommand)?;
+    let mut command = Command::new(program);
+    command.args(arguments).envs(recipe.variables.iter().cloned()).current_dir(data);
+    if as_nobody {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    Ok((program.clone(), command))
+}
+
+/// Gives a directory and what is in it to the user that the system runs as.
+fn give_away(path: &Path) -> Result<(), StartSystemError> {
+    let fail = |source| StartSystemError::Own { path: path.into(), source };
+    std::os::unix::fs::lchown(path, Some(NOBODY), Some(NOBODY)).map_err(fail)?;
+    if path.is_dir() && !path.is_symlink() {
+        for entry in fs::read_dir(path).map_err(fail)? {
+            give_away(&entry.map_err(fail)?.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_string()).collect()
+    }
+
+    #[test]
+    fn a_recipe_survives_its_way_through_an_argument() {
+        let recipe = Recipe {
+            files: vec![("conf/a.yaml".into(), "cluster: 'x \"y\"'\n".into())],
+            before: vec![words(&["init", "{data}"])],
+            command: words(&["{program}", "--save", ""]),
+            variables: vec![("LC_ALL".into(), "C".into())],
+            unprivileged: true,
+            own_ipc: true,
+        };
+        let arguments = recipe.arguments();
+        assert_eq!(arguments[..5], words(&[COMMAND, "--port", "{port}", "--data", "{data}"]));
+        assert_eq!(serde_json::from_str::<Recipe>(&arguments[5]).unwrap(), recipe);
+    }
+
+    #[test]
+    fn each_port_has_a_loopback_address_of_its_own() {
+        assert_eq!(loopback(9042), "127.35.82.1");
+        assert_eq!(loopback(65535), "127.255.255.1");
+        assert_eq!(loopback(80), "127.1.80.1");
+    }
+
+    #[test]
+    fn files_are_written_and_what_fails_before_is_told() {
+        let data = tempfile::tempdir().unwrap();
+        let recipe = Recipe {
+            files: vec![("conf/a".into(), "text".into())],
+            before: vec![words(&["sh", "-c", "cat conf/a; echo; echo wrong >&2; exit 3"])],
+            ..Recipe::default()
+        };
+        let error = prepare(&recipe, data.path()).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("text | wrong"), "{error}");
+        let gone = Recipe { command: words(&["/nowhere/program"]), ..Recipe::default() };
+        let text = serde_json::to_string(&gone).unwrap();
+        let error = start(&text, 1, data.path()).to_string();
+        assert_eq!(error, "cannot run /nowhere/program");
+        let error = start("{", 1, data.path()).to_string();
+        assert!(error.contains("quote or a backslash"), "{error}");
+    }
+}

@@ -1,0 +1,40 @@
+//! What the tests of systems share.
+
+use std::path::Path;
+
+use tare_lab::environment::Endpoint;
+use tare_lab::study::SystemSpec;
+use tare_lab::system::System;
+
+use crate::Way;
+use crate::starter::Recipe;
+
+/// A system that answers nowhere, with its data there.
+pub(crate) fn at(data: &Path) -> Endpoint {
+    Endpoint { address: ([127, 0, 0, 1], 1).into(), data: Some(data.into()) }
+}
+
+/// A system by its name, with options.
+pub(crate) fn try_make(
+    name: &str,
+    options: &[(&str, &str)],
+) -> Result<Box<dyn System>, tare_lab::PartError> {
+    let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    let spec = SystemSpec { name: name.into(), options };
+    crate::find(name).unwrap().make(&spec, &Way::default())
+}
+
+pub(crate) fn make(name: &str, options: &[(&str, &str)]) -> Box<dyn System> {
+    try_make(name, options).unwrap()
+}
+
+/// What its starter is handed for two CPUs.
+pub(crate) fn recipe_of(system: &dyn System) -> Recipe {
+    let arguments = system.launch(2).arguments;
+    serde_json::from_str(arguments.last().unwrap()).unwrap()
+}
+
+/// The command that it becomes, its words joined by spaces.
+pub(crate) fn command_of(system: &dyn System) -> String {
+    recipe_of(system).command.join(" ")
+}

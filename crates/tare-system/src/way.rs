@@ -1,0 +1,125 @@
+//! The way to a running system: TCP from where the client stands, because only there its address
+//! means anything. What a system is asked on it (`INFO`, `SHOW`, `stats`) is asked seldom, outside of
+//! what is measured; every exchange has a limit.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tare_host::netns::{self, NetnsError};
+
+/// For a connection, and for each answer.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Answers are settings and counters; more is nonsense.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// Where the client stands.
+#[derive(Clone, Debug, Default)]
+pub struct Way {
+    /// Such as `/run/netns/NAME`; without one, where this process stands.
+    pub namespace: Option<PathBuf>,
+}
+
+/// Why a system could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum WayError {
+    #[error(transparent)]
+    Namespace(#[from] NetnsError),
+    #[error("it does not answer on {address}")]
+    Connect { address: SocketAddr, source: io::Error },
+    #[error("it takes connections on {address}, but breaks off when it is asked {question:?}")]
+    Ask { address: SocketAddr, question: String, source: io::Error },
+    #[error("it answers {question:?} on {address} with {answer:?}")]
+    Answer { address: SocketAddr, question: String, answer: String },
+}
+
+/// A connection to a running system.
+#[derive(Debug)]
+pub(crate) struct Line {
+    stream: TcpStream,
+    address: SocketAddr,
+    question: String,
+    limit: Duration,
+    deadline: Instant,
+}
+
+impl Way {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When nothing listens there, or not yet.
+    pub(crate) fn connect(&self, address: SocketAddr) -> Result<Line, WayError> {
+        let connect = || TcpStream::connect_timeout(&address, LIMIT);
+        let stream = match &self.namespace {
+            Some(namespace) => netns::within(namespace, connect)?,
+            None => connect(),
+        };
+        let fail = |source| WayError::Connect { address, source };
+        let stream = stream.map_err(fail)?;
+        stream.set_nodelay(true).map_err(fail)?;
+        stream.set_write_timeout(Some(LIMIT)).map_err(fail)?;
+        let (question, deadline) = (String::new(), Instant::now() + LIMIT);
+        Ok(Line { stream, address, question, limit: LIMIT, deadline })
+    }
+}
+
+impl Line {
+    /// For answers that take longer than others.
+    pub(crate) fn limit(&mut self, limit: Duration) {
+        self.limit = limit;
+    }
+
+    /// Sends bytes; `question` names them in errors.
+    pub(crate) fn send(&mut self, question: &str, bytes: &[u8]) -> Result<(), WayError> {
+        self.question = question.into();
+        self.deadline = Instant::now() + self.limit;
+        self.stream.write_all(bytes).map_err(|source| self.broke_off(source))
+    }
+
+    /// Exactly so many bytes of the answer.
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<Vec<u8>, WayError> {
+        if count > ANSWER_BYTES_MAX {
+            return Err(self.nonsense(format!("an answer of {count} bytes")));
+        }
+        let mut bytes = vec![0; count];
+        let mut filled = 0;
+        while filled < count {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            // Zero would wait for ever.
+            let left = left.max(Duration::from_millis(1));
+            let read = self.stream.set_read_timeout(Some(left));
+            match read.and_then(|()| self.stream.read(&mut bytes[filled..])) {
+                Ok(0) => return Err(self.broke_off(io::ErrorKind::UnexpectedEof.into())),
+                Ok(more) => filled += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.broke_off(error)),
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// A line of the answer, without its end.
+    pub(crate) fn line(&mut self) -> Result<String, WayError> {
+        let mut line = Vec::new();
+        loop {
+            match self.bytes(1)?[0] {
+                b'\n' => break,
+                byte if line.len() < ANSWER_BYTES_MAX => line.push(byte),
+                _ => return Err(self.nonsense("a line without an end".into())),
+            }
+        }
+        Ok(String::from_utf8_lossy(&line).trim_end_matches('\r').to_string())
+    }
+
+    /// An answer that is none.
+    pub(crate) fn nonsense(&self, mut answer: String) -> WayError {
+        let end = answer.char_indices().nth(200).map_or(answer.len(), |(at, _)| at);
+        answer.truncate(end);
+        WayError::Answer { address: self.address, question: self.question.clone(), answer }
+    }
+
+    fn broke_off(&self, source: io::Error) -> WayError {
+        WayError::Ask { address: self.address, question: self.question.clone(), source }
+    }
+}

@@ -1,0 +1,9 @@
+//! Somebody else's program as a system inside an environment, started by `tare weigh`.
+
+use crate::cli::StartSystem;
+use crate::exit::Exit;
+
+pub(crate) fn run(options: &StartSystem) -> anyhow::Result<Exit> {
+    let StartSystem { port, data, recipe } = options;
+    Err(tare_system::start(recipe, *port, data).into())
+}
