@@ -66,8 +66,15 @@ impl SystemInfo {
 }
 
 /// Every system that a study may name.
-pub const ALL: &[SystemInfo] =
-    &[tare_db::INFO, redis::REDIS, redis::VALKEY, postgres::INFO, memcached::INFO, fio::INFO];
+pub const ALL: &[SystemInfo] = &[
+    tare_db::INFO,
+    redis::REDIS,
+    redis::VALKEY,
+    postgres::INFO,
+    memcached::INFO,
+    command::INFO,
+    fio::INFO,
+];
 
 /// The system of that name.
 pub fn find(name: &str) -> Option<&'static SystemInfo> {
