@@ -22,6 +22,9 @@ pub enum Doubt {
     Throttled { share: f64 },
     /// The open loop could not send at the asked rate.
     RateNotReached { asked_per_s: f64, reached_per_s: f64 },
+    /// The client sent operations more than 1 ms later than they were due; its threads waited for a
+    /// CPU for this share of the time, where the kernel tells.
+    SentLate { late_share: f64, waited_share: Option<f64> },
     /// Operations failed.
     OperationErrors { error: String, count: u64, operations: u64 },
     /// A layer that was asked for was not in force; the slice is void.
@@ -57,6 +60,7 @@ impl Doubt {
             Self::ClientSharesCpus { .. } => "client_shares_cpus",
             Self::Throttled { .. } => "throttled",
             Self::RateNotReached { .. } => "rate_not_reached",
+            Self::SentLate { .. } => "sent_late",
             Self::OperationErrors { .. } => "operation_errors",
             Self::LayerNotInForce { .. } => "layer_not_in_force",
             Self::ControlBeyondClaim { .. } => "control_beyond_claim",
@@ -95,6 +99,16 @@ impl Doubt {
                 "the fixed rate was not reached: {reached_per_s:.0} of {asked_per_s:.0} \
                  operations/s"
             ),
+            Self::SentLate { late_share, waited_share } => {
+                let waited = waited_share.as_ref().map(|share| {
+                    format!("; its threads waited for a CPU for {} of the time", percent(share))
+                });
+                format!(
+                    "the client sent {} of the operations more than 1 ms late{}",
+                    percent(late_share),
+                    waited.unwrap_or_default()
+                )
+            }
             Self::OperationErrors { error, count, operations } => {
                 format!("{count} operations failed beside {operations} that succeeded: {error}")
             }
@@ -169,7 +183,11 @@ impl Doubt {
                 "raise the quota, or take the throttling as part of what the quota costs"
             }
             Self::RateNotReached { .. } => {
-                "this latency is that of an overloaded system; lower latency_share or rate_per_s"
+                "this latency is that of an overloaded system; lower latency_share or the rate"
+            }
+            Self::SentLate { .. } => {
+                "what was late counts in the response time, which is then partly the client's; give \
+                 the client CPUs of its own, or more connections"
             }
             Self::OperationErrors { .. } => {
                 "look at the system's log; a failed operation is often cheaper than a good one"
@@ -198,7 +216,7 @@ impl Doubt {
                  calls many times slower; take a host where KVM boots a guest (`tare doctor`)"
             }
             Self::NotSteady { .. } => {
-                "what is measured may still drift; give it a longer steadystate_limit"
+                "what is measured may still drift; give it a longer steadystate_limit, or lead-in"
             }
             Self::ProbeFailed { .. } => "the doubts that rest on this probe are missing here",
             Self::FewBlocks { .. } => "give it a larger budget, or more rounds",

@@ -19,6 +19,7 @@ use crate::access::Access;
 use crate::engine::{self, Engine, Follow, Target};
 use crate::error::LoadError;
 use crate::histogram;
+use crate::load::one_line;
 use crate::pacing::Pace;
 use crate::protocol::{Answer, Order};
 use crate::rows::KeyType;
@@ -140,7 +141,8 @@ impl<W: Write + Send> Agent<W> {
             seed: order.seed,
             verify: false,
         };
-        let mut follow = Follow { stop: &self.stop, edge: &edge, stretch: &mut |_| {} };
+        let mut follow =
+            Follow { stop: &self.stop, edge: &edge, stretch: &mut |_| {}, outlives: false };
         let stats = self.engine.run(opened, &load, &mut follow)?;
         Ok(Answer::Ran((&slice_load(&stats, order.pacing)).into()))
     }
@@ -179,13 +181,6 @@ fn say(output: &Mutex<impl Write>, answer: &Answer) -> Result<(), LoadError> {
         .map_err(|source| LoadError::Output { source })
 }
 
-/// An error with its sources, in one line.
 fn failed(error: &dyn Error) -> Answer {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    Answer::Failed { error: text }
+    Answer::Failed { error: one_line(error) }
 }

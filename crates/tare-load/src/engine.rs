@@ -88,6 +88,8 @@ pub(crate) struct Follow<'a> {
     pub(crate) edge: &'a (dyn Fn(Edge) + Sync),
     /// Called with every stretch once all threads have handed it over.
     pub(crate) stretch: &'a mut dyn FnMut(&Stats),
+    /// True: that the system went away in the window is part of the result. False: it is an error.
+    pub(crate) outlives: bool,
 }
 
 impl Target {
@@ -187,7 +189,7 @@ impl Engine {
         self.connect(target, &job.statements(), workload.connections)?;
         let rows = workload.rows;
         let source = |part, parts| Source::Rows { next: part, step: parts, end: rows };
-        let mut follow = Follow { stop, edge: &|_| {}, stretch: &mut |_| {} };
+        let mut follow = Follow { stop, edge: &|_| {}, stretch: &mut |_| {}, outlives: false };
         let total =
             self.drive(target, &job, &limits, &timetable, &source, &mut follow, &mut |n| {
                 progress(n, rows);
@@ -354,9 +356,8 @@ impl Engine {
         });
         let total = gathered.finish(follow.stretch);
         result?;
-        // With reconnects, a load that got nowhere at all has failed; another has a result.
-        let dead = shared.alive.load(Ordering::Relaxed) == 0;
-        if dead && (!recovery.reconnect || total.operations == 0) {
+        let is_result = follow.outlives && total.operations > 0;
+        if shared.alive.load(Ordering::Relaxed) == 0 && !is_result {
             let mut reasons = total.errors.iter().map(|(kind, errors)| (kind.name(), errors));
             let reason = reasons.next_back();
             let reason = reason

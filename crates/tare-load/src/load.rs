@@ -1,23 +1,23 @@
 //! `tare load`: one load from the command line, told second by second and as a report.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
-use serde::Serialize;
 use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
-use tare_std::units::{nanoseconds, significant, thousands};
 
 use crate::access::Access;
-use crate::engine::{Engine, Follow, Order};
+use crate::engine::{Engine, Follow, Order, Target};
 use crate::error::LoadError;
-use crate::histogram::{LogWriter, Quantiles};
+use crate::histogram::{Histogram, Quantiles};
+use crate::log::Log;
 use crate::pacing::Pace;
+use crate::report::{Gathering, LoadReport, cpu_share, ratio};
+use crate::request::Job;
 use crate::rows::{KeyType, Shape};
-use crate::stats::{Recovered, Stats};
+use crate::search::Probe;
+use crate::stats::Stats;
 
 /// What to load, how, and for how long.
 #[derive(Clone, Debug)]
@@ -43,180 +43,147 @@ pub struct LoadConfig {
     pub connect_deadline: Duration,
 }
 
-/// What came of it.
-#[derive(Clone, Debug, Serialize)]
-pub struct LoadReport {
-    /// Operations that ended well in the window.
-    pub operations: u64,
-    /// Length of the window as it was, in s.
-    pub window_s: f64,
+/// What is told while a load runs.
+#[derive(Debug)]
+pub enum LoadEvent<'a> {
+    /// So many rows of the table are written.
+    Populating { table: &'a str, done: u64, all: u64 },
+    /// A second of the window has passed.
+    Interval(Interval<'a>),
+    /// The search for the highest rate has tried one.
+    Probed(&'a Probe),
+}
+
+/// What was seen in a part of the window.
+#[derive(Debug)]
+pub struct Interval<'a> {
+    /// When it ended, from the beginning of the window.
+    pub end: Duration,
     pub throughput_per_s: f64,
-    /// `closed` or `open`.
-    pub pacing: &'static str,
-    /// Open loop: the asked rate in operations/s.
-    pub rate_per_s: Option<f64>,
-    /// Open loop: time from the intended start.
-    pub response: Option<Quantiles>,
-    /// Time from the send.
-    pub service: Quantiles,
-    /// Open loop: how much later than intended operations were sent, in ns; part of the response
-    /// time.
-    pub late: Option<Quantiles>,
-    /// Open loop: operations due in the window that were never sent.
-    pub dropped: u64,
-    pub errors: Vec<ErrorCount>,
-    /// What was done about failures, where that was asked for.
-    pub recovery: Recovered,
-    /// CPU time of the load threads per operation, in µs.
+    /// True if the latencies are response times, false if they are service times.
+    pub is_open: bool,
+    pub latency: Quantiles,
+    /// The same latencies, whole.
+    pub histogram: &'a Histogram,
+    pub failed: u64,
     pub client_cpu_us_per_operation: Option<f64>,
-    /// Share of its CPUs that the client used, 0 to 1. Near 1 the client is what was measured.
     pub client_cpu_share: f64,
 }
 
-/// Failed operations of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ErrorCount {
-    pub kind: String,
-    pub count: u64,
-    /// What the first of them said.
-    pub first: String,
-}
-
-/// Runs a load to its end or until `stop`; the report then covers what there was. Writes a line
-/// per second to `out`.
+/// Runs a load to its end or until `stop`; the report then covers what there was.
+///
+/// # Errors
+/// What kept the load from being made. Operations that fail, a server that goes away for a while
+/// and a log that cannot be finished are in the report.
 pub fn run(
     config: &LoadConfig,
     stop: &AtomicBool,
-    out: &mut dyn Write,
+    tell: &mut dyn FnMut(&LoadEvent<'_>),
 ) -> Result<LoadReport, LoadError> {
-    let say = |out: &mut dyn Write, line: String| {
-        writeln!(out, "{line}").map_err(|source| LoadError::Output { source })
-    };
-    let engine = Engine::new(&config.cpus)?;
-    // Settings are refused before the server is asked for anything.
-    let shape = Shape::of(&config.workload, config.key_type)?;
-    let log_error = |source| LoadError::HistogramLog {
-        path: config.hdr_file.clone().unwrap_or_default(),
-        source,
-    };
-    let file = config.hdr_file.as_ref().map(File::create).transpose().map_err(log_error)?;
-    let mut target = engine.open(&config.access, config.connect_deadline, stop)?;
-    if config.populate {
-        let mut told = 0;
-        let mut failed = None;
-        let (workload, table) = (&config.workload, shape.table());
-        engine.populate(
-            &mut target,
-            workload,
-            config.key_type,
-            config.seed,
-            stop,
-            &mut |done, all| {
+    let log = config.hdr_file.as_deref().map(Log::create).transpose()?;
+    Session::open(config, stop, tell)?.run(&config.pace, log, tell)
+}
+
+/// Connections to a system whose rows are there.
+pub(crate) struct Session<'a> {
+    config: &'a LoadConfig,
+    stop: &'a AtomicBool,
+    engine: Engine,
+    target: Target,
+}
+
+impl<'a> Session<'a> {
+    /// Connects and, if the configuration says so, writes the rows.
+    pub(crate) fn open(
+        config: &'a LoadConfig,
+        stop: &'a AtomicBool,
+        tell: &mut dyn FnMut(&LoadEvent<'_>),
+    ) -> Result<Self, LoadError> {
+        let engine = Engine::new(&config.cpus)?;
+        // Settings are refused before the server is asked for anything.
+        let table = Shape::of(&config.workload, config.key_type)?.table();
+        let mut target = engine.open(&config.access, config.connect_deadline, stop)?;
+        if config.populate {
+            let mut told = 0;
+            let mut progress = |done, all| {
                 let tenth = done * 10 / all;
                 if tenth > told {
                     told = tenth;
-                    let line = format!("{} of {} rows in {table}", thousands(done), thousands(all));
-                    failed = failed.take().or(say(out, line).err());
+                    tell(&LoadEvent::Populating { table: &table, done, all });
                 }
-            },
-        )?;
-        failed.map_or(Ok(()), Err)?;
+            };
+            engine.populate(
+                &mut target,
+                &config.workload,
+                config.key_type,
+                config.seed,
+                stop,
+                &mut progress,
+            )?;
+        }
+        Ok(Self { config, stop, engine, target })
     }
-    let start = SystemTime::now() + config.lead_in;
-    let mut log = file
-        .map(|file| LogWriter::begin(BufWriter::new(file), start))
-        .transpose()
-        .map_err(log_error)?;
-    let is_open = matches!(config.pace, Pace::Open(_));
-    let order = Order {
-        workload: &config.workload,
-        key_type: config.key_type,
-        pace: &config.pace,
-        lead_in: config.lead_in,
-        stretch: Duration::from_secs(1),
-        seed: config.seed,
-        verify: config.verify,
-    };
-    let mut begin_ns = None;
-    let mut failed = None;
-    let mut stretch = |stats: &Stats| {
-        let begin_ns = *begin_ns.get_or_insert(stats.begin_ns);
-        let begin = Duration::from_nanos(stats.begin_ns.saturating_sub(begin_ns));
-        let length = Duration::from_nanos(stats.end_ns - stats.begin_ns);
-        let mut tell = || -> Result<(), LoadError> {
-            say(out, line(begin + length, stats, engine.cpus(), is_open))?;
-            if let Some(log) = &mut log {
-                if is_open {
-                    log.interval("response", begin, length, &stats.response())
-                        .map_err(log_error)?;
-                }
-                log.interval("service", begin, length, &stats.service()).map_err(log_error)?;
-            }
-            Ok(())
+
+    /// Runs one load.
+    pub(crate) fn run(
+        &mut self,
+        pace: &Pace,
+        mut log: Option<Log>,
+        tell: &mut dyn FnMut(&LoadEvent<'_>),
+    ) -> Result<LoadReport, LoadError> {
+        let config = self.config;
+        if let Some(log) = &mut log {
+            log.begin(SystemTime::now() + config.lead_in);
+        }
+        let order = Order {
+            workload: &config.workload,
+            key_type: config.key_type,
+            pace,
+            lead_in: config.lead_in,
+            stretch: Duration::from_secs(1),
+            seed: config.seed,
+            verify: config.verify,
         };
-        failed = failed.take().or(tell().err());
-    };
-    let mut follow = Follow { stop, edge: &|_| {}, stretch: &mut stretch };
-    let total = engine.run(&mut target, &order, &mut follow)?;
-    failed.map_or(Ok(()), Err)?;
-    log.map_or(Ok(()), LogWriter::finish).map_err(log_error)?;
-    Ok(report(config, &engine, &total))
-}
-
-fn report(config: &LoadConfig, engine: &Engine, total: &Stats) -> LoadReport {
-    let window_s = total.window_ns() as f64 / 1e9;
-    let rate_per_s = match &config.pace {
-        Pace::Closed(_) => None,
-        Pace::Open(schedule) => Some(schedule.mean_per_s()),
-    };
-    let errors = total.errors.iter().map(|(kind, errors)| ErrorCount {
-        kind: kind.name(),
-        count: errors.count,
-        first: errors.first.clone(),
-    });
-    LoadReport {
-        operations: total.operations,
-        window_s,
-        throughput_per_s: ratio(total.operations as f64, window_s).unwrap_or(0.0),
-        pacing: if rate_per_s.is_some() { "open" } else { "closed" },
-        rate_per_s,
-        response: rate_per_s.map(|_| Quantiles::of(&total.response())),
-        service: Quantiles::of(&total.service()),
-        late: total.late.as_ref().map(Quantiles::of),
-        dropped: total.dropped,
-        errors: errors.collect(),
-        recovery: total.recovery,
-        client_cpu_us_per_operation: ratio(total.cpu_ns as f64 / 1e3, total.operations as f64),
-        client_cpu_share: cpu_share(total, engine.cpus()),
+        let cpus = self.engine.cpus();
+        let is_open = matches!(pace, Pace::Open(_));
+        let mut gathering = Gathering::new(pace);
+        let mut stretch = |stats: &Stats| {
+            let histogram = if is_open { stats.response() } else { stats.service() };
+            let begin = gathering.take(stats, &histogram);
+            if let Some(log) = &mut log {
+                log.stretch(begin, stats, Job::KINDS);
+            }
+            tell(&LoadEvent::Interval(Interval {
+                end: begin + Duration::from_nanos(stats.window_ns()),
+                throughput_per_s: ratio(stats.operations as f64, stats.window_ns() as f64 / 1e9)
+                    .unwrap_or(0.0),
+                is_open,
+                latency: Quantiles::of(&histogram),
+                histogram: &histogram,
+                failed: stats.failed(),
+                client_cpu_us_per_operation: ratio(
+                    stats.cpu_ns as f64 / 1e3,
+                    stats.operations as f64,
+                ),
+                client_cpu_share: cpu_share(stats, cpus),
+            }));
+        };
+        let mut follow =
+            Follow { stop: self.stop, edge: &|_| {}, stretch: &mut stretch, outlives: true };
+        let total = self.engine.run(&mut self.target, &order, &mut follow)?;
+        let mut report = gathering.report(pace, &total, Job::KINDS, cpus);
+        report.log_error = log.map(Log::finish).and_then(Result::err).map(|error| one_line(&error));
+        Ok(report)
     }
 }
 
-fn line(at: Duration, stats: &Stats, cpus: usize, is_open: bool) -> String {
-    let seconds = stats.window_ns() as f64 / 1e9;
-    let per_s = ratio(stats.operations as f64, seconds).unwrap_or(0.0);
-    let (name, histogram) =
-        if is_open { ("response", stats.response()) } else { ("service", stats.service()) };
-    let quantile = |q| nanoseconds(histogram.value_at_quantile(q) as f64);
-    let cpu_us = ratio(stats.cpu_ns as f64 / 1e3, stats.operations as f64);
-    let errors = stats.failed();
-    format!(
-        "{:>4.0} s  {:>9} op/s  {name} p50 {}, p99 {}, p99.9 {}, max {}  client {} µs/op, {:.0} % \
-         CPU  errors {errors}",
-        at.as_secs_f64(),
-        format!("{per_s:.0}"),
-        quantile(0.5),
-        quantile(0.99),
-        quantile(0.999),
-        nanoseconds(histogram.max() as f64),
-        cpu_us.map_or_else(|| "-".into(), |us| significant(us, 3)),
-        100.0 * cpu_share(stats, cpus),
-    )
-}
-
-fn cpu_share(stats: &Stats, cpus: usize) -> f64 {
-    ratio(stats.cpu_ns as f64, stats.window_ns() as f64 * cpus as f64).unwrap_or(0.0)
-}
-
-fn ratio(part: f64, whole: f64) -> Option<f64> {
-    (whole > 0.0).then(|| part / whole)
+/// An error with its sources, in one line.
+pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }

@@ -28,11 +28,9 @@ pub(crate) type Failure = (ErrorKind, String);
 
 impl Job {
     /// The kinds of operations, as they are named in results and logs.
-    pub(crate) fn kinds(&self) -> &[&str] {
-        &["read", "write"]
-    }
+    pub(crate) const KINDS: &[&str] = &["read", "write"];
 
-    /// The place of an operation's kind in `kinds`.
+    /// The place of an operation's kind in `KINDS`.
     #[inline]
     pub(crate) fn kind(&self, operation: &Operation) -> usize {
         usize::from(operation.write)

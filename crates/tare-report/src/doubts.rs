@@ -215,6 +215,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::Throttled { .. }
         | Doubt::RateNotReached { .. }
         | Doubt::IoEngineDiffers { .. }
+        | Doubt::SentLate { .. }
         | Doubt::NotSteady { .. } => 2,
         Doubt::Steal { .. }
         | Doubt::Strangers { .. }
@@ -256,6 +257,9 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::RateNotReached { asked_per_s, reached_per_s } => {
             format!("fixed rate not reached, {reached_per_s:.0} of {asked_per_s:.0} op/s")
         }
+        Doubt::SentLate { late_share, .. } => {
+            format!("client sent {} of the operations late", percent(late_share))
+        }
         Doubt::OperationErrors { error, count, .. } => {
             format!("{count} operations failed ({error})")
         }
@@ -291,6 +295,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::ClientSharesCpus { .. } => "Part of the cost is the client's company.",
         Doubt::Throttled { .. } => "Raise the quota, or count this as its cost.",
         Doubt::RateNotReached { .. } => "Latency of an overloaded system; lower the rate.",
+        Doubt::SentLate { .. } => "Latency is partly the client's; give it more CPUs.",
         Doubt::OperationErrors { .. } => "See the system's log.",
         Doubt::LayerNotInForce { .. } => "These slices do not count; see `tare doctor`.",
         Doubt::ControlBeyondClaim { .. } => "Claim no cost of that size; measure longer.",
@@ -314,6 +319,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::ClientSharesCpus { .. } => "The client and the system shared CPUs",
         Doubt::Throttled { .. } => "The CPU quota held the system back",
         Doubt::RateNotReached { .. } => "The fixed rate was not reached",
+        Doubt::SentLate { .. } => "The client sent operations late",
         Doubt::OperationErrors { .. } => "Operations failed",
         Doubt::LayerNotInForce { .. } => "A layer was not in force",
         Doubt::ControlBeyondClaim { .. } => "The baseline differs from itself",

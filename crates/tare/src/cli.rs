@@ -18,6 +18,7 @@ mod disk;
 mod explain;
 mod flags;
 mod inside;
+mod load_pace;
 mod progress;
 mod stacks;
 mod tune;
@@ -29,6 +30,7 @@ pub use disk::*;
 pub use explain::*;
 pub use flags::*;
 pub use inside::*;
+pub use load_pace::*;
 pub use progress::*;
 pub use stacks::*;
 pub use tune::*;
@@ -338,7 +340,10 @@ pub enum Keys {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Load {
+    #[command(subcommand)]
+    pub task: Option<LoadTask>,
     #[command(flatten)]
     pub access: Access,
     /// What to do
@@ -371,15 +376,8 @@ pub struct Load {
     /// Requests in flight over all connections (closed loop)
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub in_flight: u32,
-    /// Open loop: operations per second, on a schedule that never skips
-    #[arg(long, value_name = "N", value_parser = rate)]
-    pub rate: Option<f64>,
-    /// How long
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
-    pub duration: Duration,
-    /// Load before the measurement, not counted
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
-    pub lead_in: Duration,
+    #[command(flatten)]
+    pub pace: LoadPace,
     /// Write every row once before the load
     #[arg(long)]
     pub populate: bool,
@@ -392,9 +390,9 @@ pub struct Load {
     /// Seed of keys and rows
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Write HdrHistogram V2 logs here, tagged by response and service time
+    /// Write an HdrHistogram log here: an interval a second, tagged by operation
     #[arg(long, value_name = "FILE")]
-    pub hdr_file: Option<PathBuf>,
+    pub hdr: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -472,12 +470,6 @@ fn share(text: &str) -> Result<f64, String> {
     let share: f64 = text.parse().map_err(|_| "a share is a number from 0 to 1".to_string())?;
     let good = (0.0..=1.0).contains(&share);
     good.then_some(share).ok_or_else(|| "a share is a number from 0 to 1".to_string())
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.parse().map_err(|_| "a rate is a number above 0".to_string())?;
-    let good = rate.is_finite() && rate > 0.0;
-    good.then_some(rate).ok_or_else(|| "a rate is a number above 0".to_string())
 }
 
 fn durability(text: &str) -> Result<Durability, String> {

@@ -15,13 +15,22 @@ pub enum Exit {
     Input = 3,
     /// This host lacks something that was asked for: root, a runtime, a tool, a free port.
     Host = 4,
+    /// What was asked of the system cannot be kept: the objective of `tare load --find-max`.
+    Unkept = 5,
     /// Ended by Ctrl-C or SIGTERM; what was measured until then is in the record.
     Interrupted = 130,
 }
 
 impl Exit {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Success, Self::Failure, Self::Usage, Self::Input, Self::Host, Self::Interrupted];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Success,
+        Self::Failure,
+        Self::Usage,
+        Self::Input,
+        Self::Host,
+        Self::Unkept,
+        Self::Interrupted,
+    ];
 }
 
 impl From<Exit> for ExitCode {

@@ -250,6 +250,10 @@ mod tests {
             "the fixed rate was not reached: 900 of 1000 operations/s",
         );
         check(
+            Doubt::SentLate { late_share: 0.02, waited_share: Some(0.15) },
+            "the client sent 2.0 % of the operations more than 1 ms late; its threads waited for a CPU for 15 % of the time",
+        );
+        check(
             Doubt::ControlBeyondClaim { control_percent: 3.16, smallest_percent: 1.0 },
             "the baseline differs from itself by 3.2 %, as much as the smallest cost found (1.0 %)",
         );

@@ -9,9 +9,9 @@ use super::server::{Manner, Server};
 use super::{cpus, workload};
 use crate::access::Access;
 use crate::error::LoadError;
-use crate::histogram;
-use crate::load::{LoadConfig, LoadReport, run};
+use crate::load::{LoadConfig, LoadEvent, run};
 use crate::pacing::{Arrivals, Pace, Schedule, Step};
+use crate::report::LoadReport;
 use crate::rows::{KeyType, Row, Shape};
 
 fn config(server: &Server) -> LoadConfig {
@@ -36,7 +36,7 @@ fn open(rate_per_s: f64, length: Duration) -> Pace {
 }
 
 fn load(config: &LoadConfig) -> Result<LoadReport, LoadError> {
-    run(config, &AtomicBool::new(false), &mut Vec::new())
+    run(config, &AtomicBool::new(false), &mut |_| {})
 }
 
 fn kinds(report: &LoadReport) -> Vec<&str> {
@@ -180,7 +180,7 @@ fn an_interrupted_load_reports_what_there_was() {
     config.pace = Pace::Closed(Duration::from_secs(3_600));
     let stop = AtomicBool::new(false);
     let report = std::thread::scope(|scope| {
-        let load = scope.spawn(|| run(&config, &stop, &mut Vec::new()));
+        let load = scope.spawn(|| run(&config, &stop, &mut |_| {}));
         while server.rows().len() < 1_000 {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -192,32 +192,93 @@ fn an_interrupted_load_reports_what_there_was() {
 }
 
 #[test]
-fn lines_and_log_tell_every_second() {
+fn events_and_log_tell_every_second() {
     let server = Server::start(Manner::Good);
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(&server);
     config.pace = open(500.0, Duration::from_millis(2_500));
     let path = folder.path().join("load.hdr");
     config.hdr_file = Some(path.clone());
-    let mut lines = Vec::new();
-    let report = run(&config, &AtomicBool::new(false), &mut lines).unwrap();
-    let lines = String::from_utf8(lines).unwrap();
-    assert_eq!(lines.lines().filter(|line| line.contains(" op/s ")).count(), 3, "{lines}");
-    assert!(lines.starts_with("1,000 of 1,000 rows in tare.row3x20\n"), "{lines}");
-    let text = std::fs::read_to_string(&path).unwrap();
-    assert!(text.contains("#[Histogram log format version 1.3]\n"), "{text}");
-    let mut responses = histogram::new();
-    let mut tags = Vec::new();
-    for line in text.lines().filter_map(|line| line.strip_prefix("Tag=")) {
-        let fields: Vec<&str> = line.split(',').collect();
-        let [tag, _, _, _, encoded] = fields.as_slice() else { panic!("{line}") };
-        tags.push(*tag);
-        if *tag == "response" {
-            use base64::Engine;
-            let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap();
-            responses.add(histogram::decode(&bytes).unwrap()).unwrap();
+    let (mut rows, mut seconds, mut counts) = (Vec::new(), Vec::new(), 0);
+    let report = run(&config, &AtomicBool::new(false), &mut |event| match event {
+        LoadEvent::Populating { table, done, all } => {
+            assert_eq!((*table, *all), ("tare.row3x20", 1_000));
+            rows.push(*done);
         }
+        LoadEvent::Interval(interval) => {
+            seconds.push(interval.end.as_secs_f64().round());
+            counts += interval.histogram.len();
+            assert_eq!(interval.latency.count, interval.histogram.len());
+        }
+        LoadEvent::Probed(probe) => panic!("{probe:?}"),
+    })
+    .unwrap();
+    assert_eq!(rows.last(), Some(&1_000));
+    assert_eq!(seconds.len(), 3, "{seconds:?}");
+    assert_eq!(report.intervals.len(), 3, "{report:?}");
+    assert_eq!(counts, report.response.as_ref().unwrap().count);
+    let merged = crate::log::merge(&[path], &mut Vec::new()).unwrap();
+    let tags: Vec<&str> = merged.tags.iter().map(|tag| tag.tag.as_str()).collect();
+    assert_eq!(tags, ["read-response", "read-service", "write-response", "write-service"]);
+    for operation in &report.by_operation {
+        let tag = format!("{}-response", operation.operation);
+        let logged = merged.tags.iter().find(|one| one.tag == tag).unwrap();
+        assert_eq!(Some(&logged.quantiles), operation.response.as_ref());
     }
-    assert_eq!(tags, ["response", "service"].repeat(3));
-    assert_eq!(responses.len(), report.response.unwrap().count);
+}
+
+#[test]
+fn a_schedule_in_steps_is_told_in_steps() {
+    let server = Server::start(Manner::Good);
+    let length = Duration::from_millis(300);
+    let ramp = Step { from_per_s: 1_000.0, to_per_s: 3_000.0, length };
+    let steps = vec![Step::steady(500.0, length), ramp];
+    let pace = Pace::Open(Schedule::new(steps, Arrivals::Poisson).unwrap());
+    let report = load(&LoadConfig { pace, ..config(&server) }).unwrap();
+    assert_eq!((report.arrivals, report.steps.len()), (Some("poisson"), 2));
+    assert!((report.rate_per_s.unwrap() - 1_250.0).abs() < 1e-6, "{report:?}");
+    let (first, second) = (&report.steps[0], &report.steps[1]);
+    assert!(first.response.count < second.response.count, "{report:?}");
+    let all = report.response.as_ref().unwrap().count;
+    assert_eq!(first.response.count + second.response.count, all);
+    // 750 on average; beyond 6 deviations it is not chance.
+    assert!((all + report.dropped).abs_diff(750) < 165, "{report:?}");
+    assert!(report.steadiness.is_none());
+}
+
+#[test]
+fn a_server_that_falls_silent_is_time_without_service() {
+    let server = Server::start(Manner::SilentAfter(1_500));
+    let mut config = config(&server);
+    config.pace = open(1_000.0, Duration::from_millis(1_500));
+    let report = load(&config).unwrap();
+    // 500 operations are answered, so about 1 s of the window is left without an answer.
+    let without = report.without_service;
+    assert_eq!(without.count, 1, "{report:?}");
+    assert!(without.longest_s > 0.5 && without.longest_s < 1.1, "{without:?}");
+    let from_s = without.longest_at_s.unwrap();
+    assert!((from_s + without.longest_s - report.window_s).abs() < 0.05, "{without:?}");
+    assert!(report.timed_out > 0, "{report:?}");
+    let kinds: Vec<&str> = report.doubts.iter().map(|doubt| doubt.kind).collect();
+    assert!(
+        kinds.contains(&"rate_not_reached") && kinds.contains(&"operation_errors"),
+        "{kinds:?}"
+    );
+}
+
+#[test]
+fn a_full_disk_ends_the_log_and_not_the_load() {
+    let server = Server::start(Manner::Good);
+    let mut config = config(&server);
+    config.hdr_file = Some("/dev/full".into());
+    let report = load(&config).unwrap();
+    assert!(report.operations > 0);
+    let error = report.log_error.unwrap();
+    assert!(
+        error.starts_with("cannot write the histogram log /dev/full: No space left"),
+        "{error}"
+    );
+    config.hdr_file = Some("/nowhere/load.hdr".into());
+    let error = load(&config).unwrap_err().to_string();
+    assert_eq!(error, "cannot write the histogram log /nowhere/load.hdr");
 }

@@ -5,46 +5,79 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tare_lab::study::{KeyDistribution, WorkloadSpec};
-use tare_load::pacing::{Arrivals, Pace, Schedule, Step};
+use tare_load::load::LoadEvent;
+use tare_load::pacing::{Pace, Schedule};
 use tare_load::rows::KeyType;
-use tare_load::{LoadConfig, LoadError, LoadReport, Recovered};
+use tare_load::search::Search;
+use tare_load::{LoadConfig, LoadError};
 use tare_std::cpus::CpuSet;
-use tare_std::units::{nanoseconds, significant, thousands};
 
-use crate::cli::{Keys, Load, LoadAgent, Operation};
+use crate::cli::{Keys, Load, LoadAgent, LoadTask, Operation};
 use crate::exit::{Exit, ExitWith};
+use crate::live::LoadView;
 use crate::signals;
+
+mod output;
 
 /// How long to wait for the database to answer at all.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(options: &Load, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if let Some(LoadTask::Merge(options)) = &options.task {
+        return output::merge(options, out);
+    }
     let config = config(options)?;
     let stop = signals::stop_flag()?;
-    let mut progress = std::io::stderr();
-    let report = tare_load::run(&config, &stop, &mut progress).map_err(|error| {
-        let exit = match &error {
-            LoadError::Connect { .. } => Exit::Host,
-            _ => Exit::Failure,
+    let is_interrupted = || stop.load(std::sync::atomic::Ordering::Relaxed);
+    let mut view = LoadView::new();
+    let mut tell = |event: &LoadEvent<'_>| view.event(event);
+    let exit = if let Some(slo) = options.pace.slo.clone() {
+        let search = Search {
+            slo,
+            first_per_s: options.pace.rate.as_ref().and_then(|rates| Some(rates.0.first()?.0)),
+            arrivals: options.pace.arrivals.into(),
+            window: options.pace.duration,
+            confirmations: options.pace.confirmations,
         };
-        (error, exit)
-    });
-    let report = match report {
-        Ok(report) => report,
-        Err((error, exit)) => return Err(error).exit_with(exit),
-    };
-    if options.json {
-        serde_json::to_writer_pretty(&mut *out, &report).context("cannot print the result")?;
-        writeln!(out)?;
+        let found = tare_load::search::find_max(&config, &search, &stop, &mut tell);
+        view.finish();
+        let found = coded(found)?;
+        match options.json {
+            true => output::json(&found, out)?,
+            false => output::search(&search.slo, &found, out)?,
+        }
+        match found.rate_per_s {
+            None if !found.is_unfinished => Exit::Unkept,
+            _ => Exit::Success,
+        }
     } else {
-        print(&report, out)?;
+        let report = tare_load::run(&config, &stop, &mut tell);
+        view.finish();
+        let report = coded(report)?;
+        match options.json {
+            true => output::json(&report, out)?,
+            false => output::report(&report, out)?,
+        }
+        if let Some(error) = &report.log_error {
+            return Err(anyhow::anyhow!("{error}; the log ends with its last whole interval"));
+        }
+        if report.errors.is_empty() { Exit::Success } else { Exit::Failure }
+    };
+    Ok(if is_interrupted() { Exit::Interrupted } else { exit })
+}
+
+/// An error of the load with the exit code that it asks for.
+fn coded<T>(result: Result<T, LoadError>) -> anyhow::Result<T> {
+    match result {
+        Ok(found) => Ok(found),
+        Err(error) => {
+            let exit = match &error {
+                LoadError::Connect { .. } => Exit::Host,
+                _ => Exit::Failure,
+            };
+            Err(error).exit_with(exit)
+        }
     }
-    let interrupted = stop.load(std::sync::atomic::Ordering::Relaxed);
-    Ok(match report.errors.is_empty() {
-        _ if interrupted => Exit::Interrupted,
-        true => Exit::Success,
-        false => Exit::Failure,
-    })
 }
 
 fn config(options: &Load) -> anyhow::Result<LoadConfig> {
@@ -75,14 +108,14 @@ fn config(options: &Load) -> anyhow::Result<LoadConfig> {
         connections: options.connections,
         in_flight: options.in_flight,
         latency_share: 0.0,
-        rate_per_s: options.rate,
+        rate_per_s: None,
         options: Vec::new(),
     };
-    let pace = match options.rate {
-        None => Pace::Closed(options.duration),
-        Some(rate_per_s) => {
-            let steps = vec![Step::steady(rate_per_s, options.duration)];
-            Pace::Open(Schedule::new(steps, Arrivals::Constant)?)
+    let pace = match &options.pace.rate {
+        None => Pace::Closed(options.pace.duration),
+        Some(rates) => {
+            let steps = rates.steps(options.pace.duration);
+            Pace::Open(Schedule::new(steps, options.pace.arrivals.into())?)
         }
     };
     Ok(LoadConfig {
@@ -92,10 +125,10 @@ fn config(options: &Load) -> anyhow::Result<LoadConfig> {
         key_type: KeyType::default(),
         pace,
         populate: options.populate,
-        lead_in: options.lead_in,
+        lead_in: options.pace.lead_in,
         seed: options.seed,
         verify: options.verify,
-        hdr_file: options.hdr_file.clone(),
+        hdr_file: options.hdr.clone(),
         connect_deadline: CONNECT_DEADLINE,
     })
 }
@@ -110,82 +143,6 @@ fn first_cpu() -> anyhow::Result<CpuSet> {
         .map(|cpu| Ok(CpuSet::from_iter([cpu])))
         .next()
         .unwrap_or_else(|| anyhow::bail!("this process may use no CPU; look at its cpuset"))
-}
-
-fn print(report: &LoadReport, out: &mut dyn Write) -> anyhow::Result<()> {
-    let rate = report.rate_per_s.map(|rate| format!(" at {} op/s", significant(rate, 4)));
-    writeln!(
-        out,
-        "{} loop{}: {} operations in {:.2} s, {} op/s",
-        report.pacing,
-        rate.unwrap_or_default(),
-        thousands(report.operations),
-        report.window_s,
-        significant(report.throughput_per_s, 4),
-    )?;
-    let rows = [("response", report.response.as_ref()), ("service", Some(&report.service))];
-    writeln!(
-        out,
-        "{:<9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
-        "latency", "mean", "p50", "p95", "p99", "p99.9", "max"
-    )?;
-    for (name, quantiles) in rows.into_iter().filter_map(|(name, q)| q.map(|q| (name, q))) {
-        write!(out, "{name:<9}{:>10}", nanoseconds(quantiles.mean_ns))?;
-        for ns in [
-            quantiles.p50_ns,
-            quantiles.p95_ns,
-            quantiles.p99_ns,
-            quantiles.p999_ns,
-            quantiles.max_ns,
-        ] {
-            write!(out, "{:>10}", nanoseconds(ns as f64))?;
-        }
-        writeln!(out)?;
-    }
-    if report.pacing == "closed" {
-        writeln!(out, "closed loop: service time only; a stall hides the operations it delayed")?;
-    }
-    let cpu =
-        report.client_cpu_us_per_operation.map_or_else(|| "-".into(), |us| significant(us, 3));
-    writeln!(
-        out,
-        "client CPU {cpu} µs per operation, {:.0} % of its CPUs",
-        100.0 * report.client_cpu_share
-    )?;
-    if report.client_cpu_share > 0.85 {
-        writeln!(
-            out,
-            "doubt: the client was saturated; it may be what was measured; give it more --cpus"
-        )?;
-    }
-    if report.dropped > 0 {
-        writeln!(out, "{} operations were due and never sent", thousands(report.dropped))?;
-    }
-    print_recovery(&report.recovery, out)?;
-    for error in &report.errors {
-        writeln!(out, "errors: {} x {}: {}", thousands(error.count), error.kind, error.first)?;
-    }
-    Ok(())
-}
-
-/// What was done about failures, if anything.
-fn print_recovery(recovery: &Recovered, out: &mut dyn Write) -> anyhow::Result<()> {
-    let all = [
-        (recovery.timeouts, "attempts timed out"),
-        (recovery.retries, "sent again"),
-        (recovery.speculative, "sent a second time"),
-        (recovery.speculative_won, "of those answered first"),
-        (recovery.unused_answers, "answers that came too late"),
-        (recovery.reprepared, "statements prepared again"),
-        (recovery.reconnects, "connections made again"),
-    ];
-    let happened = all.iter().filter(|(count, _)| *count > 0);
-    let parts: Vec<String> =
-        happened.map(|(count, what)| format!("{} {what}", thousands(*count))).collect();
-    if !parts.is_empty() {
-        writeln!(out, "recovery: {}", parts.join(", "))?;
-    }
-    Ok(())
 }
 
 pub(crate) fn agent(options: &LoadAgent) -> anyhow::Result<Exit> {

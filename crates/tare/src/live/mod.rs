@@ -6,6 +6,7 @@
 
 mod bar;
 mod lines;
+mod load;
 mod screen;
 
 use std::io::IsTerminal;
@@ -17,6 +18,7 @@ use tare_report::terminal::Style;
 
 use crate::cli::Progress;
 
+pub(crate) use load::LoadView;
 pub(crate) use screen::restore;
 
 /// The view that was asked for, or the best that this terminal can show. `stop` is set by the key

@@ -1,0 +1,249 @@
+//! What `tare load` prints when it has ended.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+
+use anyhow::Context;
+use serde::Serialize;
+use tare_load::histogram::Quantiles;
+use tare_load::log::Merged;
+use tare_load::report::StepReport;
+use tare_load::search::{SearchReport, Slo};
+use tare_load::{LoadReport, Recovered};
+use tare_std::units::{nanoseconds, significant, thousands};
+
+use crate::cli::Merge;
+use crate::exit::{Exit, ExitWith};
+
+pub(super) fn json(result: &impl Serialize, out: &mut dyn Write) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, result).context("cannot print the result")?;
+    writeln!(out)?;
+    Ok(())
+}
+
+pub(super) fn report(report: &LoadReport, out: &mut dyn Write) -> anyhow::Result<()> {
+    let rate = report.rate_per_s.map(|rate| format!(" at {} op/s", significant(rate, 4)));
+    let spread = if report.arrivals == Some("poisson") { ", at random" } else { "" };
+    writeln!(
+        out,
+        "{} loop{}{spread}: {} operations in {:.2} s, {} op/s",
+        report.pacing,
+        rate.unwrap_or_default(),
+        thousands(report.operations),
+        report.window_s,
+        significant(report.throughput_per_s, 4),
+    )?;
+    head("latency", out)?;
+    if let Some(response) = &report.response {
+        row("response", response, out)?;
+    }
+    row("service", &report.service, out)?;
+    if report.by_operation.len() > 1 {
+        for operation in &report.by_operation {
+            let name = &operation.operation;
+            if let Some(response) = &operation.response {
+                row(&format!("{name} response"), response, out)?;
+            }
+            row(&format!("{name} service"), &operation.service, out)?;
+        }
+    }
+    if report.pacing == "closed" {
+        writeln!(out, "closed loop: service time only; a stall hides the operations it delayed")?;
+    }
+    steps(&report.steps, out)?;
+    let cpu =
+        report.client_cpu_us_per_operation.map_or_else(|| "-".into(), |us| significant(us, 3));
+    writeln!(
+        out,
+        "client CPU {cpu} µs per operation, {:.0} % of its CPUs",
+        100.0 * report.client_cpu_share
+    )?;
+    if let Some(late) = &report.late {
+        writeln!(
+            out,
+            "sent later than due: p99 {}, max {}; {} by more than 1 ms, {} never sent",
+            nanoseconds(late.p99_ns as f64),
+            nanoseconds(late.max_ns as f64),
+            thousands(report.late_count),
+            thousands(report.dropped),
+        )?;
+    }
+    let without = &report.without_service;
+    if let Some(longest_at_s) = without.longest_at_s {
+        writeln!(
+            out,
+            "without service: {} in {} times, the longest {} from {longest_at_s:.1} s on",
+            nanoseconds(without.total_s * 1e9),
+            without.count,
+            nanoseconds(without.longest_s * 1e9),
+        )?;
+    }
+    print_recovery(&report.recovery, out)?;
+    for error in &report.errors {
+        writeln!(out, "errors: {} x {}: {}", thousands(error.count), error.kind, error.first)?;
+    }
+    for doubt in &report.doubts {
+        writeln!(out, "doubt: {}; {}", doubt.text, doubt.advice)?;
+    }
+    Ok(())
+}
+
+/// What was done about failures, if anything.
+fn print_recovery(recovery: &Recovered, out: &mut dyn Write) -> std::io::Result<()> {
+    let all = [
+        (recovery.timeouts, "attempts timed out"),
+        (recovery.retries, "sent again"),
+        (recovery.speculative, "sent a second time"),
+        (recovery.speculative_won, "of those answered first"),
+        (recovery.unused_answers, "answers that came too late"),
+        (recovery.reprepared, "statements prepared again"),
+        (recovery.reconnects, "connections made again"),
+    ];
+    let happened = all.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> =
+        happened.map(|(count, what)| format!("{} {what}", thousands(*count))).collect();
+    if !parts.is_empty() {
+        writeln!(out, "recovery: {}", parts.join(", "))?;
+    }
+    Ok(())
+}
+
+fn head(name: &str, out: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "{name:<16}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
+        "mean", "p50", "p95", "p99", "p99.9", "max"
+    )
+}
+
+fn row(name: &str, quantiles: &Quantiles, out: &mut dyn Write) -> std::io::Result<()> {
+    write!(out, "{name:<16}{:>10}", nanoseconds(quantiles.mean_ns))?;
+    for ns in
+        [quantiles.p50_ns, quantiles.p95_ns, quantiles.p99_ns, quantiles.p999_ns, quantiles.max_ns]
+    {
+        write!(out, "{:>10}", nanoseconds(ns as f64))?;
+    }
+    writeln!(out)
+}
+
+/// The steps of a schedule with the response times of what ended in each.
+fn steps(steps: &[StepReport], out: &mut dyn Write) -> std::io::Result<()> {
+    if steps.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{:<16}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
+        "step, op/s", "reached", "p50", "p99", "p99.9", "max", "late", "failed"
+    )?;
+    for step in steps {
+        let mut asked = significant(step.from_per_s, 4);
+        if step.from_per_s != step.to_per_s {
+            asked = format!("{asked}..{}", significant(step.to_per_s, 4));
+        }
+        let response = &step.response;
+        write!(out, "{asked:<16}{:>10}", significant(step.throughput_per_s, 4))?;
+        for ns in [response.p50_ns, response.p99_ns, response.p999_ns, response.max_ns] {
+            write!(out, "{:>10}", nanoseconds(ns as f64))?;
+        }
+        writeln!(out, "{:>10}{:>10}", thousands(step.late_count), thousands(step.failed))?;
+    }
+    Ok(())
+}
+
+/// What a search found: one line, the runs as the latency curve below it.
+pub(super) fn search(slo: &Slo, found: &SearchReport, out: &mut dyn Write) -> anyhow::Result<()> {
+    if !found.probes.is_empty() {
+        write!(out, "{:<12}{:>12}{:>12}", "run", "asked op/s", "reached")?;
+        for limit in slo.limits() {
+            write!(out, "{:>20}", limit.to_string())?;
+        }
+        writeln!(out)?;
+    }
+    let mut probes: Vec<_> = found.probes.iter().collect();
+    probes.sort_by(|one, other| one.rate_per_s.total_cmp(&other.rate_per_s));
+    for probe in probes {
+        let kind = if probe.confirms { "confirming" } else { "bracketing" };
+        let (asked, reached) =
+            (significant(probe.rate_per_s, 4), significant(probe.throughput_per_s, 4));
+        write!(out, "{kind:<12}{asked:>12}{reached:>12}")?;
+        for latency in &probe.latencies_ns {
+            let text = latency.map_or_else(|| "never".into(), |ns| nanoseconds(ns as f64));
+            write!(out, "{text:>20}")?;
+        }
+        writeln!(out, "{}", if probe.holds { "  holds" } else { "  breaks" })?;
+    }
+    let rate = |rate: f64| format!("{} op/s", significant(rate, 4));
+    match (found.rate_per_s, found.broken_per_s) {
+        (Some(holds), broken) => {
+            let broken = broken.map_or_else(
+                || "no rate broke it every time".to_string(),
+                |broken| format!("from {} on it never does", rate(broken)),
+            );
+            writeln!(
+                out,
+                "{slo}: holds up to {} in each of {} runs; {broken}",
+                rate(holds),
+                found.confirmations
+            )?;
+        }
+        (None, _) if found.is_unfinished => writeln!(out, "{slo}: the search did not end")?,
+        (None, _) => {
+            let lowest = found.probes.iter().map(|probe| probe.rate_per_s);
+            let lowest = lowest.fold(f64::INFINITY, f64::min);
+            writeln!(out, "{slo}: cannot be kept, not even at {}", rate(lowest))?;
+        }
+    }
+    if let (Some(_), true) = (found.rate_per_s, found.is_unfinished) {
+        writeln!(out, "the search did not end; the rate is what was known by then")?;
+    }
+    Ok(())
+}
+
+/// `tare load merge`.
+pub(super) fn merge(options: &Merge, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let to_stdout = options.output.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    let merged = match &options.output {
+        None => tare_load::log::merge(&options.logs, &mut std::io::sink()),
+        Some(_) if to_stdout => tare_load::log::merge(&options.logs, out),
+        Some(path) => {
+            let file = File::create(path)
+                .with_context(|| format!("cannot write the merged log {}", path.display()))?;
+            tare_load::log::merge(&options.logs, &mut BufWriter::new(file))
+        }
+    };
+    let merged = match merged {
+        Ok(merged) => merged,
+        Err(error) => {
+            let exit = match &error {
+                tare_load::log::MergeError::Write { .. } => Exit::Failure,
+                _ => Exit::Input,
+            };
+            return Err(error).exit_with(exit);
+        }
+    };
+    match (to_stdout, options.json) {
+        (true, _) => {}
+        (false, true) => json(&merged, out)?,
+        (false, false) => table(&merged, out)?,
+    }
+    Ok(Exit::Success)
+}
+
+fn table(merged: &Merged, out: &mut dyn Write) -> anyhow::Result<()> {
+    writeln!(
+        out,
+        "{} logs, {} intervals, merged into {}",
+        merged.logs, merged.intervals_read, merged.intervals_written
+    )?;
+    head("tag", out)?;
+    for tag in &merged.tags {
+        row(&tag.tag, &tag.quantiles, out)?;
+    }
+    let counts = merged.tags.iter().map(|tag| {
+        let name = if tag.tag.is_empty() { "no tag" } else { &tag.tag };
+        format!("{name} {}", thousands(tag.quantiles.count))
+    });
+    writeln!(out, "counts: {}", counts.collect::<Vec<_>>().join(", "))?;
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! What `tare load` shows while it runs, on standard error: on a terminal one line with its heat strip
+//! below it, drawn anew every second; elsewhere plain lines.
+//!
+//! It is told by events, on the thread that gathers what the load threads counted; there is no
+//! drawing thread.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tare_load::histogram::Histogram;
+use tare_load::load::{Interval, LoadEvent};
+use tare_load::search::Probe;
+use tare_std::units::{nanoseconds, significant, thousands};
+
+use super::lines::say;
+
+/// The strip begins at 10 µs and has five cells for every tenfold.
+const STRIP_BEGIN_NS: f64 = 1e4;
+const CELLS_PER_DECADE: u32 = 5;
+const CELLS: u32 = 6 * CELLS_PER_DECADE;
+/// From nothing to the cell with the most operations.
+const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
+
+/// The view of a load.
+pub(crate) struct LoadView {
+    /// None where standard error is no terminal.
+    bar: Option<ProgressBar>,
+}
+
+impl LoadView {
+    pub(crate) fn new() -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            // The template is a constant; the default stands in should it be wrong.
+            let style = ProgressStyle::with_template("{msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        Self { bar }
+    }
+
+    pub(crate) fn event(&mut self, event: &LoadEvent<'_>) {
+        let text = match event {
+            LoadEvent::Populating { table, done, all } => {
+                format!("{} of {} rows in {table}", thousands(*done), thousands(*all))
+            }
+            LoadEvent::Interval(interval) => match &self.bar {
+                Some(_) => format!("{}\n{}", line(interval), strip(interval.histogram)),
+                None => line(interval),
+            },
+            LoadEvent::Probed(probe) => {
+                let text = probed(probe);
+                match &self.bar {
+                    Some(bar) => bar.println(text),
+                    None => say(&text),
+                }
+                return;
+            }
+        };
+        match &self.bar {
+            Some(bar) => bar.set_message(text),
+            None => say(&text),
+        }
+    }
+
+    /// Leaves the terminal to the result.
+    pub(crate) fn finish(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn line(interval: &Interval<'_>) -> String {
+    let latency = &interval.latency;
+    let name = if interval.is_open { "response" } else { "service" };
+    let ns = |ns: u64| nanoseconds(ns as f64);
+    let cpu_us = interval.client_cpu_us_per_operation;
+    format!(
+        "{:>4.0} s  {:>9.0} op/s  {name} p50 {}, p99 {}, p99.9 {}, max {}  client {} µs/op, {:.0} % CPU  \
+         errors {}",
+        interval.end.as_secs_f64(),
+        interval.throughput_per_s,
+        ns(latency.p50_ns),
+        ns(latency.p99_ns),
+        ns(latency.p999_ns),
+        ns(latency.max_ns),
+        cpu_us.map_or_else(|| "-".into(), |us| significant(us, 3)),
+        100.0 * interval.client_cpu_share,
+        thousands(interval.failed),
+    )
+}
+
+/// The latencies of an interval as a strip from 10 µs to 10 s, in steps of 58 %; the darker a cell the
+/// more operations, by the logarithm of their number. What is beyond an end counts in the last cell.
+fn strip(histogram: &Histogram) -> String {
+    let mut cells = String::new();
+    let most = f64::from(u32::try_from(histogram.len()).unwrap_or(u32::MAX)).ln_1p();
+    let mut from_ns = 0;
+    for cell in 1..=CELLS {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "10 s in ns")]
+        let to_ns =
+            (STRIP_BEGIN_NS * 10f64.powf(f64::from(cell) / f64::from(CELLS_PER_DECADE))) as u64;
+        let to_ns = if cell == CELLS { u64::MAX } else { to_ns };
+        let count = match histogram.is_empty() {
+            true => 0,
+            false => histogram.count_between(from_ns, to_ns.saturating_sub(1)),
+        };
+        let share = if count == 0 { 0.0 } else { (count as f64).ln_1p() / most };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 4")]
+        let shade = (share * (SHADES.len() - 1) as f64).ceil() as usize;
+        cells.push(SHADES[shade.min(SHADES.len() - 1)]);
+        from_ns = to_ns;
+    }
+    format!("        10 µs │{cells}│ 10 s")
+}
+
+/// One run of a search.
+pub(crate) fn probed(probe: &Probe) -> String {
+    let latencies: Vec<String> = probe
+        .latencies_ns
+        .iter()
+        .map(|ns| ns.map_or_else(|| "never".into(), |ns| nanoseconds(ns as f64)))
+        .collect();
+    format!(
+        "{} {:>9} op/s: {}  {}",
+        if probe.confirms { "confirming" } else { "bracketing" },
+        significant(probe.rate_per_s, 4),
+        if probe.holds { "holds " } else { "breaks" },
+        latencies.join(", "),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_load::histogram;
+
+    #[test]
+    fn the_strip_is_darkest_where_most_operations_are() {
+        let mut times = histogram::new();
+        assert_eq!(strip(&times), format!("        10 µs │{}│ 10 s", " ".repeat(30)));
+        (0..10_000).for_each(|_| histogram::record(&mut times, 120_000));
+        histogram::record(&mut times, 3_000);
+        histogram::record(&mut times, 60_000_000_000);
+        let text = strip(&times);
+        let cells: Vec<char> = text.split('│').nth(1).unwrap().chars().collect();
+        assert_eq!(cells.len(), 30);
+        // 120 µs lie in the sixth cell: 100 to 158 µs.
+        assert_eq!((cells[0], cells[5], cells[29]), ('░', '█', '░'), "{text}");
+        assert_eq!(cells.iter().filter(|&&cell| cell != ' ').count(), 3, "{text}");
+    }
+}
