@@ -136,7 +136,7 @@ impl Connection {
     /// Asks what there is to choose from. Returns whether the server knows LZ4.
     fn ask_options(&mut self, deadline: Instant) -> Result<bool, LoadError> {
         let what = "OPTIONS";
-        self.ask(what, deadline, |out, head| request::encode_options(out, head))?;
+        self.ask(what, deadline, request::encode_options)?;
         let Response::Supported { options } = self.response(what)? else {
             return Err(self.unexpected(what));
         };
@@ -162,14 +162,20 @@ impl Connection {
         let what = "STARTUP";
         let options = [("CQL_VERSION", tare_cql::CQL_VERSION), ("COMPRESSION", "lz4")];
         let options = if lz4 { &options[..] } else { &options[..1] };
-        self.ask(what, deadline, |out, head| request::encode_startup(out, head, options))?;
+        let framing = Framing::after_startup(self.version, lz4);
+        self.tell(what, deadline, |out, head| request::encode_startup(out, head, options))?;
+        // Cassandra compresses the answer already; segments come after it.
+        if self.version == Version::V4 {
+            self.wire.begin(framing);
+        }
+        self.hear(what, deadline)?;
         let authenticator = match self.response(what)? {
             Response::Ready => None,
             Response::Authenticate { class } => Some(class.to_string()),
             _ => return Err(self.unexpected(what)),
         };
         self.input.clear();
-        self.wire.begin(Framing::after_startup(self.version, lz4));
+        self.wire.begin(framing);
         let Some(authenticator) = authenticator else { return Ok(()) };
         let Some(login) = login else { return Err(LoadError::Login { address, authenticator }) };
         let what = "the login";
@@ -245,10 +251,25 @@ impl Connection {
         deadline: Instant,
         encode: impl FnOnce(&mut Vec<u8>, Head),
     ) -> Result<(), LoadError> {
+        self.tell(what, deadline, encode)?;
+        self.hear(what, deadline)
+    }
+
+    /// Sends one request on stream 0.
+    fn tell(
+        &mut self,
+        what: &'static str,
+        deadline: Instant,
+        encode: impl FnOnce(&mut Vec<u8>, Head),
+    ) -> Result<(), LoadError> {
         self.input.clear();
         let head = self.head(0);
         encode(&mut self.out, head);
-        self.send_all(what, deadline)?;
+        self.send_all(what, deadline)
+    }
+
+    /// Waits until a whole answer lies in `input`.
+    fn hear(&mut self, what: &'static str, deadline: Instant) -> Result<(), LoadError> {
         loop {
             match Self::frame_at(&self.input) {
                 Ok(Some(_)) => return Ok(()),

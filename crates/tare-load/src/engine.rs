@@ -42,6 +42,8 @@ const DRAIN: Duration = Duration::from_secs(20);
 const OPEN_IN_FLIGHT: u32 = 1 << 16;
 /// ... and at least, while rows are written.
 const POPULATE_IN_FLIGHT: u32 = 256;
+/// ... and so many times each write is sent again, if that may help.
+const POPULATE_RETRIES: u8 = 3;
 /// Stream ids are positive 16-bit numbers (CQL protocol v4, section 2.3).
 const STREAMS_MAX: u32 = 16 << 10;
 
@@ -304,8 +306,11 @@ impl Engine {
         let share = limits.len().div_ceil(self.cpus.len());
         let (sender, receiver) = mpsc::channel();
         let mut gathered = Gathered::new(limits.len().div_ceil(share));
-        // While rows are written, nothing may be missing in the end: a failure is one at once.
-        let recovery = if job.is_populating() { Recovery::default() } else { target.recovery };
+        // While rows are written nothing is measured, and nothing may be missing in the end.
+        let recovery = match job.is_populating() {
+            true => Recovery { retries: POPULATE_RETRIES, ..Recovery::default() },
+            false => target.recovery,
+        };
         let statements = job.statements();
         let (dialer, cluster) = (&target.dialer, &target.cluster);
         let recipe = |part: u64| Recipe {

@@ -26,11 +26,14 @@ pub(crate) struct Recipe {
     pub(crate) first: usize,
 }
 
+/// Connections that have been made, with their indices.
+type Made = Receiver<(usize, Connection)>;
+
 /// The thread that makes connections, seen from the one that uses them.
 #[derive(Debug)]
 pub(crate) struct Redialer {
     recipe: Recipe,
-    thread: Option<(Sender<usize>, Receiver<(usize, Connection)>)>,
+    thread: Option<(Sender<usize>, Made)>,
     /// How many are being made.
     pending: usize,
 }
@@ -68,7 +71,7 @@ struct Order {
     wait: Duration,
 }
 
-fn start(mut recipe: Recipe) -> (Sender<usize>, Receiver<(usize, Connection)>) {
+fn start(mut recipe: Recipe) -> (Sender<usize>, Made) {
     let (sender, orders) = mpsc::channel();
     let (made, receiver) = mpsc::channel();
     let work = move || {
