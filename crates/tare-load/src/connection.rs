@@ -206,6 +206,11 @@ impl Connection {
         self.slots.len() - self.free.len()
     }
 
+    /// True if an answer is missing.
+    pub(crate) fn is_awaiting(&self) -> bool {
+        self.in_flight() > self.given_up
+    }
+
     /// True if another request may be sent.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {

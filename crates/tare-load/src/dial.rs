@@ -3,6 +3,7 @@
 
 use std::io::{self, ErrorKind as IoErrorKind};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -42,8 +43,8 @@ pub(crate) struct Door {
 
 /// Ports that clients may come from: the dynamic ones (RFC 6335), as Scylla's drivers use them.
 const SOURCE_PORTS: std::ops::RangeInclusive<u16> = 49_152..=65_535;
-/// So many of them are tried at most.
-const SOURCE_PORTS_TRIED: usize = 64;
+/// How many searches for one there have been.
+static NEXT_SEARCH: AtomicUsize = AtomicUsize::new(0);
 
 impl Dialer {
     /// Reads the files that are named.
@@ -95,11 +96,13 @@ fn through(address: SocketAddr, door: Door, deadline: Instant) -> io::Result<Tcp
     };
     let shards = usize::from(door.shards.max(1));
     let ports = SOURCE_PORTS.filter(|port| port % door.shards.max(1) == door.shard);
-    // Not all connections begin their search at the same port.
     let count = (usize::from(*SOURCE_PORTS.end() - *SOURCE_PORTS.start()) + 1) / shards;
-    let skip = usize::try_from(std::process::id()).unwrap_or(0).wrapping_mul(31) % count.max(1);
+    // Each search begins where the one before may have ended, and those of two programs apart.
+    let begin = NEXT_SEARCH.fetch_add(1, Ordering::Relaxed);
+    let begin = usize::try_from(std::process::id()).unwrap_or(0).wrapping_mul(31) + begin;
+    let skip = begin % count.max(1);
     let mut last = Errno::ADDRNOTAVAIL;
-    for port in ports.clone().skip(skip).chain(ports).take(SOURCE_PORTS_TRIED.max(count)) {
+    for port in ports.clone().skip(skip).chain(ports).take(count) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         let bound = bind(&socket, &SocketAddrAny::from(from_any(port)));

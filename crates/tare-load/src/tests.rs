@@ -23,6 +23,7 @@ pub(crate) fn workload() -> WorkloadSpec {
 
 mod agent;
 mod load;
+mod recovery;
 mod server;
 
 /// A CPU that this process may use.

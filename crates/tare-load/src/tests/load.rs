@@ -14,7 +14,7 @@ use crate::pacing::{Arrivals, Pace, Schedule, Step};
 use crate::report::LoadReport;
 use crate::rows::{KeyType, Row, Shape};
 
-fn config(server: &Server) -> LoadConfig {
+pub(super) fn config(server: &Server) -> LoadConfig {
     LoadConfig {
         access: Access::to(server.address),
         cpus: cpus(2),
@@ -35,11 +35,11 @@ fn open(rate_per_s: f64, length: Duration) -> Pace {
     Pace::Open(Schedule::new(steps, Arrivals::Constant).unwrap())
 }
 
-fn load(config: &LoadConfig) -> Result<LoadReport, LoadError> {
+pub(super) fn load(config: &LoadConfig) -> Result<LoadReport, LoadError> {
     run(config, &AtomicBool::new(false), &mut |_| {})
 }
 
-fn kinds(report: &LoadReport) -> Vec<&str> {
+pub(super) fn kinds(report: &LoadReport) -> Vec<&str> {
     report.errors.iter().map(|error| error.kind.as_str()).collect()
 }
 
@@ -112,6 +112,7 @@ fn bad_servers_are_counted_or_told_and_never_hang() {
     check(Manner::CloseAfter(1_500), &["connection closed"]);
     check(Manner::GarbageAfter(1_500), &["garbage on the connection"]);
     check(Manner::SilentAfter(1_500), &["no answer"]);
+    check(Manner::OtherStreams(1_500), &["garbage on the connection"]);
     check(Manner::Errors, &["server answered overloaded"]);
     check(Manner::Corrupt, &["row differs from what was written"]);
 }
@@ -128,10 +129,10 @@ fn rows_that_were_never_written_are_missing() {
 
 #[test]
 fn errors_while_rows_are_written_are_told() {
-    let server = Server::start(Manner::Errors);
+    let server = Server::start(Manner::Refuses);
     let error = load(&config(&server)).unwrap_err();
     assert!(
-        error.to_string().ends_with("143 of the writes failed, the first: too much of it"),
+        error.to_string().ends_with("1000 of the writes failed, the first: too much of it"),
         "{error}"
     );
     let server = Server::start(Manner::CloseAfter(10));

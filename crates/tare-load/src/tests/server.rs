@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tare_cql::frame::{self, Direction};
+use tare_cql::frame::{self, Direction, Head};
 use tare_cql::request::Request;
 use tare_cql::response::{self, ColumnSpec, EncodedColumns, ErrorKind, Reply, RowsWriter};
 use tare_cql::types::Type;
@@ -25,10 +25,22 @@ pub(crate) enum Manner {
     SilentAfter(u64),
     /// Answers every seventh with an error.
     Errors,
+    /// Answers everything with an error.
+    Refuses,
     /// Returns rows with one byte changed.
     Corrupt,
     /// Asks for a login.
     Login,
+    /// Answers what came at once in reverse order.
+    Reversed,
+    /// Answers this many, then on streams that were not asked on.
+    OtherStreams(u64),
+    /// Has forgotten the statement at every thousandth request, until it is prepared again.
+    Forgets,
+    /// Never answers every fiftieth request.
+    Drops,
+    /// Closes the connection on which this one comes.
+    CloseOnce(u64),
 }
 
 type Rows = Mutex<HashMap<u64, Vec<Vec<u8>>>>;
@@ -38,6 +50,7 @@ struct State {
     rows: Rows,
     executed: AtomicU64,
     connections: AtomicU64,
+    forgotten: AtomicBool,
     statements: Mutex<Vec<String>>,
     stop: AtomicBool,
 }
@@ -56,6 +69,7 @@ impl Server {
             rows: Rows::default(),
             executed: AtomicU64::new(0),
             connections: AtomicU64::new(0),
+            forgotten: AtomicBool::new(false),
             statements: Mutex::default(),
             stop: AtomicBool::new(false),
         });
@@ -111,7 +125,13 @@ fn serve(mut socket: TcpStream, state: &State) {
         while let Ok(Some((frame, length))) =
             frame::decode(&input[offset..], Direction::Request, 1 << 24)
         {
-            if !answer(&frame, state, &mut out) {
+            let mut one = Vec::new();
+            let goes_on = answer(&frame, state, &mut one);
+            match state.manner {
+                Manner::Reversed => out.splice(0..0, one),
+                _ => out.splice(out.len().., one),
+            };
+            if !goes_on {
                 let _ = socket.write_all(&out);
                 return;
             }
@@ -139,6 +159,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
         }
         Request::Prepare { statement, .. } => {
             note(statement);
+            state.forgotten.store(false, Ordering::Relaxed);
             let no_columns = EncodedColumns::new("", "", []);
             let id = &statement.as_bytes()[..6];
             response::encode_prepared(out, reply, id, &no_columns, &[], None);
@@ -152,7 +173,24 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n\r\n");
                     return true;
                 }
-                Manner::Errors if executed.is_multiple_of(7) => {
+                Manner::CloseOnce(count) if executed == count => return false,
+                Manner::Drops if executed % 50 == 49 => return true,
+                Manner::OtherStreams(count) if executed >= count => {
+                    let head = Head { stream: 12_345, ..Head::from(reply) };
+                    response::encode_void(out, head);
+                    return true;
+                }
+                Manner::Forgets
+                    if executed % 1_000 == 999 || state.forgotten.load(Ordering::Relaxed) =>
+                {
+                    state.forgotten.store(true, Ordering::Relaxed);
+                    let kind = ErrorKind::Unprepared { id };
+                    response::encode_error(out, reply, &kind, "forgotten");
+                    return true;
+                }
+                Manner::Errors | Manner::Refuses
+                    if executed.is_multiple_of(7) || state.manner == Manner::Refuses =>
+                {
                     let kind = ErrorKind::Overloaded;
                     response::encode_error(out, reply, &kind, "too much of it");
                     return true;

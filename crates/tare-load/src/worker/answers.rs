@@ -152,7 +152,8 @@ impl Worker<'_> {
     pub(super) fn abandon(&mut self) {
         self.stopped_ns.get_or_insert_with(clock::now_ns);
         for index in 0..self.connections.len() {
-            if self.connections[index].in_flight() > 0 {
+            // Answers to attempts that were given up are awaited by nobody.
+            if self.connections[index].is_awaiting() {
                 self.lose(index, ErrorKind::NoAnswer, "no answer after the load had ended");
             }
         }
