@@ -43,6 +43,8 @@ pub(crate) struct Door {
 
 /// Ports that clients may come from: the dynamic ones (RFC 6335), as Scylla's drivers use them.
 const SOURCE_PORTS: std::ops::RangeInclusive<u16> = 49_152..=65_535;
+/// A server that has answered is given so long to let the client in, beyond any deadline.
+const LOGIN: Duration = Duration::from_secs(10);
 /// How many searches for one there have been.
 static NEXT_SEARCH: AtomicUsize = AtomicUsize::new(0);
 
@@ -82,6 +84,8 @@ impl Dialer {
         if self.lz4 && !lz4_known {
             return Err(LoadError::NoLz4 { address });
         }
+        // The server is there; checking a password may take it a while.
+        let deadline = deadline.max(Instant::now() + LOGIN);
         connection.start(self.lz4, self.login.as_ref(), deadline)?;
         Ok(connection)
     }

@@ -43,13 +43,15 @@ pub enum LoadError {
     UnknownHost { host: String, source: io::Error },
     #[error("no node was named to connect to")]
     NoNode,
-    #[error("{address} asks for a login ({authenticator}); give a user and a password")]
+    #[error("{address} asks for a login ({authenticator}); give --user and --password-file")]
     Login { address: SocketAddr, authenticator: String },
     #[error("{address} does not let {user:?} in: {message}")]
     WrongLogin { address: SocketAddr, user: String, message: String },
-    #[error("{address} does not offer LZ4; load it without compression")]
+    #[error("{address} does not offer LZ4; load it without --lz4")]
     NoLz4 { address: SocketAddr },
-    #[error("{address} speaks TLS; name the authorities to trust, or trust anyone")]
+    #[error(
+        "{address} speaks TLS; name whom to trust by --tls-ca, or trust anyone by --tls-insecure"
+    )]
     SpeaksTls { address: SocketAddr },
     #[error(
         "no TLS with {address}: {reason}; does it speak TLS, and is its certificate one to trust?"

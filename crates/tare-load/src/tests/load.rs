@@ -150,7 +150,8 @@ fn what_cannot_be_is_refused_in_one_line() {
     };
     let login = refused(&|_| {});
     assert!(
-        login.ends_with("asks for a login (PasswordAuthenticator); give a user and a password")
+        login
+            .ends_with("asks for a login (PasswordAuthenticator); give --user and --password-file")
     );
     let nobody = refused(&|config| config.access.nodes = vec!["127.0.0.1:1".into()]);
     assert!(nobody.starts_with("127.0.0.1:1 did not answer within 0."), "{nobody}");
