@@ -1,0 +1,191 @@
+//! Other people's systems, really started: each in every environment that is quick to make, until it
+//! answers, says what it chose, and is quiet; and nothing of it is left afterwards.
+#![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
+#![expect(clippy::print_stderr, reason = "tests that are skipped say so")]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tare_env::{Site, SiteOptions, runtime};
+use tare_host::exec;
+use tare_lab::environment::{
+    CpuPlan, Endpoint, EnvironmentSpec, HOST_AS_IS, Limits, NOTHING_INJECTED, StorageSpec,
+};
+use tare_lab::study::SystemSpec;
+use tare_lab::system::System;
+use tare_system::Way;
+
+/// One after the other: they share the host's addresses, and few CPUs.
+static HOST: Mutex<()> = Mutex::new(());
+
+/// A state directory of the test's own, cleaned and removed with what is in it.
+struct State(PathBuf);
+
+impl Drop for State {
+    fn drop(&mut self) {
+        let _ = tare_host::clean::clean(&self.0);
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn environment(runtime: &str, network: &str) -> EnvironmentSpec {
+    let security = if runtime == "process" { "none" } else { "default" };
+    EnvironmentSpec {
+        name: format!("{runtime} {network}"),
+        runtime: runtime.into(),
+        network: network.into(),
+        cpu: "shared".into(),
+        security: security.into(),
+        cgroup: "own".into(),
+        host: HOST_AS_IS.into(),
+        storage: StorageSpec::default(),
+        vm: Vec::new(),
+        sandbox: Vec::new(),
+        inject: NOTHING_INJECTED.into(),
+        limits: Limits::default(),
+        optional: false,
+    }
+}
+
+/// Why a test of a system cannot run here.
+fn missing(program: &str) -> Option<String> {
+    let needed = ["ip", "nft", "runc"].into_iter().find(|name| exec::find(name).is_none());
+    match (rustix::process::geteuid().is_root(), needed) {
+        (false, _) => Some("needs root".into()),
+        (true, Some(name)) => Some(format!("there is no {name}")),
+        (true, None) if exec::find(program).is_none() => Some(format!("there is no {program}")),
+        _ => None,
+    }
+}
+
+/// Asks again until a look succeeds.
+fn until<T>(limit: Duration, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let began = Instant::now();
+    loop {
+        match look() {
+            Ok(value) => return value,
+            Err(error) => assert!(began.elapsed() < limit, "{error}"),
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Starts a system in environments, waits for it, and hands what it says of itself to `judge`.
+fn weighable(
+    test: &str,
+    program: &str,
+    (name, options): (&str, &[(&str, &str)]),
+    judge: impl Fn(&dyn System, &Endpoint, &[(String, String)]),
+) {
+    if let Some(reason) = missing(program) {
+        eprintln!("skipped: {test}: {reason}");
+        return;
+    }
+    let _one = HOST.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = std::env::temp_dir().join(format!("tare-test-{test}-{}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    let state = State(path);
+    let all = tare_host::process::cpus_of_this_thread().unwrap();
+    let cpus = CpuPlan { all: all.clone(), system: all.clone(), client: all };
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_tare"));
+    let options_of_site =
+        SiteOptions { state: state.0.clone(), program, cpus, destroy: Vec::new() };
+    let site = Site::open(options_of_site).unwrap();
+    let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    let spec = SystemSpec { name: name.into(), options };
+    let way = Way { namespace: Some(site.client_namespace().into()) };
+    let system = tare_system::find(name).unwrap().make(&spec, &way).unwrap();
+    let runtimes = [("process", "host"), ("oci:runc", "bridge"), ("oci:crun", "host")];
+    for (runtime, network) in runtimes {
+        if runtime.ends_with("crun") && exec::find("crun").is_none() {
+            eprintln!("skipped: {test} in {runtime}: there is no crun");
+            continue;
+        }
+        let spec = environment(runtime, network);
+        runtime::check(&spec).unwrap();
+        let mut environment = site.environment(&spec).unwrap();
+        let at = environment.start(&system.launch(1)).unwrap();
+        let limit = system.ready_limit();
+        let ready = || {
+            let tail = environment.log_tail();
+            system.ready(&at).map_err(|error| format!("{runtime}: {error}; it said {tail}"))
+        };
+        until(limit, ready);
+        let settings = system.settings(&at).unwrap();
+        let quiet = || match system.pending(&at).map_err(|error| error.to_string())? {
+            None => Ok(()),
+            Some(pending) => Err(pending),
+        };
+        until(limit, quiet);
+        judge(&*system, &at, &settings);
+        let lost: Vec<_> = environment.read_back().unwrap();
+        let lost: Vec<_> = lost.into_iter().filter(|layer| !layer.in_force).collect();
+        assert!(lost.is_empty(), "{runtime}: {lost:?}");
+        environment.freeze().unwrap();
+        environment.thaw().unwrap();
+        assert!(system.pending(&at).is_ok(), "{runtime}: it answers again");
+        environment.stop().unwrap();
+        assert!(system.ready(&at).is_err(), "{runtime}: it has gone");
+    }
+    let left = site.close();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn value<'s>(settings: &'s [(String, String)], name: &str) -> &'s str {
+    let found = settings.iter().find(|(known, _)| known == name);
+    found.map(|(_, value)| value.as_str()).unwrap_or_else(|| panic!("no {name} in {settings:?}"))
+}
+
+#[test]
+fn redis_starts_answers_and_leaves_nothing() {
+    let test = "redis_starts_answers_and_leaves_nothing";
+    weighable(test, "redis-server", ("redis", &[("appendonly", "everysec")]), |_, _, settings| {
+        assert!(value(settings, "redis_version").contains('.'));
+        assert_eq!(value(settings, "aof_enabled"), "1");
+        assert_eq!(value(settings, "multiplexing_api"), "epoll");
+    });
+}
+
+#[test]
+fn memcached_starts_answers_and_leaves_nothing() {
+    let test = "memcached_starts_answers_and_leaves_nothing";
+    weighable(test, "memcached", ("memcached", &[("memory_mb", "64")]), |_, _, settings| {
+        assert_eq!(value(settings, "threads"), "1");
+        assert_eq!(value(settings, "limit_maxbytes"), (64 << 20).to_string());
+    });
+}
+
+#[test]
+fn a_command_starts_answers_and_leaves_nothing() {
+    let test = "a_command_starts_answers_and_leaves_nothing";
+    let command = "redis-server --bind {listen} --port {port} --dir {data} --protected-mode no";
+    let options = [("command", command), ("ready_send", "PING\r\n"), ("ready_expect", "PONG")];
+    weighable(test, "redis-server", ("command", &options), |_, _, settings| {
+        assert!(settings.is_empty());
+    });
+}
+
+/// Segments of System V shared memory on the host.
+fn segments() -> usize {
+    std::fs::read_to_string("/proc/sysvipc/shm").unwrap().lines().count()
+}
+
+#[test]
+fn postgres_starts_answers_and_leaves_nothing() {
+    let test = "postgres_starts_answers_and_leaves_nothing";
+    let versions = Path::new("/usr/lib/postgresql");
+    let program = match std::fs::read_dir(versions).into_iter().flatten().flatten().next() {
+        Some(version) => version.path().join("bin/postgres"),
+        None => PathBuf::from("postgres"),
+    };
+    let before = segments();
+    let options = [("shared_buffers", "32MB"), ("synchronous_commit", "off")];
+    weighable(test, &program.to_string_lossy(), ("postgres", &options), |_, _, settings| {
+        assert_eq!(value(settings, "synchronous_commit"), "off");
+        assert_eq!(value(settings, "shared_buffers"), "32MB");
+        assert!(value(settings, "server_version").contains('.'));
+    });
+    assert_eq!(segments(), before, "a killed server left shared memory");
+}
