@@ -21,6 +21,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         let options = Options::new(spec);
         options.text_or("speaks", "its own protocol (say speaks = ...)").to_string()
     },
+    found: None,
     options: &[
         OptionInfo {
             name: "command",

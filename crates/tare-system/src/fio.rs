@@ -12,6 +12,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
     name: "fio",
     help: "the host's fio on the data directory, asked by the driver fio",
     speaks: |_| "fio".into(),
+    found: None,
     options: &[],
     takes_device: true,
     make: |_, _| Ok(Box::new(Fio)),

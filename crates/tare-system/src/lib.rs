@@ -5,6 +5,7 @@
 //! asked over the network (`way`) whether they answer, what they chose, and whether they are quiet.
 #![forbid(unsafe_code)]
 
+mod cassandra;
 mod command;
 mod fio;
 mod memcached;
@@ -21,6 +22,7 @@ use tare_lab::PartError;
 use tare_lab::study::{OptionInfo, SystemSpec};
 use tare_lab::system::System;
 
+pub use cassandra::{Cassandra, CassandraError};
 pub use command::Command;
 pub use fio::{Fio, FioReportError};
 pub use memcached::Memcached;
@@ -46,6 +48,9 @@ pub struct SystemInfo {
     pub takes_device: bool,
     /// The protocol that it answers, in the word by which drivers know it: `cql`, `redis` ...
     speaks: fn(&SystemSpec) -> String,
+    /// Looks for its program on this host: what is there, or how to get it. `None` where it is part of
+    /// Tare's own, or the study names it.
+    pub found: Option<fn() -> Result<String, &'static str>>,
     make: Make,
 }
 
@@ -71,6 +76,7 @@ pub const ALL: &[SystemInfo] = &[
     redis::REDIS,
     redis::VALKEY,
     postgres::INFO,
+    cassandra::INFO,
     memcached::INFO,
     command::INFO,
     fio::INFO,
@@ -79,4 +85,10 @@ pub const ALL: &[SystemInfo] = &[
 /// The system of that name.
 pub fn find(name: &str) -> Option<&'static SystemInfo> {
     ALL.iter().find(|system| system.name == name)
+}
+
+/// A program on PATH, or how to get it.
+fn program(name: &str, remedy: &'static str) -> Result<String, &'static str> {
+    let found = tare_host::exec::find(name).map(|path| path.display().to_string());
+    found.ok_or(remedy)
 }

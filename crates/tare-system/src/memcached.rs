@@ -13,8 +13,9 @@ use super::way::{Way, WayError};
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "memcached",
-    help: "memcached, of the host or of a root file system (apt-get install memcached)",
+    help: "memcached of the host (apt-get install memcached)",
     speaks: |_| "memcached".into(),
+    found: Some(|| super::program("memcached", "apt-get install memcached")),
     options: &[
         OptionInfo {
             name: "program",

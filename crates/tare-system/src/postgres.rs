@@ -23,8 +23,12 @@ use super::way::{Line, Way, WayError};
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "postgres",
-    help: "PostgreSQL, of the host or of a root file system (apt-get install postgresql)",
+    help: "PostgreSQL of the host (apt-get install postgresql)",
     speaks: |_| "postgres".into(),
+    found: Some(|| {
+        let directory = newest().ok_or("apt-get install postgresql")?;
+        Ok(directory.display().to_string())
+    }),
     options: &[
         OptionInfo {
             name: "directory",
@@ -107,19 +111,22 @@ impl Postgres {
         if let Some(directory) = self.options.text("directory") {
             return directory.into();
         }
-        let versions = std::fs::read_dir(VERSIONS).into_iter().flatten().flatten();
-        let number = |path: &Path| -> Option<u32> { path.file_name()?.to_str()?.parse().ok() };
-        let versions =
-            versions.map(|entry| entry.path()).filter(|path| has_server(&path.join("bin")));
-        let newest = versions.max_by_key(|path| number(path)).map(|path| path.join("bin"));
-        let elsewhere = || ELSEWHERE.iter().map(PathBuf::from).find(|path| has_server(path));
         // Where there is none, the error names the place that Debian's package fills.
-        newest.or_else(elsewhere).unwrap_or_else(|| Path::new(VERSIONS).join("15/bin"))
+        newest().unwrap_or_else(|| Path::new(VERSIONS).join("15/bin"))
     }
 
     fn session(&self, at: &Endpoint, limit: Duration) -> Result<Session, WayError> {
         Session::open(self.way.connect(at.address)?, limit)
     }
+}
+
+/// The directory of the newest version that is installed.
+fn newest() -> Option<PathBuf> {
+    let versions = std::fs::read_dir(VERSIONS).into_iter().flatten().flatten();
+    let number = |path: &Path| -> Option<u32> { path.file_name()?.to_str()?.parse().ok() };
+    let versions = versions.map(|entry| entry.path()).filter(|path| has_server(&path.join("bin")));
+    let newest = versions.max_by_key(|path| number(path)).map(|path| path.join("bin"));
+    newest.or_else(|| ELSEWHERE.iter().map(PathBuf::from).find(|path| has_server(path)))
 }
 
 fn has_server(directory: &Path) -> bool {

@@ -16,8 +16,9 @@ use super::way::{Line, Way, WayError};
 
 pub(super) const REDIS: SystemInfo = SystemInfo {
     name: "redis",
-    help: "Redis, of the host or of a root file system (apt-get install redis-server)",
+    help: "Redis of the host (apt-get install redis-server)",
     speaks: |_| "redis".into(),
+    found: Some(|| super::program("redis-server", "apt-get install redis-server")),
     options: OPTIONS,
     takes_device: false,
     make: |spec, way| {
@@ -27,7 +28,8 @@ pub(super) const REDIS: SystemInfo = SystemInfo {
 
 pub(super) const VALKEY: SystemInfo = SystemInfo {
     name: "valkey",
-    help: "Valkey, of the host or of a root file system (apt-get install valkey-server)",
+    found: Some(|| super::program("valkey-server", "apt-get install valkey-server")),
+    help: "Valkey of the host (apt-get install valkey-server)",
     make: |spec, way| {
         Ok(Box::new(Redis { name: "valkey", options: Options::new(spec), way: way.clone() }))
     },

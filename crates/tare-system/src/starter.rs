@@ -11,6 +11,7 @@
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -25,8 +26,9 @@ pub(crate) const COMMAND: &str = "start-system";
 const NOBODY: u32 = 65534;
 
 /// How a program is started. In its words and files stand `{listen}`, `{port}`, `{data}` and
-/// `{program}`, which the environment replaces, and `{loopback}`, an address on the loopback device that
-/// no other system of this network namespace has.
+/// `{program}`, which the environment replaces; `{loopback}`, an address on the loopback device that
+/// no other system of this network namespace has; and `{advertised}`, an address for what cannot tell
+/// others that it listens on all: the one to listen on, or else that of the loopback device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Recipe {
     /// Files in the data directory, by their names, with their contents.
@@ -68,7 +70,7 @@ impl Recipe {
     pub(crate) fn arguments(&self) -> Vec<String> {
         // Strings and flags are always JSON.
         let recipe = serde_json::to_string(self).unwrap_or_default();
-        [COMMAND, "--port", "{port}", "--data", "{data}"]
+        [COMMAND, "--listen", "{listen}:{port}", "--data", "{data}"]
             .map(String::from)
             .into_iter()
             .chain([recipe])
@@ -80,8 +82,11 @@ impl Recipe {
 ///
 /// # Errors
 /// When it cannot; otherwise it does not return.
-pub fn start(recipe: &str, port: u16, data: &Path) -> StartSystemError {
-    let recipe = recipe.replace("{loopback}", &loopback(port));
+pub fn start(recipe: &str, listen: SocketAddr, data: &Path) -> StartSystemError {
+    let loopback = loopback(listen.port());
+    let all = listen.ip().is_unspecified();
+    let advertised = if all { loopback.clone() } else { listen.ip().to_string() };
+    let recipe = recipe.replace("{loopback}", &loopback).replace("{advertised}", &advertised);
     let prepared = serde_json::from_str(&recipe).map_err(StartSystemError::Recipe);
     match prepared.and_then(|recipe| prepare(&recipe, data)) {
         Ok((program, mut command)) => StartSystemError::Run { program, source: command.exec() },
@@ -171,7 +176,7 @@ mod tests {
             own_ipc: true,
         };
         let arguments = recipe.arguments();
-        assert_eq!(arguments[..5], words(&[COMMAND, "--port", "{port}", "--data", "{data}"]));
+        assert_eq!(arguments[..3], words(&[COMMAND, "--listen", "{listen}:{port}"]));
         assert_eq!(serde_json::from_str::<Recipe>(&arguments[5]).unwrap(), recipe);
     }
 
@@ -194,9 +199,9 @@ mod tests {
         assert!(error.contains("exit status: 3") && error.contains("text | wrong"), "{error}");
         let gone = Recipe { command: words(&["/nowhere/program"]), ..Recipe::default() };
         let text = serde_json::to_string(&gone).unwrap();
-        let error = start(&text, 1, data.path()).to_string();
+        let error = start(&text, ([0; 4], 1).into(), data.path()).to_string();
         assert_eq!(error, "cannot run /nowhere/program");
-        let error = start("{", 1, data.path()).to_string();
+        let error = start("{", ([0; 4], 1).into(), data.path()).to_string();
         assert!(error.contains("quote or a backslash"), "{error}");
     }
 }

@@ -13,6 +13,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
     name: "tare-db",
     help: "the reference database: shard per core, CQL, commit log; part of this program",
     speaks: |_| "cql".into(),
+    found: None,
     options: &[
         OptionInfo {
             name: "durability",

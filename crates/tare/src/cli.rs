@@ -430,8 +430,8 @@ pub struct FioServer {
 
 #[derive(Debug, Args)]
 pub struct StartSystem {
-    #[arg(long, value_name = "PORT")]
-    pub port: u16,
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// As JSON

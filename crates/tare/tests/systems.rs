@@ -189,3 +189,18 @@ fn postgres_starts_answers_and_leaves_nothing() {
     });
     assert_eq!(segments(), before, "a killed server left shared memory");
 }
+
+#[test]
+fn cassandra_starts_answers_and_leaves_nothing() {
+    let test = "cassandra_starts_answers_and_leaves_nothing";
+    let Ok(directory) = std::env::var("TARE_CASSANDRA") else {
+        eprintln!("skipped: {test}: set TARE_CASSANDRA to an installation, or a directory of jars");
+        return;
+    };
+    let options =
+        [("directory", directory.as_str()), ("heap", "512M"), ("settings", "concurrent_writes=16")];
+    weighable(test, "java", ("cassandra", &options), |_, _, settings| {
+        assert!(value(settings, "release_version").contains('.'));
+        assert_eq!(value(settings, "concurrent_writes"), "16");
+    });
+}

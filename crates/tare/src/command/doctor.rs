@@ -19,6 +19,7 @@ pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow
     let mut checks = checks(state);
     checks.extend(tare_env::runtime::gvisor::doctor::checks(state));
     checks.extend(engines());
+    checks.extend(systems());
     checks.extend(stacks());
     checks.extend(probes());
     checks.extend(tare_env::runtime::vm::doctor::checks(state));
@@ -97,6 +98,18 @@ fn engines() -> Vec<Check> {
         }
     };
     engines.map(check).collect()
+}
+
+/// Other people's systems, whose programs a study starts.
+fn systems() -> Vec<Check> {
+    let check = |system: &tare_system::SystemInfo| {
+        let (verdict, detail, remedy) = match system.found?() {
+            Ok(found) => (Verdict::Ok, found, String::new()),
+            Err(remedy) => (Verdict::Missing, "not installed".into(), remedy.into()),
+        };
+        Some(Check { what: format!("system {}", system.name), verdict, detail, remedy })
+    };
+    tare_system::ALL.iter().filter_map(check).collect()
 }
 
 /// Stacks: what perf can take them by, here and now.
