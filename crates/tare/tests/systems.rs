@@ -194,7 +194,7 @@ fn postgres_starts_answers_and_leaves_nothing() {
 fn cassandra_starts_answers_and_leaves_nothing() {
     let test = "cassandra_starts_answers_and_leaves_nothing";
     let Ok(directory) = std::env::var("TARE_CASSANDRA") else {
-        eprintln!("skipped: {test}: set TARE_CASSANDRA to an installation, or a directory of jars");
+        eprintln!("skipped: {test}: set TARE_CASSANDRA to an installation or a directory of jars");
         return;
     };
     let options =

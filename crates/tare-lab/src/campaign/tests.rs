@@ -1,4 +1,5 @@
 mod stacks;
+mod waiting;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
