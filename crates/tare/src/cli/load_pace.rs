@@ -54,6 +54,20 @@ pub struct LoadPace {
     pub confirmations: u32,
 }
 
+impl LoadPace {
+    /// Refuses what would have no effect.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let one_rate = |rates: &Rates| matches!(rates.0.as_slice(), [(from, to)] if from == to);
+        if self.find_max && !self.rate.as_ref().is_none_or(one_rate) {
+            return Err("--find-max begins at one rate; give --rate one, or none");
+        }
+        if self.arrivals == Spread::Poisson && self.rate.is_none() && !self.find_max {
+            return Err("a closed loop has no arrivals of its own; give --rate, or --find-max");
+        }
+        Ok(())
+    }
+}
+
 /// Rates as typed: from, to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates(pub Vec<(f64, f64)>);
@@ -126,6 +140,8 @@ fn slo(text: &str) -> Result<Slo, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{Arguments, Command};
+    use clap::Parser;
 
     #[test]
     fn rates_are_steps_and_ramps() {
@@ -136,6 +152,23 @@ mod tests {
         for bad in ["", "0", "-1", "k", "10k..", "1,,2", "nan", "1e400"] {
             assert!(rates(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_would_have_no_effect_is_refused() {
+        let check = |words: &str, expect: bool| {
+            let words = format!("tare load {words}");
+            let arguments = Arguments::try_parse_from(words.split_whitespace()).unwrap();
+            let Command::Load(load) = arguments.command else { panic!("{words}") };
+            assert_eq!(load.pace.check().is_ok(), expect, "{words}");
+        };
+        check("", true);
+        check("--arrivals poisson", false);
+        check("--rate 5 --arrivals poisson", true);
+        check("--find-max --slo p99=5ms --arrivals poisson", true);
+        check("--find-max --slo p99=5ms --rate 5", true);
+        check("--find-max --slo p99=5ms --rate 5,6", false);
+        check("--find-max --slo p99=5ms --rate 5..6", false);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(crate) fn run(options: &Load, out: &mut dyn Write) -> anyhow::Result<Exit> {
     if let Some(LoadTask::Merge(options)) = &options.task {
         return output::merge(options, out);
     }
+    options.pace.check().map_err(anyhow::Error::msg).exit_with(Exit::Usage)?;
     let config = config(options)?;
     let stop = signals::stop_flag()?;
     let is_interrupted = || stop.load(std::sync::atomic::Ordering::Relaxed);
