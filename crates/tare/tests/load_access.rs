@@ -163,3 +163,29 @@ fn a_database_that_is_killed_and_comes_back_is_loaded_on() {
     let errors = report["errors"].as_array().unwrap();
     assert!(errors.iter().any(|error| error["kind"] == "connection closed"), "{report}");
 }
+
+/// A Cassandra, or any other CQL server, at $TARE_TEST_CQL (`HOST:PORT`), with the user $TARE_TEST_CQL_USER
+/// if it asks for one, whose password is in TARE_PASSWORD.
+#[test]
+fn another_cql_server_is_loaded_in_every_way() {
+    let name = "another_cql_server_is_loaded_in_every_way";
+    let Ok(node) = std::env::var("TARE_TEST_CQL") else {
+        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+        {
+            eprintln!("skipped: {name}: TARE_TEST_CQL names no server");
+        }
+        return;
+    };
+    let user = std::env::var("TARE_TEST_CQL_USER").ok();
+    let ways: [&[&str]; 4] = [&[], &["--lz4"], &["--protocol", "5"], &["--protocol", "5", "--lz4"]];
+    for way in ways {
+        for operation in ["write", "read"] {
+            let mut command = tare();
+            command.args(["load", &node, "--rows", "1000", "--duration", "2s", "--json"]);
+            command.args(["--operation", operation, "--populate", "--verify", "--retry", "3"]);
+            command.args(user.iter().flat_map(|user| ["--user", user])).args(way);
+            let report = report(&command.output().unwrap());
+            assert!(report["operations"].as_u64() > Some(0), "{way:?} {report}");
+        }
+    }
+}
