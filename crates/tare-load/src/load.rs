@@ -16,7 +16,7 @@ use crate::pacing::Pace;
 use crate::report::{Gathering, LoadReport, cpu_share, ratio};
 use crate::request::Job;
 use crate::rows::{KeyType, Shape};
-use crate::search::Probe;
+use crate::search::SearchRun;
 use crate::stats::Stats;
 
 /// What to load, how, and for how long.
@@ -51,7 +51,7 @@ pub enum LoadEvent<'a> {
     /// A second of the window has passed.
     Interval(Interval<'a>),
     /// The search for the highest rate has tried one.
-    Probed(&'a Probe),
+    Tried(&'a SearchRun),
 }
 
 /// What was seen in a part of the window.

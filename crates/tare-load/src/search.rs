@@ -35,7 +35,7 @@ const GRID_RATES: i32 = 5;
 /// The search gives up below this rate, in operations/s.
 const RATE_MIN: f64 = 1.0;
 /// Runs before the confirmation, at most.
-const PROBES_MAX: usize = 40;
+const RUNS_MAX: usize = 40;
 /// How often the confirmation may move to other rates.
 const MOVES_MAX: usize = 6;
 
@@ -54,7 +54,7 @@ pub struct Search {
 
 /// One run of the search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Probe {
+pub struct SearchRun {
     pub rate_per_s: f64,
     pub throughput_per_s: f64,
     /// The latencies that the SLO limits, in its order, in ns; none if fewer operations than that
@@ -85,7 +85,7 @@ pub struct SearchReport {
     /// until then.
     pub is_unfinished: bool,
     /// Every run in its order: the latency curve.
-    pub probes: Vec<Probe>,
+    pub runs: Vec<SearchRun>,
 }
 
 /// Searches for the highest rate at which the system of `config` keeps the SLO. The pace of
@@ -113,9 +113,9 @@ pub fn find_max(
         let steps = vec![Step::steady(rate_per_s, search.window)];
         let schedule = Schedule::new(steps, search.arrivals)?;
         let report = session.run(&Pace::Open(schedule), None, tell)?;
-        let probe = probe(&search.slo, rate_per_s, confirms, &report);
-        tell(&LoadEvent::Probed(&probe));
-        Ok::<_, LoadError>(probe)
+        let tried = judge(&search.slo, rate_per_s, confirms, &report);
+        tell(&LoadEvent::Tried(&tried));
+        Ok::<_, LoadError>(tried)
     };
     let found = Found::by(first_per_s, search.confirmations, config.seed, stop, &mut run)?;
     Ok(SearchReport {
@@ -131,19 +131,19 @@ pub fn find_max(
         broken_per_s: found.broken_per_s,
         closed_loop_per_s,
         is_unfinished: found.is_unfinished,
-        probes: found.probes,
+        runs: found.runs,
     })
 }
 
 /// Judges a run.
-fn probe(slo: &Slo, rate_per_s: f64, confirms: bool, report: &LoadReport) -> Probe {
+fn judge(slo: &Slo, rate_per_s: f64, confirms: bool, report: &LoadReport) -> SearchRun {
     let failed: u64 = report.errors.iter().map(|error| error.count).sum();
     let missing = report.dropped + failed;
     let latencies_ns = match &report.response_times {
         Some(response) => slo.latencies_ns(response, missing),
         None => vec![None; slo.limits().len()],
     };
-    Probe {
+    SearchRun {
         rate_per_s,
         throughput_per_s: report.throughput_per_s,
         holds: slo.holds(&latencies_ns),
@@ -159,7 +159,7 @@ struct Found {
     holds_per_s: Option<f64>,
     broken_per_s: Option<f64>,
     is_unfinished: bool,
-    probes: Vec<Probe>,
+    runs: Vec<SearchRun>,
 }
 
 impl Found {
@@ -169,7 +169,7 @@ impl Found {
         confirmations: u32,
         seed: u64,
         stop: &AtomicBool,
-        run: &mut dyn FnMut(f64, bool) -> Result<Probe, E>,
+        run: &mut dyn FnMut(f64, bool) -> Result<SearchRun, E>,
     ) -> Result<Self, E> {
         let mut found = Self::default();
         let Some(mut low) = found.bracket(first_per_s, stop, run)? else { return Ok(found) };
@@ -208,14 +208,14 @@ impl Found {
         &mut self,
         first_per_s: f64,
         stop: &AtomicBool,
-        run: &mut dyn FnMut(f64, bool) -> Result<Probe, E>,
+        run: &mut dyn FnMut(f64, bool) -> Result<SearchRun, E>,
     ) -> Result<Option<f64>, E> {
         let (mut low, mut high) = (None::<f64>, None::<f64>);
         let mut rate = first_per_s;
-        for _ in 0..PROBES_MAX {
-            let probe = run(rate, false)?;
-            let holds = probe.holds;
-            self.probes.push(probe);
+        for _ in 0..RUNS_MAX {
+            let tried = run(rate, false)?;
+            let holds = tried.holds;
+            self.runs.push(tried);
             if stop.load(Ordering::Relaxed) {
                 self.is_unfinished = true;
                 return Ok(None);
@@ -244,16 +244,16 @@ impl Found {
         confirmations: u32,
         rng: &mut Rng,
         stop: &AtomicBool,
-        run: &mut dyn FnMut(f64, bool) -> Result<Probe, E>,
+        run: &mut dyn FnMut(f64, bool) -> Result<SearchRun, E>,
     ) -> Result<Option<Vec<Vec<bool>>>, E> {
         let mut held = vec![Vec::new(); rates.len()];
         for _ in 0..confirmations {
             let mut order: Vec<usize> = (0..rates.len()).collect();
             rng.shuffle(&mut order);
             for place in order {
-                let probe = run(rates[place], true)?;
-                let holds = probe.holds;
-                self.probes.push(probe);
+                let tried = run(rates[place], true)?;
+                let holds = tried.holds;
+                self.runs.push(tried);
                 if stop.load(Ordering::Relaxed) {
                     return Ok(None);
                 }

@@ -140,7 +140,7 @@ fn an_objective_that_cannot_be_kept_has_its_exit_code() {
     assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
     let report = json(&output);
     assert!(report["rate_per_s"].is_null() && report["is_unfinished"] == false, "{report}");
-    assert!(report["probes"].as_array().is_some_and(|probes| probes.len() >= 2), "{report}");
+    assert!(report["runs"].as_array().is_some_and(|runs| runs.len() >= 2), "{report}");
 }
 
 /// A small file system that goes with the test.

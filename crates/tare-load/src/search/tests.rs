@@ -8,7 +8,7 @@ fn search(capacity_per_s: f64, noise_share: f64, first_per_s: f64, seed: u64) ->
     let mut run = |rate_per_s: f64, confirms: bool| {
         let limit_per_s = capacity_per_s * (1.0 + noise_share * (2.0 * noise.next_f64() - 1.0));
         let holds = rate_per_s <= limit_per_s;
-        Ok::<_, ()>(Probe {
+        Ok::<_, ()>(SearchRun {
             rate_per_s,
             throughput_per_s: rate_per_s.min(limit_per_s),
             latencies_ns: vec![Some(1)],
@@ -24,13 +24,13 @@ fn search(capacity_per_s: f64, noise_share: f64, first_per_s: f64, seed: u64) ->
 fn a_slo_that_cannot_be_kept_is_told_soon() {
     let found = search(0.0, 0.0, 1e5, 1);
     assert_eq!((found.holds_per_s, found.is_unfinished), (None, false));
-    assert!(found.probes.len() < 20, "{}", found.probes.len());
+    assert!(found.runs.len() < 20, "{}", found.runs.len());
 }
 
 #[test]
 fn an_interrupted_search_keeps_its_runs() {
     let stop = AtomicBool::new(true);
-    let probe = Probe {
+    let tried = SearchRun {
         rate_per_s: 1.0,
         throughput_per_s: 1.0,
         latencies_ns: Vec::new(),
@@ -38,9 +38,9 @@ fn an_interrupted_search_keeps_its_runs() {
         confirms: false,
         doubts: Vec::new(),
     };
-    let mut run = |_, _| Ok::<_, ()>(probe.clone());
+    let mut run = |_, _| Ok::<_, ()>(tried.clone());
     let found = Found::by(10.0, 3, 1, &stop, &mut run).unwrap();
-    assert!(found.is_unfinished && found.probes.len() == 1 && found.holds_per_s.is_none());
+    assert!(found.is_unfinished && found.runs.len() == 1 && found.holds_per_s.is_none());
 }
 
 proptest! {
@@ -59,6 +59,6 @@ proptest! {
         if noise == 0.0 {
             prop_assert!(found.broken_per_s.unwrap() <= holds * GRID * 1.000_001);
         }
-        prop_assert!(found.probes.len() <= 100, "{}", found.probes.len());
+        prop_assert!(found.runs.len() <= 100, "{}", found.runs.len());
     }
 }

@@ -212,7 +212,7 @@ fn events_and_log_tell_every_second() {
             counts += interval.histogram.len();
             assert_eq!(interval.latency.count, interval.histogram.len());
         }
-        LoadEvent::Probed(probe) => panic!("{probe:?}"),
+        LoadEvent::Tried(tried) => panic!("{tried:?}"),
     })
     .unwrap();
     assert_eq!(rows.last(), Some(&1_000));

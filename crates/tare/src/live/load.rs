@@ -9,7 +9,7 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tare_load::histogram::Histogram;
 use tare_load::load::{Interval, LoadEvent};
-use tare_load::search::Probe;
+use tare_load::search::SearchRun;
 use tare_std::units::{nanoseconds, significant, thousands};
 
 use super::lines::say;
@@ -48,8 +48,8 @@ impl LoadView {
                 Some(_) => format!("{}\n{}", line(interval), strip(interval.histogram)),
                 None => line(interval),
             },
-            LoadEvent::Probed(probe) => {
-                let text = probed(probe);
+            LoadEvent::Tried(tried) => {
+                let text = tried_line(tried);
                 match &self.bar {
                     Some(bar) => bar.println(text),
                     None => say(&text),
@@ -116,17 +116,17 @@ fn strip(histogram: &Histogram) -> String {
 }
 
 /// One run of a search.
-pub(crate) fn probed(probe: &Probe) -> String {
-    let latencies: Vec<String> = probe
+fn tried_line(tried: &SearchRun) -> String {
+    let latencies: Vec<String> = tried
         .latencies_ns
         .iter()
         .map(|ns| ns.map_or_else(|| "never".into(), |ns| nanoseconds(ns as f64)))
         .collect();
     format!(
         "{} {:>9} op/s: {}  {}",
-        if probe.confirms { "confirming" } else { "bracketing" },
-        significant(probe.rate_per_s, 4),
-        if probe.holds { "holds " } else { "breaks" },
+        if tried.confirms { "confirming" } else { "bracketing" },
+        significant(tried.rate_per_s, 4),
+        if tried.holds { "holds " } else { "breaks" },
         latencies.join(", "),
     )
 }

@@ -153,25 +153,25 @@ fn steps(steps: &[StepReport], out: &mut dyn Write) -> std::io::Result<()> {
 
 /// What a search found: one line, the runs as the latency curve below it.
 pub(super) fn search(slo: &Slo, found: &SearchReport, out: &mut dyn Write) -> anyhow::Result<()> {
-    if !found.probes.is_empty() {
+    if !found.runs.is_empty() {
         write!(out, "{:<12}{:>12}{:>12}", "run", "asked op/s", "reached")?;
         for limit in slo.limits() {
             write!(out, "{:>20}", limit.to_string())?;
         }
         writeln!(out)?;
     }
-    let mut probes: Vec<_> = found.probes.iter().collect();
-    probes.sort_by(|one, other| one.rate_per_s.total_cmp(&other.rate_per_s));
-    for probe in probes {
-        let kind = if probe.confirms { "confirming" } else { "bracketing" };
+    let mut runs: Vec<_> = found.runs.iter().collect();
+    runs.sort_by(|one, other| one.rate_per_s.total_cmp(&other.rate_per_s));
+    for tried in runs {
+        let kind = if tried.confirms { "confirming" } else { "bracketing" };
         let (asked, reached) =
-            (significant(probe.rate_per_s, 4), significant(probe.throughput_per_s, 4));
+            (significant(tried.rate_per_s, 4), significant(tried.throughput_per_s, 4));
         write!(out, "{kind:<12}{asked:>12}{reached:>12}")?;
-        for latency in &probe.latencies_ns {
+        for latency in &tried.latencies_ns {
             let text = latency.map_or_else(|| "never".into(), |ns| nanoseconds(ns as f64));
             write!(out, "{text:>20}")?;
         }
-        writeln!(out, "{}", if probe.holds { "  holds" } else { "  breaks" })?;
+        writeln!(out, "{}", if tried.holds { "  holds" } else { "  breaks" })?;
     }
     let rate = |rate: f64| format!("{} op/s", significant(rate, 4));
     match (found.rate_per_s, found.broken_per_s) {
@@ -189,7 +189,7 @@ pub(super) fn search(slo: &Slo, found: &SearchReport, out: &mut dyn Write) -> an
         }
         (None, _) if found.is_unfinished => writeln!(out, "{slo}: the search did not end")?,
         (None, _) => {
-            let lowest = found.probes.iter().map(|probe| probe.rate_per_s);
+            let lowest = found.runs.iter().map(|tried| tried.rate_per_s);
             let lowest = lowest.fold(f64::INFINITY, f64::min);
             writeln!(out, "{slo}: cannot be kept, not even at {}", rate(lowest))?;
         }
