@@ -42,6 +42,11 @@ pub enum Doubt {
     UserModeKernel { accelerator: String },
     /// What it was loaded with did not become steady before it was measured.
     NotSteady { workload: String, criterion: String, waited_s: u64 },
+    /// The driver's latency at the fixed rate counts from when an operation was sent, not from
+    /// when it was due.
+    CoordinatedOmission { driver: String },
+    /// The driver's latency is of its whole run, lead-in and tail included.
+    LatencyBeyondWindow { driver: String },
     /// A probe could not read.
     ProbeFailed { probe: String, reason: String },
     /// Fewer blocks than are needed for an interval worth its name.
@@ -69,6 +74,8 @@ impl Doubt {
             Self::Emulated { .. } => "emulated",
             Self::UserModeKernel { .. } => "user_mode_kernel",
             Self::NotSteady { .. } => "not_steady",
+            Self::CoordinatedOmission { .. } => "coordinated_omission",
+            Self::LatencyBeyondWindow { .. } => "latency_beyond_window",
             Self::ProbeFailed { .. } => "probe_failed",
             Self::FewBlocks { .. } => "few_blocks",
             Self::EnvironmentLeftOut { .. } => "environment_left_out",
@@ -149,6 +156,13 @@ impl Doubt {
             Self::NotSteady { workload, criterion, waited_s } => {
                 format!("under {workload:?} it was not steady ({criterion}) after {waited_s} s")
             }
+            Self::CoordinatedOmission { driver } => format!(
+                "at the fixed rate {driver} counts latency from when it sent an operation, not from \
+                 when that was due: what waited for a slow system is left out"
+            ),
+            Self::LatencyBeyondWindow { driver } => {
+                format!("{driver} tells the latency of its whole run, lead-in and tail included")
+            }
             Self::ProbeFailed { probe, reason } => {
                 format!("the probe {probe} could not read: {reason}")
             }
@@ -217,6 +231,13 @@ impl Doubt {
             }
             Self::NotSteady { .. } => {
                 "what is measured may still drift; give it a longer steadystate_limit, or lead-in"
+            }
+            Self::CoordinatedOmission { .. } => {
+                "read these percentiles as lower bounds; take a driver that counts from the schedule"
+            }
+            Self::LatencyBeyondWindow { .. } => {
+                "compare its percentiles between environments only; make the window long beside the \
+                 lead-in"
             }
             Self::ProbeFailed { .. } => "the doubts that rest on this probe are missing here",
             Self::FewBlocks { .. } => "give it a larger budget, or more rounds",

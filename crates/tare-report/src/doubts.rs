@@ -216,9 +216,11 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::RateNotReached { .. }
         | Doubt::IoEngineDiffers { .. }
         | Doubt::SentLate { .. }
-        | Doubt::NotSteady { .. } => 2,
+        | Doubt::NotSteady { .. }
+        | Doubt::CoordinatedOmission { .. } => 2,
         Doubt::Steal { .. }
         | Doubt::Strangers { .. }
+        | Doubt::LatencyBeyondWindow { .. }
         | Doubt::ProbeFailed { .. }
         | Doubt::EnvironmentLeftOut { .. } => 1,
     }
@@ -278,6 +280,12 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::NotSteady { workload, criterion, waited_s } => {
             format!("not steady under {workload} ({criterion}) after {waited_s} s")
         }
+        Doubt::CoordinatedOmission { driver } => {
+            format!("{driver} leaves waiting out of its latency at the fixed rate")
+        }
+        Doubt::LatencyBeyondWindow { driver } => {
+            format!("{driver}'s latency is of its whole run")
+        }
         Doubt::FewBlocks { blocks } => format!("only {}", crate::headline::blocks(*blocks)),
         Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
@@ -304,6 +312,8 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::Emulated { .. } => "Read no cost from it; take a host with KVM.",
         Doubt::UserModeKernel { .. } => "Read no cost of a virtual machine from it.",
         Doubt::NotSteady { .. } => "Figures may drift; give it a longer steadystate_limit.",
+        Doubt::CoordinatedOmission { .. } => "Its percentiles are lower bounds.",
+        Doubt::LatencyBeyondWindow { .. } => "Compare its percentiles between environments only.",
         Doubt::ProbeFailed { .. } => "Doubts that rest on this probe are missing.",
         Doubt::FewBlocks { .. } => "Give it a larger budget, or more rounds.",
         Doubt::EnvironmentLeftOut { .. } => "See `tare doctor`.",
@@ -328,6 +338,8 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::Emulated { .. } => "The guest's CPU is emulated",
         Doubt::UserModeKernel { .. } => "The guest's kernel runs in user mode",
         Doubt::NotSteady { .. } => "It was not steady when it was measured",
+        Doubt::CoordinatedOmission { .. } => "Latency leaves waiting out",
+        Doubt::LatencyBeyondWindow { .. } => "Latency is of more than the window",
         Doubt::ProbeFailed { .. } => "A probe could not read",
         Doubt::FewBlocks { .. } => "Too few blocks",
         Doubt::EnvironmentLeftOut { .. } => "An environment was left out",

@@ -6,16 +6,25 @@ use std::path::Path;
 
 use tare_lab::PartError;
 use tare_lab::driver::Driver;
-use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
+use tare_lab::study::{OptionInfo, Study};
 use tare_std::cpus::CpuSet;
 
+mod cassandra_stress;
 pub mod fio;
+mod latte;
+mod pgbench;
 mod place;
+mod redis_benchmark;
+mod scylla_bench;
 mod tare_load;
+mod tool;
+mod words;
 
 pub use fio::Fio;
 pub use place::PlaceError;
 pub use tare_load::{DriverError, TareLoad};
+pub use tool::{OutputError, ToolError};
+pub use words::OptionError;
 
 /// One driver as `tare list` shows it.
 #[derive(Clone, Copy)]
@@ -28,8 +37,19 @@ pub struct DriverInfo {
     pub speaks: &'static [&'static str],
     /// The words in which a workload asks it, where it has its own; else it is asked for rows.
     pub options: &'static [OptionInfo],
-    check: fn(&[WorkloadSpec]) -> Result<(), PartError>,
+    /// The tool that it runs, where it is not part of Tare.
+    pub program: Option<Program>,
+    check: fn(&Study) -> Result<(), PartError>,
     make: fn(&Client<'_>) -> Result<Box<dyn Driver>, PartError>,
+}
+
+/// Another project's program.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Name on PATH.
+    pub name: &'static str,
+    /// How to get it.
+    pub get: &'static str,
 }
 
 /// Where the client stands, and what marks its processes.
@@ -40,6 +60,8 @@ pub struct Client<'a> {
     pub cpus: &'a CpuSet,
     /// Such as `/run/netns/NAME`; without one, where the harness stands.
     pub namespace: Option<&'a Path>,
+    /// A directory for what a tool writes while it runs.
+    pub scratch: &'a Path,
     /// The run's id.
     pub run: &'a str,
 }
@@ -56,7 +78,15 @@ pub enum PairError {
 }
 
 /// Every driver that a study may name.
-pub const ALL: &[DriverInfo] = &[tare_load::INFO, fio::INFO];
+pub const ALL: &[DriverInfo] = &[
+    tare_load::INFO,
+    fio::INFO,
+    redis_benchmark::INFO,
+    pgbench::INFO,
+    cassandra_stress::INFO,
+    latte::INFO,
+    scylla_bench::INFO,
+];
 
 impl DriverInfo {
     /// Starts the driver.
@@ -95,6 +125,6 @@ pub fn of(study: &Study, speaks: &str) -> Result<&'static DriverInfo, PartError>
         let (driver, system) = (driver.name.to_string(), study.system.name.clone());
         return Err(PairError::Protocol { driver, system, known, speaks, remedy }.into());
     }
-    (driver.check)(&study.workloads)?;
+    (driver.check)(study)?;
     Ok(driver)
 }

@@ -27,10 +27,11 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "the built-in load generator: CQL, closed loop and open loop, one thread per client CPU",
     speaks: &["cql"],
     options: &[],
+    program: None,
     // Every workload in rows can be asked for.
     check: |_| Ok(()),
     make: |client| {
-        let Client { program, cpus, namespace, run } = *client;
+        let Client { program, cpus, namespace, run, .. } = *client;
         Ok(Box::new(TareLoad::start(program, cpus, namespace, run)?))
     },
 };

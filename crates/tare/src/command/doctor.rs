@@ -21,6 +21,7 @@ pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow
     checks.extend(engines());
     checks.extend(systems());
     checks.extend(stacks());
+    checks.extend(load_tools());
     checks.extend(probes());
     checks.extend(tare_env::runtime::vm::doctor::checks(state));
     checks.push(tare_env::runtime::kata::check());
@@ -110,6 +111,25 @@ fn systems() -> Vec<Check> {
         Some(Check { what: format!("system {}", system.name), verdict, detail, remedy })
     };
     tare_system::ALL.iter().filter_map(check).collect()
+}
+
+/// Other people's load tools: each driver names the program that it runs.
+fn load_tools() -> Vec<Check> {
+    let check = |driver: &tare_load::drivers::DriverInfo| {
+        let program = driver.program?;
+        let what = format!("driver {}", driver.name);
+        Some(match tare_host::exec::find(program.name) {
+            Some(path) => {
+                let detail = format!("runs {}", path.display());
+                Check { what, verdict: Verdict::Ok, detail, remedy: String::new() }
+            }
+            None => {
+                let detail = format!("{} is not on PATH", program.name);
+                Check { what, verdict: Verdict::Missing, detail, remedy: program.get.into() }
+            }
+        })
+    };
+    tare_load::drivers::ALL.iter().filter_map(check).collect()
 }
 
 /// Stacks: what perf can take them by, here and now.

@@ -366,6 +366,7 @@ pub(super) fn measure_here(
         program: &program,
         cpus: &plan.client,
         namespace: Some(site.client_namespace()),
+        scratch: site.ground().work(),
         run: site.run(),
     };
     let mut driver = driver.make(&client).map_err(|error| anyhow!(error))?;

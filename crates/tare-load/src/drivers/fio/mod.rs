@@ -27,7 +27,8 @@ use tare_lab::doubt::Doubt;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 
-use super::{DriverInfo, PlaceError};
+use super::words::OptionError;
+use super::{DriverInfo, PlaceError, Program};
 use crate::histogram;
 
 mod connection;
@@ -38,7 +39,6 @@ mod protocol;
 mod server;
 
 use connection::Connection;
-pub use options::OptionError;
 use options::Options;
 pub use output::OutputError;
 use output::Totals;
@@ -50,9 +50,10 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "fio, run inside the environment on its data directory (system fio)",
     speaks: &["fio"],
     options: options::OPTIONS,
-    check: |workloads| {
+    program: Some(Program { name: "fio", get: "apt-get install fio" }),
+    check: |study| {
         let read = |workload| Options::read(workload).map(drop);
-        Ok(workloads.iter().try_for_each(read)?)
+        Ok(study.workloads.iter().try_for_each(read)?)
     },
     make: |client| Ok(Box::new(Fio::new(client.namespace))),
 };

@@ -1,15 +1,8 @@
 //! What a study may ask fio for, in fio's own words, checked before anything starts.
 
 use tare_lab::study::{OptionInfo, WorkloadSpec};
-use tare_std::units::{UnitError, parse_bytes};
 
-const fn option(
-    name: &'static str,
-    values: &'static [&'static str],
-    help: &'static str,
-) -> OptionInfo {
-    OptionInfo { name, values, help }
-}
+use crate::drivers::words::{self, OptionError, option};
 
 /// Every word, with its default.
 pub(super) const OPTIONS: &[OptionInfo] = &[
@@ -73,30 +66,17 @@ pub(super) struct Steady {
     pub(super) limit_s: u64,
 }
 
-/// Why fio cannot be asked that.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OptionError {
-    #[error("workload {workload:?}: fio's {option} is {value:?}; it must be {expected}")]
-    Value { workload: String, option: &'static str, value: String, expected: &'static str },
-    #[error("workload {workload:?}: fio's {option} = {value:?}")]
-    Bytes { workload: String, option: &'static str, value: String, source: UnitError },
-    #[error(
-        "workload {workload:?}: size {size} of a job is not a whole number of its operations of {bs} bytes"
-    )]
-    Size { workload: String, size: u64, bs: u64 },
-}
-
 impl Options {
     /// Reads the words of a workload; those that it does not name have their defaults.
     ///
     /// # Errors
     /// The first value that is none.
     pub(super) fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
-        let words = Words(workload);
+        let words = words::Options { tool: "fio", workload };
         let steady = match words.get("steadystate") {
             None => None,
             Some(_) => Some(Steady {
-                criterion: words.criterion()?,
+                criterion: criterion(words)?,
                 duration_s: words.whole("steadystate_duration", 10, 1..=3600)?,
                 limit_s: words.whole("steadystate_limit", 60, 1..=36_000)?,
             }),
@@ -112,7 +92,7 @@ impl Options {
             direct: words.text("direct", "true") == "true",
             fsync: words.whole("fsync", 0, 0..=1 << 30)?,
             fdatasync: words.whole("fdatasync", 0, 0..=1 << 30)?,
-            random_distribution: words.distribution()?,
+            random_distribution: distribution(words)?,
             rate_process: words.text("rate_process", "linear"),
             steady,
         };
@@ -125,73 +105,28 @@ impl Options {
     }
 }
 
-/// The words of one workload.
-struct Words<'w>(&'w WorkloadSpec);
-
-impl Words<'_> {
-    fn get(&self, option: &str) -> Option<&str> {
-        let found = self.0.options.iter().find(|(name, _)| name == option);
-        found.map(|(_, value)| value.as_str())
+/// A name of a distribution and its parameters: nothing that would end a line of a job.
+fn distribution(words: words::Options<'_>) -> Result<Option<String>, OptionError> {
+    let Some(value) = words.get("random_distribution") else { return Ok(None) };
+    let (name, rest) = value.split_once(':').unwrap_or((value, "0"));
+    let known = ["random", "zipf", "pareto", "normal"].contains(&name);
+    let parameters = rest.split(':').all(|one| one.parse::<f64>().is_ok());
+    match known && parameters {
+        true => Ok(Some(value.into())),
+        false => Err(words.bad("random_distribution", "such as random, zipf:1.2 or normal:20")),
     }
+}
 
-    /// One of the values that the study's parser has let pass.
-    fn text(&self, option: &str, default: &str) -> String {
-        self.get(option).unwrap_or(default).to_string()
-    }
-
-    fn bad(&self, option: &'static str, expected: &'static str) -> OptionError {
-        let value = self.get(option).unwrap_or_default().to_string();
-        OptionError::Value { workload: self.0.name.clone(), option, value, expected }
-    }
-
-    fn whole(
-        &self,
-        option: &'static str,
-        default: u64,
-        range: std::ops::RangeInclusive<u64>,
-    ) -> Result<u64, OptionError> {
-        let Some(value) = self.get(option) else { return Ok(default) };
-        let number = value.parse().ok().filter(|number| range.contains(number));
-        number.ok_or_else(|| self.bad(option, "a whole number in its range"))
-    }
-
-    fn bytes(&self, option: &'static str, default: u64, least: u64) -> Result<u64, OptionError> {
-        let Some(value) = self.get(option) else { return Ok(default) };
-        let bytes = parse_bytes(value).map_err(|source| OptionError::Bytes {
-            workload: self.0.name.clone(),
-            option,
-            value: value.into(),
-            source,
-        })?;
-        match bytes >= least && bytes.is_multiple_of(512) {
-            true => Ok(bytes),
-            false => Err(self.bad(option, "a multiple of 512, at least 512 (bs) or 4096 (size)")),
-        }
-    }
-
-    /// A name of a distribution and its parameters: nothing that would end a line of a job.
-    fn distribution(&self) -> Result<Option<String>, OptionError> {
-        let Some(value) = self.get("random_distribution") else { return Ok(None) };
-        let (name, rest) = value.split_once(':').unwrap_or((value, "0"));
-        let known = ["random", "zipf", "pareto", "normal"].contains(&name);
-        let parameters = rest.split(':').all(|one| one.parse::<f64>().is_ok());
-        match known && parameters {
-            true => Ok(Some(value.into())),
-            false => Err(self.bad("random_distribution", "such as random, zipf:1.2 or normal:20")),
-        }
-    }
-
-    fn criterion(&self) -> Result<String, OptionError> {
-        let value = self.get("steadystate").unwrap_or_default();
-        let kinds = ["iops", "iops_slope", "bw", "bw_slope"];
-        let valid = value.split_once(':').is_some_and(|(kind, limit)| {
-            let limit = limit.strip_suffix('%').unwrap_or(limit);
-            kinds.contains(&kind) && limit.parse::<f64>().is_ok_and(|limit| limit > 0.0)
-        });
-        match valid {
-            true => Ok(value.into()),
-            false => Err(self.bad("steadystate", "such as iops:5%, iops_slope:1% or bw:5%")),
-        }
+fn criterion(words: words::Options<'_>) -> Result<String, OptionError> {
+    let value = words.get("steadystate").unwrap_or_default();
+    let kinds = ["iops", "iops_slope", "bw", "bw_slope"];
+    let valid = value.split_once(':').is_some_and(|(kind, limit)| {
+        let limit = limit.strip_suffix('%').unwrap_or(limit);
+        kinds.contains(&kind) && limit.parse::<f64>().is_ok_and(|limit| limit > 0.0)
+    });
+    match valid {
+        true => Ok(value.into()),
+        false => Err(words.bad("steadystate", "such as iops:5%, iops_slope:1% or bw:5%")),
     }
 }
 

@@ -1,0 +1,231 @@
+//! cassandra-stress as a driver: Cassandra's own load tool, its standard table, closed loop or at a fixed
+//! rate.
+//!
+//! It logs histograms each interval, which can be cut at the lines that it prints. At a fixed
+//! rate (`fixed=`) its response time counts from when an operation was due. (`throttle=` has no schedule and is
+//! not used.) Each slice is a new Java process, whose first seconds are those of its compiler: the
+//! lead-in should be 10 s and more, the window as long.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tare_lab::driver::{Pacing, SliceOrder};
+use tare_lab::study::{OptionInfo, WorkloadSpec};
+
+use super::tool::{
+    Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Tool, ToolDriver, ToolError,
+    Words, unusable, written,
+};
+use super::words::{self, OptionError, option};
+use super::{DriverInfo, Program};
+
+mod output;
+
+const NAME: &str = "cassandra-stress";
+
+const OPTIONS: &[OptionInfo] = &[
+    option("command", &["write", "read", "mixed"], "operations: write, read, mixed (write)"),
+    option("ratio", &[], "writes to reads of mixed (1:1)"),
+    option("threads", &[], "operations in flight, each of a thread (50)"),
+    option(
+        "rows",
+        &[],
+        "rows that are there before the load, and that keys are drawn from (100000)",
+    ),
+    option("keys", &["uniform", "gaussian"], "how keys are drawn: uniform, gaussian (gaussian)"),
+    option("columns", &[], "columns of a row (5)"),
+    option("column_bytes", &[], "bytes of a column (34)"),
+    option("consistency", &["ONE", "LOCAL_ONE", "QUORUM", "LOCAL_QUORUM", "ALL"], "(LOCAL_ONE)"),
+    option(
+        "home",
+        &[],
+        "directory of the distribution, which has lib and tools/lib (/opt/cassandra)",
+    ),
+    option(
+        "hdrhistogram",
+        &[],
+        "a jar of HdrHistogram from 2.1.10 on; the one that comes with it needs a Java before 11",
+    ),
+    option("program", &[], "java's file, where it is not on PATH"),
+];
+
+pub(super) const INFO: DriverInfo = DriverInfo {
+    name: NAME,
+    help: "Cassandra's own load tool: write, read and mixed on its standard table",
+    speaks: &["cql"],
+    options: OPTIONS,
+    program: Some(Program {
+        name: "java",
+        get: "apt-get install default-jre-headless; cassandra-stress itself is part of Cassandra's binary distribution, whose directory a study names (home)",
+    }),
+    check: |study| {
+        let read = |workload| Options::read(workload).map(drop);
+        Ok(study.workloads.iter().try_for_each(read)?)
+    },
+    make: |client| Ok(Box::new(ToolDriver::new(CassandraStress, client))),
+};
+
+/// For the rows to be written.
+const FILL_LIMIT: Duration = Duration::from_secs(4 * 3600);
+/// Its log, in the scratch directory.
+const LOG: &str = "latency.hdr";
+/// Windows from this on are cut by whole seconds.
+const LONG: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Options {
+    command: String,
+    threads: u64,
+    rows: u64,
+    keys: String,
+    columns: u64,
+    column_bytes: u64,
+    consistency: String,
+    classes: String,
+    program: String,
+}
+
+impl Options {
+    fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
+        let words = words::Options { tool: NAME, workload };
+        let home = PathBuf::from(words.text("home", "/opt/cassandra"));
+        if !home.join("tools/lib/stress.jar").is_file() {
+            return Err(words.missing("home", "a directory with tools/lib/stress.jar"));
+        }
+        let jar = words.get("hdrhistogram").map(PathBuf::from);
+        if jar.as_ref().is_some_and(|jar| !jar.is_file()) {
+            return Err(words.bad("hdrhistogram", "a file"));
+        }
+        let parts = [Some(home.join("conf")), jar, Some(home.join("lib/*"))];
+        let parts = parts.into_iter().flatten().chain([home.join("tools/lib/*")]);
+        let parts: Vec<String> = parts.map(|part| part.to_string_lossy().into_owned()).collect();
+        Ok(Self {
+            command: command(words)?,
+            threads: words.whole("threads", 50, 1..=100_000)?,
+            rows: words.whole("rows", 100_000, 1..=1 << 40)?,
+            keys: words.text("keys", "gaussian"),
+            columns: words.whole("columns", 5, 1..=1_000)?,
+            column_bytes: words.whole("column_bytes", 34, 1..=1 << 20)?,
+            consistency: words.text("consistency", "LOCAL_ONE"),
+            classes: parts.join(":"),
+            program: words.text("program", "java"),
+        })
+    }
+
+    /// The words that both a run and the writing of rows begin and end with.
+    fn words(&self, address: SocketAddr, command: &str, rest: &str) -> Words {
+        let Self { columns, column_bytes, threads, consistency, classes, program, .. } = self;
+        let (host, port) = (address.ip(), address.port());
+        // Rows of another shape are another table.
+        let keyspace = format!("stress_{columns}_{column_bytes}");
+        Words::new(program.as_str())
+            .word("-cp")
+            .word(classes.as_str())
+            .word("org.apache.cassandra.stress.Stress")
+            .and(&format!("{command} no-warmup cl={consistency} {rest}"))
+            .and(&format!("-col n=FIXED({columns}) size=FIXED({column_bytes})"))
+            .and(&format!("-schema keyspace={keyspace} -node {host} -port native={port}"))
+            .and(&format!("-log hdrfile={LOG} interval=1s -rate threads={threads}"))
+    }
+}
+
+/// The command, with its ratio.
+fn command(words: words::Options<'_>) -> Result<String, OptionError> {
+    let command = words.text("command", "write");
+    let ratio = words.text("ratio", "1:1");
+    let whole = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
+    let ratio = ratio.split_once(':').and_then(|(write, read)| whole(write).zip(whole(read)));
+    let (write, read) = ratio.ok_or_else(|| words.bad("ratio", "two whole numbers such as 1:3"))?;
+    Ok(match command.as_str() {
+        "mixed" => format!("mixed ratio(write={write},read={read})"),
+        _ => command,
+    })
+}
+
+#[derive(Debug)]
+struct CassandraStress;
+
+impl Tool for CassandraStress {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn edges(&self) -> Edges {
+        Edges::AtLines
+    }
+
+    fn greeting(&self) -> &'static [u8] {
+        CQL_OPTIONS
+    }
+
+    fn counts_from_due(&self, _workload: &WorkloadSpec) -> bool {
+        true
+    }
+
+    fn cuts_latency(&self) -> bool {
+        true
+    }
+
+    fn ask(
+        &self,
+        address: SocketAddr,
+        order: &SliceOrder,
+        _rate_per_s: f64,
+        _scratch: &Path,
+    ) -> Result<Ask, ToolError> {
+        let options = Options::read(&order.workload)?;
+        let Options { rows, keys, command, .. } = &options;
+        // Up to an interval is lost at each edge, and one at its start.
+        let seconds = (order.lead_in + order.window).as_secs_f64().ceil() + 4.0;
+        let keys = keys.to_uppercase();
+        let rest = format!("duration={seconds}s -pop dist={keys}(1..{rows})");
+        let mut words = options.words(address, command, &rest);
+        if order.window < LONG {
+            let interval = words.arguments.iter_mut().find(|word| *word == "interval=1s");
+            interval.into_iter().for_each(|word| *word = "interval=200ms".into());
+        }
+        if let Pacing::Open { rate_per_s } = order.pacing {
+            words = words.word(format!("fixed={}/s", rate_per_s.round()));
+        }
+        Ok(Ask { words, operations: None })
+    }
+
+    fn populate(
+        &mut self,
+        at: &At<'_>,
+        workload: &WorkloadSpec,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ToolError> {
+        let options = Options::read(workload)?;
+        let asked = options.rows;
+        progress(0, asked);
+        let words =
+            options.words(at.address, &format!("write n={asked}"), &format!("-pop seq=1..{asked}"));
+        let printed = at.complete(&words, FILL_LIMIT)?;
+        let log = written(NAME, &at.stand.scratch.join(LOG))?;
+        let outcome =
+            output::read(&printed.stdout, &log, None).map_err(unusable(NAME, &printed))?;
+        let done = outcome.total();
+        if done != asked {
+            return Err(ToolError::Short { tool: NAME, asked, done, said: printed.said() });
+        }
+        progress(asked, asked);
+        Ok(())
+    }
+
+    fn progress(&self, line: &str) -> Option<Progress> {
+        output::progress(line)
+    }
+
+    fn read(
+        &self,
+        printed: &Printed,
+        scratch: &Path,
+        _order: &SliceOrder,
+        cut: &Cut,
+    ) -> Result<Outcome, ToolError> {
+        let log = written(NAME, &scratch.join(LOG))?;
+        output::read(&printed.stdout, &log, Some(cut)).map_err(unusable(NAME, printed))
+    }
+}

@@ -1,0 +1,162 @@
+//! redis-benchmark as a driver: a closed loop of one command, of Redis or of what speaks as it does.
+//!
+//! It takes a number of operations, not a time, so the number follows from the rate that the system
+//! showed before. It prints its rate each 250 ms, which is where the edges of the window are;
+//! its latency cannot be cut, and is that of the whole run.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use std::time::Duration;
+
+use tare_lab::driver::SliceOrder;
+use tare_lab::study::{OptionInfo, WorkloadSpec};
+
+use super::tool::{
+    Ask, At, Cut, Edges, Outcome, Printed, Progress, SPARE, Tool, ToolDriver, ToolError, Words,
+    closed_loop, unusable,
+};
+use super::words::{self, OptionError, option};
+use super::{DriverInfo, Program};
+
+mod output;
+mod resp;
+
+const NAME: &str = "redis-benchmark";
+
+const OPTIONS: &[OptionInfo] = &[
+    option(
+        "test",
+        &["get", "set", "incr", "hset", "sadd", "ping_mbulk"],
+        "command: get, set, incr, hset, sadd, ping_mbulk (get)",
+    ),
+    option("clients", &[], "connections, each with one request or pipeline in flight (50)"),
+    option("pipeline", &[], "requests that are sent together (1)"),
+    option("data_size", &[], "bytes of a value (100)"),
+    option("keyspace", &[], "keys, all of which are there before the load (100000)"),
+    option("threads", &[], "threads of the client (1)"),
+    option("program", &[], "its file, where it is not on PATH"),
+];
+
+pub(super) const INFO: DriverInfo = DriverInfo {
+    name: NAME,
+    help: "Redis's own load tool: closed loop, one command",
+    speaks: &["redis"],
+    options: OPTIONS,
+    program: Some(Program { name: NAME, get: "apt-get install redis-tools" }),
+    check: |study| {
+        closed_loop(NAME, &study.workloads)?;
+        let read = |workload| Options::read(workload).map(drop).map_err(ToolError::from);
+        Ok(study.workloads.iter().try_for_each(read)?)
+    },
+    make: |client| Ok(Box::new(ToolDriver::new(RedisBenchmark, client))),
+};
+
+/// Time that the tool gets beyond lead-in and window.
+const TAIL: Duration = Duration::from_millis(500);
+/// For all keys to be there, by the tool's own commands.
+const FILL_LIMIT: Duration = Duration::from_secs(3600);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Options {
+    test: String,
+    clients: u64,
+    pipeline: u64,
+    data_size: u64,
+    keyspace: u64,
+    threads: u64,
+    program: String,
+}
+
+impl Options {
+    fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
+        let words = words::Options { tool: NAME, workload };
+        Ok(Self {
+            test: words.text("test", "get"),
+            clients: words.whole("clients", 50, 1..=10_000)?,
+            pipeline: words.whole("pipeline", 1, 1..=10_000)?,
+            data_size: words.whole("data_size", 100, 1..=1 << 20)?,
+            keyspace: words.whole("keyspace", 100_000, 1..=1_000_000_000)?,
+            threads: words.whole("threads", 1, 1..=256)?,
+            program: words.text("program", NAME),
+        })
+    }
+
+    fn words(&self, address: SocketAddr, operations: u64) -> Words {
+        let Self { test, clients, pipeline, data_size, keyspace, threads, program } = self;
+        let words = Words::new(program.as_str())
+            .and(&format!("-h {} -p {} -n {operations} -t {test}", address.ip(), address.port()))
+            .and(&format!("-c {clients} -P {pipeline} -d {data_size} -r {keyspace}"));
+        if *threads > 1 { words.and(&format!("--threads {threads}")) } else { words }
+    }
+}
+
+#[derive(Debug)]
+struct RedisBenchmark;
+
+impl Tool for RedisBenchmark {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn edges(&self) -> Edges {
+        Edges::AtLines
+    }
+
+    fn counts_from_due(&self, _workload: &WorkloadSpec) -> bool {
+        false
+    }
+
+    fn cuts_latency(&self) -> bool {
+        false
+    }
+
+    fn ask(
+        &self,
+        address: SocketAddr,
+        order: &SliceOrder,
+        rate_per_s: f64,
+        _scratch: &Path,
+    ) -> Result<Ask, ToolError> {
+        let options = Options::read(&order.workload)?;
+        let time = order.lead_in + order.window + TAIL;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
+        let needed = (rate_per_s * time.as_secs_f64() * SPARE).max(0.0) as u64;
+        // What it sends together, it counts together.
+        let step = options.clients * options.pipeline;
+        let operations = needed.div_ceil(step).max(1) * step;
+        Ok(Ask { words: options.words(address, operations), operations: Some(operations) })
+    }
+
+    fn populate(
+        &mut self,
+        at: &At<'_>,
+        workload: &WorkloadSpec,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ToolError> {
+        let options = Options::read(workload)?;
+        if matches!(options.test.as_str(), "get" | "set") {
+            return resp::fill(at, options.keyspace, options.data_size, progress);
+        }
+        // Of keys drawn twice as often as there are keys, 86 % are there.
+        let operations = options.keyspace.saturating_mul(2);
+        let printed = at.complete(&options.words(at.address, operations), FILL_LIMIT)?;
+        output::read(&printed.stdout).map_err(unusable(NAME, &printed))?;
+        progress(options.keyspace, options.keyspace);
+        Ok(())
+    }
+
+    fn progress(&self, line: &str) -> Option<Progress> {
+        output::progress(line)
+    }
+
+    fn read(
+        &self,
+        printed: &Printed,
+        _scratch: &Path,
+        _order: &SliceOrder,
+        _cut: &Cut,
+    ) -> Result<Outcome, ToolError> {
+        output::read(&printed.stdout).map_err(unusable(NAME, printed))
+    }
+}

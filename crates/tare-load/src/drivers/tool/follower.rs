@@ -1,0 +1,150 @@
+//! A tool that runs, followed by the lines that it prints.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::process::{Heard, Running};
+use super::{Count, Progress, Tool, ToolError};
+
+/// How long a tool is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// To begin with its load: a Java one takes seconds, more on a busy host.
+    pub(super) start: Duration,
+    /// Between two of its lines. A system that stands still for longer is not measured by a tool that
+    /// says nothing meanwhile.
+    pub(super) silence: Duration,
+    /// To end and to report, beyond its own length.
+    pub(super) end: Duration,
+}
+
+pub(super) const LIMITS: Limits = Limits {
+    start: Duration::from_secs(90),
+    silence: Duration::from_secs(30),
+    end: Duration::from_secs(60),
+};
+
+/// One edge of the window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    pub(super) at: Instant,
+    pub(super) unix_s: f64,
+    pub(super) cpu_ns: u64,
+    pub(super) tool_s: Option<f64>,
+    pub(super) operations: f64,
+}
+
+/// A tool that runs, and what its lines have said up to now.
+pub(super) struct Follower<'t, T> {
+    pub(super) tool: &'t T,
+    pub(super) running: Running,
+    pub(super) limits: Limits,
+    pub(super) operations: f64,
+    /// When the first and the last line with figures came.
+    pub(super) last: Option<(Instant, Instant)>,
+}
+
+impl<T: Tool> Follower<'_, T> {
+    pub(super) fn mark(&self, at: Instant, tool_s: Option<f64>) -> Mark {
+        let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Mark {
+            at,
+            unix_s: unix_s.as_secs_f64(),
+            cpu_ns: self.running.cpu_ns(),
+            tool_s,
+            operations: self.operations,
+        }
+    }
+
+    /// Operations/s between its first and its last line.
+    pub(super) fn rate_per_s(&self) -> f64 {
+        let Some((first, last)) = self.last else { return 0.0 };
+        self.operations / last.duration_since(first).as_secs_f64().max(0.01)
+    }
+
+    /// The next line with figures; `None` once it has ended.
+    fn next(&mut self, limit: Duration) -> Result<Option<(Instant, Progress)>, ToolError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let line = match self.running.hear(deadline) {
+                Heard::Line(line) => line,
+                Heard::Ended => return Ok(None),
+                Heard::Late => {
+                    let (tool, said) = (self.tool.name(), self.running.printed.said());
+                    return Err(match self.last {
+                        None => ToolError::NotBegun { tool, limit, said },
+                        Some(_) => ToolError::Silent { tool, limit, said },
+                    });
+                }
+            };
+            let Some(progress) = self.tool.progress(&line.text) else { continue };
+            let (first, before) = self.last.unwrap_or((line.at, line.at));
+            match progress.count {
+                Count::Total(count) => self.operations = count as f64,
+                Count::Interval(count) => self.operations += count as f64,
+                Count::Rate(rate) => {
+                    self.operations += rate * line.at.duration_since(before).as_secs_f64();
+                }
+            }
+            self.last = Some((first, line.at));
+            return Ok(Some((line.at, progress)));
+        }
+    }
+
+    fn early(&mut self) -> ToolError {
+        let status = match self.running.end(Instant::now() + self.limits.end) {
+            Ok(Some(status)) => status.to_string(),
+            _ => "it has closed its output".into(),
+        };
+        let (tool, said) = (self.tool.name(), self.running.printed.said());
+        ToolError::Early { tool, status, said }
+    }
+
+    /// Follows it until the first line after the lead-in. `None` where it ends before, and it may.
+    pub(super) fn lead_in(
+        &mut self,
+        lead_in: Duration,
+        may_end: bool,
+    ) -> Result<Option<(Instant, Option<f64>)>, ToolError> {
+        let mut limit = self.limits.start;
+        let mut begun = None;
+        loop {
+            let Some((at, progress)) = self.next(limit)? else {
+                let error = self.early();
+                let is_whole =
+                    matches!(self.running.end(Instant::now()), Ok(Some(s)) if s.success());
+                return if may_end && is_whole { Ok(None) } else { Err(error) };
+            };
+            limit = self.limits.silence;
+            // The interval before the first line is its start.
+            let begun = *begun.get_or_insert(at);
+            if at >= begun + lead_in && at > begun {
+                return Ok(Some((at, progress.tool_s)));
+            }
+        }
+    }
+
+    /// Follows it until the line that is nearest to `end`.
+    pub(super) fn until(&mut self, end: Instant) -> Result<(Instant, Option<f64>), ToolError> {
+        loop {
+            let before = self.last.map_or(end, |(_, last)| last);
+            let Some((at, progress)) = self.next(self.limits.silence)? else {
+                return Err(self.early());
+            };
+            if at + at.duration_since(before) / 2 >= end {
+                return Ok((at, progress.tool_s));
+            }
+        }
+    }
+
+    /// Lets time pass while it runs.
+    pub(super) fn sleep(&mut self, time: Duration) -> Result<(), ToolError> {
+        let deadline = Instant::now() + time;
+        loop {
+            match self.running.hear(deadline) {
+                Heard::Line(_) => {}
+                Heard::Late => return Ok(()),
+                Heard::Ended => return Err(self.early()),
+            }
+        }
+    }
+}
