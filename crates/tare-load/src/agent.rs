@@ -16,13 +16,12 @@ use tare_lab::driver::{Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_std::cpus::CpuSet;
 
 use crate::access::Access;
-use crate::engine::{self, Engine, Follow, Target};
+use crate::engine::{self, Asked, Engine, Follow, Target};
 use crate::error::LoadError;
 use crate::histogram;
 use crate::load::one_line;
 use crate::pacing::Pace;
 use crate::protocol::{Answer, Order};
-use crate::rows::KeyType;
 use crate::stats::Stats;
 
 /// Takes orders until `quit` or the end of `input`, one load thread on each of the CPUs.
@@ -104,8 +103,7 @@ impl<W: Write + Send> Agent<W> {
                 };
                 self.engine.populate(
                     opened,
-                    &workload,
-                    KeyType::Bigint,
+                    &Asked::of_study(&workload)?,
                     seed,
                     &self.stop,
                     &mut progress,
@@ -131,10 +129,10 @@ impl<W: Write + Send> Agent<W> {
             };
             let _ = say(output, &answer);
         };
+        let asked = Asked::of_study(&order.workload)?;
         let pace = Pace::of(order.pacing, order.window).map_err(LoadError::from)?;
         let load = engine::Order {
-            workload: &order.workload,
-            key_type: KeyType::Bigint,
+            asked: &asked,
             pace: &pace,
             lead_in: order.lead_in,
             stretch: order.window,

@@ -16,6 +16,11 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     read(ClockId::ThreadCPUTime)
 }
 
+/// The time of writing for what is written now, in µs since the epoch.
+pub(crate) fn since_epoch_us() -> u64 {
+    read(ClockId::Realtime) / 1_000
+}
+
 #[inline]
 fn read(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);

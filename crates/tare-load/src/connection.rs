@@ -14,7 +14,7 @@ use tare_cql::request::{self, Settings};
 use tare_cql::response::{self, Response};
 use tare_cql::wire::Consistency;
 
-use crate::keys::Operation;
+use crate::operation::Operation;
 use crate::request::{Failure, Job};
 use crate::routing::Sharding;
 use crate::stats::ErrorKind;

@@ -5,6 +5,7 @@
 //! connections; threads share nothing while they run.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -21,13 +22,14 @@ use crate::connection::Connection;
 use crate::dial::Dialer;
 use crate::error::LoadError;
 use crate::gather::Gathered;
-use crate::keys::Operations;
+use crate::operation::{Operations, Part};
 use crate::pacing::{Pace, Pacer};
 use crate::redial::{Recipe, Redialer};
 use crate::request::Job;
-use crate::rows::{KeyType, Shape};
+use crate::rows::KeyType;
 use crate::stats::Stats;
 use crate::worker::{Plan, Shared, Source, Timetable, Worker};
+use crate::workload::Workload;
 
 /// After the window the load goes on for so long, so that accounts are read under load.
 const TAIL: Duration = Duration::from_millis(10);
@@ -65,15 +67,34 @@ pub(crate) struct Target {
     control: Connection,
     /// For the load.
     connections: Vec<Connection>,
-    /// Seeds of the rows that were written, by shape.
-    row_seeds: Vec<(Shape, u64)>,
+    /// Seeds of the rows that were written, by table.
+    row_seeds: Vec<(String, u64)>,
+}
+
+/// What is asked of a system, apart from when, and over how many connections.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub workload: Arc<Workload>,
+    /// Which of the rows are this loader's.
+    pub part: Part,
+    pub connections: u32,
+    /// Requests in flight over all connections of a closed loop.
+    pub in_flight: u32,
+}
+
+impl Asked {
+    /// What a study asks.
+    pub(crate) fn of_study(workload: &WorkloadSpec) -> Result<Self, LoadError> {
+        let WorkloadSpec { connections, in_flight, .. } = *workload;
+        let workload = Arc::new(Workload::of_study(workload, KeyType::Bigint)?);
+        Ok(Self { workload, part: Part::ALL, connections, in_flight })
+    }
 }
 
 /// One load.
 #[derive(Clone, Debug)]
 pub(crate) struct Order<'a> {
-    pub(crate) workload: &'a WorkloadSpec,
-    pub(crate) key_type: KeyType,
+    pub(crate) asked: &'a Asked,
     /// How it is paced, and so how long the measured window is.
     pub(crate) pace: &'a Pace,
     pub(crate) lead_in: Duration,
@@ -168,28 +189,26 @@ impl Engine {
     pub(crate) fn populate(
         &self,
         target: &mut Target,
-        workload: &WorkloadSpec,
-        key_type: KeyType,
+        asked: &Asked,
         seed: u64,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), LoadError> {
-        check(workload)?;
-        let shape = Shape::of(workload, key_type)?;
-        let [keyspace, table] = shape.schema();
+        let (first, rows) = check(asked)?;
+        let [keyspace, table] = asked.workload.table.schema();
         for (what, statement) in [("CREATE KEYSPACE", &keyspace), ("CREATE TABLE", &table)] {
             target.control.query(what, statement, Instant::now() + EXCHANGE, |_| ())?;
         }
-        let job = Job { shape, row_seed: seed, verify: false, operations: None };
-        let limits = limits(workload.connections, workload.in_flight.max(POPULATE_IN_FLIGHT));
+        let job = Job::populate(Arc::clone(&asked.workload), seed, first, clock::since_epoch_us());
+        let limits = limits(asked.connections, asked.in_flight.max(POPULATE_IN_FLIGHT));
         let timetable = Timetable {
             boundaries: Vec::new(),
             stop_ns: u64::MAX,
             silence_ns: nanoseconds(SILENCE_POPULATE),
             drain_ns: nanoseconds(DRAIN),
         };
-        self.connect(target, &job.statements(), workload.connections)?;
-        let rows = workload.rows;
+        self.connect(target, &job.statements(), asked.connections)?;
+        let table = asked.workload.table.full_name();
         let source = |part, parts| Source::Rows { next: part, step: parts, end: rows };
         let mut follow = Follow { stop, edge: &|_| {}, stretch: &mut |_| {}, outlives: false };
         let total =
@@ -200,16 +219,16 @@ impl Engine {
             let count = total.errors.values().map(|errors| errors.count).sum();
             return Err(LoadError::Populate {
                 address: target.address,
-                table: shape.table(),
+                table,
                 count,
                 first: errors.first.clone(),
             });
         }
         if stop.load(Ordering::Relaxed) {
-            return Err(LoadError::PopulateInterrupted { table: shape.table() });
+            return Err(LoadError::PopulateInterrupted { table });
         }
-        target.row_seeds.retain(|(other, _)| *other != shape);
-        target.row_seeds.push((shape, seed));
+        target.row_seeds.retain(|(other, _)| *other != table);
+        target.row_seeds.push((table, seed));
         progress(rows, rows);
         Ok(())
     }
@@ -221,19 +240,20 @@ impl Engine {
         order: &Order<'_>,
         follow: &mut Follow<'_>,
     ) -> Result<Stats, LoadError> {
-        check(order.workload)?;
-        let shape = Shape::of(order.workload, order.key_type)?;
+        let asked = order.asked;
+        check(asked)?;
+        let table = asked.workload.table.full_name();
         let seeds = &target.row_seeds;
-        let row_seed = seeds.iter().find(|(other, _)| *other == shape).map(|&(_, seed)| seed);
-        let job = Job {
-            shape,
-            row_seed: row_seed.unwrap_or(order.seed),
-            verify: order.verify,
-            operations: Some(Operations::new(order.workload, order.seed)),
-        };
-        let connections = order.workload.connections;
+        let row_seed = seeds.iter().find(|(other, _)| *other == table).map(|&(_, seed)| seed);
+        let job = Job::load(
+            Arc::clone(&asked.workload),
+            row_seed.unwrap_or(order.seed),
+            Operations::new(&asked.workload, order.seed, asked.part),
+            order.verify.then(clock::since_epoch_us),
+        );
+        let connections = asked.connections;
         let limits = match order.pace {
-            Pace::Closed(_) => limits(connections, order.workload.in_flight),
+            Pace::Closed(_) => limits(connections, asked.in_flight),
             Pace::Open(_) => limits(connections, OPEN_IN_FLIGHT.max(connections)),
         };
         self.connect(target, &job.statements(), connections)?;
@@ -404,10 +424,11 @@ fn limits(connections: u32, in_flight: u32) -> Vec<i16> {
         .collect()
 }
 
-/// Refuses what the engine cannot do.
-fn check(workload: &WorkloadSpec) -> Result<(), LoadError> {
+/// Refuses what the engine cannot do. Returns the first of this loader's rows and their number.
+fn check(asked: &Asked) -> Result<(u64, u64), LoadError> {
     let refuse = |what, value: String, expected| Err(LoadError::Setting { what, value, expected });
-    let WorkloadSpec { rows, connections, in_flight, write_share, .. } = *workload;
+    let Asked { connections, in_flight, part, .. } = *asked;
+    let rows = asked.workload.rows;
     if rows == 0 || rows > 1 << 62 {
         return refuse("number of rows", rows.to_string(), "at least 1 and at most 2^62");
     }
@@ -418,10 +439,16 @@ fn check(workload: &WorkloadSpec) -> Result<(), LoadError> {
         let expected = "at least 1 and at most 16384 a connection";
         return refuse("number of requests in flight", in_flight.to_string(), expected);
     }
-    if !(0.0..=1.0).contains(&write_share) {
-        return refuse("share of writes", write_share.to_string(), "from 0 to 1");
+    let weights: f64 = asked.workload.queries.iter().map(|query| query.weight).sum();
+    if !(weights.is_finite() && weights > 0.0) {
+        return refuse("weights of queries", weights.to_string(), "above 0 together");
     }
-    Ok(())
+    let (first, count) = part.of(rows);
+    if count == 0 {
+        let expected = "a part with a row of the workload at least";
+        return refuse("part", part.to_string(), expected);
+    }
+    Ok((first, count))
 }
 
 /// Binds the calling thread to a CPU.

@@ -4,18 +4,15 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
-use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 
 use crate::access::Access;
-use crate::engine::{Engine, Follow, Order, Target};
+use crate::engine::{Asked, Engine, Follow, Order, Target};
 use crate::error::LoadError;
 use crate::histogram::{Histogram, Quantiles};
 use crate::log::Log;
 use crate::pacing::Pace;
 use crate::report::{Gathering, LoadReport, cpu_share, ratio};
-use crate::request::Job;
-use crate::rows::{KeyType, Shape};
 use crate::search::SearchRun;
 use crate::stats::Stats;
 
@@ -25,8 +22,7 @@ pub struct LoadConfig {
     pub access: Access,
     /// One thread runs on each of these.
     pub cpus: CpuSet,
-    pub workload: WorkloadSpec,
-    pub key_type: KeyType,
+    pub asked: Asked,
     pub pace: Pace,
     /// Write every row once before the load.
     pub populate: bool,
@@ -101,7 +97,7 @@ impl<'a> Session<'a> {
     ) -> Result<Self, LoadError> {
         let engine = Engine::new(&config.cpus)?;
         // Settings are refused before the server is asked for anything.
-        let table = Shape::of(&config.workload, config.key_type)?.table();
+        let table = config.asked.workload.table.full_name();
         let mut target = engine.open(&config.access, config.connect_deadline, stop)?;
         if config.populate {
             let mut told = 0;
@@ -112,14 +108,7 @@ impl<'a> Session<'a> {
                     tell(&LoadEvent::Populating { table: &table, done, all });
                 }
             };
-            engine.populate(
-                &mut target,
-                &config.workload,
-                config.key_type,
-                config.seed,
-                stop,
-                &mut progress,
-            )?;
+            engine.populate(&mut target, &config.asked, config.seed, stop, &mut progress)?;
         }
         Ok(Self { config, stop, engine, target })
     }
@@ -136,8 +125,7 @@ impl<'a> Session<'a> {
             log.begin(SystemTime::now() + config.lead_in);
         }
         let order = Order {
-            workload: &config.workload,
-            key_type: config.key_type,
+            asked: &config.asked,
             pace,
             lead_in: config.lead_in,
             stretch: Duration::from_secs(1),
@@ -146,12 +134,13 @@ impl<'a> Session<'a> {
         };
         let cpus = self.engine.cpus();
         let is_open = matches!(pace, Pace::Open(_));
+        let kinds = config.asked.workload.query_names();
         let mut gathering = Gathering::new(pace);
         let mut stretch = |stats: &Stats| {
             let histogram = if is_open { stats.response() } else { stats.service() };
             let begin = gathering.take(stats, &histogram);
             if let Some(log) = &mut log {
-                log.stretch(begin, stats, Job::KINDS);
+                log.stretch(begin, stats, &kinds);
             }
             tell(&LoadEvent::Interval(Interval {
                 end: begin + Duration::from_nanos(stats.window_ns()),
@@ -171,7 +160,7 @@ impl<'a> Session<'a> {
         let mut follow =
             Follow { stop: self.stop, edge: &|_| {}, stretch: &mut stretch, outlives: true };
         let total = self.engine.run(&mut self.target, &order, &mut follow)?;
-        let mut report = gathering.report(pace, &total, Job::KINDS, cpus);
+        let mut report = gathering.report(pace, &total, &kinds, cpus);
         report.log_error = log.map(Log::finish).and_then(Result::err).map(|error| one_line(&error));
         Ok(report)
     }

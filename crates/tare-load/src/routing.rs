@@ -16,7 +16,7 @@ use tare_cql::token::Token;
 
 use crate::cluster::Ring;
 use crate::connection::Connection;
-use crate::keys::Operation;
+use crate::operation::Operation;
 
 /// Operations that wait for one shard at most.
 const WAITING_MAX: usize = 64;
@@ -193,11 +193,11 @@ mod tests {
             let connection = usize::from(turn % 4 == 0);
             let take = || {
                 let key = keys.next()?;
-                let operation = Operation { key, write: true };
+                let operation = Operation { row: key, ..Operation::default() };
                 Some((Ready { operation, intended_ns: 0 }, token(key)))
             };
             let Some(ready) = routing.next(connection, take) else { break };
-            let key = ready.operation.key;
+            let key = ready.operation.row;
             seen.push(key);
             if turn % 4 < 2 && !routing.leads_to(connection, routing.owner(token(key)).unwrap()) {
                 astray += 1;

@@ -14,6 +14,8 @@ pub(crate) enum ErrorKind {
     Server(i32),
     /// A read found no row although one was written.
     RowMissing,
+    /// A read returned an older version of a row than was acknowledged before.
+    RowStale,
     /// A read returned other bytes than were written.
     RowDiffers,
     /// The answer was not one to the request.
@@ -38,7 +40,7 @@ impl ErrorKind {
                 matches!(code, 0x0000 | 0x1000..=0x1002 | 0x1100 | 0x1200 | 0x1300 | 0x1500)
             }
             Self::ConnectionClosed | Self::Garbage | Self::NoAnswer | Self::TimedOut => true,
-            Self::RowMissing | Self::RowDiffers | Self::Unexpected => false,
+            Self::RowMissing | Self::RowStale | Self::RowDiffers | Self::Unexpected => false,
         }
     }
 
@@ -51,6 +53,7 @@ impl ErrorKind {
     pub(crate) fn name(self) -> String {
         let server = match self {
             Self::RowMissing => return "row missing".into(),
+            Self::RowStale => return "row stale".into(),
             Self::RowDiffers => return "row differs from what was written".into(),
             Self::Unexpected => return "unexpected answer".into(),
             Self::ConnectionClosed => return "connection closed".into(),
@@ -133,6 +136,8 @@ pub(crate) struct Stats {
     pub(crate) end_ns: u64,
     /// Operations that ended well between begin and end.
     pub(crate) operations: u64,
+    /// ... and of these the reads that found no row where none had to be.
+    pub(crate) not_found: u64,
     pub(crate) errors: BTreeMap<ErrorKind, Errors>,
     /// Open loop only: operations that were due in the window and never sent.
     pub(crate) dropped: u64,
@@ -245,6 +250,7 @@ impl Stats {
         self.begin_ns = if self.begin_ns == 0 { other.begin_ns } else { self.begin_ns };
         self.end_ns = self.end_ns.max(other.end_ns);
         self.operations += other.operations;
+        self.not_found += other.not_found;
         self.dropped += other.dropped;
         self.cpu_ns += other.cpu_ns;
         if let Some(run_delay_ns) = other.run_delay_ns {

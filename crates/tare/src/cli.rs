@@ -19,6 +19,7 @@ mod explain;
 mod flags;
 mod inside;
 mod load_pace;
+mod load_workload;
 mod progress;
 mod stacks;
 mod tune;
@@ -31,6 +32,7 @@ pub use explain::*;
 pub use flags::*;
 pub use inside::*;
 pub use load_pace::*;
+pub use load_workload::*;
 pub use progress::*;
 pub use stacks::*;
 pub use tune::*;
@@ -195,6 +197,7 @@ pub enum ListKind {
     Drivers,
     Probes,
     Studies,
+    Workloads,
     Knobs,
 }
 
@@ -325,20 +328,6 @@ pub enum Durability {
     Periodic(Option<Duration>),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Operation {
-    Write,
-    Read,
-    Mixed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Keys {
-    Uniform,
-    Gaussian,
-    Sequential,
-}
-
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Load {
@@ -346,30 +335,8 @@ pub struct Load {
     pub task: Option<LoadTask>,
     #[command(flatten)]
     pub access: Access,
-    /// What to do
-    #[arg(long, value_name = "OPERATION", default_value = "write")]
-    pub operation: Operation,
-    /// Share of writes of `--operation mixed`, 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
-    pub write_share: f64,
-    /// How keys are drawn
-    #[arg(long, value_name = "DISTRIBUTION", default_value = "gaussian")]
-    pub keys: Keys,
-    /// Gaussian: mean as a share of the rows
-    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
-    pub keys_mean: f64,
-    /// Gaussian: standard deviation as a share of the rows
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0 / 6.0, value_parser = share)]
-    pub keys_deviation: f64,
-    /// Rows that keys are drawn from
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub rows: u64,
-    /// Columns of a row, besides the key
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub columns: u32,
-    /// Bytes of a column
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub column_bytes: u32,
+    #[command(flatten)]
+    pub workload: LoadWorkload,
     /// Connections
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub connections: u32,
@@ -378,12 +345,6 @@ pub struct Load {
     pub in_flight: u32,
     #[command(flatten)]
     pub pace: LoadPace,
-    /// Write every row once before the load
-    #[arg(long)]
-    pub populate: bool,
-    /// Check every row that is read
-    #[arg(long)]
-    pub verify: bool,
     /// CPUs of the load threads, one thread each; without it one CPU
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,

@@ -8,7 +8,7 @@ mod error;
 mod expand;
 mod parse;
 mod published;
-mod reader;
+pub mod reader;
 #[cfg(test)]
 mod tests;
 mod values;

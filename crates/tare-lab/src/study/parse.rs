@@ -113,15 +113,11 @@ pub fn parse_quick(
 
 /// The document with every sweep written out.
 fn open(source: Source<'_>) -> Result<DeTable<'_>, StudyError> {
-    let document = DeTable::parse(source.text).map_err(|error| {
-        let span = error.span().unwrap_or(0..0);
-        source.error(span, Problem::Syntax { message: error.message().to_string() })
-    })?;
-    expand::sweeps(document.into_inner(), source)
+    expand::sweeps(source.document()?, source)
 }
 
 fn root<'s>(document: &'s DeTable<'s>, source: Source<'s>) -> Result<Table<'s>, StudyError> {
-    Table::new(source, "the study", source.first_line(), document, ROOT_KEYS)
+    source.root("the study", document, ROOT_KEYS)
 }
 
 fn read(

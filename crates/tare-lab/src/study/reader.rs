@@ -16,29 +16,54 @@ use super::vocabulary::is_known;
 
 /// A study file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'s> {
-    pub(super) file: &'s str,
-    pub(super) text: &'s str,
+pub struct Source<'s> {
+    pub file: &'s str,
+    pub text: &'s str,
 }
 
 impl<'s> Source<'s> {
-    pub(super) fn error(&self, span: Range<usize>, problem: Problem) -> StudyError {
+    pub fn error(&self, span: Range<usize>, problem: Problem) -> StudyError {
         StudyError::new(self.file, self.text, span, problem)
     }
 
-    pub(super) fn line(&self, span: &Range<usize>) -> usize {
+    pub fn line(&self, span: &Range<usize>) -> usize {
         line_of(self.text, span.start)
     }
 
-    /// Where something is that concerns the study as a whole.
-    pub(super) fn first_line(&self) -> Range<usize> {
+    /// The text as a tree.
+    ///
+    /// # Errors
+    /// If it is no TOML.
+    pub fn document(&self) -> Result<DeTable<'s>, StudyError> {
+        let document = DeTable::parse(self.text).map_err(|error| {
+            let span = error.span().unwrap_or(0..0);
+            self.error(span, Problem::Syntax { message: error.message().to_string() })
+        })?;
+        Ok(document.into_inner())
+    }
+
+    /// The table of the whole file.
+    ///
+    /// # Errors
+    /// If it has a key that is not known.
+    pub fn root(
+        self,
+        title: &str,
+        document: &'s DeTable<'s>,
+        known: &[&str],
+    ) -> Result<Table<'s>, StudyError> {
+        Table::new(self, title, self.first_line(), document, known)
+    }
+
+    /// Where something is that concerns the file as a whole.
+    pub fn first_line(&self) -> Range<usize> {
         0..self.text.lines().next().map_or(0, str::len)
     }
 }
 
 /// A table whose keys are all known.
 #[derive(Clone, Debug)]
-pub(super) struct Table<'s> {
+pub struct Table<'s> {
     source: Source<'s>,
     /// `[schedule]`, `[[environment]]`, for messages.
     title: String,
@@ -48,17 +73,17 @@ pub(super) struct Table<'s> {
 
 /// A key with its value.
 #[derive(Clone, Debug)]
-pub(super) struct Item<'s> {
+pub struct Item<'s> {
     source: Source<'s>,
     key: String,
-    pub(super) key_span: Range<usize>,
-    pub(super) span: Range<usize>,
+    pub key_span: Range<usize>,
+    pub span: Range<usize>,
     value: &'s DeValue<'s>,
 }
 
 impl<'s> Table<'s> {
     /// Takes a table and refuses the first key, in the order of the file, that is not known.
-    pub(super) fn new(
+    pub fn new(
         source: Source<'s>,
         title: &str,
         span: Range<usize>,
@@ -80,7 +105,7 @@ impl<'s> Table<'s> {
     }
 
     /// The table as it is, whatever its keys.
-    pub(super) fn unchecked(
+    pub fn unchecked(
         source: Source<'s>,
         title: &str,
         span: Range<usize>,
@@ -90,7 +115,7 @@ impl<'s> Table<'s> {
     }
 
     /// All items, in the order of the file.
-    pub(super) fn items(&self) -> Vec<Item<'s>> {
+    pub fn items(&self) -> Vec<Item<'s>> {
         let item = |(key, value): (&toml::Spanned<_>, &'s toml::Spanned<DeValue<'s>>)| Item {
             source: self.source,
             key: AsRef::<std::borrow::Cow<'_, str>>::as_ref(key).to_string(),
@@ -103,21 +128,21 @@ impl<'s> Table<'s> {
         items
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<Item<'s>> {
+    pub fn get(&self, key: &str) -> Option<Item<'s>> {
         self.items().into_iter().find(|item| item.key == key)
     }
 
-    pub(super) fn need(&self, key: &str) -> Result<Item<'s>, StudyError> {
+    pub fn need(&self, key: &str) -> Result<Item<'s>, StudyError> {
         self.get(key).ok_or_else(|| self.missing(key))
     }
 
-    pub(super) fn missing(&self, key: &str) -> StudyError {
+    pub fn missing(&self, key: &str) -> StudyError {
         let problem = Problem::MissingKey { table: self.title.clone(), key: key.to_string() };
         self.source.error(self.span.clone(), problem)
     }
 
     /// Two keys that exclude each other.
-    pub(super) fn exclusive(&self, key: &str, other: &str, why: &str) -> Result<(), StudyError> {
+    pub fn exclusive(&self, key: &str, other: &str, why: &str) -> Result<(), StudyError> {
         match (self.get(key), self.get(other)) {
             (Some(item), Some(_)) => Err(self.source.error(
                 item.key_span,
@@ -128,18 +153,18 @@ impl<'s> Table<'s> {
     }
 
     /// A text by its key, with the place of its value.
-    pub(super) fn text(&self, key: &str) -> Result<Option<(String, Item<'s>)>, StudyError> {
+    pub fn text(&self, key: &str) -> Result<Option<(String, Item<'s>)>, StudyError> {
         self.get(key).map(|item| Ok((item.text()?.to_string(), item))).transpose()
     }
 
     /// One of the known words by its key.
-    pub(super) fn word(&self, key: &str, known: &[String]) -> Result<Option<String>, StudyError> {
+    pub fn word(&self, key: &str, known: &[String]) -> Result<Option<String>, StudyError> {
         let Some((value, item)) = self.text(key)? else { return Ok(None) };
         item.known(&value, known)?;
         Ok(Some(value))
     }
 
-    pub(super) fn whole(
+    pub fn whole(
         &self,
         key: &str,
         range: RangeInclusive<u64>,
@@ -148,7 +173,7 @@ impl<'s> Table<'s> {
         self.get(key).map_or(Ok(default), |item| item.whole(range))
     }
 
-    pub(super) fn whole_u32(
+    pub fn whole_u32(
         &self,
         key: &str,
         range: RangeInclusive<u32>,
@@ -159,7 +184,7 @@ impl<'s> Table<'s> {
         Ok(u32::try_from(value).unwrap_or(*range.end()))
     }
 
-    pub(super) fn duration(
+    pub fn duration(
         &self,
         key: &str,
         range: RangeInclusive<Duration>,
@@ -168,18 +193,18 @@ impl<'s> Table<'s> {
         self.get(key).map_or(Ok(default), |item| item.duration(range))
     }
 
-    pub(super) fn share(&self, key: &str, default: f64) -> Result<f64, StudyError> {
+    pub fn share(&self, key: &str, default: f64) -> Result<f64, StudyError> {
         self.get(key).map_or(Ok(default), |item| item.share())
     }
 
-    pub(super) fn flag(&self, key: &str) -> Result<bool, StudyError> {
+    pub fn flag(&self, key: &str) -> Result<bool, StudyError> {
         self.get(key).map_or(Ok(false), |item| match item.value {
             DeValue::Boolean(flag) => Ok(*flag),
             _ => Err(item.wrong_type("true or false")),
         })
     }
 
-    pub(super) fn cpus(&self, key: &str) -> Result<Option<CpuSet>, StudyError> {
+    pub fn cpus(&self, key: &str) -> Result<Option<CpuSet>, StudyError> {
         let Some((value, item)) = self.text(key)? else { return Ok(None) };
         match value.parse::<CpuSet>() {
             Ok(set) if set.is_empty() => Err(item.bad_value("it names no CPU")),
@@ -189,7 +214,7 @@ impl<'s> Table<'s> {
     }
 
     /// The tables of an array (`[[key]]`), in the order of the file.
-    pub(super) fn tables(&self, key: &str, known: &[&str]) -> Result<Vec<Table<'s>>, StudyError> {
+    pub fn tables(&self, key: &str, known: &[&str]) -> Result<Vec<Table<'s>>, StudyError> {
         let Some(item) = self.get(key) else { return Ok(Vec::new()) };
         let title = format!("[[{key}]]");
         let DeValue::Array(array) = item.value else {
@@ -206,26 +231,26 @@ impl<'s> Table<'s> {
     }
 
     /// A table inside this one.
-    pub(super) fn table(&self, key: &str, known: &[&str]) -> Result<Option<Table<'s>>, StudyError> {
+    pub fn table(&self, key: &str, known: &[&str]) -> Result<Option<Table<'s>>, StudyError> {
         self.get(key).map(|item| item.table(&format!("[{key}]"), known)).transpose()
     }
 
     /// A table that the file does not have.
-    pub(super) fn empty(&self, title: &str, entries: &'s DeTable<'s>) -> Table<'s> {
+    pub fn empty(&self, title: &str, entries: &'s DeTable<'s>) -> Table<'s> {
         Self::unchecked(self.source, title, self.span.clone(), entries)
     }
 }
 
 impl<'s> Item<'s> {
-    pub(super) fn key(&self) -> &str {
+    pub fn key(&self) -> &str {
         &self.key
     }
 
-    pub(super) fn error(&self, problem: Problem) -> StudyError {
+    pub fn error(&self, problem: Problem) -> StudyError {
         self.source.error(self.span.clone(), problem)
     }
 
-    pub(super) fn wrong_type(&self, wanted: &str) -> StudyError {
+    pub fn wrong_type(&self, wanted: &str) -> StudyError {
         let found = match self.value {
             DeValue::String(_) => "a text",
             DeValue::Integer(_) => "a whole number",
@@ -239,7 +264,7 @@ impl<'s> Item<'s> {
         self.error(Problem::WrongType { key, wanted, found: found.into() })
     }
 
-    pub(super) fn bad_value(&self, why: &str) -> StudyError {
+    pub fn bad_value(&self, why: &str) -> StudyError {
         let value = match self.value {
             DeValue::String(text) => text.to_string(),
             _ => self.source.text.get(self.span.clone()).unwrap_or_default().to_string(),
@@ -247,7 +272,7 @@ impl<'s> Item<'s> {
         self.error(Problem::BadValue { key: self.key.clone(), value, why: why.into() })
     }
 
-    pub(super) fn out_of_range(&self, range: &str) -> StudyError {
+    pub fn out_of_range(&self, range: &str) -> StudyError {
         let written = self.source.text.get(self.span.clone()).unwrap_or_default().to_string();
         self.error(Problem::OutOfRange {
             key: self.key.clone(),
@@ -256,12 +281,12 @@ impl<'s> Item<'s> {
         })
     }
 
-    pub(super) fn is_table(&self) -> bool {
+    pub fn is_table(&self) -> bool {
         self.value.is_table()
     }
 
     /// The values of a list, each under this key; `None` for anything else.
-    pub(super) fn list(&self) -> Option<Vec<Item<'s>>> {
+    pub fn list(&self) -> Option<Vec<Item<'s>>> {
         let DeValue::Array(array) = self.value else { return None };
         let item = |value: &'s toml::Spanned<DeValue<'s>>| Item {
             span: value.span(),
@@ -271,7 +296,7 @@ impl<'s> Item<'s> {
         Some(array.iter().map(item).collect())
     }
 
-    pub(super) fn text(&self) -> Result<&'s str, StudyError> {
+    pub fn text(&self) -> Result<&'s str, StudyError> {
         match self.value {
             DeValue::String(text) => Ok(text),
             _ => Err(self.wrong_type("a text in quotes")),
@@ -279,7 +304,7 @@ impl<'s> Item<'s> {
     }
 
     /// Refuses a value that is not among the known ones.
-    pub(super) fn known(&self, value: &str, known: &[String]) -> Result<(), StudyError> {
+    pub fn known(&self, value: &str, known: &[String]) -> Result<(), StudyError> {
         if is_known(value, known) {
             return Ok(());
         }
@@ -289,7 +314,7 @@ impl<'s> Item<'s> {
     }
 
     /// A number or text as an option's text.
-    pub(super) fn scalar(&self) -> Result<String, StudyError> {
+    pub fn scalar(&self) -> Result<String, StudyError> {
         match self.value {
             DeValue::String(text) => Ok(text.to_string()),
             DeValue::Integer(number) => Ok(number.to_string()),
@@ -299,7 +324,7 @@ impl<'s> Item<'s> {
         }
     }
 
-    pub(super) fn whole(&self, range: RangeInclusive<u64>) -> Result<u64, StudyError> {
+    pub fn whole(&self, range: RangeInclusive<u64>) -> Result<u64, StudyError> {
         let DeValue::Integer(number) = self.value else {
             return Err(self.wrong_type("a whole number"));
         };
@@ -308,7 +333,7 @@ impl<'s> Item<'s> {
         value.filter(|value| range.contains(value)).ok_or_else(|| self.out_of_range(&words))
     }
 
-    pub(super) fn number(&self, range: RangeInclusive<f64>) -> Result<f64, StudyError> {
+    pub fn number(&self, range: RangeInclusive<f64>) -> Result<f64, StudyError> {
         let value: Option<f64> = match self.value {
             DeValue::Integer(number) => number.to_string().parse().ok(),
             DeValue::Float(number) => number.as_str().parse().ok(),
@@ -319,7 +344,7 @@ impl<'s> Item<'s> {
     }
 
     /// A share: a number from 0 to 1, or a percentage as text.
-    pub(super) fn share(&self) -> Result<f64, StudyError> {
+    pub fn share(&self) -> Result<f64, StudyError> {
         let share = match self.value {
             DeValue::String(text) => {
                 parse_share(text).map_err(|error| self.bad_value(&error.to_string()))?
@@ -331,7 +356,7 @@ impl<'s> Item<'s> {
         inside.then_some(share).ok_or_else(|| self.out_of_range("from 0 to 1 (0 % to 100 %)"))
     }
 
-    pub(super) fn duration(&self, range: RangeInclusive<Duration>) -> Result<Duration, StudyError> {
+    pub fn duration(&self, range: RangeInclusive<Duration>) -> Result<Duration, StudyError> {
         let DeValue::String(text) = self.value else {
             return Err(self.wrong_type("a duration in quotes, such as \"400ms\""));
         };
@@ -342,7 +367,7 @@ impl<'s> Item<'s> {
     }
 
     /// An amount of memory: bytes, or a text with a unit. `None` for `"none"`.
-    pub(super) fn bytes_or_none(&self) -> Result<Option<u64>, StudyError> {
+    pub fn bytes_or_none(&self) -> Result<Option<u64>, StudyError> {
         match self.value {
             DeValue::String(text) if text == "none" => Ok(None),
             DeValue::String(text) => {
@@ -353,7 +378,7 @@ impl<'s> Item<'s> {
         }
     }
 
-    pub(super) fn table(&self, title: &str, known: &[&str]) -> Result<Table<'s>, StudyError> {
+    pub fn table(&self, title: &str, known: &[&str]) -> Result<Table<'s>, StudyError> {
         match self.value {
             DeValue::Table(entries) => {
                 Table::new(self.source, title, self.key_span.clone(), entries, known)
@@ -363,7 +388,7 @@ impl<'s> Item<'s> {
     }
 
     /// The table as it is, whatever its keys.
-    pub(super) fn open_table(&self, title: &str) -> Result<Table<'s>, StudyError> {
+    pub fn open_table(&self, title: &str) -> Result<Table<'s>, StudyError> {
         match self.value {
             DeValue::Table(entries) => {
                 Ok(Table::unchecked(self.source, title, self.key_span.clone(), entries))

@@ -8,18 +8,18 @@ use tare_lab::study::WorkloadSpec;
 use super::server::{Manner, Server};
 use super::{cpus, workload};
 use crate::access::Access;
+use crate::column::{Verdict, row_start};
+use crate::engine::Asked;
 use crate::error::LoadError;
 use crate::load::{LoadConfig, LoadEvent, run};
 use crate::pacing::{Arrivals, Pace, Schedule, Step};
 use crate::report::LoadReport;
-use crate::rows::{KeyType, Row, Shape};
 
 pub(super) fn config(server: &Server) -> LoadConfig {
     LoadConfig {
         access: Access::to(server.address),
         cpus: cpus(2),
-        workload: workload(),
-        key_type: KeyType::Bigint,
+        asked: Asked::of_study(&workload()).unwrap(),
         pace: Pace::Closed(Duration::from_millis(200)),
         populate: true,
         lead_in: Duration::from_millis(20),
@@ -35,6 +35,12 @@ fn open(rate_per_s: f64, length: Duration) -> Pace {
     Pace::Open(Schedule::new(steps, Arrivals::Constant).unwrap())
 }
 
+/// A load that only reads.
+fn reading(server: &Server) -> LoadConfig {
+    let workload = WorkloadSpec { write_share: 0.0, ..workload() };
+    LoadConfig { asked: Asked::of_study(&workload).unwrap(), ..config(server) }
+}
+
 pub(super) fn load(config: &LoadConfig) -> Result<LoadReport, LoadError> {
     run(config, &AtomicBool::new(false), &mut |_| {})
 }
@@ -46,16 +52,17 @@ pub(super) fn kinds(report: &LoadReport) -> Vec<&str> {
 #[test]
 fn populate_writes_every_row_once_with_its_bytes() {
     let server = Server::start(Manner::Good);
-    let mut config = config(&server);
-    config.workload.write_share = 0.0;
+    let config = reading(&server);
     load(&config).unwrap();
     let rows = server.rows();
     assert_eq!(rows.len(), 1_000);
-    let shape = Shape::new(KeyType::Bigint, 3, 20).unwrap();
+    let columns = &config.asked.workload.table.columns;
     for (key, cells) in rows {
-        let row = Row::new(&shape, 9, key);
+        let start = row_start(9, key);
         assert_eq!(cells.len(), 3);
-        assert!((0..).zip(&cells).all(|(column, cell)| row.column_is(column, cell)), "{key}");
+        let written = Verdict::Right(Some(0));
+        let mut all = columns.iter().zip(&cells);
+        assert!(all.all(|(column, cell)| column.check(start, cell) == written), "{key}");
     }
     assert!(server.statements()[0].starts_with("CREATE KEYSPACE IF NOT EXISTS tare "));
     assert!(server.statements()[1].starts_with("CREATE TABLE IF NOT EXISTS tare.row3x20 "));
@@ -115,14 +122,14 @@ fn bad_servers_are_counted_or_told_and_never_hang() {
     check(Manner::OtherStreams(1_500), &["garbage on the connection"]);
     check(Manner::Errors, &["server answered overloaded"]);
     check(Manner::Corrupt, &["row differs from what was written"]);
+    check(Manner::Stale, &["row stale"]);
 }
 
 #[test]
 fn rows_that_were_never_written_are_missing() {
     let server = Server::start(Manner::Good);
-    let mut config = config(&server);
+    let mut config = reading(&server);
     config.populate = false;
-    config.workload.write_share = 0.0;
     let report = load(&config).unwrap();
     assert_eq!((kinds(&report), report.operations), (vec!["row missing"], 0), "{report:?}");
 }
@@ -155,20 +162,21 @@ fn what_cannot_be_is_refused_in_one_line() {
     );
     let nobody = refused(&|config| config.access.nodes = vec!["127.0.0.1:1".into()]);
     assert!(nobody.starts_with("127.0.0.1:1 did not answer within 0."), "{nobody}");
-    let shape = refused(&|config| config.workload.columns = 0);
-    assert_eq!(shape, "a row of 0 columns x 20 bytes: give 1 to 1000 columns");
+    let shape = Asked::of_study(&WorkloadSpec { columns: 0, ..workload() }).unwrap_err();
+    assert_eq!(shape.to_string(), "a row of 0 columns x 20 bytes: give 1 to 1000 columns");
     assert!(refused(&|config| config.cpus = "".parse().unwrap()).contains("no CPU to run on"));
     let server = Server::start(Manner::Good);
     let refused = |change: &dyn Fn(&mut WorkloadSpec)| {
-        let mut config = config(&server);
-        change(&mut config.workload);
-        load(&config).unwrap_err().to_string()
+        let mut workload = workload();
+        change(&mut workload);
+        let asked = Asked::of_study(&workload).unwrap();
+        load(&LoadConfig { asked, ..config(&server) }).unwrap_err().to_string()
     };
     assert!(refused(&|workload| workload.rows = 0).contains("number of rows is 0"));
     assert!(refused(&|workload| workload.in_flight = 0).contains("in flight is 0"));
     assert!(refused(&|workload| workload.connections = 0).contains("connections is 0"));
     assert!(
-        refused(&|workload| workload.write_share = f64::NAN).contains("share of writes is NaN")
+        refused(&|workload| workload.write_share = f64::NAN).contains("weights of queries is NaN")
     );
     let mut config = config(&server);
     config.cpus = "1023".parse().unwrap();

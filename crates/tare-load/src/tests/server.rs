@@ -29,6 +29,8 @@ pub(crate) enum Manner {
     Refuses,
     /// Returns rows with one byte changed.
     Corrupt,
+    /// Acknowledges writes of rows that are there, and forgets them.
+    Stale,
     /// Asks for a login.
     Login,
     /// Answers what came at once in reverse order.
@@ -43,7 +45,8 @@ pub(crate) enum Manner {
     CloseOnce(u64),
 }
 
-type Rows = Mutex<HashMap<u64, Vec<Vec<u8>>>>;
+/// Time of writing and cells, by key.
+type Rows = Mutex<HashMap<u64, (i64, Vec<Vec<u8>>)>>;
 
 struct State {
     manner: Manner,
@@ -88,7 +91,8 @@ impl Server {
     }
 
     pub(crate) fn rows(&self) -> HashMap<u64, Vec<Vec<u8>>> {
-        self.state.rows.lock().unwrap().clone()
+        let rows = self.state.rows.lock().unwrap();
+        rows.iter().map(|(key, (_, cells))| (*key, cells.clone())).collect()
     }
 
     /// How many connections there have been.
@@ -204,11 +208,20 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
             let key = u64::from_be_bytes(values.next().unwrap().try_into().unwrap());
             match id {
                 b"INSERT" => {
-                    state.rows.lock().unwrap().insert(key, values.collect());
+                    // The latest time of writing wins, as everywhere in CQL.
+                    let mut rows = state.rows.lock().unwrap();
+                    let known = rows.entry(key).or_default();
+                    let now_us = known.0 + 1;
+                    let time_us = parameters.settings.timestamp_us.unwrap_or(now_us);
+                    let row = (time_us, values.collect());
+                    if row.0 > known.0 && (known.0 == 0 || state.manner != Manner::Stale) {
+                        *known = row;
+                    }
                     response::encode_void(out, reply);
                 }
                 b"SELECT" => {
                     let row = state.rows.lock().unwrap().get(&key).cloned();
+                    let row = row.map(|(_, cells)| cells);
                     let count = row.as_ref().map_or(1, Vec::len);
                     let column = ColumnSpec { name: "c", kind: &Type::Blob };
                     let columns = EncodedColumns::new("", "", vec![column; count]);

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::{Source, Worker};
 use crate::clock;
 use crate::connection::{CONTROL, Connection, State};
+use crate::request::Judged;
 use crate::stats::ErrorKind;
 use crate::wire::Progress;
 
@@ -90,6 +91,15 @@ impl Worker<'_> {
             self.answer_ns = now_ns;
             let (job, operation) = (self.job, slot.operation);
             let judged = job.judge(operation, &frame);
+            if let Ok(Judged::Then(next)) = judged {
+                // The operation began with its first request, and ends with the answer to this one.
+                slot.operation = next;
+                self.beaten.extend(slot.twin.take());
+                let head = connection.head(stream);
+                let encoded = job.encode(next, &connection.prepared, head, &mut connection.out);
+                assert!(encoded, "the engine prepares every statement before the load");
+                continue;
+            }
             let slot = *slot;
             if let Err((kind, message)) = judged {
                 let forgotten = kind == ErrorKind::Server(UNPREPARED);
@@ -102,6 +112,7 @@ impl Worker<'_> {
             connection.release(stream);
             self.in_flight -= 1;
             self.stats.operations += u64::from(in_window);
+            self.stats.not_found += u64::from(in_window && judged == Ok(Judged::NotFound));
             let counts = if is_open {
                 slot.intended_ns >= self.window_ns.0 && slot.intended_ns < self.window_ns.1
             } else {

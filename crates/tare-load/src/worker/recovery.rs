@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use super::{Source, Worker};
 use crate::access::Recovery;
 use crate::connection::{Slot, Twin};
-use crate::keys::Operation;
+use crate::operation::Operation;
 use crate::redial::Redialer;
 use crate::stats::ErrorKind;
 

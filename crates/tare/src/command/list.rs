@@ -29,7 +29,7 @@ impl Item {
     }
 }
 
-const KINDS: [ListKind; 8] = [
+const KINDS: [ListKind; 9] = [
     ListKind::Runtimes,
     ListKind::Layers,
     ListKind::Storage,
@@ -37,6 +37,7 @@ const KINDS: [ListKind; 8] = [
     ListKind::Drivers,
     ListKind::Probes,
     ListKind::Studies,
+    ListKind::Workloads,
     ListKind::Knobs,
 ];
 
@@ -69,6 +70,7 @@ fn title(kind: ListKind) -> &'static str {
         ListKind::Drivers => "drivers",
         ListKind::Probes => "probes",
         ListKind::Studies => "studies",
+        ListKind::Workloads => "workloads",
         ListKind::Knobs => "knobs",
     }
 }
@@ -105,6 +107,10 @@ fn items(kind: ListKind) -> Vec<Item> {
         ListKind::Studies => {
             studies::ALL.iter().map(|(name, text)| Item::new(*name, title_of(text))).collect()
         }
+        ListKind::Workloads => tare_load::workload::shipped::ALL
+            .iter()
+            .map(|shipped| Item::new(shipped.name, title_of(shipped.text)))
+            .collect(),
         ListKind::Knobs => {
             let knob = |knob: &&dyn tare_host::knobs::Knob| Item {
                 options: vec![("group".into(), knob.group().name().into())],

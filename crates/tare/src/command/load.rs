@@ -4,15 +4,13 @@ use std::io::{BufReader, Write};
 use std::time::Duration;
 
 use anyhow::Context;
-use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_load::load::LoadEvent;
 use tare_load::pacing::{Pace, Schedule};
-use tare_load::rows::KeyType;
 use tare_load::search::Search;
-use tare_load::{LoadConfig, LoadError};
+use tare_load::{Asked, LoadConfig, LoadError};
 use tare_std::cpus::CpuSet;
 
-use crate::cli::{Keys, Load, LoadAgent, LoadTask, Operation};
+use crate::cli::{Load, LoadAgent, LoadTask, shown};
 use crate::exit::{Exit, ExitWith};
 use crate::live::LoadView;
 use crate::signals;
@@ -25,6 +23,10 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 pub(crate) fn run(options: &Load, out: &mut dyn Write) -> anyhow::Result<Exit> {
     if let Some(LoadTask::Merge(options)) = &options.task {
         return output::merge(options, out);
+    }
+    if let Some(name) = &options.workload.show {
+        out.write_all(shown(name)?.as_bytes())?;
+        return Ok(Exit::Success);
     }
     options.pace.check().map_err(anyhow::Error::msg).exit_with(Exit::Usage)?;
     let config = config(options)?;
@@ -86,31 +88,11 @@ fn config(options: &Load) -> anyhow::Result<LoadConfig> {
         Some(cpus) => cpus.clone(),
         None => first_cpu()?,
     };
-    let write_share = match options.operation {
-        Operation::Write => 1.0,
-        Operation::Read => 0.0,
-        Operation::Mixed => options.write_share,
-    };
-    let keys = match options.keys {
-        Keys::Uniform => KeyDistribution::Uniform,
-        Keys::Sequential => KeyDistribution::Sequential,
-        Keys::Gaussian => KeyDistribution::Gaussian {
-            mean_share: options.keys_mean,
-            deviation_share: options.keys_deviation,
-        },
-    };
-    let workload = WorkloadSpec {
-        name: "load".into(),
-        write_share,
-        rows: options.rows,
-        columns: options.columns,
-        column_bytes: options.column_bytes,
-        keys,
+    let asked = Asked {
+        workload: options.workload.resolve()?,
+        part: options.workload.part,
         connections: options.connections,
         in_flight: options.in_flight,
-        latency_share: 0.0,
-        rate_per_s: None,
-        options: Vec::new(),
     };
     let pace = match &options.pace.rate {
         None => Pace::Closed(options.pace.duration),
@@ -122,13 +104,12 @@ fn config(options: &Load) -> anyhow::Result<LoadConfig> {
     Ok(LoadConfig {
         access: options.access.resolve()?,
         cpus,
-        workload,
-        key_type: KeyType::default(),
+        asked,
         pace,
-        populate: options.populate,
+        populate: options.workload.populate,
         lead_in: options.pace.lead_in,
         seed: options.seed,
-        verify: options.verify,
+        verify: options.workload.verify,
         hdr_file: options.hdr.clone(),
         connect_deadline: CONNECT_DEADLINE,
     })

@@ -1,0 +1,286 @@
+//! What is asked of a system, apart from when: a table, how many rows of it there are, and queries
+//! with weights. Read from TOML (`parse`), from those that ship (`shipped`), or made from a study's
+//! workload.
+
+mod parse;
+pub mod shipped;
+
+use tare_cql::types::Type;
+use tare_lab::study::WorkloadSpec;
+
+use crate::column::{Column, Verdict, row_start};
+use crate::keys::Keys;
+use crate::rows::{KeyType, Shape, ShapeError};
+use crate::table::Table;
+use crate::value::Spread;
+
+pub use parse::parse;
+
+/// A table and what is asked of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    pub name: String,
+    /// One line.
+    pub title: String,
+    pub table: Table,
+    /// Rows that are there before the load, and that keys are drawn from.
+    pub rows: u64,
+    pub queries: Vec<Query>,
+    /// Every statement that queries execute; the first one fills the table.
+    statements: Vec<String>,
+}
+
+/// One kind of operation of a workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    pub name: String,
+    pub kind: QueryKind,
+    /// Its share of the operations is this over the sum of all weights.
+    pub weight: f64,
+    pub keys: Keys,
+    /// Share of the operations that ask for a row that is not there, 0 to 1.
+    pub misses: f64,
+    /// Rows that a slice or a scan asks for.
+    pub limit: Spread,
+    /// How many columns an update writes.
+    pub(crate) columns: usize,
+    /// Position of its statement that reads, and of the first that writes.
+    pub(crate) read: usize,
+    pub(crate) write: usize,
+    /// How many statements that write there are: one for each column that an update may begin at.
+    pub(crate) choices: usize,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryKind {
+    /// Writes a whole row that is there already.
+    Write,
+    /// Writes a row that is not there yet, behind the last one.
+    Insert,
+    /// Writes some columns.
+    Update,
+    /// Reads a row by its key.
+    Read,
+    /// Reads rows of a partition, from one on.
+    Slice,
+    /// Reads rows in the order of the ring, from a partition's token on.
+    Scan,
+    /// Deletes a row.
+    Delete,
+    /// Reads a row, then writes it, as one operation.
+    ReadModifyWrite,
+}
+
+impl QueryKind {
+    pub const ALL: [(&'static str, Self); 8] = [
+        ("write", Self::Write),
+        ("insert", Self::Insert),
+        ("update", Self::Update),
+        ("read", Self::Read),
+        ("slice", Self::Slice),
+        ("scan", Self::Scan),
+        ("delete", Self::Delete),
+        ("read-modify-write", Self::ReadModifyWrite),
+    ];
+
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
+    pub fn reads(self) -> bool {
+        matches!(self, Self::Read | Self::Slice | Self::Scan | Self::ReadModifyWrite)
+    }
+}
+
+impl Query {
+    /// A query with nothing special about it.
+    pub fn new(kind: QueryKind, weight: f64, keys: Keys) -> Self {
+        Self {
+            name: kind.name().into(),
+            kind,
+            weight,
+            keys,
+            misses: 0.0,
+            limit: Spread::Fixed(1),
+            columns: 0,
+            read: 0,
+            write: 0,
+            choices: 1,
+        }
+    }
+}
+
+impl Workload {
+    pub(crate) fn new(
+        name: String,
+        title: String,
+        table: Table,
+        rows: u64,
+        queries: Vec<Query>,
+    ) -> Self {
+        let statements = vec![table.insert()];
+        let mut workload = Self { name, title, table, rows, queries, statements };
+        workload.number_statements();
+        workload
+    }
+
+    /// Reads and writes of whole rows by key, the table of studies: `columns` blobs of one size.
+    ///
+    /// # Errors
+    /// If rows cannot have this shape.
+    pub fn plain(
+        shape: Shape,
+        rows: u64,
+        write_share: f64,
+        keys: Keys,
+    ) -> Result<Self, ShapeError> {
+        let table = Table::of_shape(shape)?;
+        let query = |kind, weight| Query::new(kind, weight, keys);
+        let queries =
+            vec![query(QueryKind::Read, 1.0 - write_share), query(QueryKind::Write, write_share)];
+        Ok(Self::new("load".into(), String::new(), table, rows, queries))
+    }
+
+    /// The workload of a study.
+    ///
+    /// # Errors
+    /// If rows cannot have this shape.
+    pub fn of_study(spec: &WorkloadSpec, key_type: KeyType) -> Result<Self, ShapeError> {
+        let shape = Shape { key_type, columns: spec.columns, column_bytes: spec.column_bytes };
+        Self::plain(shape, spec.rows, spec.write_share, spec.keys.into())
+    }
+
+    /// The names of the queries, by which results and logs tell operations apart.
+    pub fn query_names(&self) -> Vec<&str> {
+        self.queries.iter().map(|query| query.name.as_str()).collect()
+    }
+
+    /// The statements that operations execute, by position.
+    pub fn statements(&self) -> &[String] {
+        &self.statements
+    }
+
+    /// Another number of rows.
+    ///
+    /// # Errors
+    /// If the key columns do not have so many values.
+    pub fn set_rows(&mut self, rows: u64) -> Result<(), RowsError> {
+        let most = self.table.rows_most();
+        if rows > most {
+            return Err(RowsError { rows, table: self.table.full_name(), most });
+        }
+        self.rows = rows;
+        Ok(())
+    }
+
+    /// Draws the keys of all queries in another way, new rows excepted.
+    pub fn set_keys(&mut self, keys: Keys) {
+        self.queries.iter_mut().for_each(|query| query.keys = keys);
+    }
+
+    /// Appends the values of a row's columns, without those of its key, in a version.
+    #[inline]
+    pub fn append_row(&self, seed: u64, row: u64, version: u64, out: &mut Vec<u8>) {
+        let start = row_start(seed, row);
+        self.table.columns.iter().for_each(|column| column.put(start, version, out));
+    }
+
+    /// The same as cells, one for each column.
+    pub fn append_cells(&self, seed: u64, row: u64, version: u64, cells: &mut Vec<Vec<u8>>) {
+        let start = row_start(seed, row);
+        cells.extend(self.table.columns.iter().map(|column| {
+            let mut cell = Vec::new();
+            column.put(start, version, &mut cell);
+            cell
+        }));
+    }
+
+    /// Whether these are the cells of a row's columns, in any version.
+    #[inline]
+    pub fn is_row<'c>(&self, seed: u64, row: u64, cells: impl Iterator<Item = &'c [u8]>) -> bool {
+        let start = row_start(seed, row);
+        let mut all = self.table.columns.iter().zip(cells);
+        all.all(|(column, cell)| column.check(start, cell) != Verdict::Wrong)
+    }
+
+    /// Whether some writes leave columns as they are.
+    pub(crate) fn has_partial_writes(&self) -> bool {
+        let all = self.table.columns.len();
+        self.queries.iter().any(|query| query.writes_columns() && query.columns < all)
+    }
+
+    pub(crate) fn has_deletes(&self) -> bool {
+        self.queries.iter().any(|query| query.kind == QueryKind::Delete && query.weight > 0.0)
+    }
+
+    /// Whether rows tell their version, so that stale ones can be told.
+    pub fn has_versions(&self) -> bool {
+        self.table.columns.iter().any(Column::has_versions)
+    }
+
+    fn number_statements(&mut self) {
+        let Self { table, queries, statements, .. } = self;
+        let mut number = |text: String| {
+            let known = statements.iter().position(|known| *known == text);
+            known.unwrap_or_else(|| {
+                statements.push(text);
+                statements.len() - 1
+            })
+        };
+        for query in queries {
+            let all = table.columns.len();
+            match query.kind {
+                QueryKind::Write | QueryKind::Insert => {}
+                QueryKind::Read | QueryKind::ReadModifyWrite => query.read = number(table.select()),
+                QueryKind::Slice => query.read = number(table.slice()),
+                QueryKind::Scan => query.read = number(table.scan()),
+                QueryKind::Delete => query.write = number(table.delete()),
+                QueryKind::Update => {}
+            }
+            if query.writes_columns() {
+                query.choices = if query.columns < all { all } else { 1 };
+                for first in 0..query.choices {
+                    let columns = (first..first + query.columns).map(|column| column % all);
+                    let position = number(table.update(columns));
+                    query.write = if first == 0 { position } else { query.write };
+                }
+            }
+        }
+    }
+}
+
+impl Query {
+    /// Whether it writes by UPDATE.
+    pub(crate) fn writes_columns(&self) -> bool {
+        self.columns > 0
+    }
+}
+
+/// More rows than there are keys.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{rows} rows in {table}: its keys have room for {most}; give fewer, or another type of key"
+)]
+pub struct RowsError {
+    rows: u64,
+    table: String,
+    most: u64,
+}
+
+impl Table {
+    /// The table of a study: `tare.row5x64`, and `tare.row5x64_blob` where the key is a blob.
+    pub(crate) fn of_shape(shape: Shape) -> Result<Self, ShapeError> {
+        shape.check()?;
+        let Shape { key_type, columns, column_bytes } = shape;
+        let (kind, suffix) = match key_type {
+            KeyType::Bigint => (Type::Bigint, ""),
+            KeyType::Blob => (Type::Blob, "_blob"),
+        };
+        let name = format!("row{columns}x{column_bytes}{suffix}");
+        Ok(Self::plain(name, kind, columns, column_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests;
