@@ -31,8 +31,9 @@ pub(crate) enum Plan {
     Batch(Batch),
     Select(Select),
     System(SystemSelect),
-    /// Statements that are run from their text: changes of the schema, USE, TRUNCATE, DESCRIBE.
-    Other(Statement),
+    /// Statements that are run from their text: changes of the schema, USE, TRUNCATE, DESCRIBE; and the
+    /// keyspace of their names without one.
+    Other(Statement, Option<Box<str>>),
 }
 
 impl Plan {
@@ -41,7 +42,7 @@ impl Plan {
         match self {
             Self::Select(select) => Some(&select.columns),
             Self::System(select) => Some(&select.columns),
-            Self::Modify(_) | Self::Batch(_) | Self::Other(_) => None,
+            Self::Modify(_) | Self::Batch(_) | Self::Other(..) => None,
         }
     }
 }

@@ -114,6 +114,13 @@ impl Conn {
     pub(crate) fn has_output(&self) -> bool {
         !self.out.is_empty() || self.transport.has_output()
     }
+
+    /// Sends a frame that was made for many, in the version that is spoken here.
+    pub(crate) fn tell(&mut self, frame: &[u8]) {
+        let offset = self.out.len();
+        self.out.extend_from_slice(frame);
+        frame::set_version(&mut self.out, offset, self.version);
+    }
 }
 
 /// Who waits for a write to become durable.
@@ -605,9 +612,7 @@ impl Shard {
         let wanting = self.state.conns.iter_mut().flatten().filter(|c| c.wants_schema_events);
         let ids: Vec<ConnId> = wanting
             .map(|conn| {
-                let offset = conn.out.len();
-                conn.out.extend_from_slice(frame);
-                frame::set_version(&mut conn.out, offset, conn.version);
+                conn.tell(frame);
                 conn.id
             })
             .collect();

@@ -3,67 +3,27 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod common;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use tare_cql::frame::{Direction, decode};
+use common::Server;
+use common::connection::Connection;
 use tare_cql::request::{self, Settings};
 use tare_cql::response::{ErrorKind, Response};
 use tare_cql::wire::Value;
-use tare_db::report::{self, Report};
+use tare_db::report::Report;
 
-/// A server that ends with the test.
-struct Server {
-    child: Child,
-    report: Report,
-}
-
-impl Server {
-    fn start(data: &Path, engine: &str, options: &[&str]) -> Result<Self, String> {
-        // That of a server before.
-        let _ = std::fs::remove_file(data.join(report::FILE));
-        let test = std::env::current_exe().unwrap();
-        let program = test.parent().unwrap().parent().unwrap().join("examples/serve");
-        let mut command = Command::new(program);
-        command.arg(data).args(["0", "100", engine, "1"]).args(options);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        loop {
-            if let Ok(report) = report::read(&data.join(report::FILE)) {
-                return Ok(Self { child, report });
-            }
-            if child.try_wait().unwrap().is_some() {
-                let mut said = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-                return Err(said);
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// Ends it as SIGTERM does, and returns what it said.
-    fn stop(mut self) -> String {
-        drop(self.child.stdin.take());
-        assert!(self.child.wait().unwrap().success());
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        said
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// One shard with one engine.
+fn start(data: &Path, engine: &str, options: &[&str]) -> Result<Server, String> {
+    Server::serve(data, &[&["0", "100", engine, "1"], options].concat())
 }
 
 struct Client {
-    stream: TcpStream,
-    input: Vec<u8>,
+    connection: Connection,
 }
 
 /// What was answered: nothing to tell, an error and its message, or the end of the connection.
@@ -76,68 +36,40 @@ enum Answer {
 }
 
 impl Client {
-    fn connect(report: &Report) -> Self {
-        let stream = TcpStream::connect((report.listen, report.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Self { stream, input: Vec::new() }
-    }
-
     fn start(report: &Report) -> (Self, Answer) {
-        let mut client = Self::connect(report);
+        let mut client = Self { connection: Connection::open(report).unwrap() };
         let mut out = Vec::new();
         request::encode_startup(&mut out, 0, &[("CQL_VERSION", "3.0.0")]);
         // A server that has refused it already may have gone.
-        let _ = client.stream.write_all(&out);
+        let _ = client.connection.stream.write_all(&out);
         let answer = client.receive();
         (client, answer)
     }
 
     fn receive(&mut self) -> Answer {
-        let mut answer = Answer::Gone;
-        self.receive_with(|_, response| {
-            answer = match response {
-                Response::Error(error) if error.kind == ErrorKind::Overloaded => Answer::Overloaded,
-                Response::Error(error) => Answer::Failed(error.message.to_string()),
-                _ => Answer::Fine,
-            };
+        let answer = self.connection.receive_with(|_, response| match response {
+            Response::Error(error) if error.kind == ErrorKind::Overloaded => Answer::Overloaded,
+            Response::Error(error) => Answer::Failed(error.message.to_string()),
+            _ => Answer::Fine,
         });
-        answer
-    }
-
-    /// Hands the next answer and its stream to `take`, unless the server has gone.
-    fn receive_with(&mut self, take: impl FnOnce(i16, &Response<'_>)) {
-        loop {
-            if let Some((frame, length)) =
-                decode(&self.input, Direction::Response, 256 << 20).unwrap()
-            {
-                take(frame.stream, &Response::decode(&frame).unwrap());
-                self.input.drain(..length);
-                return;
-            }
-            let mut bytes = [0; 65536];
-            match self.stream.read(&mut bytes) {
-                Ok(0) | Err(_) => return,
-                Ok(length) => self.input.extend_from_slice(&bytes[..length]),
-            }
-        }
+        answer.unwrap_or(Answer::Gone)
     }
 
     fn prepare(&mut self, text: &str) -> Vec<u8> {
         let mut out = Vec::new();
         request::encode_prepare(&mut out, 0, text);
-        self.stream.write_all(&out).unwrap();
-        let mut id = Vec::new();
-        self.receive_with(|_, response| {
-            let Response::Prepared(prepared) = response else { panic!("{response:?}") };
-            id = prepared.id.to_vec();
+        self.connection.stream.write_all(&out).unwrap();
+        let id = self.connection.receive_with(|_, response| match response {
+            Response::Prepared(prepared) => prepared.id.to_vec(),
+            response => panic!("{response:?}"),
         });
-        id
+        id.unwrap()
     }
 
     fn query(&mut self, text: &str) -> Answer {
         let mut out = Vec::new();
         request::encode_query(&mut out, 0, text, &Settings::default(), &[]);
-        self.stream.write_all(&out).unwrap();
+        self.connection.stream.write_all(&out).unwrap();
         self.receive()
     }
 
@@ -155,7 +87,7 @@ impl Client {
 fn each_engine(name: &str, options: &[&str], test: impl Fn(Server, &Path)) {
     for engine in ["uring", "epoll"] {
         let data = tempfile::tempdir().unwrap();
-        match Server::start(data.path(), engine, options) {
+        match start(data.path(), engine, options) {
             Ok(server) => test(server, data.path()),
             Err(why) => eprintln!("skipped: {name} with {engine}: {why}"),
         }
@@ -282,11 +214,11 @@ fn execute_all(
                 *slot = Some(key);
             }
         }
-        client.stream.write_all(&out).unwrap();
+        client.connection.stream.write_all(&out).unwrap();
         if under_way.iter().all(Option::is_none) {
             return;
         }
-        client.receive_with(|stream, response| {
+        client.connection.receive_with(|stream, response| {
             let key = under_way[usize::try_from(stream).unwrap()].take().unwrap();
             match response {
                 Response::Error(error) if error.kind == ErrorKind::Overloaded => waiting.push(key),
@@ -348,7 +280,7 @@ fn data_larger_than_the_memory_is_served_within_it() {
         assert!(metric(address, "tare_db_parked_reads_total{") > 0);
         assert!(resident_max < 64 << 20, "{resident_max} bytes were in memory");
         server.stop();
-        let server = Server::start(data, "auto", &[LITTLE]).unwrap();
+        let server = start(data, "auto", &[LITTLE]).unwrap();
         let (mut client, _) = Client::start(&server.report);
         assert_eq!(server.report.replayed, 0, "what was in memory is in tables");
         let select = "SELECT v FROM ks.t WHERE k = 0x00000007";
@@ -359,9 +291,9 @@ fn data_larger_than_the_memory_is_served_within_it() {
 #[test]
 fn too_little_memory_is_refused() {
     let data = tempfile::tempdir().unwrap();
-    let refused = Server::start(data.path(), "auto", &["memory=1000000"]).err().unwrap();
+    let refused = start(data.path(), "auto", &["memory=1000000"]).err().unwrap();
     assert!(refused.contains("too little for 1 shards"), "{refused}");
-    let exposed = Server::start(data.path(), "auto", &["metrics=0.0.0.0:0"]).err().unwrap();
+    let exposed = start(data.path(), "auto", &["metrics=0.0.0.0:0"]).err().unwrap();
     assert!(exposed.contains("only a loopback address is taken"), "{exposed}");
 }
 
@@ -404,7 +336,7 @@ fn answers_that_nobody_takes_overload_the_server_until_they_are_taken() {
             request::encode_query(&mut out, stream, select, &Settings::default(), &[]);
         }
         let mut lazy: Vec<Client> = (0..8).map(|_| Client::start(&server.report).0).collect();
-        lazy.iter_mut().for_each(|client| client.stream.write_all(&out).unwrap());
+        lazy.iter_mut().for_each(|client| client.connection.stream.write_all(&out).unwrap());
         while client.query("SELECT v FROM ks.t WHERE k = 0x02") != Answer::Overloaded {
             std::thread::sleep(Duration::from_millis(5));
         }

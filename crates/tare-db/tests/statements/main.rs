@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod model;
 mod server;
 
