@@ -175,8 +175,8 @@ impl Shard {
         let mut reading = Reading::new(origin, Arc::clone(prepared), area, asked, None)?;
         if waits {
             reading.begun_ns = self.state.now.monotonic_ns;
+            self.park(Box::new(reading), pins)?;
             self.state.remote += 1;
-            self.park(Box::new(reading), pins);
             return Ok(());
         }
         self.start(conn, reading)
@@ -196,8 +196,8 @@ impl Shard {
             self.answered(Operation::Read);
             reading.answer(&mut conn.out);
         } else {
+            self.dispatch(Box::new(reading), pins, step)?;
             self.state.remote += 1;
-            self.dispatch(Box::new(reading), pins, step);
         }
         Ok(())
     }
@@ -206,17 +206,23 @@ impl Shard {
     pub(crate) fn advance(&mut self, mut reading: Box<Reading>, mut pins: Pins) {
         self.refresh();
         let shards = self.common.mailboxes.len();
-        match reading.step(&mut self.store, &mut pins, (self.number, shards)) {
-            Ok(step) => self.dispatch(reading, pins, step),
-            Err(error) => {
-                let origin = reading.origin;
-                let failure = Failure::from(error);
-                self.deliver(origin, |out| failure.encode(out, origin.reply));
-            }
+        let origin = reading.origin;
+        let step = reading.step(&mut self.store, &mut pins, (self.number, shards));
+        let result = step.map_err(Failure::from);
+        if let Err(failure) = result.and_then(|step| self.dispatch(reading, pins, step)) {
+            self.state.metrics.errors += 1;
+            self.deliver(origin, |out| failure.encode(out, origin.reply));
         }
     }
 
-    fn dispatch(&mut self, mut reading: Box<Reading>, mut pins: Pins, step: Step) {
+    /// Does what a step of a reading has led to. A reading that is refused is gone; the caller, who
+    /// may hold the client's connection, tells it.
+    fn dispatch(
+        &mut self,
+        mut reading: Box<Reading>,
+        mut pins: Pins,
+        step: Step,
+    ) -> Result<(), Failure> {
         match step {
             Step::Answer => {
                 self.answered_late(Operation::Read, reading.begun_ns);
@@ -232,9 +238,10 @@ impl Shard {
                 if reading.has_moved() {
                     pins.forget_done();
                 }
-                self.park(reading, pins);
+                self.park(reading, pins)?;
             }
         }
+        Ok(())
     }
 
     /// Hands a late answer to its client, which may be a sibling's.

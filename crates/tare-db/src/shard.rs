@@ -99,7 +99,6 @@ pub(crate) struct Conn {
     pub(crate) refused_bytes: usize,
     /// Close as soon as what is in `out` has been sent.
     pub(crate) closing: bool,
-    sending: bool,
     /// Room of the buffer that is being sent.
     sending_bytes: usize,
     /// What it was last counted to hold.
@@ -309,7 +308,6 @@ impl Shard {
             }
             Event::Sent(id) => {
                 if let Some(conn) = self.conn(id) {
-                    conn.sending = false;
                     conn.sending_bytes = 0;
                     if conn.has_output() || conn.closing {
                         self.mark_dirty(id);
@@ -379,7 +377,6 @@ impl Shard {
             wants_schema_events: false,
             refused_bytes: 0,
             closing: false,
-            sending: false,
             sending_bytes: 0,
             held_bytes: 0,
             dirty: false,
@@ -439,28 +436,23 @@ impl Shard {
             let mut room = 0;
             let there = loop {
                 let buffer = conn.transport.outgoing(&mut conn.out);
-                let had_output = !buffer.is_empty();
                 room = buffer.capacity().max(room);
                 let there = self.engine.send(id, buffer);
                 let taken = buffer.is_empty();
-                conn.sending |= had_output;
-                // The epoll engine is usually done at once; io_uring says when.
-                if matches!(self.engine, Engine::Epoll(_)) {
-                    conn.sending = !taken;
-                }
                 // What was packed earlier went first: now what has come since.
                 if !there || !taken || conn.out.is_empty() {
                     break there;
                 }
             };
+            let sending = self.engine.is_sending(id);
             if conn.out.is_empty() {
-                conn.sending_bytes = if conn.sending { room } else { 0 };
+                conn.sending_bytes = if sending { room } else { 0 };
                 if conn.out.capacity() > KEPT_BYTES_MAX {
                     conn.out = Vec::new();
                 }
             }
             self.state.held.count(conn);
-            if !there || (conn.closing && !conn.has_output() && !conn.sending) {
+            if !there || (conn.closing && !conn.has_output() && !sending) {
                 self.drop_conn(id);
             }
         }

@@ -1,3 +1,7 @@
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
 use rustix::event::{EventfdFlags, eventfd};
 use tare_store::chunk::Chunk;
 use tare_store::{Completion, FileId, Op, OpId, OpKind};
@@ -149,5 +153,31 @@ fn as_many_operations_as_are_taken_all_end() {
             }
         }
         assert!(host.engine.has_file_room());
+    });
+}
+
+#[test]
+fn an_engine_is_sending_until_the_kernel_has_all_of_it() {
+    each_engine(|mut host| {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let id = host.engine.add(ours.into()).unwrap();
+        assert!(!host.engine.is_sending(id));
+        // More than the socket takes at a time.
+        let bytes = vec![7; 4 << 20];
+        assert!(host.engine.send(id, &mut bytes.clone()));
+        assert!(host.engine.is_sending(id));
+        let reader = std::thread::spawn(move || {
+            let mut received = vec![0; 4 << 20];
+            (&theirs).read_exact(&mut received).map(|()| received)
+        });
+        let (mut events, mut sent) = (Vec::new(), false);
+        let end = Instant::now() + Duration::from_secs(30);
+        while !sent && Instant::now() < end {
+            host.engine.turn(Wait::Sleep(Duration::from_secs(1)), &mut events).unwrap();
+            sent = events.drain(..).any(|event| matches!(event, Event::Sent(of) if of == id));
+        }
+        assert!(sent && !host.engine.is_sending(id));
+        host.engine.close(id);
+        assert!(reader.join().unwrap().unwrap() == bytes);
     });
 }
