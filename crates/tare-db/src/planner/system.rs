@@ -42,6 +42,9 @@ pub(super) fn select(
         };
         filters.push(Filter { column, kind, test });
     }
+    if !select.order_by.is_empty() {
+        return Err(Failure::invalid("ORDER BY is not supported in tables of the system"));
+    }
     let (items, names) = items(table, &select.selection)?;
     let columns = described(table.keyspace, table.name, &names);
     let (per_partition, limit) = limits(terms, select)?;
