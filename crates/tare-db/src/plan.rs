@@ -182,6 +182,8 @@ pub(crate) struct Select {
     pub(crate) rows: Rows,
     /// Rows of a partition come in the reverse of their order.
     pub(crate) reversed: bool,
+    /// The rows of several partitions come in one order, for which all of them have to be there.
+    pub(crate) merged: bool,
     /// One row of each partition.
     pub(crate) distinct: bool,
     pub(crate) items: Items,

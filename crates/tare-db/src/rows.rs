@@ -4,11 +4,12 @@
 //!
 //! Rows come in order of the partitions and, within one, of the clustering key. With IN on the
 //! partition key the partitions come in the order of its values, else in that of their tokens: a
-//! shard owns one range of them, so that a walk from shard to shard meets them in order.
+//! shard owns one range of them, so that a walk from shard to shard meets them in order. With ORDER BY
+//! and IN together the rows of all partitions are sorted once they are there, before LIMIT.
 
 mod project;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use tare_cql::response::{EncodedColumns, Reply, RowsWriter};
@@ -87,6 +88,9 @@ pub(crate) enum Step {
 struct Taken {
     /// Encoded cells, each with its length.
     cells: Vec<u8>,
+    /// Of rows that are to be merged: the clustering key, and where the cells are.
+    merging: Vec<(Vec<u8>, Range<usize>)>,
+    merging_bytes: usize,
     /// Rows that were found, or counted.
     rows: u64,
     /// Rows that were looked at.
@@ -240,6 +244,7 @@ impl Reading {
     pub(crate) fn answer(&mut self, out: &mut Vec<u8>) {
         let Plan::Select(select) = &self.prepared.plan else { return };
         let (reply, asked) = (self.origin.reply, self.asked);
+        self.taken.merge(select, asked.left);
         let Taken { cells, rows, last, more, .. } = &mut self.taken;
         let state = match last.as_mut().filter(|_| *more) {
             Some(_) if !asked.pages => {
@@ -280,6 +285,23 @@ impl Taken {
         (last.key == key.key && last.in_partition > 0).then(|| last.clustering.clone())
     }
 
+    /// Brings the rows of several partitions into one order, and leaves `rows_max` of them. Rows with
+    /// equal clustering keys stay in the order of their partitions.
+    fn merge(&mut self, select: &Select, rows_max: u64) {
+        if !select.merged {
+            return;
+        }
+        let mut rows = std::mem::take(&mut self.merging);
+        match select.reversed {
+            false => rows.sort_by(|(a, _), (b, _)| a.cmp(b)),
+            true => rows.sort_by(|(a, _), (b, _)| b.cmp(a)),
+        }
+        rows.truncate(usize::try_from(rows_max).unwrap_or(usize::MAX));
+        let mut cells = Vec::with_capacity(self.cells.len());
+        rows.iter().for_each(|(_, at)| cells.extend_from_slice(&self.cells[at.clone()]));
+        (self.cells, self.rows) = (cells, rows.len() as u64);
+    }
+
     /// Looks at a row, and takes it if it is wanted.
     fn take(&mut self, select: &Select, asked: &Asked, row: &Row<'_>) -> Walk {
         self.seen += 1;
@@ -289,7 +311,7 @@ impl Taken {
             return Walk::Partition;
         }
         let bytes_max = if asked.pages { PAGE_BYTES_MAX } else { ANSWER_BYTES_MAX };
-        if self.rows >= asked.page || self.cells.len() >= bytes_max {
+        if self.rows >= asked.page || self.cells.len() + self.merging_bytes >= bytes_max {
             self.more = true;
             return Walk::Enough;
         }
@@ -307,10 +329,15 @@ impl Taken {
             Items::CountOf(item) => self.rows += u64::from(has_value(&select.table, item, row)),
             Items::Columns(items) => {
                 self.rows += 1;
+                let begin = self.cells.len();
                 put_row(&mut self.cells, items, &select.table, row, (asked.now_s, &asked.moment));
+                if select.merged {
+                    self.merging.push((row.clustering.to_vec(), begin..self.cells.len()));
+                    self.merging_bytes += size_of_val(&self.merging[0]) + row.clustering.len();
+                }
             }
         }
-        if self.rows >= asked.left {
+        if self.rows >= asked.left && !select.merged {
             Walk::Enough
         } else if last.in_partition >= asked.per_partition {
             Walk::Partition

@@ -78,6 +78,13 @@ impl Shard {
         let counts = !matches!(select.items, Items::Columns(_));
         let rows = settings.page_size.and_then(|rows| u64::try_from(rows).ok());
         let page = rows.filter(|rows| *rows > 0 && !counts);
+        if page.is_some() && select.merged {
+            return Err(Failure::invalid(
+                "Cannot page queries with both ORDER BY and a IN restriction on the partition key; \
+                 you must either remove the ORDER BY or the IN and sort client side, or disable \
+                 paging for this query",
+            ));
+        }
         let limit = bound.limit(select.limit.as_ref())?;
         let per_partition = match select.distinct {
             true => Some(1),

@@ -170,12 +170,6 @@ impl Given {
             return Ok(());
         }
         let Test::Compare(comparison, term) = test else { return Ok(()) };
-        let mixed = columns.iter().any(|column| column.descending != columns[0].descending);
-        if mixed {
-            return Err(Failure::Invalid(format!(
-                "ranges over clustering columns of different orders are not supported: {name}"
-            )));
-        }
         let values = tuple(terms, columns, name, term)?;
         let (edge, which, inclusive) = match comparison {
             Comparison::Greater => (&mut self.low, "start", false),
