@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tare_cql::response::{EncodedColumns, Reply, RowsWriter};
 use tare_cql::statement::function::Moment;
 use tare_store::read::{End, Next, PartitionRead, Position, ReadError, Row, Scan, Slice};
-use tare_store::{Pins, Store};
+use tare_store::{Pins, RowRead, Store};
 
 use crate::bind::{OwnedSlice, PartitionKey};
 use crate::catalog::Table;
@@ -50,6 +50,8 @@ pub(crate) struct Asked {
 /// Where the rows are.
 #[derive(Debug)]
 pub(crate) enum Area {
+    /// One row by its whole key.
+    Row { key: PartitionKey, clustering: Vec<u8> },
     /// Slices of some partitions; `at` is the one that is being read.
     Partitions { keys: Vec<PartitionKey>, at: usize, slices: Vec<OwnedSlice> },
     /// A part of the ring.
@@ -134,6 +136,8 @@ impl Reading {
         };
         if let Some(cursor) = &after {
             match &mut area {
+                // It is the only one.
+                Area::Row { .. } => return Err(foreign()),
                 Area::Partitions { keys, at, .. } => {
                     let found = keys.iter().position(|key| key.key == cursor.key);
                     *at = found.ok_or_else(foreign)?;
@@ -161,6 +165,25 @@ impl Reading {
         let Plan::Select(select) = &self.prepared.plan else { return Ok(Step::Answer) };
         let Self { area, asked, taken, .. } = self;
         match area {
+            Area::Row { key, clustering } => {
+                let PartitionKey { token, key } = key;
+                let owner = owner(*token, shards);
+                if owner != here {
+                    return Ok(Step::Elsewhere(owner));
+                }
+                let read = RowRead {
+                    table: select.table.store,
+                    token: *token,
+                    key,
+                    clustering,
+                    columns: select.cells.as_deref(),
+                    now_s: asked.now_s,
+                };
+                let end = store.read_row(&read, pins, |row| {
+                    taken.take(select, asked, &row);
+                })?;
+                Ok(if end == End::Missing { Step::Missing } else { Step::Answer })
+            }
             Area::Partitions { keys, at, slices } => {
                 let slices: Vec<Slice<'_>> =
                     slices.iter().map(|(from, to)| Slice { from, to: to.as_deref() }).collect();
@@ -222,6 +245,7 @@ impl Reading {
     /// Whether it has come further since it was last asked: what it held before is not needed.
     pub(crate) fn has_moved(&mut self) -> bool {
         let place = match &self.area {
+            Area::Row { .. } => return false,
             Area::Partitions { at, .. } => Position::at_token(i64::try_from(*at).unwrap_or(0)),
             Area::Ring(scan) => scan.position.clone(),
         };
@@ -234,6 +258,7 @@ impl Reading {
     /// The shard where it begins.
     pub(crate) fn first_shard(&self, shards: usize) -> usize {
         let token = match &self.area {
+            Area::Row { key, .. } => Some(key.token),
             Area::Partitions { keys, at, .. } => keys.get(*at).map(|key| key.token),
             Area::Ring(scan) => Some(scan.position.token),
         };

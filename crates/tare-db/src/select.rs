@@ -175,9 +175,8 @@ impl Shard {
                 }
             }
         }
-        let keys = vec![PartitionKey { token, key: key.to_vec() }];
-        let slices = vec![(clustering.to_vec(), after(clustering.to_vec()))];
-        let area = Area::Partitions { keys, at: 0, slices };
+        let key = PartitionKey { token, key: key.to_vec() };
+        let area = Area::Row { key, clustering: clustering.to_vec() };
         let origin = Origin { shard: self.number, conn: conn.id, reply };
         let mut reading = Reading::new(origin, Arc::clone(prepared), area, asked, None)?;
         if waits {

@@ -293,6 +293,8 @@ proptest! {
         let mut source = Reluctant { file: &file, held: BTreeMap::new() };
         for ((token, key), partition) in &expected {
             source.held.clear();
+            let may = table.may_contain(*token, &mut FileSource::new(reader(&file))).unwrap();
+            prop_assert_eq!(may, Some(true));
             let mut cursor = Cursor::new(Rc::clone(&table));
             let find = Some((*token, &**key));
             check_partition(&mut rng, &mut cursor, partition, find, &mut source);
