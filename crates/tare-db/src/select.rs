@@ -77,7 +77,10 @@ impl Shard {
     ) -> Result<Asked, Failure> {
         let counts = !matches!(select.items, Items::Columns(_));
         let rows = settings.page_size.and_then(|rows| u64::try_from(rows).ok());
+        let limit = bound.limit(select.limit.as_ref())?;
         let page = rows.filter(|rows| *rows > 0 && !counts);
+        // What fits into one page is not paged: drivers ask for pages by default.
+        let page = page.filter(|rows| !select.merged || limit.is_none_or(|limit| limit > *rows));
         if page.is_some() && select.merged {
             return Err(Failure::invalid(
                 "Cannot page queries with both ORDER BY and a IN restriction on the partition key; \
@@ -85,7 +88,6 @@ impl Shard {
                  paging for this query",
             ));
         }
-        let limit = bound.limit(select.limit.as_ref())?;
         let per_partition = match select.distinct {
             true => Some(1),
             false => bound.limit(select.per_partition_limit.as_ref())?,
