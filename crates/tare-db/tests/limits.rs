@@ -10,8 +10,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use common::Server;
 use common::connection::Connection;
+use common::{Server, until};
 use tare_cql::request::{self, Settings};
 use tare_cql::response::{ErrorKind, Response};
 use tare_cql::wire::Value;
@@ -107,13 +107,10 @@ fn metrics(address: SocketAddr, path: &str) -> String {
 
 /// Asks for the metrics until one of them has a value.
 fn wait_for(address: SocketAddr, line: &str) -> String {
-    loop {
+    until(line, || {
         let text = metrics(address, "/metrics");
-        if text.lines().any(|served| served == line) {
-            return text;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        text.lines().any(|served| served == line).then_some(text)
+    })
 }
 
 #[test]
@@ -166,9 +163,7 @@ fn a_stall_names_the_shard_and_the_task() {
         let (mut client, _) = Client::start(&server.report);
         client.schema();
         let none = "tare_db_stalls_total{shard=\"0\"} 0";
-        while metrics(address, "/metrics").contains(none) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until("a stall", || (!metrics(address, "/metrics").contains(none)).then_some(()));
         let said = server.stop();
         let line = said.lines().find(|line| line.starts_with("shard 0 stalled for ")).unwrap();
         assert!(line.contains("requests took") && line.contains("over the limit of 1.00 ns"));
@@ -278,6 +273,7 @@ fn data_larger_than_the_memory_is_served_within_it() {
         );
         assert_eq!(read, ROWS);
         assert!(metric(address, "tare_db_parked_reads_total{") > 0);
+        read_too_much_at_once(&mut client, &select);
         assert!(resident_max < 64 << 20, "{resident_max} bytes were in memory");
         server.stop();
         let server = start(data, "auto", &[LITTLE]).unwrap();
@@ -337,9 +333,11 @@ fn answers_that_nobody_takes_overload_the_server_until_they_are_taken() {
         }
         let mut lazy: Vec<Client> = (0..8).map(|_| Client::start(&server.report).0).collect();
         lazy.iter_mut().for_each(|client| client.connection.stream.write_all(&out).unwrap());
-        while client.query("SELECT v FROM ks.t WHERE k = 0x02") != Answer::Overloaded {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let wait_for = |client: &mut Client, wanted: Answer| {
+            let select = "SELECT v FROM ks.t WHERE k = 0x02";
+            until("an answer", || (client.query(select) == wanted).then_some(()));
+        };
+        wait_for(&mut client, Answer::Overloaded);
         // A long request is refused when it begins; the connection goes on behind its end.
         let value = "07".repeat(1_000_000);
         let long = format!("INSERT INTO ks.t (k, v) VALUES (0x09, 0x{value})");
@@ -350,8 +348,100 @@ fn answers_that_nobody_takes_overload_the_server_until_they_are_taken() {
                 assert!(matches!(answer, Answer::Fine | Answer::Overloaded), "{answer:?}");
             }
         }
-        while client.query("SELECT v FROM ks.t WHERE k = 0x01") != Answer::Fine {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for(&mut client, Answer::Fine);
     });
+}
+
+/// Asks for more rows at a time than may wait for the disk: each read is answered, some are refused.
+fn read_too_much_at_once(client: &mut Client, select: &[u8]) {
+    const READS: i16 = 512;
+    let mut out = Vec::new();
+    for stream in 0..READS {
+        let key = (u32::try_from(stream).unwrap() * 7_919 % ROWS).to_be_bytes();
+        let values = [Value::Bytes(&key)];
+        request::encode_execute(&mut out, stream, select, &Settings::default(), &values);
+    }
+    client.connection.stream.write_all(&out).unwrap();
+    let answers: Vec<Answer> = (0..READS).map(|_| client.receive()).collect();
+    assert!(answers.iter().all(|a| matches!(a, Answer::Fine | Answer::Overloaded)), "{answers:?}");
+    assert!(answers.contains(&Answer::Fine) && answers.contains(&Answer::Overloaded));
+}
+
+#[test]
+fn shards_that_are_filled_at_once_keep_to_the_memory_of_all() {
+    let data = tempfile::tempdir().unwrap();
+    let arguments = ["0", "100", "auto", "2", "memory=67108864", "metrics=127.0.0.1:0"];
+    let server = Server::serve(data.path(), &arguments).unwrap();
+    let address = server.report.metrics.unwrap();
+    let (mut client, _) = Client::start(&server.report);
+    client.schema();
+    let insert = client.prepare("INSERT INTO ks.t (k, v) VALUES (?, ?)");
+    let mut resident_max = 0;
+    execute_all(
+        &mut client,
+        &insert,
+        0..2 * ROWS,
+        |key| vec![key.to_be_bytes().to_vec(), value(key)],
+        |key, response| {
+            assert!(matches!(response, Response::Void), "{key}: {response:?}");
+            if key % 5_000 == 0 {
+                resident_max = metric(address, "tare_db_resident_bytes ").max(resident_max);
+            }
+        },
+    );
+    for shard in 0..2 {
+        let of_shard =
+            |name| metric(address, &format!("tare_db_{name}_total{{shard=\"{shard}\"}}"));
+        assert!(of_shard("flushes") > 0, "shard {shard}");
+        assert_eq!(of_shard("errors"), 0, "shard {shard}");
+    }
+    assert!(resident_max < 96 << 20, "{resident_max} bytes were in memory");
+}
+
+#[test]
+fn an_answer_that_is_half_sent_is_sent_before_its_connection_is_closed() {
+    each_engine("half sent", &[], |server, _| {
+        let (mut client, _) = Client::start(&server.report);
+        client.schema();
+        let insert = client.prepare("INSERT INTO ks.t (k, v) VALUES (0x01, ?)");
+        // More than the kernel takes at once for a client that does not read yet.
+        let value = vec![7; 12 << 20];
+        let mut out = Vec::new();
+        let values = [Value::Bytes(&value)];
+        request::encode_execute(&mut out, 0, &insert, &Settings::default(), &values);
+        client.connection.stream.write_all(&out).unwrap();
+        assert_eq!(client.receive(), Answer::Fine);
+        out.clear();
+        let select = "SELECT v FROM ks.t WHERE k = 0x01";
+        request::encode_query(&mut out, 0, select, &Settings::default(), &[]);
+        // What is no frame closes the connection, behind both answers.
+        out.extend_from_slice(b"GET / HTTP/1.1\r\n\r\n");
+        client.connection.stream.write_all(&out).unwrap();
+        assert_eq!(client.receive(), Answer::Fine);
+        let refused = client.receive();
+        assert!(matches!(refused, Answer::Failed(_)), "{refused:?}");
+        assert_eq!(client.receive(), Answer::Gone);
+    });
+}
+
+/// Only with epoll: a multishot accept keeps to the limit that was there when it was armed.
+#[test]
+fn a_server_without_connections_accepts_again_when_it_has_descriptors() {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    let data = tempfile::tempdir().unwrap();
+    let server = start(data.path(), "epoll", &[]).unwrap();
+    let process = Some(Pid::from_child(&server.child));
+    // Its own is that of this process.
+    let usual = getrlimit(Resource::Nofile);
+    prlimit(process, Resource::Nofile, Rlimit { current: Some(3), ..usual }).unwrap();
+    let mut client = Client { connection: Connection::open(&server.report).unwrap() };
+    let mut out = Vec::new();
+    request::encode_startup(&mut out, 0, &[("CQL_VERSION", "3.0.0")]);
+    client.connection.stream.write_all(&out).unwrap();
+    let patience = |ms| Some(Duration::from_millis(ms));
+    client.connection.stream.set_read_timeout(patience(300)).unwrap();
+    assert_eq!(client.receive(), Answer::Gone, "there is no descriptor for it");
+    prlimit(process, Resource::Nofile, usual).unwrap();
+    client.connection.stream.set_read_timeout(patience(60_000)).unwrap();
+    assert_eq!(client.receive(), Answer::Fine);
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::connection::{Answer, Connection};
-use common::{Server, program};
+use common::{Server, program, until};
 use tare_cql::frame::{Direction, decode};
 use tare_cql::request::{self, Settings};
 use tare_cql::response::Response;
@@ -163,9 +163,9 @@ fn no_acknowledged_write_is_lost_by_kill_9() {
                             all.lock().unwrap().extend(done);
                         });
                     }
-                    while acknowledged.load(Ordering::Relaxed) < 400 {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
+                    until("400 writes", || {
+                        (acknowledged.load(Ordering::Relaxed) >= 400).then_some(())
+                    });
                     server.kill();
                 });
                 let done = all.into_inner().unwrap();
@@ -366,17 +366,16 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
         let mut small = Command::new("unshare");
         small.args(["-m", "sh", "-c", script]).arg(program()).arg(data.path());
         small.args([&port.0.to_string(), "sync", engine, "1", "yes"]);
-        let mut child = small.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let report = loop {
-            if child.try_wait().unwrap().is_some() {
-                return skip(NAME, "cannot mount a small file system here");
-            }
-            if TcpStream::connect(("127.0.0.1", port.0)).is_ok() {
-                break port.report();
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        };
-        let server = Server { child, report };
+        let child = small.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut server = Server { child, report: port.report() };
+        let serves = until("a server on a small disk", || {
+            let ended = server.child.try_wait().unwrap().is_some();
+            let serves = TcpStream::connect(("127.0.0.1", port.0)).is_ok();
+            (ended || serves).then_some(serves)
+        });
+        if !serves {
+            return skip(NAME, "cannot mount a small file system here");
+        }
         let mut client = Client::start(&server.report);
         client.schema();
         let insert = client.prepare(INSERT);

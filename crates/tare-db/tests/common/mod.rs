@@ -10,6 +10,22 @@ use std::time::Duration;
 
 use tare_db::report::{self, Report};
 
+/// How often something is asked for before a test gives up: for about a minute.
+const TRIES: u32 = 6_000;
+const BETWEEN_TRIES: Duration = Duration::from_millis(10);
+
+/// Asks until there is an answer.
+#[track_caller]
+pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..TRIES {
+        if let Some(found) = ask() {
+            return found;
+        }
+        std::thread::sleep(BETWEEN_TRIES);
+    }
+    panic!("waited a minute in vain: {what}");
+}
+
 /// A server that ends with the test.
 pub(crate) struct Server {
     pub(crate) child: Child,
@@ -37,7 +53,7 @@ impl Server {
         let _ = std::fs::remove_file(&file);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        loop {
+        for _ in 0..TRIES {
             if let Ok(report) = report::read(&file) {
                 return Ok(Self { child, report });
             }
@@ -46,8 +62,11 @@ impl Server {
                 child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
                 return Err(said);
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(BETWEEN_TRIES);
         }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        panic!("the server has not started within a minute");
     }
 
     /// Ends it as SIGTERM does, and returns what it said.
