@@ -308,9 +308,11 @@ impl Shard {
             }
             Event::Sent(id) => {
                 if let Some(conn) = self.conn(id) {
-                    conn.sending_bytes = 0;
-                    if conn.has_output() || conn.closing {
+                    let is_large = conn.sending_bytes > KEPT_BYTES_MAX;
+                    if conn.has_output() || conn.closing || is_large {
                         self.mark_dirty(id);
+                    } else {
+                        conn.sending_bytes = 0;
                     }
                 }
             }
@@ -445,6 +447,9 @@ impl Shard {
                 }
             };
             let sending = self.engine.is_sending(id);
+            if !sending && room.max(conn.sending_bytes) > KEPT_BYTES_MAX {
+                self.engine.trim(id);
+            }
             if conn.out.is_empty() {
                 conn.sending_bytes = if sending { room } else { 0 };
                 if conn.out.capacity() > KEPT_BYTES_MAX {
