@@ -201,8 +201,8 @@ pub(crate) struct Select {
 pub(crate) enum Items {
     /// How many rows there are.
     Count,
-    /// How many rows have a value in this column.
-    CountOf(Item),
+    /// How many rows have a value in the column of this number.
+    CountOf(u16),
     /// Of each row.
     Columns(Vec<Item>),
 }
@@ -246,7 +246,9 @@ pub(crate) struct Filter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FilterTest {
     Compare(Comparison, Source),
-    In(Alternatives),
+    In(Vec<Source>),
+    /// A marker that is bound to a list.
+    InMarker(Source),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

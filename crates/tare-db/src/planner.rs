@@ -119,7 +119,7 @@ pub(crate) fn user_table(
     name: &TableName,
 ) -> Result<Arc<Table>, Failure> {
     let (keyspace, name) = qualified(keyspace, name)?;
-    if !catalog.keyspaces.contains_key(keyspace) && !system_schema::KEYSPACES.contains(&keyspace) {
+    if !catalog.has_keyspace(keyspace) {
         return Err(Failure::Invalid(format!("keyspace {keyspace} does not exist")));
     }
     let table = catalog.table(keyspace, name);

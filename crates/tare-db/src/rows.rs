@@ -351,7 +351,7 @@ impl Taken {
         last.clustering.extend_from_slice(row.clustering);
         match &select.items {
             Items::Count => self.rows += 1,
-            Items::CountOf(item) => self.rows += u64::from(has_value(&select.table, item, row)),
+            Items::CountOf(number) => self.rows += u64::from(has_value(*number, row)),
             Items::Columns(items) => {
                 self.rows += 1;
                 let begin = self.cells.len();

@@ -29,9 +29,7 @@ impl Shard {
     ) -> Result<(), Failure> {
         match statement {
             Statement::Use { keyspace } => {
-                if !self.state.catalog.keyspaces.contains_key(keyspace)
-                    && !system_schema::KEYSPACES.contains(&keyspace.as_str())
-                {
+                if !self.state.catalog.has_keyspace(keyspace) {
                     return Err(missing_keyspace(keyspace));
                 }
                 conn.keyspace = Some(keyspace.as_str().into());

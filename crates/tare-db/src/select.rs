@@ -56,11 +56,7 @@ impl Shard {
             (self.state.key, self.state.clustering) = (key, clustering);
             return result;
         }
-        let foreign = || {
-            Failure::Protocol("Invalid value for the paging state: not one of this server".into())
-        };
-        let state = settings.paging_state.map(|state| Cursor::decode(state).ok_or_else(foreign));
-        let after = state.transpose()?;
+        let after = Cursor::of(settings)?;
         let area = self.area(select, bound, asked.now_s)?;
         let left = after.as_ref().map_or(asked.left, |after| after.left.min(asked.left));
         let asked = Asked { left, ..asked };
@@ -113,7 +109,7 @@ impl Shard {
             Partitions::One(sources) => {
                 let mut key = Vec::new();
                 bound.key(&mut key, sources, table)?;
-                vec![PartitionKey { token: Token::of(&key).0, key }]
+                vec![PartitionKey::of(key)]
             }
             Partitions::Some(choices) => bound.keys(choices, table)?,
             Partitions::Tokens(bounds) => match bound.tokens(bounds, table)? {

@@ -59,6 +59,9 @@ const IDLE_TURN_NS_MAX: u64 = 100_000;
 /// A connection's buffers above this are given back when they are empty.
 const KEPT_BYTES_MAX: usize = 128 << 10;
 
+/// No schema is of this epoch.
+const NO_EPOCH: u64 = u64::MAX;
+
 /// The keyspace in use and the text of a prepared statement.
 pub(crate) type PreparedText = Arc<(Option<String>, String)>;
 
@@ -160,6 +163,7 @@ pub(crate) struct State {
     pub(crate) conns: Vec<Option<Box<Conn>>>,
     pub(crate) metrics: ShardMetrics,
     pub(crate) catalog: Arc<Catalog>,
+    /// That of the catalog; [`NO_EPOCH`] before there is one.
     pub(crate) epoch: u64,
     pub(crate) prepared: BTreeMap<[u8; 16], Arc<Prepared>>,
     waiters: VecDeque<Waiting>,
@@ -193,6 +197,13 @@ pub(crate) struct State {
     /// Requests wait until memtables have been flushed.
     full: bool,
     cache: CacheTarget,
+}
+
+impl State {
+    /// That of a shard which has done nothing yet.
+    pub(crate) fn new() -> Self {
+        Self { epoch: NO_EPOCH, ..Self::default() }
+    }
 }
 
 impl Shard {
@@ -620,7 +631,7 @@ impl Shard {
     #[inline]
     pub(crate) fn refresh(&mut self) {
         let epoch = self.common.schema.epoch();
-        if epoch != self.state.epoch || self.state.catalog.next_store == 0 {
+        if epoch != self.state.epoch {
             self.state.epoch = epoch;
             self.state.catalog = self.common.schema.current();
             self.store.schema(self.state.catalog.options());

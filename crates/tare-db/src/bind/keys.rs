@@ -6,7 +6,7 @@ use tare_cql::token::Token;
 use tare_cql::wire::Reader;
 use tare_store::read::successor;
 
-use super::{Bound, PartitionKey, check_key_value, check_single, list, push_part};
+use super::{Bound, PartitionKey, check_key_value, list, push_key};
 use crate::catalog::{Column, Table};
 use crate::failure::Failure;
 use crate::ordered;
@@ -103,8 +103,8 @@ impl Bound<'_> {
                 ordered::push(&mut order, &column.kind, false, value);
             }
             let mut key = Vec::new();
-            serialise(&mut key, &values)?;
-            keys.push((order, PartitionKey { token: Token::of(&key).0, key }));
+            push_key(&mut key, values.into_iter().map(Ok))?;
+            keys.push((order, PartitionKey::of(key)));
         }
         keys.sort_by(|(a, _), (b, _)| a.cmp(b));
         keys.dedup_by(|(a, _), (b, _)| a == b);
@@ -228,15 +228,6 @@ impl Bound<'_> {
         }
         Ok((first <= last).then_some((first, last)))
     }
-}
-
-fn serialise(key: &mut Vec<u8>, values: &[&[u8]]) -> Result<(), Failure> {
-    if let [value] = values {
-        check_single(value)?;
-        key.extend_from_slice(value);
-        return Ok(());
-    }
-    values.iter().try_for_each(|value| push_part(key, value))
 }
 
 fn push_values(out: &mut Vec<u8>, columns: &[Column], values: &[&[u8]]) {

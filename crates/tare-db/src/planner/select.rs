@@ -102,8 +102,11 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
         let counted = match &selector.item {
             SelectItem::CountRows => Some(Items::Count),
             SelectItem::Count(column) => {
-                let (item, _) = item(table, &SelectItem::Column(column.clone()))?;
-                Some(Items::CountOf(item))
+                Some(match find(table, column)? {
+                    (Place::Regular, column) => Items::CountOf(column.number),
+                    // Every row has its key.
+                    (Place::Partition(_) | Place::Clustering(_), _) => Items::Count,
+                })
             }
             _ => None,
         };
