@@ -135,10 +135,11 @@ fn answers(port: u16) -> std::io::Result<()> {
     stream.read_exact(&mut [0; 9])
 }
 
-/// The figure of this name in what `tare load --json` printed.
+/// The figure of this name, or path of names, in what `tare load --json` printed.
 pub(crate) fn figure(output: &[u8], name: &str) -> Result<f64> {
     let report: serde_json::Value = serde_json::from_slice(output)?;
-    report[name].as_f64().ok_or_else(|| format!("tare load printed no {name}").into())
+    let figure = report.pointer(&format!("/{name}")).and_then(serde_json::Value::as_f64);
+    figure.ok_or_else(|| format!("tare load printed no {name}").into())
 }
 
 /// The first two CPUs that may be used: server, client.
