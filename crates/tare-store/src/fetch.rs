@@ -92,7 +92,8 @@ impl Fetches {
         let result = match completion.result {
             Ok(length) => {
                 let bytes = chunk.as_ref().map_or(&[][..], Chunk::bytes);
-                Block::decode(at, &bytes[..length.min(bytes.len())]).map(Rc::new)
+                let bytes = &bytes[..length.min(bytes.len())];
+                Block::decode_into(cache.take_spare(), at, bytes).map(Rc::new)
             }
             Err(error) => {
                 let source = Arc::new(error);

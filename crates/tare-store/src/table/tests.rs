@@ -86,6 +86,8 @@ fn draw(shape: &Shape) -> Model {
             push(&mut cells, Cell::dead(3, timestamp, 77));
             partition.rows.insert(clustering, cells);
         }
+        // A partition may be drawn twice.
+        partition.ranges.clear();
         let mut bounds = std::collections::BTreeSet::new();
         for _ in 0..rng.below(4) / 2 * rng.below(60) {
             bounds.insert(bytes(&mut rng, shape.clustering_max + 1, 5));
