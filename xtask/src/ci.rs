@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
+use crate::say;
+
 /// Name of a step and the cargo arguments that it runs.
 const STEPS: [(&str, &[&str]); 6] = [
     ("format", &["fmt", "--all", "--check"]),
@@ -79,9 +81,4 @@ pub(crate) fn program(root: &Path) -> anyhow::Result<PathBuf> {
 
 fn announce(step: &str) {
     say(&format!("==> {step}"));
-}
-
-#[expect(clippy::print_stderr, reason = "progress of a chore")]
-fn say(line: &str) {
-    eprintln!("{line}");
 }

@@ -25,6 +25,12 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
+/// Tells how a chore goes on, and how it ends.
+#[expect(clippy::print_stderr, reason = "progress of a chore")]
+fn say(line: &str) {
+    eprintln!("{line}");
+}
+
 /// The repository's root: the folder above this package.
 fn root() -> anyhow::Result<PathBuf> {
     let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));

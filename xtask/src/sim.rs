@@ -3,12 +3,12 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use tare_sim::{Options, Violation};
+use tare_sim::{Options, Violation, each_seed};
+
+use crate::say;
 
 /// Seeds where nothing else is asked for.
 const SEEDS: u64 = 1000;
@@ -59,34 +59,18 @@ fn one(root: &Path, seed: u64, options: &Options) -> anyhow::Result<()> {
 
 fn many(root: &Path, seeds: u64, options: &Options) -> anyhow::Result<()> {
     let started = Instant::now();
-    let next = AtomicU64::new(0);
-    let (events, restarts) = (AtomicU64::new(0), AtomicU64::new(0));
-    let failures = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds {
-                return;
+    let (mut events, mut restarts, mut failures) = (0, 0, Vec::new());
+    for life in each_seed(seeds, |seed| tare_sim::run(seed, options)) {
+        match life {
+            Ok(outcome) => {
+                events += outcome.events;
+                restarts += outcome.restarts;
             }
-            match tare_sim::run(seed, options) {
-                Ok(outcome) => {
-                    events.fetch_add(outcome.events, Ordering::Relaxed);
-                    restarts.fetch_add(outcome.restarts, Ordering::Relaxed);
-                }
-                Err(failure) => {
-                    failures.lock().unwrap_or_else(|poison| poison.into_inner()).push(failure);
-                }
-            }
+            Err(failure) => failures.push(failure),
         }
-    };
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| (0..cpus).for_each(|_| drop(scope.spawn(work))));
-    let mut failures = failures.into_inner().unwrap_or_else(|poison| poison.into_inner());
-    failures.sort_by_key(|failure| failure.seed);
+    }
     say(&format!(
-        "{seeds} seeds, {} restarts, {} events, {:.1} s",
-        restarts.into_inner(),
-        events.into_inner(),
+        "{seeds} seeds, {restarts} restarts, {events} events, {:.1} s",
         started.elapsed().as_secs_f64()
     ));
     if failures.is_empty() {
@@ -109,9 +93,4 @@ fn commit(root: &Path) -> String {
         }
         _ => "unknown".into(),
     }
-}
-
-#[expect(clippy::print_stderr, reason = "the outcome of a chore")]
-fn say(line: &str) {
-    eprintln!("{line}");
 }

@@ -306,6 +306,12 @@ impl FrameStart {
         Self { offset }
     }
 
+    /// The frame whose header stands at `offset` already, and which is the last of its buffer.
+    #[inline]
+    pub(crate) fn at(offset: usize) -> Self {
+        Self { offset }
+    }
+
     /// Where the frame begins in the buffer, for who wants to take it back.
     #[inline]
     pub fn offset(&self) -> usize {

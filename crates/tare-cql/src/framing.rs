@@ -4,7 +4,7 @@
 //! Whoever has a connection unpacks what it receives into plain frames, which `frame::decode` takes,
 //! and packs the frames that it sends. Memory is bounded by what the caller allows as a body.
 
-use crate::frame::{self, Direction, FrameError, HEADER_BYTES, Head, Version, flag};
+use crate::frame::{self, Direction, FrameError, FrameStart, HEADER_BYTES, Head, Version, flag};
 use crate::response::{self, ErrorKind};
 use crate::segment::{self, PAYLOAD_BYTES_MAX, SegmentError};
 
@@ -146,7 +146,7 @@ fn pack_compressed(frame: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&header[5..]);
         if segment::compress(body, out) {
             out[start + 1] |= flag::COMPRESSION;
-            set_body_bytes(out, start);
+            FrameStart::at(start).finish(out);
             return;
         }
         out.truncate(start + HEADER_BYTES);
@@ -181,18 +181,9 @@ fn unpack_compressed(
             return Err(FrameError::TooLong { stream, length, limit }.into());
         }
         segment::decompress(block, bytes, frames).ok_or(broken)?;
-        set_body_bytes(frames, start);
+        FrameStart::at(start).finish(frames);
     }
     Ok(Some(HEADER_BYTES + length))
-}
-
-/// Enters the length of the body of the frame that begins at `start` and is the last.
-fn set_body_bytes(out: &mut [u8], start: usize) {
-    let body_bytes = out.len().saturating_sub(start + HEADER_BYTES);
-    let length = u32::try_from(body_bytes).unwrap_or(u32::MAX);
-    if let Some(field) = out.get_mut(start + 5..start + HEADER_BYTES) {
-        field.copy_from_slice(&length.to_be_bytes());
-    }
 }
 
 #[cfg(test)]

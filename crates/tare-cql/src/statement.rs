@@ -141,7 +141,6 @@ pub struct Delete {
 /// `BEGIN [UNLOGGED] BATCH ... APPLY BATCH`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
-    pub logged: bool,
     pub timestamp_us: Option<Term>,
     pub statements: Vec<Modify>,
 }

@@ -5,6 +5,7 @@ mod keys;
 
 use tare_cql::request::Values;
 use tare_cql::statement::{Function, function::Moment};
+use tare_cql::token::Token;
 use tare_cql::types::Type;
 use tare_cql::wire::{Reader, Value};
 
@@ -30,6 +31,12 @@ pub(crate) struct Bound<'a> {
 pub(crate) struct PartitionKey {
     pub(crate) token: i64,
     pub(crate) key: Vec<u8>,
+}
+
+impl PartitionKey {
+    pub(crate) fn of(key: Vec<u8>) -> Self {
+        Self { token: Token::of(&key).0, key }
+    }
 }
 
 impl<'a> Bound<'a> {
@@ -167,8 +174,7 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// Serialises the partition key, which is cleared first: one component as it is, several as
-    /// Cassandra's CompositeType.
+    /// Serialises the partition key, which is cleared first.
     #[inline]
     pub(crate) fn key(
         &self,
@@ -177,16 +183,8 @@ impl<'a> Bound<'a> {
         table: &Table,
     ) -> Result<(), Failure> {
         key.clear();
-        if let ([source], [column]) = (sources, &table.partition[..]) {
-            let value = self.key_value(source, column)?;
-            check_single(value)?;
-            key.extend_from_slice(value);
-            return Ok(());
-        }
-        for (source, column) in sources.iter().zip(&table.partition) {
-            push_part(key, self.key_value(source, column)?)?;
-        }
-        Ok(())
+        let columns = sources.iter().zip(&table.partition);
+        push_key(key, columns.map(|(source, column)| self.key_value(source, column)))
     }
 
     /// Builds a whole clustering key, which is cleared first.
@@ -219,21 +217,30 @@ fn check_key_value(value: &[u8], column: &Column) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Appends a partition key: one component as it is, several as Cassandra's CompositeType.
 #[inline]
-fn check_single(value: &[u8]) -> Result<(), Failure> {
-    if value.is_empty() {
-        return Err(Failure::invalid("Key may not be empty"));
-    }
-    Ok(())
-}
-
-#[inline]
-fn push_part(key: &mut Vec<u8>, value: &[u8]) -> Result<(), Failure> {
-    if tare_cql::token::append_key_part(key, value) {
+fn push_key<'v>(
+    key: &mut Vec<u8>,
+    mut values: impl ExactSizeIterator<Item = Result<&'v [u8], Failure>>,
+) -> Result<(), Failure> {
+    if values.len() == 1
+        && let Some(value) = values.next()
+    {
+        let value = value?;
+        if value.is_empty() {
+            return Err(Failure::invalid("Key may not be empty"));
+        }
+        key.extend_from_slice(value);
         return Ok(());
     }
-    let length = value.len();
-    Err(Failure::Invalid(format!("Key length of {length} is longer than maximum of 65535")))
+    values.try_for_each(|value| {
+        let value = value?;
+        if tare_cql::token::append_key_part(key, value) {
+            return Ok(());
+        }
+        let length = value.len();
+        Err(Failure::Invalid(format!("Key length of {length} is longer than maximum of 65535")))
+    })
 }
 
 /// The items of a list that was checked: a count, then `[bytes]` each.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
+use tare_cql::system_schema;
 use tare_cql::types::Type;
 use tare_std::rng::mix64;
 
@@ -94,6 +95,11 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
+    /// Whether there is such a keyspace, of clients or of the system.
+    pub(crate) fn has_keyspace(&self, name: &str) -> bool {
+        self.keyspaces.contains_key(name) || system_schema::KEYSPACES.contains(&name)
+    }
+
     pub(crate) fn table(&self, keyspace: &str, table: &str) -> Option<&Arc<Table>> {
         self.keyspaces.get(keyspace)?.tables.get(table)
     }

@@ -8,6 +8,10 @@
 //!
 //! All numbers are big-endian.
 
+use tare_cql::request::Settings;
+
+use crate::failure::Failure;
+
 const VERSION: u8 = 1;
 
 /// The row after which the next page goes on.
@@ -23,6 +27,14 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
+    /// What a client has sent back, if it goes on after a page.
+    pub(crate) fn of(settings: &Settings<'_>) -> Result<Option<Self>, Failure> {
+        let foreign = || {
+            Failure::Protocol("Invalid value for the paging state: not one of this server".into())
+        };
+        settings.paging_state.map(|state| Self::decode(state).ok_or_else(foreign)).transpose()
+    }
+
     /// As the client keeps it.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(31 + self.key.len() + self.clustering.len());
@@ -40,7 +52,7 @@ impl Cursor {
     }
 
     /// `None` if the bytes are no cursor of this server.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: &[u8]) -> Option<Self> {
         let (rest, crc) = bytes.split_last_chunk()?;
         if crc32c::crc32c(rest) != u32::from_be_bytes(*crc) {
             return None;

@@ -28,9 +28,8 @@ impl Shard {
         conn: &mut Conn,
         reply: Reply,
         describe: &Describe,
+        current: Option<&str>,
     ) -> Result<(), Failure> {
-        let current = conn.keyspace.clone();
-        let current = current.as_deref();
         if describe.target == DescribeTarget::Cluster {
             let address = self.common.node.address.ip().to_string();
             describe_cluster(&mut conn.out, reply, current, &address);

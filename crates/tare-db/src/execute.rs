@@ -30,7 +30,9 @@ impl Shard {
             }
             Plan::Batch(batch) => self.batch_statement(conn, reply, batch, &bound, settings),
             Plan::System(select) => self.system(conn, reply, select, &bound, settings),
-            Plan::Other(statement) => self.schema_statement(conn, reply, statement),
+            Plan::Other(statement, keyspace) => {
+                self.schema_statement(conn, reply, statement, keyspace.as_deref())
+            }
         }
     }
 

@@ -43,8 +43,6 @@ pub enum InspectError {
 struct TableFile {
     file: File,
     number: u64,
-    /// As far as it holds anything: what was reserved for it and not used is zeros.
-    bytes: u64,
 }
 
 impl TableFile {
@@ -53,12 +51,9 @@ impl TableFile {
         let Some(FileId::Table(number)) = name.and_then(FileId::from_file_name) else {
             return Err(InspectError::NoTable { path: path.into() });
         };
-        let open = || {
-            let file = OpenOptions::new().read(true).open(path)?;
-            let bytes = used_bytes(&file)?;
-            Ok(Self { file, number, bytes })
-        };
-        open().map_err(|source| InspectError::Read { path: path.into(), source })
+        let file = OpenOptions::new().read(true).open(path);
+        let file = file.map_err(|source| InspectError::Read { path: path.into(), source })?;
+        Ok(Self { file, number })
     }
 
     fn reader(&self) -> impl FnMut(u64, &mut [u8]) -> io::Result<usize> {
@@ -66,7 +61,7 @@ impl TableFile {
     }
 }
 
-/// The length of a file without the zeros at its end, in whole pages.
+/// As far as a file holds anything, in whole pages: what was reserved for it and not used is zeros.
 fn used_bytes(file: &File) -> io::Result<u64> {
     let mut page = [0; PAGE_BYTES];
     let mut bytes = file.metadata()?.len();

@@ -34,7 +34,7 @@ pub use text::{About, page as reference_page, render};
 pub const FILE: &str = "metrics";
 
 const MAGIC: &[u8; 8] = b"TareMet1";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const HEAD_BYTES: usize = 64;
 const SHARD_BYTES: usize = 2048;
 /// Where each histogram begins, in words.

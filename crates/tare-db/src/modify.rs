@@ -172,7 +172,7 @@ impl Shard {
             Partitions::One(sources) => {
                 let mut key = Vec::new();
                 bound.key(&mut key, sources, table)?;
-                vec![PartitionKey { token: Token::of(&key).0, key }]
+                vec![PartitionKey::of(key)]
             }
             Partitions::Some(choices) => bound.keys(choices, table)?,
             Partitions::Tokens(_) => return Err(Failure::invalid("a write names its partitions")),

@@ -31,8 +31,9 @@ pub(crate) enum Plan {
     Batch(Batch),
     Select(Select),
     System(SystemSelect),
-    /// Statements that are run from their text: changes of the schema, USE, TRUNCATE, DESCRIBE.
-    Other(Statement),
+    /// Statements that are run from their text: changes of the schema, USE, TRUNCATE, DESCRIBE; and the
+    /// keyspace of their names without one.
+    Other(Statement, Option<Box<str>>),
 }
 
 impl Plan {
@@ -41,7 +42,7 @@ impl Plan {
         match self {
             Self::Select(select) => Some(&select.columns),
             Self::System(select) => Some(&select.columns),
-            Self::Modify(_) | Self::Batch(_) | Self::Other(_) => None,
+            Self::Modify(_) | Self::Batch(_) | Self::Other(..) => None,
         }
     }
 }
@@ -181,6 +182,8 @@ pub(crate) struct Select {
     pub(crate) rows: Rows,
     /// Rows of a partition come in the reverse of their order.
     pub(crate) reversed: bool,
+    /// The rows of several partitions come in one order, for which all of them have to be there.
+    pub(crate) merged: bool,
     /// One row of each partition.
     pub(crate) distinct: bool,
     pub(crate) items: Items,
@@ -198,8 +201,8 @@ pub(crate) struct Select {
 pub(crate) enum Items {
     /// How many rows there are.
     Count,
-    /// How many rows have a value in this column.
-    CountOf(Item),
+    /// How many rows have a value in the column of this number.
+    CountOf(u16),
     /// Of each row.
     Columns(Vec<Item>),
 }
@@ -243,7 +246,9 @@ pub(crate) struct Filter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FilterTest {
     Compare(Comparison, Source),
-    In(Alternatives),
+    In(Vec<Source>),
+    /// A marker that is bound to a list.
+    InMarker(Source),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

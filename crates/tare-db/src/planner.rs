@@ -66,7 +66,7 @@ pub(crate) fn plan(
                 }
             }
         }
-        other => (Plan::Other(other), Default::default()),
+        other => (Plan::Other(other, keyspace.map(Box::from)), Default::default()),
     };
     let (markers, calls) = terms.finish()?;
     let specs = markers.iter().map(|(name, kind)| ColumnSpec { name, kind });
@@ -85,7 +85,7 @@ fn key_markers(plan: &Plan) -> Vec<u16> {
     let partitions = match plan {
         Plan::Modify(Modify { partitions, .. }) => partitions,
         Plan::Select(select) => &select.partitions,
-        Plan::Batch(_) | Plan::System(_) | Plan::Other(_) => return Vec::new(),
+        Plan::Batch(_) | Plan::System(_) | Plan::Other(..) => return Vec::new(),
     };
     let Partitions::One(key) = partitions else { return Vec::new() };
     let position = |source: &Source| match source {
@@ -119,7 +119,7 @@ pub(crate) fn user_table(
     name: &TableName,
 ) -> Result<Arc<Table>, Failure> {
     let (keyspace, name) = qualified(keyspace, name)?;
-    if !catalog.keyspaces.contains_key(keyspace) && !system_schema::KEYSPACES.contains(&keyspace) {
+    if !catalog.has_keyspace(keyspace) {
         return Err(Failure::Invalid(format!("keyspace {keyspace} does not exist")));
     }
     let table = catalog.table(keyspace, name);

@@ -2,11 +2,14 @@
 //! is the rule of Scylla (`sharding_ignore_msb` = 0), by which its drivers find the shard of a key,
 //! and it makes a walk from shard to shard meet all tokens in order.
 
+use tare_cql::token::Token;
+
 /// The shard that owns a token.
 #[inline]
 pub(crate) fn owner(token: i64, shards: usize) -> usize {
-    let biased = token.cast_unsigned() ^ (1 << 63);
-    usize::try_from((u128::from(biased) * shards as u128) >> 64).unwrap_or(0)
+    // No host has so many CPUs.
+    let shards = u16::try_from(shards).unwrap_or(u16::MAX);
+    usize::from(Token(token).shard(shards, 0))
 }
 
 #[cfg(test)]

@@ -4,17 +4,18 @@
 //!
 //! Rows come in order of the partitions and, within one, of the clustering key. With IN on the
 //! partition key the partitions come in the order of its values, else in that of their tokens: a
-//! shard owns one range of them, so that a walk from shard to shard meets them in order.
+//! shard owns one range of them, so that a walk from shard to shard meets them in order. With ORDER BY
+//! and IN together the rows of all partitions are sorted once they are there, before LIMIT.
 
 mod project;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use tare_cql::response::{EncodedColumns, Reply, RowsWriter};
 use tare_cql::statement::function::Moment;
 use tare_store::read::{End, Next, PartitionRead, Position, ReadError, Row, Scan, Slice};
-use tare_store::{Pins, Store};
+use tare_store::{Pins, RowRead, Store};
 
 use crate::bind::{OwnedSlice, PartitionKey};
 use crate::catalog::Table;
@@ -49,6 +50,8 @@ pub(crate) struct Asked {
 /// Where the rows are.
 #[derive(Debug)]
 pub(crate) enum Area {
+    /// One row by its whole key.
+    Row { key: PartitionKey, clustering: Vec<u8> },
     /// Slices of some partitions; `at` is the one that is being read.
     Partitions { keys: Vec<PartitionKey>, at: usize, slices: Vec<OwnedSlice> },
     /// A part of the ring.
@@ -87,6 +90,9 @@ pub(crate) enum Step {
 struct Taken {
     /// Encoded cells, each with its length.
     cells: Vec<u8>,
+    /// Of rows that are to be merged: the clustering key, and where the cells are.
+    merging: Vec<(Vec<u8>, Range<usize>)>,
+    merging_bytes: usize,
     /// Rows that were found, or counted.
     rows: u64,
     /// Rows that were looked at.
@@ -130,6 +136,8 @@ impl Reading {
         };
         if let Some(cursor) = &after {
             match &mut area {
+                // It is the only one.
+                Area::Row { .. } => return Err(foreign()),
                 Area::Partitions { keys, at, .. } => {
                     let found = keys.iter().position(|key| key.key == cursor.key);
                     *at = found.ok_or_else(foreign)?;
@@ -157,6 +165,25 @@ impl Reading {
         let Plan::Select(select) = &self.prepared.plan else { return Ok(Step::Answer) };
         let Self { area, asked, taken, .. } = self;
         match area {
+            Area::Row { key, clustering } => {
+                let PartitionKey { token, key } = key;
+                let owner = owner(*token, shards);
+                if owner != here {
+                    return Ok(Step::Elsewhere(owner));
+                }
+                let read = RowRead {
+                    table: select.table.store,
+                    token: *token,
+                    key,
+                    clustering,
+                    columns: select.cells.as_deref(),
+                    now_s: asked.now_s,
+                };
+                let end = store.read_row(&read, pins, |row| {
+                    taken.take(select, asked, &row);
+                })?;
+                Ok(if end == End::Missing { Step::Missing } else { Step::Answer })
+            }
             Area::Partitions { keys, at, slices } => {
                 let slices: Vec<Slice<'_>> =
                     slices.iter().map(|(from, to)| Slice { from, to: to.as_deref() }).collect();
@@ -218,6 +245,7 @@ impl Reading {
     /// Whether it has come further since it was last asked: what it held before is not needed.
     pub(crate) fn has_moved(&mut self) -> bool {
         let place = match &self.area {
+            Area::Row { .. } => return false,
             Area::Partitions { at, .. } => Position::at_token(i64::try_from(*at).unwrap_or(0)),
             Area::Ring(scan) => scan.position.clone(),
         };
@@ -230,6 +258,7 @@ impl Reading {
     /// The shard where it begins.
     pub(crate) fn first_shard(&self, shards: usize) -> usize {
         let token = match &self.area {
+            Area::Row { key, .. } => Some(key.token),
             Area::Partitions { keys, at, .. } => keys.get(*at).map(|key| key.token),
             Area::Ring(scan) => Some(scan.position.token),
         };
@@ -240,6 +269,7 @@ impl Reading {
     pub(crate) fn answer(&mut self, out: &mut Vec<u8>) {
         let Plan::Select(select) = &self.prepared.plan else { return };
         let (reply, asked) = (self.origin.reply, self.asked);
+        self.taken.merge(select, asked.left);
         let Taken { cells, rows, last, more, .. } = &mut self.taken;
         let state = match last.as_mut().filter(|_| *more) {
             Some(_) if !asked.pages => {
@@ -280,6 +310,23 @@ impl Taken {
         (last.key == key.key && last.in_partition > 0).then(|| last.clustering.clone())
     }
 
+    /// Brings the rows of several partitions into one order, and leaves `rows_max` of them. Rows with
+    /// equal clustering keys stay in the order of their partitions.
+    fn merge(&mut self, select: &Select, rows_max: u64) {
+        if !select.merged {
+            return;
+        }
+        let mut rows = std::mem::take(&mut self.merging);
+        match select.reversed {
+            false => rows.sort_by(|(a, _), (b, _)| a.cmp(b)),
+            true => rows.sort_by(|(a, _), (b, _)| b.cmp(a)),
+        }
+        rows.truncate(usize::try_from(rows_max).unwrap_or(usize::MAX));
+        let mut cells = Vec::with_capacity(self.cells.len());
+        rows.iter().for_each(|(_, at)| cells.extend_from_slice(&self.cells[at.clone()]));
+        (self.cells, self.rows) = (cells, rows.len() as u64);
+    }
+
     /// Looks at a row, and takes it if it is wanted.
     fn take(&mut self, select: &Select, asked: &Asked, row: &Row<'_>) -> Walk {
         self.seen += 1;
@@ -289,7 +336,7 @@ impl Taken {
             return Walk::Partition;
         }
         let bytes_max = if asked.pages { PAGE_BYTES_MAX } else { ANSWER_BYTES_MAX };
-        if self.rows >= asked.page || self.cells.len() >= bytes_max {
+        if self.rows >= asked.page || self.cells.len() + self.merging_bytes >= bytes_max {
             self.more = true;
             return Walk::Enough;
         }
@@ -304,13 +351,18 @@ impl Taken {
         last.clustering.extend_from_slice(row.clustering);
         match &select.items {
             Items::Count => self.rows += 1,
-            Items::CountOf(item) => self.rows += u64::from(has_value(&select.table, item, row)),
+            Items::CountOf(number) => self.rows += u64::from(has_value(*number, row)),
             Items::Columns(items) => {
                 self.rows += 1;
+                let begin = self.cells.len();
                 put_row(&mut self.cells, items, &select.table, row, (asked.now_s, &asked.moment));
+                if select.merged {
+                    self.merging.push((row.clustering.to_vec(), begin..self.cells.len()));
+                    self.merging_bytes += size_of_val(&self.merging[0]) + row.clustering.len();
+                }
             }
         }
-        if self.rows >= asked.left {
+        if self.rows >= asked.left && !select.merged {
             Walk::Enough
         } else if last.in_partition >= asked.per_partition {
             Walk::Partition

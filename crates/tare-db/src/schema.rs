@@ -19,20 +19,17 @@ use crate::planner::{qualified, user_table};
 use crate::shard::{Conn, Shard};
 
 impl Shard {
-    /// Runs a statement that has no plan.
+    /// Runs a statement that has no plan. `current` is the keyspace of names without one.
     pub(crate) fn schema_statement(
         &mut self,
         conn: &mut Conn,
         reply: Reply,
         statement: &Statement,
+        current: Option<&str>,
     ) -> Result<(), Failure> {
-        let current = conn.keyspace.clone();
-        let current = current.as_deref();
         match statement {
             Statement::Use { keyspace } => {
-                if !self.state.catalog.keyspaces.contains_key(keyspace)
-                    && !system_schema::KEYSPACES.contains(&keyspace.as_str())
-                {
+                if !self.state.catalog.has_keyspace(keyspace) {
                     return Err(missing_keyspace(keyspace));
                 }
                 conn.keyspace = Some(keyspace.as_str().into());
@@ -105,7 +102,7 @@ impl Shard {
                 encode_void(&mut conn.out, reply);
                 Ok(())
             }
-            Statement::Describe(describe) => self.describe(conn, reply, describe),
+            Statement::Describe(describe) => self.describe(conn, reply, describe, current),
             Statement::Modify(_) | Statement::Batch(_) | Statement::Select(_) => {
                 unreachable!("these have plans")
             }
@@ -130,7 +127,7 @@ impl Shard {
         let mut frame = Vec::new();
         encode_event(&mut frame, Version::V4, &Event::Schema(change));
         if conn.wants_schema_events {
-            conn.out.extend_from_slice(&frame);
+            conn.tell(&frame);
         }
         self.tell_schema_event(&frame);
         let frame: Arc<[u8]> = frame.into();

@@ -56,11 +56,7 @@ impl Shard {
             (self.state.key, self.state.clustering) = (key, clustering);
             return result;
         }
-        let foreign = || {
-            Failure::Protocol("Invalid value for the paging state: not one of this server".into())
-        };
-        let state = settings.paging_state.map(|state| Cursor::decode(state).ok_or_else(foreign));
-        let after = state.transpose()?;
+        let after = Cursor::of(settings)?;
         let area = self.area(select, bound, asked.now_s)?;
         let left = after.as_ref().map_or(asked.left, |after| after.left.min(asked.left));
         let asked = Asked { left, ..asked };
@@ -77,8 +73,17 @@ impl Shard {
     ) -> Result<Asked, Failure> {
         let counts = !matches!(select.items, Items::Columns(_));
         let rows = settings.page_size.and_then(|rows| u64::try_from(rows).ok());
-        let page = rows.filter(|rows| *rows > 0 && !counts);
         let limit = bound.limit(select.limit.as_ref())?;
+        let page = rows.filter(|rows| *rows > 0 && !counts);
+        // What fits into one page is not paged: drivers ask for pages by default.
+        let page = page.filter(|rows| !select.merged || limit.is_none_or(|limit| limit > *rows));
+        if page.is_some() && select.merged {
+            return Err(Failure::invalid(
+                "Cannot page queries with both ORDER BY and a IN restriction on the partition key; \
+                 you must either remove the ORDER BY or the IN and sort client side, or disable \
+                 paging for this query",
+            ));
+        }
         let per_partition = match select.distinct {
             true => Some(1),
             false => bound.limit(select.per_partition_limit.as_ref())?,
@@ -104,7 +109,7 @@ impl Shard {
             Partitions::One(sources) => {
                 let mut key = Vec::new();
                 bound.key(&mut key, sources, table)?;
-                vec![PartitionKey { token: Token::of(&key).0, key }]
+                vec![PartitionKey::of(key)]
             }
             Partitions::Some(choices) => bound.keys(choices, table)?,
             Partitions::Tokens(bounds) => match bound.tokens(bounds, table)? {
@@ -168,15 +173,14 @@ impl Shard {
                 }
             }
         }
-        let keys = vec![PartitionKey { token, key: key.to_vec() }];
-        let slices = vec![(clustering.to_vec(), after(clustering.to_vec()))];
-        let area = Area::Partitions { keys, at: 0, slices };
+        let key = PartitionKey { token, key: key.to_vec() };
+        let area = Area::Row { key, clustering: clustering.to_vec() };
         let origin = Origin { shard: self.number, conn: conn.id, reply };
         let mut reading = Reading::new(origin, Arc::clone(prepared), area, asked, None)?;
         if waits {
             reading.begun_ns = self.state.now.monotonic_ns;
+            self.park(Box::new(reading), pins)?;
             self.state.remote += 1;
-            self.park(Box::new(reading), pins);
             return Ok(());
         }
         self.start(conn, reading)
@@ -196,8 +200,8 @@ impl Shard {
             self.answered(Operation::Read);
             reading.answer(&mut conn.out);
         } else {
+            self.dispatch(Box::new(reading), pins, step)?;
             self.state.remote += 1;
-            self.dispatch(Box::new(reading), pins, step);
         }
         Ok(())
     }
@@ -206,17 +210,23 @@ impl Shard {
     pub(crate) fn advance(&mut self, mut reading: Box<Reading>, mut pins: Pins) {
         self.refresh();
         let shards = self.common.mailboxes.len();
-        match reading.step(&mut self.store, &mut pins, (self.number, shards)) {
-            Ok(step) => self.dispatch(reading, pins, step),
-            Err(error) => {
-                let origin = reading.origin;
-                let failure = Failure::from(error);
-                self.deliver(origin, |out| failure.encode(out, origin.reply));
-            }
+        let origin = reading.origin;
+        let step = reading.step(&mut self.store, &mut pins, (self.number, shards));
+        let result = step.map_err(Failure::from);
+        if let Err(failure) = result.and_then(|step| self.dispatch(reading, pins, step)) {
+            self.state.metrics.errors += 1;
+            self.deliver(origin, |out| failure.encode(out, origin.reply));
         }
     }
 
-    fn dispatch(&mut self, mut reading: Box<Reading>, mut pins: Pins, step: Step) {
+    /// Does what a step of a reading has led to. A reading that is refused is gone; the caller, who
+    /// may hold the client's connection, tells it.
+    fn dispatch(
+        &mut self,
+        mut reading: Box<Reading>,
+        mut pins: Pins,
+        step: Step,
+    ) -> Result<(), Failure> {
         match step {
             Step::Answer => {
                 self.answered_late(Operation::Read, reading.begun_ns);
@@ -232,9 +242,10 @@ impl Shard {
                 if reading.has_moved() {
                     pins.forget_done();
                 }
-                self.park(reading, pins);
+                self.park(reading, pins)?;
             }
         }
+        Ok(())
     }
 
     /// Hands a late answer to its client, which may be a sibling's.

@@ -332,7 +332,7 @@ fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
         clock,
         account: start.account,
         messages: start.messages,
-        state: State::default(),
+        state: State::new(),
     };
     Ok((shard, chosen, recovered))
 }

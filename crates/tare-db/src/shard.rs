@@ -59,6 +59,9 @@ const IDLE_TURN_NS_MAX: u64 = 100_000;
 /// A connection's buffers above this are given back when they are empty.
 const KEPT_BYTES_MAX: usize = 128 << 10;
 
+/// No schema is of this epoch.
+const NO_EPOCH: u64 = u64::MAX;
+
 /// The keyspace in use and the text of a prepared statement.
 pub(crate) type PreparedText = Arc<(Option<String>, String)>;
 
@@ -99,7 +102,6 @@ pub(crate) struct Conn {
     pub(crate) refused_bytes: usize,
     /// Close as soon as what is in `out` has been sent.
     pub(crate) closing: bool,
-    sending: bool,
     /// Room of the buffer that is being sent.
     sending_bytes: usize,
     /// What it was last counted to hold.
@@ -113,6 +115,13 @@ impl Conn {
     #[inline]
     pub(crate) fn has_output(&self) -> bool {
         !self.out.is_empty() || self.transport.has_output()
+    }
+
+    /// Sends a frame that was made for many, in the version that is spoken here.
+    pub(crate) fn tell(&mut self, frame: &[u8]) {
+        let offset = self.out.len();
+        self.out.extend_from_slice(frame);
+        frame::set_version(&mut self.out, offset, self.version);
     }
 }
 
@@ -154,6 +163,7 @@ pub(crate) struct State {
     pub(crate) conns: Vec<Option<Box<Conn>>>,
     pub(crate) metrics: ShardMetrics,
     pub(crate) catalog: Arc<Catalog>,
+    /// That of the catalog; [`NO_EPOCH`] before there is one.
     pub(crate) epoch: u64,
     pub(crate) prepared: BTreeMap<[u8; 16], Arc<Prepared>>,
     waiters: VecDeque<Waiting>,
@@ -187,6 +197,13 @@ pub(crate) struct State {
     /// Requests wait until memtables have been flushed.
     full: bool,
     cache: CacheTarget,
+}
+
+impl State {
+    /// That of a shard which has done nothing yet.
+    pub(crate) fn new() -> Self {
+        Self { epoch: NO_EPOCH, ..Self::default() }
+    }
 }
 
 impl Shard {
@@ -302,10 +319,11 @@ impl Shard {
             }
             Event::Sent(id) => {
                 if let Some(conn) = self.conn(id) {
-                    conn.sending = false;
-                    conn.sending_bytes = 0;
-                    if conn.has_output() || conn.closing {
+                    let is_large = conn.sending_bytes > KEPT_BYTES_MAX;
+                    if conn.has_output() || conn.closing || is_large {
                         self.mark_dirty(id);
+                    } else {
+                        conn.sending_bytes = 0;
                     }
                 }
             }
@@ -372,7 +390,6 @@ impl Shard {
             wants_schema_events: false,
             refused_bytes: 0,
             closing: false,
-            sending: false,
             sending_bytes: 0,
             held_bytes: 0,
             dirty: false,
@@ -432,28 +449,26 @@ impl Shard {
             let mut room = 0;
             let there = loop {
                 let buffer = conn.transport.outgoing(&mut conn.out);
-                let had_output = !buffer.is_empty();
                 room = buffer.capacity().max(room);
                 let there = self.engine.send(id, buffer);
                 let taken = buffer.is_empty();
-                conn.sending |= had_output;
-                // The epoll engine is usually done at once; io_uring says when.
-                if matches!(self.engine, Engine::Epoll(_)) {
-                    conn.sending = !taken;
-                }
                 // What was packed earlier went first: now what has come since.
                 if !there || !taken || conn.out.is_empty() {
                     break there;
                 }
             };
+            let sending = self.engine.is_sending(id);
+            if !sending && room.max(conn.sending_bytes) > KEPT_BYTES_MAX {
+                self.engine.trim(id);
+            }
             if conn.out.is_empty() {
-                conn.sending_bytes = if conn.sending { room } else { 0 };
+                conn.sending_bytes = if sending { room } else { 0 };
                 if conn.out.capacity() > KEPT_BYTES_MAX {
                     conn.out = Vec::new();
                 }
             }
             self.state.held.count(conn);
-            if !there || (conn.closing && !conn.has_output() && !conn.sending) {
+            if !there || (conn.closing && !conn.has_output() && !sending) {
                 self.drop_conn(id);
             }
         }
@@ -605,9 +620,7 @@ impl Shard {
         let wanting = self.state.conns.iter_mut().flatten().filter(|c| c.wants_schema_events);
         let ids: Vec<ConnId> = wanting
             .map(|conn| {
-                let offset = conn.out.len();
-                conn.out.extend_from_slice(frame);
-                frame::set_version(&mut conn.out, offset, conn.version);
+                conn.tell(frame);
                 conn.id
             })
             .collect();
@@ -618,7 +631,7 @@ impl Shard {
     #[inline]
     pub(crate) fn refresh(&mut self) {
         let epoch = self.common.schema.epoch();
-        if epoch != self.state.epoch || self.state.catalog.next_store == 0 {
+        if epoch != self.state.epoch {
             self.state.epoch = epoch;
             self.state.catalog = self.common.schema.current();
             self.store.schema(self.state.catalog.options());

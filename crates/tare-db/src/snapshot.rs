@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use tare_store::FileId;
 
-use crate::directory::{Directory, DirectoryError, sync_directory};
+use crate::directory::{DirectoryError, lock, sync_directory};
 
 /// Why there is no copy.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +53,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<Copied, SnapshotError> {
         return Err(SnapshotError::NoData { path: from.into() });
     }
     // Nobody writes to it meanwhile.
-    let _locked = Directory::open(from)?;
+    let _locked = lock(from)?;
     if to.exists() {
         return Err(SnapshotError::Exists { path: to.into() });
     }
@@ -148,6 +148,7 @@ fn copy_file(from: &Path, to: &Path, copied: &mut Copied) -> Result<(), Snapshot
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directory::Directory;
 
     #[test]
     fn a_copy_shares_tables_and_nothing_that_is_written_to() {

@@ -3,67 +3,27 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod common;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use tare_cql::frame::{Direction, decode};
+use common::connection::Connection;
+use common::{Server, until};
 use tare_cql::request::{self, Settings};
 use tare_cql::response::{ErrorKind, Response};
 use tare_cql::wire::Value;
-use tare_db::report::{self, Report};
+use tare_db::report::Report;
 
-/// A server that ends with the test.
-struct Server {
-    child: Child,
-    report: Report,
-}
-
-impl Server {
-    fn start(data: &Path, engine: &str, options: &[&str]) -> Result<Self, String> {
-        // That of a server before.
-        let _ = std::fs::remove_file(data.join(report::FILE));
-        let test = std::env::current_exe().unwrap();
-        let program = test.parent().unwrap().parent().unwrap().join("examples/serve");
-        let mut command = Command::new(program);
-        command.arg(data).args(["0", "100", engine, "1"]).args(options);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        loop {
-            if let Ok(report) = report::read(&data.join(report::FILE)) {
-                return Ok(Self { child, report });
-            }
-            if child.try_wait().unwrap().is_some() {
-                let mut said = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-                return Err(said);
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// Ends it as SIGTERM does, and returns what it said.
-    fn stop(mut self) -> String {
-        drop(self.child.stdin.take());
-        assert!(self.child.wait().unwrap().success());
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        said
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// One shard with one engine.
+fn start(data: &Path, engine: &str, options: &[&str]) -> Result<Server, String> {
+    Server::serve(data, &[&["0", "100", engine, "1"], options].concat())
 }
 
 struct Client {
-    stream: TcpStream,
-    input: Vec<u8>,
+    connection: Connection,
 }
 
 /// What was answered: nothing to tell, an error and its message, or the end of the connection.
@@ -76,68 +36,40 @@ enum Answer {
 }
 
 impl Client {
-    fn connect(report: &Report) -> Self {
-        let stream = TcpStream::connect((report.listen, report.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Self { stream, input: Vec::new() }
-    }
-
     fn start(report: &Report) -> (Self, Answer) {
-        let mut client = Self::connect(report);
+        let mut client = Self { connection: Connection::open(report).unwrap() };
         let mut out = Vec::new();
         request::encode_startup(&mut out, 0, &[("CQL_VERSION", "3.0.0")]);
         // A server that has refused it already may have gone.
-        let _ = client.stream.write_all(&out);
+        let _ = client.connection.stream.write_all(&out);
         let answer = client.receive();
         (client, answer)
     }
 
     fn receive(&mut self) -> Answer {
-        let mut answer = Answer::Gone;
-        self.receive_with(|_, response| {
-            answer = match response {
-                Response::Error(error) if error.kind == ErrorKind::Overloaded => Answer::Overloaded,
-                Response::Error(error) => Answer::Failed(error.message.to_string()),
-                _ => Answer::Fine,
-            };
+        let answer = self.connection.receive_with(|_, response| match response {
+            Response::Error(error) if error.kind == ErrorKind::Overloaded => Answer::Overloaded,
+            Response::Error(error) => Answer::Failed(error.message.to_string()),
+            _ => Answer::Fine,
         });
-        answer
-    }
-
-    /// Hands the next answer and its stream to `take`, unless the server has gone.
-    fn receive_with(&mut self, take: impl FnOnce(i16, &Response<'_>)) {
-        loop {
-            if let Some((frame, length)) =
-                decode(&self.input, Direction::Response, 256 << 20).unwrap()
-            {
-                take(frame.stream, &Response::decode(&frame).unwrap());
-                self.input.drain(..length);
-                return;
-            }
-            let mut bytes = [0; 65536];
-            match self.stream.read(&mut bytes) {
-                Ok(0) | Err(_) => return,
-                Ok(length) => self.input.extend_from_slice(&bytes[..length]),
-            }
-        }
+        answer.unwrap_or(Answer::Gone)
     }
 
     fn prepare(&mut self, text: &str) -> Vec<u8> {
         let mut out = Vec::new();
         request::encode_prepare(&mut out, 0, text);
-        self.stream.write_all(&out).unwrap();
-        let mut id = Vec::new();
-        self.receive_with(|_, response| {
-            let Response::Prepared(prepared) = response else { panic!("{response:?}") };
-            id = prepared.id.to_vec();
+        self.connection.stream.write_all(&out).unwrap();
+        let id = self.connection.receive_with(|_, response| match response {
+            Response::Prepared(prepared) => prepared.id.to_vec(),
+            response => panic!("{response:?}"),
         });
-        id
+        id.unwrap()
     }
 
     fn query(&mut self, text: &str) -> Answer {
         let mut out = Vec::new();
         request::encode_query(&mut out, 0, text, &Settings::default(), &[]);
-        self.stream.write_all(&out).unwrap();
+        self.connection.stream.write_all(&out).unwrap();
         self.receive()
     }
 
@@ -155,7 +87,7 @@ impl Client {
 fn each_engine(name: &str, options: &[&str], test: impl Fn(Server, &Path)) {
     for engine in ["uring", "epoll"] {
         let data = tempfile::tempdir().unwrap();
-        match Server::start(data.path(), engine, options) {
+        match start(data.path(), engine, options) {
             Ok(server) => test(server, data.path()),
             Err(why) => eprintln!("skipped: {name} with {engine}: {why}"),
         }
@@ -175,13 +107,10 @@ fn metrics(address: SocketAddr, path: &str) -> String {
 
 /// Asks for the metrics until one of them has a value.
 fn wait_for(address: SocketAddr, line: &str) -> String {
-    loop {
+    until(line, || {
         let text = metrics(address, "/metrics");
-        if text.lines().any(|served| served == line) {
-            return text;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        text.lines().any(|served| served == line).then_some(text)
+    })
 }
 
 #[test]
@@ -234,9 +163,7 @@ fn a_stall_names_the_shard_and_the_task() {
         let (mut client, _) = Client::start(&server.report);
         client.schema();
         let none = "tare_db_stalls_total{shard=\"0\"} 0";
-        while metrics(address, "/metrics").contains(none) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until("a stall", || (!metrics(address, "/metrics").contains(none)).then_some(()));
         let said = server.stop();
         let line = said.lines().find(|line| line.starts_with("shard 0 stalled for ")).unwrap();
         assert!(line.contains("requests took") && line.contains("over the limit of 1.00 ns"));
@@ -282,11 +209,11 @@ fn execute_all(
                 *slot = Some(key);
             }
         }
-        client.stream.write_all(&out).unwrap();
+        client.connection.stream.write_all(&out).unwrap();
         if under_way.iter().all(Option::is_none) {
             return;
         }
-        client.receive_with(|stream, response| {
+        client.connection.receive_with(|stream, response| {
             let key = under_way[usize::try_from(stream).unwrap()].take().unwrap();
             match response {
                 Response::Error(error) if error.kind == ErrorKind::Overloaded => waiting.push(key),
@@ -346,9 +273,10 @@ fn data_larger_than_the_memory_is_served_within_it() {
         );
         assert_eq!(read, ROWS);
         assert!(metric(address, "tare_db_parked_reads_total{") > 0);
+        read_too_much_at_once(&mut client, &select);
         assert!(resident_max < 64 << 20, "{resident_max} bytes were in memory");
         server.stop();
-        let server = Server::start(data, "auto", &[LITTLE]).unwrap();
+        let server = start(data, "auto", &[LITTLE]).unwrap();
         let (mut client, _) = Client::start(&server.report);
         assert_eq!(server.report.replayed, 0, "what was in memory is in tables");
         let select = "SELECT v FROM ks.t WHERE k = 0x00000007";
@@ -359,9 +287,9 @@ fn data_larger_than_the_memory_is_served_within_it() {
 #[test]
 fn too_little_memory_is_refused() {
     let data = tempfile::tempdir().unwrap();
-    let refused = Server::start(data.path(), "auto", &["memory=1000000"]).err().unwrap();
+    let refused = start(data.path(), "auto", &["memory=1000000"]).err().unwrap();
     assert!(refused.contains("too little for 1 shards"), "{refused}");
-    let exposed = Server::start(data.path(), "auto", &["metrics=0.0.0.0:0"]).err().unwrap();
+    let exposed = start(data.path(), "auto", &["metrics=0.0.0.0:0"]).err().unwrap();
     assert!(exposed.contains("only a loopback address is taken"), "{exposed}");
 }
 
@@ -404,10 +332,12 @@ fn answers_that_nobody_takes_overload_the_server_until_they_are_taken() {
             request::encode_query(&mut out, stream, select, &Settings::default(), &[]);
         }
         let mut lazy: Vec<Client> = (0..8).map(|_| Client::start(&server.report).0).collect();
-        lazy.iter_mut().for_each(|client| client.stream.write_all(&out).unwrap());
-        while client.query("SELECT v FROM ks.t WHERE k = 0x02") != Answer::Overloaded {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        lazy.iter_mut().for_each(|client| client.connection.stream.write_all(&out).unwrap());
+        let wait_for = |client: &mut Client, wanted: Answer| {
+            let select = "SELECT v FROM ks.t WHERE k = 0x02";
+            until("an answer", || (client.query(select) == wanted).then_some(()));
+        };
+        wait_for(&mut client, Answer::Overloaded);
         // A long request is refused when it begins; the connection goes on behind its end.
         let value = "07".repeat(1_000_000);
         let long = format!("INSERT INTO ks.t (k, v) VALUES (0x09, 0x{value})");
@@ -418,8 +348,100 @@ fn answers_that_nobody_takes_overload_the_server_until_they_are_taken() {
                 assert!(matches!(answer, Answer::Fine | Answer::Overloaded), "{answer:?}");
             }
         }
-        while client.query("SELECT v FROM ks.t WHERE k = 0x01") != Answer::Fine {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for(&mut client, Answer::Fine);
     });
+}
+
+/// Asks for more rows at a time than may wait for the disk: each read is answered, some are refused.
+fn read_too_much_at_once(client: &mut Client, select: &[u8]) {
+    const READS: i16 = 512;
+    let mut out = Vec::new();
+    for stream in 0..READS {
+        let key = (u32::try_from(stream).unwrap() * 7_919 % ROWS).to_be_bytes();
+        let values = [Value::Bytes(&key)];
+        request::encode_execute(&mut out, stream, select, &Settings::default(), &values);
+    }
+    client.connection.stream.write_all(&out).unwrap();
+    let answers: Vec<Answer> = (0..READS).map(|_| client.receive()).collect();
+    assert!(answers.iter().all(|a| matches!(a, Answer::Fine | Answer::Overloaded)), "{answers:?}");
+    assert!(answers.contains(&Answer::Fine) && answers.contains(&Answer::Overloaded));
+}
+
+#[test]
+fn shards_that_are_filled_at_once_keep_to_the_memory_of_all() {
+    let data = tempfile::tempdir().unwrap();
+    let arguments = ["0", "100", "auto", "2", "memory=67108864", "metrics=127.0.0.1:0"];
+    let server = Server::serve(data.path(), &arguments).unwrap();
+    let address = server.report.metrics.unwrap();
+    let (mut client, _) = Client::start(&server.report);
+    client.schema();
+    let insert = client.prepare("INSERT INTO ks.t (k, v) VALUES (?, ?)");
+    let mut resident_max = 0;
+    execute_all(
+        &mut client,
+        &insert,
+        0..2 * ROWS,
+        |key| vec![key.to_be_bytes().to_vec(), value(key)],
+        |key, response| {
+            assert!(matches!(response, Response::Void), "{key}: {response:?}");
+            if key % 5_000 == 0 {
+                resident_max = metric(address, "tare_db_resident_bytes ").max(resident_max);
+            }
+        },
+    );
+    for shard in 0..2 {
+        let of_shard =
+            |name| metric(address, &format!("tare_db_{name}_total{{shard=\"{shard}\"}}"));
+        assert!(of_shard("flushes") > 0, "shard {shard}");
+        assert_eq!(of_shard("errors"), 0, "shard {shard}");
+    }
+    assert!(resident_max < 96 << 20, "{resident_max} bytes were in memory");
+}
+
+#[test]
+fn an_answer_that_is_half_sent_counts_as_memory_of_connections() {
+    each_engine("half sent", &["metrics=127.0.0.1:0"], |server, _| {
+        let (mut client, _) = Client::start(&server.report);
+        client.schema();
+        let insert = client.prepare("INSERT INTO ks.t (k, v) VALUES (0x01, ?)");
+        // More than the kernel takes for a client that does not read.
+        let value = vec![7; 12 << 20];
+        let mut out = Vec::new();
+        let values = [Value::Bytes(&value)];
+        request::encode_execute(&mut out, 0, &insert, &Settings::default(), &values);
+        client.connection.stream.write_all(&out).unwrap();
+        assert_eq!(client.receive(), Answer::Fine);
+        let address = server.report.metrics.unwrap();
+        let held_bytes = || metric(address, "tare_db_connection_bytes{");
+        until("the request is forgotten", || (held_bytes() < 1 << 20).then_some(()));
+        out.clear();
+        let select = "SELECT v FROM ks.t WHERE k = 0x01";
+        request::encode_query(&mut out, 0, select, &Settings::default(), &[]);
+        client.connection.stream.write_all(&out).unwrap();
+        until("the answer is counted", || (held_bytes() > 12 << 20).then_some(()));
+        assert_eq!(client.receive(), Answer::Fine);
+        until("the answer is forgotten", || (held_bytes() < 1 << 20).then_some(()));
+    });
+}
+
+/// Only with epoll: a multishot accept keeps to the limit that was there when it was armed.
+#[test]
+fn a_server_without_connections_accepts_again_when_it_has_descriptors() {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    let data = tempfile::tempdir().unwrap();
+    let server = start(data.path(), "epoll", &[]).unwrap();
+    let process = Some(Pid::from_child(&server.child));
+    // Its own is that of this process.
+    let usual = getrlimit(Resource::Nofile);
+    prlimit(process, Resource::Nofile, Rlimit { current: Some(3), ..usual }).unwrap();
+    let mut client = Client { connection: Connection::open(&server.report).unwrap() };
+    let mut out = Vec::new();
+    request::encode_startup(&mut out, 0, &[("CQL_VERSION", "3.0.0")]);
+    client.connection.stream.write_all(&out).unwrap();
+    let patience = |ms| Some(Duration::from_millis(ms));
+    client.connection.stream.set_read_timeout(patience(300)).unwrap();
+    assert_eq!(client.receive(), Answer::Gone, "there is no descriptor for it");
+    prlimit(process, Resource::Nofile, usual).unwrap();
+    client.connection.stream.set_read_timeout(patience(60_000)).unwrap();
+    assert_eq!(client.receive(), Answer::Fine);
 }

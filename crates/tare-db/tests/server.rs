@@ -2,32 +2,24 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use common::connection::{Answer, Connection};
+use common::{Server, program, until};
 use tare_cql::frame::{Direction, decode};
 use tare_cql::request::{self, Settings};
 use tare_cql::response::Response;
 use tare_cql::wire::Value;
-use tare_db::report::{self, Report};
-
-/// A server that ends with the test.
-struct Server {
-    child: Child,
-    report: Report,
-}
-
-/// The example is built beside the tests.
-fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().parent().unwrap().join("examples/serve")
-}
+use tare_db::report::Report;
 
 fn command(data: &Path, durability: &str, io: &str, smp: &str) -> Command {
     let mut command = Command::new(program());
@@ -35,64 +27,17 @@ fn command(data: &Path, durability: &str, io: &str, smp: &str) -> Command {
     command
 }
 
-fn start(mut command: Command, data: &Path) -> Result<Server, String> {
-    let file = data.join(report::FILE);
-    let _ = std::fs::remove_file(&file);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    loop {
-        if let Ok(report) = report::read(&file) {
-            return Ok(Server { child, report });
-        }
-        if child.try_wait().unwrap().is_some() {
-            let mut said = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-            return Err(said);
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-impl Server {
-    fn connect(&self) -> Client {
-        Client::start(&self.report)
-    }
-
-    /// Ends it as SIGTERM does, and returns what it said.
-    fn stop(mut self) -> String {
-        drop(self.child.stdin.take());
-        assert!(self.child.wait().unwrap().success());
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        said
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start(command: Command, data: &Path) -> Result<Server, String> {
+    Server::start(command, data)
 }
 
 struct Client {
-    stream: TcpStream,
-    input: Vec<u8>,
+    connection: Connection,
 }
-
-/// An answer: rows as cells, or the error's message.
-type Answer = Result<Vec<Vec<Option<Vec<u8>>>>, String>;
 
 impl Client {
     fn connect(report: &Report) -> Self {
-        let stream = TcpStream::connect((report.listen, report.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Self { stream, input: Vec::new() }
+        Self { connection: Connection::open(report).unwrap() }
     }
 
     fn start(report: &Report) -> Self {
@@ -101,41 +46,14 @@ impl Client {
         client
     }
 
-    /// The next frame: its stream and what it says. `None` if the server has gone.
     fn receive(&mut self) -> Option<(i16, Answer, Vec<u8>)> {
-        loop {
-            if let Some((frame, length)) =
-                decode(&self.input, Direction::Response, 256 << 20).unwrap()
-            {
-                let mut id = Vec::new();
-                let answer = match Response::decode(&frame).unwrap() {
-                    Response::Error(error) => Err(error.message.to_string()),
-                    Response::Rows(rows) => Ok(rows
-                        .iter()
-                        .map(|row| row.cells().map(|cell| cell.map(<[u8]>::to_vec)).collect())
-                        .collect()),
-                    Response::Prepared(prepared) => {
-                        id = prepared.id.to_vec();
-                        Ok(Vec::new())
-                    }
-                    _ => Ok(Vec::new()),
-                };
-                let stream = frame.stream;
-                self.input.drain(..length);
-                return Some((stream, answer, id));
-            }
-            let mut bytes = [0; 65536];
-            match self.stream.read(&mut bytes) {
-                Ok(0) | Err(_) => return None,
-                Ok(length) => self.input.extend_from_slice(&bytes[..length]),
-            }
-        }
+        self.connection.receive()
     }
 
     fn ask(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Answer {
         let mut out = Vec::new();
         write(&mut out);
-        self.stream.write_all(&out).unwrap();
+        self.connection.stream.write_all(&out).unwrap();
         self.receive().unwrap().1
     }
 
@@ -146,7 +64,7 @@ impl Client {
     fn prepare(&mut self, text: &str) -> Vec<u8> {
         let mut out = Vec::new();
         request::encode_prepare(&mut out, 0, text);
-        self.stream.write_all(&out).unwrap();
+        self.connection.stream.write_all(&out).unwrap();
         self.receive().unwrap().2
     }
 
@@ -195,7 +113,7 @@ fn write_until_it_dies(report: &Report, from: u64, acknowledged: &AtomicUsize) -
         let values = [Value::Bytes(&key), Value::Bytes(&value)];
         let mut out = Vec::new();
         request::encode_execute(&mut out, stream, &id, &Settings::default(), &values);
-        client.stream.write_all(&out).is_ok()
+        client.connection.stream.write_all(&out).is_ok()
     };
     let mut keys = [0u64; 8];
     let mut next = from;
@@ -226,7 +144,7 @@ fn no_acknowledged_write_is_lost_by_kill_9() {
             let mut expect: BTreeSet<u64> = BTreeSet::new();
             for round in 0..3u64 {
                 let server = start(command(data.path(), "sync", engine, smp), data.path()).unwrap();
-                let mut client = server.connect();
+                let mut client = Client::start(&server.report);
                 client.schema();
                 let id = client.prepare(SELECT);
                 for key in &expect {
@@ -245,9 +163,9 @@ fn no_acknowledged_write_is_lost_by_kill_9() {
                             all.lock().unwrap().extend(done);
                         });
                     }
-                    while acknowledged.load(Ordering::Relaxed) < 400 {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
+                    until("400 writes", || {
+                        (acknowledged.load(Ordering::Relaxed) >= 400).then_some(())
+                    });
                     server.kill();
                 });
                 let done = all.into_inner().unwrap();
@@ -263,7 +181,7 @@ fn a_clean_stop_keeps_everything_and_leaves_no_torn_tail() {
     each_engine("clean stop", |engine| {
         let data = tempfile::tempdir().unwrap();
         let server = start(command(data.path(), "600000", engine, "2"), data.path()).unwrap();
-        let mut client = server.connect();
+        let mut client = Client::start(&server.report);
         client.schema();
         let id = client.prepare(INSERT);
         for key in 0..500u64 {
@@ -274,7 +192,7 @@ fn a_clean_stop_keeps_everything_and_leaves_no_torn_tail() {
         assert!(said.ends_with("stopped: the log is durable\n"), "{said}");
         let server = start(command(data.path(), "600000", engine, "2"), data.path()).unwrap();
         assert_eq!(server.report.replayed, 0, "what was in memory is in tables");
-        let mut client = server.connect();
+        let mut client = Client::start(&server.report);
         let count = |client: &mut Client| client.query("SELECT count(*) FROM ks.t").unwrap();
         assert_eq!(count(&mut client), [[Some(500u64.to_be_bytes().to_vec())]]);
         assert_eq!(client.query("SELECT * FROM ks.t LIMIT 20").unwrap().len(), 20);
@@ -284,7 +202,10 @@ fn a_clean_stop_keeps_everything_and_leaves_no_torn_tail() {
         let said = server.stop();
         assert!(!said.contains("torn"), "{said}");
         let server = start(command(data.path(), "600000", engine, "2"), data.path()).unwrap();
-        assert_eq!(count(&mut server.connect()), [[Some(0u64.to_be_bytes().to_vec())]]);
+        assert_eq!(
+            count(&mut Client::start(&server.report)),
+            [[Some(0u64.to_be_bytes().to_vec())]]
+        );
     });
 }
 
@@ -292,7 +213,7 @@ fn a_clean_stop_keeps_everything_and_leaves_no_torn_tail() {
 fn pages_meet_every_row_once_over_all_shards() {
     let data = tempfile::tempdir().unwrap();
     let server = start(command(data.path(), "100", "auto", "3"), data.path()).unwrap();
-    let mut client = server.connect();
+    let mut client = Client::start(&server.report);
     client.schema();
     let id = client.prepare(INSERT);
     for key in 0..1000u64 {
@@ -305,11 +226,11 @@ fn pages_meet_every_row_once_over_all_shards() {
         let settings = Settings { page_size: Some(77), paging_state, ..Settings::default() };
         let mut out = Vec::new();
         request::encode_query(&mut out, 0, "SELECT k FROM ks.t", &settings, &[]);
-        client.stream.write_all(&out).unwrap();
+        client.connection.stream.write_all(&out).unwrap();
         let mut bytes = vec![0; 1 << 20];
         let mut length = 0;
         let next = loop {
-            length += client.stream.read(&mut bytes[length..]).unwrap();
+            length += client.connection.stream.read(&mut bytes[length..]).unwrap();
             let frame = decode(&bytes[..length], Direction::Response, 1 << 28).unwrap();
             let Some((frame, _)) = frame else { continue };
             let Response::Rows(rows) = Response::decode(&frame).unwrap() else { panic!("rows") };
@@ -352,7 +273,7 @@ fn newer_protocols_are_refused_and_the_connection_ends() {
         let server = start(command(data.path(), "100", engine, "1"), data.path()).unwrap();
         for version in [6, 65, 66] {
             let mut client = Client::connect(&server.report);
-            client.stream.write_all(&[version, 0, 0, 7, 5, 0, 0, 0, 0]).unwrap();
+            client.connection.stream.write_all(&[version, 0, 0, 7, 5, 0, 0, 0, 0]).unwrap();
             let (stream, answer, _) = client.receive().unwrap();
             let message = answer.unwrap_err();
             assert_eq!(stream, 7);
@@ -364,7 +285,7 @@ fn newer_protocols_are_refused_and_the_connection_ends() {
         let mut out = Vec::new();
         request::encode_startup(&mut out, 3, &[("CQL_VERSION", "3.0.0")]);
         for byte in out {
-            client.stream.write_all(&[byte]).unwrap();
+            client.connection.stream.write_all(&[byte]).unwrap();
         }
         assert_eq!(client.receive().unwrap().0, 3);
         let refused = client.query("SELECT * FROM ks.none").unwrap_err();
@@ -377,7 +298,7 @@ fn a_client_that_does_not_read_is_held_up_and_served_later() {
     each_engine("back pressure", |engine| {
         let data = tempfile::tempdir().unwrap();
         let server = start(command(data.path(), "100", engine, "1"), data.path()).unwrap();
-        let mut client = server.connect();
+        let mut client = Client::start(&server.report);
         client.schema();
         let insert = client.prepare(INSERT);
         let select = client.prepare(SELECT);
@@ -388,10 +309,10 @@ fn a_client_that_does_not_read_is_held_up_and_served_later() {
             let settings = Settings::default();
             request::encode_execute(&mut out, stream, &select, &settings, &[Value::Bytes(b"key")]);
         }
-        client.stream.write_all(&out).unwrap();
+        client.connection.stream.write_all(&out).unwrap();
         std::thread::sleep(Duration::from_millis(200));
         // Another client is served meanwhile.
-        let rows = server.connect().query("SELECT count(*) FROM ks.t").unwrap();
+        let rows = Client::start(&server.report).query("SELECT count(*) FROM ks.t").unwrap();
         assert_eq!(rows, [[Some(1u64.to_be_bytes().to_vec())]]);
         for stream in 0..500 {
             let (answered, rows, _) = client.receive().unwrap();
@@ -428,7 +349,7 @@ fn without_io_uring_it_falls_back_to_epoll_and_says_why() {
     assert_eq!(server.report.io_engine, "epoll");
     let why = &server.report.io_engine_why;
     assert!(why.starts_with("io_uring_setup failed") && why.ends_with("(errno 1)"), "{why}");
-    let mut client = server.connect();
+    let mut client = Client::start(&server.report);
     client.schema();
     client.query("INSERT INTO ks.t (k, v) VALUES (0x01, 0x02)").unwrap();
     assert_eq!(client.query("SELECT v FROM ks.t").unwrap(), [[Some(vec![2])]]);
@@ -445,18 +366,17 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
         let mut small = Command::new("unshare");
         small.args(["-m", "sh", "-c", script]).arg(program()).arg(data.path());
         small.args([&port.0.to_string(), "sync", engine, "1", "yes"]);
-        let mut child = small.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let report = loop {
-            if child.try_wait().unwrap().is_some() {
-                return skip(NAME, "cannot mount a small file system here");
-            }
-            if TcpStream::connect(("127.0.0.1", port.0)).is_ok() {
-                break port.report();
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        };
-        let server = Server { child, report };
-        let mut client = server.connect();
+        let child = small.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut server = Server { child, report: port.report() };
+        let serves = until("a server on a small disk", || {
+            let ended = server.child.try_wait().unwrap().is_some();
+            let serves = TcpStream::connect(("127.0.0.1", port.0)).is_ok();
+            (ended || serves).then_some(serves)
+        });
+        if !serves {
+            return skip(NAME, "cannot mount a small file system here");
+        }
+        let mut client = Client::start(&server.report);
         client.schema();
         let insert = client.prepare(INSERT);
         let select = client.prepare(SELECT);

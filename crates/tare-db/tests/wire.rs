@@ -3,10 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
+mod common;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,58 +18,36 @@ use tare_cql::framing::Framing;
 use tare_cql::request::{self, BatchKind, BatchStatement, Settings};
 use tare_cql::response::{ErrorKind, Event, Response, SchemaTarget};
 use tare_cql::wire::Value;
-use tare_db::report::{self, Report};
+use tare_db::report::Report;
 
-/// A server that ends with the test.
+/// A server over data of its own.
 struct Server {
-    child: Child,
-    report: Report,
+    process: common::Server,
     #[expect(dead_code, reason = "removed with the server")]
     data: tempfile::TempDir,
-}
-
-/// The example is built beside the tests.
-fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().parent().unwrap().join("examples/serve")
 }
 
 impl Server {
     /// Starts one, or returns what it said instead.
     fn start(io: &str, smp: u16, more: &[&str]) -> Result<Self, String> {
         let data = tempfile::tempdir().unwrap();
-        let mut command = Command::new(program());
-        command.arg(data.path()).args(["0", "100", io, &smp.to_string(), "yes"]).args(more);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        loop {
-            if let Ok(report) = report::read(&data.path().join(report::FILE)) {
-                return Ok(Self { child, report, data });
-            }
-            if child.try_wait().unwrap().is_some() {
-                let mut said = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-                return Err(said);
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let smp = smp.to_string();
+        let arguments = [&["0", "100", io, &smp, "yes"], more].concat();
+        Ok(Self { process: common::Server::serve(data.path(), &arguments)?, data })
+    }
+
+    fn report(&self) -> &Report {
+        &self.process.report
     }
 
     fn connect(&self) -> TcpStream {
-        self.connect_to(self.report.port)
+        self.connect_to(self.report().port)
     }
 
     fn connect_to(&self, port: u16) -> TcpStream {
-        let stream = TcpStream::connect((self.report.listen, port)).unwrap();
+        let stream = TcpStream::connect((self.report().listen, port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -338,6 +317,31 @@ fn a_client_of_version_5_is_told_when_columns_have_changed() {
 }
 
 #[test]
+fn the_keyspace_of_a_request_is_that_of_every_statement() {
+    let server = Server::start("auto", 1, &[]).unwrap();
+    let mut client = Client::start(&server, Version::V5, false);
+    let mut ask = |keyspace: Option<&str>, text: &str| {
+        let settings = Settings { keyspace, ..Settings::DEFAULT };
+        let answer = client.ask(|head, out| request::encode_query(out, head, text, &settings, &[]));
+        match decode(&answer) {
+            Response::Rows(rows) => rows.len(),
+            Response::Error(error) => panic!("{text}: {}", error.message),
+            _ => 0,
+        }
+    };
+    for keyspace in ["a", "b"] {
+        ask(None, &KEYSPACE.replace(" ks ", &format!(" {keyspace} ")));
+        ask(Some(keyspace), "CREATE TABLE t (k int PRIMARY KEY)");
+        ask(Some(keyspace), "INSERT INTO t (k) VALUES (1)");
+    }
+    ask(None, "USE b");
+    ask(Some("a"), "TRUNCATE t");
+    assert_eq!((ask(Some("a"), "SELECT k FROM t"), ask(None, "SELECT k FROM t")), (0, 1));
+    ask(Some("a"), "DROP TABLE t");
+    assert_eq!(ask(None, "SELECT k FROM t"), 1);
+}
+
+#[test]
 fn events_come_in_the_version_of_the_connection() {
     let server = Server::start("auto", 2, &[]).unwrap();
     let versions = [Version::V4, Version::V5, Version::V4, Version::V5];
@@ -349,7 +353,8 @@ fn events_come_in_the_version_of_the_connection() {
         assert!(matches!(decode(&answer), Response::Ready));
         client
     });
-    Client::start(&server, Version::V5, false).query(KEYSPACE);
+    // Who makes the change is told of it too, after the answer.
+    clients[1].query(KEYSPACE);
     for client in &mut clients {
         let event = client.receive().unwrap();
         let (frame, _) = frame::decode(&event, Direction::Response, 1 << 20).unwrap().unwrap();
@@ -369,7 +374,7 @@ fn clients_choose_their_shard_by_their_port() {
         let algorithm = client.option("SCYLLA_SHARDING_ALGORITHM").unwrap();
         assert_eq!(algorithm, "biased-token-round-robin");
         let port: u16 = client.option("SCYLLA_SHARD_AWARE_PORT").unwrap().parse().unwrap();
-        assert_eq!(Some(port), server.report.shard_aware_port);
+        assert_eq!(Some(port), server.report().shard_aware_port);
         for _ in 0..6 {
             let stream = server.connect_to(port);
             let SocketAddr::V4(address) = stream.local_addr().unwrap() else { panic!("IPv4") };

@@ -117,11 +117,6 @@ impl<const N: usize> Files<N> {
         }
     }
 
-    /// The processes, or threads, whose files are open.
-    pub(crate) fn known(&self) -> &HashSet<u32> {
-        &self.known
-    }
-
     /// Takes more processes in, and sums over their files alone.
     pub(crate) fn add(&mut self, pids: &[u32]) -> Result<[u64; N], ProbeError> {
         let before = self.open.len();

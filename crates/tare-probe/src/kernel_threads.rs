@@ -11,6 +11,7 @@
 //! softirqs do is elsewhere. Silent where the data lies on NVMe over fabrics, whose workers
 //! [`crate::nvme_work`] tells apart.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -51,13 +52,16 @@ struct KernelThreads {
     sys: PathBuf,
     /// `None` where the slice has no data, or the data lies on NVMe over fabrics.
     files: Option<Files<1>>,
+    /// Every process that was there when the slice began, so that the edge looks at new ones alone.
+    seen: HashSet<u32>,
 }
 
 impl KernelThreads {
     fn new(roots: &Roots) -> Result<Self, ProbeError> {
         // A container sees none of the kernel's threads, which is said at the start.
-        drop(files(&roots.proc)?);
-        Ok(Self { proc: roots.proc.clone(), sys: roots.sys.clone(), files: None })
+        drop(files(&roots.proc, &pids(&roots.proc))?);
+        let (proc, sys) = (roots.proc.clone(), roots.sys.clone());
+        Ok(Self { proc, sys, files: None, seen: HashSet::new() })
     }
 }
 
@@ -68,7 +72,11 @@ impl Numbers for KernelThreads {
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         let remote = |data: &Path| is_remote(data, &self.proc, &self.sys);
         let asked = scope.data.as_deref().is_some_and(|data| !remote(data));
-        self.files = if asked { Some(files(&self.proc)?) } else { None };
+        self.files = None;
+        if asked {
+            self.seen = pids(&self.proc);
+            self.files = Some(files(&self.proc, &self.seen)?);
+        }
         Ok(())
     }
 
@@ -76,9 +84,8 @@ impl Numbers for KernelThreads {
         let Some(files) = &mut self.files else { return Ok(None) };
         let mut sum = files.read()[0];
         if edge == Edge::End {
-            let known = files.known();
-            let new = threads(&self.proc, |pid| !known.contains(&pid));
-            sum += files.add(&new)?[0];
+            let new = pids(&self.proc).into_iter().filter(|pid| !self.seen.contains(pid));
+            sum += files.add(&threads(&self.proc, new))?[0];
         }
         Ok(Some(sum))
     }
@@ -89,19 +96,24 @@ impl Numbers for KernelThreads {
     }
 }
 
-fn files(proc: &Path) -> Result<Files<1>, ProbeError> {
-    Files::of_many(LAYER, proc, &threads(proc, |_| true), "schedstat", first, THREADS_MAX)
+fn files(proc: &Path, pids: &HashSet<u32>) -> Result<Files<1>, ProbeError> {
+    let threads = threads(proc, pids.iter().copied());
+    Files::of_many(LAYER, proc, &threads, "schedstat", first, THREADS_MAX)
 }
 
-/// The kernel's threads of these names that `wanted` asks for.
-fn threads(proc: &Path, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
-    let pids = fs::read_dir(proc).into_iter().flatten().flatten();
-    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+/// Every process and kernel thread that is there.
+fn pids(proc: &Path) -> HashSet<u32> {
+    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Those that are threads of the kernel and carry out I/O.
+fn threads(proc: &Path, pids: impl Iterator<Item = u32>) -> Vec<u32> {
     let is_one = |pid: &u32| {
         let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat"));
         stat.is_ok_and(|stat| does_io(&stat))
     };
-    pids.filter(|pid| wanted(*pid)).filter(is_one).collect()
+    pids.filter(is_one).collect()
 }
 
 /// Whether a line of `/proc/PID/stat` is that of a kernel thread that carries out I/O:

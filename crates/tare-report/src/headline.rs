@@ -52,6 +52,11 @@ pub(crate) fn noise(analysis: &Analysis, workload: &str, metric: Metric) -> Opti
     noise.is_finite().then_some(noise)
 }
 
+/// The same, where it says anything.
+pub(crate) fn telling_noise(analysis: &Analysis, workload: &str, metric: Metric) -> Option<f64> {
+    noise(analysis, workload, metric).filter(|noise| tells(*noise))
+}
+
 /// The ends of a common scale for costs in percent, 0 among them. Intervals of very few blocks can
 /// be a hundred times as wide as the costs; they are cut where they would press the rest together.
 pub(crate) fn extent<'a>(

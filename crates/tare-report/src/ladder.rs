@@ -4,7 +4,7 @@
 use tare_lab::analysis::{Analysis, Finding, Interval};
 
 use crate::figures::{Room, clean, cost, micros, rate, with_interval};
-use crate::headline::{Metric, claimed, extent, noise};
+use crate::headline::{Metric, claimed, extent, telling_noise};
 
 /// What a rung says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Ladder {
 pub fn ladder(analysis: &Analysis, workload: &str, metric: Metric) -> Ladder {
     let findings: Vec<&Finding> =
         analysis.findings.iter().filter(|f| f.workload == workload).collect();
-    let noise = noise(analysis, workload, metric);
+    let noise = telling_noise(analysis, workload, metric);
     let costs = findings.iter().filter_map(|f| metric.cost(f));
     let (low, high) = extent(costs, noise.into_iter().flat_map(|noise| [noise, -noise]));
     let rungs = findings.iter().map(|finding| rung(analysis, finding, metric)).collect();

@@ -165,9 +165,9 @@ impl Device {
         self.disk.set_capacity(room);
     }
 
-    /// Flips a bit of a file that `among` picks.
-    pub(crate) fn flip(&mut self, among: impl Fn(FileId) -> bool) -> Option<Flip> {
-        let flip = self.disk.flip(&mut self.rng, among)?;
+    /// Flips a bit of a file.
+    pub(crate) fn flip(&mut self) -> Option<Flip> {
+        let flip = self.disk.flip(&mut self.rng)?;
         // A second flip of the same bit puts it back.
         match self.flips.iter().position(|other| *other == flip) {
             Some(at) => {

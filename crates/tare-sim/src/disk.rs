@@ -271,9 +271,8 @@ impl Disk {
     }
 
     /// Flips one bit of what is stored, somewhere where something was ever written.
-    pub(crate) fn flip(&mut self, rng: &mut Rng, among: impl Fn(FileId) -> bool) -> Option<Flip> {
-        let files = self.names.iter().filter(|(file, _)| among(**file));
-        let written = files.flat_map(|(&file, &inode)| {
+    pub(crate) fn flip(&mut self, rng: &mut Rng) -> Option<Flip> {
+        let written = self.names.iter().flat_map(|(&file, &inode)| {
             let contents = &self.inodes[&inode];
             // What is not at rest yet may still be written over.
             let at_rest = contents.durable.pages.keys().filter(|&&page| !contents.is_moving(page));
@@ -399,7 +398,7 @@ mod tests {
         disk.write(LOG, 0, &[1; PAGE]).unwrap();
         disk.sync(LOG, u64::MAX);
         let before = contents(&disk);
-        let flip = disk.flip(&mut Rng::new(1), |_| true).unwrap();
+        let flip = disk.flip(&mut Rng::new(1)).unwrap();
         let changed = |disk: &Disk| -> u32 {
             let after = contents(disk);
             before.iter().zip(&after).map(|(a, b)| (a ^ b).count_ones()).sum()

@@ -7,8 +7,8 @@ use tare_store::cells;
 use tare_store::table::TableError;
 use tare_store::{
     Change as StoreChange, Durability, End, Limits, LogError, Mutation as StoreMutation, Next, Now,
-    PartitionRead, Pins, Position, RangeTombstone, ReadError, Row as StoreRow, Scan, Slice, Store,
-    TableOptions, Urgency, WriteError,
+    PartitionRead, Pins, Position, RangeTombstone, ReadError, Row as StoreRow, RowRead, Scan,
+    Slice, Store, TableOptions, Urgency, WriteError,
 };
 
 use crate::device::Device;
@@ -161,6 +161,9 @@ impl Engine {
         reading: &mut Reading,
         now_s: u32,
     ) -> Progress {
+        if let (Some(columns), [(clustering, _)]) = (&read.row, &read.slices[..]) {
+            return self.read_row(&read.place, clustering, columns.as_deref(), reading, now_s);
+        }
         let slices: Vec<Slice<'_>> =
             read.slices.iter().map(|(from, to)| Slice { from, to: to.as_deref() }).collect();
         let after = reading.rows.last().map(|(clustering, _)| clustering.clone());
@@ -182,6 +185,19 @@ impl Engine {
             if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         progress(end)
+    }
+
+    fn read_row(
+        &mut self,
+        Place { table, token, key }: &Place,
+        clustering: &[u8],
+        columns: Option<&[u16]>,
+        Reading { rows, pins }: &mut Reading,
+        now_s: u32,
+    ) -> Progress {
+        let (table, token) = (*table, *token);
+        let read = RowRead { table, token, key, clustering, columns, now_s };
+        progress(self.store.read_row(&read, pins, |row| rows.push(owned(&row))))
     }
 
     /// Scans on.

@@ -16,6 +16,7 @@ mod life;
 mod log;
 mod model;
 mod reads;
+mod seeds;
 mod shard;
 mod trace;
 mod violation;
@@ -23,4 +24,5 @@ mod workload;
 
 pub use faults::Canary;
 pub use life::{Options, Outcome, run};
+pub use seeds::each_seed;
 pub use violation::{Failure, Violation};

@@ -155,7 +155,7 @@ impl Life {
     /// Faults that concern the whole machine or strike a disk from outside.
     fn strike(&mut self) -> Result<(), Violation> {
         if strikes(&mut self.rng, self.faults.bit_flip) {
-            let flip = self.shards[self.at].device.flip(|_| true);
+            let flip = self.shards[self.at].device.flip();
             let place = flip.map_or(0, |flip| flip.offset);
             self.trace.event(20, &[place], format_args!("flip: {flip:?}"));
         }
@@ -195,11 +195,14 @@ impl Life {
         Ok(())
     }
 
+    /// The fault that has to be caught, once it is time for it.
+    fn canary_due(&self) -> Option<Canary> {
+        let is_due = !self.planted && self.step > self.options.steps / 4;
+        self.options.canary.filter(|_| is_due)
+    }
+
     fn plant(&mut self) {
-        if let Some(canary) = self.options.canary
-            && !self.planted
-            && self.step > self.options.steps / 4
-        {
+        if let Some(canary) = self.canary_due() {
             self.planted = self.shards[self.at].plant(canary, &self.clock);
         }
     }
@@ -215,10 +218,7 @@ impl Life {
     /// Starts every shard, and clears the faults that a restart clears.
     fn start(&mut self) -> Result<(), Violation> {
         self.restarts += 1;
-        if let Some(canary) = self.options.canary
-            && !self.planted
-            && self.step > self.options.steps / 4
-        {
+        if let Some(canary) = self.canary_due() {
             self.planted = self.shards.iter_mut().any(|shard| shard.plant_at_rest(canary));
         }
         for at in 0..self.shards.len() {
@@ -232,7 +232,6 @@ impl Life {
     /// anew, takes writes, and has them after the last restart.
     fn end(&mut self) -> Result<(), Violation> {
         let quiet = Faults::none();
-        self.faults = quiet.clone();
         for at in 0..self.shards.len() {
             self.at = at;
             let shard = &mut self.shards[at];

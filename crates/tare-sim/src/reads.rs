@@ -71,7 +71,8 @@ impl Reads {
             match step(parked, engine)? {
                 Progress::Missing => at += 1,
                 Progress::Done => {
-                    let parked = self.parked.remove(at);
+                    let mut parked = self.parked.remove(at);
+                    project(&parked.read, &mut parked.reading.rows);
                     check(&parked)?;
                     ended.push(Ok(parked.reading.rows));
                 }
@@ -106,7 +107,15 @@ fn expected(read: &Read, history: &History, now_s: u32) -> Vec<Row> {
     if read.reversed {
         rows.reverse();
     }
+    project(read, &mut rows);
     rows
+}
+
+/// Leaves of rows only the columns that were wanted: others may be lacking in an answer. Whether
+/// there is a row at all has to be right whatever was wanted of it.
+fn project(read: &Read, rows: &mut [Row]) {
+    let Some(Some(wanted)) = &read.row else { return };
+    rows.iter_mut().for_each(|(_, cells)| cells.retain(|column, _| wanted.contains(column)));
 }
 
 fn check(parked: &Parked) -> Result<(), Violation> {

@@ -49,7 +49,12 @@ pub(crate) struct Read {
     pub(crate) reversed: bool,
     /// Stop after so many rows and go on after the last of them.
     pub(crate) page: Option<usize>,
+    /// It is a read of one row by its whole key, which the only slice holds.
+    pub(crate) row: Option<Wanted>,
 }
+
+/// What is wanted of a row: these columns, ascending, or all. Others may be lacking in the answer.
+pub(crate) type Wanted = Option<Vec<u16>>;
 
 impl Workload {
     pub(crate) fn new(mut rng: Rng) -> Self {
@@ -80,6 +85,9 @@ impl Workload {
     /// A partition to read.
     pub(crate) fn read(&mut self) -> Read {
         let place = self.place();
+        if self.one_in(3) {
+            return self.row(place);
+        }
         let mut bounds: Vec<Vec<u8>> =
             (0..self.rng.below(3) * 2).map(|_| self.clustering(place.table)).collect();
         bounds.sort();
@@ -90,7 +98,16 @@ impl Workload {
             slices.push((Vec::new(), None));
         }
         let page = self.one_in(3).then(|| 1 + self.index(4));
-        Read { place, slices, reversed: self.rng.below(3) == 0, page }
+        Read { place, slices, reversed: self.rng.below(3) == 0, page, row: None }
+    }
+
+    fn row(&mut self, place: Place) -> Read {
+        let from = self.clustering(place.table);
+        let mut to = from.clone();
+        to.push(0);
+        let columns = (MARKER + 1..COLUMNS.end).filter(|_| self.rng.below(2) == 0).collect();
+        let row = Some(if self.one_in(2) { Some(columns) } else { None });
+        Read { place, slices: vec![(from, Some(to))], reversed: false, page: None, row }
     }
 
     fn table(&mut self) -> u32 {

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use crate::cache::{Cache, Fetch, Pins};
 use crate::chunk::Chunk;
 use crate::io::{Completion, FileId, Op, OpId, OpKind, Owner};
-use crate::table::{Block, BlockAt, Table, TableError};
+use crate::table::{Block, BlockAt, Kind, PAGE_BYTES, Table, TableError};
+
+/// Buffers of one page that are kept for the next reads.
+const FREE_MAX: usize = 64;
 
 /// A read that waits or is under way. It keeps the table, so that its file is not removed.
 #[derive(Debug)]
@@ -23,7 +26,19 @@ pub(crate) struct Fetches {
     free: Vec<usize>,
     by_block: BTreeMap<BlockAt, usize>,
     queue: VecDeque<usize>,
-    count: u64,
+    /// Buffers of one page.
+    chunks: Vec<Chunk>,
+    counts: Fetched,
+}
+
+/// Blocks that were read from disk because a reader waited for them, since the start. One that
+/// turned out to be damaged counts among all, and as no kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fetched {
+    pub(crate) blocks: u64,
+    pub(crate) index_blocks: u64,
+    pub(crate) filter_blocks: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Fetches {
@@ -53,14 +68,15 @@ impl Fetches {
             };
             self.by_block.insert(at, slot);
             self.queue.push_back(slot);
-            self.count += 1;
         }
     }
 
     pub(crate) fn next_op(&mut self) -> Option<Op> {
         let slot = self.queue.pop_front()?;
         let at = self.reads[slot].as_ref()?.fetch.at();
-        let kind = OpKind::Read { offset: at.offset(), chunk: Chunk::zeroed(at.bytes()) };
+        let kept = if at.bytes() == PAGE_BYTES { self.chunks.pop() } else { None };
+        let chunk = kept.unwrap_or_else(|| Chunk::zeroed(at.bytes()));
+        let kind = OpKind::Read { offset: at.offset(), chunk };
         let id = OpId::new(Owner::Fetch, slot as u64);
         Some(Op { id, file: FileId::Table(at.file), kind })
     }
@@ -72,18 +88,28 @@ impl Fetches {
         self.free.push(slot);
         let at = fetch.at();
         self.by_block.remove(&at);
-        let result = match (completion.result, completion.chunk) {
-            (Ok(length), Some(chunk)) => {
-                let bytes = &chunk.bytes()[..length.min(chunk.len())];
-                Block::decode(at, bytes).map(Rc::new)
+        let chunk = completion.chunk;
+        let result = match completion.result {
+            Ok(length) => {
+                let bytes = chunk.as_ref().map_or(&[][..], Chunk::bytes);
+                let bytes = &bytes[..length.min(bytes.len())];
+                Block::decode_into(cache.take_spare(), at, bytes).map(Rc::new)
             }
-            (Ok(_), None) => Block::decode(at, &[]).map(Rc::new),
-            (Err(error), _) => {
+            Err(error) => {
                 let source = Arc::new(error);
                 Err(TableError::Read { file: at.file, offset: at.offset(), source })
             }
         };
+        let kept = chunk.filter(|chunk| chunk.len() == PAGE_BYTES && self.chunks.len() < FREE_MAX);
+        self.chunks.extend(kept);
+        self.counts.blocks += 1;
+        self.counts.bytes += at.bytes() as u64;
         if let Ok(block) = &result {
+            match block.kind() {
+                Kind::Index => self.counts.index_blocks += 1,
+                Kind::Filter => self.counts.filter_blocks += 1,
+                Kind::Data | Kind::Top | Kind::Footer => {}
+            }
             cache.insert(at, Rc::clone(block));
         }
         fetch.finish(result);
@@ -94,8 +120,8 @@ impl Fetches {
         !self.by_block.is_empty()
     }
 
-    /// Blocks that were read for readers so far.
-    pub(crate) fn count(&self) -> u64 {
-        self.count
+    /// What was read for readers so far.
+    pub(crate) fn counts(&self) -> Fetched {
+        self.counts
     }
 }

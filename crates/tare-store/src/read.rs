@@ -9,6 +9,7 @@
 //! A partition that only the active memtable knows is walked without an allocation and without
 //! copying: only rows of which a part is dead are copied, into a buffer that is kept.
 
+mod look;
 pub mod merge;
 mod point;
 pub mod source;
@@ -21,6 +22,7 @@ use std::ops::ControlFlow;
 use crate::cache::{Cached, Pins};
 use crate::store::Store;
 use crate::table::TableError;
+pub(crate) use look::Lookups;
 use sources::Sources;
 
 /// Why rows cannot be read.
@@ -247,6 +249,8 @@ pub(crate) struct Scratch {
     /// Rows that this call has looked at, and the clustering key of the last.
     looked: u32,
     passed: Vec<u8>,
+    /// Since the start.
+    pub(crate) lookups: Lookups,
 }
 
 impl Scratch {

@@ -28,6 +28,15 @@ pub struct Statistics {
     pub compacted_bytes_written: u64,
     /// Blocks that were read from disk because a reader waited for them.
     pub blocks_fetched: u64,
+    /// Of these: of the index, and of filters.
+    pub index_blocks_fetched: u64,
+    pub filter_blocks_fetched: u64,
+    pub fetched_bytes: u64,
+    /// Lookups of a partition in a table file: told by its filter (or its tokens) that it is not
+    /// there; found; let through by the filter in vain.
+    pub lookups_denied: u64,
+    pub lookups_found: u64,
+    pub lookups_in_vain: u64,
     pub log_pending_bytes: u64,
     pub log_written_bytes: u64,
     /// Segments that are needed.

@@ -337,6 +337,7 @@ impl Store {
         let cache = self.cache.statistics();
         let tables = || self.sorted.values().flatten();
         let counters = self.background.counters();
+        let (fetched, lookups) = (self.fetches.counts(), self.scratch.lookups);
         Statistics {
             memtable_bytes: self.memory.bytes() as u64,
             frozen_bytes: self.frozen.iter().map(|memtable| memtable.bytes() as u64).sum(),
@@ -355,7 +356,13 @@ impl Store {
             compactions_running: self.background.compactions() as u64,
             compacted_bytes_read: counters.compacted_bytes_read,
             compacted_bytes_written: counters.compacted_bytes_written,
-            blocks_fetched: self.fetches.count(),
+            blocks_fetched: fetched.blocks,
+            index_blocks_fetched: fetched.index_blocks,
+            filter_blocks_fetched: fetched.filter_blocks,
+            fetched_bytes: fetched.bytes,
+            lookups_denied: lookups.denied,
+            lookups_found: lookups.found,
+            lookups_in_vain: lookups.in_vain,
             log_pending_bytes: self.log.pending_bytes() as u64,
             log_written_bytes: self.log.written_bytes(),
             log_segments: self.log.segments(),

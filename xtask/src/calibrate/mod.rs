@@ -29,6 +29,8 @@ use measure::{Bench, Turn};
 use options::{Options, Order};
 use studies::Kind;
 
+use crate::say;
+
 pub(crate) use neighbour::{WORD as NEIGHBOUR, run as neighbour};
 
 /// Campaigns that may fail one after the other.
@@ -153,11 +155,6 @@ impl Drop for Scratch {
         // Temporary files that cannot be removed are the system's to clean.
         let _ = fs::remove_dir_all(&self.0);
     }
-}
-
-#[expect(clippy::print_stderr, reason = "progress of a chore")]
-fn say(line: &str) {
-    eprintln!("{line}");
 }
 
 #[expect(clippy::print_stdout, reason = "the result of a chore")]

@@ -9,8 +9,7 @@ use crate::frame::{FrameStart, Head, Opcode, Version, patch_int, reserve_int};
 use crate::token;
 use crate::types::Type;
 use crate::wire::{
-    DecodeError, Reader, put_bytes, put_bytes_with, put_count, put_int, put_short, put_short_bytes,
-    put_string,
+    DecodeError, Reader, put_bytes, put_count, put_int, put_short, put_short_bytes, put_string,
 };
 
 /// Flags of the metadata.
@@ -136,12 +135,6 @@ impl<'o> RowsWriter<'o> {
     #[inline]
     pub fn cell(&mut self, value: Option<&[u8]>) {
         put_bytes(self.out, value);
-    }
-
-    /// Appends one cell whose bytes `write` appends.
-    #[inline]
-    pub fn cell_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        put_bytes_with(self.out, write);
     }
 
     /// Appends cells that are encoded already, each with its length in front.

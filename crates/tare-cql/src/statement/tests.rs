@@ -128,7 +128,7 @@ fn update_delete_and_batch() {
     );
     assert_eq!(parsed.markers.len(), 3);
     let Statement::Batch(batch) = parsed.statement else { panic!("no batch") };
-    assert_eq!((batch.logged, batch.statements.len()), (false, 3));
+    assert_eq!(batch.statements.len(), 3);
     assert_eq!(batch.timestamp_us, Some(Term::Marker(0)));
 }
 

@@ -6,7 +6,7 @@ use tare_cql::token::Token;
 use tare_cql::wire::Reader;
 use tare_store::read::successor;
 
-use super::{Bound, PartitionKey, check_key_value, check_single, list, push_part};
+use super::{Bound, PartitionKey, check_key_value, list, push_key};
 use crate::catalog::{Column, Table};
 use crate::failure::Failure;
 use crate::ordered;
@@ -103,8 +103,8 @@ impl Bound<'_> {
                 ordered::push(&mut order, &column.kind, false, value);
             }
             let mut key = Vec::new();
-            serialise(&mut key, &values)?;
-            keys.push((order, PartitionKey { token: Token::of(&key).0, key }));
+            push_key(&mut key, values.into_iter().map(Ok))?;
+            keys.push((order, PartitionKey::of(key)));
         }
         keys.sort_by(|(a, _), (b, _)| a.cmp(b));
         keys.dedup_by(|(a, _), (b, _)| a == b);
@@ -135,41 +135,61 @@ impl Bound<'_> {
         table: &Table,
     ) -> Result<Vec<OwnedSlice>, Failure> {
         let first: usize = slices.equal.iter().map(|choice| choice.columns).sum();
-        let descending = table.clustering.get(first).is_some_and(|column| column.descending);
-        // A descending column turns its bounds around.
-        let (low, high) = match descending {
-            false => (&slices.low, &slices.high),
-            true => (&slices.high, &slices.low),
-        };
-        let edge = |edge: &Option<Edge>| -> Result<Option<(Vec<u8>, bool)>, Failure> {
-            let Some(edge) = edge else { return Ok(None) };
-            let columns = &table.clustering[first..first + edge.columns];
-            let mut bytes = Vec::new();
-            push_values(&mut bytes, columns, &self.parts(&edge.values, columns)?);
-            Ok(Some((bytes, edge.inclusive)))
-        };
-        let (low, high) = (edge(low)?, edge(high)?);
+        let columns = &table.clustering[first..];
+        let mut rest = vec![(Vec::new(), None)];
+        for (edge, is_low) in [(&slices.low, true), (&slices.high, false)] {
+            if let Some(edge) = edge {
+                rest = intersection(&rest, &self.beyond(edge, is_low, columns)?);
+            }
+        }
         let mut found = Vec::new();
         for prefix in self.prefixes(&slices.equal, table)? {
-            let from = match &low {
-                None => prefix.clone(),
-                Some((bytes, true)) => [&prefix[..], bytes].concat(),
-                // No row is before all keys that follow the greatest one.
-                Some((bytes, false)) => match after([&prefix[..], bytes].concat()) {
-                    Some(from) => from,
-                    None => continue,
-                },
-            };
-            let to = match &high {
-                None => after(prefix),
-                Some((bytes, false)) => Some([&prefix[..], bytes].concat()),
-                Some((bytes, true)) => after([&prefix[..], bytes].concat()),
-            };
-            if to.as_ref().is_none_or(|to| *to > from) {
-                found.push((from, to));
+            for (from, to) in &rest {
+                let to = match to {
+                    Some(to) => Some([&prefix[..], to].concat()),
+                    None => after(prefix.clone()),
+                };
+                found.push(([&prefix[..], from].concat(), to));
             }
         }
         Ok(found)
+    }
+
+    /// Where the columns that follow have values above (or below) a bound: slices of their part of
+    /// the clustering key, ascending. `(a, b) > (1, 2)` is `a > 1`, and `a = 1` with `b > 2`: two
+    /// slices, which touch and are one if `a` and `b` are in the same order.
+    fn beyond(
+        &self,
+        edge: &Edge,
+        is_low: bool,
+        columns: &[Column],
+    ) -> Result<Vec<OwnedSlice>, Failure> {
+        let columns = &columns[..edge.columns];
+        let mut slices = Vec::new();
+        let mut same = Vec::new();
+        for (column, part) in columns.iter().zip(self.parts(&edge.values, columns)?) {
+            let above = after(same.clone());
+            let from = same.clone();
+            ordered::push(&mut same, &column.kind, column.descending, part);
+            match is_low != column.descending {
+                // Nothing follows where no key is behind all that begin like this.
+                true => slices.extend(after(same.clone()).map(|from| (from, above))),
+                false => slices.push((from, Some(same.clone()))),
+            }
+        }
+        if edge.inclusive {
+            slices.push((same.clone(), after(same)));
+        }
+        slices.retain(is_filled);
+        slices.sort();
+        slices.dedup_by(|next, slice| {
+            let touches = slice.1.as_ref() == Some(&next.0);
+            if touches {
+                slice.1 = next.1.take();
+            }
+            touches
+        });
+        Ok(slices)
     }
 
     /// First and last token of a part of the ring; `None` if it is empty.
@@ -210,19 +230,24 @@ impl Bound<'_> {
     }
 }
 
-fn serialise(key: &mut Vec<u8>, values: &[&[u8]]) -> Result<(), Failure> {
-    if let [value] = values {
-        check_single(value)?;
-        key.extend_from_slice(value);
-        return Ok(());
-    }
-    values.iter().try_for_each(|value| push_part(key, value))
-}
-
 fn push_values(out: &mut Vec<u8>, columns: &[Column], values: &[&[u8]]) {
     for (value, column) in values.iter().zip(columns) {
         ordered::push(out, &column.kind, column.descending, value);
     }
+}
+
+fn is_filled((from, to): &OwnedSlice) -> bool {
+    to.as_ref().is_none_or(|to| to > from)
+}
+
+/// What two lists of slices have in common; all are ascending.
+fn intersection(some: &[OwnedSlice], others: &[OwnedSlice]) -> Vec<OwnedSlice> {
+    let common = |(from, to): &OwnedSlice, (other_from, other_to): &OwnedSlice| {
+        let to = [to, other_to].into_iter().flatten().min();
+        (from.max(other_from).clone(), to.cloned())
+    };
+    let pairs = some.iter().flat_map(|slice| others.iter().map(move |other| common(slice, other)));
+    pairs.filter(is_filled).collect()
 }
 
 /// The least key above all that start with a prefix; `None` if there is none.

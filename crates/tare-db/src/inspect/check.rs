@@ -1,7 +1,8 @@
 //! Verifies a data directory: the schema's journal, and for each shard the manifest, the commit log
 //! and every table file with all its checksums and invariants.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -40,6 +41,8 @@ pub enum Finding {
     Table { folder: PathBuf, source: TableError },
     #[error(transparent)]
     Manifest(ManifestError),
+    #[error("cannot open {}", .path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
     #[error("the manifest lists {}, which is not there", .path.display())]
     Missing { path: PathBuf },
     #[error("{} holds rows of table {found}; the manifest says table {listed}", .path.display())]
@@ -98,7 +101,7 @@ pub fn check(data: &Path, each: &mut dyn FnMut(&Finding)) -> Result<Checked, Ins
             Err(error) => report(Finding::Log(error), &mut checked),
         }
         for listed in &manifest.tables {
-            check_table(&folder, listed, &mut checked, &mut report)?;
+            check_table(&folder, listed, &mut checked, &mut report);
         }
         let found = files.list();
         let found = found.map_err(|source| InspectError::Read { path: folder.clone(), source })?;
@@ -123,21 +126,22 @@ fn check_table(
     listed: &Listed,
     checked: &mut Checked,
     report: &mut impl FnMut(Finding, &mut Checked),
-) -> Result<(), InspectError> {
+) {
     checked.tables += 1;
     checked.table_bytes += listed.bytes;
     let path = folder.join(FileId::Table(listed.file).file_name());
-    if !path.is_file() {
-        report(Finding::Missing { path }, checked);
-        return Ok(());
-    }
-    let file = TableFile::open(&path)?;
+    let file = match File::open(&path) {
+        Ok(file) => TableFile { file, number: listed.file },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return report(Finding::Missing { path }, checked);
+        }
+        Err(source) => return report(Finding::Unreadable { path, source }, checked),
+    };
     let damaged = |source: TableError| Finding::Table { folder: folder.into(), source };
     let mut verify = match Verify::open(file.number, listed.bytes, file.reader()) {
         Ok(verify) => verify,
         Err(error) => {
-            report(damaged(error), checked);
-            return Ok(());
+            return report(damaged(error), checked);
         }
     };
     let footer = verify.table().footer();
@@ -148,7 +152,6 @@ fn check_table(
     checked.partitions += verify.table().statistics().partitions;
     checked.rows += verify.table().statistics().rows;
     verify.by_ref().for_each(|error| report(damaged(error), checked));
-    Ok(())
 }
 
 /// The directories of the shards, by number.

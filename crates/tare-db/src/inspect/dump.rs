@@ -11,7 +11,7 @@ use tare_store::cells::{self, Cell, Content, DELETION, MARKER};
 use tare_store::table::{Cursor, FileSource, Start, Step, Table, TableError};
 
 use super::names::Names;
-use super::{InspectError, TableFile};
+use super::{InspectError, TableFile, used_bytes};
 
 /// How a table file is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,9 @@ pub fn dump(path: &Path, format: Format, out: &mut dyn Write) -> Result<(), Insp
     let folder = || path.parent().unwrap_or(Path::new("")).into();
     let damaged = |source: TableError| InspectError::Table { folder: folder(), source };
     let print = |source: io::Error| InspectError::Print { source };
-    let table = Table::open(file.number, file.bytes, file.reader()).map_err(damaged)?;
+    let read = |source| InspectError::Read { path: path.into(), source };
+    let bytes = used_bytes(&file.file).map_err(read)?;
+    let table = Table::open(file.number, bytes, file.reader()).map_err(damaged)?;
     let names = Names::find(path, table.footer().table)?;
     let mut printer = Printer { format, names, out };
     printer.file(&table).map_err(print)?;

@@ -1,8 +1,9 @@
 //! What the columns of a table are called, so that bytes can be printed as values.
 
-use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
+
+use tare_cql::types::Type;
 
 use crate::catalog::journal;
 use crate::catalog::{Catalog, Column, Table};
@@ -85,8 +86,5 @@ fn print(column: &Column, value: &[u8]) -> String {
 
 /// Bytes as CQL spells a blob.
 fn blob(bytes: &[u8]) -> String {
-    bytes.iter().fold("0x".to_string(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Type::Blob.print(bytes).to_string()
 }

@@ -336,6 +336,20 @@ fn damage_is_named() {
     let (checked, found) = findings(data.path());
     assert_eq!(checked.damages, 1, "{found:?}");
     assert!(found.iter().any(|found| found.contains("which is not there")), "{found:?}");
+    // A file that cannot be opened does not keep the others from being looked at.
+    std::os::unix::fs::symlink(path, path).unwrap();
+    let (checked, found) = findings(data.path());
+    assert_eq!((checked.damages, checked.tables), (1, 2), "{found:?}");
+    assert!(found.iter().any(|found| found.contains("cannot open")), "{found:?}");
+}
+
+#[test]
+fn what_is_reserved_behind_a_table_is_not_read() {
+    let data = copy();
+    let path = &table_files(data.path())[0];
+    // Page by page it would take hours.
+    OpenOptions::new().write(true).open(path).unwrap().set_len(1 << 40).unwrap();
+    assert_eq!(findings(data.path()).0.damages, 0);
 }
 
 #[test]

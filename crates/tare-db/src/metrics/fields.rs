@@ -100,6 +100,12 @@ fields! {
     compacted_bytes_read, "compaction_read_bytes", Counter, "Bytes read by compactions";
     compacted_bytes_written, "compaction_written_bytes", Counter, "Bytes written by compactions";
     blocks_fetched, "blocks_fetched", Counter, "Blocks read from disk because a read waited for them";
+    index_blocks_fetched, "index_blocks_fetched", Counter, "Of these: blocks of the index";
+    filter_blocks_fetched, "filter_blocks_fetched", Counter, "Of these: blocks of filters";
+    fetched_bytes, "fetched_bytes", Counter, "Bytes of these blocks";
+    lookups_denied, "lookups_denied", Counter, "Times that a filter told a read that a partition is not in a table file";
+    lookups_found, "lookups_found", Counter, "Times that a read looked for a partition in a table file and found it";
+    lookups_in_vain, "lookups_in_vain", Counter, "Times that it did not, although the filter had let it through";
     log_pending_bytes, "log_pending_bytes", Gauge, "Bytes that wait for the commit log";
     log_written_bytes, "log_written_bytes", Counter, "Bytes written to the commit log";
     log_segments, "log_segments", Gauge, "Segments of the commit log that are needed";
@@ -129,6 +135,12 @@ impl ShardMetrics {
         self.compacted_bytes_read = of.compacted_bytes_read;
         self.compacted_bytes_written = of.compacted_bytes_written;
         self.blocks_fetched = of.blocks_fetched;
+        self.index_blocks_fetched = of.index_blocks_fetched;
+        self.filter_blocks_fetched = of.filter_blocks_fetched;
+        self.fetched_bytes = of.fetched_bytes;
+        self.lookups_denied = of.lookups_denied;
+        self.lookups_found = of.lookups_found;
+        self.lookups_in_vain = of.lookups_in_vain;
         self.log_pending_bytes = of.log_pending_bytes;
         self.log_written_bytes = of.log_written_bytes;
         self.log_segments = of.log_segments;

@@ -1,6 +1,6 @@
 //! Serves the account to Prometheus: one path, one request a connection, one connection at a time.
-//! A scraper asks every few seconds, so that nothing more is needed; a client that is slow is given
-//! up, so that it cannot keep others out for long.
+//! A scraper asks every few seconds, so that nothing more is needed; a client that is not done soon
+//! is given up, whatever it sends or takes meanwhile, so that it cannot keep others out for long.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use super::text::{About, render};
 use super::{Account, Metrics};
+use crate::clock::Clock;
 
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 8 << 10;
-/// How long a client may take for each step.
+/// How long a client may take for everything.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Answers for as long as the process lives, on a thread of its own.
@@ -23,10 +24,10 @@ pub(crate) fn serve(
     let address = listener.local_addr()?;
     let life = move || {
         for stream in listener.incoming() {
-            let answered = match stream {
-                Ok(stream) => answer(stream, &accounts, &about),
-                Err(error) => Err(error),
-            };
+            let answered = stream.and_then(|stream| {
+                let mut client = Client { stream, clock: Clock::new(), patience: PATIENCE };
+                answer(&mut client, &accounts, &about)
+            });
             if answered.is_err() {
                 // Out of descriptors perhaps: not to spin. Others hardly notice.
                 std::thread::sleep(Duration::from_millis(10));
@@ -37,13 +38,45 @@ pub(crate) fn serve(
     Ok(address)
 }
 
-fn answer(mut stream: TcpStream, accounts: &[Account], about: &About) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+/// A connection whose every step fails once the client has taken too long.
+struct Client {
+    stream: TcpStream,
+    /// Runs since the connection was taken.
+    clock: Clock,
+    patience: Duration,
+}
+
+impl Client {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let taken = Duration::from_nanos(self.clock.now_ns());
+        let left = self.patience.checked_sub(taken).filter(|left| !left.is_zero());
+        left.map(Some).ok_or_else(|| io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl Read for Client {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Client {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn answer(client: &mut Client, accounts: &[Account], about: &About) -> io::Result<()> {
     let mut head = Vec::with_capacity(1024);
     let mut part = [0; 1024];
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < HEAD_BYTES_MAX {
-        match stream.read(&mut part)? {
+        match client.read(&mut part)? {
             0 => return Ok(()),
             length => head.extend_from_slice(&part[..length]),
         }
@@ -60,11 +93,11 @@ fn answer(mut stream: TcpStream, accounts: &[Account], about: &About) -> io::Res
     };
     let length = body.len();
     write!(
-        stream,
+        client,
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     )?;
-    stream.write_all(body.as_bytes())?;
-    stream.flush()
+    client.write_all(body.as_bytes())?;
+    client.flush()
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -104,5 +137,27 @@ mod tests {
         assert_eq!(respond(b"POST /metrics HTTP/1.1"), Answer::Refused);
         assert_eq!(respond(b"\x16\x03\x01"), Answer::Refused);
         assert!(resident_bytes() > 1 << 20);
+    }
+
+    #[test]
+    fn a_client_that_never_comes_to_the_end_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let patience = Duration::from_millis(50);
+        let mut client = Client { stream, clock: Clock::new(), patience };
+        // Every step is quick, and a head of this length would take minutes.
+        let trickle = std::thread::Builder::new().spawn(move || {
+            while theirs.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let mut head = Vec::new();
+        let given_up = (&mut client).take(1 << 20).read_to_end(&mut head).unwrap_err().kind();
+        // Which of the two depends on whether it waited: recv(2) with a timeout says EAGAIN.
+        assert!([io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock].contains(&given_up));
+        assert!(head.len() < HEAD_BYTES_MAX);
+        drop(client);
+        trickle.unwrap().join().unwrap();
     }
 }

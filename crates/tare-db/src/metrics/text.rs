@@ -46,11 +46,12 @@ fn write(out: &mut String, about: &About, metrics: &Metrics) -> std::fmt::Result
     writeln!(out, "{} {resident_bytes}", resident.0)?;
     head(out, memory, "gauge")?;
     writeln!(out, "{} {memory_bytes}", memory.0)?;
+    let accounts: Vec<_> = metrics.shards.iter().map(|account| account.to_words()).collect();
     for (index, field) in FIELDS.iter().enumerate() {
         let name = field.full_name();
         head(out, (&name, field.help), field.type_name())?;
-        for (shard, account) in metrics.shards.iter().enumerate() {
-            let value = field.value(account.to_words()[index]);
+        for (shard, account) in accounts.iter().enumerate() {
+            let value = field.value(account[index]);
             writeln!(out, "{name}{{shard=\"{shard}\"}} {value}")?;
         }
     }

@@ -170,12 +170,6 @@ impl Given {
             return Ok(());
         }
         let Test::Compare(comparison, term) = test else { return Ok(()) };
-        let mixed = columns.iter().any(|column| column.descending != columns[0].descending);
-        if mixed {
-            return Err(Failure::Invalid(format!(
-                "ranges over clustering columns of different orders are not supported: {name}"
-            )));
-        }
         let values = tuple(terms, columns, name, term)?;
         let (edge, which, inclusive) = match comparison {
             Comparison::Greater => (&mut self.low, "start", false),
@@ -219,8 +213,8 @@ impl Given {
             (Some(_), Purpose::Select { .. }) => Ok(Partitions::Tokens(Vec::new())),
             (None, _) => {
                 let keys: Vec<Choice> = self.keys.drain(..).flatten().collect();
-                let one: Option<Vec<Source>> = keys.iter().map(single).collect();
-                Ok(one.map_or(Partitions::Some(keys), Partitions::One))
+                let one: Option<Vec<_>> = keys.iter().map(parts).collect();
+                Ok(one.map_or(Partitions::Some(keys), |one| Partitions::One(one.concat())))
             }
         }
     }
@@ -320,14 +314,6 @@ pub(super) fn filtering(allowed: bool) -> Failure {
              unpredictability, use ALLOW FILTERING"
         }
     })
-}
-
-/// The one value of a choice of one column.
-fn single(choice: &Choice) -> Option<Source> {
-    match parts(choice)?.as_slice() {
-        [source] => Some(source.clone()),
-        _ => None,
-    }
 }
 
 /// The values of a choice that is none, in the order of its columns.

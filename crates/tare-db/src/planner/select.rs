@@ -9,7 +9,7 @@ use super::terms::Terms;
 use super::{Place, Scope, data_table, find};
 use crate::catalog::Table;
 use crate::failure::Failure;
-use crate::plan::{Alternatives, Item, Items, Partitions, Select, Source, Tuple};
+use crate::plan::{Item, Items, Partitions, Select, Source};
 
 /// The columns of a result: what each is called, and its type.
 pub(super) type Named = Vec<(String, Type)>;
@@ -27,6 +27,9 @@ pub(super) fn select(
     let purpose = Purpose::Select { allow_filtering: select.allow_filtering };
     let (partitions, rows) = conditions(&table, terms, &select.relations, purpose)?;
     let reversed = is_reversed(&table, select, &partitions)?;
+    let merged = !select.order_by.is_empty()
+        && matches!(partitions, Partitions::Some(_))
+        && matches!(items, Items::Columns(_));
     let columns = described(&table.keyspace, &table.name, &names);
     let (per_partition_limit, limit) = limits(terms, select)?;
     let calls = match &items {
@@ -39,6 +42,7 @@ pub(super) fn select(
         partitions,
         rows,
         reversed,
+        merged,
         distinct: select.distinct,
         cells: cells(&items),
         calls,
@@ -98,8 +102,11 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
         let counted = match &selector.item {
             SelectItem::CountRows => Some(Items::Count),
             SelectItem::Count(column) => {
-                let (item, _) = item(table, &SelectItem::Column(column.clone()))?;
-                Some(Items::CountOf(item))
+                Some(match find(table, column)? {
+                    (Place::Regular, column) => Items::CountOf(column.number),
+                    // Every row has its key.
+                    (Place::Partition(_) | Place::Clustering(_), _) => Items::Count,
+                })
             }
             _ => None,
         };
@@ -217,21 +224,10 @@ fn is_reversed(
     if select.order_by.is_empty() {
         return Ok(false);
     }
-    match partitions {
-        Partitions::One(_) => {}
-        Partitions::Some(choices) if choices.iter().all(is_one) => {}
-        Partitions::Some(_) => {
-            return Err(Failure::invalid(
-                "Cannot page queries with both ORDER BY and a IN restriction on the partition key; \
-                 you must either remove the ORDER BY or the IN and sort client side, or disable \
-                 paging for this query",
-            ));
-        }
-        Partitions::Tokens(_) => {
-            return Err(Failure::invalid(
-                "ORDER BY is only supported when the partition key is restricted by an EQ or an IN.",
-            ));
-        }
+    if matches!(partitions, Partitions::Tokens(_)) {
+        return Err(Failure::invalid(
+            "ORDER BY is only supported when the partition key is restricted by an EQ or an IN.",
+        ));
     }
     let mut next = 0;
     let mut reversed = None;
@@ -266,14 +262,4 @@ fn is_reversed(
         }
     }
     Ok(reversed.unwrap_or(false))
-}
-
-/// Whether there is one alternative.
-fn is_one(choice: &crate::plan::Choice) -> bool {
-    match &choice.values {
-        Alternatives::Listed(list) => {
-            matches!(list.as_slice(), [Tuple::Parts(_) | Tuple::Whole(_)])
-        }
-        Alternatives::Marker(_) => false,
-    }
 }

@@ -9,7 +9,7 @@ use super::select::{Named, argument, described, limits};
 use super::terms::Terms;
 use super::undefined;
 use crate::failure::Failure;
-use crate::plan::{Alternatives, Filter, FilterTest, SystemItem, SystemItems, SystemSelect, Tuple};
+use crate::plan::{Filter, FilterTest, SystemItem, SystemItems, SystemSelect};
 
 pub(super) fn select(
     table: &'static SystemTable,
@@ -30,17 +30,18 @@ pub(super) fn select(
                 FilterTest::Compare(*comparison, terms.source(term, name, &kind)?)
             }
             Test::In(list) => {
-                let each = |term| Ok(Tuple::Parts(vec![terms.source(term, name, &kind)?]));
-                let list = list.iter().map(each).collect::<Result<_, Failure>>()?;
-                FilterTest::In(Alternatives::Listed(list))
+                let sources = list.iter().map(|term| terms.source(term, name, &kind));
+                FilterTest::In(sources.collect::<Result<_, _>>()?)
             }
             Test::InMarker(position) => {
                 let list = Type::List(Box::new(kind.clone()));
-                let source = terms.marker(*position, &format!("in({name})"), list)?;
-                FilterTest::In(Alternatives::Marker(source))
+                FilterTest::InMarker(terms.marker(*position, &format!("in({name})"), list)?)
             }
         };
         filters.push(Filter { column, kind, test });
+    }
+    if !select.order_by.is_empty() {
+        return Err(Failure::invalid("ORDER BY is not supported in tables of the system"));
     }
     let (items, names) = items(table, &select.selection)?;
     let columns = described(table.keyspace, table.name, &names);

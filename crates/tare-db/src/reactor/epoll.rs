@@ -42,7 +42,7 @@ pub(crate) struct Epoll {
     wakeup: Arc<OwnedFd>,
     helper: Helper,
     listener: Option<OwnedFd>,
-    /// Out of descriptors: accepts again when a connection has ended.
+    /// Out of descriptors: accepts again when a connection has ended, or when it is asked to.
     accept_later: bool,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -130,6 +130,10 @@ impl Epoll {
             self.interest(conn.slot);
         }
         !gone
+    }
+
+    pub(crate) fn is_sending(&mut self, conn: ConnId) -> bool {
+        self.slots[conn.slot as usize].blocked
     }
 
     pub(crate) fn trim(&mut self, conn: ConnId) {
@@ -248,7 +252,7 @@ impl Epoll {
         }
     }
 
-    fn accept_again(&mut self) {
+    pub(crate) fn accept_again(&mut self) {
         if let (true, Some(listener)) = (self.accept_later, &self.listener) {
             let data = epoll::EventData::new_u64(LISTENER);
             let added = epoll::add(&self.epoll, listener, data, epoll::EventFlags::IN);

@@ -129,6 +129,8 @@ macro_rules! delegate {
 delegate! {
     /// Starts to accept connections.
     fn listen(&mut self, listener: OwnedFd) -> io::Result<()>;
+    /// Accepts again after there were no descriptors left for a while.
+    fn accept_again(&mut self);
     /// Stops accepting.
     fn stop_listening(&mut self);
     /// Takes a connection over and starts to receive.
@@ -138,6 +140,8 @@ delegate! {
     /// Sends `from` and leaves it empty, unless an earlier send is still under way: then it stays
     /// and [`Event::Sent`] says when to try again. False if the peer has gone.
     fn send(&mut self, conn: ConnId, from: &mut Vec<u8>) -> bool;
+    /// Whether a part of what was sent is still to be handed to the kernel.
+    fn is_sending(&mut self, conn: ConnId) -> bool;
     /// Gives back the buffer that a connection keeps for sending, unless it is in use.
     fn trim(&mut self, conn: ConnId);
     /// Stops receiving on a connection, so that the peer is held up.

@@ -1,9 +1,16 @@
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+
 use rustix::event::{EventfdFlags, eventfd};
 use tare_store::chunk::Chunk;
 use tare_store::{Completion, FileId, Op, OpId, OpKind};
 
 use super::*;
+use crate::clock::Clock;
 use crate::directory::{Directory, ShardFiles};
+
+/// After which a test gives up.
+const PATIENCE_NS: u64 = 60_000_000_000;
 
 /// An engine with a shard's files.
 struct Host {
@@ -43,7 +50,9 @@ impl Host {
     /// Waits until so many operations have ended, and returns them by id.
     fn wait(&mut self, count: usize) -> Vec<Completion> {
         let mut events = Vec::new();
+        let clock = Clock::new();
         while self.ended.len() < count {
+            assert!(clock.now_ns() < PATIENCE_NS, "operations do not end");
             self.engine.turn(Wait::Sleep(Duration::from_secs(1)), &mut events).unwrap();
             for event in events.drain(..) {
                 if let Event::File(done) = event {
@@ -149,5 +158,31 @@ fn as_many_operations_as_are_taken_all_end() {
             }
         }
         assert!(host.engine.has_file_room());
+    });
+}
+
+#[test]
+fn an_engine_is_sending_until_the_kernel_has_all_of_it() {
+    each_engine(|mut host| {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let id = host.engine.add(ours.into()).unwrap();
+        assert!(!host.engine.is_sending(id));
+        // More than the socket takes at a time.
+        let bytes = vec![7; 4 << 20];
+        assert!(host.engine.send(id, &mut bytes.clone()));
+        assert!(host.engine.is_sending(id));
+        let reader = std::thread::Builder::new().spawn(move || {
+            let mut received = vec![0; 4 << 20];
+            (&theirs).read_exact(&mut received).map(|()| received)
+        });
+        let (mut events, mut sent) = (Vec::new(), false);
+        let clock = Clock::new();
+        while !sent && clock.now_ns() < PATIENCE_NS {
+            host.engine.turn(Wait::Sleep(Duration::from_secs(1)), &mut events).unwrap();
+            sent = events.drain(..).any(|event| matches!(event, Event::Sent(of) if of == id));
+        }
+        assert!(sent && !host.engine.is_sending(id));
+        host.engine.close(id);
+        assert!(reader.unwrap().join().unwrap().unwrap() == bytes);
     });
 }

@@ -162,6 +162,12 @@ impl Uring {
         Ok(())
     }
 
+    pub(crate) fn accept_again(&mut self) {
+        if !self.accepting && self.listener.is_some() {
+            self.arm_accept();
+        }
+    }
+
     pub(crate) fn stop_listening(&mut self) {
         if self.listener.take().is_some() && self.accepting {
             self.push(opcode::AsyncCancel::new(ACCEPT).build().user_data(CANCEL));
@@ -214,6 +220,10 @@ impl Uring {
         slot.pending += 1;
         self.push_send(conn.slot);
         true
+    }
+
+    pub(crate) fn is_sending(&mut self, conn: ConnId) -> bool {
+        self.slots[conn.slot as usize].send_active
     }
 
     pub(crate) fn trim(&mut self, conn: ConnId) {
@@ -330,7 +340,7 @@ impl Uring {
                 }
                 let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
                 let exhausted = exhausted.iter().any(|e| entry.result() == -e.raw_os_error());
-                // Out of descriptors: armed again when a connection has ended, not to spin.
+                // Out of descriptors: armed again later (`accept_again`), not to spin.
                 if !more && self.listener.is_some() && !exhausted {
                     self.arm_accept();
                 }
@@ -419,9 +429,7 @@ impl Uring {
             slot.paused = false;
             slot.sending = Vec::new();
             self.free.push(number);
-            if !self.accepting && self.listener.is_some() {
-                self.arm_accept();
-            }
+            self.accept_again();
         }
     }
 

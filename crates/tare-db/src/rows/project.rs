@@ -12,12 +12,9 @@ use crate::plan::Item;
 /// Columns that are found without a search.
 const INDEXED: usize = 64;
 
-/// Whether a row has a value in what is counted.
-pub(super) fn has_value(table: &Table, item: &Item, row: &Row<'_>) -> bool {
-    match item {
-        Item::Cell(number) => cells::iter(row.cells).any(|cell| cell.column == *number),
-        _ => table.columns().next().is_some(),
-    }
+/// Whether a row has a value in a column.
+pub(super) fn has_value(number: u16, row: &Row<'_>) -> bool {
+    cells::iter(row.cells).any(|cell| cell.column == number)
 }
 
 /// Appends what a SELECT wants of a row, each cell with its length.

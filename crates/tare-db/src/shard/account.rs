@@ -41,6 +41,7 @@ impl Shard {
         if self.is_pressed() {
             self.trim();
         }
+        self.engine.accept_again();
         let state = &mut self.state;
         let metrics = &mut state.metrics;
         (metrics.cpu_ns, metrics.cpu_wait_ns) = (schedule.on_cpu_ns, schedule.waited_ns);

@@ -35,22 +35,21 @@ impl Parked {
 }
 
 impl Shard {
-    /// Keeps a reading until its blocks are there.
-    pub(crate) fn park(&mut self, reading: Box<Reading>, pins: Pins) {
+    /// Keeps a reading until its blocks are there; a refusal is the caller's to tell.
+    pub(crate) fn park(&mut self, reading: Box<Reading>, pins: Pins) -> Result<(), Failure> {
         if pins.is_ready() {
             // What it missed is gone or has come meanwhile: no operation will wake it.
             self.state.readings.push_back((reading, pins));
-            return;
+            return Ok(());
         }
         if self.state.parked.len() >= self.budget.parked_max {
             self.state.metrics.overloaded += 1;
-            self.state.metrics.errors += 1;
             let message = "more reads wait for the disk than memory allows; send fewer at a time";
-            let (origin, failure) = (reading.origin, Failure::Overloaded(message.into()));
-            return self.deliver(origin, |out| failure.encode(out, origin.reply));
+            return Err(Failure::Overloaded(message.into()));
         }
         self.state.metrics.parked += 1;
         self.state.parked.reads.push((reading, pins));
+        Ok(())
     }
 
     /// Takes on the readings whose blocks have come.

@@ -29,12 +29,13 @@ impl Shard {
                 now_ns
             }
         };
-        let state = &self.state;
+        let (state, engine) = (&self.state, &mut self.engine);
+        let mut conns = state.conns.iter().flatten();
         let settled = state.remote == 0
             && state.outbox_len == 0
             && state.readings.is_empty()
             && state.waiters.is_empty()
-            && state.conns.iter().flatten().all(|conn| !conn.has_output() && !conn.sending);
+            && conns.all(|conn| !conn.has_output() && !engine.is_sending(conn.id));
         let late = now_ns.saturating_sub(since) > DRAIN_NS_MAX;
         if (settled || late) && !self.state.announced {
             self.state.announced = true;

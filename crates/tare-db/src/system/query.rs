@@ -14,7 +14,7 @@ use crate::bind::{Bound, list};
 use crate::cursor::Cursor;
 use crate::failure::Failure;
 use crate::ordered;
-use crate::plan::{Alternatives, Filter, FilterTest, SystemItem, SystemItems, SystemSelect, Tuple};
+use crate::plan::{Filter, FilterTest, SystemItem, SystemItems, SystemSelect};
 use crate::rows::write_count;
 use crate::shard::{Conn, Shard};
 
@@ -51,11 +51,7 @@ impl Shard {
             found.dedup();
         }
         found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-        let foreign = || {
-            Failure::Protocol("Invalid value for the paging state: not one of this server".into())
-        };
-        let state = settings.paging_state.map(|state| Cursor::decode(state).ok_or_else(foreign));
-        let passed = state.transpose()?.map_or(0, |cursor| cursor.in_partition);
+        let passed = Cursor::of(settings)?.map_or(0, |cursor| cursor.in_partition);
         let passed = usize::try_from(passed).unwrap_or(usize::MAX);
         let page = settings.page_size.and_then(|rows| usize::try_from(rows).ok());
         let page = page.filter(|rows| *rows > 0).unwrap_or(usize::MAX);
@@ -96,18 +92,13 @@ fn filter_of<'f>(
                 }
             })
         }
-        FilterTest::In(Alternatives::Marker(source)) => {
+        FilterTest::InMarker(source) => {
             let wanted: Vec<_> = list(bound.needed(source, name)?).flatten().collect();
             Box::new(move |value| wanted.contains(&value))
         }
-        FilterTest::In(Alternatives::Listed(tuples)) => {
-            let mut wanted = Vec::new();
-            for tuple in tuples {
-                let (Tuple::Parts(parts), name) = (tuple, name) else { continue };
-                for source in parts {
-                    wanted.push(bound.needed(source, name)?);
-                }
-            }
+        FilterTest::In(sources) => {
+            let wanted = sources.iter().map(|source| bound.needed(source, name));
+            let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
             Box::new(move |value| wanted.contains(&value))
         }
     })

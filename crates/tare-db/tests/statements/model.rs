@@ -4,12 +4,13 @@
 //!
 //! The model keeps every write for ever and finds what can be seen by looking at all of them.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::fmt::Write;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
+use tare_cql::request::Settings;
 use tare_cql::token::Token;
 
 use crate::server::{Client, Server};
@@ -28,6 +29,9 @@ const TEXTS: [&str; 3] = ["", "a", "ab"];
 const VALUES: usize = 2;
 const SELECTIONS: [&str; 4] = ["k, c, d, v, w", "k", "w", "d, v"];
 
+/// A bound on two columns, and whether it is part of the area.
+type Edge = ((i32, &'static str), bool);
+
 /// Some rows of a partition.
 #[derive(Clone, Copy, Debug)]
 enum Area {
@@ -36,6 +40,8 @@ enum Area {
     Column(i32),
     /// `c > x` and so on: low, high, each with whether it is part of it.
     Slice(Option<(i32, bool)>, Option<(i32, bool)>),
+    /// `(c, d) > (x, y)` and so on, of columns in different orders.
+    Tuples(Option<Edge>, Option<Edge>),
     /// `c = x AND d > y`
     Above(i32, &'static str),
     Row(i32, &'static str),
@@ -49,6 +55,10 @@ impl Area {
             Self::Slice(low, high) => {
                 low.is_none_or(|(x, with)| c > x || (with && c == x))
                     && high.is_none_or(|(x, with)| c < x || (with && c == x))
+            }
+            Self::Tuples(low, high) => {
+                low.is_none_or(|(at, with)| (c, d) > at || (with && (c, d) == at))
+                    && high.is_none_or(|(at, with)| (c, d) < at || (with && (c, d) == at))
             }
             Self::Above(x, y) => c == x && d > y,
             Self::Row(x, y) => c == x && d == y,
@@ -68,6 +78,16 @@ impl Area {
                     let _ = write!(text, " AND c {} {x}", if with { "<=" } else { "<" });
                 }
                 text
+            }
+            Self::Tuples(low, high) => {
+                let edge = |edge: Option<Edge>, sign| match edge {
+                    Some(((x, y), with)) => {
+                        let equal = if with { "=" } else { "" };
+                        format!(" AND (c, d) {sign}{equal} ({x}, '{y}')")
+                    }
+                    None => String::new(),
+                };
+                edge(low, '>') + &edge(high, '<')
             }
             Self::Above(x, y) => format!(" AND c = {x} AND d > '{y}'"),
             Self::Row(x, y) => format!(" AND c = {x} AND d = '{y}'"),
@@ -228,20 +248,29 @@ impl Model {
             rows.truncate(most.unwrap_or(usize::MAX));
             for ((k, c, d), values) in rows {
                 let [v, w] = values.map(|value| value.map_or("null".into(), |v| v.to_string()));
-                found.push(match (query.distinct, query.selection) {
+                let row = match (query.distinct, query.selection) {
                     (true, _) | (false, 1) => k.to_string(),
                     (false, 2) => w,
                     (false, 3) => format!("'{d}' {v}"),
                     _ => format!("{k} {c} '{d}' {v} {w}"),
-                });
+                };
+                found.push(((k, c, d), row));
             }
         }
+        if query.is_merged() {
+            found.sort_by_key(|((_, c, d), _)| (*c, Reverse(*d)));
+        }
         found.truncate(query.limit.unwrap_or(usize::MAX));
-        found
+        found.into_iter().map(|(_, row)| row).collect()
     }
 }
 
 impl Query {
+    /// Whether the rows of several partitions come in one order.
+    fn is_merged(&self) -> bool {
+        self.reversed && self.keys.as_ref().is_some_and(|keys| keys.len() > 1)
+    }
+
     fn statement(&self) -> String {
         let what = if self.distinct { "DISTINCT k" } else { SELECTIONS[self.selection] };
         let mut text = format!("SELECT {what} FROM t");
@@ -283,10 +312,12 @@ fn key() -> impl Strategy<Value = Key> {
 
 fn area() -> impl Strategy<Value = Area> {
     let edge = || prop::option::of((0..4, any::<bool>()));
+    let tuple = || prop::option::of(((0..4, text()), any::<bool>()));
     prop_oneof![
         Just(Area::Partition),
         (0..4).prop_map(Area::Column),
         (edge(), edge()).prop_map(|(low, high)| Area::Slice(low, high)),
+        (tuple(), tuple()).prop_map(|(low, high)| Area::Tuples(low, high)),
         (0..4, text()).prop_map(|(x, y)| Area::Above(x, y)),
         (0..4, text()).prop_map(|(x, y)| Area::Row(x, y)),
     ]
@@ -322,10 +353,9 @@ fn query() -> impl Strategy<Value = Query> {
             (reversed, distinct),
             (token_above, selection),
         )| {
-            let one = keys.as_ref().is_some_and(|keys| keys.len() == 1);
             // Without a partition there are no conditions on its rows.
             let area = if keys.is_none() || distinct { Area::Partition } else { area };
-            let reversed = reversed && one && !distinct;
+            let reversed = reversed && keys.is_some() && !distinct;
             Query {
                 keys,
                 area,
@@ -360,6 +390,18 @@ fn check(client: &mut Client, model: &Model, query: &Query) -> Result<(), TestCa
     let whole = client.query(&text);
     prop_assert_eq!(&whole.error, &None, "{}", text);
     prop_assert_eq!(&whole.rows, &expect, "{}", text);
+    if query.is_merged() {
+        let settings = Settings { page_size: Some(query.page_size), ..Settings::default() };
+        let answer = client.query_with(&text, &settings, &[]);
+        let page = usize::try_from(query.page_size).unwrap_or(usize::MAX);
+        if query.limit.is_some_and(|limit| limit <= page) {
+            prop_assert_eq!(&answer.rows, &expect, "{} by {}", text, query.page_size);
+            return Ok(());
+        }
+        let error = answer.error.unwrap_or_default();
+        prop_assert!(error.starts_with("Invalid: Cannot page queries"), "{}: {}", text, error);
+        return Ok(());
+    }
     let pages = client.pages(&text, query.page_size);
     prop_assert_eq!(&pages, &expect, "{} by {}", text, query.page_size);
     Ok(())

@@ -1,54 +1,28 @@
 //! A server process and a client that prints what it is answered, for the tests of statements.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::io::Write;
+use std::path::Path;
 
-use tare_cql::frame::{Direction, decode};
 use tare_cql::request::{self, BatchKind, BatchStatement, Settings};
 use tare_cql::response::{ErrorKind, Response};
 use tare_cql::wire::Value;
-use tare_db::report::{self, Report};
+
+use crate::common;
+use crate::common::connection::Connection;
 
 /// A server that ends with the test.
-pub(crate) struct Server {
-    child: Child,
-    report: Report,
-}
-
-/// The example is built beside the tests.
-fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().parent().unwrap().join("examples/serve")
-}
+pub(crate) struct Server(common::Server);
 
 impl Server {
     pub(crate) fn start(data: &Path, shards: usize, durability: &str) -> Self {
-        let file = data.join(report::FILE);
-        let _ = std::fs::remove_file(&file);
-        let mut command = Command::new(program());
-        command.arg(data).args(["0", durability, "auto", &shards.to_string(), "yes"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        loop {
-            if let Ok(report) = report::read(&file) {
-                return Self { child, report };
-            }
-            if child.try_wait().unwrap().is_some() {
-                let mut said = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-                panic!("the server does not start: {said}");
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let arguments = ["0", durability, "auto", &shards.to_string(), "yes"];
+        let server = common::Server::serve(data, &arguments);
+        Self(server.unwrap_or_else(|said| panic!("the server does not start: {said}")))
     }
 
     pub(crate) fn connect(&self) -> Client {
-        let stream = TcpStream::connect((self.report.listen, self.report.port)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let mut client = Client { stream, input: Vec::new(), events: Vec::new() };
+        let connection = Connection::open(&self.0.report).unwrap();
+        let mut client = Client { connection, events: Vec::new() };
         let mut out = Vec::new();
         request::encode_startup(&mut out, 0, &[("CQL_VERSION", "3.0.0")]);
         client.ask(&out);
@@ -56,16 +30,8 @@ impl Server {
     }
 
     /// Ends it as SIGTERM does.
-    pub(crate) fn stop(mut self) {
-        drop(self.child.stdin.take());
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    pub(crate) fn stop(self) {
+        self.0.stop();
     }
 }
 
@@ -86,8 +52,7 @@ pub(crate) struct Answer {
 }
 
 pub(crate) struct Client {
-    stream: TcpStream,
-    input: Vec<u8>,
+    connection: Connection,
     pub(crate) events: Vec<String>,
 }
 
@@ -150,27 +115,16 @@ impl Client {
     }
 
     fn ask(&mut self, request: &[u8]) -> Answer {
-        self.stream.write_all(request).unwrap();
+        self.connection.stream.write_all(request).unwrap();
         loop {
-            let decoded = decode(&self.input, Direction::Response, 256 << 20).unwrap();
-            if let Some((frame, length)) = decoded {
-                let response = Response::decode(&frame).unwrap();
-                let event = match &response {
-                    Response::Event(event) => Some(format!("{event:?}")),
-                    _ => None,
-                };
-                let answer = answer(&response);
-                self.input.drain(..length);
-                match event {
-                    Some(event) => self.events.push(event),
-                    None => return answer,
-                }
-                continue;
+            let received = self.connection.receive_with(|_, response| match response {
+                Response::Event(event) => Err(format!("{event:?}")),
+                response => Ok(answer(response)),
+            });
+            match received.expect("the server closed the connection") {
+                Ok(answer) => return answer,
+                Err(event) => self.events.push(event),
             }
-            let mut bytes = [0; 65536];
-            let length = self.stream.read(&mut bytes).unwrap();
-            assert!(length > 0, "the server closed the connection");
-            self.input.extend_from_slice(&bytes[..length]);
         }
     }
 }

@@ -13,7 +13,7 @@
 //! that it never outlives its harness.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -166,23 +166,24 @@ fn obey(port: File) -> Result<(), GuestError> {
     let mut guest = serve::Guest::new(voice.clone());
     let mut heard = false;
     let began = Instant::now();
-    let mut line = String::new();
     loop {
-        line.clear();
-        match orders.read_line(&mut line) {
+        let line = protocol::read_order(&mut orders, || voice.say(&Answer::More)).map_err(fail)?;
+        if line.is_empty() {
             // Nobody is at the other end.
-            Ok(0) if heard || began.elapsed() > HOST_LIMIT => return Ok(()),
-            Ok(0) => {
-                thread::sleep(Duration::from_millis(5));
-                continue;
+            if heard || began.elapsed() > HOST_LIMIT {
+                return Ok(());
             }
-            Ok(_) => heard = true,
-            Err(source) => return Err(fail(source)),
+            thread::sleep(Duration::from_millis(5));
+            continue;
         }
-        let answer = match serde_json::from_str::<Order>(&line) {
+        heard = true;
+        let answer = match serde_json::from_slice::<Order>(&line) {
             Ok(Order::PowerOff) => return Ok(()),
             Ok(order) => guest.carry_out(order),
-            Err(source) => Err(GuestError::Order { line: line.clone(), source }),
+            Err(source) => {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                Err(GuestError::Order { line, source })
+            }
         };
         let failed = |error| Some(Answer::Failed { error: error_line(&error) });
         // What a command answers comes while it runs.

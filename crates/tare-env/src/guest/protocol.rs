@@ -1,6 +1,11 @@
 //! What host and guest say to each other: one JSON object a line. Host and guest are the same
 //! program, so there is no version to agree on.
+//!
+//! An order that is longer than a piece (`PIECE_BYTES`) comes piece by piece: the host sends the next
+//! one when the guest has said that it has read the one before (`Answer::More`). A serial line of a
+//! user-mode kernel needs that, and the others do not mind.
 
+use std::io::{self, BufRead, Read};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -25,6 +30,14 @@ pub const DATA_SERIAL: &str = "tare-data";
 /// directory in which it hands something back.
 pub const ROOT_TAG: &str = "tare-root";
 pub const HAND_BACK_TAG: &str = "tare-hand-back";
+
+/// Most of an order that may be on its way to the guest without having been read.
+///
+/// A terminal holds 4096 bytes that nobody has read and throttles its line when 128 of them are left
+/// (drivers/tty/n_tty.c). A user-mode kernel then gives up the line's interrupt for reading, and does
+/// not take it again when the line is let go on (arch/um/drivers/line.c, Linux 6.1 and 6.12): from
+/// then on the guest hears nothing. A signal for the command that runs has room beside a piece.
+pub const PIECE_BYTES: usize = 2 << 10;
 
 /// Files of the data directory that are larger than this are not shown to the host.
 pub const SHOWN_BYTES_MAX: u64 = 16 << 10;
@@ -143,6 +156,8 @@ pub enum Answer {
         kernel: String,
     },
     Done,
+    /// A piece of an order has been read, and the order goes on.
+    More,
     Started {
         pid: u32,
     },
@@ -198,4 +213,23 @@ pub struct Account {
     pub steal_ns: u64,
     /// Small files of the data directory, by name.
     pub files: Vec<(String, Vec<u8>)>,
+}
+
+/// Reads an order's line to its end, and says when it is ready for the next piece. The order is empty
+/// when nobody is at the other end.
+///
+/// # Errors
+/// When it cannot be read, or `more` cannot be said.
+pub(crate) fn read_order(
+    from: &mut impl BufRead,
+    mut more: impl FnMut() -> io::Result<()>,
+) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    loop {
+        let count = from.take(PIECE_BYTES as u64).read_until(b'\n', &mut line)?;
+        if count < PIECE_BYTES || line.ends_with(b"\n") {
+            return Ok(line);
+        }
+        more()?;
+    }
 }

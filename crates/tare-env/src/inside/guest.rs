@@ -275,7 +275,7 @@ impl Guest {
     }
 
     fn send(&mut self, program: &str, order: &Order) -> Result<(), InsideError> {
-        let sent = self.lines.send(order);
+        let sent = self.lines.order(order);
         sent.map_err(|source| self.gone(program, source))
     }
 
@@ -336,7 +336,7 @@ fn work_of(state: &Path, journal: &Journal) -> PathBuf {
 /// Gives an order that is only to be carried out.
 fn done(lines: &mut Lines, name: &'static str, order: &Order) -> Result<(), InsideError> {
     let fail = |source| VmError::Order { order: name, source };
-    lines.send(order).map_err(fail)?;
+    lines.order(order).map_err(fail)?;
     match lines.receive(Instant::now() + ORDER_LIMIT).map_err(fail)? {
         Answer::Done => Ok(()),
         Answer::Failed { error } => Err(VmError::Refused { order: name, error }.into()),

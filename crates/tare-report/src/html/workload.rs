@@ -12,7 +12,7 @@ use super::charts::{self, CountersOverTime, Drawn, Noted, Plot};
 use super::svg;
 use crate::doubts::Marks;
 use crate::figures::{Room, clean, cost, latency, micros, rate, role, share, with_interval};
-use crate::headline::{Metric, claimed, noise};
+use crate::headline::{Metric, claimed, telling_noise};
 use crate::histogram::{Responses, responses};
 use crate::relations;
 use crate::tails;
@@ -130,7 +130,8 @@ impl WorkloadView {
                 .map(Value::from_safe_string)
         };
         let noise_of = |metric: Metric, name: &str| {
-            noise(analysis, &workload.name, metric).map(|noise| format!("{noise:.1} % in {name}"))
+            telling_noise(analysis, &workload.name, metric)
+                .map(|noise| format!("{noise:.1} % in {name}"))
         };
         let noises: Vec<String> = [
             noise_of(Metric::ServerCpu, "server CPU per operation"),

@@ -5,8 +5,8 @@ use tare_lab::analysis::{Analysis, Cost, Finding};
 
 use super::Paint;
 use super::text::{columns, pad};
-use crate::figures::{has_place, percent, shorten, tells};
-use crate::headline::{Metric, claimed, extent, noise};
+use crate::figures::{has_place, percent, shorten};
+use crate::headline::{Metric, claimed, extent, telling_noise};
 
 pub(super) struct Bars<'a> {
     rows: Vec<(&'a Finding, &'a Cost)>,
@@ -37,7 +37,7 @@ impl<'a> Bars<'a> {
             .collect();
         let workload = &rows.first()?.0.workload;
         let claims = rows.iter().map(|(f, _)| claimed(analysis, f, metric)).collect();
-        let noise = noise(analysis, workload, metric).filter(|noise| tells(*noise));
+        let noise = telling_noise(analysis, workload, metric);
         let (low, high) = extent(rows.iter().map(|(_, cost)| *cost), noise.into_iter());
         let names = rows.iter().map(|(f, _)| columns(&name(f, paint))).max().unwrap_or(0);
         let scale = usize::from(paint.0.width).saturating_sub(names + 4).clamp(20, 80);

@@ -6,7 +6,8 @@
 //! twice, passes through the tenth and leaves the rest alone. A block that was evicted from the
 //! small queue is remembered for a while without its bytes (the *ghost* queue); if it comes back by
 //! then it goes straight into the main queue. There, blocks that were asked for since they came go
-//! round again.
+//! round again. Blocks of indexes and filters go straight into the main queue: each stands for some
+//! hundred data blocks, so that it is asked for that much more often.
 //!
 //! A hit counts, and moves and allocates nothing. A block that somebody holds is not evicted.
 //!
@@ -19,7 +20,7 @@ mod slots;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::table::{Block, BlockAt};
+use crate::table::{Block, BlockAt, Kind, PAGE_BYTES};
 use ghost::Ghost;
 pub use pins::{Cached, Fetch, Pins};
 use slots::{Queue, Slots};
@@ -33,6 +34,10 @@ const SMALL_SHARE: usize = 10;
 const PROMOTED_AT: u8 = 2;
 /// Hits that are counted; more make no difference.
 const HITS_MAX: u8 = 3;
+
+/// Buffers of evicted blocks that are kept for the next ones, at most, and up to which length.
+const SPARE_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = PAGE_BYTES;
 
 /// What a cache has done and holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +61,7 @@ pub struct Cache {
     small_bytes: usize,
     main_bytes: usize,
     ghost: Ghost,
+    spare: Vec<Vec<u8>>,
     hits: u64,
     misses: u64,
     evictions: u64,
@@ -71,6 +77,7 @@ impl Cache {
             small_bytes: 0,
             main_bytes: 0,
             ghost: Ghost::default(),
+            spare: Vec::new(),
             hits: 0,
             misses: 0,
             evictions: 0,
@@ -103,7 +110,8 @@ impl Cache {
             return;
         }
         self.evict_for(bytes);
-        let queue = if self.ghost.forget(at) { Queue::Main } else { Queue::Small };
+        let leads = matches!(block.kind(), Kind::Index | Kind::Filter);
+        let queue = if self.ghost.forget(at) || leads { Queue::Main } else { Queue::Small };
         let slot = self.slots.insert(at, block, queue);
         match queue {
             Queue::Small => {
@@ -222,8 +230,16 @@ impl Cache {
         true
     }
 
+    /// A buffer for the next block: that of one that was evicted, or an empty one.
+    pub(crate) fn take_spare(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
     fn evict(&mut self, slot: u32) {
-        self.slots.vacate(slot);
+        // Blocks of one page come and go; the allocator is slow with their length.
+        let block = self.slots.vacate(slot).filter(|_| self.spare.len() < SPARE_MAX);
+        let buffer = block.and_then(|block| Rc::try_unwrap(block).ok()).map(Block::into_buffer);
+        self.spare.extend(buffer.filter(|buffer| buffer.capacity() <= SPARE_BYTES_MAX));
         self.slots.release(slot);
         self.evictions += 1;
     }

@@ -100,11 +100,11 @@ impl Slots {
     }
 
     /// Takes the block out of a slot; it is found no more.
-    pub(super) fn vacate(&mut self, slot: u32) {
+    pub(super) fn vacate(&mut self, slot: u32) -> Option<Rc<Block>> {
         let at = self.slots[slot as usize].at;
-        self.slots[slot as usize].block = None;
+        let block = self.slots[slot as usize].block.take();
         self.blocks -= 1;
-        let Some(mut place) = self.home(at) else { return };
+        let mut place = self.home(at)?;
         while self.table[place] != slot {
             place = self.after(place);
         }
@@ -124,6 +124,7 @@ impl Slots {
             }
         }
         self.table[gap] = NONE;
+        block
     }
 
     /// Gives a vacated slot back, when it stands in no queue any more.

@@ -1,15 +1,13 @@
 //! Reading one row by its whole key: the newest sources first, and no further than they leave a
 //! doubt.
 
-use std::rc::Rc;
-
+use super::look::{Looked, Lookups, look};
 use super::source::{Source, Step};
 use super::sources::Sources;
-use super::stored::Stored;
 use super::{End, ReadError, Row, RowRead, Scratch};
 use crate::cells::{self, Deletion, MARKER, Shown};
 use crate::memtable::{Cursor, Memtable};
-use crate::table::{self, BlockSource, Start};
+use crate::table::{BlockSource, Start};
 
 /// What is known of a row from the sources that were asked.
 struct Found<'s> {
@@ -90,28 +88,30 @@ impl<'s> Sources<'s> {
         blocks: &mut B,
         found: &mut Found<'_>,
     ) -> Result<Step, ReadError> {
-        let mut all = Step::Ready;
+        let (mut all, mut lookups) = (Step::Ready, Lookups::default());
+        let start = Start::From(read.clustering);
         for table in self.tables {
             // The others are older still.
             if found.is_settled(table.statistics().timestamp_max, read) {
-                return Ok(all);
+                break;
             }
-            let mut stored = Stored::new(table::Cursor::new(Rc::clone(table)));
-            let start = Start::From(read.clustering);
-            if stored.find(read.token, read.key, start, blocks)? == Step::Missing {
+            if !table.may_have_row(read.clustering) {
+                continue;
+            }
+            match look(table, (read.token, read.key), start, blocks, &mut lookups)? {
                 // What is in this table may settle the answer, so the others wait for it.
-                if read.columns.is_some() {
-                    return Ok(Step::Missing);
+                Looked::Missing if read.columns.is_some() => return Ok(Step::Missing),
+                Looked::Missing => all = Step::Missing,
+                Looked::Absent => {}
+                Looked::There(stored) => {
+                    let row = Source::<B>::row(&stored).filter(|row| row.0 == read.clustering);
+                    let covering = Source::<B>::covering(&stored, read.clustering);
+                    found.add(row.map(|(_, cells)| cells), covering);
                 }
-                all = Step::Missing;
-                continue;
             }
-            if Source::<B>::partition(&stored).is_none() {
-                continue;
-            }
-            let row = Source::<B>::row(&stored);
-            let cells = row.filter(|(found, _)| *found == read.clustering).map(|(_, cells)| cells);
-            found.add(cells, Source::<B>::covering(&stored, read.clustering));
+        }
+        if all == Step::Ready {
+            found.scratch.lookups.add(lookups);
         }
         Ok(all)
     }

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
+use super::look::{Looked, Lookups, look};
 use super::merge::Merge;
 use super::source::{Source, Step};
 use super::stored::Stored;
@@ -68,9 +69,11 @@ impl<'s> Sources<'s> {
         }
         let frozen = self.frozen.iter().filter_map(|memtable| at(memtable));
         let mut sources: Vec<_> = active.into_iter().chain(frozen).map(Place::Memory).collect();
-        if self.find(read, blocks, &mut sources)? == Step::Missing {
+        let mut lookups = Lookups::default();
+        if self.find(read, blocks, &mut sources, &mut lookups)? == Step::Missing {
             return Ok(End::Missing);
         }
+        scratch.lookups.add(lookups);
         match &mut sources[..] {
             [] => Ok(End::Done),
             [one] => walk(one, blocks, read, scratch, visit),
@@ -132,12 +135,13 @@ impl<'s> Sources<'s> {
         read: &PartitionRead<'_>,
         blocks: &mut B,
         sources: &mut Vec<Place<'s>>,
+        lookups: &mut Lookups,
     ) -> Result<Step, ReadError> {
         let [first, .., last] = read.slices else {
             let [slice] = read.slices else { return Ok(Step::Ready) };
-            return self.find_between((slice.from, slice.to), read, blocks, sources);
+            return self.find_between((slice.from, slice.to), read, blocks, sources, lookups);
         };
-        self.find_between((first.from, last.to), read, blocks, sources)
+        self.find_between((first.from, last.to), read, blocks, sources, lookups)
     }
 
     fn find_between<B: BlockSource>(
@@ -146,6 +150,7 @@ impl<'s> Sources<'s> {
         read: &PartitionRead<'_>,
         blocks: &mut B,
         sources: &mut Vec<Place<'s>>,
+        lookups: &mut Lookups,
     ) -> Result<Step, ReadError> {
         let start = match read.after {
             Some(after) if read.reversed => {
@@ -156,14 +161,10 @@ impl<'s> Sources<'s> {
         };
         let mut all = Step::Ready;
         for table in self.tables.iter().filter(|table| table.may_cover(from, to)) {
-            let mut stored = Stored::new(table::Cursor::new(Rc::clone(table)));
-            match stored.find(read.token, read.key, start, blocks)? {
-                Step::Missing => all = Step::Missing,
-                Step::Ready => {
-                    if Source::<B>::partition(&stored).is_some() {
-                        sources.push(Place::Stored(stored));
-                    }
-                }
+            match look(table, (read.token, read.key), start, blocks, lookups)? {
+                Looked::Missing => all = Step::Missing,
+                Looked::Absent => {}
+                Looked::There(stored) => sources.push(Place::Stored(stored)),
             }
         }
         Ok(all)

@@ -67,13 +67,27 @@ impl std::fmt::Display for Kind {
 #[derive(Debug)]
 pub struct Block {
     kind: Kind,
-    contents: Box<[u8]>,
+    contents: Vec<u8>,
 }
 
 impl Block {
     /// Checks the bytes of a block (`at.pages` pages) and takes its contents out of them.
     pub fn decode(at: BlockAt, bytes: &[u8]) -> Result<Self, TableError> {
-        decode(at, bytes).map_err(|damage| at.damaged(damage))
+        Self::decode_into(Vec::new(), at, bytes)
+    }
+
+    /// The same, into the buffer of a block that is not needed any more.
+    pub(crate) fn decode_into(
+        buffer: Vec<u8>,
+        at: BlockAt,
+        bytes: &[u8],
+    ) -> Result<Self, TableError> {
+        decode(buffer, at, bytes).map_err(|damage| at.damaged(damage))
+    }
+
+    /// The buffer, for another block.
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        self.contents
     }
 
     pub fn kind(&self) -> Kind {
@@ -82,7 +96,7 @@ impl Block {
 
     /// Bytes that the block occupies in memory, beside its account.
     pub fn bytes(&self) -> usize {
-        self.contents.len()
+        self.contents.capacity()
     }
 
     pub(super) fn contents(&self) -> &[u8] {
@@ -90,23 +104,23 @@ impl Block {
     }
 
     pub(super) fn into_contents(self) -> Box<[u8]> {
-        self.contents
+        self.contents.into_boxed_slice()
     }
 
     /// A block of some length for tests of what holds blocks.
     #[cfg(test)]
     pub(crate) fn for_test(length: usize) -> Self {
-        Self { kind: Kind::Data, contents: vec![0; length].into() }
+        Self { kind: Kind::Data, contents: vec![0; length] }
     }
 
     /// The contents, if the block is of this kind.
     pub(super) fn expect(&self, kind: Kind) -> Result<&[u8], Damage> {
         let found = self.kind;
-        (found == kind).then_some(&*self.contents).ok_or(Damage::Kind { expected: kind, found })
+        (found == kind).then_some(&self.contents[..]).ok_or(Damage::Kind { expected: kind, found })
     }
 }
 
-fn decode(at: BlockAt, bytes: &[u8]) -> Result<Block, Damage> {
+fn decode(mut contents: Vec<u8>, at: BlockAt, bytes: &[u8]) -> Result<Block, Damage> {
     let bytes = bytes.get(..at.bytes()).filter(|bytes| !bytes.is_empty()).ok_or(Damage::Short)?;
     if crc32c::crc32c(&bytes[4..]) != u32_at(bytes, 0) {
         return Err(Damage::Checksum);
@@ -121,18 +135,23 @@ fn decode(at: BlockAt, bytes: &[u8]) -> Result<Block, Damage> {
         return Err(Damage::Structure("the length does not fit the pages"));
     }
     let stored = &bytes[HEAD_BYTES..HEAD_BYTES + stored];
-    let contents: Box<[u8]> = match bytes[5] {
-        PLAIN if plain == stored.len() => stored.into(),
+    contents.clear();
+    match bytes[5] {
+        PLAIN if plain == stored.len() => {
+            // Room for any block of as many pages, so that the buffer serves the next one.
+            contents.reserve_exact(at.bytes() - HEAD_BYTES);
+            contents.extend_from_slice(stored);
+        }
         LZ4 if plain <= stored.len().saturating_mul(RATIO_MAX) => {
-            let mut contents = vec![0; plain].into_boxed_slice();
+            contents.reserve_exact(plain);
+            contents.resize(plain, 0);
             let length = lz4_flex::block::decompress_into(stored, &mut contents);
             if !length.is_ok_and(|length| length == plain) {
                 return Err(Damage::Compression);
             }
-            contents
         }
         _ => return Err(Damage::Compression),
-    };
+    }
     match kind {
         Kind::Data => data::check(&contents)?,
         Kind::Index => index::check(&contents)?,

@@ -82,10 +82,10 @@ impl Cursor {
         &self.table
     }
 
-    /// Goes to a row of one partition if the table has it: reads at most one filter block, one
-    /// index block, one data block, and the block in which the partition begins if there are range
-    /// tombstones in it. [`Self::partition`] tells whether the partition is there, [`Self::row`]
-    /// whether such a row is.
+    /// Goes to a row of one partition if the table has it: reads at most one index block, one data
+    /// block, and the block in which the partition begins if there are range tombstones in it. Most
+    /// tables that do not have it are told by [`Table::may_contain`] before. [`Self::partition`]
+    /// tells whether the partition is there, [`Self::row`] whether such a row is.
     pub fn find(
         &mut self,
         token: i64,
@@ -93,11 +93,6 @@ impl Cursor {
         start: Start<'_>,
         source: &mut impl BlockSource,
     ) -> Result<Step, TableError> {
-        let table = Rc::clone(&self.table);
-        if !ready!(table.may_contain(token, source)) {
-            self.leave();
-            return Ok(Step::Ready);
-        }
         let clustering = clustering_of(start);
         let target = Position { token, key, clustering };
         let Some(place) = ready!(self.locate(&target, source)) else {

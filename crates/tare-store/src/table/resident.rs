@@ -75,6 +75,13 @@ impl Table {
             || (statistics.rows > 0 && max >= from && to.is_none_or(|to| min < to))
     }
 
+    /// Whether a row of this clustering key could be in some partition, or be deleted there.
+    #[inline]
+    pub fn may_have_row(&self, clustering: &[u8]) -> bool {
+        let (min, max) = self.top.clustering();
+        self.footer.statistics.ranges > 0 || (min <= clustering && clustering <= max)
+    }
+
     /// Whether a partition of this token may be in the table, as the filter says; false is sure.
     /// `None`: the filter's block is missing.
     pub fn may_contain(

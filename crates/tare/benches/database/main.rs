@@ -1,12 +1,14 @@
-//! `cargo bench -p tare --bench database -- reads|inserts|start|shards [SIZE MiB] [SECONDS]`
+//! `cargo bench -p tare --bench database -- reads|compact|inserts|start|shards [SIZE MiB] [SECONDS]`
 //!
 //! What `tare db` does with data larger than its memory, on the disk that the build directory lies on. Every
 //! part prints its raw figures first. `reads`: uncached random reads of one row beside fio on the same file
-//! system, in interleaved rounds. `inserts`: throughput over time while tables are flushed and compacted,
-//! stalls, write amplification, resident set. `start`: empty, after `kill -9` with a commit log of SIZE, with
-//! tables of SIZE. `shards`: CPU time per operation of two shards against one.
+//! system, in interleaved rounds. `compact`: latency of reads while tables are compacted, and without.
+//! `inserts`: throughput over time while tables are flushed and compacted, stalls, write amplification,
+//! resident set. `start`: empty, after `kill -9` with a commit log of SIZE, with tables of SIZE. `shards`: CPU
+//! time per operation of two shards against one.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
+mod compact;
 mod inserts;
 mod reads;
 mod server;
@@ -20,11 +22,12 @@ fn main() -> Result<()> {
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
     match words.first().map(String::as_str) {
         Some("reads") => reads::run(number(1).unwrap_or(1280), number(2).unwrap_or(3)),
+        Some("compact") => compact::run(number(1).unwrap_or(1280), number(2).unwrap_or(5)),
         Some("inserts") => inserts::run(number(1).unwrap_or(10_240)),
         Some("start") => start::run(number(1).unwrap_or(1024)),
         Some("shards") => shards::run(number(2).unwrap_or(3)),
         _ => {
-            println!("skipped: database: name a part: reads, inserts, start or shards");
+            println!("skipped: database: name a part: reads, compact, inserts, start or shards");
             Ok(())
         }
     }

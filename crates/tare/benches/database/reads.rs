@@ -3,15 +3,19 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use tare_db::metrics::ShardMetrics;
 use tare_lab::stats;
 use tare_std::rng::Rng;
 
 use crate::server::{ROW_BYTES, Server, cpus, figure, scratch};
 use crate::{Result, median};
 
-const IN_FLIGHT: &str = "32";
+const IN_FLIGHT: &str = "64";
 const ROUNDS: usize = 10;
+/// Compactions that the rows have left behind have ended by then.
+const REST_DEADLINE: Duration = Duration::from_secs(900);
 
 pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     if tare_host::exec::find("fio").is_none() {
@@ -29,30 +33,36 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     server.populate(client_cpu, rows)?;
     let file = scratch.path().join("fio");
     fio(&file, size_mib, server_cpu, seconds)?;
-    println!("{:>5}  {:<6}{:>12}{:>20}", "round", "who", "reads/s", "blocks read per op");
+    let read = |what: &str| -> Result<f64> {
+        let (before, cpu_ns) = (server.metrics()?, server.cpu_ns());
+        let duration = format!("{seconds}s");
+        let words = ["--operation", "read", "--keys", "uniform", "--in-flight", IN_FLIGHT];
+        let mut load = server.load(client_cpu, rows, &words);
+        let output = load.args(["--duration", &duration, "--lead-in", "500ms"]).output()?;
+        let (after, cpu_ns) = (server.metrics()?, server.cpu_ns() - cpu_ns);
+        let per_s = figure(&output.stdout, "throughput_per_s")?;
+        let client = figure(&output.stdout, "client_cpu_share")?;
+        println!("{what:<9}{per_s:>9.0}{}{client:>7.2}", Costs::of(&before, &after, cpu_ns));
+        Ok(per_s)
+    };
+    println!("{:<9}{:>9}{}{:>7}", "who", "reads/s", Costs::HEAD, "client");
+    read("behind")?;
+    let rested = server.rest(REST_DEADLINE)?;
+    println!("compactions ended {:.1} s later; {} tables", rested.as_secs_f64(), tables(&server)?);
+    read("warm-up")?;
     let mut rng = Rng::new(1);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
+    for _ in 0..ROUNDS {
         let mut order = [false, true];
         rng.shuffle(&mut order);
         for is_fio in order {
             if is_fio {
-                let per_s = fio(&file, size_mib, server_cpu, seconds)?;
-                println!("{round:>5}  {:<6}{per_s:>12.0}", "fio");
+                let (per_s, cpu_us) = fio(&file, size_mib, server_cpu, seconds)?;
+                println!("{:<9}{per_s:>9.0}{cpu_us:>8.2}", "fio");
                 theirs.push(per_s);
-                continue;
+            } else {
+                ours.push(read("tare")?);
             }
-            let before = server.metrics()?;
-            let duration = format!("{seconds}s");
-            let words = ["--operation", "read", "--keys", "uniform", "--in-flight", IN_FLIGHT];
-            let mut load = server.load(client_cpu, rows, &words);
-            let output = load.args(["--duration", &duration, "--lead-in", "500ms"]).output()?;
-            let per_s = figure(&output.stdout, "throughput_per_s")?;
-            let after = server.metrics()?;
-            let reads = (after.reads - before.reads).max(1);
-            let blocks = (after.file_operations - before.file_operations) as f64 / reads as f64;
-            println!("{round:>5}  {:<6}{per_s:>12.0}{blocks:>20.2}", "tare");
-            ours.push(per_s);
         }
     }
     let ratio =
@@ -72,8 +82,48 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Reads per second.
-fn fio(file: &Path, size_mib: u64, cpu: u32, seconds: u64) -> Result<f64> {
+fn tables(server: &Server) -> Result<u64> {
+    Ok(server.metrics()?.tables)
+}
+
+/// What one read has cost the server on average.
+struct Costs([f64; 9]);
+
+impl Costs {
+    /// CPU time, blocks read by kind, bytes read, table files asked by what they said, share of the blocks asked
+    /// for that were in the cache.
+    const HEAD: &str = "  cpu µs  data index filtr  bytes found denied invain   hits";
+
+    fn of(before: &ShardMetrics, after: &ShardMetrics, cpu_ns: u64) -> Self {
+        let reads = (after.reads - before.reads).max(1) as f64;
+        let each = |field: fn(&ShardMetrics) -> u64| (field(after) - field(before)) as f64 / reads;
+        let (index, filters) =
+            (each(|m| m.index_blocks_fetched), each(|m| m.filter_blocks_fetched));
+        let (hits, misses) = (each(|m| m.cache_hits), each(|m| m.cache_misses));
+        Self([
+            cpu_ns as f64 / 1e3 / reads,
+            each(|m| m.blocks_fetched) - index - filters,
+            index,
+            filters,
+            each(|m| m.fetched_bytes),
+            each(|m| m.lookups_found),
+            each(|m| m.lookups_denied),
+            each(|m| m.lookups_in_vain),
+            hits / (hits + misses).max(f64::MIN_POSITIVE),
+        ])
+    }
+}
+
+impl std::fmt::Display for Costs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self([cpu, data, index, filters, bytes, found, denied, vain, hits]) = self;
+        write!(f, "{cpu:>8.2}{data:>6.3}{index:>6.3}{filters:>6.3}{bytes:>7.0}")?;
+        write!(f, "{found:>6.3}{denied:>7.2}{vain:>7.4}{hits:>7.3}")
+    }
+}
+
+/// Reads per second, and the CPU time of each in µs.
+fn fio(file: &Path, size_mib: u64, cpu: u32, seconds: u64) -> Result<(f64, f64)> {
     let output = Command::new("taskset")
         .args(["-c", &cpu.to_string(), "fio", "--name=reads", "--rw=randread", "--bs=4k"])
         .args(["--direct=1", "--ioengine=io_uring", "--time_based", "--output-format=json"])
@@ -84,5 +134,9 @@ fn fio(file: &Path, size_mib: u64, cpu: u32, seconds: u64) -> Result<f64> {
         .stderr(Stdio::null())
         .output()?;
     let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    report["jobs"][0]["read"]["iops"].as_f64().ok_or_else(|| "fio printed no IOPS".into())
+    let job = &report["jobs"][0];
+    let figure = |value: &serde_json::Value| value.as_f64().ok_or("fio printed no figure");
+    let per_s = figure(&job["read"]["iops"])?;
+    let percent = figure(&job["usr_cpu"])? + figure(&job["sys_cpu"])?;
+    Ok((per_s, percent * 1e4 / per_s))
 }

@@ -51,6 +51,22 @@ impl Server {
         Ok(metrics::read(&self.data.join(metrics::FILE))?.total())
     }
 
+    /// Waits until nothing is flushed or compacted; returns how long that took.
+    pub(crate) fn rest(&self, deadline: Duration) -> Result<Duration> {
+        const QUIET: u32 = 10;
+        let (began, mut quiet) = (Instant::now(), 0);
+        while quiet < QUIET {
+            if began.elapsed() > deadline {
+                return Err(format!("the server compacts for more than {deadline:?}").into());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            let metrics = self.metrics()?;
+            let works = metrics.compactions_running + metrics.frozen_memtables > 0;
+            quiet = if works { 0 } else { quiet + 1 };
+        }
+        Ok(began.elapsed().saturating_sub(Duration::from_millis(100) * QUIET))
+    }
+
     /// Resident set in bytes, from `/proc/PID/status`.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
         let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
@@ -119,10 +135,11 @@ fn answers(port: u16) -> std::io::Result<()> {
     stream.read_exact(&mut [0; 9])
 }
 
-/// The figure of this name in what `tare load --json` printed.
+/// The figure of this name, or path of names, in what `tare load --json` printed.
 pub(crate) fn figure(output: &[u8], name: &str) -> Result<f64> {
     let report: serde_json::Value = serde_json::from_slice(output)?;
-    report[name].as_f64().ok_or_else(|| format!("tare load printed no {name}").into())
+    let figure = report.pointer(&format!("/{name}")).and_then(serde_json::Value::as_f64);
+    figure.ok_or_else(|| format!("tare load printed no {name}").into())
 }
 
 /// The first two CPUs that may be used: server, client.

@@ -2,17 +2,16 @@
 //! value that follows from key and version.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tare_cql::frame::{Direction, decode};
 use tare_cql::request::{self, Settings};
-use tare_cql::response::Response;
 use tare_cql::wire::Value;
 use tare_db::report::Report;
 use tare_std::rng::{Rng, mix64};
+
+use crate::connection::{Answer, Connection};
 
 /// Keys of one writer.
 const KEYS: u64 = 200;
@@ -21,13 +20,9 @@ const ROWS: u64 = 16;
 /// Requests in flight on a connection.
 const IN_FLIGHT: u64 = 16;
 
-/// An answer: rows as cells, or the error's message.
-type Answer = Result<Vec<Vec<Option<Vec<u8>>>>, String>;
-
 /// One connection.
 pub(crate) struct Client {
-    stream: TcpStream,
-    input: Vec<u8>,
+    connection: Connection,
 }
 
 /// What one writer has sent and what was acknowledged.
@@ -46,10 +41,7 @@ struct Versions {
 
 impl Client {
     fn connect(report: &Report) -> Option<Self> {
-        let stream = TcpStream::connect((report.listen, report.port)).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Some(Self { stream, input: Vec::new() })
+        Some(Self { connection: Connection::open(report).ok()? })
     }
 
     pub(crate) fn start(report: &Report) -> Self {
@@ -75,53 +67,27 @@ impl Client {
     /// The next frame: its stream, what it says, and the id of a statement that was prepared.
     /// `None` if the server has gone.
     fn receive(&mut self) -> Option<(i16, Answer, Vec<u8>)> {
-        loop {
-            if let Some((frame, length)) =
-                decode(&self.input, Direction::Response, 256 << 20).unwrap()
-            {
-                let mut id = Vec::new();
-                let answer = match Response::decode(&frame).unwrap() {
-                    Response::Error(error) => Err(error.message.to_string()),
-                    Response::Rows(rows) => Ok(rows
-                        .iter()
-                        .map(|row| row.cells().map(|cell| cell.map(<[u8]>::to_vec)).collect())
-                        .collect()),
-                    Response::Prepared(prepared) => {
-                        id = prepared.id.to_vec();
-                        Ok(Vec::new())
-                    }
-                    _ => Ok(Vec::new()),
-                };
-                let stream = frame.stream;
-                self.input.drain(..length);
-                return Some((stream, answer, id));
-            }
-            let mut bytes = [0; 65536];
-            match self.stream.read(&mut bytes) {
-                Ok(0) | Err(_) => return None,
-                Ok(length) => self.input.extend_from_slice(&bytes[..length]),
-            }
-        }
+        self.connection.receive()
     }
 
     fn ask(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Answer {
         let mut out = Vec::new();
         write(&mut out);
-        self.stream.write_all(&out).unwrap();
+        self.connection.stream.write_all(&out).unwrap();
         self.receive().expect("the server answers").1
     }
 
     fn prepare(&mut self, text: &str) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         request::encode_prepare(&mut out, 0, text);
-        self.stream.write_all(&out).ok()?;
+        self.connection.stream.write_all(&out).ok()?;
         Some(self.receive()?.2)
     }
 
     fn send(&mut self, stream: i16, id: &[u8], values: &[Value<'_>]) -> bool {
         let mut out = Vec::new();
         request::encode_execute(&mut out, stream, id, &Settings::default(), values);
-        self.stream.write_all(&out).is_ok()
+        self.connection.stream.write_all(&out).is_ok()
     }
 }
 
@@ -140,7 +106,7 @@ impl Writer {
         let Some(mut client) = Client::connect(report) else { return };
         let mut out = Vec::new();
         request::encode_startup(&mut out, 0, &[("CQL_VERSION", "3.0.0")]);
-        if client.stream.write_all(&out).is_err() || client.receive().is_none() {
+        if client.connection.stream.write_all(&out).is_err() || client.receive().is_none() {
             return;
         }
         let Some(plain) = client.prepare("INSERT INTO ks.plain (k, v) VALUES (?, ?)") else {
@@ -269,7 +235,7 @@ pub(crate) fn break_connections(report: &Report, dead: &AtomicBool) {
         if let Some(mut client) = Client::connect(report) {
             let length = usize::try_from(rng.below(frame.len() as u64)).unwrap();
             // The server may be gone already.
-            let _ = client.stream.write_all(&frame[..length]);
+            let _ = client.connection.stream.write_all(&frame[..length]);
         }
         std::thread::sleep(Duration::from_millis(3));
     }

@@ -142,8 +142,8 @@ impl Parser<'_> {
         if self.is_word(0, "transaction") {
             return Err(unsupported("transactions"));
         }
-        let logged = !self.word("unlogged");
-        self.word("logged");
+        // What is logged, and where, does not depend on it.
+        let _ = self.word("unlogged") || self.word("logged");
         self.expect_word("batch")?;
         let using = self.using()?;
         if using.ttl_s.is_some() {
@@ -158,6 +158,6 @@ impl Parser<'_> {
             self.mark(";");
         }
         self.expect_word("batch")?;
-        Ok(Batch { logged, timestamp_us: using.timestamp_us, statements })
+        Ok(Batch { timestamp_us: using.timestamp_us, statements })
     }
 }

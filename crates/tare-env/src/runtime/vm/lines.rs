@@ -1,5 +1,5 @@
 //! JSON lines over a unix socket with a time limit for everything: what the monitor (QMP) and the
-//! guest have in common.
+//! guest have in common. Orders for the guest go in pieces (`crate::guest::protocol`).
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -10,8 +10,16 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::guest::protocol::{Answer, Order, PIECE_BYTES};
+
 /// How often a socket is looked for that is not there yet.
 const RETRY: Duration = Duration::from_millis(2);
+
+/// How long the other end may take to read what it is sent.
+const SEND_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a guest may take to read a piece of an order, on a host that is busy.
+const PIECE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Both ends of one conversation.
 #[derive(Debug)]
@@ -45,10 +53,23 @@ impl Lines {
     }
 
     pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
-        let mut line = serde_json::to_vec(message).map_err(io::Error::other)?;
-        line.push(b'\n');
-        self.write.set_write_timeout(Some(Duration::from_secs(10)))?;
-        self.write.write_all(&line)
+        self.write.set_write_timeout(Some(SEND_LIMIT))?;
+        self.write.write_all(&line(message)?)
+    }
+
+    /// Gives the guest an order: the next piece of it when the one before has been read.
+    pub(crate) fn order(&mut self, order: &Order) -> io::Result<()> {
+        let line = line(order)?;
+        self.write.set_write_timeout(Some(SEND_LIMIT))?;
+        for (number, piece) in line.chunks(PIECE_BYTES).enumerate() {
+            if number > 0 {
+                let deadline = Instant::now() + PIECE_LIMIT;
+                // Before that comes only what the order before has left behind.
+                while self.receive::<Answer>(deadline)? != Answer::More {}
+            }
+            self.write.write_all(piece)?;
+        }
+        Ok(())
     }
 
     /// The next line before the deadline; `TimedOut` when there is none.
@@ -74,5 +95,64 @@ impl Lines {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+fn line(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message).map_err(io::Error::other)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::ioctl_fionread;
+
+    use super::*;
+    use crate::guest::protocol::{Run, Stream, read_order};
+
+    /// An order whose line has this many bytes.
+    fn order(bytes: usize) -> Order {
+        let with = |word: String| {
+            Order::Run(Run { words: vec![word], variables: Vec::new(), directory: "/".into() })
+        };
+        let without = line(&with(String::new())).unwrap().len();
+        with("x".repeat(bytes - without))
+    }
+
+    /// Reads one order as the guest does, and returns it with the pieces that it came in. What a
+    /// command left behind prints meanwhile.
+    fn hear(guest: UnixStream) -> (Order, usize) {
+        let mut voice = guest.try_clone().unwrap();
+        // Whatever is not asked for stays in the socket.
+        let mut orders = BufReader::with_capacity(1, guest);
+        let mut pieces = 1;
+        let read = read_order(&mut orders, || {
+            pieces += 1;
+            assert_eq!(ioctl_fionread(&voice)?, 0, "sent without having been asked for");
+            let printed = Answer::Printed { stream: Stream::Error, bytes: vec![7] };
+            voice.write_all(&line(&printed)?)?;
+            voice.write_all(&line(&Answer::More)?)
+        });
+        (serde_json::from_slice(&read.unwrap()).unwrap(), pieces)
+    }
+
+    #[test]
+    fn no_more_than_a_piece_of_an_order_is_ever_unread() {
+        let piece = PIECE_BYTES;
+        for bytes in [200, piece - 1, piece, piece + 1, 2 * piece, 2 * piece + 1, 50_000] {
+            let (host, guest) = UnixStream::pair().unwrap();
+            let guest = thread::spawn(|| hear(guest));
+            Lines::over(host).unwrap().order(&order(bytes)).unwrap();
+            let heard = guest.join().unwrap();
+            assert_eq!(heard, (order(bytes), bytes.div_ceil(piece)), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_guest_that_is_gone_is_no_hang() {
+        let (host, guest) = UnixStream::pair().unwrap();
+        drop(guest);
+        assert!(Lines::over(host).unwrap().order(&order(50_000)).is_err());
     }
 }

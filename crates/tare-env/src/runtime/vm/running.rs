@@ -38,7 +38,7 @@ pub(super) struct Running {
 impl Running {
     pub(super) fn order(&mut self, name: &'static str, order: &Order) -> Result<Answer, VmError> {
         let fail = |source| VmError::Order { order: name, source };
-        self.guest.send(order).map_err(fail)?;
+        self.guest.order(order).map_err(fail)?;
         match self.guest.receive(Instant::now() + ORDER_LIMIT).map_err(fail)? {
             Answer::Failed { error } => Err(VmError::Refused { order: name, error }),
             answer => Ok(answer),

@@ -3,7 +3,7 @@
 use super::super::effects::{Effect, Source};
 use super::super::facts::Facts;
 use super::super::{Kind, Rule, Statement, words};
-use crate::figures::micros;
+use crate::figures::{micros, tells};
 use crate::headline::{Metric, blocks, noise};
 
 pub(super) const RULES: &[Rule] = &[
@@ -25,7 +25,7 @@ pub(super) const RULES: &[Rule] = &[
         kind: Kind::Nothing,
         looks_at: "every cost against the baseline, the A/A control",
         condition: "no environment's cost above 0 in server CPU or throughput is a claim",
-        sentence: "No cost against {baseline} stands out. One above {smallest} would have been claimed in every environment.",
+        sentence: "No cost against {baseline} stands out. The smallest that would have been claimed in every environment: {smallest}.",
         advice: "If that is too coarse, give it more rounds, a larger --budget or a quieter host.",
         expected: "",
         expected_from: "",
@@ -106,18 +106,21 @@ fn nothing_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             let least = halves.fold(noise, f64::max);
             least.is_finite().then_some(least)
         };
-        let mut parts = Vec::new();
-        for (metric, of) in
-            [(Metric::ServerCpu, "server CPU per operation"), (Metric::Throughput, "throughput")]
-        {
-            parts.extend(smallest(metric).map(|least| format!("{least:.1} % in {of}")));
-        }
-        if parts.is_empty() {
+        let known = Metric::ALL.map(|metric| (metric, smallest(metric)));
+        if known.iter().all(|(_, least)| least.is_none()) {
             continue;
         }
+        let telling = known.iter().filter_map(|(metric, least)| {
+            let least = least.filter(|least| tells(*least))?;
+            Some(format!("{least:.1} % in {}", metric.of_what()))
+        });
+        let parts: Vec<String> = telling.collect();
         let values = [
             ("baseline", words::quoted(&facts.record.study.baseline)),
-            ("smallest", words::list(&parts)),
+            (
+                "smallest",
+                if parts.is_empty() { "not known yet".into() } else { words::list(&parts) },
+            ),
         ];
         let names: Vec<&str> = compared.iter().map(|one| one.environment.as_str()).collect();
         let n = blocks(facts.analysis.blocks);

@@ -4,8 +4,8 @@ use tare_lab::analysis::{Analysis, Finding};
 use tare_lab::record::Record;
 
 use super::{Drawn, Rows};
-use crate::figures::{Room, cost, has_place, percent, percent_interval, role, shorten, tells};
-use crate::headline::{Metric, claimed, extent, noise};
+use crate::figures::{Room, cost, has_place, percent, percent_interval, role, shorten};
+use crate::headline::{Metric, claimed, extent, telling_noise};
 use crate::html::svg::{Scale, Shape};
 use crate::relations;
 
@@ -21,7 +21,7 @@ pub(in crate::html) fn ladder(
     let rows: Vec<&Drawn<'_>> =
         drawn.iter().filter(|d| metric.cost(d.finding).is_some_and(has_place)).collect();
     let workload = &rows.first()?.finding.workload;
-    let noise = noise(analysis, workload, metric).filter(|noise| tells(*noise));
+    let noise = telling_noise(analysis, workload, metric);
     let published = |finding: &Finding| {
         let mark = relations::mark(record, &finding.environment, &finding.workload);
         mark.filter(|_| metric == Metric::Throughput)

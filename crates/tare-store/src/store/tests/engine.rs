@@ -401,3 +401,59 @@ fn a_failure_of_a_flush_refuses_writes_for_good() {
         assert!(rows(&store, &disk) + 1 >= key, "failure {fail_at}");
     }
 }
+
+/// Reads the value of a row, and carries out what it waits for.
+fn read_row(store: &mut Store, disk: &mut Disk, key: u32) -> Option<Vec<u8>> {
+    use crate::read::{End, RowRead};
+    let bytes = key.to_le_bytes();
+    let (token, columns) = (token_of(key), Some(&[FIRST_COLUMN][..]));
+    let read = RowRead { table: 1, token, key: &bytes, clustering: b"", columns, now_s: 0 };
+    let mut pins = Pins::default();
+    for _ in 0..100 {
+        let mut found = None;
+        let end = store.read_row(&read, &mut pins, |row| {
+            let cell = crate::cells::iter(row.cells).next().unwrap();
+            let Content::Live(value) = cell.content else { panic!("{cell:?}") };
+            found = Some(value.to_vec());
+        });
+        match end.unwrap() {
+            End::Missing => drain(store, disk).unwrap(),
+            _ => return found,
+        }
+    }
+    panic!("the read of {key} does not end")
+}
+
+#[test]
+fn a_row_costs_one_block_when_the_cache_has_room_for_filters_and_indexes() {
+    const ROWS: u32 = 3000;
+    let mut disk = Disk::default();
+    // A tenth of the data.
+    let limits = Limits { cache_bytes: 640 << 10, ..SMALL };
+    let (mut store, _) = Store::open(&mut disk, limits, schema(), NOW).unwrap();
+    fill(&mut store, &mut disk, 0..ROWS, 1);
+    let tables = store.statistics().tables;
+    assert!(tables > 1 && store.statistics().table_bytes > 6 << 20, "{:?}", store.statistics());
+    let mut rng = Rng::new(5);
+    let mut pass = |store: &mut Store, reads: u64| {
+        let before = store.statistics();
+        for _ in 0..reads {
+            let key = u32::try_from(rng.below(u64::from(ROWS))).unwrap();
+            assert_eq!(read_row(store, &mut disk, key), Some(value(key, 1, 2000)));
+        }
+        (before, store.statistics())
+    };
+    pass(&mut store, 200);
+    let reads = 2000;
+    let (before, after) = pass(&mut store, reads);
+    assert_eq!(after.index_blocks_fetched, before.index_blocks_fetched);
+    assert_eq!(after.filter_blocks_fetched, before.filter_blocks_fetched);
+    let lookups = |of: fn(&crate::Statistics) -> u64| of(&after) - of(&before);
+    let blocks = lookups(|statistics| statistics.blocks_fetched);
+    let in_vain = lookups(|statistics| statistics.lookups_in_vain);
+    assert!(blocks <= reads + in_vain && blocks > reads / 2, "{blocks} blocks");
+    assert_eq!(lookups(|statistics| statistics.fetched_bytes), blocks * 4096);
+    let in_memory = reads - lookups(|statistics| statistics.lookups_found);
+    assert!(in_memory < reads / 5, "{in_memory} rows were in memory");
+    assert!(lookups(|statistics| statistics.lookups_denied) > 0 && in_vain < reads / 20);
+}

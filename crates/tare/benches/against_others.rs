@@ -1,9 +1,13 @@
-//! `cargo bench -p tare --bench against_redis [-- ROUNDS SECONDS]`
+//! `cargo bench -p tare --bench against_others [-- ROUNDS SECONDS [CASSANDRA PID]]`
 //!
 //! What one small request costs: `tare db` with `tare load` beside Redis with redis-benchmark, 300-byte
 //! rows, 64 requests in flight, server on one CPU and client on another, in interleaved rounds of
-//! random order; the server that is not measured is stopped. Prints every round, then medians and
+//! random order; the servers that are not measured are stopped. Prints every round, then medians and
 //! the ratio to Redis with its 95 % interval. Needs two CPUs, redis-server and redis-benchmark.
+//!
+//! A Cassandra that runs already, pinned to the second CPU, is measured too when its address and process
+//! id are given. It gets the same load as `tare db`, after one that warms it up. What it does in the
+//! background while it is measured counts as its own.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::collections::BTreeMap;
@@ -27,13 +31,21 @@ const COLUMN_BYTES: &str = "60";
 const ROWS: &str = "100000";
 
 /// One way of asking: name, server, and how.
-const CASES: [(&str, Server, &[&str]); 6] = [
+const CASES: [(&str, Server, &[&str]); 10] = [
     ("redis SET, 64 x 1", Server::Redis, &["-t", "set"]),
     ("redis GET, 64 x 1", Server::Redis, &["-t", "get"]),
     ("tare write, 64 x 1", Server::Tare, &["--operation", "write", "--connections", "64"]),
     ("tare read, 64 x 1", Server::Tare, &["--operation", "read", "--connections", "64"]),
     ("tare write, 2 x 32", Server::Tare, &["--operation", "write", "--connections", "2"]),
     ("tare read, 2 x 32", Server::Tare, &["--operation", "read", "--connections", "2"]),
+    (
+        "cassandra write, 64 x 1",
+        Server::Cassandra,
+        &["--operation", "write", "--connections", "64"],
+    ),
+    ("cassandra read, 64 x 1", Server::Cassandra, &["--operation", "read", "--connections", "64"]),
+    ("cassandra write, 2 x 32", Server::Cassandra, &["--operation", "write", "--connections", "2"]),
+    ("cassandra read, 2 x 32", Server::Cassandra, &["--operation", "read", "--connections", "2"]),
 ];
 
 /// What each case is compared with.
@@ -45,7 +57,11 @@ fn reference(case: &str) -> &'static str {
 enum Server {
     Redis,
     Tare,
+    Cassandra,
 }
+
+/// How long a Cassandra is loaded before the rounds: what it compiles then is not measured.
+const WARM_UP: &str = "40s";
 
 /// One measurement.
 struct Cell {
@@ -55,9 +71,9 @@ struct Cell {
 }
 
 fn main() -> Result<()> {
-    let numbers: Vec<u64> = std::env::args().filter_map(|word| word.parse().ok()).collect();
-    let rounds = numbers.first().copied().unwrap_or(12);
-    let seconds = numbers.get(1).copied().unwrap_or(2);
+    let words: Vec<String> = std::env::args().skip(1).filter(|w| !w.starts_with("--")).collect();
+    let rounds = words.first().map_or(Ok(12), |word| word.parse())?;
+    let seconds = words.get(1).map_or(Ok(2), |word| word.parse())?;
     let cpus = cpus_of_this_thread()?;
     let mut cpus = cpus.iter();
     let (Some(client_cpu), Some(server_cpu)) = (cpus.next(), cpus.next()) else {
@@ -71,39 +87,49 @@ fn main() -> Result<()> {
         }
     }
     let scratch = tempfile::tempdir()?;
-    let redis = redis(server_cpu)?;
-    let tare = tare(server_cpu, scratch.path())?;
+    let mut servers = vec![
+        (Server::Redis, redis(server_cpu)?),
+        (Server::Tare, tare(server_cpu, scratch.path())?),
+    ];
+    if let [_, _, address, pid, ..] = &words[..] {
+        servers.push((Server::Cassandra, cassandra(address, pid.parse()?, client_cpu)?));
+    }
+    let cases: Vec<_> = CASES
+        .into_iter()
+        .filter(|(_, of, _)| servers.iter().any(|(server, _)| server == of))
+        .collect();
     let mut cells: BTreeMap<&str, Vec<Cell>> = BTreeMap::new();
     let mut rng = Rng::new(1);
     println!(
-        "{:>5}  {:<20}{:>12}{:>16}{:>16}",
+        "{:>5}  {:<24}{:>12}{:>16}{:>16}",
         "round", "case", "op/s", "server µs/op", "client µs/op"
     );
     for round in 0..rounds {
-        let mut order: Vec<usize> = (0..CASES.len()).collect();
+        let mut order = cases.clone();
         rng.shuffle(&mut order);
-        for (name, server, how) in order.into_iter().map(|at| CASES[at]) {
-            let (running, other) =
-                if server == Server::Redis { (&redis, &tare) } else { (&tare, &redis) };
-            other.signal(Signal::STOP)?;
-            running.signal(Signal::CONT)?;
+        for (name, server, how) in order {
+            for (of, running) in &servers {
+                running.signal(if *of == server { Signal::CONT } else { Signal::STOP })?;
+            }
             // The turn of the loop in which it was stopped ends before the accounts are read.
             std::thread::sleep(Duration::from_millis(20));
+            let running = servers.iter().find(|(of, _)| *of == server).map(|(_, running)| running);
+            let running = running.ok_or("a case without a server")?;
             let cell = match server {
                 Server::Redis => ask_redis(running, client_cpu, seconds, how)?,
                 Server::Tare => ask_tare(running, client_cpu, seconds, how, scratch.path())?,
+                Server::Cassandra => ask_cassandra(running, client_cpu, seconds, how)?,
             };
-            other.signal(Signal::CONT)?;
             let Cell { per_s, server_us, client_us } = cell;
-            println!("{round:>5}  {name:<20}{per_s:>12.0}{server_us:>16.2}{client_us:>16.2}");
+            println!("{round:>5}  {name:<24}{per_s:>12.0}{server_us:>16.2}{client_us:>16.2}");
             cells.entry(name).or_default().push(cell);
         }
     }
     println!(
-        "\n{:<20}{:>12}{:>16}{:>16}  server CPU over Redis",
+        "\n{:<24}{:>12}{:>16}{:>16}  server CPU over Redis",
         "median", "op/s", "server µs/op", "client µs/op"
     );
-    for (name, ..) in CASES {
+    for (name, ..) in cases {
         let of = |name: &str, figure: fn(&Cell) -> f64| {
             cells[name].iter().map(figure).collect::<Vec<_>>()
         };
@@ -118,7 +144,7 @@ fn main() -> Result<()> {
             median(of(name, |c| c.server_us)),
             median(of(name, |c| c.client_us)),
         );
-        println!("{name:<20}{per_s:>12.0}{server:>16.2}{client:>16.2}  {ratio}");
+        println!("{name:<24}{per_s:>12.0}{server:>16.2}{client:>16.2}  {ratio}");
     }
     Ok(())
 }
@@ -128,16 +154,17 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A server that ends with the bench.
+/// A server; it ends with the bench if the bench started it.
 struct Running {
-    child: Child,
+    child: Option<Child>,
+    pid: u32,
     port: u16,
 }
 
 impl Running {
     fn start(command: &mut Command, port: u16) -> Result<Self> {
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        let running = Self { child, port };
+        let running = Self { pid: child.id(), child: Some(child), port };
         let deadline = Instant::now() + Duration::from_secs(20);
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if Instant::now() > deadline {
@@ -149,16 +176,20 @@ impl Running {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = Pid::from_raw(self.child.id().try_into()?).ok_or("a process id of 0")?;
+        let pid = Pid::from_raw(self.pid.try_into()?).ok_or("a process id of 0")?;
         Ok(kill_process(pid, signal)?)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both may fail only because it has ended already.
-        let _killed = self.child.kill();
-        let _reaped = self.child.wait();
+        // All of these may fail only because it has ended already.
+        let Some(child) = &mut self.child else {
+            let _continued = self.signal(Signal::CONT);
+            return;
+        };
+        let _killed = child.kill();
+        let _reaped = child.wait();
     }
 }
 
@@ -180,16 +211,41 @@ fn tare(cpu: u32, scratch: &Path) -> Result<Running> {
     command.args(["db", "--port", &port.to_string(), "--cpus", &cpu.to_string(), "--data"]);
     command.arg(scratch.join("data")).args(["--durability", "periodic"]);
     let running = Running::start(&mut command, port)?;
-    let populated = Command::new(env!("CARGO_BIN_EXE_tare"))
-        .args(["load", &format!("127.0.0.1:{port}"), "--populate", "--rows", ROWS])
-        .args(["--columns", COLUMNS, "--column-bytes", COLUMN_BYTES])
-        .args(["--duration", "100ms", "--lead-in", "0s", "--json"])
-        .stderr(Stdio::null())
-        .output()?;
-    if !populated.status.success() {
-        return Err("the rows could not be written".into());
-    }
+    let populate = ["--populate", "--duration", "100ms"];
+    load(&format!("127.0.0.1:{port}"), None, &populate)?;
     Ok(running)
+}
+
+fn cassandra(address: &str, pid: u32, client_cpu: u32) -> Result<Running> {
+    let (host, port) = address.rsplit_once(':').ok_or("the address of Cassandra has no port")?;
+    if host != "127.0.0.1" {
+        return Err("Cassandra has to be on 127.0.0.1, so that its CPU time can be read".into());
+    }
+    let running = Running { child: None, pid, port: port.parse()? };
+    load(address, Some(client_cpu), &["--populate", "--duration", WARM_UP])?;
+    load(address, Some(client_cpu), &["--operation", "write", "--duration", WARM_UP])?;
+    Ok(running)
+}
+
+/// Runs `tare load` and returns its report.
+fn load(address: &str, cpu: Option<u32>, how: &[&str]) -> Result<serde_json::Value> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+    command.args(["load", address, "--rows", ROWS, "--lead-in", "0s", "--json"]);
+    command.args(["--columns", COLUMNS, "--column-bytes", COLUMN_BYTES]);
+    command.args(["--keys", "uniform", "--in-flight", "64"]).args(how);
+    if let Some(cpu) = cpu {
+        command.args(["--cpus", &cpu.to_string()]);
+    }
+    let output = command.output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(format!("tare load against {address}: {said}").into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn figure(report: &serde_json::Value, name: &str) -> Result<f64> {
+    Ok(report[name].as_f64().ok_or_else(|| format!("tare load printed no {name}"))?)
 }
 
 /// CPU time of the server around `ask`, which returns operations, seconds and client CPU µs.
@@ -198,7 +254,7 @@ fn around(
     idle_ns: impl Fn() -> Result<u64>,
     ask: impl FnOnce() -> Result<(f64, f64, f64)>,
 ) -> Result<Cell> {
-    let pids = [server.child.id()];
+    let pids = [server.pid];
     let mut account = Account::new();
     let (cpu, idle) = (account.read(&pids), idle_ns()?);
     let (operations, seconds, client_us) = ask()?;
@@ -274,22 +330,27 @@ fn ask_tare(
         Ok(total.reads + total.writes)
     };
     let before = operations()?;
-    let mut client = 0.0;
-    let mut cell = around(server, idle, || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
-        command.args(["load", &format!("127.0.0.1:{}", server.port), "--cpus", &cpu.to_string()]);
-        command.args(["--rows", ROWS, "--columns", COLUMNS, "--column-bytes", COLUMN_BYTES]);
-        command.args(["--keys", "uniform", "--in-flight", "64", "--lead-in", "100ms", "--json"]);
-        command.args(["--duration", &format!("{seconds}s")]).args(how);
-        let output = command.stderr(Stdio::null()).output()?;
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-        let number = |name: &str| report[name].as_f64().ok_or("tare load printed no figure");
-        client = number("client_cpu_us_per_operation")?;
-        let per_s = number("throughput_per_s")?;
-        // The server's own count spans its CPU time exactly, lead-in included.
+    around(server, idle, || {
+        let (seen, seconds, client_us) = ask(server, cpu, seconds, how)?;
+        // The server's own count spans its CPU time exactly, the ends of the load included.
         let done = (operations()? - before) as f64;
-        Ok((done, done / per_s, client * done))
-    })?;
-    cell.client_us = client;
-    Ok(cell)
+        Ok((done, done * seconds / seen, client_us * done / seen))
+    })
+}
+
+/// Cassandra does not count for us: what it does at the ends of the load, outside of the window, is in its
+/// CPU time and not in the count, which makes it look dearer by a hundredth or two.
+fn ask_cassandra(server: &Running, cpu: u32, seconds: u64, how: &[&str]) -> Result<Cell> {
+    around(server, || Ok(0), || ask(server, cpu, seconds, how))
+}
+
+/// Operations, seconds and CPU time of the client in µs of one load.
+fn ask(server: &Running, cpu: u32, seconds: u64, how: &[&str]) -> Result<(f64, f64, f64)> {
+    let duration = format!("{seconds}s");
+    let how = [how, &["--duration", &duration]].concat();
+    let report = load(&format!("127.0.0.1:{}", server.port), Some(cpu), &how)?;
+    let operations = figure(&report, "operations")?;
+    let per_s = figure(&report, "throughput_per_s")?;
+    let client = figure(&report, "client_cpu_us_per_operation")?;
+    Ok((operations, operations / per_s, client * operations))
 }

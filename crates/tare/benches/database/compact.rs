@@ -1,0 +1,94 @@
+//! Latency of reads at a fixed rate while tables are compacted, beside the same without. The same backlog of
+//! compactions is there in every round: rows are written, the server is stopped, and each round starts from a
+//! copy of its data.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tare_lab::stats;
+
+use crate::Result;
+use crate::server::{ROW_BYTES, Server, cpus, figure, scratch};
+
+const ROUNDS: usize = 5;
+/// Of what the server answers at rest: far enough below it that no queue grows by itself.
+const RATE_SHARE: f64 = 0.3;
+const REST_DEADLINE: Duration = Duration::from_secs(900);
+
+pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
+    let (server_cpu, client_cpu) = cpus()?;
+    let scratch = scratch()?;
+    let memory = format!("{}M", (size_mib / 10).max(64));
+    let rows = (size_mib << 20) / ROW_BYTES;
+    let (behind, data) = (scratch.path().join("behind"), scratch.path().join("data"));
+    let start = |data: &Path| Server::start(data, &server_cpu.to_string(), &["--memory", &memory]);
+    let read = |server: &Server, rate: Option<f64>, seconds: u64| -> Result<Vec<u8>> {
+        let words = ["--operation", "read", "--keys", "uniform", "--lead-in", "500ms"];
+        let mut load = server.load(client_cpu, rows, &words);
+        load.args(["--duration", &format!("{seconds}s")]);
+        rate.map(|rate| load.args(["--rate", &format!("{rate:.0}")]));
+        Ok(load.output()?.stdout)
+    };
+    let server = start(&behind)?;
+    server.populate(client_cpu, rows)?;
+    server.stop()?;
+    copy(&behind, &data)?;
+    let server = start(&data)?;
+    server.rest(REST_DEADLINE)?;
+    read(&server, None, seconds)?;
+    let most = figure(&read(&server, None, seconds)?, "throughput_per_s")?;
+    server.stop()?;
+    let rate = most * RATE_SHARE;
+    println!("{rows} rows of {ROW_BYTES} B, --memory {memory}, {rate:.0} of {most:.0} reads/s");
+    println!(
+        "{:>5}  {:<11}{:>9}{:>9}{:>9}{:>9}{:>15}",
+        "round", "compactions", "p50 µs", "p99 µs", "p99.9 µs", "unsent", "compacted MiB"
+    );
+    let mut pairs = Vec::new();
+    for round in 0..ROUNDS {
+        std::fs::remove_dir_all(&data)?;
+        copy(&behind, &data)?;
+        let server = start(&data)?;
+        let measure = |what: &str| -> Result<(f64, u64)> {
+            // Filters and indexes come into memory first.
+            read(&server, Some(rate), 1)?;
+            let before = server.metrics()?;
+            let output = read(&server, Some(rate), seconds)?;
+            let after = server.metrics()?;
+            let compacted = after.compacted_bytes_read - before.compacted_bytes_read;
+            let us = |name: &str| figure(&output, name).map(|ns| ns / 1e3);
+            let p999 = us("response/p999_ns")?;
+            println!(
+                "{round:>5}  {what:<11}{:>9.0}{:>9.0}{p999:>9.0}{:>9.0}{:>15}",
+                us("response/p50_ns")?,
+                us("response/p99_ns")?,
+                figure(&output, "unsent")?,
+                compacted >> 20
+            );
+            Ok((p999, compacted))
+        };
+        let (with, compacted) = measure("under way")?;
+        server.rest(REST_DEADLINE)?;
+        let (without, rest) = measure("none")?;
+        server.stop()?;
+        if compacted == 0 || rest > 0 {
+            return Err("compactions were not under way where they should be, or were".into());
+        }
+        pairs.push((with, without));
+    }
+    let ratio = stats::estimate(&stats::log_ratios(pairs.into_iter())).ok_or("too few rounds")?;
+    let ratio = ratio.map(f64::exp);
+    println!(
+        "p99.9 while compacting over without: {:.2} [{:.2}, {:.2}], n = {}",
+        ratio.centre, ratio.low, ratio.high, ratio.blocks
+    );
+    Ok(())
+}
+
+/// Copies a data directory, by links.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let program = env!("CARGO_BIN_EXE_tare");
+    let status = Command::new(program).args(["db", "snapshot"]).args([from, to]).status()?;
+    if status.success() { Ok(()) } else { Err("the data could not be copied".into()) }
+}
