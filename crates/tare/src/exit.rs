@@ -64,8 +64,13 @@ pub trait ExitWith<T> {
 
 impl<T, E: Into<anyhow::Error>> ExitWith<T> for Result<T, E> {
     fn exit_with(self, exit: Exit) -> anyhow::Result<T> {
-        self.map_err(|error| anyhow::Error::new(Coded { exit, source: error.into() }))
+        self.map_err(|error| coded(error, exit))
     }
+}
+
+/// An error with an exit code.
+pub fn coded(error: impl Into<anyhow::Error>, exit: Exit) -> anyhow::Error {
+    anyhow::Error::new(Coded { exit, source: error.into() })
 }
 
 /// Prints the error chain as one line on stderr and returns its exit code. A reader that closed

@@ -69,10 +69,9 @@ impl Server {
 
     /// Resident set in bytes, from `/proc/PID/status`.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.trim().strip_suffix("kB"));
-        Ok(kilobytes.ok_or("no VmRSS")?.trim().parse::<u64>()? << 10)
+        let resident = tare_host::process::status_field(self.child.id(), "VmRSS");
+        let kilobytes = resident.as_deref().and_then(|value| value.strip_suffix(" kB"));
+        Ok(kilobytes.ok_or("no VmRSS")?.parse::<u64>()? << 10)
     }
 
     /// Bytes that the process has asked to be written to disk, from `/proc/PID/io`.

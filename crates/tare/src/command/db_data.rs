@@ -1,7 +1,6 @@
 //! `tare db check`, `dump`, `snapshot` and `restore`: look at a database's data, and copy it, while
 //! no server runs on it.
 
-use std::error::Error;
 use std::io::{BufWriter, Write};
 
 use anyhow::Context;
@@ -9,14 +8,14 @@ use tare_db::inspect::{self, Finding, Format, InspectError};
 use tare_db::snapshot::{self, Copied};
 
 use crate::cli::{DbCheck, DbCopy, DbDump};
-use crate::exit::{Exit, ExitWith};
+use crate::exit::{Exit, ExitWith, coded};
 
 /// What stands out is printed a line each; with any damage the exit code is 1.
 pub(crate) fn check(options: &DbCheck, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let mut findings = Vec::new();
     let mut printed = Ok(());
     let mut note = |finding: &Finding| {
-        let line = chain(finding);
+        let line = tare_host::error_line(finding);
         if options.json {
             findings.push(line);
         } else if printed.is_ok() {
@@ -49,18 +48,6 @@ pub(crate) fn check(options: &DbCheck, out: &mut dyn Write) -> anyhow::Result<Ex
     Ok(if checked.damages == 0 { Exit::Success } else { Exit::Failure })
 }
 
-/// An error and its causes in one line.
-fn chain(finding: &Finding) -> String {
-    let mut line = finding.to_string();
-    let mut cause = finding.source();
-    while let Some(error) = cause {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        cause = error.source();
-    }
-    line
-}
-
 pub(crate) fn dump(options: &DbDump, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let format = if options.json { Format::Json } else { Format::Text };
     let mut out = BufWriter::new(out);
@@ -87,8 +74,7 @@ pub(crate) fn copy(options: &DbCopy, out: &mut dyn Write) -> anyhow::Result<Exit
 fn with_exit(error: InspectError) -> anyhow::Error {
     match &error {
         InspectError::NoData { .. } | InspectError::NoTable { .. } | InspectError::Read { .. } => {
-            let coded: anyhow::Result<()> = Err(error).exit_with(Exit::Input);
-            coded.expect_err("it is an error")
+            coded(error, Exit::Input)
         }
         _ => error.into(),
     }

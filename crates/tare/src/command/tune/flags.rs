@@ -14,7 +14,7 @@ use tare_host::snapshot::Snapshot;
 use super::{gains, options};
 use crate::cli::TuneFlags;
 use crate::command::report;
-use crate::exit::{Exit, ExitWith};
+use crate::exit::{Exit, ExitWith, coded};
 
 /// The value of the security layer that the profile is made from.
 const SECURITY: &str = "default+io_uring";
@@ -81,10 +81,7 @@ fn exit_of(error: FlagsError, consumer: &dyn Consumer) -> anyhow::Error {
         _ => Exit::Failure,
     };
     let what = format!("cannot write flags for {}", consumer.name());
-    match Err::<(), _>(anyhow::Error::new(error).context(what)).exit_with(exit) {
-        Err(error) => error,
-        Ok(()) => unreachable!("an error was given"),
-    }
+    coded(anyhow::Error::new(error).context(what), exit)
 }
 
 /// Adds what a snapshot may lack, from this host.

@@ -21,7 +21,7 @@ use std::path::Path;
 use tare_host::tune::TuneError;
 
 use crate::cli::{Tune, TuneCommand};
-use crate::exit::{Exit, ExitWith};
+use crate::exit::{Exit, coded};
 
 pub(crate) fn run(options: &Tune, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     match &options.command {
@@ -46,12 +46,4 @@ fn failure(error: TuneError) -> anyhow::Error {
         _ => Exit::Failure,
     };
     coded(error, exit)
-}
-
-/// An error with an exit code.
-fn coded(error: impl Into<anyhow::Error>, exit: Exit) -> anyhow::Error {
-    match Err::<std::convert::Infallible, _>(error).exit_with(exit) {
-        Err(error) => error,
-        Ok(never) => match never {},
-    }
 }

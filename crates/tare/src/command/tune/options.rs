@@ -6,9 +6,8 @@ use tare_host::plan::{Mode, Options, Plan, PlanError};
 use tare_host::planner::plan;
 use tare_host::snapshot::Snapshot;
 
-use super::coded;
 use crate::cli::{self, PlanOptions, WriteCache};
-use crate::exit::{Exit, ExitWith};
+use crate::exit::{Exit, ExitWith, coded};
 
 impl From<&PlanOptions> for Options {
     fn from(typed: &PlanOptions) -> Self {

@@ -7,10 +7,10 @@ use anyhow::Context;
 use tare_host::plan::Options;
 use tare_host::tune::{self, LiveHost, PersistError, UNIT, Units};
 
-use super::{coded, failure, options, outcome};
+use super::{failure, options, outcome};
 use crate::cli::TunePersist;
 use crate::command::report::style;
-use crate::exit::Exit;
+use crate::exit::{Exit, coded};
 
 pub(crate) fn run(typed: &TunePersist, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     if typed.remove {
