@@ -216,7 +216,8 @@ mod tests {
         // Files that are named go with it, whatever they are.
         let more = Program::find("sh", &[folder.path().into()], &[]).unwrap();
         assert!(more.files.contains(&script), "{more:?}");
-        let whole = Program::find("sh", &[script.clone()], &[folder.path().into()]).unwrap();
+        let whole =
+            Program::find("sh", std::slice::from_ref(&script), &[folder.path().into()]).unwrap();
         assert!(whole.files.contains(&folder.path().into()) && !whole.files.contains(&script));
     }
 }

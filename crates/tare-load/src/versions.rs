@@ -60,7 +60,7 @@ impl Versions {
     fn entry(&self, row: u64) -> (&AtomicU64, u64) {
         let count = self.entries.len() as u64;
         let index = usize::try_from(row % count).unwrap_or_default();
-        (&self.entries[index], row / count & ((1 << ROW_BITS) - 1))
+        (&self.entries[index], (row / count) & ((1 << ROW_BITS) - 1))
     }
 
     /// Remembers what was done, unless something later is known of this entry's rows.

@@ -17,6 +17,7 @@ use tare_lab::probe::{Probe, Scope};
 use tare_lab::study::{CpuSpec, KeyDistribution, SystemSpec, WorkloadSpec};
 use tare_load::drivers::TareLoad;
 use tare_probe::Roots;
+use tare_system::Way;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -137,8 +138,9 @@ fn measure(
     slices: u64,
 ) -> Result<()> {
     let spec = SystemSpec { name: "tare-db".into(), options: Vec::new() };
-    let system = tare_system::find(&spec.name).ok_or("no tare-db")?.make(&spec);
     let client = Some(site.client_namespace());
+    let way = Way { namespace: client.map(Into::into) };
+    let system = tare_system::find(&spec.name).ok_or("no tare-db")?.make(&spec, &way)?;
     let mut driver = TareLoad::start(program, &cpus.client, client, site.run())?;
     let endpoint = environment.start(&system.launch(cpus.system.len()))?;
     let target = driver.open(endpoint.address, Duration::from_secs(30))?;

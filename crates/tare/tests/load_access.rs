@@ -26,10 +26,12 @@ impl Database {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap();
-        let log: Box<dyn BufRead + Send> = Box::new(BufReader::new(child.stderr.take().unwrap()));
-        let port = listening_port(log)
-            .or_else(|| listening_port(Box::new(BufReader::new(child.stdout.take().unwrap()))));
+            .expect("the program runs");
+        let log: Box<dyn BufRead + Send> =
+            Box::new(BufReader::new(child.stderr.take().expect("a pipe")));
+        let port = listening_port(log).or_else(|| {
+            listening_port(Box::new(BufReader::new(child.stdout.take().expect("a pipe"))))
+        });
         Self { child, port: port.expect("tare db says where it listens") }
     }
 
@@ -76,7 +78,7 @@ fn load(port: u16, words: &[&str]) -> Command {
 
 fn report(output: &Output) -> serde_json::Value {
     assert!(output.status.success(), "{}", stderr(output));
-    serde_json::from_str(&stdout(output)).unwrap()
+    serde_json::from_str(&stdout(output)).expect("a report")
 }
 
 /// The one line that tells why it cannot be, with the exit code of a failure.

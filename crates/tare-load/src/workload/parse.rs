@@ -75,12 +75,10 @@ pub fn parse(text: &str, file: &str, name: &str) -> Result<Workload, StudyError>
     partition(&root, &mut table, &mut names, rows)?;
     clustering(&root, &mut table, &mut names)?;
     columns(&root, &mut table, &mut names)?;
-    if let (true, Some(item)) = (table.clustering.is_empty(), head.get("rows_per_partition")) {
-        if table.rows_per_partition > 1 {
-            return Err(
-                item.bad_value("a partition with several rows needs a [[clustering]] column")
-            );
-        }
+    if let (true, Some(item)) = (table.clustering.is_empty(), head.get("rows_per_partition"))
+        && table.rows_per_partition > 1
+    {
+        return Err(item.bad_value("a partition with several rows needs a [[clustering]] column"));
     }
     let queries = queries(&root, &table)?;
     Ok(Workload::new(name.into(), title, table, rows, queries))

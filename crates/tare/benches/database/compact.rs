@@ -77,7 +77,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
         }
         pairs.push((with, without));
     }
-    let ratio = stats::estimate(&stats::log_ratios(pairs.into_iter())).ok_or("too few rounds")?;
+    let ratio = stats::estimate(&stats::log_ratios(pairs)).ok_or("too few rounds")?;
     let ratio = ratio.map(f64::exp);
     println!(
         "p99.9 while compacting over without: {:.2} [{:.2}, {:.2}], n = {}",

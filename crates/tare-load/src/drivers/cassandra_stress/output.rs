@@ -32,7 +32,7 @@ pub(super) fn read(printed: &str, log: &str, cut: Option<&Cut>) -> Result<Outcom
     let operations = by_kind(results, "Total partitions")?;
     let errors = by_kind(results, "Total errors")?;
     let errors: Vec<(String, u64)> = errors.into_iter().filter(|(_, count)| *count > 0).collect();
-    let last = printed.lines().filter_map(progress).last();
+    let last = printed.lines().filter_map(progress).next_back();
     let last_s =
         last.and_then(|last| last.tool_s).ok_or(OutputError::Missing { what: "its intervals" })?;
     let log = hdr_log::read(log)?;

@@ -217,11 +217,8 @@ fn pass(from: impl Read, is_error: bool, to: &Sender<Line>) {
     };
     for byte in BufReader::new(from).bytes().map_while(Result::ok) {
         match byte {
-            b'\n' | b'\r' => {
-                if !send(&mut line) {
-                    return;
-                }
-            }
+            b'\n' | b'\r' if send(&mut line) => {}
+            b'\n' | b'\r' => return,
             _ if line.len() < KEPT_BYTES => line.push(byte),
             _ => {}
         }
