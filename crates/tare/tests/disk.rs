@@ -81,7 +81,14 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let _unmounted = Command::new("umount").arg(&self.point).output();
+        // A program that was just killed may hold it a little longer.
+        for _ in 0..50 {
+            let unmounted = Command::new("umount").arg(&self.point).output();
+            if unmounted.is_ok_and(|output| output.status.success()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 }
 
