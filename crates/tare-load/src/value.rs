@@ -9,6 +9,30 @@ use tare_cql::types::Type;
 
 pub use spread::{Spread, SpreadError};
 
+/// The scalar types of CQL that values can be derived for: all but counters.
+pub(crate) const SCALARS: [&str; 20] = [
+    "ascii",
+    "bigint",
+    "blob",
+    "boolean",
+    "date",
+    "decimal",
+    "double",
+    "duration",
+    "float",
+    "inet",
+    "int",
+    "smallint",
+    "text",
+    "time",
+    "timestamp",
+    "timeuuid",
+    "tinyint",
+    "uuid",
+    "varchar",
+    "varint",
+];
+
 /// What takes the bytes of a value: a request being written, or a cell they are compared with.
 pub(crate) trait Sink {
     fn bytes(&mut self, bytes: &[u8]);

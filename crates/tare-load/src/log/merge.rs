@@ -117,8 +117,7 @@ pub fn merge(paths: &[PathBuf], out: &mut dyn Write) -> Result<Merged, MergeErro
         let text = super::line(&tag, span, max, &sum);
         // A log without tags stays one.
         write(out, if tag.is_empty() { &text["Tag=,".len()..] } else { &text })?;
-        let total = totals.remove(&tag);
-        let mut total = total;
+        let mut total = totals.remove(&tag);
         add(&mut total, sum);
         totals.extend(total.map(|total| (tag, total)));
     }

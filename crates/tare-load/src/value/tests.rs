@@ -1,28 +1,6 @@
 use super::*;
 use proptest::prelude::*;
 
-const SCALARS: [&str; 19] = [
-    "ascii",
-    "bigint",
-    "blob",
-    "boolean",
-    "date",
-    "decimal",
-    "double",
-    "duration",
-    "float",
-    "inet",
-    "int",
-    "smallint",
-    "text",
-    "time",
-    "timestamp",
-    "timeuuid",
-    "tinyint",
-    "uuid",
-    "varint",
-];
-
 fn form(name: &str, size: usize) -> (Type, Form) {
     let kind = Type::scalar(name).unwrap();
     let form = Form::of(&kind, size, "").unwrap();

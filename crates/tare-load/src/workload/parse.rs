@@ -10,7 +10,7 @@ use crate::column::Content;
 use crate::keys::Keys;
 use crate::rows::{COLUMNS_MAX, ROW_BYTES_MAX};
 use crate::table::{KeyColumn, Table, push_column};
-use crate::value::{Form, SHORT_MAX, Spread};
+use crate::value::{Form, SCALARS, SHORT_MAX, Spread};
 
 const ROOT: &[&str] = &["title", "table", "partition", "clustering", "column", "query"];
 const TABLE: &[&str] =
@@ -19,30 +19,6 @@ const PARTITION: &[&str] = &["name", "type", "size", "prefix", "hashed"];
 const CLUSTERING: &[&str] = &["name", "type", "size", "prefix", "values"];
 const COLUMN: &[&str] = &["name", "type", "count", "size", "values", "compressed_to"];
 const QUERY: &[&str] = &["name", "kind", "weight", "keys", "misses", "limit", "columns"];
-
-/// The scalar types of CQL that rows can be derived for: all but counters.
-pub(super) const TYPES: [&str; 20] = [
-    "ascii",
-    "bigint",
-    "blob",
-    "boolean",
-    "date",
-    "decimal",
-    "double",
-    "duration",
-    "float",
-    "inet",
-    "int",
-    "smallint",
-    "text",
-    "time",
-    "timestamp",
-    "timeuuid",
-    "tinyint",
-    "uuid",
-    "varchar",
-    "varint",
-];
 
 /// Most rows that a slice or scan may ask for, and most bytes of them: an answer has 16 MiB.
 const LIMIT_MAX: u64 = 10_000;
@@ -119,12 +95,12 @@ fn kind(table: &Toml<'_>) -> Result<Type, StudyError> {
             "a counter has no value of its own that could be derived or verified; tare load does not count",
         ));
     }
-    let known = TYPES.iter().any(|known| known.eq_ignore_ascii_case(name));
+    let known = SCALARS.iter().any(|known| known.eq_ignore_ascii_case(name));
     Type::scalar(name).filter(|_| known).ok_or_else(|| {
         item.error(Problem::UnknownValue {
             key: "type".into(),
             value: name.into(),
-            hint: Hint::new(name, &TYPES),
+            hint: Hint::new(name, &SCALARS),
         })
     })
 }
