@@ -22,7 +22,7 @@ use std::ops::ControlFlow;
 use crate::cache::{Cached, Pins};
 use crate::store::Store;
 use crate::table::TableError;
-pub(crate) use look::Lookups;
+pub(crate) use look::{Learnt, Lookups};
 use sources::Sources;
 
 /// Why rows cannot be read.
@@ -249,6 +249,7 @@ pub(crate) struct Scratch {
     /// Rows that this call has looked at, and the clustering key of the last.
     looked: u32,
     passed: Vec<u8>,
+    learnt: Learnt,
     /// Since the start.
     pub(crate) lookups: Lookups,
 }

@@ -38,31 +38,73 @@ impl Lookups {
     }
 }
 
-/// Goes to a row of a partition in a table.
-#[inline]
-pub(super) fn look<B: BlockSource>(
-    table: &Rc<Table>,
-    (token, key): (i64, &[u8]),
-    start: Start<'_>,
-    blocks: &mut B,
-    lookups: &mut Lookups,
-) -> Result<Looked, ReadError> {
-    match table.may_contain(token, blocks)? {
-        None => return Ok(Looked::Missing),
-        Some(false) => {
-            lookups.denied += 1;
-            return Ok(Looked::Absent);
+/// What a try to read has learnt from tables before a block was missing. A table never changes, so that
+/// the next try for the same row need not ask again.
+#[derive(Debug, Default)]
+pub(crate) struct Learnt {
+    tables: Vec<(u64, Verdict)>,
+}
+
+#[derive(Debug)]
+enum Verdict {
+    Denied,
+    InVain,
+    /// The filter lets it through; the cursor holds the index block that says where to look.
+    Likely(Stored),
+}
+
+impl Learnt {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.tables.clear();
+    }
+
+    /// Goes to a row of a partition in a table, from where the try before has come to.
+    #[inline]
+    pub(super) fn look<B: BlockSource>(
+        &mut self,
+        table: &Rc<Table>,
+        (token, key): (i64, &[u8]),
+        start: Start<'_>,
+        blocks: &mut B,
+        lookups: &mut Lookups,
+    ) -> Result<Looked, ReadError> {
+        let file = table.file();
+        let known = self.tables.iter().position(|(known, _)| *known == file);
+        let mut stored = match known.map(|at| self.tables.swap_remove(at).1) {
+            Some(Verdict::Denied) => return Ok(self.absent(file, Verdict::Denied, lookups)),
+            Some(Verdict::InVain) => return Ok(self.absent(file, Verdict::InVain, lookups)),
+            Some(Verdict::Likely(stored)) => stored,
+            None => match table.may_contain(token, blocks)? {
+                None => return Ok(Looked::Missing),
+                Some(false) => return Ok(self.absent(file, Verdict::Denied, lookups)),
+                Some(true) => Stored::new(Cursor::new(Rc::clone(table))),
+            },
+        };
+        // One that stands nowhere yet begins with it.
+        if stored.find_on(token, key, start, blocks)? == Step::Missing {
+            self.tables.push((file, Verdict::Likely(stored)));
+            return Ok(Looked::Missing);
         }
-        Some(true) => {}
+        if Source::<B>::partition(&stored).is_none() {
+            return Ok(self.absent(file, Verdict::InVain, lookups));
+        }
+        lookups.found += 1;
+        Ok(Looked::There(stored))
     }
-    let mut stored = Stored::new(Cursor::new(Rc::clone(table)));
-    if stored.find(token, key, start, blocks)? == Step::Missing {
-        return Ok(Looked::Missing);
+
+    #[inline]
+    fn absent(&mut self, file: u64, verdict: Verdict, lookups: &mut Lookups) -> Looked {
+        match verdict {
+            Verdict::Denied => lookups.denied += 1,
+            _ => lookups.in_vain += 1,
+        }
+        self.tables.push((file, verdict));
+        Looked::Absent
     }
-    if Source::<B>::partition(&stored).is_none() {
-        lookups.in_vain += 1;
-        return Ok(Looked::Absent);
-    }
-    lookups.found += 1;
-    Ok(Looked::There(stored))
 }

@@ -1,13 +1,13 @@
 //! Reading one row by its whole key: the newest sources first, and no further than they leave a
 //! doubt.
 
-use super::look::{Looked, Lookups, look};
+use super::look::{Learnt, Looked, Lookups};
 use super::source::{Source, Step};
 use super::sources::Sources;
-use super::{End, ReadError, Row, RowRead, Scratch};
+use super::{Cached, End, ReadError, Row, RowRead, Scratch};
 use crate::cells::{self, Deletion, MARKER, Shown};
 use crate::memtable::{Cursor, Memtable};
-use crate::table::{BlockSource, Start};
+use crate::table::Start;
 
 /// What is known of a row from the sources that were asked.
 struct Found<'s> {
@@ -48,12 +48,12 @@ impl Found<'_> {
 }
 
 impl<'s> Sources<'s> {
-    /// See [`crate::store::Store::read_row`].
+    /// See [`crate::store::Store::read_row`]. The pins know what was learnt in earlier calls.
     #[inline]
-    pub(super) fn read_row<B: BlockSource>(
+    pub(super) fn read_row(
         &self,
         read: &RowRead<'_>,
-        blocks: &mut B,
+        blocks: &mut Cached<'_>,
         scratch: &mut Scratch,
         visit: impl FnOnce(Row<'_>),
     ) -> Result<End, ReadError> {
@@ -73,23 +73,32 @@ impl<'s> Sources<'s> {
             let (cells, covering) = memory.find_row(read.clustering);
             found.add(cells, covering);
         }
-        if self.find_row(read, blocks, &mut found)? == Step::Missing {
+        let mut learnt = std::mem::take(&mut found.scratch.learnt);
+        learnt.clear();
+        if !blocks.pins.learnt.is_empty() {
+            learnt = std::mem::take(&mut blocks.pins.learnt);
+        }
+        let step = self.find_row(read, blocks, &mut found, &mut learnt)?;
+        if step == Step::Missing {
+            blocks.pins.learnt = learnt;
             return Ok(End::Missing);
         }
+        found.scratch.learnt = learnt;
         let Found { scratch: Scratch { cells, part, .. }, covering } = found;
         show(read, cells, covering, part, visit);
         Ok(End::Done)
     }
 
     /// Adds what the tables know of a row.
-    fn find_row<B: BlockSource>(
+    fn find_row(
         &self,
         read: &RowRead<'_>,
-        blocks: &mut B,
+        blocks: &mut Cached<'_>,
         found: &mut Found<'_>,
+        learnt: &mut Learnt,
     ) -> Result<Step, ReadError> {
         let (mut all, mut lookups) = (Step::Ready, Lookups::default());
-        let start = Start::From(read.clustering);
+        let (place, start) = ((read.token, read.key), Start::From(read.clustering));
         for table in self.tables {
             // The others are older still.
             if found.is_settled(table.statistics().timestamp_max, read) {
@@ -98,14 +107,15 @@ impl<'s> Sources<'s> {
             if !table.may_have_row(read.clustering) {
                 continue;
             }
-            match look(table, (read.token, read.key), start, blocks, &mut lookups)? {
+            match learnt.look(table, place, start, blocks, &mut lookups)? {
                 // What is in this table may settle the answer, so the others wait for it.
                 Looked::Missing if read.columns.is_some() => return Ok(Step::Missing),
                 Looked::Missing => all = Step::Missing,
                 Looked::Absent => {}
                 Looked::There(stored) => {
-                    let row = Source::<B>::row(&stored).filter(|row| row.0 == read.clustering);
-                    let covering = Source::<B>::covering(&stored, read.clustering);
+                    let row = Source::<Cached<'_>>::row(&stored);
+                    let row = row.filter(|row| row.0 == read.clustering);
+                    let covering = Source::<Cached<'_>>::covering(&stored, read.clustering);
                     found.add(row.map(|(_, cells)| cells), covering);
                 }
             }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use super::look::{Looked, Lookups, look};
+use super::look::{Learnt, Looked, Lookups};
 use super::merge::Merge;
 use super::source::{Source, Step};
 use super::stored::Stored;
@@ -70,7 +70,10 @@ impl<'s> Sources<'s> {
         let frozen = self.frozen.iter().filter_map(|memtable| at(memtable));
         let mut sources: Vec<_> = active.into_iter().chain(frozen).map(Place::Memory).collect();
         let mut lookups = Lookups::default();
-        if self.find(read, blocks, &mut sources, &mut lookups)? == Step::Missing {
+        // The next try may be for another row: nothing is kept for it.
+        scratch.learnt.clear();
+        let learnt = &mut scratch.learnt;
+        if self.find(read, blocks, &mut sources, (learnt, &mut lookups))? == Step::Missing {
             return Ok(End::Missing);
         }
         scratch.lookups.add(lookups);
@@ -135,13 +138,13 @@ impl<'s> Sources<'s> {
         read: &PartitionRead<'_>,
         blocks: &mut B,
         sources: &mut Vec<Place<'s>>,
-        lookups: &mut Lookups,
+        so_far: (&mut Learnt, &mut Lookups),
     ) -> Result<Step, ReadError> {
         let [first, .., last] = read.slices else {
             let [slice] = read.slices else { return Ok(Step::Ready) };
-            return self.find_between((slice.from, slice.to), read, blocks, sources, lookups);
+            return self.find_between((slice.from, slice.to), read, blocks, sources, so_far);
         };
-        self.find_between((first.from, last.to), read, blocks, sources, lookups)
+        self.find_between((first.from, last.to), read, blocks, sources, so_far)
     }
 
     fn find_between<B: BlockSource>(
@@ -150,7 +153,7 @@ impl<'s> Sources<'s> {
         read: &PartitionRead<'_>,
         blocks: &mut B,
         sources: &mut Vec<Place<'s>>,
-        lookups: &mut Lookups,
+        so_far: (&mut Learnt, &mut Lookups),
     ) -> Result<Step, ReadError> {
         let start = match read.after {
             Some(after) if read.reversed => {
@@ -159,9 +162,9 @@ impl<'s> Sources<'s> {
             None if read.reversed => Start::Before(to),
             after => Start::From(after.map_or(from, |after| after.max(from))),
         };
-        let mut all = Step::Ready;
+        let ((learnt, lookups), mut all) = (so_far, Step::Ready);
         for table in self.tables.iter().filter(|table| table.may_cover(from, to)) {
-            match look(table, (read.token, read.key), start, blocks, lookups)? {
+            match learnt.look(table, (read.token, read.key), start, blocks, lookups)? {
                 Looked::Missing => all = Step::Missing,
                 Looked::Absent => {}
                 Looked::There(stored) => sources.push(Place::Stored(stored)),

@@ -50,6 +50,19 @@ impl Stored {
         Ok(step)
     }
 
+    /// Goes on with the last [`Self::find`], with the same words, after a block was missing.
+    pub fn find_on(
+        &mut self,
+        token: i64,
+        key: &[u8],
+        start: Start<'_>,
+        blocks: &mut impl BlockSource,
+    ) -> Result<Step, ReadError> {
+        let step = self.cursor.find_on(token, key, start, blocks)?;
+        self.index_ranges();
+        Ok(step)
+    }
+
     /// Goes to the first row of the partition in which the cursor stands.
     fn enter(&mut self, blocks: &mut impl BlockSource) -> Result<Step, ReadError> {
         self.reversed = false;

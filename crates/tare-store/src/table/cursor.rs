@@ -55,6 +55,8 @@ pub struct Cursor {
     /// The block in which the current partition begins, if it has range tombstones.
     head: Option<Rc<Block>>,
     read_ahead: usize,
+    /// Where [`Self::find`] was going when a data block was missing.
+    going: Option<(Place, BlockAt)>,
 }
 
 /// Unwraps what is in memory; else the function says that a block is missing.
@@ -70,7 +72,8 @@ macro_rules! ready {
 impl Cursor {
     /// A cursor that stands nowhere yet.
     pub fn new(table: Rc<Table>) -> Self {
-        Self { table, leaf: None, spot: None, piece: 0, row: None, head: None, read_ahead: 0 }
+        let (leaf, spot, row, head, going) = (None, None, None, None, None);
+        Self { table, leaf, spot, piece: 0, row, head, read_ahead: 0, going }
     }
 
     /// When a data block is missing, says that so many after it will be wanted too.
@@ -99,7 +102,44 @@ impl Cursor {
             self.leave();
             return Ok(Step::Ready);
         };
-        let spot = ready!(self.fetch(place, source));
+        let Some(spot) = self.fetch(place, source)? else {
+            let leaf = self.leaf.as_ref().filter(|(leaf, _)| *leaf == place.leaf);
+            let at = leaf.map(|(_, leaf)| self.table.block_at(index(leaf).place(place.entry)));
+            self.going = at.map(|at| (place, at));
+            return Ok(Step::Missing);
+        };
+        self.arrive(spot, (token, key), start, source)
+    }
+
+    /// Goes on with the last [`Self::find`], with the same words, after a block was missing: where a
+    /// data block was, without looking for it again.
+    pub fn find_on(
+        &mut self,
+        token: i64,
+        key: &[u8],
+        start: Start<'_>,
+        source: &mut impl BlockSource,
+    ) -> Result<Step, TableError> {
+        let going = self.going.take().zip(self.leaf.as_ref());
+        let Some(((place, at), leaf)) = going.filter(|((to, _), leaf)| to.leaf == leaf.0) else {
+            return self.find(token, key, start, source);
+        };
+        let leaf = Rc::clone(&leaf.1);
+        let Some(block) = self.table.get(at, Kind::Data, source)? else {
+            self.going = Some((place, at));
+            return Ok(Step::Missing);
+        };
+        self.arrive(Spot { place, leaf, block }, (token, key), start, source)
+    }
+
+    /// Enters a partition if the only block that can have it does.
+    fn arrive(
+        &mut self,
+        spot: Spot,
+        (token, key): (i64, &[u8]),
+        start: Start<'_>,
+        source: &mut impl BlockSource,
+    ) -> Result<Step, TableError> {
         let Ok(piece) = data(&spot.block).find(token, key) else {
             self.leave();
             return Ok(Step::Ready);
