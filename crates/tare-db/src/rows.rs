@@ -179,9 +179,7 @@ impl Reading {
                     columns: select.cells.as_deref(),
                     now_s: asked.now_s,
                 };
-                let end = store.read_row(&read, pins, |row| {
-                    taken.take(select, asked, &row);
-                })?;
+                let end = store.read_row(&read, pins, |row| taken.take_one(select, asked, &row))?;
                 Ok(if end == End::Missing { Step::Missing } else { Step::Answer })
             }
             Area::Partitions { keys, at, slices } => {
@@ -325,6 +323,20 @@ impl Taken {
         let mut cells = Vec::with_capacity(self.cells.len());
         rows.iter().for_each(|(_, at)| cells.extend_from_slice(&self.cells[at.clone()]));
         (self.cells, self.rows) = (cells, rows.len() as u64);
+    }
+
+    /// Takes the only row that there can be.
+    fn take_one(&mut self, select: &Select, asked: &Asked, row: &Row<'_>) {
+        match &select.items {
+            Items::Count => self.rows = 1,
+            Items::CountOf(number) => self.rows = u64::from(has_value(*number, row)),
+            // LIMIT and pages are of one row at least.
+            Items::Columns(items) => {
+                self.rows = 1;
+                self.cells.reserve(row.key.len() + row.clustering.len() + row.cells.len());
+                put_row(&mut self.cells, items, &select.table, row, (asked.now_s, &asked.moment));
+            }
+        }
     }
 
     /// Looks at a row, and takes it if it is wanted.

@@ -283,6 +283,7 @@ impl Shard {
     /// Whether the next turn may sleep, and for how long.
     fn wait(&mut self, now_ns: u64) -> Wait {
         let idle = self.state.readings.is_empty()
+            && !self.state.parked.may_go_on()
             && self.state.outbox_len == 0
             && (self.state.stalled.is_empty() || self.state.full)
             && !self.common.stop.load(Ordering::Relaxed);

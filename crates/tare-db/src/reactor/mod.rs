@@ -2,6 +2,7 @@
 //! what happened as [`Event`]s. An enum of two engines, not a trait object, so that the hot path
 //! is inlined.
 
+mod bunches;
 mod epoll;
 mod helper;
 #[allow(unsafe_code, reason = "submission entries and provided buffers are raw memory")]

@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use tare_store::io::OpKind;
 
+use super::bunches::Bunches;
 use super::helper::Helper;
 use super::{ConnId, Event, FILE_OPS_MAX, Source, Wait};
 use crate::directory::{Done, Work, is_end};
@@ -100,6 +101,7 @@ pub(crate) struct Uring {
     /// Operations on files by the low half of their user data.
     flights: Vec<Option<Flight>>,
     free_flights: Vec<u32>,
+    reads: Bunches,
     helper: Helper,
 }
 
@@ -146,6 +148,7 @@ impl Uring {
             wakeup,
             flights: Vec::new(),
             free_flights: Vec::new(),
+            reads: Bunches::default(),
             helper,
         };
         engine.watch_wakeup();
@@ -267,6 +270,7 @@ impl Uring {
         if !work.is_on_data() {
             return self.helper.submit(work);
         }
+        let is_read = matches!(work.op.kind, OpKind::Read { .. });
         let flight = Some(Flight { work, done: 0, syncing: false });
         let number = match self.free_flights.pop() {
             Some(number) => {
@@ -278,8 +282,17 @@ impl Uring {
                 u32::try_from(self.flights.len() - 1).expect("few operations are under way")
             }
         };
-        self.push_flight(number);
+        if !(is_read && self.reads.hold(number)) {
+            self.push_flight(number);
+        }
         None
+    }
+
+    /// Submits the reads that need not wait any longer. Whether there were any.
+    fn free_reads(&mut self) -> bool {
+        let freed = self.reads.look();
+        freed.iter().for_each(|&number| self.push_flight(number));
+        !freed.is_empty()
     }
 
     pub(crate) fn has_file_room(&mut self) -> bool {
@@ -291,6 +304,7 @@ impl Uring {
     }
 
     pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
+        self.free_reads();
         let ready = !self.ring.completion().is_empty();
         let entered = match wait {
             Wait::Sleep(timeout) if !ready => {
@@ -313,15 +327,30 @@ impl Uring {
                 return Err(error);
             }
         }
-        loop {
-            let next = self.ring.completion().next();
-            let Some(entry) = next else { break };
-            self.complete(&entry, events);
+        // The kernel hands over some 20 at a time (`IO_LOCAL_TW_DEFAULT_MAX`).
+        while self.collect(events) && self.ring.submission().taskrun() {
+            // An error shows again at the next turn.
+            let _ = self.ring.submit();
+        }
+        if self.free_reads() {
+            // At once: the disk has nothing to do. An error shows again at the next turn.
+            let _ = self.ring.submit();
         }
         while let Some(done) = self.helper.take() {
             events.push(Event::File(done));
         }
         Ok(())
+    }
+
+    /// Takes the completions that are there. Whether there were any.
+    fn collect(&mut self, events: &mut Vec<Event>) -> bool {
+        let mut came = false;
+        loop {
+            let next = self.ring.completion().next();
+            let Some(entry) = next else { return came };
+            self.complete(&entry, events);
+            came = true;
+        }
     }
 
     fn complete(&mut self, entry: &cqueue::Entry, events: &mut Vec<Event>) {
@@ -463,6 +492,9 @@ impl Uring {
             Some(result) => {
                 self.free_flights.push(number);
                 let flight = self.flights[number as usize].take();
+                if flight.as_ref().is_some_and(|f| matches!(f.work.op.kind, OpKind::Read { .. })) {
+                    self.reads.ended();
+                }
                 events.extend(flight.map(|flight| Event::File(flight.work.end(result))));
             }
         }

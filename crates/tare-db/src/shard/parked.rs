@@ -8,6 +8,9 @@ use crate::failure::Failure;
 use crate::rows::Reading;
 use crate::shard::Shard;
 
+/// Reads that go on in one turn: their answers are on their way while the next ones are looked at.
+const WOKEN_MAX: usize = 16;
+
 /// The reads that wait.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
@@ -56,17 +59,21 @@ impl Shard {
     pub(super) fn wake_parked(&mut self) -> bool {
         self.state.parked.blocks_came = false;
         let mut at = 0;
-        let mut woken = false;
+        let mut woken = 0;
         // Those that have to wait again are put at the end, and are not ready.
         while let Some((_, pins)) = self.state.parked.reads.get(at) {
-            if pins.is_ready() {
-                let (reading, pins) = self.state.parked.reads.swap_remove(at);
-                self.advance(reading, pins);
-                woken = true;
-            } else {
+            if !pins.is_ready() {
                 at += 1;
+                continue;
             }
+            if woken == WOKEN_MAX {
+                self.state.parked.blocks_came = true;
+                break;
+            }
+            let (reading, pins) = self.state.parked.reads.swap_remove(at);
+            self.advance(reading, pins);
+            woken += 1;
         }
-        woken
+        woken > 0
     }
 }
