@@ -6,6 +6,7 @@
 //! Times count in ns; interval maxima are in ms, as cassandra-stress writes them.
 
 mod merge;
+mod read;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,6 +21,8 @@ use crate::histogram::{self, Histogram};
 use crate::stats::Stats;
 
 pub use merge::{MergeError, Merged, TagReport, merge};
+pub use read::LogError;
+pub(crate) use read::intervals;
 
 /// Where the intervals of a log begin and how long they are.
 #[derive(Clone, Copy, Debug)]
@@ -29,9 +32,9 @@ struct Span {
     length: Duration,
 }
 
-/// The head of a log whose intervals count from `start`.
-fn head(start: SystemTime) -> String {
-    let start = start.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+/// The head of a log whose intervals count from `start`, in time since 1970.
+fn head(start: Duration) -> String {
+    let start = start.as_secs_f64();
     format!(
         "#[Logged by tare load {}]\n\
          #[Histogram log format version 1.3]\n\
@@ -72,7 +75,7 @@ impl Log {
 
     /// Writes the head. Intervals count from `start`.
     pub(crate) fn begin(&mut self, start: SystemTime) {
-        self.write(&head(start));
+        self.write(&head(start.duration_since(UNIX_EPOCH).unwrap_or_default()));
     }
 
     /// Writes what was counted in a stretch, for each kind of operation.

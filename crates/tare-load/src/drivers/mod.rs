@@ -11,6 +11,7 @@ use tare_std::cpus::CpuSet;
 
 mod cassandra_stress;
 pub mod fio;
+mod java;
 mod latte;
 mod pgbench;
 mod place;
@@ -48,6 +49,9 @@ pub struct DriverInfo {
 pub struct Program {
     /// Name on PATH.
     pub name: &'static str,
+    /// Where the tool itself is unless a study says otherwise (`home`), and what that must have; where
+    /// it is more than the program.
+    pub home: Option<(&'static str, &'static str)>,
     /// How to get it.
     pub get: &'static str,
 }

@@ -21,9 +21,6 @@ fn write(path: &Path, start_ms: u64, stretches: &[Vec<u64>]) {
 
 /// Every histogram of a log by tag, added up.
 fn total(text: &str, tag: &str) -> Histogram {
-    // The crate's reader knows no legend; the reference implementation skips it.
-    let text: Vec<&str> = text.lines().filter(|line| !line.starts_with('"')).collect();
-    let text = text.join("\n") + "\n";
     let mut sum = histogram::new();
     for entry in IntervalLogIterator::new(text.as_bytes()) {
         if let LogEntry::Interval(interval) = entry.unwrap()

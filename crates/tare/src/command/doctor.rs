@@ -118,10 +118,18 @@ fn load_tools() -> Vec<Check> {
     let check = |driver: &tare_load::drivers::DriverInfo| {
         let program = driver.program?;
         let what = format!("driver {}", driver.name);
+        let lacks = program.home.filter(|(home, needs)| !Path::new(home).join(needs).exists());
         Some(match tare_host::exec::find(program.name) {
             Some(path) => {
                 let detail = format!("runs {}", path.display());
-                Check { what, verdict: Verdict::Ok, detail, remedy: String::new() }
+                match lacks {
+                    None => Check { what, verdict: Verdict::Ok, detail, remedy: String::new() },
+                    Some((home, needs)) => {
+                        let detail = format!("{detail}; there is no {home}/{needs}");
+                        let remedy = program.get.into();
+                        Check { what, verdict: Verdict::Limited, detail, remedy }
+                    }
+                }
             }
             None => {
                 let detail = format!("{} is not on PATH", program.name);

@@ -7,15 +7,16 @@
 //! lead-in should be 10 s and more, the window as long.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use tare_lab::driver::{Pacing, SliceOrder};
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
+use super::java::{self, Java};
 use super::tool::{
-    Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Tool, ToolDriver, ToolError,
-    Words, unusable, written,
+    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Tool, ToolDriver,
+    ToolError, Words, unusable, written,
 };
 use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
@@ -23,6 +24,9 @@ use super::{DriverInfo, Program};
 mod output;
 
 const NAME: &str = "cassandra-stress";
+const HOME: &str = "/opt/cassandra";
+/// What the home must have.
+const JAR: &str = "tools/lib/stress.jar";
 
 const OPTIONS: &[OptionInfo] = &[
     option("command", &["write", "read", "mixed"], "operations: write, read, mixed (write)"),
@@ -42,12 +46,8 @@ const OPTIONS: &[OptionInfo] = &[
         &[],
         "directory of the distribution, which has lib and tools/lib (/opt/cassandra)",
     ),
-    option(
-        "hdrhistogram",
-        &[],
-        "a jar of HdrHistogram from 2.1.10 on; the one that comes with it needs a Java before 11",
-    ),
-    option("program", &[], "java's file, where it is not on PATH"),
+    java::HDRHISTOGRAM,
+    java::PROGRAM,
 ];
 
 pub(super) const INFO: DriverInfo = DriverInfo {
@@ -57,6 +57,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     options: OPTIONS,
     program: Some(Program {
         name: "java",
+        home: Some((HOME, JAR)),
         get: "apt-get install default-jre-headless; cassandra-stress itself is part of Cassandra's binary distribution, whose directory a study names (home)",
     }),
     check: |study| {
@@ -70,8 +71,6 @@ pub(super) const INFO: DriverInfo = DriverInfo {
 const FILL_LIMIT: Duration = Duration::from_secs(4 * 3600);
 /// Its log, in the scratch directory.
 const LOG: &str = "latency.hdr";
-/// Windows from this on are cut by whole seconds.
-const LONG: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Options {
@@ -82,24 +81,14 @@ struct Options {
     columns: u64,
     column_bytes: u64,
     consistency: String,
-    classes: String,
-    program: String,
+    java: Java,
 }
 
 impl Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
         let words = words::Options { tool: NAME, workload };
-        let home = PathBuf::from(words.text("home", "/opt/cassandra"));
-        if !home.join("tools/lib/stress.jar").is_file() {
-            return Err(words.missing("home", "a directory with tools/lib/stress.jar"));
-        }
-        let jar = words.get("hdrhistogram").map(PathBuf::from);
-        if jar.as_ref().is_some_and(|jar| !jar.is_file()) {
-            return Err(words.bad("hdrhistogram", "a file"));
-        }
-        let parts = [Some(home.join("conf")), jar, Some(home.join("lib/*"))];
-        let parts = parts.into_iter().flatten().chain([home.join("tools/lib/*")]);
-        let parts: Vec<String> = parts.map(|part| part.to_string_lossy().into_owned()).collect();
+        let needs = (JAR, "a directory with tools/lib/stress.jar");
+        let parts: (&[&str], &[&str]) = (&["conf"], &["lib/*", "tools/lib/*"]);
         Ok(Self {
             command: command(words)?,
             threads: words.whole("threads", 50, 1..=100_000)?,
@@ -108,25 +97,22 @@ impl Options {
             columns: words.whole("columns", 5, 1..=1_000)?,
             column_bytes: words.whole("column_bytes", 34, 1..=1 << 20)?,
             consistency: words.text("consistency", "LOCAL_ONE"),
-            classes: parts.join(":"),
-            program: words.text("program", "java"),
+            java: Java::read(words, HOME, needs, parts)?,
         })
     }
 
     /// The words that both a run and the writing of rows begin and end with.
-    fn words(&self, address: SocketAddr, command: &str, rest: &str) -> Words {
-        let Self { columns, column_bytes, threads, consistency, classes, program, .. } = self;
+    fn words(&self, address: SocketAddr, command: &str, rest: &str, interval: Duration) -> Words {
+        let Self { columns, column_bytes, threads, consistency, java, .. } = self;
         let (host, port) = (address.ip(), address.port());
         // Rows of another shape are another table.
         let keyspace = format!("stress_{columns}_{column_bytes}");
-        Words::new(program.as_str())
-            .word("-cp")
-            .word(classes.as_str())
-            .word("org.apache.cassandra.stress.Stress")
+        java.words("org.apache.cassandra.stress.Stress")
             .and(&format!("{command} no-warmup cl={consistency} {rest}"))
             .and(&format!("-col n=FIXED({columns}) size=FIXED({column_bytes})"))
             .and(&format!("-schema keyspace={keyspace} -node {host} -port native={port}"))
-            .and(&format!("-log hdrfile={LOG} interval=1s -rate threads={threads}"))
+            .and(&format!("-log hdrfile={LOG} interval={}ms", interval.as_millis()))
+            .and(&format!("-rate threads={threads}"))
     }
 }
 
@@ -147,25 +133,8 @@ fn command(words: words::Options<'_>) -> Result<String, OptionError> {
 struct CassandraStress;
 
 impl Tool for CassandraStress {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn edges(&self) -> Edges {
-        Edges::AtLines
-    }
-
-    fn greeting(&self) -> &'static [u8] {
-        CQL_OPTIONS
-    }
-
-    fn counts_from_due(&self, _workload: &WorkloadSpec) -> bool {
-        true
-    }
-
-    fn cuts_latency(&self) -> bool {
-        true
-    }
+    const ABOUT: About =
+        About { name: NAME, edges: Edges::AtLines, greeting: CQL_OPTIONS, cuts_latency: true };
 
     fn ask(
         &self,
@@ -176,15 +145,11 @@ impl Tool for CassandraStress {
     ) -> Result<Ask, ToolError> {
         let options = Options::read(&order.workload)?;
         let Options { rows, keys, command, .. } = &options;
-        // Up to an interval is lost at each edge, and one at its start.
-        let seconds = (order.lead_in + order.window).as_secs_f64().ceil() + 4.0;
+        let interval = tool::interval(order);
+        let seconds = tool::seconds(order, interval);
         let keys = keys.to_uppercase();
         let rest = format!("duration={seconds}s -pop dist={keys}(1..{rows})");
-        let mut words = options.words(address, command, &rest);
-        if order.window < LONG {
-            let interval = words.arguments.iter_mut().find(|word| *word == "interval=1s");
-            interval.into_iter().for_each(|word| *word = "interval=200ms".into());
-        }
+        let mut words = options.words(address, command, &rest, interval);
         if let Pacing::Open { rate_per_s } = order.pacing {
             words = words.word(format!("fixed={}/s", rate_per_s.round()));
         }
@@ -200,8 +165,9 @@ impl Tool for CassandraStress {
         let options = Options::read(workload)?;
         let asked = options.rows;
         progress(0, asked);
-        let words =
-            options.words(at.address, &format!("write n={asked}"), &format!("-pop seq=1..{asked}"));
+        let command = format!("write n={asked}");
+        let order = format!("-pop seq=1..{asked}");
+        let words = options.words(at.address, &command, &order, Duration::from_secs(1));
         let printed = at.complete(&words, FILL_LIMIT)?;
         let log = written(NAME, &at.stand.scratch.join(LOG))?;
         let outcome =

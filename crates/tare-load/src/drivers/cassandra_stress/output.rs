@@ -12,8 +12,8 @@
 //! the times of the lines is known: both end with the same interval.
 
 use crate::drivers::tool::outcome::{Cut, Outcome, OutputError, add, bad, ns, whole};
-use crate::drivers::tool::{Count, Progress, hdr_log};
-use crate::histogram;
+use crate::drivers::tool::{Count, Progress};
+use crate::{histogram, log};
 
 /// Reads `total, 134, ...`: operations so far, and its time.
 pub(super) fn progress(line: &str) -> Option<Progress> {
@@ -35,24 +35,25 @@ pub(super) fn read(printed: &str, log: &str, cut: Option<&Cut>) -> Result<Outcom
     let last = printed.lines().filter_map(progress).next_back();
     let last_s =
         last.and_then(|last| last.tool_s).ok_or(OutputError::Missing { what: "its intervals" })?;
-    let log = hdr_log::read(log)?;
-    let log_s = log.intervals.iter().map(hdr_log::Interval::end_s).fold(0.0, f64::max);
+    let intervals = log::intervals(log)?;
+    let log_s = intervals.iter().map(|one| one.end().as_secs_f64()).fold(0.0, f64::max);
     let ahead_s = log_s - last_s;
     let (mut service, mut response) = (histogram::new(), histogram::new());
     let mut counted = 0;
-    for interval in &log.intervals {
+    for interval in &intervals {
         // Its lines are printed with one decimal, and no interval is shorter than that.
-        let end_s = interval.end_s() - ahead_s;
+        let end_s = interval.end().as_secs_f64() - ahead_s;
         let inside = cut.and_then(|cut| cut.tool_s).is_none_or(|(begin_s, close_s)| {
             end_s > begin_s + ROUNDED_S && end_s <= close_s + ROUNDED_S
         });
         let kind = interval.tag.rsplit_once('-').map_or("", |(_, kind)| kind);
+        let histogram = interval.histogram()?;
         if kind == "st" {
-            counted += interval.histogram.len();
+            counted += histogram.len();
         }
         match kind {
-            "st" if inside => add(&mut service, &interval.histogram, 1),
-            "rt" if inside => add(&mut response, &interval.histogram, 1),
+            "st" if inside => add(&mut service, &histogram, 1),
+            "rt" if inside => add(&mut response, &histogram, 1),
             _ => {}
         }
     }

@@ -50,7 +50,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "fio, run inside the environment on its data directory (system fio)",
     speaks: &["fio"],
     options: options::OPTIONS,
-    program: Some(Program { name: "fio", get: "apt-get install fio" }),
+    program: Some(Program { name: "fio", home: None, get: "apt-get install fio" }),
     check: |study| {
         let read = |workload| Options::read(workload).map(drop);
         Ok(study.workloads.iter().try_for_each(read)?)

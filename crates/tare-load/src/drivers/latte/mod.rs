@@ -13,8 +13,8 @@ use tare_lab::driver::{Pacing, SliceOrder, TargetId};
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::tool::{
-    Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Tool, ToolDriver, ToolError,
-    Words, unusable, written,
+    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Tool, ToolDriver,
+    ToolError, Words, unusable, written,
 };
 use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
@@ -40,7 +40,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "latte, on the Rust driver: CQL by a script, closed loop and fixed rate",
     speaks: &["cql"],
     options: OPTIONS,
-    program: Some(Program { name: NAME, get: "cargo install latte-cli --locked" }),
+    program: Some(Program { name: NAME, home: None, get: "cargo install latte-cli --locked" }),
     check: |study| {
         let read = |workload| Options::read(workload).map(drop);
         Ok(study.workloads.iter().try_for_each(read)?)
@@ -52,8 +52,6 @@ pub(super) const INFO: DriverInfo = DriverInfo {
 const FILL_LIMIT: Duration = Duration::from_secs(4 * 3600);
 /// Its report, in the scratch directory.
 const REPORT: &str = "report.json";
-/// Windows from this on are cut by whole seconds.
-const LONG: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Options {
@@ -115,24 +113,11 @@ struct Latte {
 }
 
 impl Tool for Latte {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn edges(&self) -> Edges {
-        Edges::AtLines
-    }
-
-    fn greeting(&self) -> &'static [u8] {
-        CQL_OPTIONS
-    }
+    const ABOUT: About =
+        About { name: NAME, edges: Edges::AtLines, greeting: CQL_OPTIONS, cuts_latency: true };
 
     fn counts_from_due(&self, workload: &WorkloadSpec) -> bool {
         Options::read(workload).is_ok_and(|options| options.is_scheduled)
-    }
-
-    fn cuts_latency(&self) -> bool {
-        true
     }
 
     fn ask(
@@ -144,12 +129,11 @@ impl Tool for Latte {
     ) -> Result<Ask, ToolError> {
         let options = Options::read(&order.workload)?;
         let Options { threads, concurrency, connections, .. } = options;
-        // Up to a sample is lost at each edge, and one at its start.
-        let seconds = (order.lead_in + order.window).as_secs_f64().ceil() + 4.0;
-        let sample = if order.window < LONG { "200ms" } else { "1s" };
+        let sample = tool::interval(order);
+        let seconds = tool::seconds(order, sample);
         let mut words = options
             .words("run")
-            .and(&format!("-q -w 0 -d {seconds}s -s {sample} -o {REPORT}"))
+            .and(&format!("-q -w 0 -d {seconds}s -s {}ms -o {REPORT}", sample.as_millis()))
             .and(&format!("-t {threads} -p {concurrency} -c {connections}"))
             .word("-f")
             .word(options.function.as_str());

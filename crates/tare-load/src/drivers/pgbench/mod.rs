@@ -15,7 +15,7 @@ use tare_lab::driver::{Pacing, SliceOrder, TargetId};
 use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
 
 use super::tool::{
-    Ask, At, Cut, Edges, Outcome, Printed, Progress, Tool, ToolDriver, ToolError, Words, unusable,
+    About, Ask, At, Cut, Edges, Outcome, Printed, Tool, ToolDriver, ToolError, Words, unusable,
     written,
 };
 use super::words::{self, OptionError, option};
@@ -47,7 +47,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "PostgreSQL's own load tool: built-in scripts, closed loop and fixed rate",
     speaks: &["postgres"],
     options: OPTIONS,
-    program: Some(Program { name: NAME, get: "apt-get install postgresql" }),
+    program: Some(Program { name: NAME, home: None, get: "apt-get install postgresql" }),
     check: |study| Ok(check(study)?),
     make: |client| Ok(Box::new(ToolDriver::new(Pgbench::default(), client))),
 };
@@ -108,21 +108,8 @@ struct Pgbench {
 }
 
 impl Tool for Pgbench {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn edges(&self) -> Edges {
-        Edges::ByTheClock
-    }
-
-    fn counts_from_due(&self, _workload: &WorkloadSpec) -> bool {
-        true
-    }
-
-    fn cuts_latency(&self) -> bool {
-        true
-    }
+    const ABOUT: About =
+        About { name: NAME, edges: Edges::ByTheClock, greeting: &[], cuts_latency: true };
 
     fn ask(
         &self,
@@ -164,10 +151,6 @@ impl Tool for Pgbench {
         }
         progress(accounts, accounts);
         Ok(())
-    }
-
-    fn progress(&self, _line: &str) -> Option<Progress> {
-        None
     }
 
     fn read(

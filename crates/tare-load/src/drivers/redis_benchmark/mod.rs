@@ -13,8 +13,8 @@ use tare_lab::driver::SliceOrder;
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::tool::{
-    Ask, At, Cut, Edges, Outcome, Printed, Progress, SPARE, Tool, ToolDriver, ToolError, Words,
-    closed_loop, unusable,
+    About, Ask, At, Cut, Edges, Outcome, Printed, Progress, SPARE, Tool, ToolDriver, ToolError,
+    Words, closed_loop, unusable,
 };
 use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
@@ -43,7 +43,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     help: "Redis's own load tool: closed loop, one command",
     speaks: &["redis"],
     options: OPTIONS,
-    program: Some(Program { name: NAME, get: "apt-get install redis-tools" }),
+    program: Some(Program { name: NAME, home: None, get: "apt-get install redis-tools" }),
     check: |study| {
         closed_loop(NAME, &study.workloads)?;
         let read = |workload| Options::read(workload).map(drop).map_err(ToolError::from);
@@ -95,19 +95,10 @@ impl Options {
 struct RedisBenchmark;
 
 impl Tool for RedisBenchmark {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn edges(&self) -> Edges {
-        Edges::AtLines
-    }
+    const ABOUT: About =
+        About { name: NAME, edges: Edges::AtLines, greeting: &[], cuts_latency: false };
 
     fn counts_from_due(&self, _workload: &WorkloadSpec) -> bool {
-        false
-    }
-
-    fn cuts_latency(&self) -> bool {
         false
     }
 

@@ -12,8 +12,8 @@ use tare_lab::driver::{Pacing, SliceOrder};
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::tool::{
-    Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Tool, ToolDriver, ToolError,
-    Words, unusable,
+    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Tool, ToolDriver,
+    ToolError, Words, unusable,
 };
 use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
@@ -44,6 +44,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     options: OPTIONS,
     program: Some(Program {
         name: NAME,
+        home: None,
         get: "build it from github.com/scylladb/scylla-bench (go install .)",
     }),
     check: |study| {
@@ -98,25 +99,8 @@ impl Options {
 struct ScyllaBench;
 
 impl Tool for ScyllaBench {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn edges(&self) -> Edges {
-        Edges::AtLines
-    }
-
-    fn greeting(&self) -> &'static [u8] {
-        CQL_OPTIONS
-    }
-
-    fn counts_from_due(&self, _workload: &WorkloadSpec) -> bool {
-        true
-    }
-
-    fn cuts_latency(&self) -> bool {
-        false
-    }
+    const ABOUT: About =
+        About { name: NAME, edges: Edges::AtLines, greeting: CQL_OPTIONS, cuts_latency: false };
 
     fn ask(
         &self,
@@ -126,8 +110,7 @@ impl Tool for ScyllaBench {
         _scratch: &Path,
     ) -> Result<Ask, ToolError> {
         let options = Options::read(&order.workload)?;
-        // Up to a second is lost at each edge, and one at its start.
-        let seconds = (order.lead_in + order.window).as_secs_f64().ceil() + 4.0;
+        let seconds = tool::seconds(order, Duration::from_secs(1));
         let words = options
             .words(address, &options.mode, &options.workload)
             .and(&format!("-duration {seconds}s -iterations 0"));

@@ -9,6 +9,7 @@ use tare_lab::driver::TargetId;
 use super::OutputError;
 use crate::drivers::PlaceError;
 use crate::drivers::words::OptionError;
+use crate::error::LoadError;
 
 /// Why a tool could not be asked, or gave no figures.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +58,8 @@ pub enum ToolError {
     Closed,
     #[error("cannot write the rows")]
     Rows { source: std::io::Error },
+    #[error("cannot make its table")]
+    Schema { source: Box<LoadError> },
     #[error("target {} is not open", .0.0)]
     NoTarget(TargetId),
 }

@@ -69,7 +69,7 @@ impl<T: Tool> Follower<'_, T> {
                 Heard::Line(line) => line,
                 Heard::Ended => return Ok(None),
                 Heard::Late => {
-                    let (tool, said) = (self.tool.name(), self.running.printed.said());
+                    let (tool, said) = (T::ABOUT.name, self.running.printed.said());
                     return Err(match self.last {
                         None => ToolError::NotBegun { tool, limit, said },
                         Some(_) => ToolError::Silent { tool, limit, said },
@@ -95,7 +95,7 @@ impl<T: Tool> Follower<'_, T> {
             Ok(Some(status)) => status.to_string(),
             _ => "it has closed its output".into(),
         };
-        let (tool, said) = (self.tool.name(), self.running.printed.said());
+        let (tool, said) = (T::ABOUT.name, self.running.printed.said());
         ToolError::Early { tool, status, said }
     }
 

@@ -12,49 +12,32 @@
 //! Limits: the probes that look at the client's processes see none, since those live for a slice.
 //! Errors are those of the tool's whole run.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use tare_lab::PartError;
-use tare_lab::doubt::Doubt;
-use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
+use tare_lab::driver::{SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 
-use super::{Client, place};
-use crate::histogram;
+use super::place;
 
+mod driver;
 mod error;
 mod follower;
-pub(super) mod hdr_log;
 pub(super) mod outcome;
 mod process;
 #[cfg(test)]
 pub(super) mod tests;
 
+pub(super) use driver::{SPARE, ToolDriver};
 pub use error::ToolError;
-use follower::{Follower, LIMITS, Limits, Mark};
 pub use outcome::OutputError;
 pub(super) use outcome::{Cut, Outcome};
 use process::Running;
 pub(super) use process::{Printed, Stand, Words};
-
-/// Between two attempts to connect to a system that starts.
-const RETRY: Duration = Duration::from_millis(20);
-/// For the answer to a greeting.
-const GREETING_LIMIT: Duration = Duration::from_secs(5);
-/// Share of the window that its own time must reach; it may be rounded.
-const COVERED_PERCENT: u128 = 90;
-/// Runs of a tool that takes a number of operations, until that covers the window.
-const ATTEMPTS_MAX: u32 = 6;
-/// Operations of such a tool beyond what its rate needs, so that it does not end in the window.
-pub(super) const SPARE: f64 = 1.3;
-/// Its first guess of a rate, in operations/s. Too low costs a short run more.
-const FIRST_RATE_PER_S: f64 = 5_000.0;
 
 /// What a line says of the interval that ends with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,24 +75,27 @@ pub(super) struct Ask {
     pub(super) operations: Option<u64>,
 }
 
-/// What distinguishes one tool from the others.
-pub(super) trait Tool: fmt::Debug {
+/// What a tool is, in values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About {
     /// Name as in a study.
-    fn name(&self) -> &'static str;
-
-    fn edges(&self) -> Edges;
-
+    pub(super) name: &'static str,
+    pub(super) edges: Edges,
     /// What a system is sent when it starts: once it sends anything back, it answers. Empty: taking a
     /// connection is enough.
-    fn greeting(&self) -> &'static [u8] {
-        &[]
-    }
+    pub(super) greeting: &'static [u8],
+    /// Whether its latency can be cut to the window.
+    pub(super) cuts_latency: bool,
+}
+
+/// What distinguishes one tool from the others.
+pub(super) trait Tool: fmt::Debug {
+    const ABOUT: About;
 
     /// Whether its latency at a fixed rate counts from when an operation was due.
-    fn counts_from_due(&self, workload: &WorkloadSpec) -> bool;
-
-    /// Whether its latency can be cut to the window.
-    fn cuts_latency(&self) -> bool;
+    fn counts_from_due(&self, _workload: &WorkloadSpec) -> bool {
+        true
+    }
 
     /// What it is asked for a slice of a system that answers about `rate_per_s`.
     fn ask(
@@ -128,8 +114,10 @@ pub(super) trait Tool: fmt::Debug {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError>;
 
-    /// Reads a line that it prints.
-    fn progress(&self, line: &str) -> Option<Progress>;
+    /// Reads a line that it prints. One that is cut by the clock need not print any.
+    fn progress(&self, _line: &str) -> Option<Progress> {
+        None
+    }
 
     /// Reads its report.
     fn read(
@@ -165,6 +153,22 @@ impl At<'_> {
     }
 }
 
+/// What a tool may print its lines late by.
+const LATE: Duration = Duration::from_millis(1_500);
+/// Windows from this on are cut by whole seconds.
+const LONG: Duration = Duration::from_secs(5);
+
+/// How often a tool prints a line, where it can be told.
+pub(super) fn interval(order: &SliceOrder) -> Duration {
+    Duration::from_millis(if order.window < LONG { 200 } else { 1_000 })
+}
+
+/// For how many seconds a tool has to run that prints a line each `interval`: up to one is lost at each
+/// edge, and one at its start.
+pub(super) fn seconds(order: &SliceOrder, interval: Duration) -> f64 {
+    (order.lead_in + order.window + 4 * interval + LATE).as_secs_f64().ceil()
+}
+
 /// Refuses workloads with a fixed rate for a tool that holds none.
 pub(super) fn closed_loop(tool: &'static str, workloads: &[WorkloadSpec]) -> Result<(), ToolError> {
     let rated = workloads.iter().find(|one| one.latency_share > 0.0 || one.rate_per_s.is_some());
@@ -190,187 +194,15 @@ pub(super) fn unusable(
     move |source| ToolError::Output { tool, said, source }
 }
 
-/// A tool as a driver.
-#[derive(Debug)]
-pub(super) struct ToolDriver<T> {
-    tool: T,
-    stand: Stand,
-    targets: HashMap<TargetId, SocketAddr>,
-    next: u32,
-    /// Operations/s that a workload reached the last time.
-    rates: HashMap<(TargetId, String), f64>,
-    /// Whether a workload of a target is asked at a rate, and its latency is not from when it was due.
-    omits: HashSet<TargetId>,
-    limits: Limits,
-}
-
-/// A run of a tool, up to the window's end.
-#[derive(Debug)]
-struct Measured {
-    running: Running,
-    begin: Mark,
-    end: Mark,
-    asked: Option<u64>,
-}
-
-impl<T: Tool> ToolDriver<T> {
-    pub(super) fn new(tool: T, client: &Client<'_>) -> Self {
-        let stand = Stand {
-            cpus: client.cpus.clone(),
-            namespace: client.namespace.map(Path::to_path_buf),
-            run: client.run.to_string(),
-            scratch: client.scratch.join("load-tool"),
-        };
-        let (targets, rates) = (HashMap::new(), HashMap::new());
-        let omits = HashSet::new();
-        Self { tool, stand, targets, next: 0, rates, omits, limits: LIMITS }
-    }
-
-    fn address(&self, target: TargetId) -> Result<SocketAddr, ToolError> {
-        self.targets.get(&target).copied().ok_or(ToolError::NoTarget(target))
-    }
-
-    fn slice(
-        &mut self,
-        target: TargetId,
-        order: &SliceOrder,
-        edge: &mut dyn FnMut(Edge),
-    ) -> Result<SliceLoad, ToolError> {
-        let address = self.address(target)?;
-        let key = (target, order.workload.name.clone());
-        let mut rate_per_s = self.rates.get(&key).copied().unwrap_or(FIRST_RATE_PER_S);
-        for _ in 0..ATTEMPTS_MAX {
-            let ask = self.tool.ask(address, order, rate_per_s, &self.stand.scratch)?;
-            match self.window(&ask, order, edge)? {
-                Ok(measured) => {
-                    let load = self.finish(measured, order)?;
-                    let seconds = Duration::from_nanos(load.window_ns).as_secs_f64();
-                    self.rates.insert(key, load.operations as f64 / seconds.max(1e-3));
-                    return Ok(load);
-                }
-                Err(seen_per_s) => rate_per_s = seen_per_s.max(rate_per_s * 2.0),
-            }
-        }
-        Err(ToolError::Unsteady { tool: self.tool.name() })
-    }
-
-    /// Runs the tool up to the end of the window; or says how fast it was where its number of
-    /// operations does not reach that far, before the window was begun.
-    fn window(
-        &self,
-        ask: &Ask,
-        order: &SliceOrder,
-        edge: &mut dyn FnMut(Edge),
-    ) -> Result<Result<Measured, f64>, ToolError> {
-        let mut follower = Follower {
-            tool: &self.tool,
-            running: Running::start(&self.stand, &ask.words)?,
-            limits: self.limits,
-            operations: 0.0,
-            last: None,
-        };
-        let begin = match self.tool.edges() {
-            Edges::AtLines => follower.lead_in(order.lead_in, ask.operations.is_some())?,
-            Edges::ByTheClock => {
-                follower.sleep(order.lead_in)?;
-                Some((Instant::now(), None))
-            }
-        };
-        let Some((at, tool_s)) = begin else { return Ok(Err(follower.rate_per_s())) };
-        if let Some(all) = ask.operations {
-            let rate = follower.rate_per_s();
-            let needed = follower.operations + rate * order.window.as_secs_f64() * SPARE.sqrt();
-            if needed > all as f64 {
-                return Ok(Err(rate));
-            }
-        }
-        let begin = follower.mark(at, tool_s);
-        edge(Edge::Begin);
-        let (at, tool_s) = match self.tool.edges() {
-            Edges::AtLines => follower.until(at + order.window)?,
-            Edges::ByTheClock => {
-                follower.sleep(order.window.saturating_sub(at.elapsed()))?;
-                (Instant::now(), None)
-            }
-        };
-        let end = follower.mark(at, tool_s);
-        edge(Edge::End);
-        let asked = ask.operations;
-        Ok(Ok(Measured { running: follower.running, begin, end, asked }))
-    }
-
-    /// Waits for the tool's end and makes the slice's figures of its report.
-    fn finish(&self, measured: Measured, order: &SliceOrder) -> Result<SliceLoad, ToolError> {
-        let Measured { mut running, begin, end, asked } = measured;
-        let tool = self.tool.name();
-        let limit = self.limits.end + order.window + order.lead_in;
-        let ended = running.end(Instant::now() + limit);
-        finished(tool, &running, ended, limit)?;
-        let cut = Cut { unix_s: (begin.unix_s, end.unix_s), tool_s: begin.tool_s.zip(end.tool_s) };
-        let outcome = self.tool.read(&running.printed, &self.stand.scratch, order, &cut)?;
-        if let Some(asked) = asked.filter(|asked| outcome.total() < *asked) {
-            let (done, said) = (outcome.total(), running.printed.said());
-            return Err(ToolError::Short { tool, asked, done, said });
-        }
-        let window = end.at.duration_since(begin.at);
-        if u128::from(outcome.elapsed_ns) < window.as_nanos() * COVERED_PERCENT / 100 {
-            let (ran_ms, window_ms) = (outcome.elapsed_ns / 1_000_000, window.as_millis());
-            let said = running.printed.said();
-            return Err(ToolError::Uncovered { tool, ran_ms, window_ms, said });
-        }
-        let operations = match self.tool.edges() {
-            Edges::AtLines => rounded(end.operations - begin.operations),
-            Edges::ByTheClock => outcome.total(),
-        };
-        let (response, unsent) = match order.pacing {
-            Pacing::Closed => (None, 0),
-            Pacing::Open { rate_per_s } => {
-                let due = rounded(rate_per_s * window.as_secs_f64());
-                (outcome.response, due.saturating_sub(operations))
-            }
-        };
-        let encoded = |histogram: Option<histogram::Histogram>| {
-            histogram.map(|histogram| histogram::encode(&histogram)).unwrap_or_default()
-        };
-        Ok(SliceLoad {
-            window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
-            operations,
-            errors: outcome.errors,
-            unsent,
-            client_cpu_ns: end.cpu_ns.saturating_sub(begin.cpu_ns),
-            response: encoded(response),
-            service: encoded(outcome.service),
-        })
-    }
-}
-
 /// CQL's OPTIONS in version 4, which every server answers before anything else.
 /// <https://github.com/apache/cassandra/blob/trunk/doc/native_protocol_v4.spec>, section 2 and 4.1.3.
 pub(super) const CQL_OPTIONS: &[u8] = &[4, 0, 0, 0, 5, 0, 0, 0, 0];
-
-/// Waits until a system answers.
-fn answers(address: SocketAddr, greeting: &[u8], limit: Duration) -> io::Result<()> {
-    let deadline = Instant::now() + limit;
-    let once = || {
-        let mut stream = TcpStream::connect_timeout(&address, limit)?;
-        stream.set_read_timeout(Some(GREETING_LIMIT))?;
-        stream.write_all(greeting)?;
-        if greeting.is_empty() { Ok(()) } else { stream.read_exact(&mut [0]) }
-    };
-    loop {
-        match once() {
-            Err(error) if Instant::now() >= deadline => return Err(error),
-            Err(_) => std::thread::sleep(RETRY),
-            Ok(()) => return Ok(()),
-        }
-    }
-}
 
 /// Refuses a tool that does not end, or ends badly.
 fn finished(
     tool: &'static str,
     running: &Running,
-    ended: std::io::Result<Option<ExitStatus>>,
+    ended: io::Result<Option<ExitStatus>>,
     limit: Duration,
 ) -> Result<(), ToolError> {
     let said = running.printed.said();
@@ -379,75 +211,5 @@ fn finished(
         Ok(Some(status)) => Err(ToolError::Failed { tool, status: status.to_string(), said }),
         Ok(None) => Err(ToolError::Late { tool, limit, said }),
         Err(error) => Err(ToolError::Failed { tool, status: error.to_string(), said }),
-    }
-}
-
-/// A count that was computed.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
-fn rounded(operations: f64) -> u64 {
-    operations.round().max(0.0) as u64
-}
-
-impl<T: Tool> Driver for ToolDriver<T> {
-    fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
-        let greeting = self.tool.greeting();
-        place::within(self.stand.namespace.as_deref(), || answers(address, greeting, deadline))
-            .map_err(ToolError::from)?
-            .map_err(|source| ToolError::Connect { address, source })?;
-        let target = TargetId(self.next);
-        self.next += 1;
-        self.targets.insert(target, address);
-        Ok(target)
-    }
-
-    fn populate(
-        &mut self,
-        target: TargetId,
-        workload: &WorkloadSpec,
-        _seed: u64,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), PartError> {
-        let address = self.address(target)?;
-        let is_rated = workload.latency_share > 0.0 || workload.rate_per_s.is_some();
-        if is_rated && !self.tool.counts_from_due(workload) {
-            self.omits.insert(target);
-        }
-        let at = At { tool: self.tool.name(), target, address, stand: &self.stand };
-        Ok(self.tool.populate(&at, workload, progress)?)
-    }
-
-    fn run(
-        &mut self,
-        target: TargetId,
-        order: &SliceOrder,
-        edge: &mut dyn FnMut(Edge),
-    ) -> Result<SliceLoad, PartError> {
-        Ok(self.slice(target, order, edge)?)
-    }
-
-    fn doubts(&mut self, target: TargetId) -> Vec<Doubt> {
-        let driver = || self.tool.name().to_string();
-        let mut doubts = Vec::new();
-        if self.omits.contains(&target) {
-            doubts.push(Doubt::CoordinatedOmission { driver: driver() });
-        }
-        if !self.tool.cuts_latency() {
-            doubts.push(Doubt::LatencyBeyondWindow { driver: driver() });
-        }
-        doubts
-    }
-
-    fn close(&mut self, target: TargetId) -> Result<(), PartError> {
-        self.targets.remove(&target);
-        Ok(())
-    }
-
-    fn pids(&self) -> Vec<u32> {
-        Vec::new()
-    }
-
-    fn stop(&mut self) -> Result<(), PartError> {
-        self.targets.clear();
-        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! What a load tool's output says, in one form for all tools.
 
 use crate::histogram::{self, DecodeError, Histogram};
+use crate::log::LogError;
 
 /// What a tool printed and logged, read. Counts are those of the cut where one was asked for and the
 /// output can be cut; each tool's parser says so.
@@ -36,9 +37,9 @@ pub enum OutputError {
     Line { line: String, form: &'static str },
     #[error("its report is not what this version reads")]
     Json(#[from] serde_json::Error),
-    #[error("its log holds {line:?}, which is no interval of a histogram log")]
-    Log { line: String },
-    #[error("its log holds a histogram that cannot be read")]
+    #[error("its log is not what this version reads")]
+    Log(#[from] LogError),
+    #[error("its report holds a histogram that cannot be read")]
     Histogram(#[from] DecodeError),
     #[error(
         "it says {said} {what} in one place and {counted} in another; part of its report was lost"

@@ -5,7 +5,12 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad};
+
+use super::driver::rounded;
+use super::follower::Limits;
 use super::*;
+use crate::drivers::Client;
 use crate::histogram::Histogram;
 use crate::tests::cpus;
 
@@ -39,19 +44,10 @@ pub(in crate::drivers) fn mangled(text: &str) -> impl Iterator<Item = String> {
 struct Script(String);
 
 impl Tool for Script {
-    fn name(&self) -> &'static str {
-        "script"
-    }
-
-    fn edges(&self) -> Edges {
-        Edges::AtLines
-    }
+    const ABOUT: About =
+        About { name: "script", edges: Edges::AtLines, greeting: &[], cuts_latency: false };
 
     fn counts_from_due(&self, _: &WorkloadSpec) -> bool {
-        false
-    }
-
-    fn cuts_latency(&self) -> bool {
         false
     }
 
