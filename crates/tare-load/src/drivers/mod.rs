@@ -20,6 +20,7 @@ mod scylla_bench;
 mod tare_load;
 mod tool;
 mod words;
+mod ycsb;
 
 pub use fio::Fio;
 pub use place::PlaceError;
@@ -90,6 +91,7 @@ pub const ALL: &[DriverInfo] = &[
     cassandra_stress::INFO,
     latte::INFO,
     scylla_bench::INFO,
+    ycsb::INFO,
 ];
 
 impl DriverInfo {

@@ -1,0 +1,294 @@
+//! YCSB as a driver: its core workloads A to F by its Cassandra binding, closed loop or at a fixed rate.
+//! <https://github.com/brianfrankcooper/YCSB>
+//!
+//! Unless told otherwise it measures from the send; here it is told to measure both, from the send and
+//! from when an operation was due (`measurement.interval=both`), and to log a histogram of each second,
+//! which can be cut at the lines that it prints. It does not make its table, so that is done here.
+//!
+//! Limits: the rows that D and E insert are the same in each slice, so that from the second on they
+//! overwrite. An operation of F that reads, modifies and writes counts once in the rate and twice,
+//! as its two requests, in the latency. Each slice is a new Java process (see `cassandra_stress`).
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tare_lab::driver::{Pacing, SliceOrder};
+use tare_lab::study::{OptionInfo, WorkloadSpec};
+
+use super::java::{self, Java};
+use super::tool::{
+    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Tool, ToolDriver,
+    ToolError, Words, unusable, written,
+};
+use super::words::{self, OptionError, option};
+use super::{DriverInfo, Program};
+use crate::access::{Access, Host};
+use crate::dial::Dialer;
+use crate::error::LoadError;
+
+mod output;
+
+const NAME: &str = "ycsb";
+const HOME: &str = "/opt/ycsb";
+/// What the home must have.
+const JARS: &str = "lib";
+
+const OPTIONS: &[OptionInfo] = &[
+    option("workload", &["a", "b", "c", "d", "e", "f"], "core workload: a, b, c, d, e, f (a)"),
+    option("threads", &[], "operations in flight, each of a thread (32)"),
+    option("rows", &[], "rows that are there before the load (100000)"),
+    option("fields", &[], "fields of a row (10)"),
+    option("field_bytes", &[], "bytes of a field (100)"),
+    option("consistency", &["ONE", "LOCAL_ONE", "QUORUM", "LOCAL_QUORUM", "ALL"], "(ONE)"),
+    option(
+        "home",
+        &[],
+        "directory of the distribution, which has lib and cassandra-binding/lib (/opt/ycsb)",
+    ),
+    java::HDRHISTOGRAM,
+    java::PROGRAM,
+];
+
+pub(super) const INFO: DriverInfo = DriverInfo {
+    name: NAME,
+    help: "YCSB's core workloads A to F by its Cassandra binding, closed loop and fixed rate",
+    speaks: &["cql"],
+    options: OPTIONS,
+    program: Some(Program {
+        name: "java",
+        home: Some((HOME, JARS)),
+        get: "apt-get install default-jre-headless; unpack ycsb-0.17.0.tar.gz (or ycsb-cassandra-binding-0.17.0.tar.gz) of github.com/brianfrankcooper/YCSB/releases and name its directory in the study (home)",
+    }),
+    check: |study| {
+        let read = |workload| Options::read(workload).map(drop);
+        Ok(study.workloads.iter().try_for_each(read)?)
+    },
+    make: |client| Ok(Box::new(ToolDriver::new(Ycsb, client))),
+};
+
+/// For the rows to be written.
+const FILL_LIMIT: Duration = Duration::from_secs(4 * 3600);
+/// For the table to be made.
+const SCHEMA_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a core workload does: shares of its operations, and how keys are drawn.
+/// <https://github.com/brianfrankcooper/YCSB/wiki/Core-Workloads>
+#[derive(Clone, Copy, Debug)]
+struct Mix {
+    name: &'static str,
+    shares: &'static [(&'static str, &'static str)],
+    keys: &'static str,
+}
+
+const MIXES: [Mix; 6] = [
+    Mix { name: "a", shares: &[("read", "0.5"), ("update", "0.5")], keys: "zipfian" },
+    Mix { name: "b", shares: &[("read", "0.95"), ("update", "0.05")], keys: "zipfian" },
+    Mix { name: "c", shares: &[("read", "1")], keys: "zipfian" },
+    Mix { name: "d", shares: &[("read", "0.95"), ("insert", "0.05")], keys: "latest" },
+    Mix { name: "e", shares: &[("scan", "0.95"), ("insert", "0.05")], keys: "zipfian" },
+    Mix { name: "f", shares: &[("read", "0.5"), ("readmodifywrite", "0.5")], keys: "zipfian" },
+];
+/// Every kind of operation that has a share, which is not 0 by itself.
+const SHARES: [&str; 5] = ["read", "update", "insert", "scan", "readmodifywrite"];
+
+#[derive(Clone, Debug)]
+struct Options {
+    mix: Mix,
+    threads: u64,
+    rows: u64,
+    fields: u64,
+    field_bytes: u64,
+    consistency: String,
+    java: Java,
+}
+
+impl Options {
+    fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
+        let words = words::Options { tool: NAME, workload };
+        let name = words.text("workload", "a");
+        let mix = MIXES.into_iter().find(|mix| mix.name == name);
+        // The archive of one binding has everything in lib.
+        let jars: &[&str] = &["lib/*", "cassandra-binding/lib/*"];
+        let needs = (JARS, "a directory with YCSB's lib");
+        Ok(Self {
+            mix: mix.ok_or_else(|| words.bad("workload", "a letter from a to f"))?,
+            threads: words.whole("threads", 32, 1..=100_000)?,
+            rows: words.whole("rows", 100_000, 1..=i32::MAX as u64)?,
+            fields: words.whole("fields", 10, 1..=1_000)?,
+            field_bytes: words.whole("field_bytes", 100, 1..=1 << 20)?,
+            consistency: words.text("consistency", "ONE"),
+            java: Java::read(words, HOME, needs, (&[], jars))?,
+        })
+    }
+
+    /// Rows of another shape are another table.
+    fn keyspace(&self) -> String {
+        format!("ycsb_{}_{}", self.fields, self.field_bytes)
+    }
+
+    /// The statements that make keyspace and table, as the binding wants them.
+    fn schema(&self) -> [String; 2] {
+        let keyspace = self.keyspace();
+        let fields = (0..self.fields).map(|field| format!("field{field} varchar, "));
+        let fields: String = fields.collect();
+        [
+            format!(
+                "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
+                 {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+            ),
+            format!(
+                "CREATE TABLE IF NOT EXISTS {keyspace}.usertable \
+                 (y_id varchar, {fields}PRIMARY KEY (y_id))"
+            ),
+        ]
+    }
+
+    /// The words of one phase: `-load` or `-t`, which runs the mix.
+    fn words(&self, address: SocketAddr, phase: &str) -> Words {
+        let (host, port) = (address.ip(), address.port());
+        let Self { mix, threads, rows, fields, field_bytes, consistency, java } = self;
+        let keyspace = self.keyspace();
+        let mut words = java
+            .words("site.ycsb.Client")
+            .and(&format!("{phase} -s -threads {threads} -db site.ycsb.db.CassandraCQLClient"));
+        let share = |kind: &str| {
+            let found = mix.shares.iter().find(|(name, _)| *name == kind);
+            found.map_or("0", |(_, share)| *share)
+        };
+        let shares = SHARES.map(|kind| format!("{kind}proportion={}", share(kind)));
+        let own = [
+            "workload=site.ycsb.workloads.CoreWorkload".into(),
+            format!("requestdistribution={}", mix.keys),
+            "maxscanlength=100".into(),
+            format!("recordcount={rows}"),
+            format!("fieldcount={fields}"),
+            format!("fieldlength={field_bytes}"),
+            "status.interval=1".into(),
+            "measurementtype=hdrhistogram".into(),
+            "measurement.interval=both".into(),
+            "hdrhistogram.fileoutput=true".into(),
+            format!("hosts={host}"),
+            format!("port={port}"),
+            format!("cassandra.keyspace={keyspace}"),
+            format!("cassandra.readconsistencylevel={consistency}"),
+            format!("cassandra.writeconsistencylevel={consistency}"),
+        ];
+        for property in shares.iter().chain(&own) {
+            words = words.word("-p").word(property.as_str());
+        }
+        words
+    }
+}
+
+/// Makes keyspace and table, where the client stands.
+fn make_schema(at: &At<'_>, options: &Options) -> Result<(), ToolError> {
+    let host = Host { name: at.address.ip().to_string(), address: at.address };
+    let deadline = Instant::now() + SCHEMA_LIMIT;
+    let make = || -> Result<(), LoadError> {
+        let mut connection = Dialer::new(&Access::to(at.address))?.open(&host, None, deadline)?;
+        for (what, statement) in
+            ["CREATE KEYSPACE", "CREATE TABLE"].into_iter().zip(options.schema())
+        {
+            connection.query(what, &statement, deadline, |_| ())?;
+        }
+        Ok(())
+    };
+    at.within(make)?.map_err(|source| ToolError::Schema { source: Box::new(source) })
+}
+
+#[derive(Debug)]
+struct Ycsb;
+
+impl Tool for Ycsb {
+    const ABOUT: About =
+        About { name: NAME, edges: Edges::AtLines, greeting: CQL_OPTIONS, cuts_latency: true };
+
+    fn ask(
+        &self,
+        address: SocketAddr,
+        order: &SliceOrder,
+        _rate_per_s: f64,
+        _scratch: &Path,
+    ) -> Result<Ask, ToolError> {
+        let options = Options::read(&order.workload)?;
+        let seconds = tool::seconds(order, Duration::from_secs(1));
+        // Without a number of operations it goes on until then.
+        let words = options
+            .words(address, "-t")
+            .and(&format!("-p operationcount=0 -p maxexecutiontime={seconds}"));
+        let words = match order.pacing {
+            Pacing::Closed => words,
+            Pacing::Open { rate_per_s } => {
+                words.and(&format!("-target {}", rate_per_s.round().max(1.0)))
+            }
+        };
+        Ok(Ask { words, operations: None })
+    }
+
+    fn populate(
+        &mut self,
+        at: &At<'_>,
+        workload: &WorkloadSpec,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ToolError> {
+        let options = Options::read(workload)?;
+        let asked = options.rows;
+        progress(0, asked);
+        make_schema(at, &options)?;
+        let printed = at.complete(&options.words(at.address, "-load"), FILL_LIMIT)?;
+        let logs = logs(&at.stand.scratch)?;
+        let outcome = output::read(&printed.stdout, &logs, false, None);
+        let done = outcome.map_err(unusable(NAME, &printed))?.total();
+        if done != asked {
+            return Err(ToolError::Short { tool: NAME, asked, done, said: printed.said() });
+        }
+        progress(asked, asked);
+        Ok(())
+    }
+
+    fn progress(&self, line: &str) -> Option<Progress> {
+        output::progress(line)
+    }
+
+    fn read(
+        &self,
+        printed: &Printed,
+        scratch: &Path,
+        order: &SliceOrder,
+        cut: &Cut,
+    ) -> Result<Outcome, ToolError> {
+        let is_open = matches!(order.pacing, Pacing::Open { .. });
+        output::read(&printed.stdout, &logs(scratch)?, is_open, Some(cut))
+            .map_err(unusable(NAME, printed))
+    }
+}
+
+/// The logs that it wrote, one of each kind of operation, by their names.
+fn logs(scratch: &Path) -> Result<Vec<(String, String)>, ToolError> {
+    let unread = |source| ToolError::Read { tool: NAME, path: scratch.to_path_buf(), source };
+    let mut logs = Vec::new();
+    for entry in fs::read_dir(scratch).map_err(unread)? {
+        let path = entry.map_err(unread)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if let Some(kind) = name.strip_suffix(".hdr") {
+            logs.push((kind.to_string(), written(NAME, &path)?));
+        }
+    }
+    Ok(logs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_of_a_mix_are_all_of_it() {
+        for mix in MIXES {
+            let all: f64 = mix.shares.iter().map(|(_, share)| share.parse::<f64>().unwrap()).sum();
+            assert!((all - 1.0).abs() < 1e-9, "{mix:?}");
+            assert!(mix.shares.iter().all(|(kind, _)| SHARES.contains(kind)), "{mix:?}");
+        }
+    }
+}
