@@ -1,7 +1,11 @@
 //! Random reads of data ten times as large as the memory, beside fio's from the same file system: one file of
-//! the same size, direct I/O, blocks of 4 KiB, the same number under way, the server's CPU.
+//! the same size, direct I/O, blocks of 4 KiB, 64 under way, the server's CPU. A client's requests are not all at the disk: some
+//! are with the server or on their way. So the server is asked twice, with as many requests in flight as fio
+//! has reads and with twice as many, and how many were at the disk on average is printed for each (by Little's law, from
+//! the device's own account).
 
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -12,7 +16,10 @@ use tare_std::rng::Rng;
 use crate::server::{ROW_BYTES, Server, cpus, figure, scratch};
 use crate::{Result, median};
 
-const IN_FLIGHT: &str = "64";
+/// Reads that fio has under way, and requests that the client has.
+const IN_FLIGHT: u32 = 64;
+/// By what that is multiplied for the server.
+const TIMES: [u32; 2] = [1, 2];
 const ROUNDS: usize = 10;
 /// Compactions that the rows have left behind have ended by then.
 const REST_DEADLINE: Duration = Duration::from_secs(900);
@@ -29,57 +36,100 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     let data = scratch.path().join("data");
     let memory = format!("{memory}M");
     let server = Server::start(&data, &server_cpu.to_string(), &["--memory", &memory])?;
-    println!("{rows} rows of {ROW_BYTES} B, --memory {memory}, {IN_FLIGHT} in flight");
+    println!(
+        "{rows} rows of {ROW_BYTES} B, --memory {memory}, {IN_FLIGHT} and twice as many in flight"
+    );
     server.populate(client_cpu, rows)?;
     let file = scratch.path().join("fio");
     fio(&file, size_mib, server_cpu, seconds)?;
-    let read = |what: &str| -> Result<f64> {
-        let (before, cpu_ns) = (server.metrics()?, server.cpu_ns());
-        let duration = format!("{seconds}s");
-        let words = ["--operation", "read", "--keys", "uniform", "--in-flight", IN_FLIGHT];
+    let disk = Disk::of(scratch.path())?;
+    let read = |what: &str, times: u32| -> Result<f64> {
+        let (before, cpu_ns, at_disk) = (server.metrics()?, server.cpu_ns(), disk.account()?);
+        let (duration, in_flight) = (format!("{seconds}s"), (IN_FLIGHT * times).to_string());
+        let words = ["--operation", "read", "--keys", "uniform", "--in-flight", &in_flight];
         let mut load = server.load(client_cpu, rows, &words);
         let output = load.args(["--duration", &duration, "--lead-in", "500ms"]).output()?;
         let (after, cpu_ns) = (server.metrics()?, server.cpu_ns() - cpu_ns);
         let per_s = figure(&output.stdout, "throughput_per_s")?;
         let client = figure(&output.stdout, "client_cpu_share")?;
-        println!("{what:<9}{per_s:>9.0}{}{client:>7.2}", Costs::of(&before, &after, cpu_ns));
+        let depth = per_s * disk.seconds_each(at_disk)?;
+        let costs = Costs::of(&before, &after, cpu_ns);
+        println!("{what:<9}{in_flight:>5}{per_s:>9.0}{depth:>7.1}{costs}{client:>7.2}");
         Ok(per_s)
     };
-    println!("{:<9}{:>9}{}{:>7}", "who", "reads/s", Costs::HEAD, "client");
-    read("behind")?;
+    println!(
+        "{:<9}{:>5}{:>9}{:>7}{}{:>7}",
+        "who",
+        "asked",
+        "reads/s",
+        "at disk",
+        Costs::HEAD,
+        "client"
+    );
+    read("behind", 1)?;
     let rested = server.rest(REST_DEADLINE)?;
     println!("compactions ended {:.1} s later; {} tables", rested.as_secs_f64(), tables(&server)?);
-    read("warm-up")?;
+    read("warm-up", 1)?;
     let mut rng = Rng::new(1);
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut ours, mut theirs) = (TIMES.map(|_| Vec::new()), Vec::new());
     for _ in 0..ROUNDS {
-        let mut order = [false, true];
+        let mut order = [None, Some(0), Some(1)];
         rng.shuffle(&mut order);
-        for is_fio in order {
-            if is_fio {
-                let (per_s, cpu_us) = fio(&file, size_mib, server_cpu, seconds)?;
-                println!("{:<9}{per_s:>9.0}{cpu_us:>8.2}", "fio");
-                theirs.push(per_s);
-            } else {
-                ours.push(read("tare")?);
+        for who in order {
+            if let Some(which) = who {
+                ours[which].push(read("tare", TIMES[which])?);
+                continue;
             }
+            let at_disk = disk.account()?;
+            let (per_s, cpu_us) = fio(&file, size_mib, server_cpu, seconds)?;
+            let depth = per_s * disk.seconds_each(at_disk)?;
+            println!("{:<9}{IN_FLIGHT:>5}{per_s:>9.0}{depth:>7.1}{cpu_us:>8.2}", "fio");
+            theirs.push(per_s);
         }
     }
-    let ratio =
-        stats::estimate(&stats::log_ratios(ours.iter().copied().zip(theirs.iter().copied())))
-            .map(|estimate| estimate.map(f64::exp))
-            .ok_or("too few rounds")?;
-    println!(
-        "median: tare {:.0}/s, fio {:.0}/s; tare over fio {:.3} [{:.3}, {:.3}], n = {}",
-        median(ours),
-        median(theirs),
-        ratio.centre,
-        ratio.low,
-        ratio.high,
-        ratio.blocks
-    );
+    for (times, ours) in TIMES.into_iter().zip(ours) {
+        let pairs = ours.iter().copied().zip(theirs.iter().copied());
+        let ratio = stats::estimate(&stats::log_ratios(pairs)).ok_or("too few rounds")?;
+        let ratio = ratio.map(f64::exp);
+        println!(
+            "{} requests in flight, median: tare {:.0}/s, fio {:.0}/s; tare over fio {:.3} [{:.3}, {:.3}], n = {}",
+            IN_FLIGHT * times,
+            median(ours),
+            median(theirs.clone()),
+            ratio.centre,
+            ratio.low,
+            ratio.high,
+            ratio.blocks
+        );
+    }
     println!("resident set: {} MiB", server.resident_bytes()? >> 20);
     Ok(())
+}
+
+/// The block device below a directory.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn of(directory: &Path) -> Result<Self> {
+        let device = std::fs::metadata(directory)?.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        Ok(Self(format!("/sys/dev/block/{major}:{minor}/stat").into()))
+    }
+
+    /// Reads that have ended, and the ms that they took together (Documentation/block/stat.rst).
+    fn account(&self) -> Result<(f64, f64)> {
+        let text = std::fs::read_to_string(&self.0)?;
+        let field = |number: usize| -> Result<f64> {
+            Ok(text.split_whitespace().nth(number).ok_or("a short block/stat")?.parse()?)
+        };
+        Ok((field(0)?, field(3)?))
+    }
+
+    /// How long a read has taken on average since then, in s.
+    fn seconds_each(&self, (reads, ms): (f64, f64)) -> Result<f64> {
+        let now = self.account()?;
+        Ok((now.1 - ms) / 1e3 / (now.0 - reads).max(1.0))
+    }
 }
 
 fn tables(server: &Server) -> Result<u64> {

@@ -1,5 +1,6 @@
 //! A `tare db` that ends with the bench, and `tare load` against it.
 
+use std::fmt::Display;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -101,19 +102,19 @@ impl Server {
         Ok(())
     }
 
-    /// `tare load` with these words; the rows are those of the whole bench.
-    pub(crate) fn load(&self, cpu: u32, rows: u64, words: &[&str]) -> Command {
+    /// `tare load` on these CPUs with these words; the rows are those of the whole bench.
+    pub(crate) fn load(&self, cpus: impl Display, rows: u64, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
-        command.args(["load", &format!("127.0.0.1:{}", self.port), "--cpus", &cpu.to_string()]);
+        command.args(["load", &format!("127.0.0.1:{}", self.port), "--cpus", &cpus.to_string()]);
         command.args(["--rows", &rows.to_string()]).args(COLUMNS).args(words).arg("--json");
         command.stderr(Stdio::null()).stdout(Stdio::piped());
         command
     }
 
     /// Writes every row once.
-    pub(crate) fn populate(&self, cpu: u32, rows: u64) -> Result<()> {
+    pub(crate) fn populate(&self, cpus: impl Display, rows: u64) -> Result<()> {
         let words = ["--populate", "--duration", "100ms", "--lead-in", "0s"];
-        let output = self.load(cpu, rows, &words).output()?;
+        let output = self.load(cpus, rows, &words).output()?;
         if output.status.success() { Ok(()) } else { Err("the rows could not be written".into()) }
     }
 }

@@ -1,6 +1,7 @@
-//! CPU time per operation of two shards against one, each shard on a CPU of its own. The client shares them:
-//! throughput would say what is left over for it, so only the server's own busy time is compared, and what two
-//! shards could do is taken as twice one over the ratio.
+//! Two shards against one, each on a CPU of its own. With two CPUs in all the client has to share them, so everything
+//! is doubled: one CPU with one shard, one thread of the client and 64 requests in flight, against two CPUs with two of
+//! each. So the ratio of the throughputs is what a second CPU brings; that of the server's CPU time per operation is
+//! printed too.
 
 use tare_lab::stats;
 
@@ -11,48 +12,61 @@ const ROWS: u64 = 100_000;
 const ROUNDS: usize = 10;
 
 pub(crate) fn run(seconds: u64) -> Result<()> {
-    let (server_cpu, client_cpu) = cpus()?;
-    let both = format!("{},{}", server_cpu.min(client_cpu), server_cpu.max(client_cpu));
+    let (one, other) = cpus()?;
+    let both = format!("{},{}", one.min(other), one.max(other));
     for operation in ["write", "read"] {
-        println!(
-            "{:>5}  {:<6}{:<8}{:>12}{:>18}",
-            "round", "what", "shards", "op/s", "server µs/op"
-        );
-        let mut us = [Vec::new(), Vec::new()];
+        println!("round  what  shards        op/s  server µs/op");
+        let mut runs = [Vec::new(), Vec::new()];
         for round in 0..ROUNDS {
             for shards in [1 + round % 2, 2 - round % 2] {
-                let scratch = scratch()?;
-                let smp = shards.to_string();
-                let words = ["--smp", &smp, "--overprovisioned", "yes"];
-                let cpus = if shards == 1 { server_cpu.to_string() } else { both.clone() };
-                let server = Server::start(&scratch.path().join("data"), &cpus, &words)?;
-                server.populate(client_cpu, ROWS)?;
-                let (before, cpu) = (server.metrics()?, server.cpu_ns());
-                let duration = format!("{seconds}s");
-                let words = ["--operation", operation, "--keys", "uniform", "--in-flight", "64"];
-                let mut load = server.load(client_cpu, ROWS, &words);
-                let output = load.args(["--duration", &duration, "--lead-in", "100ms"]).output()?;
-                let per_s = figure(&output.stdout, "throughput_per_s")?;
-                let (after, cpu) = (server.metrics()?, server.cpu_ns() - cpu);
-                let done = (after.reads + after.writes) - (before.reads + before.writes);
-                let each = cpu as f64 / 1e3 / done.max(1) as f64;
-                println!("{round:>5}  {operation:<6}{shards:<8}{per_s:>12.0}{each:>18.2}");
-                us[shards - 1].push(each);
-                server.stop()?;
+                let cpus = if shards == 1 { one.to_string() } else { both.clone() };
+                let (per_s, us) = measure(operation, shards, &cpus, seconds)?;
+                println!("{round:>5}  {operation:<6}{shards:<6}{per_s:>12.0}{us:>14.2}");
+                runs[shards - 1].push((per_s, us));
             }
         }
-        let pairs = us[0].iter().copied().zip(us[1].iter().copied());
-        let ratio = stats::estimate(&stats::log_ratios(pairs)).ok_or("too few rounds")?;
-        let ratio = ratio.map(|log| 2.0 * log.exp());
+        let [of_one, of_two] = &runs;
+        let column = |runs: &[(f64, f64)], at: fn(&(f64, f64)) -> f64| -> Vec<f64> {
+            runs.iter().map(at).collect()
+        };
+        let ratio = |at: fn(&(f64, f64)) -> f64| {
+            let pairs = column(of_one, at).into_iter().zip(column(of_two, at));
+            stats::estimate(&stats::log_ratios(pairs)).ok_or("too few rounds")
+        };
+        // The logarithm of the first over the second.
+        let (faster, dearer) = (ratio(|run| run.0)?.map(|log| (-log).exp()), ratio(|run| run.1)?);
         println!(
-            "{operation}: median {:.2} µs with one shard, {:.2} µs with two; two CPUs do {:.2} [{:.2}, {:.2}] times one, n = {}",
-            median(us[0].clone()),
-            median(us[1].clone()),
-            ratio.centre,
-            ratio.low,
-            ratio.high,
-            ratio.blocks
+            "{operation}: median {:.0} op/s with one shard, {:.0} with two: {:.2} [{:.2}, {:.2}] times as many, n = {}; \
+             server {:.2} and {:.2} µs per operation, {:.2} times as much",
+            median(column(of_one, |run| run.0)),
+            median(column(of_two, |run| run.0)),
+            faster.centre,
+            faster.low.min(faster.high),
+            faster.low.max(faster.high),
+            faster.blocks,
+            median(column(of_one, |run| run.1)),
+            median(column(of_two, |run| run.1)),
+            (-dearer.centre).exp(),
         );
     }
     Ok(())
+}
+
+/// Operations per second, and the server's CPU time of each in µs.
+fn measure(operation: &str, shards: usize, cpus: &str, seconds: u64) -> Result<(f64, f64)> {
+    let scratch = scratch()?;
+    let words = ["--smp", &shards.to_string(), "--overprovisioned", "yes"];
+    let server = Server::start(&scratch.path().join("data"), cpus, &words)?;
+    server.populate(cpus, ROWS)?;
+    let (before, cpu) = (server.metrics()?, server.cpu_ns());
+    let (in_flight, connections) = ((64 * shards).to_string(), (2 * shards).to_string());
+    let duration = format!("{seconds}s");
+    let words = ["--operation", operation, "--keys", "uniform", "--in-flight", &in_flight];
+    let mut load = server.load(cpus, ROWS, &words);
+    load.args(["--connections", &connections, "--duration", &duration, "--lead-in", "100ms"]);
+    let per_s = figure(&load.output()?.stdout, "throughput_per_s")?;
+    let (after, cpu) = (server.metrics()?, server.cpu_ns() - cpu);
+    let done = (after.reads + after.writes) - (before.reads + before.writes);
+    server.stop()?;
+    Ok((per_s, cpu as f64 / 1e3 / done.max(1) as f64))
 }
