@@ -12,7 +12,7 @@ use crate::error::LoadError;
 use crate::histogram::{Histogram, Quantiles};
 use crate::log::Log;
 use crate::pacing::Pace;
-use crate::report::{Gathering, LoadReport, cpu_share, ratio};
+use crate::report::{Gathering, LoadReport, Verified, cpu_share, ratio};
 use crate::search::SearchRun;
 use crate::stats::Stats;
 
@@ -161,6 +161,8 @@ impl<'a> Session<'a> {
             Follow { stop: self.stop, edge: &|_| {}, stretch: &mut stretch, outlives: true };
         let total = self.engine.run(&mut self.target, &order, &mut follow)?;
         let mut report = gathering.report(pace, &total, &kinds, cpus);
+        let reads = config.asked.workload.queries.iter().map(|query| query.kind.reads());
+        report.verify = config.verify.then(|| Verified::of(&total, reads));
         report.log_error = log.map(Log::finish).and_then(Result::err).map(|error| one_line(&error));
         Ok(report)
     }

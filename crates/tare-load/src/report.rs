@@ -9,7 +9,7 @@ use tare_lab::doubt::Doubt;
 use crate::histogram::{Histogram, Quantiles};
 use crate::pacing::{Arrivals, Pace, Step};
 use crate::series::Series;
-use crate::stats::{Gap, Recovered, Stats};
+use crate::stats::{ErrorKind, Gap, Recovered, Stats};
 use crate::steady::Steadiness;
 
 /// Version of what `--json` prints. It goes up when a name or a meaning changes, not when a name
@@ -51,6 +51,10 @@ pub struct LoadReport {
     /// Operations that got no answer in time, of those in `errors`.
     pub timed_out: u64,
     pub errors: Vec<ErrorCount>,
+    /// Operations that ended well and found no row, where none had to be.
+    pub not_found: u64,
+    /// What checking the rows found, where they were checked.
+    pub verify: Option<Verified>,
     /// What was done about failures, where that was asked for.
     pub recovery: Recovered,
     pub without_service: WithoutService,
@@ -80,6 +84,38 @@ pub struct ErrorCount {
     pub count: u64,
     /// What the first of them said.
     pub first: String,
+}
+
+/// What came of the rows that were read and compared with what was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verified {
+    /// Operations that read: those in `LoadReport::service`, and the wrong, stale and lost ones.
+    pub checked: u64,
+    /// Of these: rows with bytes that nobody wrote, or that are not there by themselves.
+    pub wrong: u64,
+    /// Rows older than a version that was acknowledged before the read was sent.
+    pub stale: u64,
+    /// Rows that were written and are not there.
+    pub lost: u64,
+}
+
+impl Verified {
+    /// What was counted of a load whose kinds of operations read or do not.
+    pub(crate) fn of(total: &Stats, reads: impl Iterator<Item = bool>) -> Self {
+        let count = |kind| total.errors.get(&kind).map_or(0, |errors| errors.count);
+        let (wrong, stale, lost) = (
+            count(ErrorKind::RowDiffers),
+            count(ErrorKind::RowStale),
+            count(ErrorKind::RowMissing),
+        );
+        let ended_well: u64 = reads
+            .zip(&total.latencies)
+            .filter(|(reads, _)| *reads)
+            .filter_map(|(_, latency)| latency.service.as_ref())
+            .map(Histogram::len)
+            .sum();
+        Self { checked: ended_well + wrong + stale + lost, wrong, stale, lost }
+    }
 }
 
 /// Latencies of one kind of operation.
@@ -242,6 +278,8 @@ impl Gathering {
             dropped: total.dropped,
             timed_out: total.timed_out(),
             errors: errors.collect(),
+            not_found: total.not_found,
+            verify: None,
             recovery: total.recovery,
             without_service: self.without_service,
             client_cpu_us_per_operation: ratio(total.cpu_ns as f64 / 1e3, total.operations as f64),

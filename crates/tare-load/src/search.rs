@@ -16,7 +16,7 @@ use serde::Serialize;
 use tare_std::rng::Rng;
 
 use crate::error::LoadError;
-use crate::load::{LoadConfig, LoadEvent, Session};
+use crate::load::{LoadConfig, LoadEvent, Session, one_line};
 use crate::pacing::{Arrivals, Pace, Schedule, Step};
 use crate::report::{JSON_VERSION, LoadReport};
 
@@ -84,6 +84,8 @@ pub struct SearchReport {
     /// True if the search was interrupted or ran out of runs, so that the rates are those known
     /// until then.
     pub is_unfinished: bool,
+    /// Why no further run could be made.
+    pub error: Option<String>,
     /// Every run in its order: the latency curve.
     pub runs: Vec<SearchRun>,
 }
@@ -117,7 +119,13 @@ pub fn find_max(
         tell(&LoadEvent::Tried(&tried));
         Ok::<_, LoadError>(tried)
     };
-    let found = Found::by(first_per_s, search.confirmations, config.seed, stop, &mut run)?;
+    let mut found = Found::default();
+    let outcome = found.search(first_per_s, search.confirmations, config.seed, stop, &mut run);
+    // A server that goes away in the middle does not take with it what was found.
+    let error = match outcome {
+        Err(error) if found.runs.is_empty() => return Err(error),
+        outcome => outcome.err().map(|error| one_line(&error)),
+    };
     Ok(SearchReport {
         version: JSON_VERSION,
         slo: search.slo.limits().to_vec(),
@@ -130,7 +138,8 @@ pub fn find_max(
         rate_per_s: found.holds_per_s,
         broken_per_s: found.broken_per_s,
         closed_loop_per_s,
-        is_unfinished: found.is_unfinished,
+        is_unfinished: found.is_unfinished || error.is_some(),
+        error,
         runs: found.runs,
     })
 }
@@ -163,43 +172,44 @@ struct Found {
 }
 
 impl Found {
-    /// Searches with `run`, which tries a rate, to confirm it or not.
-    fn by<E>(
+    /// Searches with `run`, which tries a rate, to confirm it or not. What was found until then stays
+    /// where it fails.
+    fn search<E>(
+        &mut self,
         first_per_s: f64,
         confirmations: u32,
         seed: u64,
         stop: &AtomicBool,
         run: &mut dyn FnMut(f64, bool) -> Result<SearchRun, E>,
-    ) -> Result<Self, E> {
-        let mut found = Self::default();
-        let Some(mut low) = found.bracket(first_per_s, stop, run)? else { return Ok(found) };
+    ) -> Result<(), E> {
+        let Some(mut low) = self.bracket(first_per_s, stop, run)? else { return Ok(()) };
         let mut rng = Rng::stream(seed, 0x0073_6c6f);
         for _ in 0..MOVES_MAX {
             // The rate that held is the middle one.
             let rates: Vec<f64> =
                 (0..GRID_RATES).map(|place| low * GRID.powi(place - GRID_RATES / 2)).collect();
-            let Some(held) = found.confirm(&rates, confirmations, &mut rng, stop, run)? else {
-                found.is_unfinished = true;
-                return Ok(found);
+            let Some(held) = self.confirm(&rates, confirmations, &mut rng, stop, run)? else {
+                self.is_unfinished = true;
+                return Ok(());
             };
             let all_held = |runs: &Vec<bool>| runs.iter().all(|&held| held);
             let kept = held.iter().take_while(|runs| all_held(runs)).count();
             let none_held = |runs: &&Vec<bool>| runs.iter().all(|&held| !held);
             let broken = held.iter().rev().take_while(none_held).count();
             let rate_at = |place: Option<usize>| place.and_then(|place| rates.get(place)).copied();
-            found.holds_per_s = rate_at(kept.checked_sub(1));
-            found.broken_per_s =
+            self.holds_per_s = rate_at(kept.checked_sub(1));
+            self.broken_per_s =
                 if broken == 0 { None } else { rate_at(Some(rates.len() - broken)) };
             let span = GRID.powi(GRID_RATES - 1);
-            match (found.holds_per_s, found.broken_per_s) {
-                (None, _) if low / span < RATE_MIN => return Ok(found),
+            match (self.holds_per_s, self.broken_per_s) {
+                (None, _) if low / span < RATE_MIN => return Ok(()),
                 (None, _) => low /= span,
                 (Some(_), None) if kept == rates.len() => low *= span,
-                (Some(_), _) => return Ok(found),
+                (Some(_), _) => return Ok(()),
             }
         }
-        found.is_unfinished = true;
-        Ok(found)
+        self.is_unfinished = true;
+        Ok(())
     }
 
     /// The highest rate that held, once it and the lowest that did not are close. None if none

@@ -17,7 +17,9 @@ fn search(capacity_per_s: f64, noise_share: f64, first_per_s: f64, seed: u64) ->
             doubts: Vec::new(),
         })
     };
-    Found::by(first_per_s, 3, seed, &AtomicBool::new(false), &mut run).unwrap()
+    let mut found = Found::default();
+    found.search(first_per_s, 3, seed, &AtomicBool::new(false), &mut run).unwrap();
+    found
 }
 
 #[test]
@@ -39,7 +41,8 @@ fn an_interrupted_search_keeps_its_runs() {
         doubts: Vec::new(),
     };
     let mut run = |_, _| Ok::<_, ()>(tried.clone());
-    let found = Found::by(10.0, 3, 1, &stop, &mut run).unwrap();
+    let mut found = Found::default();
+    found.search(10.0, 3, 1, &stop, &mut run).unwrap();
     assert!(found.is_unfinished && found.runs.len() == 1 && found.holds_per_s.is_none());
 }
 

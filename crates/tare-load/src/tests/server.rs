@@ -96,7 +96,7 @@ impl Server {
     }
 
     /// How many connections there have been.
-    #[allow(dead_code, reason = "only the driver's test asks")]
+    #[allow(dead_code, reason = "not every test program asks")]
     pub(crate) fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
     }

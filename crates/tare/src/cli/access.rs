@@ -8,6 +8,7 @@ use clap::Args;
 use tare_load::access::{self, Login, Recovery, Tls, Trust, Version};
 
 use super::duration;
+use crate::exit::{Exit, ExitWith};
 
 /// Where a password is looked for that no file holds.
 const PASSWORD: &str = "TARE_PASSWORD";
@@ -62,7 +63,8 @@ impl Access {
             (Some(file), _) => Some(Trust::Authorities(file.clone())),
             (None, true) => Some(Trust::Anyone),
             (None, false) if self.tls_name.is_some() => {
-                anyhow::bail!("--tls-name means TLS: say whom to trust by --tls-ca FILE as well")
+                let why = "--tls-name means TLS: say whom to trust by --tls-ca FILE as well";
+                return Err(anyhow::anyhow!(why)).exit_with(Exit::Usage);
             }
             (None, false) => None,
         };
@@ -85,10 +87,12 @@ impl Access {
 
     fn login(&self, user: &str) -> anyhow::Result<Login> {
         let password = match &self.password_file {
-            Some(file) => first_line(file)?,
-            None => std::env::var(PASSWORD).with_context(|| {
-                format!("no password for {user:?}: give --password-file or set {PASSWORD}")
-            })?,
+            Some(file) => first_line(file).exit_with(Exit::Input)?,
+            None => std::env::var(PASSWORD)
+                .with_context(|| {
+                    format!("no password for {user:?}: give --password-file or set {PASSWORD}")
+                })
+                .exit_with(Exit::Usage)?,
         };
         Ok(Login { user: user.into(), password })
     }

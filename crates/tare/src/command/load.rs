@@ -49,6 +49,9 @@ pub(crate) fn run(options: &Load, out: &mut dyn Write) -> anyhow::Result<Exit> {
             true => output::json(&found, out)?,
             false => output::search(&search.slo, &found, out)?,
         }
+        if let Some(error) = &found.error {
+            return Err(anyhow::anyhow!("the search did not end: {error}"));
+        }
         match found.rate_per_s {
             None if !found.is_unfinished => Exit::Unkept,
             _ => Exit::Success,
@@ -75,7 +78,8 @@ fn coded<T>(result: Result<T, LoadError>) -> anyhow::Result<T> {
         Ok(found) => Ok(found),
         Err(error) => {
             let exit = match &error {
-                LoadError::Connect { .. } => Exit::Host,
+                LoadError::TlsAuthorities { .. } => Exit::Input,
+                LoadError::Pin { .. } => Exit::Host,
                 _ => Exit::Failure,
             };
             Err(error).exit_with(exit)

@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde::Serialize;
 use tare_load::histogram::Quantiles;
 use tare_load::log::Merged;
-use tare_load::report::StepReport;
+use tare_load::report::{StepReport, Verified};
 use tare_load::search::{SearchReport, Slo};
 use tare_load::{LoadReport, Recovered};
 use tare_std::units::{nanoseconds, significant, thousands};
@@ -77,6 +77,14 @@ pub(super) fn report(report: &LoadReport, out: &mut dyn Write) -> anyhow::Result
             without.count,
             nanoseconds(without.longest_s * 1e9),
         )?;
+    }
+    if report.not_found > 0 {
+        let count = thousands(report.not_found);
+        writeln!(out, "{count} operations found no row, where none had to be")?;
+    }
+    if let Some(Verified { checked, wrong, stale, lost }) = report.verify {
+        let [checked, wrong, stale, lost] = [checked, wrong, stale, lost].map(thousands);
+        writeln!(out, "verified: {checked} reads, {wrong} wrong, {stale} stale, {lost} lost")?;
     }
     print_recovery(&report.recovery, out)?;
     for error in &report.errors {

@@ -1,0 +1,176 @@
+//! `tare load` against servers that are none, that misbehave from the beginning, and that begin to when half of the
+//! load is done: one clear line, the documented exit code, and what was measured until then.
+
+mod common;
+
+#[path = "../../tare-load/src/tests/server.rs"]
+#[allow(dead_code, reason = "the library's own tests use more of it")]
+#[allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+mod server;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use common::{stderr, stdout, tare};
+use server::{Manner, Server};
+
+fn load(address: SocketAddr, words: &[&str]) -> Output {
+    let mut command = tare();
+    command.args(["load", &address.to_string(), "--rows", "500", "--columns", "3", "--json"]);
+    command.args(["--operation", "mixed", "--duration", "400ms", "--lead-in", "0s"]).args(words);
+    command.output().expect("the program starts")
+}
+
+/// The one line that tells why there is no result.
+fn failure(output: &Output, exit: i32) -> String {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(exit), "{text}");
+    let told: Vec<&str> = text.lines().filter(|line| line.starts_with("tare: ")).collect();
+    assert!(stdout(output).is_empty() && told.len() == 1, "{text}");
+    told[0].to_string()
+}
+
+/// A port at which every connection is handled in the same way, until the test is over.
+struct Port {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+}
+
+impl Port {
+    fn open(handle: fn(TcpStream)) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        thread::spawn(move || {
+            let sockets = listener.incoming().take_while(|_| !stopped.load(Ordering::Relaxed));
+            sockets.flatten().for_each(|socket| {
+                thread::spawn(move || handle(socket));
+            });
+        });
+        Self { address, stop }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Wakes the thread that accepts.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+/// Reads until the peer has gone.
+fn swallow(mut socket: TcpStream) {
+    while socket.read(&mut [0; 1024]).is_ok_and(|count| count > 0) {}
+}
+
+#[test]
+fn what_is_no_cql_server_is_told_in_one_line() {
+    let greets = |mut socket: TcpStream| {
+        // The peer may have gone already.
+        let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+        swallow(socket);
+    };
+    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let nobody = nobody.expect("a free port");
+    let (garbage, closes) = (Port::open(greets), Port::open(drop));
+    let silent = Port::open(swallow);
+    let cases = [
+        (garbage.address, "did not answer OPTIONS with the CQL protocol, version 4"),
+        (closes.address, "closed the connection instead of answering OPTIONS; does it expect TLS?"),
+        (silent.address, "cannot send OPTIONS"),
+        (nobody, "Connection refused"),
+    ];
+    // Those that may still be starting are waited for: all at the same time.
+    thread::scope(|scope| {
+        for (address, expect) in cases {
+            scope.spawn(move || {
+                let told = failure(&load(address, &[]), 1);
+                assert!(told.contains(&address.to_string()) && told.contains(expect), "{told}");
+            });
+        }
+    });
+}
+
+#[test]
+fn servers_that_begin_to_misbehave_are_a_result() {
+    let check = |manner: Manner, kind: &str| {
+        let server = Server::start(manner);
+        let output = load(server.address, &["--populate", "--verify"]);
+        let report: serde_json::Value = serde_json::from_str(&stdout(&output))
+            .unwrap_or_else(|error| panic!("{manner:?} {error}: {}", stderr(&output)));
+        assert!(report["operations"].as_u64() > Some(0), "{manner:?} {report}");
+        let errors = report["errors"].as_array().into_iter().flatten();
+        let kinds: Vec<&str> = errors.filter_map(|error| error["kind"].as_str()).collect();
+        let (exit, expect) = if kind.is_empty() { (0, vec![]) } else { (1, vec![kind]) };
+        assert_eq!(output.status.code(), Some(exit), "{manner:?} {report}");
+        assert!(expect.iter().all(|kind| kinds.contains(kind)), "{manner:?} {report}");
+        assert!(kind.is_empty() == kinds.is_empty(), "{manner:?} {report}");
+    };
+    thread::scope(|scope| {
+        let cases = [
+            (Manner::CloseOnce(1_500), "connection closed"),
+            (Manner::CloseAfter(1_500), "connection closed"),
+            (Manner::GarbageAfter(1_500), "garbage on the connection"),
+            (Manner::OtherStreams(1_500), "garbage on the connection"),
+            (Manner::SilentAfter(1_500), "no answer"),
+            (Manner::Drops, "no answer"),
+            (Manner::Reversed, ""),
+            (Manner::Corrupt, "row differs from what was written"),
+            (Manner::Stale, "row stale"),
+        ];
+        for (manner, kind) in cases {
+            scope.spawn(move || check(manner, kind));
+        }
+    });
+}
+
+#[test]
+fn rows_that_cannot_be_written_are_told_in_one_line() {
+    let server = Server::start(Manner::Refuses);
+    let told = failure(&load(server.address, &["--populate"]), 1);
+    assert!(told.contains("cannot fill tare.row3x64") && told.contains("too much of it"), "{told}");
+}
+
+#[test]
+fn a_search_keeps_its_runs_when_the_server_goes_away() {
+    // Three closed connections in a row are a server that has gone: the port is closed too.
+    let server = Server::start(Manner::CloseAfter(2_000));
+    let words = ["--populate", "--rate", "500", "--find-max", "--slo", "p50=10s", "--no-reconnect"];
+    let output = load(server.address, &words);
+    let (text, report) = (stderr(&output), stdout(&output));
+    let report: serde_json::Value =
+        serde_json::from_str(&report).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(output.status.code(), Some(1), "{report} {text}");
+    assert!(report["runs"].as_array().is_some_and(|runs| !runs.is_empty()), "{report}");
+    assert!(report["error"].is_string() && report["is_unfinished"] == true, "{report}");
+    assert!(text.lines().any(|line| line.starts_with("tare: the search did not end: ")), "{text}");
+}
+
+#[test]
+fn files_that_cannot_be_used_have_their_exit_code() {
+    let here = tempfile::tempdir().expect("a directory");
+    let empty = here.path().join("empty");
+    std::fs::write(&empty, "").expect("a file");
+    let empty = empty.display().to_string();
+    let check = |words: &[&str], exit: i32, expect: &str| {
+        let mut command = tare();
+        command.args(["load", "127.0.0.1:1"]).args(words).env_remove("TARE_PASSWORD");
+        let told = failure(&command.output().expect("the program starts"), exit);
+        assert!(told.contains(expect), "{words:?}: {told}");
+    };
+    check(&["--user", "ann"], 2, "give --password-file");
+    check(&["--user", "ann", "--password-file", &empty], 3, "holds no password");
+    check(&["--user", "ann", "--password-file", "/nowhere"], 3, "cannot read the password");
+    check(&["--tls-ca", &empty], 3, "cannot take the authorities to trust");
+    check(&["--tls-ca", "/nowhere"], 3, "cannot take the authorities to trust from /nowhere");
+    check(&["--tls-name", "db"], 2, "say whom to trust");
+    check(&["--workload", "/nowhere.toml"], 3, "cannot read the workload");
+    check(&["--workload", "ycsb-z"], 2, "did you mean \"ycsb-");
+    check(&["--hdr", "/nowhere/log.hdr"], 1, "cannot write the histogram log /nowhere/log.hdr");
+}
