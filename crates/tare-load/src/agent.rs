@@ -4,7 +4,8 @@
 //!
 //! The edges of a slice are told by a load thread at the very moment at which it reads its CPU
 //! clock, so that the harness reads its accounts beside them. The load goes on for 10 ms after the
-//! end of the window; then what is in flight is awaited and the system is left idle.
+//! end of the window; then what is in flight is awaited and the system is left idle. Connections that
+//! break during it are made again, as by `tare load`.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use tare_lab::driver::{Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_std::cpus::CpuSet;
 
-use crate::access::Access;
+use crate::access::{Access, Recovery};
 use crate::engine::{self, Asked, Engine, Follow, Target};
 use crate::error::LoadError;
 use crate::histogram;
@@ -89,7 +90,9 @@ impl<W: Write + Send> Agent<W> {
     fn obey(&mut self, order: Order) -> Result<Answer, OrderError> {
         match order {
             Order::Open { address, deadline } => {
-                let opened = self.engine.open(&Access::to(address), deadline, &self.stop)?;
+                let recovery = Recovery { reconnect: true, ..Recovery::default() };
+                let access = Access { recovery, ..Access::to(address) };
+                let opened = self.engine.open(&access, deadline, &self.stop)?;
                 let target = TargetId(self.next);
                 self.next += 1;
                 self.targets.insert(target, opened);
@@ -103,7 +106,7 @@ impl<W: Write + Send> Agent<W> {
                 };
                 self.engine.populate(
                     opened,
-                    &Asked::of_study(&workload)?,
+                    &Asked::of_study(&workload).map_err(LoadError::from)?,
                     seed,
                     &self.stop,
                     &mut progress,
@@ -129,7 +132,7 @@ impl<W: Write + Send> Agent<W> {
             };
             let _ = say(output, &answer);
         };
-        let asked = Asked::of_study(&order.workload)?;
+        let asked = Asked::of_study(&order.workload).map_err(LoadError::from)?;
         let pace = Pace::of(order.pacing, order.window).map_err(LoadError::from)?;
         let load = engine::Order {
             asked: &asked,

@@ -28,8 +28,9 @@ use crate::redial::{Recipe, Redialer};
 use crate::request::Job;
 use crate::rows::KeyType;
 use crate::stats::Stats;
+use crate::table::Table;
 use crate::worker::{Plan, Shared, Source, Timetable, Worker};
-use crate::workload::Workload;
+use crate::workload::{QueryKind, StudyWorkloadError, Workload, schema};
 
 /// After the window the load goes on for so long, so that accounts are read under load.
 const TAIL: Duration = Duration::from_millis(10);
@@ -69,6 +70,15 @@ pub(crate) struct Target {
     connections: Vec<Connection>,
     /// Seeds of the rows that were written, by table.
     row_seeds: Vec<(String, u64)>,
+    /// Tables that are known to be there as the workload has them.
+    known: Vec<KnownTable>,
+}
+
+/// A table that is there as a workload has it, for slices too or not.
+#[derive(Debug)]
+struct KnownTable {
+    table: Table,
+    slices: bool,
 }
 
 /// What is asked of a system, apart from when, and over how many connections.
@@ -84,7 +94,10 @@ pub struct Asked {
 
 impl Asked {
     /// What a study asks.
-    pub(crate) fn of_study(workload: &WorkloadSpec) -> Result<Self, LoadError> {
+    ///
+    /// # Errors
+    /// If there is no such workload, or rows cannot have this shape.
+    pub(crate) fn of_study(workload: &WorkloadSpec) -> Result<Self, StudyWorkloadError> {
         let WorkloadSpec { connections, in_flight, .. } = *workload;
         let workload = Arc::new(Workload::of_study(workload, KeyType::Bigint)?);
         Ok(Self { workload, part: Part::ALL, connections, in_flight })
@@ -137,7 +150,38 @@ impl Target {
             control,
             connections: Vec::new(),
             row_seeds: Vec::new(),
+            known: Vec::new(),
         })
+    }
+
+    /// Refuses a table that is not there, or is another one than the workload's.
+    fn check_table(&mut self, workload: &Workload) -> Result<(), LoadError> {
+        let table = &workload.table;
+        let slices = workload.queries.iter().any(|query| query.kind == QueryKind::Slice);
+        let is_known = |known: &KnownTable| known.table == *table && (known.slices || !slices);
+        if self.known.iter().any(is_known) {
+            return Ok(());
+        }
+        let (question, deadline) = (schema::question(table), Instant::now() + EXCHANGE);
+        let asked = self.control.query("a question about the table", &question, deadline, |rows| {
+            rows.map(|rows| schema::told(&rows))
+        });
+        let (address, name) = (self.address, table.full_name());
+        match asked {
+            Ok(Some(told)) if told.is_empty() => {
+                return Err(LoadError::NoTable { address, table: name });
+            }
+            Ok(Some(told)) => {
+                schema::compare(table, &told, slices).map_err(|difference| {
+                    LoadError::OtherTable { address, table: name, difference }
+                })?;
+            }
+            // It does not know, or does not say: PREPARE will tell.
+            Ok(None) | Err(LoadError::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.known.push(KnownTable { table: table.clone(), slices });
+        Ok(())
     }
 }
 
@@ -199,6 +243,7 @@ impl Engine {
         for (what, statement) in [("CREATE KEYSPACE", &keyspace), ("CREATE TABLE", &table)] {
             target.control.query(what, statement, Instant::now() + EXCHANGE, |_| ())?;
         }
+        target.check_table(&asked.workload)?;
         let job = Job::populate(Arc::clone(&asked.workload), seed, first, clock::since_epoch_us());
         let limits = limits(asked.connections, asked.in_flight.max(POPULATE_IN_FLIGHT));
         let timetable = Timetable {
@@ -242,6 +287,7 @@ impl Engine {
     ) -> Result<Stats, LoadError> {
         let asked = order.asked;
         check(asked)?;
+        target.check_table(&asked.workload)?;
         let table = asked.workload.table.full_name();
         let seeds = &target.row_seeds;
         let row_seed = seeds.iter().find(|(other, _)| *other == table).map(|&(_, seed)| seed);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::pacing::ScheduleError;
-use crate::rows::ShapeError;
+use crate::workload::{StudyWorkloadError, TableDifference};
 
 impl LoadError {
     /// True where waiting and trying again may mend it: a server that is not up yet.
@@ -17,6 +17,7 @@ impl LoadError {
                 | Self::Login { .. }
                 | Self::WrongLogin { .. }
                 | Self::NoLz4 { .. }
+                | Self::Protocol { .. }
                 | Self::SpeaksTls { .. }
                 | Self::Tls { .. }
                 | Self::TlsAuthorities { .. }
@@ -69,6 +70,12 @@ pub enum LoadError {
         "{address} refused to prepare {statement:?}: {message}; is the table there, and are its columns those of the workload? (error {code:#06x})"
     )]
     Prepare { address: SocketAddr, statement: String, code: i32, message: String },
+    #[error("there is no table {table} at {address}; fill it first: --populate")]
+    NoTable { address: SocketAddr, table: String },
+    #[error(
+        "the table {table} at {address} is not that of the workload: {difference}; drop it, or give the workload a table of another name"
+    )]
+    OtherTable { address: SocketAddr, table: String, difference: TableDifference },
     #[error("every connection to {address} broke during the load: {reason}")]
     NoConnection { address: SocketAddr, reason: String },
     #[error("cannot fill {table} at {address}: {count} of the writes failed, the first: {first}")]
@@ -76,7 +83,7 @@ pub enum LoadError {
     #[error("interrupted while {table} was filled")]
     PopulateInterrupted { table: String },
     #[error(transparent)]
-    Shape(#[from] ShapeError),
+    Workload(#[from] StudyWorkloadError),
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
     #[error("the load has no CPU to run on; name at least one")]

@@ -8,6 +8,7 @@ use tare_std::cpus::CpuSet;
 pub(crate) fn workload() -> WorkloadSpec {
     WorkloadSpec {
         name: "test".into(),
+        workload: None,
         write_share: 0.5,
         rows: 1_000,
         columns: 3,

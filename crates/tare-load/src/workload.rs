@@ -3,10 +3,11 @@
 //! workload.
 
 mod parse;
+pub(crate) mod schema;
 pub mod shipped;
 
 use tare_cql::types::Type;
-use tare_lab::study::WorkloadSpec;
+use tare_lab::study::{StudyError, WorkloadSpec};
 
 use crate::column::{Column, Verdict, row_start};
 use crate::keys::Keys;
@@ -15,6 +16,7 @@ use crate::table::Table;
 use crate::value::Spread;
 
 pub use parse::parse;
+pub use schema::{PrimaryKey, TableDifference};
 
 /// A table and what is asked of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,13 +144,20 @@ impl Workload {
         Ok(Self::new("load".into(), String::new(), table, rows, queries))
     }
 
-    /// The workload of a study.
+    /// The workload of a study: one that ships, by its name, or rows of blobs.
     ///
     /// # Errors
-    /// If rows cannot have this shape.
-    pub fn of_study(spec: &WorkloadSpec, key_type: KeyType) -> Result<Self, ShapeError> {
+    /// If none that ships has the name, or there cannot be such rows, or so many.
+    pub fn of_study(spec: &WorkloadSpec, key_type: KeyType) -> Result<Self, StudyWorkloadError> {
+        if let Some(name) = &spec.workload {
+            let shipped = shipped::find(name);
+            let shipped = shipped.ok_or_else(|| StudyWorkloadError::Unknown(name.clone()))?;
+            let mut workload = shipped.read()?;
+            workload.set_rows(spec.rows)?;
+            return Ok(workload);
+        }
         let shape = Shape { key_type, columns: spec.columns, column_bytes: spec.column_bytes };
-        Self::plain(shape, spec.rows, spec.write_share, spec.keys.into())
+        Ok(Self::plain(shape, spec.rows, spec.write_share, spec.keys.into())?)
     }
 
     /// The names of the queries, by which results and logs tell operations apart.
@@ -214,6 +223,11 @@ impl Workload {
         self.queries.iter().any(|query| query.kind == QueryKind::Delete && query.weight > 0.0)
     }
 
+    /// The most bytes that the columns of a row have together, its key left out.
+    pub fn row_bytes_most(&self) -> u64 {
+        self.table.row_bytes_most()
+    }
+
     /// Whether rows tell their version, so that stale ones can be told.
     pub fn has_versions(&self) -> bool {
         self.table.columns.iter().any(Column::has_versions)
@@ -266,6 +280,19 @@ pub struct RowsError {
     rows: u64,
     table: String,
     most: u64,
+}
+
+/// Why a study's workload cannot be asked for.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum StudyWorkloadError {
+    #[error("no workload that ships is named {0:?}; see tare list workloads")]
+    Unknown(String),
+    #[error(transparent)]
+    Shipped(#[from] StudyError),
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    #[error(transparent)]
+    Rows(#[from] RowsError),
 }
 
 impl Table {

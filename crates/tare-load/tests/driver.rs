@@ -77,6 +77,7 @@ fn program() -> std::path::PathBuf {
 fn workload() -> WorkloadSpec {
     WorkloadSpec {
         name: "test".into(),
+        workload: None,
         write_share: 0.5,
         rows: 1_000,
         columns: 3,

@@ -228,6 +228,7 @@ fn fact(section: &str, key: &str, value: &str) -> HostFact {
 fn workload(name: &str) -> WorkloadSpec {
     WorkloadSpec {
         name: name.into(),
+        workload: None,
         write_share: if name == "write" { 1.0 } else { 0.0 },
         rows: 100_000,
         columns: 5,

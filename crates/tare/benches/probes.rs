@@ -47,6 +47,7 @@ fn spec() -> EnvironmentSpec {
 fn workload() -> WorkloadSpec {
     WorkloadSpec {
         name: "write".into(),
+        workload: None,
         write_share: 1.0,
         rows: 10_000,
         columns: 5,

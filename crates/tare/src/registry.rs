@@ -1,7 +1,7 @@
 //! Everything that can be plugged in, in one place: the words that a study may use.
 
 use tare_lab::fake;
-use tare_lab::study::{OptionWords, PartWords, Vocabulary};
+use tare_lab::study::{OptionWords, PartWords, Vocabulary, WorkloadWords};
 
 /// The words of a study, from the `ALL` lists of the crates.
 pub(crate) fn vocabulary() -> Vocabulary {
@@ -27,6 +27,10 @@ pub(crate) fn vocabulary() -> Vocabulary {
         name: driver.name.into(),
         options: options_of(driver.options),
     };
+    // One that cannot be read is unknown; the tests read them all.
+    let workload = |shipped: &tare_load::workload::shipped::Shipped| {
+        Some(WorkloadWords { name: shipped.name.into(), rows: shipped.read().ok()?.rows })
+    };
     Vocabulary {
         runtimes: runtimes.chain(fake::RUNTIMES.iter().map(|name| (*name).into())).collect(),
         networks: values("network"),
@@ -49,5 +53,6 @@ pub(crate) fn vocabulary() -> Vocabulary {
         injections: values("inject"),
         systems: tare_system::ALL.iter().map(system).chain([fake.clone()]).collect(),
         drivers: tare_load::drivers::ALL.iter().map(driver).chain([fake]).collect(),
+        workloads: tare_load::workload::shipped::ALL.iter().filter_map(workload).collect(),
     }
 }

@@ -106,3 +106,22 @@ fn postgres_is_weighed_with_pgbench() {
     assert_weighed(&output, folder.path(), &["capacity", "latency"]);
     assert_eq!(doubts(folder.path(), "coordinated_omission"), 0);
 }
+
+#[test]
+fn the_database_is_weighed_with_workloads_by_name() {
+    let test = "the_database_is_weighed_with_workloads_by_name";
+    if skipped(test, &ALWAYS) {
+        return;
+    }
+    let words = "workload = \"ycsb-a\"\nrows = 2000\nlatency_share = 0.3\n\
+                 [[workload]]\nname = \"scans\"\nworkload = \"ycsb-e\"\nrows = 2000\nlatency_share = 0";
+    let short = "window = \"200ms\"\nlead_in = \"50ms\"";
+    let (output, folder) = weigh("tare-load", "tare-db", short, words);
+    assert_weighed(&output, folder.path(), &["capacity", "latency"]);
+    assert_eq!(doubts(folder.path(), "operation_errors"), 0);
+    let page = fs::read_to_string(folder.path().join("out.html")).unwrap();
+    assert!(page.contains("ycsb-e, a workload that ships"), "the page says what was asked");
+    let (output, _folder) = weigh("tare-load", "tare-db", short, "workload = \"ycsb-z\"");
+    let said = stderr(&output);
+    assert!(!output.status.success() && said.contains("did you mean \"ycsb-"), "{said}");
+}

@@ -84,6 +84,7 @@ pub(super) fn record() -> Record {
             environments: names.iter().map(|name| spec(name)).collect(),
             workloads: vec![WorkloadSpec {
                 name: WORKLOAD.into(),
+                workload: None,
                 write_share: 1.0,
                 rows: 1000,
                 columns: 5,

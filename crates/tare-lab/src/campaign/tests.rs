@@ -27,6 +27,7 @@ impl Scratch {
 fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
     let workload = WorkloadSpec {
         name: "write".into(),
+        workload: None,
         write_share: 1.0,
         rows: 1000,
         columns: 5,

@@ -34,6 +34,7 @@ fn study() -> Study {
         environments: vec![spec("native", "fake"), spec("box", "fake:cpu=1.1")],
         workloads: vec![WorkloadSpec {
             name: "w".into(),
+            workload: None,
             write_share: 0.25,
             rows: 10,
             columns: 2,

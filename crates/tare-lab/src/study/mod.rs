@@ -24,7 +24,7 @@ pub use error::{Hint, Problem, StudyError};
 pub use parse::{defaults, parse, parse_quick};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
 pub use values::{ValueError, parse_duration, parse_share};
-pub use vocabulary::{OptionInfo, OptionWords, PartWords, Vocabulary};
+pub use vocabulary::{OptionInfo, OptionWords, PartWords, Vocabulary, WorkloadWords};
 
 /// Every key of a study with its meaning and default, as a file that can be run.
 pub const TEMPLATE: &str = include_str!("template.toml");
@@ -113,6 +113,10 @@ pub struct CpuSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadSpec {
     pub name: String,
+    /// One that the driver knows by name (`ycsb-a`). Then its shares, columns and keys are its own, and
+    /// those below say nothing, and are 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
     /// Share of writes among the operations, 0 to 1; the rest are reads by key.
     pub write_share: f64,
     /// Rows that exist before the load and that keys are drawn from.

@@ -10,7 +10,7 @@ use toml::de::DeTable;
 
 use super::error::{Hint, Problem, StudyError};
 use super::reader::{Item, Source, Table};
-use super::vocabulary::{OptionWords, PartWords, Vocabulary};
+use super::vocabulary::{OptionWords, PartWords, Vocabulary, WorkloadWords};
 use super::{
     CpuSpec, KeyDistribution, QuickPart, ScheduleKind, ScheduleSpec, Study, SystemSpec,
     WorkloadSpec, control_name, environments, expand, published,
@@ -71,6 +71,7 @@ const SCHEDULE_KEYS: &[&str] =
     &["kind", "window", "lead_in", "rounds", "rounds_min", "budget", "stop_width_percent", "seed"];
 const WORKLOAD_KEYS: &[&str] = &[
     "name",
+    "workload",
     "write_share",
     "rows",
     "columns",
@@ -143,7 +144,7 @@ fn read(
         let item = tables[position].need("name")?;
         return Err(item.bad_value("the baseline's second copy (A/A control) has this name"));
     }
-    let workloads = workloads(&root, source, driver)?;
+    let workloads = workloads(&root, source, driver, vocabulary)?;
     let workload_names: Vec<String> = workloads.iter().map(|one| one.name.clone()).collect();
     let published = published::read(&root, &names, &workload_names)?;
     Ok(Study {
@@ -398,6 +399,7 @@ fn workloads(
     root: &Table<'_>,
     source: Source<'_>,
     driver: &PartWords,
+    vocabulary: &Vocabulary,
 ) -> Result<Vec<WorkloadSpec>, StudyError> {
     let own_words = !driver.options.is_empty();
     let own_keys = ["name", driver.name.as_str(), "latency_share", "rate_per_s"];
@@ -424,6 +426,7 @@ fn workloads(
                 options(&item, &format!("{} of [[workload]]", driver.name), None, &driver.options)?;
             workloads.push(WorkloadSpec {
                 name,
+                workload: None,
                 write_share: 0.0,
                 rows: 0,
                 columns: 0,
@@ -437,12 +440,23 @@ fn workloads(
             });
             continue;
         }
+        let named = named(&table, vocabulary)?;
+        let rows = named.map_or(defaults::ROWS, |words| words.rows);
+        let (write_share, columns, column_bytes) = match named {
+            Some(_) => (0.0, 0, 0),
+            None => (
+                table.share("write_share", defaults::WRITE_SHARE)?,
+                table.whole_u32("columns", 1..=1000, defaults::COLUMNS)?,
+                table.whole_u32("column_bytes", 1..=1 << 20, defaults::COLUMN_BYTES)?,
+            ),
+        };
         workloads.push(WorkloadSpec {
             name,
-            write_share: table.share("write_share", defaults::WRITE_SHARE)?,
-            rows: table.whole("rows", 1..=1_000_000_000_000, defaults::ROWS)?,
-            columns: table.whole_u32("columns", 1..=1000, defaults::COLUMNS)?,
-            column_bytes: table.whole_u32("column_bytes", 1..=1 << 20, defaults::COLUMN_BYTES)?,
+            workload: named.map(|words| words.name.clone()),
+            write_share,
+            rows: table.whole("rows", 1..=1_000_000_000_000, rows)?,
+            columns,
+            column_bytes,
             keys: keys(&table)?,
             connections: table.whole_u32("connections", 1..=65_536, defaults::CONNECTIONS)?,
             in_flight: table.whole_u32("in_flight", 1..=1 << 20, defaults::IN_FLIGHT)?,
@@ -452,6 +466,19 @@ fn workloads(
         });
     }
     Ok(workloads)
+}
+
+/// The workload that a table asks for by name, if it does; then it says nothing of what that one is.
+fn named<'v>(
+    table: &Table<'_>,
+    vocabulary: &'v Vocabulary,
+) -> Result<Option<&'v WorkloadWords>, StudyError> {
+    let known: Vec<String> = vocabulary.workloads.iter().map(|words| words.name.clone()).collect();
+    let Some(name) = table.word("workload", &known)? else { return Ok(None) };
+    for key in ["write_share", "columns", "column_bytes", "keys"] {
+        table.exclusive(key, "workload", "a workload with a name has its own")?;
+    }
+    Ok(vocabulary.workloads.iter().find(|words| words.name == name))
 }
 
 fn keys(table: &Table<'_>) -> Result<KeyDistribution, StudyError> {

@@ -39,6 +39,7 @@ fn vocabulary() -> Vocabulary {
                 ],
             },
         ],
+        workloads: vec![WorkloadWords { name: "ycsb-a".into(), rows: 1_000_000 }],
     }
 }
 
@@ -68,6 +69,39 @@ fn check(old: &str, new: &str, expect: &str) {
     let text = GOOD.replace(old, new);
     let error = parse(&text, "s.toml", &vocabulary()).expect_err(new);
     assert_eq!(error.to_string(), expect.trim_matches('\n'), "\n{error}");
+}
+
+#[test]
+fn a_workload_may_be_one_with_a_name() {
+    let named = |words: &str| {
+        let text = GOOD.replace("write_share = 1\n", words);
+        let workload = read(&text).workloads.remove(0);
+        (workload.workload, workload.rows, workload.columns, workload.write_share)
+    };
+    let name = Some("ycsb-a".to_string());
+    assert_eq!(named("workload = \"ycsb-a\"\n"), (name.clone(), 1_000_000, 0, 0.0));
+    assert_eq!(named("workload = \"ycsb-a\"\nrows = 5\n"), (name, 5, 0, 0.0));
+    assert_eq!(named("rows = 5\n"), (None, 5, defaults::COLUMNS, 1.0));
+    check(
+        "write_share = 1",
+        "workload = \"ycsb-b\"",
+        r#"
+s.toml:13:12: unknown value "ycsb-b" for "workload"; did you mean "ycsb-a"?
+   |
+13 | workload = "ycsb-b"
+   |            ^^^^^^^^
+"#,
+    );
+    check(
+        "write_share = 1",
+        "write_share = 1\nworkload = \"ycsb-a\"",
+        r#"
+s.toml:13:1: "write_share" and "workload" cannot both be set: a workload with a name has its own
+   |
+13 | write_share = 1
+   | ^^^^^^^^^^^
+"#,
+    );
 }
 
 #[test]

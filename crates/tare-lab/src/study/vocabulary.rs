@@ -23,6 +23,16 @@ pub struct Vocabulary {
     /// The first is the default. Options are those of a workload: a driver that has some is asked in
     /// its own words, under its name.
     pub drivers: Vec<PartWords>,
+    /// Workloads that drivers without words of their own know by name.
+    pub workloads: Vec<WorkloadWords>,
+}
+
+/// A workload that has a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkloadWords {
+    pub name: String,
+    /// The rows that it has if the study does not say.
+    pub rows: u64,
 }
 
 /// A system, a driver or a kind of storage, and its options.

@@ -21,6 +21,8 @@ use tare_std::cpus::CpuSet;
 
 use super::{Client, DriverInfo, PlaceError, place};
 use crate::protocol::{Answer, Order, Ran};
+use crate::rows::KeyType;
+use crate::workload::Workload;
 
 pub(super) const INFO: DriverInfo = DriverInfo {
     name: "tare-load",
@@ -28,8 +30,10 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     speaks: &["cql"],
     options: &[],
     program: None,
-    // Every workload in rows can be asked for.
-    check: |_| Ok(()),
+    check: |study| {
+        let workload = |spec| Workload::of_study(spec, KeyType::default()).map(drop);
+        Ok(study.workloads.iter().try_for_each(workload)?)
+    },
     make: |client| {
         let Client { program, cpus, namespace, run, .. } = *client;
         Ok(Box::new(TareLoad::start(program, cpus, namespace, run)?))

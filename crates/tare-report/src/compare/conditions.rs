@@ -257,6 +257,7 @@ impl Warnings<'_, '_> {
                 Some(json!(workload).get(key)?.to_string())
             };
             for key in [
+                "workload",
                 "write_share",
                 "rows",
                 "columns",

@@ -203,6 +203,15 @@ fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)>
         workload.connections,
         if workload.connections == 1 { "" } else { "s" }
     );
+    if let Some(name) = &workload.workload {
+        let asked = format!("{name}, a workload that ships: tare load --show {name}");
+        return vec![
+            ("Operations".into(), asked),
+            ("Rows".into(), thousands(workload.rows)),
+            ("Capacity".into(), capacity),
+            ("Latency".into(), at_rate),
+        ];
+    }
     vec![
         (
             "Operations".into(),

@@ -38,6 +38,7 @@ pub(crate) fn measure(
         cpus: CpuSpec::default(),
         workloads: vec![WorkloadSpec {
             name: "write".into(),
+            workload: None,
             write_share: 1.0,
             rows: 1000,
             columns: 5,

@@ -23,6 +23,7 @@ use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path, read_
 use tare_lab::stacks::Afterwards;
 use tare_lab::study::{self, Study};
 use tare_load::drivers;
+use tare_load::workload::shipped;
 
 use super::tune::temporary::{self, Temporary};
 use super::{inside, report, stacks};
@@ -205,7 +206,12 @@ impl Question {
     /// Memory that one environment needs while all are up.
     pub(super) fn memory_per_environment(&self) -> u64 {
         let rows = |w: &study::WorkloadSpec| {
-            w.rows * (u64::from(w.columns) * u64::from(w.column_bytes) + ROW_EXTRA_BYTES)
+            let shipped = w.workload.as_deref().and_then(shipped::find);
+            let row_bytes = match shipped.and_then(|shipped| shipped.read().ok()) {
+                Some(workload) => workload.row_bytes_most(),
+                None => u64::from(w.columns) * u64::from(w.column_bytes),
+            };
+            w.rows * (row_bytes + ROW_EXTRA_BYTES)
         };
         SYSTEM_BYTES + self.study.workloads.iter().map(rows).sum::<u64>()
     }

@@ -1,0 +1,196 @@
+//! Whether the table that a server has is the one that a workload means.
+//!
+//! A statement is prepared if the names of its columns are there, whatever their types, and a blob of
+//! 64 bytes is a text too: such a load would fail row by row, or measure another table. So the
+//! columns are read from `system_schema.columns` (Cassandra from 3.0 on, Scylla) before anything is written.
+//!
+//! Columns that the workload does not have are left alone. A server that has no such table tells
+//! nothing; then it is left to PREPARE.
+
+use std::fmt;
+
+use tare_cql::response::Rows;
+use tare_cql::system_schema::ColumnKind;
+use tare_cql::types::Type;
+
+use crate::table::{KeyColumn, Table};
+
+/// How a server's table is another one than a workload's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableDifference {
+    #[error("it has no column {column}")]
+    Missing { column: String },
+    #[error("its column {column} is {found}, not {wanted}")]
+    Type { column: String, found: String, wanted: Type },
+    #[error("its primary key is {found}, not {wanted}")]
+    Key { found: PrimaryKey, wanted: PrimaryKey },
+    #[error("its column {column} is in descending order, and slices are read in ascending order")]
+    Descending { column: String },
+}
+
+/// The columns of a primary key in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PrimaryKey {
+    partition: Vec<String>,
+    clustering: Vec<String>,
+}
+
+impl fmt::Display for PrimaryKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "(({})", self.partition.join(", "))?;
+        self.clustering.iter().try_for_each(|column| write!(f, ", {column}"))?;
+        f.write_str(")")
+    }
+}
+
+/// A column as the server tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    name: String,
+    /// A word of `ColumnKind`, or one that it does not have.
+    kind: String,
+    /// Among the columns of its kind.
+    position: i32,
+    descends: bool,
+    type_name: String,
+}
+
+/// What the server is asked. Names are letters, digits and underscores: nothing needs an escape.
+pub(crate) fn question(table: &Table) -> String {
+    format!(
+        "SELECT column_name, kind, position, clustering_order, type FROM system_schema.columns \
+         WHERE keyspace_name = '{}' AND table_name = '{}'",
+        table.keyspace, table.name
+    )
+}
+
+/// The columns in an answer to the question.
+pub(crate) fn told(rows: &Rows<'_>) -> Vec<Told> {
+    let told = |row: tare_cql::response::Row<'_>| {
+        let mut cells = row.cells();
+        let mut next = || cells.next().flatten();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Some(Told {
+            name: text(next()?),
+            kind: text(next()?),
+            position: i32::from_be_bytes(next()?.try_into().ok()?),
+            descends: next()?.eq_ignore_ascii_case(b"desc"),
+            type_name: text(next()?),
+        })
+    };
+    rows.iter().filter_map(told).collect()
+}
+
+/// Compares the columns that a server told with those of a workload's table. `slices`: rows are read
+/// in the order of their clustering columns.
+pub(crate) fn compare(table: &Table, told: &[Told], slices: bool) -> Result<(), TableDifference> {
+    let keys = table.partition.iter().chain(&table.clustering).map(|key| (&key.name, &key.kind));
+    let columns = table.columns.iter().map(|column| (&column.name, &column.kind));
+    for (name, kind) in keys.chain(columns) {
+        let column = name.clone();
+        let Some(told) = told.iter().find(|told| told.name == *name) else {
+            return Err(TableDifference::Missing { column });
+        };
+        // Before Cassandra 2.2 texts were called varchar, and some servers say so still.
+        if Type::scalar(&told.type_name).as_ref() != Some(kind) {
+            let (found, wanted) = (told.type_name.clone(), kind.clone());
+            return Err(TableDifference::Type { column, found, wanted });
+        }
+    }
+    let names = |keys: &[KeyColumn]| keys.iter().map(|key| key.name.clone()).collect();
+    let wanted =
+        PrimaryKey { partition: names(&table.partition), clustering: names(&table.clustering) };
+    let found = PrimaryKey {
+        partition: of_kind(told, ColumnKind::PartitionKey),
+        clustering: of_kind(told, ColumnKind::Clustering),
+    };
+    if found != wanted {
+        return Err(TableDifference::Key { found, wanted });
+    }
+    let descending = told.iter().find(|told| told.descends).filter(|_| slices);
+    descending.map_or(Ok(()), |told| Err(TableDifference::Descending { column: told.name.clone() }))
+}
+
+/// The names of the columns of a kind, in their order.
+fn of_kind(told: &[Told], kind: ColumnKind) -> Vec<String> {
+    let mut columns: Vec<&Told> = told.iter().filter(|told| told.kind == kind.name()).collect();
+    columns.sort_by_key(|told| told.position);
+    columns.into_iter().map(|told| told.name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::parse;
+
+    fn table() -> Table {
+        let text = "[table]\nkeyspace = \"ks\"\nname = \"Things\"\nrows_per_partition = 5\n\
+                    [[partition]]\nname = \"day\"\ntype = \"date\"\n\
+                    [[partition]]\nname = \"shop\"\ntype = \"text\"\n\
+                    [[clustering]]\nname = \"hour\"\ntype = \"int\"\n\
+                    [[column]]\nname = \"c\"\ncount = 2\ntype = \"blob\"\n\
+                    [[query]]\nkind = \"read\"\n";
+        parse(text, "t.toml", "t").unwrap_or_else(|error| panic!("{error}")).table
+    }
+
+    /// Columns as `name kind position order type`.
+    fn told(lines: &[&str]) -> Vec<Told> {
+        let line = |line: &&str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            Told {
+                name: words[0].into(),
+                kind: words[1].into(),
+                position: words[2].parse().unwrap(),
+                descends: words[3] == "desc",
+                type_name: words[4].into(),
+            }
+        };
+        lines.iter().map(line).collect()
+    }
+
+    const RIGHT: [&str; 6] = [
+        "shop partition_key 1 none varchar",
+        "hour clustering 0 asc int",
+        "c0 regular -1 none blob",
+        "c1 regular -1 none blob",
+        "day partition_key 0 none date",
+        "more static -1 none frozen<list<int>>",
+    ];
+
+    #[test]
+    fn another_table_is_told_from_the_right_one() {
+        let check = |number: usize, line: &str, expect: Option<&str>| {
+            let mut lines = RIGHT;
+            lines[number] = line;
+            let found = compare(&table(), &told(&lines), true).err().map(|error| error.to_string());
+            assert_eq!(found.as_deref(), expect, "{line}");
+        };
+        check(0, RIGHT[0], None);
+        check(3, "c2 regular -1 none blob", Some("it has no column c1"));
+        check(3, "c1 regular -1 none text", Some("its column c1 is text, not blob"));
+        check(0, "shop partition_key 1 none blob", Some("its column shop is blob, not text"));
+        check(2, "c0 regular -1 none list<blob>", Some("its column c0 is list<blob>, not blob"));
+        check(
+            3,
+            "c1 clustering 1 asc blob",
+            Some("its primary key is ((day, shop), hour, c1), not ((day, shop), hour)"),
+        );
+        check(
+            0,
+            "shop regular -1 none text",
+            Some("its primary key is ((day), hour), not ((day, shop), hour)"),
+        );
+        let descending =
+            "its column hour is in descending order, and slices are read in ascending order";
+        check(1, "hour clustering 0 desc int", Some(descending));
+        let mut lines = RIGHT;
+        lines[1] = "hour clustering 0 desc int";
+        assert_eq!(compare(&table(), &told(&lines), false), Ok(()));
+    }
+
+    #[test]
+    fn the_question_names_the_table_as_it_is_called() {
+        let question = question(&table());
+        assert!(question.ends_with("keyspace_name = 'ks' AND table_name = 'Things'"), "{question}");
+    }
+}
