@@ -33,13 +33,17 @@ pub(super) const INFO: SystemInfo = SystemInfo {
     speaks: |_| "cql".into(),
     found: Some(|| {
         let java = exec::find("java").ok_or("apt-get install openjdk-17-jre-headless")?;
-        Ok(format!("{}; a study names the directory of Cassandra", java.display()))
+        let directory = installation().map_or_else(
+            || "a study names the directory of Cassandra".into(),
+            |found| found.display().to_string(),
+        );
+        Ok(format!("{}; {directory}", java.display()))
     }),
     options: &[
         OptionInfo {
             name: "directory",
             values: &[],
-            help: "an installation (with lib/), or a directory of jars; it has to be named",
+            help: "an installation (with lib/), or a directory of jars (default: $CASSANDRA_HOME, /opt/cassandra)",
         },
         OptionInfo {
             name: "java",
@@ -177,16 +181,16 @@ pub struct Cassandra {
 
 impl Cassandra {
     fn new(options: Options, way: Way) -> Result<Self, PartError> {
-        let wanted = "an installation of Cassandra, or a directory of its jars";
-        let directory = PathBuf::from(options.need("directory", wanted)?);
+        let wanted =
+            "an installation of Cassandra, or a directory of its jars (or set CASSANDRA_HOME)";
+        let directory = match installation() {
+            Some(found) if options.text("directory").is_none() => found,
+            _ => PathBuf::from(options.need("directory", wanted)?),
+        };
         if let Some(bad) = options.words("settings").iter().find(|text| !text.contains('=')) {
             return Err(options.bad("settings", bad, "words NAME=VALUE").into());
         }
-        let places = [directory.join("lib"), directory.clone()];
-        let jars = places.into_iter().find(|place| {
-            jar(place, "cassandra-all").or_else(|| jar(place, "apache-cassandra")).is_some()
-        });
-        let jars = jars.ok_or(CassandraError::NoJars { directory })?;
+        let jars = jars_of(&directory).ok_or(CassandraError::NoJars { directory })?;
         let name = options.text_or("java", "java").to_string();
         let java = exec::find(&name).and_then(|path| std::fs::canonicalize(path).ok());
         let java = java.ok_or(CassandraError::NoJava { name })?;
@@ -262,6 +266,22 @@ impl Cassandra {
             .ask("STARTUP", &out, |response| matches!(response, Response::Ready).then_some(()))?;
         Ok(session)
     }
+}
+
+/// Where Cassandra is, if a study does not say: what its own scripts are told, else where a
+/// distribution is unpacked.
+fn installation() -> Option<PathBuf> {
+    let told = std::env::var_os("CASSANDRA_HOME").map(PathBuf::from);
+    let usual = PathBuf::from("/opt/cassandra");
+    told.into_iter().chain([usual]).find(|directory| jars_of(directory).is_some())
+}
+
+/// Where the jars of an installation, or of a directory of jars, are.
+fn jars_of(directory: &Path) -> Option<PathBuf> {
+    let mut places = [directory.join("lib"), directory.to_path_buf()].into_iter();
+    places.find(|place| {
+        jar(place, "cassandra-all").or_else(|| jar(place, "apache-cassandra")).is_some()
+    })
 }
 
 /// The first jar in a directory whose name begins so.

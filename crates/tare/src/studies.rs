@@ -10,6 +10,9 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("remote-database", include_str!("../../../studies/remote-database.toml")),
     ("virtualization", include_str!("../../../studies/virtualization.toml")),
     ("kata", include_str!("../../../studies/kata.toml")),
+    ("redis", include_str!("../../../studies/redis.toml")),
+    ("postgres", include_str!("../../../studies/postgres.toml")),
+    ("cassandra", include_str!("../../../studies/cassandra.toml")),
     ("fake", include_str!("../../../studies/fake.toml")),
 ];
 
