@@ -34,6 +34,9 @@ use crate::workload::{QueryKind, StudyWorkloadError, Workload, schema};
 
 /// After the window the load goes on for so long, so that accounts are read under load.
 const TAIL: Duration = Duration::from_millis(10);
+/// Between two attempts to reach a server.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// So long is waited for the answer to anything that is not part of a load.
 const EXCHANGE: Duration = Duration::from_secs(30);
 /// So long without any answer, and requests in flight are given up.
@@ -211,6 +214,8 @@ impl Engine {
         let hosts: Vec<Host> =
             access.nodes.iter().map(|node| access::resolve(node)).collect::<Result<_, _>>()?;
         let mut candidates = hosts.iter().cycle();
+        // The last attempt may be cut short by the deadline: that it was says nothing.
+        let mut told = None;
         loop {
             let host = candidates.next().ok_or(LoadError::NoNode)?;
             // An attempt that hangs, as before a frozen server, must not eat the others' time.
@@ -220,12 +225,17 @@ impl Engine {
                 Err(error) if !error.may_pass() => return Err(error),
                 Err(error) => error,
             };
+            if told.is_none() || !error.is_time_out() {
+                told = Some((host.address, error));
+            }
             if Instant::now() >= end || stop.load(Ordering::Relaxed) {
                 let waited_s = begin.elapsed().as_secs_f64();
-                let address = host.address;
+                let (address, error) = told.ok_or(LoadError::NoNode)?;
                 return Err(LoadError::NotReady { address, waited_s, source: Box::new(error) });
             }
-            std::thread::sleep(Duration::from_millis(2));
+            // Soon at first, since a server that starts is waited for so; later less often.
+            let pause = (begin.elapsed() / 16).clamp(PAUSE_MIN, PAUSE_MAX);
+            std::thread::sleep(pause);
         }
     }
 

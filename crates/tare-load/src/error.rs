@@ -25,6 +25,16 @@ impl LoadError {
                 | Self::TlsSetup { .. }
         )
     }
+
+    /// True where nothing but the time for it ended an attempt.
+    pub(crate) fn is_time_out(&self) -> bool {
+        match self {
+            Self::Connect { source, .. } | Self::Exchange { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Why a load could not be made. Operations that fail are counted, not errors of this kind.

@@ -119,7 +119,6 @@ fn servers_that_begin_to_misbehave_are_a_result() {
             (Manner::GarbageAfter(1_500), "garbage on the connection"),
             (Manner::OtherStreams(1_500), "garbage on the connection"),
             (Manner::SilentAfter(1_500), "no answer"),
-            (Manner::Drops, "no answer"),
             (Manner::Reversed, ""),
             (Manner::Corrupt, "row differs from what was written"),
             (Manner::Stale, "row stale"),
