@@ -225,7 +225,8 @@ impl Engine {
                 Err(error) if !error.may_pass() => return Err(error),
                 Err(error) => error,
             };
-            if told.is_none() || !error.is_time_out() {
+            let cut_short = attempt == end && error.is_time_out();
+            if told.is_none() || !cut_short {
                 told = Some((host.address, error));
             }
             if Instant::now() >= end || stop.load(Ordering::Relaxed) {
