@@ -134,7 +134,7 @@ fn every_way_to_speak_works_and_every_misunderstanding_is_told() {
     let wrong_login = ["--tls-insecure", "--user", "ann", "--password-file", &wrong];
     check(guarded.port, &wrong_login, "does not let \"ann\" in");
     check(guarded.port, &["--tls-ca", &certificate, "--tls-name", "db.invalid"], "not valid");
-    check(plain.port, &["--columns", "7"], "are its columns those of the workload?");
+    check(plain.port, &["--columns", "7"], "there is no table tare.row7x64");
     let unknown = tare().args(["load", "no-such-host.invalid"]).output().unwrap();
     assert!(failure(&unknown).contains("cannot find the host no-such-host.invalid"));
 }
