@@ -176,6 +176,7 @@ impl Target {
             }
             Ok(Some(told)) => {
                 schema::compare(table, &told, slices).map_err(|difference| {
+                    let difference = Box::new(difference);
                     LoadError::OtherTable { address, table: name, difference }
                 })?;
             }

@@ -85,7 +85,7 @@ pub enum LoadError {
     #[error(
         "the table {table} at {address} is not that of the workload: {difference}; drop it, or give the workload a table of another name"
     )]
-    OtherTable { address: SocketAddr, table: String, difference: TableDifference },
+    OtherTable { address: SocketAddr, table: String, difference: Box<TableDifference> },
     #[error("every connection to {address} broke during the load: {reason}")]
     NoConnection { address: SocketAddr, reason: String },
     #[error("cannot fill {table} at {address}: {count} of the writes failed, the first: {first}")]
