@@ -170,7 +170,7 @@ fn storage_harness(
     let program = std::env::current_exe()?;
     let site = Site::open(SiteOptions { state: state.into(), program, cpus, destroy: Vec::new() })?;
     let words = ["serve", "{listen}", "{port}", "{data}"];
-    let launch = Launch { arguments: words.map(String::from).to_vec(), program: None };
+    let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
     loop {
         for kind in kinds {
             let mut environment = site.environment(&EnvironmentSpec {
@@ -184,6 +184,7 @@ fn storage_harness(
                 storage: storage(kind),
                 vm: Vec::new(),
                 sandbox: Vec::new(),
+                rootfs: Vec::new(),
                 inject: NOTHING_INJECTED.into(),
                 limits: Limits::default(),
                 optional: false,
@@ -226,7 +227,7 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
     let program = std::env::current_exe()?;
     let site = Site::open(SiteOptions { state: state.into(), program, cpus, destroy: Vec::new() })?;
     let words = ["serve", "{listen}", "{port}", "{data}"];
-    let launch = Launch { arguments: words.map(String::from).to_vec(), program: None };
+    let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
     for round in 0.. {
         let mut environments = Vec::new();
         for runtime in runtimes {
@@ -254,6 +255,7 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
                         false => Vec::new(),
                     },
                     sandbox: Vec::new(),
+                    rootfs: Vec::new(),
                     inject: NOTHING_INJECTED.into(),
                     limits: Limits::default(),
                     optional: false,

@@ -9,6 +9,7 @@ pub mod guest;
 pub mod inside;
 pub mod layer;
 pub mod proxy;
+pub mod rootfs;
 pub mod runtime;
 pub mod site;
 pub mod storage;

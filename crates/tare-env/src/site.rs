@@ -18,6 +18,7 @@ use crate::inside::{self, InGuest};
 use crate::layer::host::{HostError, OnHost, TunedHost};
 use crate::layer::network::{Client, NetworkError};
 use crate::layer::{HostLayer, Layers};
+use crate::rootfs::Roots;
 use crate::runtime;
 
 /// What a run is given.
@@ -80,6 +81,7 @@ pub struct Ground {
     destroy: Vec<PathBuf>,
     cgroups: Layout,
     client: Client,
+    roots: Roots,
     environments: AtomicU32,
 }
 
@@ -104,8 +106,18 @@ impl Site {
         match Self::lay(&journal, &state) {
             Ok((work, cgroups, client)) => {
                 let environments = AtomicU32::new(0);
-                let ground =
-                    Ground { journal, work, program, cpus, destroy, cgroups, client, environments };
+                let roots = Roots::default();
+                let ground = Ground {
+                    journal,
+                    work,
+                    program,
+                    cpus,
+                    destroy,
+                    cgroups,
+                    client,
+                    roots,
+                    environments,
+                };
                 Ok(Self { ground: Arc::new(ground), host: None })
             }
             Err(error) => {
@@ -233,6 +245,11 @@ impl Ground {
 
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// What containers' root file systems are made of.
+    pub(crate) fn roots(&self) -> &Roots {
+        &self.roots
     }
 
     /// A number for the next start of an environment, from 0. The names of what it makes end in it.

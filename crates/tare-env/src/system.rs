@@ -10,11 +10,12 @@ use std::time::Duration;
 use tare_host::account::Account;
 use tare_host::cgroup::{Cgroup, CgroupError};
 use tare_host::process::{self, Hold};
-use tare_host::program::{Program, ProgramError};
+use tare_host::program::Program;
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Launch, LayerState, Processes, Usage};
 
 use crate::layer::{CgroupLayer, CpuLayer, Layers, NetworkLayer};
+use crate::rootfs::{Config, Root, RootError, overlay};
 
 /// How long SIGSTOP may take to stop every thread.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
@@ -259,32 +260,63 @@ pub(crate) fn state(layer: &str, wanted: &str, found: String, in_force: bool) ->
 }
 
 /// The arguments of a launch with what only the environment knows: `{listen}` is the address to
-/// listen on, `{port}` the port, `{data}` the data directory, `{program}` the path of the host's
-/// program, as seen from inside.
+/// listen on, `{port}` the port, `{data}` the data directory, `{program}` the path of the program
+/// that it starts and `{beside}` the directory of that, as seen from inside, and `{image}` what its
+/// image says.
 pub(crate) fn arguments(
     launch: &Launch,
     listen: SocketAddrV4,
     data: &str,
     program: &Program,
+    image: Option<&Config>,
 ) -> Vec<String> {
     let (address, port) = (listen.ip().to_string(), listen.port().to_string());
+    // A bare name is looked for on the PATH, and so is what is beside it.
+    let beside = program.path.parent().unwrap_or(Path::new("")).to_string_lossy();
+    let beside = if beside.is_empty() { beside } else { format!("{beside}/").into() };
     let program = program.path.to_string_lossy();
     let fill = |text: &String| {
         text.replace("{listen}", &address)
             .replace("{port}", &port)
             .replace("{data}", data)
             .replace("{program}", &program)
+            .replace("{beside}/", &beside)
     };
-    launch.arguments.iter().map(fill).collect()
+    // Text of others: nothing in it is replaced.
+    let image = image.and_then(|config| serde_json::to_string(config).ok());
+    let word = |text: &String| match &image {
+        Some(image) if text == "{image}" => image.clone(),
+        _ => fill(text),
+    };
+    launch.arguments.iter().map(word).collect()
 }
 
 /// The host's program that a launch needs, with the files to show inside; empty where it needs none.
 ///
 /// # Errors
 /// When it is not installed: what to install.
-pub(crate) fn program(launch: &Launch) -> Result<Program, ProgramError> {
+pub(crate) fn program(launch: &Launch) -> Result<Program, PartError> {
+    if launch.from_image {
+        return Err(RootError::NoImage.into());
+    }
     let Some(asked) = &launch.program else { return Ok(Program::default()) };
-    Program::find(&asked.name, &asked.files, &asked.folders)
+    let folders = [asked.folders.as_slice(), asked.named.as_slice()].concat();
+    Ok(Program::find(&asked.name, &asked.files, &folders)?)
+}
+
+/// The program that a launch needs, from a root file system if there is one.
+///
+/// # Errors
+/// When it is not there.
+pub(crate) fn program_in(launch: &Launch, root: Option<&Root>) -> Result<Program, PartError> {
+    match (root, &launch.program) {
+        (Some(root), None) if launch.from_image && root.config.is_some() => Ok(Program::default()),
+        (Some(root), Some(asked)) => {
+            overlay::check(root, &asked.named)?;
+            Ok(Program { path: root.program(&asked.name)?, files: asked.named.clone() })
+        }
+        _ => program(launch),
+    }
 }
 
 /// The last lines of some files, for an error.

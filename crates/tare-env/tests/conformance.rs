@@ -50,7 +50,7 @@ fn open(state: &State) -> Site {
 
 fn launch() -> Launch {
     let words = ["serve", "{listen}", "{port}", "{data}"];
-    Launch { arguments: words.map(String::from).to_vec(), program: None }
+    Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() }
 }
 
 fn spec(runtime: &str, network: &str, cpu: &str, security: &str, cgroup: &str) -> EnvironmentSpec {
@@ -66,6 +66,7 @@ fn spec(runtime: &str, network: &str, cpu: &str, security: &str, cgroup: &str) -
         storage: StorageSpec::default(),
         vm: Vec::new(),
         sandbox: Vec::new(),
+        rootfs: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits { memory_bytes },
         optional: false,

@@ -57,7 +57,7 @@ fn facts() {
 
 fn launch() -> Launch {
     let words = ["inside", "--exact", "--nocapture", "serve={listen}:{port}", "data={data}"];
-    Launch { arguments: words.map(str::to_owned).to_vec(), program: None }
+    Launch { arguments: words.map(str::to_owned).to_vec(), ..Launch::default() }
 }
 
 /// A site in a scratch state directory. Closing it, also by unwinding, removes everything.
@@ -105,6 +105,7 @@ fn spec(runtime: &str, network: &str, cpu: &str, security: &str) -> EnvironmentS
         storage: StorageSpec::default(),
         vm: Vec::new(),
         sandbox: Vec::new(),
+        rootfs: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits { memory_bytes: Some(256 << 20) },
         optional: false,
@@ -293,7 +294,8 @@ fn what_an_engine_cannot_do_is_refused() {
     assert!(error.contains("cgroup = \"own\""), "{error}");
     // A system that ends at once is reported with its words, by the start or soon after.
     let mut short = scratch.site.environment(&spec("docker", "host", "shared", "none")).unwrap();
-    let error = short.start(&Launch { arguments: vec!["--no-such-flag".into()], program: None });
+    let error =
+        short.start(&Launch { arguments: vec!["--no-such-flag".into()], ..Launch::default() });
     let mut text = error.err().map(|error| error.to_string()).unwrap_or_default();
     let deadline = Instant::now() + Duration::from_secs(5);
     while !text.contains("no-such-flag") {

@@ -50,7 +50,7 @@ fn open(state: &State, program: PathBuf) -> Site {
 
 fn launch() -> Launch {
     let words = ["serve", "{listen}", "{port}", "{data}"];
-    Launch { arguments: words.map(String::from).to_vec(), program: None }
+    Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() }
 }
 
 /// The layers and what a guest gets of them; the accelerator is TCG unless said otherwise.
@@ -78,6 +78,7 @@ fn spec(
         storage: StorageSpec::default(),
         vm: options,
         sandbox: Vec::new(),
+        rootfs: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits { memory_bytes: (cgroup == "own").then_some(1 << 30) },
         optional: false,

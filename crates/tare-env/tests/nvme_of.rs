@@ -79,7 +79,7 @@ fn traces(state: &State) -> BTreeSet<String> {
 fn start(environment: &mut dyn Environment, words: &[&str]) -> PathBuf {
     let arguments = words.iter().map(ToString::to_string).collect();
     let endpoint =
-        environment.start(&Launch { arguments, program: None }).unwrap_or_else(|error| {
+        environment.start(&Launch { arguments, ..Launch::default() }).unwrap_or_else(|error| {
             panic!("{}\n{}", error_line(error.as_ref()), environment.log_tail())
         });
     endpoint.data.unwrap()
@@ -405,7 +405,7 @@ fn a_target_that_is_there_is_used_once_it_is_given_up_and_stays() {
     let mut environment = site.environment(&spec).unwrap();
     start(&mut *environment, &serve);
     let mut other = site.environment(&spec).unwrap();
-    let words = Launch { arguments: serve.map(String::from).to_vec(), program: None };
+    let words = Launch { arguments: serve.map(String::from).to_vec(), ..Launch::default() };
     let error = other.start(&words).unwrap_err().to_string();
     assert!(error.contains("there is a controller of"), "{error}");
     environment.stop().unwrap();

@@ -96,7 +96,7 @@ fn live(site: &Site, spec: &EnvironmentSpec, fill: bool) {
     let mut environment = site.environment(spec).unwrap();
     let fill = if fill { "fill" } else { "leave" };
     let words = ["store", "{listen}", "{port}", "{data}", fill];
-    let launch = Launch { arguments: words.map(String::from).to_vec(), program: None };
+    let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
     let begin = Instant::now();
     let endpoint = environment.start(&launch).unwrap_or_else(|error| {
         panic!("{name}: {}\n{}", error_line(error.as_ref()), environment.log_tail())
@@ -226,7 +226,7 @@ fn a_raw_device_is_the_systems_data() {
     let before = traces();
     let site = open(&state);
     let words = ["device", "{listen}", "{port}", "{data}"];
-    let launch = Launch { arguments: words.map(String::from).to_vec(), program: None };
+    let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
     for runtime in ["process", "oci:runc", "oci:crun"] {
         let spec = on_storage(runtime, "raw", &[("size", "64M")]);
         if let Err(missing) = runtime::check(&spec) {
@@ -354,7 +354,7 @@ fn a_device_that_was_given_up_is_taken_unless_it_is_in_use() {
     assert_eq!(traces(), before);
 
     let words = ["serve", "{listen}", "{port}", "{data}"];
-    let launch = Launch { arguments: words.map(String::from).to_vec(), program: None };
+    let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
     let mut other = site.environment(&spec).unwrap();
     let mut environment = site.environment(&spec).unwrap();
     environment.start(&launch).unwrap();

@@ -38,6 +38,10 @@ pub struct EnvironmentSpec {
     /// another runtime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sandbox: Vec<(String, String)>,
+    /// What a container's root file system is made of (`packages`, `image`, `directory`) as
+    /// (name, value). Empty: nothing, and the host's program is shown in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rootfs: Vec<(String, String)>,
     /// A known cost that is added so that the instrument itself can be tried: `none`, `busy=2us`, ...
     #[serde(default = "nothing_injected", skip_serializing_if = "is_nothing_injected")]
     pub inject: String,
@@ -141,25 +145,33 @@ pub struct CpuPlan {
 /// What an environment is asked to run: always the Tare binary itself, with these arguments.
 ///
 /// In `arguments` the environment replaces `{listen}` by the address to listen on, `{port}` by the
-/// port, `{data}` by the data directory, and `{program}` by the path of `program`, all as seen from
-/// inside.
+/// port, `{data}` by the data directory, `{program}` by the path of `program` and `{beside}` by the
+/// directory that it is in, all as seen from inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     pub arguments: Vec<String>,
-    /// A program of the host that Tare's own starts inside.
+    /// A program that Tare's own starts inside.
     pub program: Option<HostProgram>,
+    /// It starts what the environment's image says, which `{image}` stands for in `arguments`: the
+    /// object `config` of the OCI's image configuration, as JSON.
+    pub from_image: bool,
+    /// The port that it listens on, where it cannot be told another one.
+    pub port: Option<u16>,
 }
 
 /// A program of the host. Every environment shows it, its loader and its libraries inside,
-/// read-only, at the paths that they have on the host.
+/// read-only, at the paths that they have on the host. An environment that has a root file system
+/// takes the program of that name from it, and shows `named` alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostProgram {
     /// A name on PATH, or an absolute path.
     pub name: String,
     /// Files, or directories of files, that it opens by name while it runs, such as plug-ins.
     pub files: Vec<PathBuf>,
-    /// Directories that it reads, shown whole as they are.
+    /// Directories of its installation that it reads, shown whole as they are.
     pub folders: Vec<PathBuf>,
+    /// Directories that the study names, shown whole wherever the program comes from.
+    pub named: Vec<PathBuf>,
 }
 
 /// Where a started system answers.

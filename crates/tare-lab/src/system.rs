@@ -37,6 +37,11 @@ pub trait System {
         READY_LIMIT
     }
 
+    /// What it must have printed before `ready` is asked, where that is how it says that it is up.
+    fn announces(&self) -> Option<&str> {
+        None
+    }
+
     /// One look at whether a started system answers; asked again until it does, or `ready_limit` is
     /// over. One that leaves it to the driver's `open` is ready at once.
     ///

@@ -215,6 +215,7 @@ fn spec(truth: &Truth) -> EnvironmentSpec {
         storage: StorageSpec::default(),
         vm: Vec::new(),
         sandbox: Vec::new(),
+        rootfs: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

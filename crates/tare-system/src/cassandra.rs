@@ -163,10 +163,6 @@ pub enum CassandraError {
         .directory.display()
     )]
     NoJars { directory: PathBuf },
-    #[error(
-        "there is no program {name}; install a Java of version 11 or 17 (apt-get install openjdk-17-jre-headless)"
-    )]
-    NoJava { name: String },
 }
 
 /// Cassandra with the options of a study.
@@ -175,7 +171,8 @@ pub struct Cassandra {
     options: Options,
     way: Way,
     jars: PathBuf,
-    /// The program itself, not a link to it: the rest of Java lies beside it.
+    /// The program itself, not a link to it: the rest of Java lies beside it. A name where the host has
+    /// none.
     java: PathBuf,
 }
 
@@ -193,7 +190,8 @@ impl Cassandra {
         let jars = jars_of(&directory).ok_or(CassandraError::NoJars { directory })?;
         let name = options.text_or("java", "java").to_string();
         let java = exec::find(&name).and_then(|path| std::fs::canonicalize(path).ok());
-        let java = java.ok_or(CassandraError::NoJava { name })?;
+        // A root file system may have one where the host has none.
+        let java = java.unwrap_or_else(|| name.into());
         let jars = std::path::absolute(jars)?;
         Ok(Self { options, way, jars, java })
     }
@@ -317,15 +315,16 @@ impl System for Cassandra {
             path.is_dir()
                 && path.file_name().unwrap_or_default().to_string_lossy().starts_with("java-")
         };
-        let folders = [self.home().to_path_buf(), self.jars.clone()].into_iter();
+        let home = Some(self.home().to_path_buf()).filter(|home| home.is_absolute());
         // The program loads it by name; what the others need is among what it needs.
         let machine = self.home().join("lib/server/libjvm.so");
         let program = HostProgram {
             name: self.java.to_string_lossy().into_owned(),
             files: Some(machine).filter(|file| file.is_file()).into_iter().collect(),
-            folders: folders.chain(etc.filter(named)).collect(),
+            folders: home.into_iter().chain(etc.filter(named)).collect(),
+            named: vec![self.jars.clone()],
         };
-        Launch { arguments: recipe.arguments(), program: Some(program) }
+        Launch { arguments: recipe.arguments(), program: Some(program), ..Launch::default() }
     }
 
     fn ready_limit(&self) -> Duration {

@@ -7,10 +7,11 @@ use std::time::Duration;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{OwnAccount, READY_LIMIT, System};
+use tare_lab::system::{OwnAccount, System};
 
 use super::SystemInfo;
 use super::options::Options;
+use super::readiness::{self, Readiness};
 use super::starter::Recipe;
 use super::way::Way;
 
@@ -38,21 +39,11 @@ pub(super) const INFO: SystemInfo = SystemInfo {
             values: &[],
             help: "directories of the host that it reads, divided at spaces",
         },
-        OptionInfo {
-            name: "ready_send",
-            values: &[],
-            help: "what it is asked to see whether it is ready (default: nothing; a connection is enough)",
-        },
-        OptionInfo {
-            name: "ready_expect",
-            values: &[],
-            help: "what the first line of its answer must contain",
-        },
-        OptionInfo {
-            name: "ready_limit",
-            values: &[],
-            help: "how long it may take until it is ready (default 60s)",
-        },
+        readiness::SEND,
+        readiness::EXPECT,
+        readiness::SAYS,
+        readiness::RUN,
+        readiness::LIMIT,
         OptionInfo {
             name: "user",
             values: &["root", "nobody"],
@@ -63,8 +54,8 @@ pub(super) const INFO: SystemInfo = SystemInfo {
     make: |spec, way| {
         let options = Options::new(spec);
         options.need("command", "the program and its arguments")?;
-        let ready_limit = options.duration("ready_limit", READY_LIMIT)?;
-        Ok(Box::new(Command { options, ready_limit, way: way.clone() }))
+        let readiness = Readiness::of(&options)?;
+        Ok(Box::new(Command { options, readiness, way: way.clone() }))
     },
 };
 
@@ -72,7 +63,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
 #[derive(Clone, Debug)]
 pub struct Command {
     options: Options,
-    ready_limit: Duration,
+    readiness: Readiness,
     way: Way,
 }
 
@@ -90,21 +81,23 @@ impl System for Command {
         let unprivileged = self.options.text("user") == Some("nobody");
         let arguments = Recipe { command, unprivileged, ..Recipe::default() }.arguments();
         let folders = self.options.words("folders").into_iter().map(PathBuf::from).collect();
-        Launch { arguments, program: Some(HostProgram { name, files: Vec::new(), folders }) }
+        Launch {
+            arguments,
+            program: Some(HostProgram { name, named: folders, ..HostProgram::default() }),
+            ..Launch::default()
+        }
     }
 
     fn ready_limit(&self) -> Duration {
-        self.ready_limit
+        self.readiness.limit
+    }
+
+    fn announces(&self) -> Option<&str> {
+        self.readiness.says.as_deref()
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        let mut line = self.way.connect(at.address)?;
-        if let Some(question) = self.options.text("ready_send") {
-            line.send(question, question.as_bytes())?;
-        }
-        let Some(expected) = self.options.text("ready_expect") else { return Ok(()) };
-        let answer = line.line()?;
-        if answer.contains(expected) { Ok(()) } else { Err(line.nonsense(answer).into()) }
+        self.readiness.look(&self.way, at)
     }
 
     /// Nobody knows how to ask it.

@@ -47,8 +47,12 @@ impl System for Fio {
         let words = words.into_iter().chain(["--data", "{data}", "--report", REPORT]);
         let there = ENGINES.iter().map(PathBuf::from).filter(|folder| folder.is_dir());
         let program =
-            HostProgram { name: "fio".into(), files: there.collect(), folders: Vec::new() };
-        Launch { arguments: words.map(String::from).collect(), program: Some(program) }
+            HostProgram { name: "fio".into(), files: there.collect(), ..HostProgram::default() };
+        Launch {
+            arguments: words.map(String::from).collect(),
+            program: Some(program),
+            ..Launch::default()
+        }
     }
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {

@@ -8,9 +8,12 @@
 mod cassandra;
 mod command;
 mod fio;
+mod image;
+mod image_start;
 mod memcached;
 mod options;
 mod postgres;
+mod readiness;
 mod redis;
 mod starter;
 mod tare_db;
@@ -25,6 +28,8 @@ use tare_lab::system::System;
 pub use cassandra::{Cassandra, CassandraError};
 pub use command::Command;
 pub use fio::{Fio, FioReportError};
+pub use image::Image;
+pub use image_start::ImageStartError;
 pub use memcached::Memcached;
 pub use options::OptionError;
 pub use postgres::Postgres;
@@ -79,6 +84,7 @@ pub const ALL: &[SystemInfo] = &[
     cassandra::INFO,
     memcached::INFO,
     command::INFO,
+    image::INFO,
     fio::INFO,
 ];
 

@@ -92,7 +92,11 @@ impl System for Memcached {
         // It refuses to be root unless it is told whom to be, and there may be no list of users.
         let arguments = Recipe { command, unprivileged: true, ..Recipe::default() }.arguments();
         let name = self.options.text_or("program", "memcached").to_string();
-        Launch { arguments, program: Some(HostProgram { name, ..HostProgram::default() }) }
+        Launch {
+            arguments,
+            program: Some(HostProgram { name, ..HostProgram::default() }),
+            ..Launch::default()
+        }
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {

@@ -155,8 +155,8 @@ impl System for Postgres {
         let initdb = directory.join("initdb");
         let words = ["--pgdata={data}/cluster", "--username=postgres", "--auth=trust"];
         let more = ["--no-locale", "--encoding=UTF8", "--no-sync", "--no-instructions"];
-        let words = words.into_iter().chain(more).map(String::from);
-        let before = [initdb.to_string_lossy().into_owned()].into_iter().chain(words).collect();
+        let words = ["{beside}/initdb"].into_iter().chain(words).chain(more);
+        let before = words.map(String::from).collect();
         let option = |name: &str, default: &str| {
             let value = self.options.text_or(name, default);
             format!("{name}={value}")
@@ -186,14 +186,16 @@ impl System for Postgres {
             unprivileged: true,
             // A killed server leaves the segment by which it knows whether another one runs.
             own_ipc: true,
+            ..Recipe::default()
         };
         let there = SYSTEM_FILES.iter().map(PathBuf::from).filter(|path| path.is_file());
         let program = HostProgram {
             name: directory.join("postgres").to_string_lossy().into_owned(),
             files: there.chain([initdb]).collect(),
             folders: folders(&directory),
+            ..HostProgram::default()
         };
-        Launch { arguments: recipe.arguments(), program: Some(program) }
+        Launch { arguments: recipe.arguments(), program: Some(program), ..Launch::default() }
     }
 
     fn ready_limit(&self) -> Duration {

@@ -122,7 +122,7 @@ impl System for Redis {
         command.extend(self.options.words("arguments"));
         let arguments = Recipe { command, ..Recipe::default() }.arguments();
         let program = HostProgram { name, ..HostProgram::default() };
-        Launch { arguments, program: Some(program) }
+        Launch { arguments, program: Some(program), ..Launch::default() }
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {

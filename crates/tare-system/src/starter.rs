@@ -19,11 +19,13 @@ use std::process::{Command, ExitStatus};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
+use super::image_start::{ImageProgram, ImageStartError, User};
+
 /// The subcommand of the program that does it.
 pub(crate) const COMMAND: &str = "start-system";
 
 /// User and group of a system that must not be root: nobody, on every distribution.
-const NOBODY: u32 = 65534;
+const NOBODY: User = User { uid: 65534, gid: 65534 };
 
 /// How a program is started. In its words and files stand `{listen}`, `{port}`, `{data}` and
 /// `{program}`, which the environment replaces; `{loopback}`, an address on the loopback device that
@@ -35,7 +37,8 @@ pub(crate) struct Recipe {
     pub(crate) files: Vec<(String, String)>,
     /// Commands that run to their end before, each after the last.
     pub(crate) before: Vec<Vec<String>>,
-    /// The program and its arguments.
+    /// The program and its arguments. With an image these words take the place of the image's own
+    /// command, behind its entry point; none leave it as it is.
     pub(crate) command: Vec<String>,
     /// What it has in its environment besides.
     pub(crate) variables: Vec<(String, String)>,
@@ -44,6 +47,8 @@ pub(crate) struct Recipe {
     /// A System V IPC namespace of its own where it would have the host's, so that nothing that it
     /// makes there outlives it.
     pub(crate) own_ipc: bool,
+    /// The program is that of the environment's image, with its environment, directory and user.
+    pub(crate) from_image: bool,
 }
 
 /// Why a system could not be started.
@@ -55,8 +60,10 @@ pub enum StartSystemError {
     Recipe(#[source] serde_json::Error),
     #[error("cannot write {}", .path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("cannot give {} to user {NOBODY}", .path.display())]
-    Own { path: PathBuf, source: io::Error },
+    #[error("cannot give {} to user {uid}", .path.display())]
+    Own { path: PathBuf, uid: u32, source: io::Error },
+    #[error(transparent)]
+    Image(#[from] ImageStartError),
     #[error("cannot run {program}")]
     Run { program: String, source: io::Error },
     #[error("{program} failed with {status} before the system was started: {said}")]
@@ -70,25 +77,33 @@ impl Recipe {
     pub(crate) fn arguments(&self) -> Vec<String> {
         // Strings and flags are always JSON.
         let recipe = serde_json::to_string(self).unwrap_or_default();
+        let image = if self.from_image { &["--image", "{image}"][..] } else { &[] };
         [COMMAND, "--listen", "{listen}:{port}", "--data", "{data}"]
-            .map(String::from)
-            .into_iter()
+            .iter()
+            .chain(image)
+            .map(|word| (*word).to_string())
             .chain([recipe])
             .collect()
     }
 }
 
-/// Makes ready what a recipe says and becomes its program.
+/// Makes ready what a recipe says and becomes its program. `image` is what the environment's image
+/// says of its program, where it is that.
 ///
 /// # Errors
 /// When it cannot; otherwise it does not return.
-pub fn start(recipe: &str, listen: SocketAddr, data: &Path) -> StartSystemError {
+pub fn start(
+    recipe: &str,
+    listen: SocketAddr,
+    data: &Path,
+    image: Option<&str>,
+) -> StartSystemError {
     let loopback = loopback(listen.port());
     let all = listen.ip().is_unspecified();
     let advertised = if all { loopback.clone() } else { listen.ip().to_string() };
     let recipe = recipe.replace("{loopback}", &loopback).replace("{advertised}", &advertised);
     let prepared = serde_json::from_str(&recipe).map_err(StartSystemError::Recipe);
-    match prepared.and_then(|recipe| prepare(&recipe, data)) {
+    match prepared.and_then(|recipe| prepare(&recipe, data, image)) {
         Ok((program, mut command)) => StartSystemError::Run { program, source: command.exec() },
         Err(error) => error,
     }
@@ -101,16 +116,31 @@ fn loopback(port: u16) -> String {
     format!("127.{}.{low}.1", u16::from(high).max(1))
 }
 
-fn prepare(recipe: &Recipe, data: &Path) -> Result<(String, Command), StartSystemError> {
+fn prepare(
+    recipe: &Recipe,
+    data: &Path,
+    image: Option<&str>,
+) -> Result<(String, Command), StartSystemError> {
+    // On a container's own root nobody has made it.
+    fs::create_dir_all(data)
+        .map_err(|source| StartSystemError::Write { path: data.into(), source })?;
     for (name, content) in &recipe.files {
         let path = data.join(name);
         let fail = |source| StartSystemError::Write { path: path.clone(), source };
         path.parent().map_or(Ok(()), fs::create_dir_all).map_err(fail)?;
         fs::write(&path, content).map_err(fail)?;
     }
-    let as_nobody = recipe.unprivileged && rustix::process::geteuid().is_root();
-    if as_nobody {
-        give_away(data)?;
+    let image = match (recipe.from_image, image) {
+        (true, image) => Some(ImageProgram::read(image.unwrap_or_default(), Path::new("/"))?),
+        (false, _) => None,
+    };
+    let user = match &image {
+        Some(image) => image.user,
+        None => recipe.unprivileged.then_some(NOBODY),
+    };
+    let user = user.filter(|_| rustix::process::geteuid().is_root());
+    if let Some(user) = user {
+        give_away(data, user)?;
     }
     if recipe.own_ipc {
         // A container has one already, and may not make another.
@@ -118,7 +148,7 @@ fn prepare(recipe: &Recipe, data: &Path) -> Result<(String, Command), StartSyste
         let _ = rustix::thread::unshare(UnshareFlags::NEWIPC);
     }
     for words in &recipe.before {
-        let (program, mut command) = command(words, recipe, data, as_nobody)?;
+        let (program, mut command) = command(words, recipe, data, user)?;
         let run = |source| StartSystemError::Run { program: program.clone(), source };
         let output = command.output().map_err(run)?;
         if !output.status.success() {
@@ -127,31 +157,41 @@ fn prepare(recipe: &Recipe, data: &Path) -> Result<(String, Command), StartSyste
             return Err(StartSystemError::Failed { program, status: output.status, said });
         }
     }
-    command(&recipe.command, recipe, data, as_nobody)
+    match image {
+        None => command(&recipe.command, recipe, data, user),
+        Some(image) => {
+            let words = image.words(&recipe.command);
+            let (program, mut command) = command(&words, recipe, &image.folder, user)?;
+            // What the study says goes before what the image says.
+            let own = |name: &str| recipe.variables.iter().any(|(known, _)| known == name);
+            command.envs(image.variables.into_iter().filter(|(name, _)| !own(name)));
+            Ok((program, command))
+        }
+    }
 }
 
 fn command(
     words: &[String],
     recipe: &Recipe,
-    data: &Path,
-    as_nobody: bool,
+    folder: &Path,
+    user: Option<User>,
 ) -> Result<(String, Command), StartSystemError> {
     let (program, arguments) = words.split_first().ok_or(StartSystemError::NoCommand)?;
     let mut command = Command::new(program);
-    command.args(arguments).envs(recipe.variables.iter().cloned()).current_dir(data);
-    if as_nobody {
-        command.uid(NOBODY).gid(NOBODY);
+    command.args(arguments).envs(recipe.variables.iter().cloned()).current_dir(folder);
+    if let Some(User { uid, gid }) = user {
+        command.uid(uid).gid(gid);
     }
     Ok((program.clone(), command))
 }
 
 /// Gives a directory and what is in it to the user that the system runs as.
-fn give_away(path: &Path) -> Result<(), StartSystemError> {
-    let fail = |source| StartSystemError::Own { path: path.into(), source };
-    std::os::unix::fs::lchown(path, Some(NOBODY), Some(NOBODY)).map_err(fail)?;
+fn give_away(path: &Path, user: User) -> Result<(), StartSystemError> {
+    let fail = |source| StartSystemError::Own { path: path.into(), uid: user.uid, source };
+    std::os::unix::fs::lchown(path, Some(user.uid), Some(user.gid)).map_err(fail)?;
     if path.is_dir() && !path.is_symlink() {
         for entry in fs::read_dir(path).map_err(fail)? {
-            give_away(&entry.map_err(fail)?.path())?;
+            give_away(&entry.map_err(fail)?.path(), user)?;
         }
     }
     Ok(())
@@ -174,6 +214,7 @@ mod tests {
             variables: vec![("LC_ALL".into(), "C".into())],
             unprivileged: true,
             own_ipc: true,
+            from_image: false,
         };
         let arguments = recipe.arguments();
         assert_eq!(arguments[..3], words(&[COMMAND, "--listen", "{listen}:{port}"]));
@@ -195,13 +236,13 @@ mod tests {
             before: vec![words(&["sh", "-c", "cat conf/a; echo; echo wrong >&2; exit 3"])],
             ..Recipe::default()
         };
-        let error = prepare(&recipe, data.path()).unwrap_err().to_string();
+        let error = prepare(&recipe, data.path(), None).unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("text | wrong"), "{error}");
         let gone = Recipe { command: words(&["/nowhere/program"]), ..Recipe::default() };
         let text = serde_json::to_string(&gone).unwrap();
-        let error = start(&text, ([0; 4], 1).into(), data.path()).to_string();
+        let error = start(&text, ([0; 4], 1).into(), data.path(), None).to_string();
         assert_eq!(error, "cannot run /nowhere/program");
-        let error = start("{", ([0; 4], 1).into(), data.path()).to_string();
+        let error = start("{", ([0; 4], 1).into(), data.path(), None).to_string();
         assert!(error.contains("quote or a backslash"), "{error}");
     }
 }

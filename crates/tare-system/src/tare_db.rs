@@ -71,7 +71,7 @@ impl System for TareDb {
         for (name, value) in &self.options {
             arguments.extend([format!("--{name}"), value.clone()]);
         }
-        Launch { arguments, program: None }
+        Launch { arguments, ..Launch::default() }
     }
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {

@@ -38,6 +38,7 @@ fn spec() -> EnvironmentSpec {
         storage: StorageSpec::default(),
         vm: Vec::new(),
         sandbox: Vec::new(),
+        rootfs: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

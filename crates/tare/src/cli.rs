@@ -395,6 +395,9 @@ pub struct StartSystem {
     pub listen: SocketAddr,
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
+    /// What the environment's image says of its program, as JSON
+    #[arg(long, value_name = "CONFIG")]
+    pub image: Option<String>,
     /// As JSON
     #[arg(value_name = "RECIPE")]
     pub recipe: String,

@@ -50,6 +50,7 @@ pub(crate) fn vocabulary() -> Vocabulary {
                 values: values.iter().map(|value| (*value).to_string()).collect(),
             })
             .collect(),
+        rootfs: options(tare_env::rootfs::OPTIONS),
         injections: values("inject"),
         systems: tare_system::ALL.iter().map(system).chain([fake.clone()]).collect(),
         drivers: tare_load::drivers::ALL.iter().map(driver).chain([fake]).collect(),

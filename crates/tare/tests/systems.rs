@@ -43,6 +43,7 @@ fn environment(runtime: &str, network: &str) -> EnvironmentSpec {
         storage: StorageSpec::default(),
         vm: Vec::new(),
         sandbox: Vec::new(),
+        rootfs: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

@@ -325,7 +325,7 @@ mod tests {
         let layer = InjectLayer::parse("busy=2us+filter=200").unwrap();
         let launch = |words: &[&str]| Launch {
             arguments: words.iter().map(|w| w.to_string()).collect(),
-            program: None,
+            ..Launch::default()
         };
         let told = layer.launch(&launch(&["db", "--smp", "1"])).unwrap().arguments.join(" ");
         assert_eq!(told, "db --smp 1 --inject-busy-ns 2000 --inject-filter 200");

@@ -162,6 +162,7 @@ mod tests {
             storage: StorageSpec::default(),
             vm: Vec::new(),
             sandbox: Vec::new(),
+            rootfs: Vec::new(),
             inject: NOTHING_INJECTED.into(),
             limits: Limits { memory_bytes },
             optional: false,

@@ -73,6 +73,10 @@ pub(crate) const BRIDGE_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 1);
 /// Why a network layer could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
+    #[error(
+        "the system listens on port {port}, which is taken in the host's network; tell it its port ({{port}}), or take network = \"bridge\""
+    )]
+    Taken { port: u16, source: io::Error },
     #[error(transparent)]
     Netns(#[from] NetnsError),
     #[error("cannot lay the network")]
@@ -196,6 +200,12 @@ pub fn free_port(address: Ipv4Addr) -> Result<u16, NetworkError> {
     Ok(bound.port())
 }
 
+/// A port that the system insists on, if nothing of this process's namespace listens on it.
+pub(crate) fn must_be_free(port: u16) -> Result<u16, NetworkError> {
+    let bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
+    bound.map(|_| port).map_err(|source| NetworkError::Taken { port, source })
+}
+
 /// The namespaces of one started environment behind a bridge. Every start takes a number of its own:
 /// the kernel removes the links of a namespace some time after its name.
 #[derive(Debug)]
@@ -203,6 +213,8 @@ pub struct Router {
     number: u32,
     router: String,
     system: String,
+    /// The port that the system listens on.
+    port: u16,
     /// The system is a guest: a tap device on the bridge takes the place of its namespace.
     tap: bool,
     proxy: Option<Child>,
@@ -220,7 +232,7 @@ impl Router {
         let prefix = ground.prefix();
         let router = format!("{prefix}-r{number}");
         let system = format!("{prefix}-s{number}");
-        Ok(Self { number, router, system, tap: false, proxy: None })
+        Ok(Self { number, router, system, port: PORT, tap: false, proxy: None })
     }
 
     /// The same for a virtual machine, whose monitor runs in the router's namespace.
@@ -312,7 +324,7 @@ impl Router {
                 result.map_err(|source| NetworkError::Setting { path, value: "1", source })
             };
             netns::within(&router, forward)??;
-            let table = Command::new("nft").args(["-f", "-"]).input(table(proxy));
+            let table = Command::new("nft").args(["-f", "-"]).input(table(proxy, self.port));
             table.variable(RUN_VARIABLE, ground.run()).in_namespace(&router).run()?;
             joined(inside)?;
             joined(outside)
@@ -324,7 +336,7 @@ impl Router {
     }
 
     fn start_proxy(&self, ground: &Ground, router: &Path) -> Result<Child, NetworkError> {
-        let to = SocketAddrV4::new(SYSTEM_ADDRESS, PORT);
+        let to = SocketAddrV4::new(SYSTEM_ADDRESS, self.port);
         let command = Command::new(ground.program())
             .args(["proxy", "--listen", &self.published().to_string(), "--to", &to.to_string()])
             .variable(RUN_VARIABLE, ground.run())
@@ -353,10 +365,10 @@ impl Router {
 /// The router's nft table: the same hooks and decisions in the same order as dockerd's iptables
 /// chains (PREROUTING/DOCKER, POSTROUTING, FORWARD with DOCKER-USER, isolation, conntrack, DOCKER).
 /// NAT priorities are numbers because nft 1.0 does not take the names in every hook.
-fn table(proxy: bool) -> String {
+fn table(proxy: bool, port: u16) -> String {
     let publish = match proxy {
         true => String::new(),
-        false => format!("fib daddr type local tcp dport {PORT} dnat to {SYSTEM_ADDRESS}:{PORT}"),
+        false => format!("fib daddr type local tcp dport {PORT} dnat to {SYSTEM_ADDRESS}:{port}"),
     };
     format!(
         "table ip tare {{
@@ -364,13 +376,13 @@ fn table(proxy: bool) -> String {
   chain postrouting {{
     type nat hook postrouting priority 100; policy accept;
     ip saddr 198.19.255.0/24 oifname != \"tare0\" masquerade
-    ip saddr {SYSTEM_ADDRESS} ip daddr {SYSTEM_ADDRESS} tcp dport {PORT} masquerade
+    ip saddr {SYSTEM_ADDRESS} ip daddr {SYSTEM_ADDRESS} tcp dport {port} masquerade
   }}
   chain user {{ return; }}
   chain isolate {{ iifname \"tare0\" oifname != \"tare0\" jump isolate2; return; }}
   chain isolate2 {{ oifname \"tare0\" drop; return; }}
   chain publish {{
-    ip daddr {SYSTEM_ADDRESS} iifname != \"tare0\" oifname \"tare0\" tcp dport {PORT} accept
+    ip daddr {SYSTEM_ADDRESS} iifname != \"tare0\" oifname \"tare0\" tcp dport {port} accept
   }}
   chain forward {{
     type filter hook forward priority 0; policy drop;
@@ -450,25 +462,28 @@ impl Place {
         }
     }
 
-    /// Makes the layer.
+    /// Makes the layer; `port` is the one that the system listens on, where it cannot be told another.
     pub(crate) fn make(
         ground: &Ground,
         layer: NetworkLayer,
         router: Option<Router>,
+        port: Option<u16>,
     ) -> Result<Self, NetworkError> {
         match (layer, router) {
             (NetworkLayer::Bridge { proxy }, Some(mut router)) => {
+                router.port = port.unwrap_or(PORT);
                 router.make(ground, proxy)?;
                 Ok(Self {
                     address: router.published().into(),
-                    listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT),
+                    listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, router.port),
                     namespace: Some(router.system_namespace()),
                     router: Some(router),
                 })
             }
             _ => {
                 let address = ground.client().link(ground, None)?;
-                let listen = SocketAddrV4::new(address, free_port(address)?);
+                let port = port.map_or_else(|| free_port(address), must_be_free)?;
+                let listen = SocketAddrV4::new(address, port);
                 Ok(Self { address: listen.into(), listen, namespace: None, router: None })
             }
         }

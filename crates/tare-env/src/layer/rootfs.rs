@@ -1,7 +1,10 @@
-//! The root file system of a container: empty and read-only, with the one static program bind-
-//! mounted at `/tare` and the data directory at `/data`. Not switched in a study, but read back.
+//! The root file system of a container: read-only, with the one static program bind-mounted at
+//! `/tare` and the data directory at `/data`. It is empty but for the files of the host's program, or
+//! what a study has it made of (`crate::rootfs`).
 
 use super::Layer;
+use crate::rootfs::OPTIONS;
+pub(crate) use crate::rootfs::PATH;
 
 /// Where the program stands inside.
 pub const PROGRAM: &str = "/tare";
@@ -11,12 +14,12 @@ pub const DATA: &str = "/data";
 
 pub const LAYER: Layer = Layer {
     name: "rootfs",
-    help: "root file system: the host's for a process; for a container empty and read-only, with \
-           the static program bind-mounted",
-    values: &[],
-    needs: "a statically linked program",
-    cleanup: "unmounted with the container's mount namespace",
-    read_back: "/proc/PID/mountinfo: the root is read-only",
+    help: "root file system: the host's for a process; for a container read-only, with the static \
+           program bind-mounted, and none (the host's program in it) or a table { NAME = VALUE }",
+    values: OPTIONS,
+    needs: "a statically linked program; for packages apt-get, dpkg-deb and tar",
+    cleanup: "unmounted; what was unpacked stays in the cache for the next run",
+    read_back: "/proc/PID/mountinfo: the root is read-only; every file is compared with the manifest",
 };
 
 /// Whether the root is read-only in a process's mount table. `None` when it cannot be told.

@@ -1,7 +1,8 @@
 //! Containers of an engine that speaks docker's API on a unix socket of this host: Docker with any
 //! runtime that it knows, and Podman.
 //!
-//! The image is made from the one static program and imported, nothing is pulled. The client's
+//! The image is made from the one static program and imported, or from a root file system of ours;
+//! or it is one that the engine has, and the program is bind-mounted. Nothing is pulled. The client's
 //! namespace is linked to the engine's by a veth pair, whose far end is where the client dials:
 //! - `host`: the system listens there, in the engine's namespace.
 //! - `bridge`: the engine publishes the port there, and DNAT takes it (the packet comes from
@@ -46,11 +47,13 @@ use crate::site::Ground;
 use crate::storage::{self, At, Place, Seen, Storage};
 use crate::system::{self, System};
 
+mod base;
 mod engine;
 mod image;
 mod reading;
 mod request;
 
+use base::Base;
 use engine::{Engine, Kind};
 use reading::Told;
 use request::Request;
@@ -182,6 +185,7 @@ fn make(
     Ok(Box::new(Container {
         name: format!("{}-e{number}", ground.prefix()),
         runtime: argument.map(str::to_owned),
+        base: Base::of(&spec, ground, &engine)?,
         ground: Arc::clone(ground),
         engine,
         spec,
@@ -204,6 +208,8 @@ struct Container {
     storage: Box<dyn Storage>,
     /// Where the runtime is gVisor.
     sandbox: Option<gvisor::Options>,
+    /// What the container is made from.
+    base: Base,
     /// The runtime that was asked for; the engine's default otherwise.
     runtime: Option<String>,
     number: u32,
@@ -238,24 +244,27 @@ impl Container {
 
     /// Imports the image unless another environment of the run has.
     fn provide_image(&self) -> Result<(), PartError> {
+        if !self.base.is_ours() {
+            return Ok(());
+        }
         let journal = self.ground.journal();
         let entry = self.image_entry();
         if journal.live().iter().any(|(_, live)| *live == entry) {
             return Ok(());
         }
         let ids = journal.write(vec![entry])?;
-        let imported = self.engine.import(&self.ground.prefix(), self.ground.program());
+        let imported = self.base.import(&self.ground, &self.engine);
         if imported.is_err() {
             journal.undo(&ids);
         }
-        Ok(imported?)
+        imported
     }
 
     fn image_entry(&self) -> Entry {
         Entry::Image {
             engine: self.engine.kind().name().into(),
             socket: self.engine.socket().into(),
-            name: self.ground.prefix(),
+            name: self.base.image(&self.ground),
         }
     }
 
@@ -283,7 +292,7 @@ impl Container {
 
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
         let ground = Arc::clone(&self.ground);
-        let program = system::program(launch)?;
+        let program = self.base.program(launch)?;
         let folder = self.folder();
         let namespace = self.engine.namespace();
         let bridge = matches!(self.layers.network, NetworkLayer::Bridge { .. });
@@ -345,16 +354,23 @@ impl Container {
             None => None,
         };
         let address = ground.client().link(&ground, Some(&namespace))?;
-        let port = netns::within(&namespace, || network::free_port(address))??;
+        let port = netns::within(&namespace, || match launch.port {
+            Some(port) if !bridge => network::must_be_free(port),
+            _ => network::free_port(address),
+        })??;
         let published = SocketAddrV4::new(address, port);
+        let inner = launch.port.unwrap_or(PORT);
         let listen = match bridge {
-            true => SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, PORT),
+            true => SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, inner),
             false => published,
         };
         let cpuset = self.cpuset();
         let request = Request {
             kind: self.engine.kind(),
-            image: &ground.prefix(),
+            image: &self.base.image(&ground),
+            program: (!matches!(self.base, Base::Program)).then(|| ground.program()),
+            read_only: !self.writes_root(),
+            port: inner,
             run: ground.run(),
             environment: &self.spec.name,
             runtime: self.runtime.as_deref(),
@@ -362,7 +378,13 @@ impl Container {
             cpuset: cpuset.clone(),
             published,
             data: &data,
-            arguments: system::arguments(launch, listen, rootfs::DATA, &program),
+            arguments: system::arguments(
+                launch,
+                listen,
+                rootfs::DATA,
+                &program,
+                self.base.config(),
+            ),
             files: &program.files,
             seccomp: self.seccomp(&folder)?,
         };
@@ -419,6 +441,11 @@ impl Container {
         };
         self.data.clone_from(&data);
         Ok(Endpoint { address: published.into(), data: Some(data) })
+    }
+
+    /// Whether the root file system can be written inside.
+    fn writes_root(&self) -> bool {
+        self.base.config().is_some() || self.storage.place() == Place::Root
     }
 
     /// Whether the host cannot look into it: its process and mount tables are another kernel's.

@@ -11,6 +11,7 @@ use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
 
 use crate::layer::Layers;
+use crate::rootfs::Source;
 use crate::site::Ground;
 use crate::storage;
 
@@ -159,6 +160,7 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     let layers = Layers::parse(spec)?;
     vm::check(spec, &layers, (runtime.name, argument))?;
     gvisor::check(spec, &layers, argument)?;
+    Source::parse(spec)?.map_or(Ok(()), |root| root.needs())?;
     (runtime.needs)(argument)?;
     storage::check(spec)
 }
@@ -171,6 +173,7 @@ pub(crate) fn make(
     let layers = Layers::parse(spec)?;
     vm::check(spec, &layers, (runtime.name, argument))?;
     gvisor::check(spec, &layers, argument)?;
+    Source::parse(spec)?.map_or(Ok(()), |root| root.needs())?;
     (runtime.needs)(argument)?;
     storage::check(spec)?;
     storage::allow(spec, ground)?;

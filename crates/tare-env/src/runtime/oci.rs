@@ -21,7 +21,7 @@ use tare_host::journal::{Entry, EntryId};
 use tare_host::{RUN_VARIABLE, error_line, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
+    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage, options_text,
 };
 
 use super::gvisor::{self, Inside};
@@ -29,6 +29,7 @@ use super::kata;
 use super::{Argument, Runtime, Unavailable};
 use crate::layer::network::Place;
 use crate::layer::{CgroupLayer, Layers, rootfs, security};
+use crate::rootfs::{Root, Source, overlay};
 use crate::site::Ground;
 use crate::storage::{self, At, Seen, Storage};
 use crate::system::{self, System};
@@ -115,7 +116,12 @@ fn make(
         false => None,
     };
     let mut command = command(&program, ground.cgroups());
-    let writes_root = storage.place() == storage::Place::Root;
+    let root = match Source::parse(&spec)? {
+        Some(source) => Some(ground.roots().provide(&source)?),
+        None => None,
+    };
+    let image = root.as_ref().is_some_and(|root| root.config.is_some());
+    let writes_root = image || storage.place() == storage::Place::Root;
     command.extend(sandbox.iter().flat_map(|options| options.flags(writes_root)));
     let entries = Vec::new();
     let oci = Oci {
@@ -124,6 +130,7 @@ fn make(
         layers,
         storage,
         sandbox,
+        root,
         program,
         command,
         number: 0,
@@ -158,6 +165,8 @@ struct Oci {
     storage: Box<dyn Storage>,
     /// Where the runtime is gVisor.
     sandbox: Option<gvisor::Options>,
+    /// What its root file system is made of besides mount points.
+    root: Option<Root>,
     program: String,
     command: Vec<String>,
     /// Of the last start.
@@ -183,12 +192,18 @@ impl Oci {
         self.ground.work().join(format!("e{}", self.number))
     }
 
-    fn root(&self) -> PathBuf {
+    fn state_folder(&self) -> PathBuf {
         self.folder().join("runtime")
     }
 
     fn id(&self) -> String {
         format!("{}-e{}", self.ground.prefix(), self.number)
+    }
+
+    /// Whether the root file system can be written inside.
+    fn writes_root(&self) -> bool {
+        let image = self.root.as_ref().is_some_and(|root| root.config.is_some());
+        image || self.storage.place() == storage::Place::Root
     }
 
     fn logs(&self) -> [PathBuf; 2] {
@@ -202,7 +217,7 @@ impl Oci {
         Command::new(program)
             .args(options)
             .arg("--root")
-            .arg(self.root())
+            .arg(self.state_folder())
             .variable(RUN_VARIABLE, self.ground.run())
     }
 
@@ -213,7 +228,7 @@ impl Oci {
 
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
         let ground = Arc::clone(&self.ground);
-        let program = system::program(launch)?;
+        let program = system::program_in(launch, self.root.as_ref())?;
         self.number = ground.next_environment();
         let (folder, id) = (self.folder(), self.id());
         let name = format!("{}/e{}", ground.prefix(), self.number);
@@ -222,9 +237,10 @@ impl Oci {
         let (network, router) = Place::plan(&ground, self.layers.network, self.number)?;
         let mut entries = vec![Entry::Directory { path: folder.clone() }];
         let at = At { ground: &ground, folder: &folder };
+        entries.extend(self.root.iter().map(|_| Entry::Mount { path: folder.join("rootfs") }));
         entries.extend(self.storage.entries(&at));
         entries.extend(network);
-        let (command, root) = (self.command.clone(), self.root());
+        let (command, root) = (self.command.clone(), self.state_folder());
         entries.push(Entry::OciContainer { command, root, id: id.clone() });
         // Undone before the container: a frozen process could not be killed.
         entries.push(ground.cgroups().entry(&name));
@@ -232,10 +248,11 @@ impl Oci {
 
         // The root is there before the storage, which may be mounted over it.
         bundle::write_root(&folder, &program.files)?;
+        self.root.as_ref().map_or(Ok(()), |root| overlay::make(root, &folder))?;
         self.storage.make(&at)?;
         let (place, data) = (self.storage.place(), self.storage.data(&at));
         let mounted = (place == storage::Place::Directory).then_some(data.as_path());
-        let place = Place::make(&ground, self.layers.network, router)?;
+        let place = Place::make(&ground, self.layers.network, router, launch.port)?;
         let contents = bundle::Contents {
             id: &id,
             run: ground.run(),
@@ -247,8 +264,11 @@ impl Oci {
                 place.listen,
                 &at.told(&*self.storage, Path::new(rootfs::DATA)),
                 &program,
+                self.root.as_ref().and_then(|root| root.config.as_ref()),
             ),
             files: &program.files,
+            path: if self.root.is_some() { rootfs::PATH } else { "/" },
+            read_only: !self.writes_root(),
             cgroup: &name,
             network: place.namespace.as_deref(),
             cpus: ground.cpus(),
@@ -365,7 +385,7 @@ impl Oci {
     }
 
     fn read_rootfs(&self, system: &System) -> LayerState {
-        let writable = self.storage.place() == storage::Place::Root;
+        let writable = self.writes_root();
         let wanted = if writable { "writable" } else { "read-only" };
         let read_only = rootfs::root_is_read_only(&system.mount_table());
         let found = match read_only {
@@ -374,6 +394,19 @@ impl Oci {
             None => "unreadable",
         };
         system::state("rootfs", wanted, found.into(), read_only == Some(!writable))
+    }
+
+    /// What the root file system is made of, and that it is below what was mounted.
+    fn read_made_of(&self) -> Option<LayerState> {
+        let root = self.root.as_ref()?;
+        let layers = overlay::layers(root, &self.folder());
+        let mounted = overlay::is_mounted(&layers);
+        let found = match mounted {
+            true => root.text.clone(),
+            false => format!("no mount has {layers}"),
+        };
+        let wanted = options_text(&self.spec.rootfs);
+        Some(system::state("rootfs.made_of", &wanted, found, mounted))
     }
 }
 
@@ -422,6 +455,7 @@ impl Environment for Oci {
             self.read_rootfs(system),
             self.read_storage(system),
         ];
+        states.extend(self.read_made_of());
         states.extend(system.read_memory(layers));
         if let (Some(options), Some(inside)) = (self.sandbox, &running.inside) {
             let filter = system.read_seccomp().unwrap_or_default();

@@ -123,7 +123,7 @@ impl Process {
             .map_err(|source| ProcessError::Directory { path: folder.clone(), source })?;
         self.storage.make(&at)?;
         let data = at.data();
-        let place = Place::make(&ground, self.layers.network, router)?;
+        let place = Place::make(&ground, self.layers.network, router, launch.port)?;
         if let Some(group) = &group {
             group.make_folders()?;
             match self.layers.cpu {
@@ -142,7 +142,7 @@ impl Process {
         let cpus = self.layers.cpu.set(ground.cpus());
         let launch = self.layers.inject.launch(launch)?;
         let told = at.told(&*self.storage, &data);
-        let words = system::arguments(&launch, place.listen, &told, &program);
+        let words = system::arguments(&launch, place.listen, &told, &program, None);
         let mut command = match own {
             true => Command::new("/bin/sh").args(["-c", GATE]).arg(ground.program()),
             false => Command::new(ground.program()),

@@ -19,6 +19,7 @@ pub(super) fn spec(runtime: &str, kind: &str, options: &[(&str, &str)]) -> Envir
         storage: StorageSpec { kind: kind.into(), options: options.iter().map(pair).collect() },
         vm: Vec::new(),
         sandbox: Vec::new(),
+        rootfs: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

@@ -79,6 +79,7 @@ pub(crate) fn on_storage(runtime: &str, kind: &str, options: &[(&str, &str)]) ->
         storage,
         vm: Vec::new(),
         sandbox: Vec::new(),
+        rootfs: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

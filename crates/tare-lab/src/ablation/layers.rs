@@ -22,7 +22,7 @@ macro_rules! word {
 }
 
 /// Every layer of [`EnvironmentSpec`], in the order in which they are named.
-const LAYERS: [Layer; 11] = [
+const LAYERS: [Layer; 12] = [
     word!(runtime),
     word!(network),
     word!(cpu),
@@ -43,6 +43,14 @@ const LAYERS: [Layer; 11] = [
         name: "sandbox",
         read: |spec| options_text(&spec.sandbox),
         take: |spec, other| spec.sandbox.clone_from(&other.sandbox),
+    },
+    Layer {
+        name: "rootfs",
+        read: |spec| match spec.rootfs.is_empty() {
+            true => "none".to_string(),
+            false => options_text(&spec.rootfs),
+        },
+        take: |spec, other| spec.rootfs.clone_from(&other.rootfs),
     },
     word!(inject),
     Layer {

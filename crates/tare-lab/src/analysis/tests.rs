@@ -30,6 +30,7 @@ fn spec(name: &str) -> EnvironmentSpec {
         storage: StorageSpec::default(),
         vm: Vec::new(),
         sandbox: Vec::new(),
+        rootfs: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

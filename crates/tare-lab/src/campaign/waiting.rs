@@ -21,6 +21,8 @@ const QUIET_LOOKS: u32 = 3;
 enum WaitError {
     #[error("{text}")]
     Ended { text: String },
+    #[error("it has not said {text:?}")]
+    NotSaid { text: String },
     #[error("{text}")]
     Silent { text: String },
     #[error(
@@ -44,7 +46,12 @@ impl Campaign<'_, '_> {
         // Where the host cannot see the processes, none were there either.
         let mut was_seen = false;
         loop {
-            let Err(error) = system.ready(at) else { return Ok(()) };
+            let announced = system.announces().map_or(Ok(()), |text| {
+                let silent = || WaitError::NotSaid { text: text.into() };
+                environment.log_tail().contains(text).then_some(()).ok_or_else(silent)
+            });
+            let looked = announced.map_err(PartError::from).and_then(|()| system.ready(at));
+            let Err(error) = looked else { return Ok(()) };
             let is_there = !environment.processes().system.is_empty();
             if was_seen && !is_there {
                 let text = said("its process has ended", &environment.log_tail());

@@ -262,6 +262,7 @@ pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
         storage: StorageSpec::default(),
         vm: Vec::new(),
         sandbox: Vec::new(),
+        rootfs: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

@@ -156,7 +156,7 @@ impl System for FakeSystem {
     }
 
     fn launch(&self, cpus: usize) -> Launch {
-        Launch { arguments: vec!["fake".into(), cpus.to_string()], program: None }
+        Launch { arguments: vec!["fake".into(), cpus.to_string()], ..Launch::default() }
     }
 
     fn settings(&self, _at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {

@@ -26,7 +26,7 @@ pub use write::{Opening, RecordWriter, free_path};
 /// SQLite's `application_id` of a record: `TARE` in ASCII.
 pub const APPLICATION_ID: i32 = 0x5441_5245;
 /// SQLite's `user_version` of the records that this version writes.
-pub const SCHEMA_VERSION: i32 = 6;
+pub const SCHEMA_VERSION: i32 = 7;
 /// The first whose environments have a host layer; in older ones the host was as it is.
 const VERSION_WITH_HOST: i64 = 2;
 /// The first that may hold sampled stacks; older ones have no tables for them.
@@ -37,6 +37,8 @@ const VERSION_WITH_STORAGE: i64 = 4;
 const VERSION_WITH_TRACED: i64 = 5;
 /// The first whose environments have options of gVisor.
 const VERSION_WITH_SANDBOX: i64 = 6;
+/// The first whose environments say what their root file system is made of.
+const VERSION_WITH_ROOTFS: i64 = 7;
 
 /// Everything in a record file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,8 +9,8 @@ use rusqlite::{Connection, OpenFlags, Row};
 
 use super::error::RecordError;
 use super::{
-    APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, VERSION_WITH_SANDBOX, VERSION_WITH_STORAGE,
-    phase_of,
+    APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, VERSION_WITH_ROOTFS, VERSION_WITH_SANDBOX,
+    VERSION_WITH_STORAGE, phase_of,
 };
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits, NOTHING_INJECTED};
@@ -191,9 +191,10 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
     let more =
         if version < VERSION_WITH_STORAGE { "NULL, NULL, NULL" } else { "storage, vm, inject" };
     let sandbox = if version < VERSION_WITH_SANDBOX { "NULL" } else { "sandbox" };
+    let rootfs = if version < VERSION_WITH_ROOTFS { "NULL" } else { "rootfs" };
     let sql = format!(
         "SELECT id, name, runtime, network, cpu, security, cgroup, memory_bytes, optional, \
-         control, left_out, config, ready_ns, teardown_ns, {host}, {more}, {sandbox} \
+         control, left_out, config, ready_ns, teardown_ns, {host}, {more}, {sandbox}, {rootfs} \
          FROM environments ORDER BY id"
     );
     rows(connection, &sql, |row| {
@@ -210,6 +211,7 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
                 storage: json_or_default(row, 15)?,
                 vm: json_or_default(row, 16)?,
                 sandbox: json_or_default(row, 18)?,
+                rootfs: json_or_default(row, 19)?,
                 inject: row
                     .get::<_, Option<String>>(17)?
                     .unwrap_or_else(|| NOTHING_INJECTED.to_string()),

@@ -45,7 +45,7 @@ pub(super) fn insert_environment(
 ) -> rusqlite::Result<()> {
     let EnvironmentRecord { spec, control, left_out, layers, settings, config, .. } = environment;
     transaction.execute(
-        "INSERT INTO environments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+        "INSERT INTO environments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
          ON CONFLICT (id) DO UPDATE SET left_out = excluded.left_out, config = excluded.config, \
          ready_ns = excluded.ready_ns, teardown_ns = excluded.teardown_ns",
         params![
@@ -68,6 +68,7 @@ pub(super) fn insert_environment(
             as_json(&spec.vm)?,
             spec.inject,
             as_json(&spec.sandbox)?,
+            as_json(&spec.rootfs)?,
         ],
     )?;
     transaction.execute("DELETE FROM layers WHERE environment = ?", [position])?;

@@ -43,7 +43,8 @@ CREATE TABLE environments (
     storage       TEXT,           -- JSON: kind and options; NULL is a directory; since version 4
     vm            TEXT,           -- JSON: options of a virtual machine; since version 4
     inject        TEXT,           -- a known cost that is added; NULL is none; since version 4
-    sandbox       TEXT            -- JSON: options of gVisor; since version 6
+    sandbox       TEXT,           -- JSON: options of gVisor; since version 6
+    rootfs        TEXT            -- JSON: what its root file system is made of; since version 7
 );
 CREATE TABLE layers (
     environment  INTEGER NOT NULL REFERENCES environments (id) ON DELETE CASCADE,

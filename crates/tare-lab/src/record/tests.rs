@@ -270,7 +270,7 @@ fn files_that_are_no_records() {
     std::fs::remove_file(&path).unwrap();
     place.begun().finish("rounds done", 1).unwrap();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    check("PATH is a record of version 99, and this Tare reads up to version 6; use a newer Tare");
+    check("PATH is a record of version 99, and this Tare reads up to version 7; use a newer Tare");
 }
 
 #[test]
@@ -376,7 +376,7 @@ proptest! {
 fn make_old(path: &std::path::Path, version: i32) {
     let connection = Connection::open(path).unwrap();
     let columns = if version < 2 { 0 } else { 1 };
-    for column in &["host", "storage", "vm", "inject", "sandbox"][columns..] {
+    for column in &["host", "storage", "vm", "inject", "sandbox", "rootfs"][columns..] {
         connection.execute(&format!("ALTER TABLE environments DROP COLUMN {column}"), []).unwrap();
     }
     for table in ["stack_samples", "stacks", "stack_cpu", "stack_slices"] {
@@ -402,6 +402,7 @@ fn records_without_a_host_layer_are_read_and_resumed() {
     tuned.spec.storage =
         StorageSpec { kind: "ext4".into(), options: vec![("size".into(), "2G".into())] };
     tuned.spec.sandbox = vec![("platform".into(), "kvm".into())];
+    tuned.spec.rootfs = vec![("packages".into(), "redis-server".into())];
     tuned.spec.vm = vec![("vcpus".into(), "2".into())];
     tuned.spec.inject = "busy=2us".into();
     writer.put_environment(9, &tuned).unwrap();
@@ -477,7 +478,9 @@ fn a_record_from_before_there_were_stacks_has_none_and_takes_some_when_resumed()
 fn make_untraced(path: &std::path::Path) {
     let connection = Connection::open(path).unwrap();
     connection.execute("ALTER TABLE stack_slices DROP COLUMN kind", []).unwrap();
-    connection.execute("ALTER TABLE environments DROP COLUMN sandbox", []).unwrap();
+    for column in ["sandbox", "rootfs"] {
+        connection.execute(&format!("ALTER TABLE environments DROP COLUMN {column}"), []).unwrap();
+    }
     connection.pragma_update(None, "writable_schema", true).unwrap();
     let sql = "UPDATE sqlite_schema SET sql = replace(sql, ', ''traced''', '')";
     connection.execute(sql, []).unwrap();

@@ -10,7 +10,7 @@ use crate::environment::{EnvironmentSpec, HOST_AS_IS, Limits, NOTHING_INJECTED, 
 
 pub(super) const KEYS: &[&str] = &[
     "name", "extends", "optional", "runtime", "network", "cpu", "security", "cgroup", "host",
-    "storage", "vm", "sandbox", "inject", "limits",
+    "storage", "vm", "sandbox", "rootfs", "inject", "limits",
 ];
 
 /// An environment as written: only what the file says.
@@ -29,6 +29,7 @@ struct Written {
     storage: Option<StorageSpec>,
     vm: Option<Vec<(String, String)>>,
     sandbox: Option<Vec<(String, String)>>,
+    rootfs: Option<Vec<(String, String)>>,
     inject: Option<String>,
     /// `Some(None)` is `memory = "none"`.
     memory: Option<Option<u64>>,
@@ -112,6 +113,7 @@ fn one(
             .get("sandbox")
             .map(|item| options(&item, "sandbox", None, &vocabulary.sandbox))
             .transpose()?,
+        rootfs: rootfs(table, vocabulary)?,
         inject: table.word("inject", &vocabulary.injections)?,
         memory,
     })
@@ -128,6 +130,26 @@ fn storage(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<Option<StorageS
     let names: Vec<String> = known.iter().map(|words| words.name.clone()).collect();
     let kind = table.word("storage", &names)?;
     Ok(kind.map(|kind| StorageSpec { kind, options: Vec::new() }))
+}
+
+/// `rootfs = "none"`, or a table that says what it is made of: one thing.
+fn rootfs(
+    table: &Table<'_>,
+    vocabulary: &Vocabulary,
+) -> Result<Option<Vec<(String, String)>>, StudyError> {
+    let Some(item) = table.get("rootfs") else { return Ok(None) };
+    if !item.is_table() {
+        let none = ["none".to_string()];
+        return Ok(table.word("rootfs", &none)?.map(|_| Vec::new()));
+    }
+    let made_of = options(&item, "rootfs", None, &vocabulary.rootfs)?;
+    match made_of.as_slice() {
+        [(_, value)] if !value.is_empty() => Ok(Some(made_of)),
+        _ => {
+            let names: Vec<&str> = vocabulary.rootfs.iter().map(|one| one.name.as_str()).collect();
+            Err(item.bad_value(&format!("it is made of one thing: {}", names.join(", "))))
+        }
+    }
 }
 
 fn resolve(
@@ -165,6 +187,7 @@ fn resolve(
         storage: chain.iter().find_map(|at| written[*at].storage.clone()).unwrap_or_default(),
         vm: chain.iter().find_map(|at| written[*at].vm.clone()).unwrap_or_default(),
         sandbox: chain.iter().find_map(|at| written[*at].sandbox.clone()).unwrap_or_default(),
+        rootfs: chain.iter().find_map(|at| written[*at].rootfs.clone()).unwrap_or_default(),
         inject: or(first(|one| &one.inject), NOTHING_INJECTED, NOTHING_INJECTED),
         limits: Limits { memory_bytes: chain.iter().find_map(|at| written[*at].memory).flatten() },
         optional: written[index].optional,

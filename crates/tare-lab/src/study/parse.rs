@@ -329,7 +329,7 @@ pub(super) fn options(
     let table = item.table(title, &keys)?;
     let mut options = Vec::new();
     for item in table.items().into_iter().filter(|item| Some(item.key()) != key) {
-        let value = item.scalar()?;
+        let value = item.words()?;
         let option = known.iter().find(|option| option.name == item.key());
         if let Some(option) = option.filter(|option| !option.values.is_empty()) {
             item.known(&value, &option.values)?;

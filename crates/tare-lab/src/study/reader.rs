@@ -324,6 +324,20 @@ impl<'s> Item<'s> {
         }
     }
 
+    /// The same, or a list of words as one text with spaces between them.
+    pub fn words(&self) -> Result<String, StudyError> {
+        let Some(items) = self.list() else { return self.scalar() };
+        let mut words = Vec::new();
+        for item in items {
+            let word = item.scalar()?;
+            if word.is_empty() || word.contains(char::is_whitespace) {
+                return Err(item.bad_value("a word in a list is not empty and has no spaces"));
+            }
+            words.push(word);
+        }
+        Ok(words.join(" "))
+    }
+
     pub fn whole(&self, range: RangeInclusive<u64>) -> Result<u64, StudyError> {
         let DeValue::Integer(number) = self.value else {
             return Err(self.wrong_type("a whole number"));

@@ -21,6 +21,9 @@ fn vocabulary() -> Vocabulary {
         ],
         vm: vec![OptionWords { name: "vcpus".into(), values: vec![] }],
         sandbox: vec![OptionWords { name: "platform".into(), values: words(&["systrap", "kvm"]) }],
+        rootfs: ["packages", "image"]
+            .map(|name| OptionWords { name: name.into(), values: vec![] })
+            .into(),
         injections: words(&["none", "busy=*"]),
         systems: vec![PartWords {
             name: "tare-db".into(),
@@ -576,18 +579,21 @@ fn storage_machine_and_injection_are_layers_like_others() {
     let study = read(&GOOD.replace(
         "extends = \"native\"\n",
         "extends = \"native\"\nstorage = { kind = \"ext4\", size = \"2G\", journal = \"data\" }\n\
-         vm = { vcpus = 2 }\nsandbox = { platform = \"kvm\" }\ninject = \"busy=2us\"\n",
+         vm = { vcpus = 2 }\nsandbox = { platform = \"kvm\" }\ninject = \"busy=2us\"\n\
+         rootfs = { packages = [\"redis-server\", \"dash=1\"] }\n",
     ));
     let [native, other] = &study.environments[..] else { panic!("{study:?}") };
     assert!(
         native.storage.is_directory()
             && native.vm.is_empty()
             && native.sandbox.is_empty()
+            && native.rootfs.is_empty()
             && native.inject == "none"
     );
     assert_eq!(other.storage.to_string(), "ext4 (size = 2G, journal = data)");
     assert_eq!(other.vm, [("vcpus".to_string(), "2".to_string())]);
     assert_eq!(other.sandbox, [("platform".to_string(), "kvm".to_string())]);
+    assert_eq!(other.rootfs, [("packages".to_string(), "redis-server dash=1".to_string())]);
     assert_eq!(other.inject, "busy=2us");
     let plain =
         GOOD.replace("extends = \"native\"\n", "extends = \"native\"\nstorage = \"ext4\"\n");
@@ -598,6 +604,10 @@ fn storage_machine_and_injection_are_layers_like_others() {
         ("storage = { kind = \"directory\", size = \"2G\" }", "size"),
         ("vm = { vpus = 2 }", "vcpus"),
         ("sandbox = { platform = \"kvn\" }", "kvm"),
+        ("rootfs = \"redis\"", "none"),
+        ("rootfs = { package = \"redis\" }", "packages"),
+        ("rootfs = { packages = \"a\", image = \"b\" }", "one thing"),
+        ("rootfs = { packages = [\"a b\"] }", "no spaces"),
         ("inject = \"bussy\"", "busy=*"),
     ] {
         let text =

@@ -17,6 +17,8 @@ pub struct Vocabulary {
     pub vm: Vec<OptionWords>,
     /// Options of gVisor.
     pub sandbox: Vec<OptionWords>,
+    /// What a root file system can be made of.
+    pub rootfs: Vec<OptionWords>,
     pub injections: Vec<String>,
     /// The first is the default.
     pub systems: Vec<PartWords>,

@@ -36,7 +36,9 @@ pub(crate) fn text(command: &str, study: &Study, source: &str, original: &str) -
             storage.extend_from_slice(&spec.storage.options);
             let _ = writeln!(text, "storage = {}", table(&storage));
         }
-        for (key, options) in [("vm", &spec.vm), ("sandbox", &spec.sandbox)] {
+        for (key, options) in
+            [("vm", &spec.vm), ("sandbox", &spec.sandbox), ("rootfs", &spec.rootfs)]
+        {
             if !options.is_empty() {
                 let _ = writeln!(text, "{key} = {}", table(options));
             }

@@ -20,6 +20,7 @@ pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow
     checks.extend(tare_env::runtime::gvisor::doctor::checks(state));
     checks.extend(engines());
     checks.extend(systems());
+    checks.push(root_file_systems());
     checks.extend(stacks());
     checks.extend(load_tools());
     checks.extend(probes());
@@ -111,6 +112,35 @@ fn systems() -> Vec<Check> {
         Some(Check { what: format!("system {}", system.name), verdict, detail, remedy })
     };
     tare_system::ALL.iter().filter_map(check).collect()
+}
+
+/// What containers' root file systems can be made of.
+fn root_file_systems() -> Check {
+    let what = "root file systems".to_string();
+    let missing: Vec<&str> = tare_env::rootfs::TOOLS
+        .iter()
+        .copied()
+        .filter(|name| tare_host::exec::find(name).is_none())
+        .collect();
+    let cached = tare_env::rootfs::cached();
+    let unpacked = match cached.is_empty() {
+        true => format!("none in {} yet", tare_env::rootfs::CACHE),
+        false => format!("in {}: {}", tare_env::rootfs::CACHE, cached.join(", ")),
+    };
+    match missing.is_empty() {
+        true => Check {
+            what,
+            verdict: Verdict::Ok,
+            detail: format!("packages, images and directories; {unpacked}"),
+            remedy: String::new(),
+        },
+        false => Check {
+            what,
+            verdict: Verdict::Limited,
+            detail: format!("images and directories, no packages; {unpacked}"),
+            remedy: format!("packages need {}, on Debian and Ubuntu", missing.join(", ")),
+        },
+    }
 }
 
 /// Other people's load tools: each driver names the program that it runs.

@@ -16,7 +16,7 @@ use tare_lab::analysis::analyse;
 use tare_lab::campaign::{self, CampaignError, Clock, Ending, Memory, Parts, SystemClock};
 use tare_lab::cpus;
 use tare_lab::doubt::Doubt;
-use tare_lab::environment::CpuPlan;
+use tare_lab::environment::{CpuPlan, EnvironmentSpec};
 use tare_lab::fake;
 use tare_lab::probe::Probe;
 use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path, read_stacks};
@@ -297,6 +297,19 @@ fn check_devices(study: &Study) -> anyhow::Result<()> {
     .exit_with(Exit::Input)
 }
 
+/// Whether every environment has an image where the system is the program of one.
+fn check_images(study: &Study) -> anyhow::Result<()> {
+    let has_image = |spec: &EnvironmentSpec| spec.rootfs.iter().any(|(name, _)| name == "image");
+    match study.environments.iter().find(|spec| !has_image(spec)) {
+        Some(spec) if study.system.name == "image" => Err(anyhow!(
+            "environment {:?} has no image whose program could be weighed; set rootfs = {{ image = \"PATH\" }}",
+            spec.name
+        ))
+        .exit_with(Exit::Input),
+        _ => Ok(()),
+    }
+}
+
 /// Whether this host can run what the study cannot do without.
 fn check_runtimes(study: &Study) -> anyhow::Result<()> {
     for spec in study.environments.iter().filter(|spec| !spec.optional) {
@@ -341,6 +354,7 @@ pub(super) fn measure_here(
     let driver = drivers::of(study, &info.speaks(&study.system));
     let driver = driver.map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     check_devices(study)?;
+    check_images(study)?;
     check_runtimes(study)?;
     let mut site = open_site(state, &plan, &question.destroy)?;
     if let Some(tuned) = tuned {

@@ -182,6 +182,7 @@ fn environment(world: &Shared, host: &TunedHost, name: &str, value: &str) -> OnH
         storage: StorageSpec::default(),
         vm: Vec::new(),
         sandbox: Vec::new(),
+        rootfs: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits::default(),
         optional: false,

@@ -5,9 +5,9 @@
 //! Limits: only engines on this host. What is read back (namespaces, CPUs, filters) is read from
 //! this host's /proc, and the client's network is wired to the engine's network namespace.
 
-use std::fs;
+use std::fs::{self, File};
 use std::future::Future;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,12 +25,16 @@ use futures_util::{TryStreamExt, stream};
 use tokio::runtime::{Builder, Runtime};
 
 use super::image;
+use crate::rootfs::Config;
 use crate::runtime::Unavailable;
 
 /// How long an engine may take to answer at all.
 const PING_LIMIT: Duration = Duration::from_secs(5);
 /// How long any other call may take: runtimes of sandboxes take seconds to start one.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
+
+/// An archive is handed over in pieces of this size.
+const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Which engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +98,9 @@ pub(super) enum EngineError {
     Call { engine: &'static str, what: String, source: bollard::errors::Error },
     #[error("{engine} did not {what} within {} s", .limit.as_secs())]
     TimedOut { engine: &'static str, what: String, limit: Duration },
-    #[error("cannot read the program {} for the image", .path.display())]
+    #[error("{engine} has no image {name}; get it ({engine} pull {name})")]
+    NoImage { engine: &'static str, name: String },
+    #[error("cannot read {} for the image", .path.display())]
     Program { path: PathBuf, source: io::Error },
 }
 
@@ -206,6 +212,50 @@ impl Engine {
             CreateImageOptionsBuilder::new().from_src("-").repo(name).tag("latest").build();
         let import = self.client.create_image(Some(options), Some(body), None);
         self.call(&format!("import the image {name}"), import.try_for_each(|_| async { Ok(()) }))
+    }
+
+    /// Makes an image of a tar archive.
+    pub(super) fn import_archive(&self, name: &str, archive: &Path) -> Result<(), EngineError> {
+        let fail = |source| EngineError::Program { path: archive.into(), source };
+        let mut file = File::open(archive).map_err(fail)?;
+        let chunks = std::iter::from_fn(move || {
+            let mut chunk = Vec::new();
+            match file.by_ref().take(CHUNK_BYTES).read_to_end(&mut chunk) {
+                Ok(0) => None,
+                Ok(_) => Some(Ok(chunk.into())),
+                Err(error) => Some(Err(error)),
+            }
+        });
+        let body = bollard::body_try_stream(stream::iter(chunks));
+        let options =
+            CreateImageOptionsBuilder::new().from_src("-").repo(name).tag("latest").build();
+        let import = self.client.create_image(Some(options), Some(body), None);
+        self.call(&format!("import the image {name}"), import.try_for_each(|_| async { Ok(()) }))
+    }
+
+    /// The id of an image that the engine has, and what it says of its program.
+    pub(super) fn image(&self, name: &str) -> Result<(String, Config), EngineError> {
+        let inspect = self.client.inspect_image(name);
+        let found = self.call(&format!("find the image {name}"), inspect).map_err(|error| {
+            let (engine, name) = (self.kind.name(), name.to_string());
+            match error {
+                EngineError::Call {
+                    source:
+                        bollard::errors::Error::DockerResponseServerError { status_code: 404, .. },
+                    ..
+                } => EngineError::NoImage { engine, name },
+                other => other,
+            }
+        })?;
+        let config = found.config.unwrap_or_default();
+        let config = Config {
+            entrypoint: config.entrypoint,
+            cmd: config.cmd,
+            env: config.env,
+            working_dir: config.working_dir,
+            user: config.user,
+        };
+        Ok((found.id.unwrap_or_default(), config))
     }
 
     pub(super) fn create(&self, name: &str, body: ContainerCreateBody) -> Result<(), EngineError> {

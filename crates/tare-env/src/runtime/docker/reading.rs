@@ -5,9 +5,10 @@ use std::path::Path;
 
 use tare_host::process;
 use tare_lab::PartError;
-use tare_lab::environment::LayerState;
+use tare_lab::environment::{LayerState, options_text};
 
 use super::Container;
+use super::base::Base;
 use super::engine::Kind;
 use crate::layer::network::NetworkLayer;
 use crate::layer::{rootfs, security};
@@ -30,6 +31,10 @@ pub(super) struct Told {
     cpuset: String,
     security_opt: Vec<String>,
     driver: String,
+    /// The image that the container was made from, by its id.
+    image: String,
+    /// The id of the image that it was to be made from.
+    image_asked: String,
 }
 
 impl Container {
@@ -47,6 +52,7 @@ impl Container {
         let (layers, spec) = (self.layers.clone(), self.spec.clone());
         let plan = self.ground.cpus().clone();
         let (hidden, options) = (self.is_hidden(), self.sandbox);
+        let (writes_root, made_of) = (self.writes_root(), self.base.text());
         let kata = self.runtime.clone().filter(|name| kata::is_kata(name));
         let at = At { ground: &self.ground, folder: &self.folder() };
         let in_root = self.storage.place() == Place::Root;
@@ -113,9 +119,15 @@ impl Container {
             Some(false) => "writable",
             None => "unreadable",
         };
-        let in_force = read_only == Some(!in_root);
-        let wanted = if in_root { "writable" } else { "read-only" };
+        let in_force = read_only == Some(!writes_root);
+        let wanted = if writes_root { "writable" } else { "read-only" };
         states.push(system::state("rootfs", wanted, found.into(), in_force));
+        if let Some(made_of) = made_of {
+            let found = format!("{made_of}; the container's image is {}", told.image);
+            let in_force = !told.image.is_empty() && told.image == told.image_asked;
+            let wanted = options_text(&spec.rootfs);
+            states.push(system::state("rootfs.made_of", &wanted, found, in_force));
+        }
         states.push(storage);
         states.extend(system.read_memory(&layers));
         if let Some(inside) = &running.inside {
@@ -160,6 +172,12 @@ impl Container {
             cpuset: host.cpuset_cpus.unwrap_or_default(),
             security_opt: host.security_opt.unwrap_or_default(),
             driver: self.engine.driver()?,
+            image: inspected.image.unwrap_or_default(),
+            image_asked: match &self.base {
+                Base::Program => String::new(),
+                Base::Root(_) => self.engine.image(&self.base.image(&self.ground))?.0,
+                Base::Named { id, .. } => id.clone(),
+            },
         })
     }
 }

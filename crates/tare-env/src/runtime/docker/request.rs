@@ -9,7 +9,6 @@ use bollard::models::{
 };
 
 use super::engine::Kind;
-use crate::layer::network::PORT;
 use crate::layer::rootfs::{DATA, PROGRAM};
 use crate::layer::{CpuLayer, Layers, NetworkLayer};
 
@@ -29,6 +28,12 @@ pub(super) enum Data<'a> {
 pub(super) struct Request<'a> {
     pub(super) kind: Kind,
     pub(super) image: &'a str,
+    /// Tare's program, where the image does not hold it.
+    pub(super) program: Option<&'a Path>,
+    /// Whether the root cannot be written.
+    pub(super) read_only: bool,
+    /// The port that the system listens on behind a bridge.
+    pub(super) port: u16,
     pub(super) run: &'a str,
     pub(super) environment: &'a str,
     pub(super) runtime: Option<&'a str>,
@@ -47,7 +52,7 @@ pub(super) struct Request<'a> {
 
 impl Request<'_> {
     pub(super) fn body(&self) -> ContainerCreateBody {
-        let port = format!("{PORT}/tcp");
+        let port = format!("{}/tcp", self.port);
         let bridge = matches!(self.layers.network, NetworkLayer::Bridge { .. });
         let binding = PortBinding {
             host_ip: Some(self.published.ip().to_string()),
@@ -69,10 +74,11 @@ impl Request<'_> {
                 self.data
                     .mount()
                     .into_iter()
+                    .chain(self.program.map(|program| shown_as(program, PROGRAM)))
                     .chain(self.files.iter().map(|file| shown_file(file)))
                     .collect(),
             ),
-            readonly_rootfs: Some(self.data.mount().is_some()),
+            readonly_rootfs: Some(self.read_only),
             ulimits: (self.kind == Kind::Podman).then(podman_limits),
             ..HostConfig::default()
         };
@@ -80,6 +86,8 @@ impl Request<'_> {
             image: Some(self.image.to_owned()),
             entrypoint: Some(vec![PROGRAM.into()]),
             cmd: Some(self.arguments.clone()),
+            // Whom an image names is who its program runs as, not Tare's.
+            user: self.program.map(|_| "0:0".to_string()),
             // The mark by which processes of a dead run are found.
             env: Some(vec![format!("{}={}", tare_host::RUN_VARIABLE, self.run)]),
             labels: Some(HashMap::from([
@@ -107,8 +115,13 @@ impl Data<'_> {
 
 /// A file of the host at its own path, read-only.
 fn shown_file(path: &Path) -> Mount {
-    let path = Some(path.to_string_lossy().into_owned());
-    let (source, target) = (path.clone(), path);
+    shown_as(path, &path.to_string_lossy())
+}
+
+/// A file of the host at another path.
+fn shown_as(path: &Path, inside: &str) -> Mount {
+    let source = Some(path.to_string_lossy().into_owned());
+    let target = Some(inside.to_string());
     Mount { typ: Some(MountType::BIND), source, target, read_only: Some(true), ..Mount::default() }
 }
 
@@ -164,6 +177,9 @@ mod tests {
         let request = Request {
             kind,
             image: "tare-ab12",
+            program: None,
+            read_only: true,
+            port: 9042,
             run: "ab12",
             environment: "x",
             runtime: Some("runc"),

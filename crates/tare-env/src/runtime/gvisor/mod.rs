@@ -150,7 +150,8 @@ pub(crate) fn read_inside(
     inside: &Result<Inside, String>,
     filter: Option<u32>,
 ) {
-    let in_root = states.iter().any(|one| one.layer == "rootfs" && one.wanted == "writable");
+    let in_root =
+        states.iter().any(|one| one.layer == "storage" && one.wanted.starts_with("rootfs"));
     for one in states {
         let seen = match inside {
             Ok(seen) => seen,

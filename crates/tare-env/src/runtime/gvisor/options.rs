@@ -141,6 +141,7 @@ mod tests {
             storage: StorageSpec::default(),
             vm: Vec::new(),
             sandbox: pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            rootfs: Vec::new(),
             inject: NOTHING_INJECTED.into(),
             limits: Limits::default(),
             optional: false,

@@ -33,13 +33,17 @@ pub(crate) struct Contents<'a> {
     pub(crate) id: &'a str,
     pub(crate) run: &'a str,
     pub(crate) program: &'a Path,
-    /// The directory to mount for the data; without one it lies in the root, which is writable then.
+    /// The directory to mount for the data; without one it lies in the root.
     pub(crate) data: Option<&'a Path>,
     /// Major and minor number of the block device whose node lies there, if one does.
     pub(crate) device: Option<(u32, u32)>,
     pub(crate) arguments: Vec<String>,
     /// Files and directories of the host to mount at their own paths.
     pub(crate) files: &'a [PathBuf],
+    /// Where programs are looked for inside.
+    pub(crate) path: &'a str,
+    /// Whether the root cannot be written.
+    pub(crate) read_only: bool,
     /// Path of the cgroup below the root of each hierarchy.
     pub(crate) cgroup: &'a str,
     pub(crate) network: Option<&'a Path>,
@@ -137,12 +141,12 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
     let mut config = json!({
         "ociVersion": "1.0.2",
         "hostname": contents.id,
-        "root": { "path": "rootfs", "readonly": contents.data.is_some() },
+        "root": { "path": "rootfs", "readonly": contents.read_only },
         "process": {
             "terminal": false,
             "user": { "uid": 0, "gid": 0 },
             "args": args,
-            "env": ["PATH=/", format!("{RUN_VARIABLE}={}", contents.run)],
+            "env": [format!("PATH={}", contents.path), format!("{RUN_VARIABLE}={}", contents.run)],
             "cwd": "/",
             "capabilities": {
                 "bounding": capabilities,
@@ -229,6 +233,8 @@ mod tests {
             device: None,
             arguments: vec!["db".into()],
             files: &[],
+            path: "/",
+            read_only: true,
             cgroup: "tare-ab12/e0",
             network: None,
             cpus: &cpus,

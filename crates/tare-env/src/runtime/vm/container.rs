@@ -50,6 +50,8 @@ impl Container {
             device: None,
             arguments: inside.arguments,
             files: inside.files,
+            path: "/",
+            read_only: true,
             cgroup: CONTAINER,
             network: None,
             cpus: ground.cpus(),

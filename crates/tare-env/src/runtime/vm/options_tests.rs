@@ -16,6 +16,7 @@ fn spec(vm: &[(&str, &str)], network: &str, memory_bytes: Option<u64>) -> Enviro
         storage: StorageSpec::default(),
         vm: vm.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
         sandbox: Vec::new(),
+        rootfs: Vec::new(),
         inject: NOTHING_INJECTED.into(),
         limits: Limits { memory_bytes },
         optional: false,

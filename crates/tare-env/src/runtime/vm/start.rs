@@ -98,7 +98,7 @@ impl Vm {
         let listen = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT);
         let container = match &self.options.container {
             Some(runtime) => {
-                let arguments = system::arguments(launch, listen, rootfs::DATA, &program);
+                let arguments = system::arguments(launch, listen, rootfs::DATA, &program, None);
                 let inside = Inside { arguments, files: &program.files, release: &kernel.release };
                 Some(Container::new(runtime, &ground, &self.layers, inside)?)
             }
@@ -115,7 +115,7 @@ impl Vm {
         };
         initramfs::write(&files.initramfs(), &contents).map_err(file(files.initramfs()))?;
         self.data.make(&ground, &files, &self.options)?;
-        let place = Place::make(&ground, self.layers.network, Some(router))?;
+        let place = Place::make(&ground, self.layers.network, Some(router), None)?;
         if let Some(group) = &group {
             group.make_folders()?;
             match self.layers.cpu {
@@ -168,7 +168,7 @@ impl Vm {
             Err(source) => return Err(VmError::Boot { limit: BOOT_LIMIT, source }.into()),
         }
         let listen = running.place.listen;
-        let arguments = system::arguments(launch, listen, DATA, &program);
+        let arguments = system::arguments(launch, listen, DATA, &program, None);
         running.done("load", &Order::Load { modules: later })?;
         let (address, gateway) = (SYSTEM_ADDRESS, BRIDGE_ADDRESS);
         running.done("network", &Order::Network { address, prefix: 24, gateway })?;

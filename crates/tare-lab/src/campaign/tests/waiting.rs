@@ -15,6 +15,7 @@ struct Slow {
     inner: FakeSystem,
     ready_at: u32,
     quiet_at: u32,
+    announces: Option<&'static str>,
     ready_looks: Cell<u32>,
     quiet_looks: Cell<u32>,
 }
@@ -22,7 +23,8 @@ struct Slow {
 impl Slow {
     fn new(world: &World, ready_at: u32, quiet_at: u32) -> Self {
         let (ready_looks, quiet_looks) = (Cell::new(0), Cell::new(0));
-        Self { inner: world.system(), ready_at, quiet_at, ready_looks, quiet_looks }
+        let inner = world.system();
+        Self { inner, ready_at, quiet_at, announces: None, ready_looks, quiet_looks }
     }
 }
 
@@ -37,6 +39,10 @@ impl System for Slow {
 
     fn launch(&self, cpus: usize) -> Launch {
         self.inner.launch(cpus)
+    }
+
+    fn announces(&self) -> Option<&str> {
+        self.announces
     }
 
     fn ready(&self, _at: &Endpoint) -> Result<(), PartError> {
@@ -60,11 +66,17 @@ impl System for Slow {
 
 /// Runs a study with such a system: how it ended, looks for an answer, looks for quiet, and time.
 fn run_slow(ready_at: u32, quiet_at: u32) -> (Result<Outcome, CampaignError>, u32, u32, Duration) {
+    run_that(|world| Slow::new(world, ready_at, quiet_at))
+}
+
+fn run_that(
+    make: impl FnOnce(&World) -> Slow,
+) -> (Result<Outcome, CampaignError>, u32, u32, Duration) {
     let (scratch, world) = (Scratch::new(), World::new(1));
     let study = two();
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
     let never = AtomicBool::new(false);
-    let system = Slow::new(&world, ready_at, quiet_at);
+    let system = make(&world);
     let (mut driver, mut make) = (world.driver(), |spec: &EnvironmentSpec| world.environment(spec));
     let parts = Parts {
         make: &mut make,
@@ -97,6 +109,11 @@ fn one_that_never_answers_or_never_rests_ends_the_campaign_in_time() {
     let error = one_line(&outcome.unwrap_err());
     assert!(error.contains("cannot wait for") && error.contains("not yet after 60 s"), "{error}");
     assert!(took < Duration::from_secs(70), "{took:?}");
+    // What a fake environment prints is nothing.
+    let says = |world: &World| Slow { announces: Some("up"), ..Slow::new(world, 0, 0) };
+    let (outcome, ready, _, _) = run_that(says);
+    let error = one_line(&outcome.unwrap_err());
+    assert!(error.contains("it has not said \"up\" after 60 s") && ready == 0, "{error}");
     let (outcome, _, _, took) = run_slow(0, u32::MAX);
     let error = one_line(&outcome.unwrap_err());
     assert!(error.contains("still busy 300 s") && error.contains("a compaction"), "{error}");

@@ -1,0 +1,344 @@
+//! What a container's root file system is made of, where it is more than mount points: packages of
+//! Debian, an image, or a directory.
+//!
+//! Method: packages and images are unpacked once, into a directory of the cache, with a manifest of
+//! every file beside it. A later run needs neither network nor engine: it compares the directory with
+//! the manifest and goes on. Nothing ever writes there: a container gets an overlay over it.
+//!
+//! Limits: what packages would do when they are configured (users, alternatives, caches) is not done;
+//! `packages` makes up for the little that a server needs of it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use tare_host::exec::{self, ExecError};
+use tare_lab::environment::EnvironmentSpec;
+
+use crate::runtime::Unavailable;
+
+mod image;
+pub(crate) mod overlay;
+mod packages;
+mod program;
+mod tree;
+
+pub(crate) use image::Config;
+pub use image::ImageError;
+pub(crate) use program::PATH;
+
+/// What one can be made of, as (name, one line).
+pub const OPTIONS: &[(&str, &str)] = &[
+    (
+        "packages",
+        "packages of Debian or Ubuntu (NAME or NAME=VERSION) with all that they depend on, by apt-get",
+    ),
+    (
+        "image",
+        "an image: a directory with an OCI image layout, an archive by docker save, or with an engine the name of an image that it has",
+    ),
+    ("directory", "a root file system that stands in a directory of the host"),
+];
+
+/// Where they are unpacked, for all runs.
+pub const CACHE: &str = "/var/cache/tare/rootfs";
+
+/// The program that gets packages, and the one that unpacks them.
+pub const TOOLS: &[&str] = &["apt-get", "dpkg-deb", "tar"];
+
+/// Why there is no root file system.
+#[derive(Debug, thiserror::Error)]
+pub enum RootError {
+    #[error("environment {environment:?}: rootfs does not go with runtime {runtime:?}: {why}")]
+    Runtime { environment: String, runtime: String, why: &'static str },
+    #[error("environment {environment:?}: {value:?} is not {wanted}")]
+    Value { environment: String, value: String, wanted: &'static str },
+    #[error("{} is no root file system: there is no directory {missing} in it", .path.display())]
+    NoRoot { path: PathBuf, missing: &'static str },
+    #[error("cannot use {}", .path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error(
+        "cannot get the packages {packages}; is one misspelt, or has apt-get update not been run for long?"
+    )]
+    Download { packages: String, source: ExecError },
+    #[error("cannot unpack {}", .path.display())]
+    Unpack { path: PathBuf, source: ExecError },
+    #[error("cannot unpack the image {}", .path.display())]
+    Image { path: PathBuf, source: ImageError },
+    #[error(
+        "the system is the program of an image, and this environment has none; set rootfs = {{ image = \"PATH\" }}"
+    )]
+    NoImage,
+    #[error("the manifest {} cannot be read; remove its directory, and it is made anew", .path.display())]
+    Manifest { path: PathBuf, source: serde_json::Error },
+    #[error(
+        "{} is not as it was unpacked: {count} files differ, {first} the first; remove it, and it is made anew",
+        .path.display()
+    )]
+    Changed { path: PathBuf, count: usize, first: String },
+    #[error("the image {name} is an engine's; write it to a file (docker save) and name that")]
+    OnlyEngine { name: String },
+    #[error("there is no program {name} in the root file system {}", .root.display())]
+    NoProgram { name: String, root: PathBuf },
+    #[error(
+        "{} cannot be shown in the root file system {}: {} is no directory there",
+        .folder.display(), .root.display(), .at.display()
+    )]
+    Behind { folder: PathBuf, root: PathBuf, at: PathBuf },
+    #[error("cannot mount the root file system with options {options:?}")]
+    Mount { options: String, source: io::Error },
+}
+
+/// What a study says of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    Packages(Vec<String>),
+    Image(PathBuf),
+    /// An image that an engine has.
+    Named(String),
+    Directory(PathBuf),
+}
+
+/// A root file system that is there and as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Root {
+    pub(crate) path: PathBuf,
+    /// What it is, for the record: versions and a digest of all files.
+    pub(crate) text: String,
+    /// What an image says of its program. Such a root can be written: programs of images expect it.
+    pub(crate) config: Option<Config>,
+}
+
+/// What was unpacked, and every file of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Manifest {
+    /// Names with their versions.
+    made_of: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    config: Option<Config>,
+    files: tree::Files,
+}
+
+/// The root file systems of a run, each looked at once.
+#[derive(Debug, Default)]
+pub(crate) struct Roots(Mutex<BTreeMap<Source, Root>>);
+
+impl Source {
+    /// What an environment says, checked against its runtime; `None` where it has no root file system
+    /// of its own.
+    pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Option<Self>, RootError> {
+        let Some((name, value)) = spec.rootfs.first() else { return Ok(None) };
+        let why = match spec.runtime.split(':').next().unwrap_or_default() {
+            "oci" | "docker" | "podman" => None,
+            "process" => Some("a process has the host's; take a container"),
+            _ => Some("a guest's is Tare's own program; take a container"),
+        };
+        if let Some(why) = why {
+            let (environment, runtime) = (spec.name.clone(), spec.runtime.clone());
+            return Err(RootError::Runtime { environment, runtime, why });
+        }
+        let wrong = |value: &str, wanted| {
+            let (environment, value) = (spec.name.clone(), value.to_string());
+            RootError::Value { environment, value, wanted }
+        };
+        match name.as_str() {
+            "packages" => {
+                let names: Vec<String> = value.split_whitespace().map(String::from).collect();
+                match names.iter().find(|name| !packages::is_name(name)) {
+                    Some(bad) => Err(wrong(bad, "the name of a package, or NAME=VERSION")),
+                    None if names.is_empty() => Err(wrong(value, "a list of packages")),
+                    None => Ok(Some(Self::Packages(names))),
+                }
+            }
+            "image" if !value.starts_with('/') && !spec.runtime.starts_with("oci") => {
+                match value.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+                    true => Ok(Some(Self::Named(value.clone()))),
+                    false => Err(wrong(value, "an absolute path, or the name of an image")),
+                }
+            }
+            _ => {
+                let path = PathBuf::from(value);
+                match path.is_absolute() && overlay::takes(&path) {
+                    true if name == "image" => Ok(Some(Self::Image(path))),
+                    true => Ok(Some(Self::Directory(path))),
+                    false => Err(wrong(value, "an absolute path without : , \\ and quotes")),
+                }
+            }
+        }
+    }
+
+    /// Whether this host has what it takes.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub(crate) fn needs(&self) -> Result<(), Unavailable> {
+        let Self::Packages(_) = self else { return Ok(()) };
+        if self.place(Path::new(CACHE)).is_ok_and(|place| place.is_dir()) {
+            return Ok(());
+        }
+        let missing = TOOLS.iter().find(|name| exec::find(name).is_none());
+        missing.map_or(Ok(()), |name| {
+            Err(Unavailable {
+                what: "a root file system of packages".into(),
+                why: format!("there is no program {name}"),
+                remedy: "take a host of the Debian family, or an image or a directory".into(),
+            })
+        })
+    }
+
+    /// Its directory in the cache: the same for the same words, or the same image.
+    fn place(&self, cache: &Path) -> Result<PathBuf, RootError> {
+        let (name, words) = match self {
+            Self::Packages(names) => {
+                let first = names.first().and_then(|name| name.split('=').next());
+                (first.unwrap_or_default().to_string(), names.join(" "))
+            }
+            Self::Image(path) => {
+                let identity = image::identity(path).map_err(|source| fail(path, source))?;
+                let name = path.file_stem().unwrap_or_default().to_string_lossy();
+                let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+                (name.chars().map(plain).collect(), format!("{}\0{identity}", path.display()))
+            }
+            Self::Directory(path) => return Ok(path.clone()),
+            Self::Named(name) => return Err(RootError::OnlyEngine { name: name.clone() }),
+        };
+        Ok(cache.join(format!("{name}-{}", &tree::sha256(words.as_bytes())[..12])))
+    }
+}
+
+impl Root {
+    /// A short name, the same for the same files.
+    pub(crate) fn name(&self) -> String {
+        tree::sha256(format!("{}\0{}", self.path.display(), self.text).as_bytes())[..12].to_string()
+    }
+}
+
+impl Roots {
+    /// The root file system, unpacked if it is not there yet.
+    ///
+    /// # Errors
+    /// When it cannot be had, or is not as it was unpacked.
+    pub(crate) fn provide(&self, source: &Source) -> Result<Root, RootError> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(root) = known.get(source) {
+            return Ok(root.clone());
+        }
+        let root = provide(source, Path::new(CACHE))?;
+        known.insert(source.clone(), root.clone());
+        Ok(root)
+    }
+}
+
+fn provide(source: &Source, cache: &Path) -> Result<Root, RootError> {
+    let place = source.place(cache)?;
+    if let Source::Directory(path) = source {
+        let files = tree::read(path).map_err(|source| fail(path, source))?;
+        if !path.join("usr").is_dir() && !path.join("bin").is_dir() {
+            return Err(RootError::NoRoot { path: path.clone(), missing: "usr or bin" });
+        }
+        let text = text("the directory", &files);
+        return Ok(Root { path: path.clone(), text, config: None });
+    }
+    fs::create_dir_all(cache).map_err(|source| fail(cache, source))?;
+    // One at a time: two runs may want the same.
+    let lock = cache.join("lock");
+    let held = File::create(&lock).and_then(|file| file.lock().map(|()| file));
+    let _held = held.map_err(|source| fail(&lock, source))?;
+    let manifest = match place.is_dir() {
+        true => verify(&place)?,
+        false => make(source, &place)?,
+    };
+    let made_of = match (source, manifest.made_of.as_slice()) {
+        // The others are in the manifest.
+        (Source::Packages(names), all) => {
+            let is_asked = |line: &&String| {
+                names.iter().any(|name| line.split(' ').next() == name.split('=').next())
+            };
+            let asked: Vec<&str> = all.iter().filter(is_asked).map(String::as_str).collect();
+            format!("{} and {} packages more", asked.join(", "), all.len() - asked.len())
+        }
+        (_, all) => all.join(", "),
+    };
+    let text = text(&made_of, &manifest.files);
+    Ok(Root { path: place.join("root"), text, config: manifest.config })
+}
+
+/// What it is made of, and a digest of every file.
+fn text(made_of: &str, files: &tree::Files) -> String {
+    format!("{made_of}; {} files, sha256 {}", files.len(), tree::digest(files))
+}
+
+/// Makes a directory of the cache: whole, or not at all.
+fn make(source: &Source, place: &Path) -> Result<Manifest, RootError> {
+    let draft = place.with_extension("draft");
+    let clear = || match fs::remove_dir_all(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fail(&draft, error)),
+        _ => Ok(()),
+    };
+    clear()?;
+    let root = draft.join("root");
+    let made = fs::create_dir_all(&root).map_err(|source| fail(&root, source)).and_then(|()| {
+        let (made_of, config) = match source {
+            Source::Packages(names) => (packages::unpack(names, &draft, &root)?, None),
+            Source::Image(path) => {
+                let (made_of, config) = image::unpack(path, &draft, &root)?;
+                (made_of, Some(config))
+            }
+            Source::Directory(_) | Source::Named(_) => (Vec::new(), None),
+        };
+        let files = tree::read(&root).map_err(|source| fail(&root, source))?;
+        let manifest = Manifest { made_of, config, files };
+        let path = draft.join(MANIFEST);
+        let text = serde_json::to_vec_pretty(&manifest);
+        let text = text.map_err(|source| RootError::Manifest { path: path.clone(), source })?;
+        fs::write(&path, text).map_err(|source| fail(&path, source))?;
+        fs::rename(&draft, place).map_err(|source| fail(place, source))?;
+        Ok(manifest)
+    });
+    if made.is_err() {
+        // The first error is the one that tells.
+        let _ = clear();
+    }
+    made
+}
+
+const MANIFEST: &str = "manifest.json";
+
+/// Compares a directory of the cache with its manifest.
+fn verify(place: &Path) -> Result<Manifest, RootError> {
+    let path = place.join(MANIFEST);
+    let text = fs::read(&path).map_err(|source| fail(&path, source))?;
+    let manifest: Manifest = serde_json::from_slice(&text)
+        .map_err(|source| RootError::Manifest { path: path.clone(), source })?;
+    let root = place.join("root");
+    let found = tree::read(&root).map_err(|source| fail(&root, source))?;
+    let changed = tree::differences(&manifest.files, &found);
+    match changed.first() {
+        None => Ok(manifest),
+        Some(first) => {
+            let (count, first) = (changed.len(), first.clone());
+            Err(RootError::Changed { path: place.into(), count, first })
+        }
+    }
+}
+
+fn fail(path: &Path, source: io::Error) -> RootError {
+    RootError::File { path: path.into(), source }
+}
+
+/// The root file systems of the cache with what they are made of, for `tare doctor`.
+pub fn cached() -> Vec<String> {
+    let places = fs::read_dir(CACHE).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut names: Vec<String> = places
+        .filter(|place| place.join(MANIFEST).is_file())
+        .filter_map(|place| Some(place.file_name()?.to_string_lossy().into_owned()))
+        .collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests;

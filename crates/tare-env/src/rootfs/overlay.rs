@@ -1,0 +1,73 @@
+//! A root file system as a container gets it: an overlay of the bundle's mount points over the
+//! unpacked files, which so stay as they are. Without an upper layer it is read-only by its nature; an
+//! image's has one, in the directory of the start.
+
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{MountFlags, mount};
+
+use super::{Root, RootError, fail};
+
+/// Whether the overlay's options can name a path: they give a meaning to some characters.
+pub(crate) fn takes(path: &Path) -> bool {
+    !path.to_string_lossy().contains([':', ',', '\\', '"', '\'', '\n'])
+}
+
+/// Checks that `folders` of the host can be shown: the mount points for them would hide a link.
+///
+/// # Errors
+/// Which cannot.
+pub(crate) fn check(root: &Root, folders: &[PathBuf]) -> Result<(), RootError> {
+    for folder in folders {
+        let mut at = root.path.clone();
+        for part in folder.strip_prefix("/").unwrap_or(folder) {
+            at.push(part);
+            match at.symlink_metadata() {
+                Ok(about) if !about.is_dir() => {
+                    let (folder, root) = (folder.clone(), root.path.clone());
+                    return Err(RootError::Behind { folder, root, at });
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Mounts the overlay on the bundle's root in `folder`, over the mount points that are in it.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn make(root: &Root, folder: &Path) -> Result<(), RootError> {
+    let point = folder.join("rootfs");
+    if !takes(&point) {
+        let source = std::io::ErrorKind::InvalidFilename.into();
+        return Err(fail(&point, source));
+    }
+    let mut options = layers(root, folder);
+    let mut flags = MountFlags::RDONLY;
+    if root.config.is_some() {
+        flags = MountFlags::empty();
+        for name in ["upper", "work"] {
+            let made = folder.join(format!("root-{name}"));
+            std::fs::create_dir(&made).map_err(|source| fail(&made, source))?;
+            options += &format!(",{name}dir={}", made.display());
+        }
+    }
+    let refused = |source: std::io::Error| RootError::Mount { options: options.clone(), source };
+    let data = std::ffi::CString::new(options.as_str()).map_err(|error| refused(error.into()))?;
+    mount("overlay", &point, "overlay", flags, data.as_c_str())
+        .map_err(|error| refused(error.into()))
+}
+
+/// Whether something with these layers is mounted here, whatever else is over it.
+pub(crate) fn is_mounted(layers: &str) -> bool {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    table.lines().any(|line| line.contains(" - overlay ") && line.contains(layers))
+}
+
+/// The option that names the layers, in which the mount is recognised, too.
+pub(crate) fn layers(root: &Root, folder: &Path) -> String {
+    format!("lowerdir={}:{}", folder.join("rootfs").display(), root.path.display())
+}

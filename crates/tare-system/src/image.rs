@@ -1,0 +1,155 @@
+//! The program of an image, started as the image says: its entry point and command, its environment,
+//! directory and user. Which image that is, is the environment's (`rootfs`), so that one study may
+//! weigh the same program in several, or several against each other.
+//!
+//! Limits: one port. What the image keeps elsewhere than in `{data}` lies in its root file system.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tare_lab::PartError;
+use tare_lab::environment::{Endpoint, Launch};
+use tare_lab::study::OptionInfo;
+use tare_lab::system::{OwnAccount, System};
+
+use super::SystemInfo;
+use super::options::{OptionError, Options};
+use super::readiness::{self, Readiness};
+use super::starter::Recipe;
+use super::way::Way;
+
+pub(super) const INFO: SystemInfo = SystemInfo {
+    name: "image",
+    help: "the program of an image, which the environments name (rootfs)",
+    speaks: |spec| {
+        let options = Options::new(spec);
+        options.text_or("speaks", "its own protocol (say speaks = ...)").to_string()
+    },
+    found: None,
+    options: &[
+        OptionInfo {
+            name: "port",
+            values: &[],
+            help: "the port that it listens on; not needed where command or variables tell it {port}",
+        },
+        OptionInfo {
+            name: "command",
+            values: &[],
+            help: "words in place of the image's command, behind its entry point; {listen}, {port} and {data} are filled in",
+        },
+        OptionInfo {
+            name: "variables",
+            values: &[],
+            help: "more of its environment, such as \"PGDATA={data}/db LANG=C\"",
+        },
+        OptionInfo {
+            name: "speaks",
+            values: &[],
+            help: "the protocol that it answers: cql, redis, postgres, memcached",
+        },
+        readiness::SEND,
+        readiness::EXPECT,
+        readiness::SAYS,
+        readiness::RUN,
+        readiness::LIMIT,
+    ],
+    takes_device: false,
+    make: |spec, way| Ok(Box::new(Image::new(Options::new(spec), way.clone())?)),
+};
+
+/// The program of an image as a study describes it.
+#[derive(Clone, Debug)]
+pub struct Image {
+    command: Vec<String>,
+    variables: Vec<(String, String)>,
+    port: Option<u16>,
+    readiness: Readiness,
+    way: Way,
+}
+
+impl Image {
+    fn new(options: Options, way: Way) -> Result<Self, OptionError> {
+        let port = options.text("port").map(|text| {
+            let port = text.parse().ok().filter(|port| *port != 0);
+            port.ok_or_else(|| options.bad("port", text, "a port from 1 to 65535"))
+        });
+        let (command, words) = (options.words("command"), options.words("variables"));
+        let pair = |text: &String| match text.split_once('=') {
+            Some((name, value)) => Ok((name.to_string(), value.to_string())),
+            None => Err(options.bad("variables", text, "words NAME=VALUE")),
+        };
+        let variables = words.iter().map(pair).collect::<Result<_, _>>()?;
+        let port = port.transpose()?;
+        if port.is_none() && !command.iter().chain(&words).any(|word| word.contains("{port}")) {
+            let wanted = "the one that it listens on, or {port} in command or variables";
+            options.need("port", wanted)?;
+        }
+        Ok(Self { command, variables, port, readiness: Readiness::of(&options)?, way })
+    }
+}
+
+impl System for Image {
+    fn name(&self) -> &str {
+        INFO.name
+    }
+
+    fn launch(&self, _cpus: usize) -> Launch {
+        let recipe = Recipe {
+            command: self.command.clone(),
+            variables: self.variables.clone(),
+            from_image: true,
+            ..Recipe::default()
+        };
+        let (arguments, port) = (recipe.arguments(), self.port);
+        Launch { arguments, program: None, from_image: true, port }
+    }
+
+    fn ready_limit(&self) -> Duration {
+        self.readiness.limit
+    }
+
+    fn announces(&self) -> Option<&str> {
+        self.readiness.says.as_deref()
+    }
+
+    fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
+        self.readiness.look(&self.way, at)
+    }
+
+    /// Nobody knows how to ask it.
+    fn settings(&self, _at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
+        Ok(Vec::new())
+    }
+
+    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::{make, recipe_of, try_make};
+
+    #[test]
+    fn the_image_says_how_it_is_started_and_the_study_what_differs() {
+        let system = make("image", &[("port", "6379"), ("ready_says", "Ready")]);
+        let launch = system.launch(1);
+        assert!(launch.from_image && launch.program.is_none());
+        assert_eq!(launch.port, Some(6379));
+        assert_eq!(launch.arguments[5..7], ["--image".to_string(), "{image}".to_string()]);
+        assert_eq!(system.announces(), Some("Ready"));
+        assert!(recipe_of(&*system).command.is_empty());
+        let options = [("command", "serve --port {port}"), ("variables", "A={data} B=c=d")];
+        let recipe = recipe_of(&*make("image", &options));
+        assert_eq!(recipe.command, ["serve", "--port", "{port}"]);
+        assert_eq!(recipe.variables[1], ("B".to_string(), "c=d".to_string()));
+        for (options, expect) in [
+            (&[("command", "serve")][..], "needs port"),
+            (&[("port", "0")], "is not a port"),
+            (&[("port", "1"), ("variables", "x")], "is not words NAME=VALUE"),
+        ] {
+            let error = try_make("image", options).err().unwrap().to_string();
+            assert!(error.contains(expect), "{error}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! When a program that nothing is known of is ready: what it has said, what it answers, and what a
+//! command of the host says of it. All of what a study names has to be so.
+
+use std::time::Duration;
+
+use tare_host::exec::Command;
+use tare_lab::PartError;
+use tare_lab::environment::Endpoint;
+use tare_lab::study::OptionInfo;
+use tare_lab::system::READY_LIMIT;
+
+use super::options::{OptionError, Options};
+use super::way::Way;
+
+/// For one run of the command.
+const COMMAND_LIMIT: Duration = Duration::from_secs(10);
+
+pub(crate) const SEND: OptionInfo = OptionInfo {
+    name: "ready_send",
+    values: &[],
+    help: "what it is asked to see whether it is ready (default: nothing; a connection is enough)",
+};
+pub(crate) const EXPECT: OptionInfo = OptionInfo {
+    name: "ready_expect",
+    values: &[],
+    help: "what the first line of its answer must contain",
+};
+pub(crate) const SAYS: OptionInfo = OptionInfo {
+    name: "ready_says",
+    values: &[],
+    help: "what must stand among the last lines that it printed",
+};
+pub(crate) const RUN: OptionInfo = OptionInfo {
+    name: "ready_command",
+    values: &[],
+    help: "a command of the host that must succeed, where the client stands; {address} and {port} are filled in",
+};
+pub(crate) const LIMIT: OptionInfo = OptionInfo {
+    name: "ready_limit",
+    values: &[],
+    help: "how long it may take until it is ready (default 60s)",
+};
+
+/// What a study says of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Readiness {
+    send: Option<String>,
+    expect: Option<String>,
+    pub(crate) says: Option<String>,
+    command: Vec<String>,
+    pub(crate) limit: Duration,
+}
+
+impl Readiness {
+    pub(crate) fn of(options: &Options) -> Result<Self, OptionError> {
+        let text = |info: &OptionInfo| options.text(info.name).map(String::from);
+        Ok(Self {
+            send: text(&SEND),
+            expect: text(&EXPECT),
+            says: text(&SAYS),
+            command: options.words(RUN.name),
+            limit: options.duration(LIMIT.name, READY_LIMIT)?,
+        })
+    }
+
+    /// One look at whether it answers.
+    ///
+    /// # Errors
+    /// What is not so yet.
+    pub(crate) fn look(&self, way: &Way, at: &Endpoint) -> Result<(), PartError> {
+        let mut line = way.connect(at.address)?;
+        if let Some(question) = &self.send {
+            line.send(question, question.as_bytes())?;
+        }
+        if let Some(expected) = &self.expect {
+            let answer = line.line()?;
+            if !answer.contains(expected) {
+                return Err(line.nonsense(answer).into());
+            }
+        }
+        let (address, port) = (at.address.ip().to_string(), at.address.port().to_string());
+        let fill = |word: &String| word.replace("{address}", &address).replace("{port}", &port);
+        let words: Vec<String> = self.command.iter().map(fill).collect();
+        let Some((program, arguments)) = words.split_first() else { return Ok(()) };
+        let mut command = Command::new(program).args(arguments).time_limit(COMMAND_LIMIT);
+        if let Some(namespace) = &way.namespace {
+            command = command.in_namespace(namespace);
+        }
+        Ok(command.run().map(drop)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+    use tare_lab::study::SystemSpec;
+
+    #[test]
+    fn all_that_is_named_has_to_be_so() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = Endpoint { address: listener.local_addr().unwrap(), data: None };
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut question = [0; 4];
+                if stream.read_exact(&mut question).is_ok() {
+                    let _ = stream.write_all(b"loading\r\n");
+                }
+            }
+        });
+        let look = |options: &[(&str, &str)]| {
+            let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+            let spec = SystemSpec { name: "command".into(), options };
+            let readiness = Readiness::of(&Options::new(&spec)).unwrap();
+            readiness.look(&Way::default(), &at).map_err(|error| error.to_string())
+        };
+        let asked = ("ready_send", "PING");
+        assert_eq!(look(&[]), Ok(()));
+        assert_eq!(look(&[asked, ("ready_expect", "load")]), Ok(()));
+        let other = look(&[asked, ("ready_expect", "PONG")]).unwrap_err();
+        assert!(other.contains("loading"), "{other}");
+        assert_eq!(look(&[("ready_command", "test {port} -gt 0")]), Ok(()));
+        let failed = look(&[("ready_command", "test {address} = 127.0.0.2")]).unwrap_err();
+        assert!(failed.contains("test 127.0.0.1 = 127.0.0.2 failed"), "{failed}");
+    }
+}
