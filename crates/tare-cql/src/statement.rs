@@ -141,6 +141,7 @@ pub struct Delete {
 /// `BEGIN [UNLOGGED] BATCH ... APPLY BATCH`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
+    pub unlogged: bool,
     pub timestamp_us: Option<Term>,
     pub statements: Vec<Modify>,
 }

@@ -46,6 +46,7 @@ mod stall;
 mod system;
 mod tls;
 mod transport;
+mod warning;
 
 pub use auth::AuthError;
 pub use catalog::journal::JournalError;

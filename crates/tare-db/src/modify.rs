@@ -24,6 +24,7 @@ use crate::options::TTL_MAX_S;
 use crate::plan::{Action, Batch, Modify, Partitions, Plan, Prepared, Rows, Source};
 use crate::ring::owner;
 use crate::shard::{Conn, Shard, Waiter};
+use crate::warning::Warnings;
 pub(crate) use parts::Joint;
 use parts::{Parts, append};
 
@@ -55,7 +56,7 @@ impl Shard {
         else {
             let mut parts = Parts::default();
             self.collect(&mut parts, modify, bound, stamp)?;
-            return self.write_parts(conn, reply, parts);
+            return self.write_parts(conn, reply, parts, Warnings::new());
         };
         let mut key = std::mem::take(&mut self.state.key);
         let mut clustering = std::mem::take(&mut self.state.clustering);
@@ -106,7 +107,12 @@ impl Shard {
             let stamp = self.stamp(modify, None, &bound, &settings)?;
             self.collect(&mut parts, modify, &bound, stamp)?;
         }
-        self.write_parts(conn, reply, parts)
+        let tables = items.iter().filter_map(|(prepared, _)| match &prepared.plan {
+            Plan::Modify(modify) => Some(&*modify.table),
+            _ => None,
+        });
+        let warnings = parts.warnings(kind == BatchKind::Unlogged, tables);
+        self.write_parts(conn, reply, parts, warnings)
     }
 
     /// Runs a batch that was written as one statement.
@@ -125,7 +131,9 @@ impl Shard {
             let stamp = self.stamp(modify, batch.timestamp.as_ref(), bound, &settings)?;
             self.collect(&mut parts, modify, bound, stamp)?;
         }
-        self.write_parts(conn, reply, parts)
+        let tables = batch.statements.iter().map(|modify| &*modify.table);
+        let warnings = parts.warnings(batch.unlogged, tables);
+        self.write_parts(conn, reply, parts, warnings)
     }
 
     /// All writes of a batch have one time.
@@ -196,6 +204,7 @@ impl Shard {
         let shards = self.common.mailboxes.len();
         for PartitionKey { token, key } in &keys {
             let shard = owner(*token, shards);
+            parts.touch(*token);
             let mut add = |change| {
                 parts.add(shard, &Mutation { table: table.store, token: *token, key, change })
             };

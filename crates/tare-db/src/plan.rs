@@ -170,6 +170,8 @@ pub(crate) enum Action {
 /// Several writes in one statement.
 #[derive(Debug)]
 pub(crate) struct Batch {
+    /// What is logged, and where, does not depend on it; a warning does.
+    pub(crate) unlogged: bool,
     pub(crate) timestamp: Option<Source>,
     pub(crate) statements: Vec<Modify>,
 }

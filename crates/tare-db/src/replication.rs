@@ -49,6 +49,11 @@ impl Replicas {
         if class.is_none() { Self::default() } else { replicas }
     }
 
+    /// How many this data centre is asked for.
+    pub(crate) fn here(&self) -> i32 {
+        self.local
+    }
+
     /// Refuses what needs more replicas than are alive.
     #[inline]
     pub(crate) fn check(&self, consistency: Consistency) -> Result<(), Failure> {

@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::message::Message;
 use crate::planner::{qualified, user_table};
 use crate::shard::{Conn, Shard};
+use crate::warning;
 
 impl Shard {
     /// Runs a statement that has no plan. `current` is the keyspace of names without one.
@@ -123,7 +124,13 @@ impl Shard {
         }
         self.refresh();
         let change = SchemaChange { change, target };
+        let offset = conn.out.len();
         encode_schema_change(&mut conn.out, reply, &change);
+        if let SchemaTarget::Keyspace { keyspace: name } = target
+            && let Some(keyspace) = self.state.catalog.keyspaces.get(name)
+        {
+            warning::put(&mut conn.out, offset, &warning::of_keyspace(name, keyspace));
+        }
         let mut frame = Vec::new();
         encode_event(&mut frame, Version::V4, &Event::Schema(change));
         if conn.wants_schema_events {

@@ -45,6 +45,7 @@ use crate::stall::{Detector, Task};
 use crate::system::Node;
 use crate::tls::Tls;
 use crate::transport::Transport;
+use crate::warning::answer_void;
 
 /// Bytes waiting for one client, above which its requests wait too.
 const OUT_BYTES_MAX: usize = 1 << 20;
@@ -602,7 +603,7 @@ impl Shard {
         }
         if let Some(conn) = self.conn(id) {
             match result {
-                Ok(()) => tare_cql::response::encode_void(&mut conn.out, reply),
+                Ok(warnings) => answer_void(&mut conn.out, reply, &warnings),
                 Err(failure) => failure.encode(&mut conn.out, reply),
             }
             self.mark_dirty(id);

@@ -1,12 +1,14 @@
 //! A write to several shards: a payload of a log entry for each, and the answer when all have it.
 
-use tare_cql::response::{Reply, encode_void};
+use tare_cql::response::Reply;
 use tare_store::Mutation;
 use tare_store::entry::{KEY_BYTES_MAX, encode_payload, payload_bytes};
 
+use crate::catalog::Table;
 use crate::failure::Failure;
 use crate::reactor::ConnId;
 use crate::shard::{Conn, Shard, Waiter};
+use crate::warning::{self, Warnings, answer_void};
 
 /// Bytes of mutations of one statement or batch at most: half a segment of the commit log, as in
 /// Cassandra, where a request can hold no more either.
@@ -17,6 +19,8 @@ const WRITE_BYTES_MAX: usize = 16 << 20;
 pub(super) struct Parts {
     payloads: Vec<(usize, Vec<u8>)>,
     bytes: usize,
+    /// Of the partitions that are written to, as often as that is said.
+    tokens: Vec<i64>,
 }
 
 /// A write to several shards that is not answered yet.
@@ -25,6 +29,7 @@ pub(crate) struct Joint {
     /// Shards that have not answered.
     left: usize,
     failure: Option<Failure>,
+    warnings: Warnings,
 }
 
 impl Shard {
@@ -34,9 +39,10 @@ impl Shard {
         conn: &mut Conn,
         reply: Reply,
         parts: Parts,
+        warnings: Warnings,
     ) -> Result<(), Failure> {
         self.state.metrics.writes += 1;
-        let mut joint = Joint { left: 0, failure: None };
+        let mut joint = Joint { left: 0, failure: None, warnings };
         for (shard, payload) in parts.payloads {
             if shard != self.number {
                 joint.left += 1;
@@ -55,10 +61,10 @@ impl Shard {
         match joint.left {
             0 => match joint.failure {
                 Some(failure) => return Err(failure),
-                None => encode_void(&mut conn.out, reply),
+                None => answer_void(&mut conn.out, reply, &joint.warnings),
             },
             // The one answer that is awaited is that of the whole.
-            1 if joint.failure.is_none() => {}
+            1 if joint.failure.is_none() && joint.warnings.is_empty() => {}
             _ => {
                 self.state.joints.insert((conn.id, reply.head.stream), joint);
             }
@@ -66,19 +72,21 @@ impl Shard {
         Ok(())
     }
 
-    /// Takes a shard's answer to a part of a write. The result of the whole, when it is the last.
+    /// Takes a shard's answer to a part of a write. The result of the whole, when it is the last, with
+    /// what it warns of.
     #[inline]
     pub(crate) fn settle(
         &mut self,
         conn: ConnId,
         reply: Reply,
         result: Result<(), Failure>,
-    ) -> Option<Result<(), Failure>> {
+    ) -> Option<Result<Warnings, Failure>> {
+        let alone = |result: Result<(), Failure>| Some(result.map(|()| Warnings::new()));
         if self.state.joints.is_empty() {
-            return Some(result);
+            return alone(result);
         }
         let place = (conn, reply.head.stream);
-        let Some(joint) = self.state.joints.get_mut(&place) else { return Some(result) };
+        let Some(joint) = self.state.joints.get_mut(&place) else { return alone(result) };
         joint.left -= 1;
         if let Err(failure) = result {
             joint.failure.get_or_insert(failure);
@@ -87,11 +95,27 @@ impl Shard {
             return None;
         }
         let joint = self.state.joints.remove(&place)?;
-        Some(joint.failure.map_or(Ok(()), Err))
+        Some(joint.failure.map_or(Ok(joint.warnings), Err))
     }
 }
 
 impl Parts {
+    /// Notes that a partition is written to.
+    pub(super) fn touch(&mut self, token: i64) {
+        self.tokens.push(token);
+    }
+
+    /// What the batch that these are all writes of is warned of.
+    pub(super) fn warnings<'t>(
+        &mut self,
+        unlogged: bool,
+        tables: impl Iterator<Item = &'t Table>,
+    ) -> Warnings {
+        self.tokens.sort_unstable();
+        self.tokens.dedup();
+        warning::of_batch(unlogged, self.tokens.len(), self.bytes, tables)
+    }
+
     pub(super) fn add(&mut self, shard: usize, mutation: &Mutation<'_>) -> Result<(), Failure> {
         let at = match self.payloads.iter().position(|(known, _)| *known == shard) {
             Some(at) => at,

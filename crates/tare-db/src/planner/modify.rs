@@ -35,7 +35,7 @@ pub(super) fn batch(
             "Timestamp must be set either on BATCH or individual statements",
         ));
     }
-    Ok(Batch { timestamp, statements })
+    Ok(Batch { unlogged: batch.unlogged, timestamp, statements })
 }
 
 fn insert(

@@ -11,6 +11,8 @@ use tare_db::report::Report;
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     input: Vec<u8>,
+    /// Of the last frame.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// An answer: rows as cells, or the error's message.
@@ -21,7 +23,7 @@ impl Connection {
         let stream = TcpStream::connect((report.listen, report.port))?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, input: Vec::new() })
+        Ok(Self { stream, input: Vec::new(), warnings: Vec::new() })
     }
 
     /// What `read` makes of the next frame: its stream and what it says. `None` if the server has gone.
@@ -32,6 +34,7 @@ impl Connection {
         loop {
             let decoded = decode(&self.input, Direction::Response, 256 << 20).unwrap();
             if let Some((frame, length)) = decoded {
+                self.warnings = frame.warnings().map(str::to_owned).collect();
                 let read = read(frame.stream, &Response::decode(&frame).unwrap());
                 self.input.drain(..length);
                 return Some(read);

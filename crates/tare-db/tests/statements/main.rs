@@ -8,7 +8,7 @@ mod model;
 mod server;
 
 use server::{Client, Server};
-use tare_cql::request::{BatchStatement, Settings};
+use tare_cql::request::{BatchKind, BatchStatement, Settings};
 use tare_cql::wire::{Consistency, Value};
 
 const KEYSPACE: &str = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', \
@@ -384,6 +384,63 @@ fn batches_write_all_or_nothing() {
         let error = client.batch(&select).error.unwrap();
         assert!(error.starts_with("Invalid: Invalid statement in batch"), "{error}");
     });
+}
+
+#[test]
+fn answers_warn_of_what_cassandra_warns_of() {
+    // Answered at once, by several shards, and only when durable.
+    for (shards, durability) in [(1, "100"), (3, "100"), (1, "sync"), (3, "sync")] {
+        let data = tempfile::tempdir().unwrap();
+        let server = Server::start(data.path(), shards, durability);
+        let mut client = server.connect();
+        assert_eq!(client.query(KEYSPACE).warnings, [""; 0]);
+        client.register();
+        let three = KEYSPACE.replace("ks", "three").replace("1}", "3}");
+        let expect =
+            "Your replication factor 3 for keyspace three is higher than the number of nodes 1";
+        assert_eq!(client.query(&three).warnings, [expect]);
+        let alter = "ALTER KEYSPACE three WITH replication = {'class': 'NetworkTopologyStrategy', \
+                     'datacenter1': 2}";
+        let expect = "Your replication factor 2 for keyspace three is higher than the number of \
+                      nodes 1 for datacenter datacenter1";
+        assert_eq!(client.query(alter).warnings, [expect]);
+        assert_eq!(client.query("DROP KEYSPACE three").warnings, [""; 0]);
+        client.query("USE ks");
+        client.query("CREATE TABLE t (k int PRIMARY KEY, v blob)");
+        let insert = client.prepare("INSERT INTO t (k, v) VALUES (?, ?)");
+        let value = vec![7; 1000];
+        let keys: Vec<[u8; 4]> = (0..11i32).map(i32::to_be_bytes).collect();
+        let mut write = |kind, keys: &[[u8; 4]], value: &[u8]| {
+            let values: Vec<[Value<'_>; 2]> =
+                keys.iter().map(|key| [Value::Bytes(key), Value::Bytes(value)]).collect();
+            let prepared = BatchStatement::Prepared(&insert.id);
+            let items: Vec<_> = values.iter().map(|values| (prepared, &values[..])).collect();
+            let answer = client.batch_of(kind, &items);
+            assert_eq!(answer.error, None);
+            answer.warnings
+        };
+        let (logged, unlogged) = (BatchKind::Logged, BatchKind::Unlogged);
+        assert_eq!(write(unlogged, &keys[..10], b"small"), [""; 0]);
+        assert_eq!(write(logged, &keys, b"small"), [""; 0]);
+        let scattered = "Unlogged batch covering 11 partitions detected against table [ks.t]. You \
+                         should use a logged batch for atomicity, or asynchronous writes for \
+                         performance.";
+        assert_eq!(write(unlogged, &keys, b"small"), [scattered]);
+        // Large ones are none of a single partition.
+        assert_eq!(write(logged, &[keys[0]; 11], &value), [""; 0]);
+        let large = write(logged, &keys[..6], &value);
+        let begin = "Batch for [ks.t] is of size ";
+        assert!(large.len() == 1 && large[0].starts_with(begin), "{large:?}");
+        assert!(large[0].contains(", exceeding specified threshold of 5.000KiB by "), "{large:?}");
+        let warnings = write(unlogged, &keys, &value);
+        assert!(warnings.len() == 2 && warnings[1] == scattered, "{warnings:?}");
+        let inserts: String =
+            (0..11).map(|k| format!("INSERT INTO t (k) VALUES ({k}); ")).collect();
+        let text = client.query(&format!("BEGIN UNLOGGED BATCH {inserts} APPLY BATCH"));
+        assert_eq!((text.error, text.warnings), (None, vec![scattered.to_owned()]));
+        // The answer after a warning has none.
+        assert_eq!(client.query("SELECT count(*) FROM t").warnings, [""; 0]);
+    }
 }
 
 #[test]

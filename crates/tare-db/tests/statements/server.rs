@@ -49,6 +49,7 @@ pub(crate) struct Answer {
     pub(crate) markers: Vec<String>,
     pub(crate) key_markers: Vec<u16>,
     pub(crate) change: Option<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 pub(crate) struct Client {
@@ -85,8 +86,15 @@ impl Client {
     }
 
     pub(crate) fn batch(&mut self, items: &[(BatchStatement<'_>, &[Value<'_>])]) -> Answer {
+        self.batch_of(BatchKind::Logged, items)
+    }
+
+    pub(crate) fn batch_of(
+        &mut self,
+        kind: BatchKind,
+        items: &[(BatchStatement<'_>, &[Value<'_>])],
+    ) -> Answer {
         let mut out = Vec::new();
-        let kind = BatchKind::Logged;
         request::encode_batch(&mut out, 0, kind, items, &Settings::default());
         self.ask(&out)
     }
@@ -122,7 +130,9 @@ impl Client {
                 response => Ok(answer(response)),
             });
             match received.expect("the server closed the connection") {
-                Ok(answer) => return answer,
+                Ok(answer) => {
+                    return Answer { warnings: self.connection.warnings.clone(), ..answer };
+                }
                 Err(event) => self.events.push(event),
             }
         }

@@ -142,8 +142,10 @@ impl Parser<'_> {
         if self.is_word(0, "transaction") {
             return Err(unsupported("transactions"));
         }
-        // What is logged, and where, does not depend on it.
-        let _ = self.word("unlogged") || self.word("logged");
+        let unlogged = self.word("unlogged");
+        if !unlogged {
+            let _ = self.word("logged");
+        }
         self.expect_word("batch")?;
         let using = self.using()?;
         if using.ttl_s.is_some() {
@@ -158,6 +160,6 @@ impl Parser<'_> {
             self.mark(";");
         }
         self.expect_word("batch")?;
-        Ok(Batch { timestamp_us: using.timestamp_us, statements })
+        Ok(Batch { unlogged, timestamp_us: using.timestamp_us, statements })
     }
 }
