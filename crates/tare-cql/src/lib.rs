@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 //! CQL without I/O: the native protocol, versions 4 and 5 (`frame`, `request`, `response`), how its
-//! messages travel (`framing`, `segment`), the values it carries (`types`, `token`), the statements
+//! messages travel (`framing`, `segment`, `tls`), the values it carries (`types`, `token`), the statements
 //! it is asked (`statement`) and what drivers expect to find in the system tables (`system_schema`).
 //!
 //! Server and client stand on the same codec. Decoders borrow from the bytes received, encoders
@@ -17,6 +17,7 @@ pub mod response;
 pub mod segment;
 pub mod statement;
 pub mod system_schema;
+pub mod tls;
 pub mod token;
 pub mod types;
 pub mod wire;

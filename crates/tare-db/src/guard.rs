@@ -12,7 +12,7 @@ use crate::auth::{self, AuthError, Login, Users};
 use crate::config::Config;
 use crate::message::Message;
 use crate::shard::Common;
-use crate::tls::{self, TlsError};
+use crate::tls::{self, TlsFilesError};
 
 /// Why a server cannot be guarded as it should.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum GuardError {
     #[error(transparent)]
     Auth(#[from] AuthError),
     #[error(transparent)]
-    Tls(#[from] TlsError),
+    Tls(#[from] TlsFilesError),
     #[error("cannot start the thread that checks logins")]
     Logins { source: io::Error },
 }

@@ -58,4 +58,4 @@ pub use memory::MemoryError;
 pub use placement::PlacementError;
 pub use reactor::{ReactorError, UringError};
 pub use server::{DbError, serve};
-pub use tls::{TlsError, TlsFiles};
+pub use tls::{TlsFiles, TlsFilesError};

@@ -2,13 +2,13 @@
 //! asked for certificates. The handshake is part of the shard's loop (a signature is some ten to
 //! some hundred microseconds, once a connection).
 
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
+use tare_cql::tls::{self, TlsError};
 
 /// What TLS is done with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,33 +19,29 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// Why there is no TLS, or no more of it.
+/// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
-pub enum TlsError {
+pub enum TlsFilesError {
     #[error("cannot read a {what} from {}", .path.display())]
     Pem { what: &'static str, path: PathBuf, source: rustls::pki_types::pem::Error },
     #[error("{} holds no certificate", .path.display())]
     NoCertificate { path: PathBuf },
     #[error("certificate {} and key {} cannot be used together", .certificate.display(), .key.display())]
     Unusable { certificate: PathBuf, key: PathBuf, source: rustls::Error },
-    #[error("the peer does not speak TLS as it should")]
-    Peer { source: rustls::Error },
-    #[error("the peer has ended its TLS session")]
-    Ended,
 }
 
 /// Reads certificate and key.
-pub(crate) fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+pub(crate) fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsFilesError> {
     let TlsFiles { certificate, key } = files;
     let pem = |what, path: &Path| {
         let path = path.to_path_buf();
-        move |source| TlsError::Pem { what, path, source }
+        move |source| TlsFilesError::Pem { what, path, source }
     };
     let chain = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(pem("certificate", certificate))?;
     if chain.is_empty() {
-        return Err(TlsError::NoCertificate { path: certificate.clone() });
+        return Err(TlsFilesError::NoCertificate { path: certificate.clone() });
     }
     let private = PrivateKeyDer::from_pem_file(key).map_err(pem("private key", key))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -54,7 +50,7 @@ pub(crate) fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private));
     let config = config.map_err(|source| {
         let (certificate, key) = (certificate.clone(), key.clone());
-        TlsError::Unusable { certificate, key, source }
+        TlsFilesError::Unusable { certificate, key, source }
     })?;
     Ok(Arc::new(config))
 }
@@ -71,24 +67,8 @@ impl Tls {
 
     /// Takes what was received and appends what it says to `plain`. After an error there may still
     /// be something to send.
-    pub(crate) fn decrypt(
-        &mut self,
-        mut received: &[u8],
-        plain: &mut Vec<u8>,
-    ) -> Result<(), TlsError> {
-        while !received.is_empty() {
-            // Reading from a slice cannot fail; what is read is bounded by a record's length.
-            let taken = self.0.read_tls(&mut received).map_err(|_| TlsError::Ended)?;
-            let state = self.0.process_new_packets().map_err(|source| TlsError::Peer { source })?;
-            let (length, ended) = (state.plaintext_bytes_to_read(), state.peer_has_closed());
-            let start = plain.len();
-            plain.resize(start + length, 0);
-            self.0.reader().read_exact(&mut plain[start..]).map_err(|_| TlsError::Ended)?;
-            if ended || taken == 0 {
-                return Err(TlsError::Ended);
-            }
-        }
-        Ok(())
+    pub(crate) fn decrypt(&mut self, received: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsError> {
+        tls::decrypt(&mut self.0, received, plain)
     }
 
     pub(crate) fn has_output(&self) -> bool {
@@ -96,15 +76,7 @@ impl Tls {
     }
 
     /// Appends the records that hold `plain`, and whatever else is to be sent, to `out`.
-    pub(crate) fn encrypt(&mut self, mut plain: &[u8], out: &mut Vec<u8>) {
-        loop {
-            // The session takes a bounded part at a time; neither can fail in memory.
-            let taken = self.0.writer().write(plain).unwrap_or(0);
-            plain = &plain[taken..];
-            while self.0.wants_write() && self.0.write_tls(out).is_ok_and(|written| written > 0) {}
-            if plain.is_empty() || taken == 0 {
-                return;
-            }
-        }
+    pub(crate) fn encrypt(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        tls::encrypt(&mut self.0, plain, out);
     }
 }

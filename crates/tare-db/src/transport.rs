@@ -6,8 +6,9 @@
 
 use tare_cql::frame::{Direction, Version};
 use tare_cql::framing::{Framing, FramingError};
+use tare_cql::tls::TlsError;
 
-use crate::tls::{Tls, TlsError};
+use crate::tls::Tls;
 
 /// Buffers above this are given back when they are empty, in bytes.
 const KEPT_BYTES_MAX: usize = 1 << 20;

@@ -15,12 +15,13 @@ use tare_cql::frame::{Head, Opcode, Version};
 use tare_cql::framing::Framing;
 use tare_cql::request::{self, Settings};
 use tare_cql::response::{ErrorKind, Response, Rows};
+use tare_cql::tls::TlsError;
 
 use crate::access::{Access, Host, Login};
 use crate::connection::{Connection, Statement};
 use crate::error::LoadError;
 use crate::routing::Sharding;
-use crate::tls::{Dialect, TlsError};
+use crate::tls::Dialect;
 use crate::wire::{Garbage, Progress, Wire};
 
 /// What connections to a system are made with.
@@ -305,7 +306,7 @@ impl Connection {
         match self.receive() {
             Ok(Progress::Ended) if self.input.len() == before => Err(self.closed(what)),
             Ok(_) => Ok(()),
-            Err(Garbage::Tls(TlsError::Peer { reason })) => {
+            Err(Garbage::Tls(TlsError::Peer { source: reason })) => {
                 // Tells the server why, as far as it still listens.
                 let _ = self.send();
                 Err(LoadError::Tls { address: self.address, reason })

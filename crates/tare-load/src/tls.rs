@@ -1,6 +1,5 @@
 //! TLS of the client's side, by rustls, without I/O: bytes go in and out of buffers.
 
-use std::io::{Read, Write};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -10,6 +9,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
+use tare_cql::tls::{self, TlsError};
 
 use crate::access::{self, Trust};
 use crate::error::LoadError;
@@ -21,23 +21,14 @@ pub(crate) struct Dialect {
     server_name: Option<String>,
 }
 
-/// Why there is no TLS session, or no more of it.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TlsError {
-    #[error("{reason}")]
-    Peer { reason: rustls::Error },
-    #[error("the server has ended the TLS session")]
-    Ended,
-}
-
 impl Dialect {
     /// Reads the certificates of the authorities.
-    pub(crate) fn new(tls: &access::Tls) -> Result<Self, LoadError> {
+    pub(crate) fn new(asked: &access::Tls) -> Result<Self, LoadError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|source| LoadError::TlsSetup { source })?;
-        let config = match &tls.trust {
+        let config = match &asked.trust {
             Trust::Anyone => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(Credulous(provider)))
@@ -58,7 +49,7 @@ impl Dialect {
                 builder.with_root_certificates(roots).with_no_client_auth()
             }
         };
-        Ok(Self { config: Arc::new(config), server_name: tls.server_name.clone() })
+        Ok(Self { config: Arc::new(config), server_name: asked.server_name.clone() })
     }
 
     /// A session with a server of this name.
@@ -78,24 +69,8 @@ pub(crate) struct Session(ClientConnection);
 
 impl Session {
     /// Takes what was received and appends what it says to `plain`.
-    pub(crate) fn decrypt(
-        &mut self,
-        mut received: &[u8],
-        plain: &mut Vec<u8>,
-    ) -> Result<(), TlsError> {
-        while !received.is_empty() {
-            // Reading from a slice cannot fail; what is read is bounded by a record's length.
-            let taken = self.0.read_tls(&mut received).map_err(|_| TlsError::Ended)?;
-            let state = self.0.process_new_packets().map_err(|reason| TlsError::Peer { reason })?;
-            let (length, ended) = (state.plaintext_bytes_to_read(), state.peer_has_closed());
-            let start = plain.len();
-            plain.resize(start + length, 0);
-            self.0.reader().read_exact(&mut plain[start..]).map_err(|_| TlsError::Ended)?;
-            if ended || taken == 0 {
-                return Err(TlsError::Ended);
-            }
-        }
-        Ok(())
+    pub(crate) fn decrypt(&mut self, received: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsError> {
+        tls::decrypt(&mut self.0, received, plain)
     }
 
     /// True while the session is being agreed on.
@@ -109,16 +84,8 @@ impl Session {
     }
 
     /// Appends the records that hold `plain`, and whatever else is to be sent, to `out`.
-    pub(crate) fn encrypt(&mut self, mut plain: &[u8], out: &mut Vec<u8>) {
-        loop {
-            // The session takes a bounded part at a time; neither can fail in memory.
-            let taken = self.0.writer().write(plain).unwrap_or(0);
-            plain = &plain[taken..];
-            while self.0.wants_write() && self.0.write_tls(out).is_ok_and(|written| written > 0) {}
-            if plain.is_empty() || taken == 0 {
-                return;
-            }
-        }
+    pub(crate) fn encrypt(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        tls::encrypt(&mut self.0, plain, out);
     }
 }
 

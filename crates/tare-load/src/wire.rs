@@ -11,8 +11,10 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use tare_cql::frame::{self, Direction};
 use tare_cql::framing::{Framing, FramingError};
+use tare_cql::tls::TlsError;
 
-use crate::tls::{Session, TlsError};
+use crate::load::one_line;
+use crate::tls::Session;
 
 /// The longest answer that is read. A longer one is garbage: rows are at most 1 MiB.
 pub(crate) const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -37,7 +39,7 @@ pub(crate) enum Progress {
 pub(crate) enum Garbage {
     #[error(transparent)]
     Framing(#[from] FramingError),
-    #[error(transparent)]
+    #[error("{}", one_line(.0))]
     Tls(#[from] TlsError),
 }
 
