@@ -216,7 +216,14 @@ fn send(socket: &TcpStream, out: &mut Vec<u8>, sent: &mut usize) -> Progress {
         match rustix::net::send(socket, &out[*sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(count) => *sent += count,
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Progress::Blocked,
+            Err(Errno::AGAIN) => {
+                // To a peer that is never caught up with there is always something left. What is with
+                // the kernel is forgotten as soon as that moves fewer bytes than it frees.
+                if *sent > out.len() / 2 {
+                    forget(out, std::mem::take(sent));
+                }
+                return Progress::Blocked;
+            }
             Err(_) => return Progress::Ended,
         }
     }

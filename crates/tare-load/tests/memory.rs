@@ -1,0 +1,243 @@
+//! What the load generator allocates, counted by an allocator of its own: nothing per operation, no more
+//! with time, and with 10,000 requests in flight at most 32 MiB and its histograms.
+//!
+//! The server is this program, started again, so that what it allocates does not count.
+
+#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![allow(unsafe_code, reason = "an allocator has no safe interface")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tare_load::keys::Keys;
+use tare_load::load::{LoadEvent, run};
+use tare_load::pacing::{Arrivals, Pace, Schedule, Step};
+use tare_load::rows::{KeyType, Shape};
+use tare_load::workload::Workload;
+use tare_load::{Access, Asked, LoadConfig, LoadReport, Part, histogram};
+use tare_std::cpus::CpuSet;
+
+#[path = "../src/tests/server.rs"]
+#[allow(dead_code, reason = "the library's own tests use more of it")]
+mod server;
+
+/// With 10,000 requests in flight, beside histograms, in bytes.
+const LIMIT_BYTES: u64 = 32 << 20;
+/// What may be allocated more at the end of a load than after its first second, in bytes: buffers
+/// that grow when a read fills them.
+const GROWTH_BYTES: isize = 256 << 10;
+/// A run with so many times fewer allocations than operations allocates nothing per operation.
+const OPERATIONS_PER_ALLOCATION: u64 = 100;
+
+/// Allocations made, and bytes held; those of histograms apart, which are told by their size.
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static HELD_BYTES: AtomicIsize = AtomicIsize::new(0);
+static HISTOGRAM_BYTES: AtomicIsize = AtomicIsize::new(0);
+static HISTOGRAM_BYTES_MAX: AtomicIsize = AtomicIsize::new(0);
+/// Size of one histogram's counts.
+static ONE_BYTES: AtomicIsize = AtomicIsize::new(-1);
+
+/// A test, against the server at an address.
+type Case = fn(SocketAddr);
+
+struct Counting;
+
+fn count(size: usize, sign: isize) {
+    let bytes = sign * size.cast_signed();
+    if size.cast_signed() == ONE_BYTES.load(Ordering::Relaxed) {
+        let now = HISTOGRAM_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        HISTOGRAM_BYTES_MAX.fetch_max(now, Ordering::Relaxed);
+    } else {
+        HELD_BYTES.fetch_add(bytes, Ordering::Relaxed);
+    }
+    if sign > 0 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// JUSTIFICATION: there is no other way to see every allocation.
+// SAFETY: all is left to the system's allocator, with the arguments as they came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 1);
+        // SAFETY: as the caller vouches for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 1);
+        // SAFETY: as the caller vouches for.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(layout.size(), -1);
+        count(size, 1);
+        // SAFETY: as the caller vouches for.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        count(layout.size(), -1);
+        // SAFETY: as the caller vouches for.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    if arguments.get(1).is_some_and(|word| word == "serve") {
+        return serve();
+    }
+    let cases: [(&str, Case); 2] = [
+        ("nothing_is_allocated_per_operation", nothing_is_allocated_per_operation),
+        ("memory_is_bounded_and_does_not_grow", memory_is_bounded_and_does_not_grow),
+    ];
+    let wanted = arguments.iter().skip(1).find(|argument| !argument.starts_with('-'));
+    for (name, case) in cases {
+        if wanted.is_none_or(|wanted| name.contains(wanted.as_str())) {
+            let server = Server::start();
+            case(server.address);
+            say(&format!("test {name} ... ok"));
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// The server, until its standard input closes.
+fn serve() -> ExitCode {
+    let server = server::Server::start(server::Manner::Good);
+    std::io::stdout().write_all(format!("{}\n", server.address).as_bytes()).unwrap();
+    let _ = std::io::stdin().read(&mut [0]);
+    ExitCode::SUCCESS
+}
+
+/// The server's process, which ends with this.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .arg("serve")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { child, address: line.trim().parse().unwrap() }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both may fail only because it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "this is the test harness")]
+fn say(line: &str) {
+    eprintln!("{line}");
+}
+
+fn cpus() -> CpuSet {
+    let affinity = rustix::thread::sched_getaffinity(None).unwrap();
+    (0u32..1_024).filter(|&cpu| affinity.is_set(cpu as usize)).take(1).collect()
+}
+
+/// Half writes, half reads that are verified, of rows of 300 bytes.
+fn config(address: SocketAddr, connections: u32, in_flight: u32, pace: Pace) -> LoadConfig {
+    let shape = Shape { key_type: KeyType::Bigint, columns: 5, column_bytes: 60 };
+    let workload = Workload::plain(shape, 1_000, 0.5, Keys::Uniform).unwrap();
+    LoadConfig {
+        access: Access::to(address),
+        cpus: cpus(),
+        asked: Asked { workload: Arc::new(workload), part: Part::ALL, connections, in_flight },
+        pace,
+        populate: true,
+        lead_in: Duration::ZERO,
+        seed: 7,
+        verify: true,
+        hdr_file: None,
+        connect_deadline: Duration::from_secs(10),
+    }
+}
+
+fn closed(length_ms: u64) -> Pace {
+    Pace::Closed(Duration::from_millis(length_ms))
+}
+
+fn open(rate_per_s: f64, length_ms: u64) -> Pace {
+    let steps = vec![Step::steady(rate_per_s, Duration::from_millis(length_ms))];
+    Pace::Open(Schedule::new(steps, Arrivals::Constant).unwrap())
+}
+
+fn load(config: &LoadConfig, tell: &mut dyn FnMut()) -> LoadReport {
+    let mut event = |event: &LoadEvent<'_>| {
+        if matches!(event, LoadEvent::Interval(_)) {
+            tell();
+        }
+    };
+    let report = run(config, &AtomicBool::new(false), &mut event).unwrap();
+    assert!(report.errors.is_empty() && report.operations > 0, "{report:?}");
+    report
+}
+
+/// A load and one of several times as many operations, each in one stretch, differ by a few buffers.
+fn nothing_is_allocated_per_operation(address: SocketAddr) {
+    let counted = |pace: Pace| {
+        let config = config(address, 4, 64, pace);
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let operations = load(&config, &mut || ()).operations;
+        (ALLOCATIONS.load(Ordering::Relaxed) - before, operations)
+    };
+    // What the process needs once.
+    counted(closed(100));
+    for (fewer, more) in [(closed(100), closed(900)), (open(1_000.0, 900), open(10_000.0, 900))] {
+        let (fewer, more) = (counted(fewer), counted(more));
+        say(&format!("(allocations, operations): {fewer:?}, {more:?}"));
+        let (allocations, operations) = (more.0.saturating_sub(fewer.0), more.1 - fewer.1);
+        assert!(operations > 2_000, "{fewer:?} {more:?}");
+        assert!(allocations * OPERATIONS_PER_ALLOCATION < operations, "{fewer:?} {more:?}");
+    }
+}
+
+fn memory_is_bounded_and_does_not_grow(address: SocketAddr) {
+    let one = histogram::new().distinct_values() * size_of::<u64>();
+    ONE_BYTES.store(one.cast_signed(), Ordering::Relaxed);
+    for pace in [closed(4_000), open(5_000.0, 4_000)] {
+        let config = config(address, 100, 10_000, pace);
+        let mut held = Vec::with_capacity(16);
+        load(&config, &mut || held.push(HELD_BYTES.load(Ordering::Relaxed)));
+        let growth = held.last().unwrap() - held.first().unwrap();
+        assert!(held.len() >= 3 && growth < GROWTH_BYTES, "{held:?}");
+        let histograms = HISTOGRAM_BYTES_MAX.load(Ordering::Relaxed).cast_unsigned() as u64;
+        let most = resident_bytes_max();
+        let text = format!(
+            "resident at most {most} bytes, of which histograms {histograms}; allocated beside \
+             those, second by second: {held:?}"
+        );
+        say(&text);
+        assert!(histograms > 0 && most - histograms <= LIMIT_BYTES, "{text}");
+    }
+}
+
+/// The most memory that this process has had, program and libraries included.
+fn resident_bytes_max() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    most.trim().strip_suffix(" kB").unwrap().trim().parse::<u64>().unwrap() << 10
+}
