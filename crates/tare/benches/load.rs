@@ -1,23 +1,41 @@
-//! `cargo bench -p tare --bench load -- [SECONDS] [ROUNDS] [cassandra-stress=SCRIPT] [latte=PROGRAM]`
+//! `cargo bench -p tare --bench load -- SECONDS [ROUNDS] [rust-driver=PROGRAM] [TOOL=...]`
 //!
-//! CPU time that the client itself needs per operation of 300 bytes, 64 requests in flight, over 64
-//! connections and over 2, writes and reads, against one `tare db` on another CPU. Where they are
-//! named, cassandra-stress (a script or program that takes its arguments) and latte (with its own
-//! key-only workload from $LATTE_WORKLOAD) load the same server in the same rounds. Prints every run.
+//! CPU time that the client needs per operation of 300 bytes, 64 requests in flight, over 64 connections
+//! and over 2, writes and reads, against one `tare db` on another CPU. Beside it, in the same rounds on
+//! the same CPUs against the same server: the bare Rust driver (`rust-driver`, built from
+//! tests/drivers/rust-scylla/examples/bare.rs) and other people's tools (see `tools`).
+//!
+//! Of `tare load` two figures: that of its threads in the window, as it prints it, and that of its whole
+//! process from start to end. Those of the tools are of their process between the edges of the window,
+//! after a lead-in (a Java one has compiled itself); that of the bare driver is what 3 N operations need
+//! more than N. All are marginal, and ratios are taken to the whole process of `tare load`, the worst of
+//! its figures. Prints every run.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 #[path = "database/server.rs"]
 #[allow(dead_code, reason = "this bench uses a part of it")]
 mod server;
+mod tools;
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use server::{Server, cpus, figure, scratch};
+use tare_lab::driver::Pacing;
 use tare_lab::stats;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-const ROWS: u64 = 100_000;
+/// Operations in a second of a run of the bare driver; it takes about so long.
+const DRIVER_PER_S: u64 = 20_000;
+
+/// One run of a client.
+struct Run {
+    round: u64,
+    client: String,
+    operation: &'static str,
+    us: f64,
+}
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -27,91 +45,130 @@ fn main() -> Result<()> {
         return Ok(());
     };
     let rounds = numbers.next().unwrap_or(5);
-    let named =
-        |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-    let others: Vec<(&str, &str)> = ["cassandra-stress", "latte"]
-        .into_iter()
-        .filter_map(|name| Some((name, named(name)?)))
-        .collect();
     let (server_cpu, client_cpu) = cpus()?;
     let scratch = scratch()?;
     let data = scratch.path().join("data");
-    let words = ["--smp", "1", "--overprovisioned", "yes", "--durability", "periodic"];
-    let server = Server::start(&data, &server_cpu.to_string(), &words)?;
-    server.populate(client_cpu, ROWS)?;
-    println!("{:>5}  {:<18}{:<7}{:>12}{:>18}", "round", "client", "what", "op/s", "client µs/op");
-    let mut runs: Vec<(String, f64)> = Vec::new();
+    let more = ["--smp", "1", "--overprovisioned", "yes", "--durability", "periodic"];
+    let server = Server::start(&data, &server_cpu.to_string(), &more)?;
+    server.populate(client_cpu, tools::ROWS)?;
+    let driver = words.iter().find_map(|word| word.strip_prefix("rust-driver="));
+    if driver.is_none() {
+        println!("skipped: rust-driver: no rust-driver=... says where it is");
+    }
+    let mut others = tools::all(&words, client_cpu, server.port, &scratch.path().join("tools"))?;
+    println!("{:>5}  {:<22}{:<7}{:>12}{:>14}", "round", "client", "what", "op/s", "CPU µs/op");
+    let mut runs: Vec<Run> = Vec::new();
+    let mut note = |round, client: &str, operation, per_s: f64, us: f64| {
+        println!("{round:>5}  {client:<22}{operation:<7}{per_s:>12.0}{us:>14.2}");
+        runs.push(Run { round, client: client.into(), operation, us });
+    };
     for round in 0..rounds {
         for operation in ["write", "read"] {
-            for connections in ["64", "2"] {
-                let name = format!("tare load {connections}x{}", 64 / connections.parse::<u32>()?);
-                let duration = format!("{seconds}s");
-                let mut load = server.load(
-                    client_cpu,
-                    ROWS,
-                    &["--operation", operation, "--connections", connections, "--in-flight", "64"],
-                );
-                let output = load.args(["--duration", &duration, "--keys", "uniform"]).output()?;
-                let per_s = figure(&output.stdout, "throughput_per_s")?;
-                let us = figure(&output.stdout, "client_cpu_us_per_operation")?;
-                println!("{round:>5}  {name:<18}{operation:<7}{per_s:>12.0}{us:>18.2}");
-                runs.push((format!("{name} {operation}"), us));
+            for connections in [64, 2] {
+                let [threads, whole] = ours(&server, client_cpu, seconds, operation, connections)?;
+                let name = format!("tare load {connections}x{}", 64 / connections);
+                note(round, &format!("{name}, threads"), operation, threads.0, threads.1);
+                note(round, &name, operation, whole.0, whole.1);
             }
-            for &(name, program) in &others {
-                let operations = seconds * 20_000;
-                let us = foreign(name, program, operation, operations, server.port, client_cpu)?;
-                println!("{round:>5}  {name:<18}{operation:<7}{:>12}{us:>18.2}", "");
-                runs.push((format!("{name} {operation}"), us));
+            if let Some(program) = driver {
+                let count = seconds * DRIVER_PER_S;
+                let run = |count| bare(program, operation, count, server.port, client_cpu);
+                let us = (run(3 * count)? - run(count)?) / (2 * count) as f64;
+                note(round, "rust driver", operation, 0.0, us);
+            }
+            for tool in &mut others {
+                let window = Duration::from_secs(seconds);
+                match tool.run(operation, Pacing::Closed, window, &mut || ()) {
+                    Err(error) => println!("{}: failed: {error}", tool.name),
+                    Ok(load) => {
+                        let per_s = load.operations as f64 / (load.window_ns as f64 / 1e9);
+                        let us = load.client_cpu_ns as f64 / 1e3 / load.operations as f64;
+                        note(round, tool.name, operation, per_s, us);
+                    }
+                }
             }
         }
     }
-    let mut names: Vec<&String> = runs.iter().map(|(name, _)| name).collect();
-    names.sort_unstable();
-    names.dedup();
-    for name in names {
-        let us = runs.iter().filter(|(other, _)| other == name).map(|(_, us)| us.ln());
-        let Some(mean) = stats::estimate(&us.collect::<Vec<_>>()) else { continue };
-        let mean = mean.map(f64::exp);
-        println!(
-            "{name:<26} {:.2} [{:.2}, {:.2}] µs/op, n = {}",
-            mean.centre, mean.low, mean.high, mean.blocks
-        );
-    }
+    summary(&runs);
     server.stop()
 }
 
-/// Runs somebody else's tool for this many operations; returns its CPU time per operation in µs, its
-/// start included.
-fn foreign(
-    name: &str,
-    program: &str,
-    operation: &str,
-    operations: u64,
-    port: u16,
+/// Prints means and, for other clients, how many times what `tare load` needs.
+fn summary(runs: &[Run]) {
+    for operation in ["write", "read"] {
+        let of = |client: &str| -> Vec<(u64, f64)> {
+            let its = runs.iter().filter(|run| run.client == client && run.operation == operation);
+            its.map(|run| (run.round, run.us)).collect()
+        };
+        let mut clients: Vec<&str> = runs.iter().map(|run| run.client.as_str()).collect();
+        clients.sort_unstable();
+        clients.dedup();
+        for client in clients {
+            let logs: Vec<f64> = of(client).iter().map(|(_, us)| us.ln()).collect();
+            let Some(mean) = stats::estimate(&logs).map(|mean| mean.map(f64::exp)) else {
+                continue;
+            };
+            println!(
+                "{operation:<6}{client:<22} {:.2} [{:.2}, {:.2}] µs/op, n = {}",
+                mean.centre, mean.low, mean.high, mean.blocks
+            );
+            for reference in ["tare load 64x1", "tare load 2x32"] {
+                if client.starts_with("tare load") {
+                    continue;
+                }
+                let mine = of(reference);
+                let pairs = of(client).into_iter().filter_map(|(round, us)| {
+                    let (_, reference_us) = mine.iter().find(|(other, _)| *other == round)?;
+                    Some((us, *reference_us))
+                });
+                let ratio = stats::estimate(&stats::log_ratios(pairs));
+                if let Some(ratio) = ratio.map(|ratio| ratio.map(f64::exp)) {
+                    println!(
+                        "        {:.2} [{:.2}, {:.2}] times {reference}",
+                        ratio.centre, ratio.low, ratio.high
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Operations/s and CPU time per operation of `tare load`: of its threads in the window, and of its
+/// process from start to end.
+fn ours(
+    server: &Server,
     cpu: u32,
-) -> Result<f64> {
+    seconds: u64,
+    operation: &str,
+    connections: u32,
+) -> Result<[(f64, f64); 2]> {
+    let connections = connections.to_string();
+    let duration = format!("{seconds}s");
+    let words = ["--operation", operation, "--connections", &connections, "--in-flight", "64"];
+    let mut load = server.load(cpu, tools::ROWS, &words);
+    let before = children_cpu_us();
+    // Without a lead-in every operation is in the window.
+    let words = ["--duration", &duration, "--keys", "uniform", "--lead-in", "0s"];
+    let output = load.args(words).output()?;
+    let process_us = children_cpu_us() - before;
+    let per_s = figure(&output.stdout, "throughput_per_s")?;
+    let threads_us = figure(&output.stdout, "client_cpu_us_per_operation")?;
+    let operations = figure(&output.stdout, "operations")?;
+    Ok([(per_s, threads_us), (per_s, process_us / operations)])
+}
+
+/// CPU time of the bare driver for so many operations, in µs, its start included.
+fn bare(program: &str, operation: &str, count: u64, port: u16, cpu: u32) -> Result<f64> {
     let mut command = Command::new("taskset");
     command.args(["--cpu-list", &cpu.to_string(), program]);
-    let count = operations.to_string();
-    match name {
-        "latte" => {
-            let workload = std::env::var("LATTE_WORKLOAD")?;
-            command.args(["run", &workload, "-d", &count, "-t", "1", "-p", "64", "-q"]);
-            command.arg(format!("127.0.0.1:{port}"));
-        }
-        _ => {
-            let columns = ["-col", "n=FIXED(5)", "size=FIXED(60)"];
-            command.args([operation, &format!("n={count}"), "no-warmup"]).args(columns);
-            command.args(["-rate", "threads=64", "-node", "127.0.0.1", "-port"]);
-            command.arg(format!("native={port}"));
-        }
-    }
+    command.args([&format!("127.0.0.1:{port}"), operation, &count.to_string()]);
     let before = children_cpu_us();
-    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-    if !status.success() {
-        return Err(format!("{name} ended with {status}").into());
+    let output = command.stderr(Stdio::inherit()).output()?;
+    let done: u64 = String::from_utf8(output.stdout)?.trim().parse().unwrap_or_default();
+    if !output.status.success() || done != count {
+        return Err(format!("{program} did {done} operations of {count}").into());
     }
-    Ok((children_cpu_us() - before) / operations as f64)
+    Ok(children_cpu_us() - before)
 }
 
 /// CPU time of this process's ended children, in µs (`/proc/self/stat`, fields 16 and 17, ticks of

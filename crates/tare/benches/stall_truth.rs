@@ -1,87 +1,113 @@
-//! `cargo bench -p tare --bench stall_truth -- [SECONDS] [PERIODS]`
+//! `cargo bench -p tare --bench stall_truth -- SECONDS [PERIOD] [connections=N] [rate=N] [TOOL=...]`
 //!
-//! What `tare load` says of a server that stops for 1 s in every 10 s at half of its capacity, beside what
-//! arithmetic says. A `tare db` is stopped and continued (SIGSTOP, SIGCONT) while an open loop asks it;
-//! how long each stop took is measured here. Operations due x before the end of a stop of S seconds end
-//! when all those before them have: x (1 - R/C) + S R/C after they were due, and then the queue shrinks.
-//! So every stop delays R S C / (C - R) operations, and their response times lie evenly between 0 and S.
-//! The p99.9 is where one in a thousand of all operations is above.
+//! What `tare load` says of a server that stops for 1 s in every PERIOD (10 s) at half of its capacity,
+//! beside what arithmetic says. A `tare db` is stopped and continued (SIGSTOP, SIGCONT) while an open
+//! loop asks it; how long each stop took is measured here.
 //!
-//! Prints the stops, the arithmetic and what was printed; fails above 2 %. A closed loop against the same
-//! server follows: what a tool without a schedule would say.
+//! The arithmetic: operations are due R times a second, the server stands still from 0 to S and then
+//! serves C a second in their order. The operation due at t is served when the R t before it have been,
+//! at S + R t / C, which is S - t (1 - R / C) after it was due; at t = S / (1 - R / C) nothing waits any
+//! more. So a stop delays R S C / (C - R) operations, and their response times lie evenly between 0
+//! and S. The p99.9 is the time that one in a thousand of all operations is above. What C is hardly
+//! matters: at one stop of 1 s in 10 s the p99.9 is 0.990 S if C is endless and 0.995 S if it is 2 R.
+//!
+//! Prints the stops, the arithmetic and what was printed; fails above 2 %. Then the same server stops
+//! under a closed loop and under other people's tools (see `tools`), each at `rate` (5,000/s), which all
+//! of them can hold: what those print who do not count from when an operation was due.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+#[path = "database/server.rs"]
+#[allow(dead_code, reason = "this bench uses a part of it")]
+mod server;
+mod tools;
+
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use server::{Server, cpus, figure, scratch};
+use tare_lab::driver::Pacing;
+use tare_load::histogram::{self, Histogram};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Share of the arithmetic truth that the measured p99.9 may differ by.
 const TOLERANCE: f64 = 0.02;
+/// How long the server stands still.
+const STOP: Duration = Duration::from_secs(1);
 
 fn main() -> Result<()> {
-    let words: Vec<u64> = std::env::args().filter_map(|word| word.parse().ok()).collect();
-    let Some(&seconds) = words.first() else {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let mut numbers = words.iter().filter_map(|word| word.parse::<u64>().ok());
+    let Some(seconds) = numbers.next() else {
         println!("skipped: stall_truth: say for how many seconds, such as 60");
         return Ok(());
     };
-    let period = Duration::from_secs(words.get(1).copied().unwrap_or(10));
-    let cpus = tare_host::process::cpus_of_this_thread()?;
-    let mut cpus = cpus.iter();
-    let (client, server) = cpus.next().zip(cpus.next()).ok_or("needs two CPUs")?;
-    let data =
-        tempfile::Builder::new().prefix("tare-bench").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    let database = Database::start(data.path(), server)?;
-    let closed = database.load(client, &["--populate", "--duration", "5s"]).output()?;
-    let capacity = figure(&closed.stdout, "/throughput_per_s")?;
-    let rate = (capacity / 2.0).round();
-    println!("capacity {capacity:.0} op/s (closed loop), so the rate is {rate:.0} op/s");
+    let period = Duration::from_secs(numbers.next().unwrap_or(10));
+    let named = |name: &str| -> Option<f64> {
+        words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+    };
+    let connections = named("connections").unwrap_or(8.0).to_string();
+    let (server_cpu, client_cpu) = cpus()?;
+    let scratch = scratch()?;
+    let data = scratch.path().join("data");
+    // Whether the disk is quick is another question than what a stop costs.
+    let durability = ["--durability", "periodic"];
+    let server = Server::start(&data, &server_cpu.to_string(), &durability)?;
+    server.populate(client_cpu, tools::ROWS)?;
+    let bench = Bench { server, client_cpu, period, length: Duration::from_secs(seconds) };
 
-    let length = Duration::from_secs(seconds);
-    let duration = format!("{seconds}s");
-    let rate_text = rate.to_string();
-    let words = ["--rate", &rate_text, "--duration", &duration, "--lead-in", "1s"];
-    let child = database.load(client, &words).spawn()?;
-    let stops = database.stop_each(period, length)?;
-    let printed = child.wait_with_output()?.stdout;
-    let truth = truth(&stops, rate, capacity, rate * length.as_secs_f64());
-    for (number, stop) in stops.iter().enumerate() {
-        println!("stop {:>2}: {:.4} s", number + 1, stop.as_secs_f64());
+    let closed = bench.ask(&["--connections", &connections, "--duration", "5s"]).output()?;
+    let capacity = figure(&closed.stdout, "throughput_per_s")?;
+    println!("capacity {capacity:.0} op/s (closed loop, 64 in flight, {connections} connections)");
+    let half_rate = (capacity / 2.0).round();
+    let common_rate = named("rate").unwrap_or(5_000.0).min(half_rate);
+    let mut differences = Vec::new();
+    for rate in [half_rate, common_rate] {
+        let rate_text = rate.to_string();
+        let (printed, stops) =
+            bench.stopped(&["--connections", &connections, "--rate", &rate_text])?;
+        let truth = truth(&stops, rate, capacity, rate * bench.length.as_secs_f64());
+        differences.push(tell(&printed, &stops, rate, capacity, truth)?);
     }
-    let measured = figure(&printed, "/response/p999_ns")? / 1e9;
-    let delayed: f64 = stops.iter().map(|stop| delayed(*stop, rate, capacity)).sum();
-    println!(
-        "delayed: sum of R S C / (C - R) = {delayed:.0} of {:.0} operations",
-        rate * length.as_secs_f64()
-    );
-    println!(
-        "p99.9 by arithmetic {truth:.4} s, printed {measured:.4} s, {:+.2} %",
-        100.0 * (measured / truth - 1.0)
-    );
-    for name in ["/response/p50_ns", "/response/p99_ns", "/response/max_ns", "/service/p999_ns"] {
-        println!("{name:<18} {:.4} s", figure(&printed, name)? / 1e9);
+    let (closed, _) = bench.stopped(&["--connections", &connections, "--in-flight", "64"])?;
+    let p999_s = figure(&closed, "service/p999_ns")? / 1e9;
+    println!("tare load, closed loop, 64 in flight: p99.9 of the service time {p999_s:.4} s");
+    for mut tool in
+        tools::all(&words, client_cpu, bench.server.port, &scratch.path().join("tools"))?
+    {
+        if let Err(error) = bench.other(&mut tool, common_rate, capacity) {
+            println!("{}: failed: {error}", tool.name);
+        }
     }
-    for name in ["/dropped", "/late_count", "/without_service/count", "/without_service/total_s"] {
-        println!("{name:<24} {}", figure(&printed, name)?);
-    }
-
-    let words = ["--duration", &duration, "--lead-in", "1s", "--in-flight", "64"];
-    let child = database.load(client, &words).spawn()?;
-    database.stop_each(period, length)?;
-    let closed = child.wait_with_output()?.stdout;
-    println!(
-        "closed loop, 64 in flight: p99.9 of the service time {:.4} s",
-        figure(&closed, "/service/p999_ns")? / 1e9
-    );
-    let difference = (measured / truth - 1.0).abs();
-    if difference > TOLERANCE {
-        return Err(format!("the p99.9 is {:.1} % from the truth", 100.0 * difference).into());
+    let worst = differences.into_iter().fold(0.0, f64::max);
+    bench.server.stop()?;
+    if worst > TOLERANCE {
+        return Err(format!("a p99.9 is {:.1} % from the truth", 100.0 * worst).into());
     }
     Ok(())
+}
+
+/// Prints what came of an open loop; returns by which share its p99.9 differs from the truth.
+fn tell(printed: &[u8], stops: &[Duration], rate: f64, capacity: f64, truth: f64) -> Result<f64> {
+    let seconds: Vec<String> =
+        stops.iter().map(|stop| format!("{:.4}", stop.as_secs_f64())).collect();
+    println!("\ntare load, open loop at {rate:.0}/s; stops in s: {}", seconds.join(" "));
+    let delayed: f64 = stops.iter().map(|stop| delayed(*stop, rate, capacity)).sum();
+    let operations = figure(printed, "operations")?;
+    println!("delayed: sum of R S C / (C - R) = {delayed:.0} of {operations:.0} operations");
+    let measured = figure(printed, "response/p999_ns")? / 1e9;
+    let difference = measured / truth - 1.0;
+    println!(
+        "p99.9 by arithmetic {truth:.4} s, printed {measured:.4} s, {:+.2} %",
+        100.0 * difference
+    );
+    for name in ["response/p50_ns", "response/p99_ns", "response/max_ns", "service/p999_ns"] {
+        println!("{name:<24} {:.4} s", figure(printed, name)? / 1e9);
+    }
+    for name in ["dropped", "late_count", "without_service/count", "without_service/total_s"] {
+        println!("{name:<24} {}", figure(printed, name)?);
+    }
+    Ok(difference.abs())
 }
 
 /// How many operations a stop delays.
@@ -103,76 +129,85 @@ fn truth(stops: &[Duration], rate: f64, capacity: f64, operations: f64) -> f64 {
     low
 }
 
-fn figure(printed: &[u8], pointer: &str) -> Result<f64> {
-    let report: serde_json::Value = serde_json::from_slice(printed)?;
-    let figure = report.pointer(pointer).and_then(serde_json::Value::as_f64);
-    figure.ok_or_else(|| format!("tare load printed no {pointer}").into())
+/// A server that can be stopped, and for how long it is asked.
+struct Bench {
+    server: Server,
+    client_cpu: u32,
+    period: Duration,
+    length: Duration,
 }
 
-/// A `tare db` that ends with the bench.
-struct Database {
-    child: Child,
-    address: String,
-}
-
-impl Database {
-    fn start(data: &Path, cpu: u32) -> Result<Self> {
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let child = Command::new(env!("CARGO_BIN_EXE_tare"))
-            .args([
-                "db",
-                "--port",
-                &address.port().to_string(),
-                "--cpus",
-                &cpu.to_string(),
-                "--data",
-            ])
-            .arg(data)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let database = Self { child, address: address.to_string() };
-        let end = Instant::now() + Duration::from_secs(60);
-        while TcpStream::connect(address).is_err() {
-            if Instant::now() > end {
-                return Err("tare db does not listen".into());
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(database)
+impl Bench {
+    fn ask(&self, words: &[&str]) -> std::process::Command {
+        self.server.load(self.client_cpu, tools::ROWS, words)
     }
 
-    fn load(&self, cpu: u32, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
-        command.args(["load", &self.address, "--cpus", &cpu.to_string(), "--json"]).args(words);
-        command.stderr(Stdio::null()).stdout(Stdio::piped());
-        command
-    }
-
-    /// Stops the server for 1 s in each period of a load that begins now with a lead-in of 1 s. Returns
-    /// how long each stop took.
-    fn stop_each(&self, period: Duration, length: Duration) -> Result<Vec<Duration>> {
-        let pid = Pid::from_raw(self.child.id().try_into()?).ok_or("no pid")?;
+    /// What `tare load` prints of a server that is stopped while it loads it, and how long it was.
+    fn stopped(&self, words: &[&str]) -> Result<(Vec<u8>, Vec<Duration>)> {
+        let duration = format!("{}s", self.length.as_secs());
+        let words = [words, &["--lead-in", "1s", "--duration", &duration]].concat();
+        let child = self.ask(&words).spawn()?;
         let begin = Instant::now() + Duration::from_secs(1);
-        let mut stops = Vec::new();
-        let mut at = period / 2;
-        while at + Duration::from_secs(2) < length {
-            std::thread::sleep((begin + at).saturating_duration_since(Instant::now()));
-            kill_process(pid, Signal::STOP)?;
-            let stopped = Instant::now();
-            std::thread::sleep(Duration::from_secs(1));
-            kill_process(pid, Signal::CONT)?;
-            stops.push(stopped.elapsed());
-            at += period;
-        }
-        Ok(stops)
+        let stops = stop_each(self.server.pid(), self.period, begin, self.length)?;
+        Ok((child.wait_with_output()?.stdout, stops))
+    }
+
+    /// Prints what another tool says of the server.
+    fn other(&self, tool: &mut tools::Tool, rate: f64, capacity: f64) -> Result<()> {
+        let (pid, period, length) = (self.server.pid(), self.period, self.length);
+        let mut stopper = None;
+        let mut begin = || {
+            let begin = Instant::now();
+            // No error passes from thread to thread: it is told as no stops.
+            let stop = move || stop_each(pid, period, begin, length).unwrap_or_default();
+            stopper = Some(std::thread::spawn(stop));
+        };
+        let load = tool.run("write", Pacing::Open { rate_per_s: rate }, length, &mut begin);
+        let stops = stopper.and_then(|stopper| stopper.join().ok()).unwrap_or_default();
+        let load = load?;
+        let truth = truth(&stops, rate, capacity, rate * length.as_secs_f64());
+        let asked = rate * load.window_ns as f64 / 1e9;
+        let shown = |bytes: &[u8]| match histogram::decode(bytes) {
+            Ok(times) if !times.is_empty() => quantiles(&times),
+            _ => "none".into(),
+        };
+        println!(
+            "\n{}, {rate:.0}/s: {} operations of {asked:.0} in {} stops; p99.9 by arithmetic {truth:.4} s",
+            tool.name,
+            load.operations,
+            stops.len()
+        );
+        println!("  response time (from when it was due): {}", shown(&load.response));
+        println!("  service time (from the send):         {}", shown(&load.service));
+        Ok(())
     }
 }
 
-impl Drop for Database {
-    fn drop(&mut self) {
-        // Both may fail only because it has ended already.
-        let _killed = self.child.kill();
-        let _reaped = self.child.wait();
+fn quantiles(times: &Histogram) -> String {
+    let s = |quantile| times.value_at_quantile(quantile) as f64 / 1e9;
+    let max_s = times.max() as f64 / 1e9;
+    format!("p50 {:.4} p99 {:.4} p99.9 {:.4} max {max_s:.4} s", s(0.5), s(0.99), s(0.999))
+}
+
+/// Stops a process for 1 s in the middle of each period of a load from `begin` on; returns how long
+/// each stop took.
+fn stop_each(
+    pid: u32,
+    period: Duration,
+    begin: Instant,
+    length: Duration,
+) -> Result<Vec<Duration>> {
+    let pid = Pid::from_raw(pid.try_into()?).ok_or("no pid")?;
+    let mut stops = Vec::new();
+    let mut at = period / 2;
+    while at + 2 * STOP < length {
+        std::thread::sleep((begin + at).saturating_duration_since(Instant::now()));
+        kill_process(pid, Signal::STOP)?;
+        let stopped = Instant::now();
+        std::thread::sleep(STOP);
+        kill_process(pid, Signal::CONT)?;
+        stops.push(stopped.elapsed());
+        at += period;
     }
+    Ok(stops)
 }

@@ -48,6 +48,11 @@ impl Server {
         Ok(server)
     }
 
+    #[allow(dead_code, reason = "not every bench asks")]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn metrics(&self) -> Result<ShardMetrics> {
         Ok(metrics::read(&self.data.join(metrics::FILE))?.total())
     }
