@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
@@ -183,6 +185,23 @@ pub struct Endpoint {
     pub data: Option<PathBuf>,
 }
 
+/// Data that was loaded once and that a system can be started on. Implementations live in
+/// `tare-system`.
+pub trait KeptData: fmt::Debug {
+    /// Puts it into a directory as the host sees it, which is there and in which the system has
+    /// written nothing yet. What is put there belongs to that system alone.
+    fn put(&self, to: &Path) -> Result<Restored, PartError>;
+}
+
+/// What putting kept data in place came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Bytes of files that are shared by hard links, and of those that are copied.
+    pub linked_bytes: u64,
+    pub copied_bytes: u64,
+    pub took: Duration,
+}
+
 /// One layer as it was asked for and as it was found, from inside the environment and from the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerState {
@@ -220,6 +239,16 @@ pub struct Processes {
 /// after `kill -9`.
 pub trait Environment {
     fn spec(&self) -> &EnvironmentSpec;
+
+    /// Starts from now on begin with this data. An environment into whose storage the host cannot put
+    /// files leaves it at that: `restored` tells.
+    fn begin_with(&mut self, _data: &Rc<dyn KeptData>) {}
+
+    /// What putting the data in place came to in the start that runs; `None` where it began with
+    /// nothing, and its data has to be loaded.
+    fn restored(&self) -> Option<Restored> {
+        None
+    }
 
     /// Makes what the environment needs, journalled first, and starts the system in it. Returns
     /// once the process runs; the driver finds out when it answers.

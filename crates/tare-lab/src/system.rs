@@ -1,12 +1,13 @@
 //! The system under test, as the core sees it.
 
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::PartError;
-use crate::environment::{Endpoint, Launch};
+use crate::environment::{Endpoint, KeptData, Launch};
 
 /// How long a started system may take until it answers, where it does not say otherwise.
 pub const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -59,6 +60,23 @@ pub trait System {
     /// compactions, now that its data is loaded; `None` once it is quiet. Asked again until then.
     /// Measuring begins only afterwards.
     fn pending(&self, _at: &Endpoint) -> Result<Option<String>, PartError> {
+        Ok(None)
+    }
+
+    /// Whether its data can be kept for other starts to begin with.
+    fn keeps_data(&self) -> bool {
+        false
+    }
+
+    /// Ends the running system in good order, keeps its data in the directory `to`, which is not there
+    /// yet, and returns it. `processes` are the system's as the host numbers them, the first one
+    /// first. `None`: the host does not see the data there; nothing was done.
+    fn keep(
+        &self,
+        _at: &Endpoint,
+        _processes: &[u32],
+        _to: &Path,
+    ) -> Result<Option<Rc<dyn KeptData>>, PartError> {
         Ok(None)
     }
 

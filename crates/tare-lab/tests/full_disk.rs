@@ -73,6 +73,7 @@ fn go(writer: RecordWriter) -> Result<Outcome, CampaignError> {
         clock: &world,
         plan: plan(&study),
         memory: None,
+        keep: None,
         doubts: vec![],
     };
     let result = run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false));

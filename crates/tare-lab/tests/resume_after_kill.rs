@@ -59,6 +59,7 @@ fn go(writer: RecordWriter, real_time: bool) {
         clock: &world,
         plan: cpus::plan(&[0, 1].into_iter().collect::<CpuSet>(), &study.cpus).unwrap(),
         memory: None,
+        keep: None,
         doubts: vec![],
     };
     let outcome = run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false)).unwrap();

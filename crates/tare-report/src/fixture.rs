@@ -322,6 +322,7 @@ fn unmeasured(workloads: &[&str]) -> Record {
         driver: "tare-load".into(),
         schedule: ScheduleSpec {
             kind: ScheduleKind::Slices,
+            data: DataStart::Loaded,
             window: Duration::from_millis(300),
             lead_in: Duration::from_millis(100),
             rounds: 40,

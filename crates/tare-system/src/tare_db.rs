@@ -1,9 +1,13 @@
 //! The reference database, `tare db`.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
+use ::tare_db::snapshot::{self, Sharing};
+use tare_host::process::Hold;
 use tare_lab::PartError;
-use tare_lab::environment::{Endpoint, Launch};
+use tare_lab::environment::{Endpoint, KeptData, Launch, Restored};
 use tare_lab::study::OptionInfo;
 use tare_lab::system::{OwnAccount, System};
 
@@ -36,13 +40,40 @@ pub(super) const INFO: SystemInfo = SystemInfo {
     make: |spec, _| Ok(Box::new(TareDb { options: spec.options.clone() })),
 };
 
-/// What the database wrote of itself cannot be used.
+/// How long a server may take to end in good order: it writes out what is in memory.
+const END_LIMIT: Duration = Duration::from_secs(60);
+
+/// What the database wrote of itself cannot be used, or its data not kept.
 #[derive(Debug, thiserror::Error)]
 pub enum TareDbError {
     #[error("cannot read what the database says of itself in {}", .path.display())]
     ReadReport { path: PathBuf, source: std::io::Error },
     #[error("{} is not the report of a database of this version", .path.display())]
     Report { path: PathBuf, source: serde_json::Error },
+    #[error("there is no process of the database to end")]
+    NoProcess,
+    #[error("cannot end the database (process {pid})")]
+    End { pid: u32, source: std::io::Error },
+    #[error("the database (process {pid}) has not ended {limit_s} s after SIGTERM")]
+    StillThere { pid: u32, limit_s: u64 },
+}
+
+/// A snapshot of a database that was loaded.
+#[derive(Debug)]
+struct Snapshot {
+    folder: PathBuf,
+}
+
+impl KeptData for Snapshot {
+    fn put(&self, to: &Path) -> Result<Restored, PartError> {
+        let began = Instant::now();
+        let copied = snapshot::put(&self.folder, to, Sharing::Wanted)?;
+        Ok(Restored {
+            linked_bytes: copied.linked_bytes,
+            copied_bytes: copied.copied_bytes,
+            took: began.elapsed(),
+        })
+    }
 }
 
 /// The reference database with the options of a study.
@@ -84,6 +115,30 @@ impl System for TareDb {
         let mut settings = Vec::new();
         flatten("", report, &mut settings);
         Ok(settings)
+    }
+
+    fn keeps_data(&self) -> bool {
+        true
+    }
+
+    fn keep(
+        &self,
+        at: &Endpoint,
+        processes: &[u32],
+        to: &Path,
+    ) -> Result<Option<Rc<dyn KeptData>>, PartError> {
+        let Some(data) = at.data.as_deref().filter(|data| snapshot::is_data(data)) else {
+            return Ok(None);
+        };
+        let pid = *processes.first().ok_or(TareDbError::NoProcess)?;
+        let hold = Hold::open(pid).ok_or(TareDbError::NoProcess)?;
+        let end = |source| TareDbError::End { pid, source };
+        hold.signal(rustix::process::Signal::TERM).map_err(end)?;
+        if !hold.wait_end(Instant::now() + END_LIMIT).map_err(end)? {
+            return Err(TareDbError::StillThere { pid, limit_s: END_LIMIT.as_secs() }.into());
+        }
+        snapshot::copy(data, to, Sharing::Wanted)?;
+        Ok(Some(Rc::new(Snapshot { folder: to.into() })))
     }
 
     fn own_account(&self, data: &Path) -> Result<Option<OwnAccount>, PartError> {

@@ -127,8 +127,83 @@ fn trials_start_everything_afresh() {
     let before = HostState::read();
     let output = weigh(here.path(), &["tiny.toml", "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    json(&stdout(&output));
+    let report = json(&stdout(&output));
     assert!(here.path().join("tiny.tare").exists() && here.path().join("tiny.html").exists());
+    // All have the state directory's file system, so that rows loaded once are shared by links.
+    for name in ["native", "native again", "runc bridge", "runc proxy"] {
+        let came = data_of(&report, name);
+        assert!(
+            came.starts_with("restored in ") && !came.contains(" 0.0 MiB shared"),
+            "{name}: {came}"
+        );
+    }
+    unchanged(&before);
+}
+
+/// How the rows came into an environment.
+fn data_of(report: &serde_json::Value, environment: &str) -> String {
+    let environments = report["environments"].as_array().unwrap();
+    let found = environments.iter().find(|one| one["name"] == environment).unwrap();
+    let layers = found["layers"].as_array().unwrap();
+    let layer = layers.iter().find(|layer| layer["layer"] == "data");
+    layer.unwrap_or_else(|| panic!("{environment}: {layers:?}"))["found"].as_str().unwrap().into()
+}
+
+#[test]
+fn rows_loaded_once_are_read_from_every_storage() {
+    let needs = [NEEDS.as_slice(), &[Need::Program("mkfs.ext4")]].concat();
+    if skipped("rows_loaded_once_are_read_from_every_storage", &needs) {
+        return;
+    }
+    let _alone = common::alone();
+    let here = tempfile::tempdir().unwrap();
+    let study = r#"
+name = "kept"
+baseline = "native"
+[schedule]
+data = "restored"
+window = "100ms"
+lead_in = "30ms"
+rounds = 2
+rounds_min = 2
+[[environment]]
+name = "native"
+runtime = "process"
+cpu = "pinned"
+[[environment]]
+name = "ext4"
+extends = "native"
+storage = { kind = "ext4", size = "256M" }
+[[environment]]
+name = "overlay"
+runtime = "oci:runc"
+cpu = "pinned"
+storage = { kind = "rootfs", driver = "overlay" }
+[[workload]]
+name = "read"
+write_share = 0
+rows = 20_000
+latency_share = 0
+"#;
+    std::fs::write(here.path().join("kept.toml"), study).unwrap();
+    let before = HostState::read();
+    let output = weigh(here.path(), &["kept.toml", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&stdout(&output));
+    let native = data_of(&report, "native");
+    assert!(native.contains("restored in ") && !native.contains(" 0.0 MiB shared"), "{native}");
+    for name in ["ext4", "overlay"] {
+        let came = data_of(&report, name);
+        let whole = came.contains(" 0.0 MiB shared") && !came.contains(" 0.0 MiB copied");
+        assert!(came.starts_with("restored in ") && whole, "{name}: {came}");
+    }
+    // Every read brings a row of 5 x 64 bytes.
+    for environment in report["environments"].as_array().unwrap() {
+        let counters = environment["counters"].as_array().unwrap();
+        let sent = counters.iter().find(|one| one["name"] == "system_net_out_bytes").unwrap();
+        let bytes = sent["value"]["value"].as_f64().unwrap();
+        assert!(bytes >= 320.0, "{}: {bytes} bytes per operation", environment["name"]);
+    }
     unchanged(&before);
 }
 

@@ -1,9 +1,12 @@
 //! An environment whose host is itself a guest of ours: what runs the guest's instructions is one of
 //! its layers, so that whoever judges a slice knows.
 
+use std::rc::Rc;
+
 use tare_lab::PartError;
 use tare_lab::environment::{
-    ACCELERATOR, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
+    ACCELERATOR, Endpoint, Environment, EnvironmentSpec, KeptData, Launch, LayerState, Processes,
+    Restored, Usage,
 };
 
 use super::Here;
@@ -24,6 +27,14 @@ impl InGuest {
 impl Environment for InGuest {
     fn spec(&self) -> &EnvironmentSpec {
         self.inner.spec()
+    }
+
+    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+        self.inner.begin_with(data);
+    }
+
+    fn restored(&self) -> Option<Restored> {
+        self.inner.restored()
     }
 
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {

@@ -11,12 +11,14 @@
 mod journalled;
 
 use std::fmt;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tare_host::plan::{Change, Group, Item, Key};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    Endpoint, Environment, EnvironmentSpec, HOST_AS_IS, Launch, LayerState, Processes, Usage,
+    Endpoint, Environment, EnvironmentSpec, HOST_AS_IS, KeptData, Launch, LayerState, Processes,
+    Restored, Usage,
 };
 
 use super::Layer;
@@ -235,6 +237,14 @@ impl OnHost {
 impl Environment for OnHost {
     fn spec(&self) -> &EnvironmentSpec {
         self.inner.spec()
+    }
+
+    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+        self.inner.begin_with(data);
+    }
+
+    fn restored(&self) -> Option<Restored> {
+        self.inner.restored()
     }
 
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {

@@ -23,6 +23,7 @@ use std::fs;
 use std::io;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,7 +35,8 @@ use tare_host::process::Hold;
 use tare_host::{mounts, netns, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
+    Endpoint, Environment, EnvironmentSpec, KeptData, Launch, LayerState, Processes, Restored,
+    Usage,
 };
 use tare_std::cpus::CpuSet;
 
@@ -44,7 +46,7 @@ use super::{Argument, Runtime, Unavailable};
 use crate::layer::network::{self, NetworkLayer, PORT};
 use crate::layer::{CgroupLayer, Layers, rootfs, security};
 use crate::site::Ground;
-use crate::storage::{self, At, Place, Seen, Storage};
+use crate::storage::{self, At, Beginning, Place, Seen, Storage};
 use crate::system::{self, System};
 
 mod base;
@@ -191,6 +193,7 @@ fn make(
         spec,
         layers,
         storage,
+        beginning: Beginning::default(),
         sandbox,
         number,
         data: PathBuf::new(),
@@ -206,6 +209,7 @@ struct Container {
     spec: EnvironmentSpec,
     layers: Layers,
     storage: Box<dyn Storage>,
+    beginning: Beginning,
     /// Where the runtime is gVisor.
     sandbox: Option<gvisor::Options>,
     /// What the container is made from.
@@ -336,6 +340,10 @@ impl Container {
         fs::create_dir_all(&folder)
             .map_err(|source| DockerError::File { path: folder.clone(), source })?;
         self.storage.make(&at)?;
+        // A volume and a container's root are there only when the engine has started the system.
+        if self.storage.place() == Place::Directory {
+            self.beginning.put(&at.data())?;
+        }
         if apart {
             let (path, pid) = (at.data(), self.engine.pid());
             mounts::show_to(pid, &path).map_err(|source| storage::StorageError::Show {
@@ -488,6 +496,14 @@ fn lead_to_proxy(table: &str, to: SocketAddrV4, namespace: &Path) -> Result<(), 
 impl Environment for Container {
     fn spec(&self) -> &EnvironmentSpec {
         &self.spec
+    }
+
+    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+        self.beginning.set(data);
+    }
+
+    fn restored(&self) -> Option<Restored> {
+        self.beginning.restored()
     }
 
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {

@@ -12,6 +12,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ use tare_host::journal::{Entry, EntryId};
 use tare_host::{RUN_VARIABLE, error_line, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage, options_text,
+    Endpoint, Environment, EnvironmentSpec, KeptData, Launch, LayerState, Processes, Restored,
+    Usage, options_text,
 };
 
 use super::gvisor::{self, Inside};
@@ -31,7 +33,7 @@ use crate::layer::network::Place;
 use crate::layer::{CgroupLayer, Layers, rootfs, security};
 use crate::rootfs::{Root, Source, overlay};
 use crate::site::Ground;
-use crate::storage::{self, At, Seen, Storage};
+use crate::storage::{self, At, Beginning, Seen, Storage};
 use crate::system::{self, System};
 
 pub(crate) mod bundle;
@@ -129,6 +131,7 @@ fn make(
         spec,
         layers,
         storage,
+        beginning: Beginning::default(),
         sandbox,
         root,
         program,
@@ -163,6 +166,7 @@ struct Oci {
     spec: EnvironmentSpec,
     layers: Layers,
     storage: Box<dyn Storage>,
+    beginning: Beginning,
     /// Where the runtime is gVisor.
     sandbox: Option<gvisor::Options>,
     /// What its root file system is made of besides mount points.
@@ -251,6 +255,7 @@ impl Oci {
         self.root.as_ref().map_or(Ok(()), |root| overlay::make(root, &folder))?;
         self.storage.make(&at)?;
         let (place, data) = (self.storage.place(), self.storage.data(&at));
+        self.beginning.put(&at.in_root(place, &data))?;
         let mounted = (place == storage::Place::Directory).then_some(data.as_path());
         let place = Place::make(&ground, self.layers.network, router, launch.port)?;
         let contents = bundle::Contents {
@@ -413,6 +418,14 @@ impl Oci {
 impl Environment for Oci {
     fn spec(&self) -> &EnvironmentSpec {
         &self.spec
+    }
+
+    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+        self.beginning.set(data);
+    }
+
+    fn restored(&self) -> Option<Restored> {
+        self.beginning.restored()
     }
 
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {

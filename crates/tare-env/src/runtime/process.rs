@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use tare_host::exec::Command;
@@ -12,7 +13,8 @@ use tare_host::journal::{Entry, EntryId};
 use tare_host::{RUN_VARIABLE, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
+    Endpoint, Environment, EnvironmentSpec, KeptData, Launch, LayerState, Processes, Restored,
+    Usage,
 };
 
 use super::{Argument, Runtime};
@@ -20,7 +22,7 @@ use crate::layer::inject::Relay;
 use crate::layer::network::Place;
 use crate::layer::{CgroupLayer, CpuLayer, Layers};
 use crate::site::Ground;
-use crate::storage::{self, At, Seen, Storage};
+use crate::storage::{self, At, Beginning, Seen, Storage};
 use crate::system::{self, System};
 
 pub const RUNTIME: Runtime = Runtime {
@@ -64,6 +66,7 @@ fn make(
         spec,
         layers,
         storage,
+        beginning: Beginning::default(),
         number: 0,
         entries: Vec::new(),
         log: String::new(),
@@ -76,6 +79,7 @@ struct Process {
     spec: EnvironmentSpec,
     layers: Layers,
     storage: Box<dyn Storage>,
+    beginning: Beginning,
     /// Of the last start.
     number: u32,
     entries: Vec<EntryId>,
@@ -123,6 +127,7 @@ impl Process {
             .map_err(|source| ProcessError::Directory { path: folder.clone(), source })?;
         self.storage.make(&at)?;
         let data = at.data();
+        self.beginning.put(&data)?;
         let place = Place::make(&ground, self.layers.network, router, launch.port)?;
         if let Some(group) = &group {
             group.make_folders()?;
@@ -186,6 +191,14 @@ impl Process {
 impl Environment for Process {
     fn spec(&self) -> &EnvironmentSpec {
         &self.spec
+    }
+
+    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+        self.beginning.set(data);
+    }
+
+    fn restored(&self) -> Option<Restored> {
+        self.beginning.restored()
     }
 
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {

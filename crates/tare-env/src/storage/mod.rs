@@ -27,6 +27,7 @@ use crate::runtime::Unavailable;
 use crate::site::Ground;
 
 mod backing;
+mod beginning;
 mod directory;
 mod filesystem;
 pub mod guest;
@@ -39,6 +40,7 @@ mod thin;
 mod tmpfs;
 mod volume;
 
+pub(crate) use beginning::Beginning;
 use options::Options;
 pub(crate) use raw::number_of;
 pub(crate) use reading::Seen;

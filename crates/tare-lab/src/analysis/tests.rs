@@ -9,7 +9,8 @@ use super::*;
 use crate::environment::{CpuPlan, EnvironmentSpec, Limits, NOTHING_INJECTED, StorageSpec};
 use crate::record::{DoubtRecord, Header, Slice};
 use crate::study::{
-    CpuSpec, KeyDistribution, ScheduleKind, ScheduleSpec, Study, SystemSpec, WorkloadSpec,
+    CpuSpec, DataStart, KeyDistribution, ScheduleKind, ScheduleSpec, Study, SystemSpec,
+    WorkloadSpec,
 };
 use crate::system::OwnAccount;
 
@@ -73,6 +74,7 @@ pub(super) fn record() -> Record {
             driver: "tare-load".into(),
             schedule: ScheduleSpec {
                 kind: ScheduleKind::Slices,
+                data: DataStart::Loaded,
                 window: Duration::from_secs(1),
                 lead_in: Duration::ZERO,
                 rounds: 10,

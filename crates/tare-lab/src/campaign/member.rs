@@ -1,12 +1,11 @@
 //! One environment of a campaign: starting it with its data, and ending it.
 
-use super::{Campaign, CampaignError, Event, READY_DEADLINE, one_line};
+use super::{Campaign, CampaignError, Event, READY_DEADLINE, data, one_line};
 use crate::PartError;
 use crate::doubt::{Doubt, judge};
 use crate::driver::TargetId;
 use crate::environment::{Endpoint, Environment, EnvironmentSpec};
 use crate::record::EnvironmentRecord;
-use crate::schedule;
 
 pub(super) struct Member {
     pub(super) record: EnvironmentRecord,
@@ -108,6 +107,9 @@ impl Campaign<'_, '_> {
         let spec = self.members[index].record.spec.clone();
         let launch = self.parts.system.launch(self.system_cpus);
         let mut environment = (self.parts.make)(&spec).map_err(fail("make"))?;
+        if let Some(kept) = &self.kept {
+            environment.begin_with(kept);
+        }
         let began = self.parts.clock.now();
         let endpoint = match environment.start(&launch) {
             Ok(endpoint) => endpoint,
@@ -150,20 +152,10 @@ impl Campaign<'_, '_> {
         if let Some(doubt) = lost {
             return Err(StartError::NotInForce { reason: doubt.text() });
         }
-        for (number, workload) in self.study.workloads.iter().enumerate() {
-            let seed = schedule::rows_seed(self.seed, number);
-            let observer = &mut *self.observer;
-            let mut progress = |done, all| {
-                let (environment, workload) = (spec.name.as_str(), workload.name.as_str());
-                observer.event(&Event::Populating { environment, workload, done, all });
-            };
-            self.parts
-                .driver
-                .populate(target, workload, seed, &mut progress)
-                .map_err(fail("load the data of"))?;
-            if self.stopped() {
-                break;
-            }
+        let restored = running.environment.restored();
+        record.layers.extend(data::state(self.study.schedule.data, restored));
+        if restored.is_none() {
+            self.load_data(target, &spec.name)?;
         }
         if let Some(running) = &self.members[index].running {
             self.wait_until_quiet(running).map_err(fail("measure"))?;

@@ -8,6 +8,7 @@
 //! Limits: everything here happens on one thread, because a slice must not be disturbed by the
 //! harness. A part that never returns holds the campaign; parts have deadlines of their own.
 
+mod data;
 mod events;
 mod measure;
 mod member;
@@ -19,11 +20,12 @@ mod stacks;
 mod tests;
 mod waiting;
 
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::doubt::Doubt;
-use crate::environment::EnvironmentSpec;
+use crate::environment::{EnvironmentSpec, KeptData};
 use crate::record::{DoubtRecord, RecordWriter};
 use crate::schedule::{self, Cell};
 use crate::stacks::Afterwards;
@@ -107,6 +109,8 @@ struct Campaign<'c, 'p> {
     began: Duration,
     /// CPUs that every environment starts its system for.
     system_cpus: usize,
+    /// The data that starts begin with, once it was loaded.
+    kept: Option<Rc<dyn KeptData>>,
     leftovers: Vec<(String, String)>,
     /// The longest teardown of one environment so far.
     teardown: Duration,
@@ -153,6 +157,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
             seed: writer.record().header.seed,
             began: parts.clock.now(),
             system_cpus,
+            kept: None,
             leftovers: Vec::new(),
             teardown: TEARDOWN_GUESS,
             start_time: Duration::ZERO,

@@ -1,5 +1,6 @@
 //! What a campaign works with: parts, time and memory, given by the program.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::PartError;
@@ -69,6 +70,9 @@ pub struct Parts<'p> {
     pub plan: CpuPlan,
     /// `None` checks nothing.
     pub memory: Option<Memory>,
+    /// A directory that is not there, for data that is loaded once (`study::DataStart::Restored`).
+    /// It has to go with the run. `None`: every start loads its own.
+    pub keep: Option<PathBuf>,
     /// Doubts about the whole record that the caller has found (a baseline that is not clean).
     pub doubts: Vec<Doubt>,
 }

@@ -34,6 +34,7 @@ impl Campaign<'_, '_> {
     /// All environments up, one of them thawed at a time.
     pub(super) fn slices(&mut self) -> Result<Ending, CampaignError> {
         self.stage(Stage::Starting);
+        self.keep_data()?;
         // The baseline first: others are doubted for differing from it.
         let mut order: Vec<usize> = (0..self.members.len()).collect();
         order.sort_by_key(|index| *index != self.baseline);
@@ -72,6 +73,7 @@ impl Campaign<'_, '_> {
 
     /// Whole runs: each environment is started afresh, with fresh data, for its turn in a round.
     pub(super) fn trials(&mut self) -> Result<Ending, CampaignError> {
+        self.keep_data()?;
         self.calibrate()?;
         if self.stopped() {
             return Ok(Ending::Interrupted);

@@ -1,3 +1,4 @@
+mod data;
 mod stacks;
 mod waiting;
 
@@ -8,7 +9,7 @@ use super::*;
 use crate::environment::CpuPlan;
 use crate::fake::{self, World, spec};
 use crate::record::{Opening, Phase, Record};
-use crate::study::{CpuSpec, KeyDistribution, ScheduleSpec, SystemSpec, WorkloadSpec};
+use crate::study::{CpuSpec, DataStart, KeyDistribution, ScheduleSpec, SystemSpec, WorkloadSpec};
 use tare_std::cpus::CpuSet;
 
 /// A folder with a record's path in it, gone afterwards.
@@ -47,6 +48,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         driver: fake::NAME.into(),
         schedule: ScheduleSpec {
             kind,
+            data: DataStart::Loaded,
             window: Duration::from_millis(100),
             lead_in: Duration::from_millis(20),
             rounds: 12,
@@ -143,6 +145,7 @@ fn go(
         clock: world,
         plan: plan(),
         memory: None,
+        keep: None,
         doubts: vec![],
     };
     change(&mut parts);

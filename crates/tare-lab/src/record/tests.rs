@@ -9,8 +9,8 @@ use crate::environment::StorageSpec;
 use crate::fake::spec;
 use crate::stacks::{PartCpu, SampledStack, StackKind, StackSlice};
 use crate::study::{
-    Claim, CpuSpec, Expected, KeyDistribution, PublishedRelation, ScheduleKind, ScheduleSpec,
-    SystemSpec, WorkloadSpec,
+    Claim, CpuSpec, DataStart, Expected, KeyDistribution, PublishedRelation, ScheduleKind,
+    ScheduleSpec, SystemSpec, WorkloadSpec,
 };
 
 fn study() -> Study {
@@ -22,6 +22,7 @@ fn study() -> Study {
         driver: "fake".into(),
         schedule: ScheduleSpec {
             kind: ScheduleKind::Slices,
+            data: DataStart::Loaded,
             window: std::time::Duration::from_millis(400),
             lead_in: std::time::Duration::from_millis(100),
             rounds: 9,

@@ -83,9 +83,23 @@ pub enum ScheduleKind {
     Trials,
 }
 
+/// How the rows of the workloads get into an environment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataStart {
+    /// The driver writes them after each start.
+    #[default]
+    Loaded,
+    /// The driver writes them once, in the baseline; each start begins with a copy of what that left.
+    /// Where a system's data cannot be kept, or not put into an environment, they are loaded.
+    Restored,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleSpec {
     pub kind: ScheduleKind,
+    #[serde(default)]
+    pub data: DataStart,
     /// Measured window of a slice or trial.
     pub window: Duration,
     /// Load before the window, not measured.

@@ -12,7 +12,7 @@ use super::error::{Hint, Problem, StudyError};
 use super::reader::{Item, Source, Table};
 use super::vocabulary::{OptionWords, PartWords, Vocabulary, WorkloadWords};
 use super::{
-    CpuSpec, KeyDistribution, QuickPart, ScheduleKind, ScheduleSpec, Study, SystemSpec,
+    CpuSpec, DataStart, KeyDistribution, QuickPart, ScheduleKind, ScheduleSpec, Study, SystemSpec,
     WorkloadSpec, control_name, environments, expand, published,
 };
 
@@ -67,8 +67,17 @@ const ROOT_KEYS: &[&str] = &[
     "published",
     "quick",
 ];
-const SCHEDULE_KEYS: &[&str] =
-    &["kind", "window", "lead_in", "rounds", "rounds_min", "budget", "stop_width_percent", "seed"];
+const SCHEDULE_KEYS: &[&str] = &[
+    "kind",
+    "data",
+    "window",
+    "lead_in",
+    "rounds",
+    "rounds_min",
+    "budget",
+    "stop_width_percent",
+    "seed",
+];
 const WORKLOAD_KEYS: &[&str] = &[
     "name",
     "workload",
@@ -350,6 +359,11 @@ fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {
         Some("trials") => ScheduleKind::Trials,
         _ => ScheduleKind::Slices,
     };
+    let starts = ["loaded".to_string(), "restored".to_string()];
+    let data = match (table.word("data", &starts)?.as_deref(), kind) {
+        (Some("restored"), _) | (None, ScheduleKind::Trials) => DataStart::Restored,
+        _ => DataStart::Loaded,
+    };
     let (window, lead_in, rounds) = match kind {
         ScheduleKind::Slices => {
             (defaults::WINDOW_SLICES, defaults::LEAD_IN_SLICES, defaults::ROUNDS_SLICES)
@@ -368,6 +382,7 @@ fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {
     let stop_width = table.get("stop_width_percent");
     Ok(ScheduleSpec {
         kind,
+        data,
         window: table.duration("window", ms(20)..=hour, window)?,
         lead_in: table.duration("lead_in", Duration::ZERO..=hour, lead_in)?,
         rounds,

@@ -27,6 +27,7 @@ pub(crate) fn measure(
         driver: fake::NAME.into(),
         schedule: ScheduleSpec {
             kind: ScheduleKind::Slices,
+            data: DataStart::Loaded,
             window,
             lead_in: Duration::from_millis(20),
             rounds,
@@ -77,6 +78,7 @@ pub(crate) fn measure(
         clock: &world,
         plan,
         memory: None,
+        keep: None,
         doubts: vec![],
     };
     let never = AtomicBool::new(false);

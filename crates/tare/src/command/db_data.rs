@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 
 use anyhow::Context;
 use tare_db::inspect::{self, Finding, Format, InspectError};
-use tare_db::snapshot::{self, Copied};
+use tare_db::snapshot::{self, Copied, Sharing};
 
 use crate::cli::{DbCheck, DbCopy, DbDump};
 use crate::exit::{Exit, ExitWith, coded};
@@ -58,7 +58,8 @@ pub(crate) fn dump(options: &DbDump, out: &mut dyn Write) -> anyhow::Result<Exit
 
 /// Makes a snapshot of a data directory, or a data directory of a snapshot.
 pub(crate) fn copy(options: &DbCopy, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let copied = snapshot::copy(&options.from, &options.to).exit_with(Exit::Input)?;
+    let copied =
+        snapshot::copy(&options.from, &options.to, Sharing::Needed).exit_with(Exit::Input)?;
     let Copied { shards, linked, linked_bytes, copied, copied_bytes } = copied;
     writeln!(
         out,

@@ -417,6 +417,7 @@ pub(super) fn measure_here(
             available_bytes,
             per_environment_bytes: question.memory_per_environment(),
         }),
+        keep: Some(site.ground().work().join("kept")),
         doubts,
     };
     let ending = conduct(question, parts, writer, stop, afterwards)?;
@@ -455,6 +456,7 @@ fn measure_fake(question: &Question, plan: CpuPlan, stop: &AtomicBool) -> anyhow
         clock: &world,
         plan,
         memory: None,
+        keep: None,
         doubts: Vec::new(),
     };
     let mut afterwards = Afterwards::default();

@@ -30,6 +30,7 @@ fn run_with(
         clock: world,
         plan: plan(),
         memory: None,
+        keep: None,
         doubts: vec![],
     };
     let afterwards = Afterwards { rounds: 3, window: Duration::from_millis(500), ..closer };

@@ -86,6 +86,7 @@ fn run_that(
         clock: &world,
         plan: plan(),
         memory: None,
+        keep: None,
         doubts: vec![],
     };
     let outcome = run(parts, &study, writer, &mut NoObserver, &never);

@@ -105,6 +105,7 @@ fn run(study: &Study, until: &dyn Fn(&Event<'_>) -> bool) -> State {
         clock: &world,
         plan,
         memory: None,
+        keep: None,
         doubts: Vec::new(),
     };
     let mut feed = Feed { state: State::new(study), until, over: false };

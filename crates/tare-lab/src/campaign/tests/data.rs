@@ -1,0 +1,205 @@
+//! Data that is loaded once and put into every start.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use super::*;
+use crate::PartError;
+use crate::environment::{
+    Endpoint, Environment, KeptData, Launch, LayerState, Processes, Restored, Usage,
+};
+use crate::fake::FakeSystem;
+use crate::system::{OwnAccount, System};
+
+/// A fake system whose data can be kept.
+struct Keeper {
+    inner: FakeSystem,
+    keeps: bool,
+    kept: RefCell<Vec<PathBuf>>,
+}
+
+#[derive(Debug)]
+struct Kept;
+
+impl KeptData for Kept {
+    fn put(&self, _to: &Path) -> Result<Restored, PartError> {
+        let took = Duration::from_millis(3);
+        Ok(Restored { linked_bytes: 5 << 20, copied_bytes: 1 << 10, took })
+    }
+}
+
+impl System for Keeper {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn launch(&self, cpus: usize) -> Launch {
+        self.inner.launch(cpus)
+    }
+
+    fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
+        self.inner.settings(at)
+    }
+
+    fn keeps_data(&self) -> bool {
+        self.keeps
+    }
+
+    fn keep(
+        &self,
+        _at: &Endpoint,
+        processes: &[u32],
+        to: &Path,
+    ) -> Result<Option<Rc<dyn KeptData>>, PartError> {
+        assert_eq!(processes, [7], "it is told what to end");
+        self.kept.borrow_mut().push(to.into());
+        Ok(Some(Rc::new(Kept)))
+    }
+
+    fn own_account(&self, data: &Path) -> Result<Option<OwnAccount>, PartError> {
+        self.inner.own_account(data)
+    }
+}
+
+/// A fake environment into whose storage data can be put, unless its name says otherwise.
+struct Filled {
+    inner: Box<dyn Environment>,
+    data: Option<Rc<dyn KeptData>>,
+    restored: Option<Restored>,
+}
+
+impl Environment for Filled {
+    fn spec(&self) -> &EnvironmentSpec {
+        self.inner.spec()
+    }
+
+    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+        if self.spec().name != "sealed" {
+            self.data = Some(Rc::clone(data));
+        }
+    }
+
+    fn restored(&self) -> Option<Restored> {
+        self.restored
+    }
+
+    fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
+        self.restored = self.data.as_ref().map(|data| data.put(Path::new("data"))).transpose()?;
+        self.inner.start(launch)
+    }
+
+    fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
+        self.inner.read_back()
+    }
+
+    fn freeze(&mut self) -> Result<(), PartError> {
+        self.inner.freeze()
+    }
+
+    fn thaw(&mut self) -> Result<(), PartError> {
+        self.inner.thaw()
+    }
+
+    fn usage(&mut self) -> Result<Usage, PartError> {
+        self.inner.usage()
+    }
+
+    fn processes(&mut self) -> Processes {
+        Processes { system: vec![7], layer: Vec::new() }
+    }
+
+    fn config(&self) -> Option<String> {
+        None
+    }
+
+    fn log_tail(&self) -> String {
+        String::new()
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        self.inner.stop()
+    }
+}
+
+/// Runs a study: its record, how often each environment was loaded, and how often data was kept.
+fn run_kept(study: &Study, keeps: bool) -> (Record, Vec<String>, usize) {
+    let (scratch, world) = (Scratch::new(), World::new(1));
+    let writer = RecordWriter::create(&scratch.path(), &opening(study)).unwrap();
+    let system = Keeper { inner: world.system(), keeps, kept: RefCell::default() };
+    let mut driver = world.driver();
+    let mut make = |spec: &EnvironmentSpec| {
+        let inner = world.environment(spec)?;
+        Ok(Box::new(Filled { inner, data: None, restored: None }) as Box<dyn Environment>)
+    };
+    let parts = Parts {
+        make: &mut make,
+        system: &system,
+        driver: &mut driver,
+        probes: vec![],
+        clock: &world,
+        plan: plan(),
+        memory: None,
+        keep: Some("kept".into()),
+        doubts: vec![],
+    };
+    let mut notes = Notes::default();
+    run(parts, study, writer, &mut notes, &AtomicBool::new(false)).unwrap();
+    assert_eq!(world.up(), Vec::<String>::new(), "everything is ended");
+    let loaded: Vec<String> = notes
+        .words
+        .iter()
+        .filter_map(|word| word.strip_prefix("populating "))
+        .map(Into::into)
+        .collect();
+    let kept = system.kept.borrow().len();
+    (Record::read(&scratch.path()).unwrap(), loaded, kept)
+}
+
+fn came(record: &Record, environment: &str) -> Option<String> {
+    let found = record.environments.iter().find(|one| one.spec.name == environment)?;
+    found
+        .layers
+        .iter()
+        .find(|state| state.layer == crate::campaign::data::DATA)
+        .map(|state| state.found.clone())
+}
+
+fn restoring(kind: ScheduleKind) -> Study {
+    let mut study = study(kind, &[("native", "fake"), ("box", "fake"), ("sealed", "fake")]);
+    study.schedule.data = DataStart::Restored;
+    study.schedule.rounds = 2;
+    study.schedule.rounds_min = 1;
+    study
+}
+
+#[test]
+fn rows_are_loaded_once_and_put_into_each_start() {
+    let restored = "restored in 3.0 ms: 5.0 MiB shared by hard links, 0.0 MiB copied";
+    for kind in [ScheduleKind::Slices, ScheduleKind::Trials] {
+        let (record, loaded, kept) = run_kept(&restoring(kind), true);
+        // The one without a way in loads its own at each start.
+        let starts = if kind == ScheduleKind::Slices { 1 } else { 2 };
+        let expect = ["native"].into_iter().chain(std::iter::repeat_n("sealed", starts));
+        assert_eq!(loaded, expect.collect::<Vec<_>>());
+        assert_eq!(kept, 1);
+        for name in ["native", "native again", "box"] {
+            assert_eq!(came(&record, name).as_deref(), Some(restored), "{name}");
+        }
+        assert_eq!(came(&record, "sealed").as_deref(), Some("loaded by the driver"));
+        let slices = record.slices.iter().filter(|slice| slice.void.is_none()).count();
+        assert_eq!(slices, 2 * 4 * 2, "two rounds of four environments, at capacity and at a rate");
+    }
+}
+
+#[test]
+fn data_that_cannot_be_kept_or_is_not_to_be_is_loaded_everywhere() {
+    let everywhere = ["native", "box", "sealed", "native again"];
+    let (record, loaded, kept) = run_kept(&restoring(ScheduleKind::Slices), false);
+    assert_eq!((loaded.as_slice(), kept), (everywhere.map(String::from).as_slice(), 0));
+    assert_eq!(came(&record, "box").as_deref(), Some("loaded by the driver"));
+    let mut study = restoring(ScheduleKind::Slices);
+    study.schedule.data = DataStart::Loaded;
+    let (record, loaded, kept) = run_kept(&study, true);
+    assert_eq!((loaded.as_slice(), kept), (everywhere.map(String::from).as_slice(), 0));
+    assert_eq!(came(&record, "box"), None);
+}
