@@ -15,8 +15,8 @@ use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::java::{self, Java};
 use super::tool::{
-    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Tool, ToolDriver,
-    ToolError, Words, unusable, written,
+    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Seen, Tool,
+    ToolDriver, ToolError, Words, unusable, written,
 };
 use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
@@ -140,7 +140,7 @@ impl Tool for CassandraStress {
         &self,
         address: SocketAddr,
         order: &SliceOrder,
-        _rate_per_s: f64,
+        _seen: Seen,
         _scratch: &Path,
     ) -> Result<Ask, ToolError> {
         let options = Options::read(&order.workload)?;

@@ -13,8 +13,8 @@ use tare_lab::driver::{Pacing, SliceOrder, TargetId};
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::tool::{
-    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Tool, ToolDriver,
-    ToolError, Words, unusable, written,
+    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Seen, Tool,
+    ToolDriver, ToolError, Words, unusable, written,
 };
 use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
@@ -124,7 +124,7 @@ impl Tool for Latte {
         &self,
         address: SocketAddr,
         order: &SliceOrder,
-        _rate_per_s: f64,
+        _seen: Seen,
         _scratch: &Path,
     ) -> Result<Ask, ToolError> {
         let options = Options::read(&order.workload)?;

@@ -15,8 +15,8 @@ use tare_lab::driver::{Pacing, SliceOrder, TargetId};
 use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
 
 use super::tool::{
-    About, Ask, At, Cut, Edges, Outcome, Printed, Tool, ToolDriver, ToolError, Words, unusable,
-    written,
+    About, Ask, At, Cut, Edges, Outcome, Printed, Seen, Tool, ToolDriver, ToolError, Words,
+    unusable, written,
 };
 use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
@@ -115,7 +115,7 @@ impl Tool for Pgbench {
         &self,
         address: SocketAddr,
         order: &SliceOrder,
-        _rate_per_s: f64,
+        _seen: Seen,
         scratch: &Path,
     ) -> Result<Ask, ToolError> {
         let options = Options::read(&order.workload)?;

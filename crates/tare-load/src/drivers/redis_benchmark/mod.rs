@@ -13,8 +13,8 @@ use tare_lab::driver::SliceOrder;
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::tool::{
-    About, Ask, At, Cut, Edges, Outcome, Printed, Progress, SPARE, Tool, ToolDriver, ToolError,
-    Words, closed_loop, unusable,
+    About, Ask, At, Cut, Edges, Outcome, Printed, Progress, SPARE, Seen, Tool, ToolDriver,
+    ToolError, Words, closed_loop, unusable,
 };
 use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
@@ -106,13 +106,13 @@ impl Tool for RedisBenchmark {
         &self,
         address: SocketAddr,
         order: &SliceOrder,
-        rate_per_s: f64,
+        seen: Seen,
         _scratch: &Path,
     ) -> Result<Ask, ToolError> {
         let options = Options::read(&order.workload)?;
         let time = order.lead_in + order.window + TAIL;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
-        let needed = (rate_per_s * time.as_secs_f64() * SPARE).max(0.0) as u64;
+        let needed = (seen.rate_per_s * time.as_secs_f64() * SPARE).max(0.0) as u64;
         // What it sends together, it counts together.
         let step = options.clients * options.pipeline;
         let operations = needed.div_ceil(step).max(1) * step;

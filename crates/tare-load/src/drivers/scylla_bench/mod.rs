@@ -12,8 +12,8 @@ use tare_lab::driver::{Pacing, SliceOrder};
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::tool::{
-    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Tool, ToolDriver,
-    ToolError, Words, unusable,
+    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Seen, Tool,
+    ToolDriver, ToolError, Words, unusable,
 };
 use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
@@ -106,7 +106,7 @@ impl Tool for ScyllaBench {
         &self,
         address: SocketAddr,
         order: &SliceOrder,
-        _rate_per_s: f64,
+        _seen: Seen,
         _scratch: &Path,
     ) -> Result<Ask, ToolError> {
         let options = Options::read(&order.workload)?;

@@ -13,7 +13,7 @@ use tare_lab::study::WorkloadSpec;
 
 use super::follower::{Follower, LIMITS, Limits, Mark};
 use super::process::Running;
-use super::{Ask, At, Cut, Edges, Stand, Tool, ToolError, finished};
+use super::{Ask, At, Cut, Edges, Seen, Stand, Tool, ToolError, finished};
 use crate::drivers::{Client, place};
 use crate::histogram;
 
@@ -25,10 +25,15 @@ const GREETING_LIMIT: Duration = Duration::from_secs(5);
 const COVERED_PERCENT: u128 = 90;
 /// Runs of a tool that takes a number of operations, until that covers the window.
 const ATTEMPTS_MAX: u32 = 6;
+/// Starts of a tool that ends before it has begun. A Java one gives the system 5 s to answer its first
+/// questions, which is short where both still compile themselves on few CPUs.
+const STARTS_MAX: u32 = 3;
 /// Operations of such a tool beyond what its rate needs, so that it does not end in the window.
 pub(in crate::drivers) const SPARE: f64 = 1.3;
 /// Its first guess of a rate, in operations/s. Too low costs a short run more.
 const FIRST_RATE_PER_S: f64 = 5_000.0;
+/// Its first guess of the time that a tool takes to begin: a Java one on a busy host.
+const FIRST_START: Duration = Duration::from_secs(10);
 
 /// A tool as a driver.
 #[derive(Debug)]
@@ -39,6 +44,8 @@ pub(in crate::drivers) struct ToolDriver<T> {
     next: u32,
     /// Operations/s that a workload reached the last time.
     rates: HashMap<(TargetId, String), f64>,
+    /// The longest that it took from its start to its first figures.
+    start: Option<Duration>,
     /// Whether a workload of a target is asked at a rate, and its latency is not from when it was due.
     omits: HashSet<TargetId>,
     pub(super) limits: Limits,
@@ -63,7 +70,12 @@ impl<T: Tool> ToolDriver<T> {
         };
         let (targets, rates) = (HashMap::new(), HashMap::new());
         let omits = HashSet::new();
-        Self { tool, stand, targets, next: 0, rates, omits, limits: LIMITS }
+        Self { tool, stand, targets, next: 0, rates, start: None, omits, limits: LIMITS }
+    }
+
+    /// What it takes to begin, with something to spare.
+    fn start(&self) -> Duration {
+        self.start.map_or(FIRST_START, |start| start.mul_f64(1.5) + Duration::from_secs(1))
     }
 
     fn address(&self, target: TargetId) -> Result<SocketAddr, ToolError> {
@@ -79,9 +91,18 @@ impl<T: Tool> ToolDriver<T> {
         let address = self.address(target)?;
         let key = (target, order.workload.name.clone());
         let mut rate_per_s = self.rates.get(&key).copied().unwrap_or(FIRST_RATE_PER_S);
+        let mut starts = 0;
         for _ in 0..ATTEMPTS_MAX {
-            let ask = self.tool.ask(address, order, rate_per_s, &self.stand.scratch)?;
-            match self.window(&ask, order, edge)? {
+            let seen = Seen { rate_per_s, start: self.start() };
+            let ask = self.tool.ask(address, order, seen, &self.stand.scratch)?;
+            let window = match self.window(&ask, order, edge) {
+                Err(ToolError::Unbegun { .. }) if starts + 1 < STARTS_MAX => {
+                    starts += 1;
+                    continue;
+                }
+                other => other?,
+            };
+            match window {
                 Ok(measured) => {
                     let load = self.finish(measured, order)?;
                     let seconds = Duration::from_nanos(load.window_ns).as_secs_f64();
@@ -97,11 +118,12 @@ impl<T: Tool> ToolDriver<T> {
     /// Runs the tool up to the end of the window; or says how fast it was where its number of
     /// operations does not reach that far, before the window was begun.
     fn window(
-        &self,
+        &mut self,
         ask: &Ask,
         order: &SliceOrder,
         edge: &mut dyn FnMut(Edge),
     ) -> Result<Result<Measured, f64>, ToolError> {
+        let started = Instant::now();
         let mut follower = Follower {
             tool: &self.tool,
             running: Running::start(&self.stand, &ask.words)?,
@@ -116,6 +138,8 @@ impl<T: Tool> ToolDriver<T> {
                 Some((Instant::now(), None))
             }
         };
+        let start = follower.last.map(|(first, _)| first.duration_since(started));
+        self.start = self.start.max(start);
         let Some((at, tool_s)) = begin else { return Ok(Err(follower.rate_per_s())) };
         if let Some(all) = ask.operations {
             let rate = follower.rate_per_s();

@@ -30,6 +30,8 @@ pub enum ToolError {
     Connect { address: SocketAddr, source: std::io::Error },
     #[error("{tool} had not begun after {} s; {said}", .limit.as_secs())]
     NotBegun { tool: &'static str, limit: Duration, said: String },
+    #[error("{tool} ended before it had begun ({status}); {said}")]
+    Unbegun { tool: &'static str, status: String, said: String },
     #[error("{tool} ended before the window did ({status}); {said}")]
     Early { tool: &'static str, status: String, said: String },
     #[error("{tool} has printed no figures for {} s; {said}", .limit.as_secs())]

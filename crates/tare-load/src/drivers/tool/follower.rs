@@ -76,6 +76,9 @@ impl<T: Tool> Follower<'_, T> {
                     });
                 }
             };
+            if self.tool.is_last(&line.text) {
+                return Ok(None);
+            }
             let Some(progress) = self.tool.progress(&line.text) else { continue };
             let (first, before) = self.last.unwrap_or((line.at, line.at));
             match progress.count {
@@ -96,7 +99,10 @@ impl<T: Tool> Follower<'_, T> {
             _ => "it has closed its output".into(),
         };
         let (tool, said) = (T::ABOUT.name, self.running.printed.said());
-        ToolError::Early { tool, status, said }
+        match self.last {
+            None => ToolError::Unbegun { tool, status, said },
+            Some(_) => ToolError::Early { tool, status, said },
+        }
     }
 
     /// Follows it until the first line after the lead-in. `None` where it ends before, and it may.

@@ -75,6 +75,15 @@ pub(super) struct Ask {
     pub(super) operations: Option<u64>,
 }
 
+/// What was seen of a tool and its system before; a guess at first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// Operations/s of the workload.
+    pub(super) rate_per_s: f64,
+    /// What it takes to begin with its load, at most.
+    pub(super) start: Duration,
+}
+
 /// What a tool is, in values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct About {
@@ -97,12 +106,12 @@ pub(super) trait Tool: fmt::Debug {
         true
     }
 
-    /// What it is asked for a slice of a system that answers about `rate_per_s`.
+    /// What it is asked for a slice.
     fn ask(
         &self,
         address: SocketAddr,
         order: &SliceOrder,
-        rate_per_s: f64,
+        seen: Seen,
         scratch: &Path,
     ) -> Result<Ask, ToolError>;
 
@@ -117,6 +126,11 @@ pub(super) trait Tool: fmt::Debug {
     /// Reads a line that it prints. One that is cut by the clock need not print any.
     fn progress(&self, _line: &str) -> Option<Progress> {
         None
+    }
+
+    /// Whether a line says that its load is over, though others may follow.
+    fn is_last(&self, _line: &str) -> bool {
+        false
     }
 
     /// Reads its report.

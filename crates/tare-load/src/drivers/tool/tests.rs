@@ -55,11 +55,11 @@ impl Tool for Script {
         &self,
         _: SocketAddr,
         order: &SliceOrder,
-        rate_per_s: f64,
+        seen: Seen,
         _: &Path,
     ) -> Result<Ask, ToolError> {
         let seconds = (order.lead_in + order.window).as_secs_f64() * SPARE;
-        let operations = rounded(rate_per_s * seconds);
+        let operations = rounded(seen.rate_per_s * seconds);
         let words = Words::new(self.0.as_str()).word(operations.to_string());
         Ok(Ask { words, operations: Some(operations) })
     }
@@ -154,12 +154,20 @@ fn a_window_of_a_tool_is_found_and_its_operations_are_those_between_two_lines() 
     assert!(load.window_ns >= 20_000_000, "{load:?}");
 }
 
+/// As one in Java that lost its patience with a busy system.
+#[test]
+fn a_tool_that_ends_before_it_has_begun_is_started_again() {
+    let (load, edges) = slice(&format!("[ -e ../tried ] || {{ : > ../tried; exit 1; }}; {GOOD}"));
+    assert!(load.unwrap().operations >= 1_000);
+    assert_eq!(edges, [Edge::Begin, Edge::End]);
+}
+
 #[test]
 fn what_goes_wrong_is_said_in_one_line() {
     for (script, expect) in [
         (
             "echo no such host >&2; exit 3",
-            "ended before the window did (exit status: 3); it said: no such host",
+            "ended before it had begun (exit status: 3); it said: no such host",
         ),
         ("sleep 30", "had not begun after 0 s; it said nothing"),
         ("echo 1; echo 2; sleep 30", "has printed no figures for 0 s"),

@@ -19,8 +19,8 @@ use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::java::{self, Java};
 use super::tool::{
-    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Tool, ToolDriver,
-    ToolError, Words, unusable, written,
+    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, Seen, Tool,
+    ToolDriver, ToolError, Words, unusable, written,
 };
 use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
@@ -145,6 +145,16 @@ impl Options {
         ]
     }
 
+    /// More operations than it can do in the time of a slice; without a number, 0.17.0 starts no thread.
+    /// Where it inserts, it draws from keys that so many operations would insert, and then again where
+    /// there is no such key yet: there the number stays near that of the rows.
+    fn operations_most(&self) -> u64 {
+        match self.mix.name {
+            "e" => (self.rows * 10).clamp(100_000, i32::MAX as u64),
+            _ => i32::MAX as u64,
+        }
+    }
+
     /// The words of one phase: `-load` or `-t`, which runs the mix.
     fn words(&self, address: SocketAddr, phase: &str) -> Words {
         let (host, port) = (address.ip(), address.port());
@@ -163,6 +173,7 @@ impl Options {
             format!("requestdistribution={}", mix.keys),
             "maxscanlength=100".into(),
             format!("recordcount={rows}"),
+            format!("operationcount={}", self.operations_most()),
             format!("fieldcount={fields}"),
             format!("fieldlength={field_bytes}"),
             "status.interval=1".into(),
@@ -209,15 +220,14 @@ impl Tool for Ycsb {
         &self,
         address: SocketAddr,
         order: &SliceOrder,
-        _rate_per_s: f64,
+        seen: Seen,
         _scratch: &Path,
     ) -> Result<Ask, ToolError> {
         let options = Options::read(&order.workload)?;
-        let seconds = tool::seconds(order, Duration::from_secs(1));
-        // Without a number of operations it goes on until then.
-        let words = options
-            .words(address, "-t")
-            .and(&format!("-p operationcount=0 -p maxexecutiontime={seconds}"));
+        // Its time counts from before it connects.
+        let seconds =
+            tool::seconds(order, Duration::from_secs(1)) + seen.start.as_secs_f64().ceil();
+        let words = options.words(address, "-t").and(&format!("-p maxexecutiontime={seconds}"));
         let words = match order.pacing {
             Pacing::Closed => words,
             Pacing::Open { rate_per_s } => {
@@ -250,6 +260,10 @@ impl Tool for Ycsb {
 
     fn progress(&self, line: &str) -> Option<Progress> {
         output::progress(line)
+    }
+
+    fn is_last(&self, line: &str) -> bool {
+        line == output::LAST
     }
 
     fn read(

@@ -5,7 +5,8 @@
 //! Each second it prints a line with the operations so far and ends an interval of each log; at the end
 //! it prints totals by kind.
 //!
-//! How it lies: unless told otherwise it measures from the send. Whatever goes wrong, it exits with 0:
+//! How it lies: unless told otherwise it measures from the send. Its time begins before it connects, and when
+//! it is over it goes on printing lines, for seconds. Whatever goes wrong, it exits with 0:
 //! a binding that is not there, a system that does not answer, a thread that ends early. So the
 //! totals by kind, the operations of all of it, and the logs are compared. Its rate counts
 //! operations that failed, whose times have kinds of their own (`READ-FAILED`).
@@ -21,6 +22,9 @@ const FAILED: &str = "-FAILED";
 const UNIT_NS: u64 = 1_000;
 /// An interval ends as its line is printed; they are a second long.
 const ROUNDED_S: f64 = 0.3;
+
+/// Its time is over, which counts from before it connects. Lines follow while it disconnects.
+pub(super) const LAST: &str = "Maximum time elapsed. Requesting stop for the workload.";
 
 /// Reads `DATE TIME 10 sec: 31687 operations; 3168.38 current ops/sec; ...`. Its first lines say 0
 /// while it connects.
@@ -152,6 +156,28 @@ mod tests {
         let part = read(&printed, &logs, false, Some(&cut)).unwrap().service.unwrap();
         let share = part.len() as f64 / f64::from(159_183 - 31_687);
         assert!((share - 1.0).abs() < 0.002, "{share}");
+    }
+
+    /// At 200 operations/s, against a busy system.
+    #[test]
+    fn at_a_fixed_rate_response_counts_from_when_it_was_due_and_is_cut_by_its_lines() {
+        let kinds = ["READ", "UPDATE", "Intended-READ", "Intended-UPDATE"];
+        let (printed, logs) = run("ycsb-0.17-a-target", &kinds);
+        let whole = read(&printed, &logs, true, None).unwrap();
+        assert_eq!(whole.total(), 3_944);
+        let (service, response) = (whole.service.unwrap(), whole.response.unwrap());
+        assert_eq!((service.len(), response.len()), (3_944, 3_944));
+        near(&service, &[(1.0, 122.751e6)], 0.002);
+        near(&response, &[(1.0, 151.679e6)], 0.002);
+        assert!(read(&printed, &logs, false, None).unwrap().response.is_none());
+        // Its lines of 23:55:22 and 23:55:32, ten seconds apart.
+        let cut = Cut { unix_s: (1_795_305_322.06, 1_795_305_332.06), tool_s: None };
+        let part = read(&printed, &logs, true, Some(&cut)).unwrap().response.unwrap();
+        assert!((part.len() as f64 / f64::from(2_335 - 335) - 1.0).abs() < 0.005, "{}", part.len());
+        // Lines follow when its load is over.
+        let place = |text: &str| printed.lines().position(|line| line.contains(text)).unwrap();
+        let last = printed.lines().position(|line| line == LAST).unwrap();
+        assert!(place("27 sec: ") < last && last < place("28 sec: "), "{last}");
     }
 
     #[test]
