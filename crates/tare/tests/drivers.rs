@@ -1,60 +1,74 @@
-//! Systems weighed with other people's load tools, through the built program: a tiny study each, in a process and
-//! in a container, and the host as it was afterwards.
+//! Systems weighed with other people's load tools, through the built program: a tiny study each, in a process and,
+//! where the tool is quick to start, in a container, and the host as it was afterwards.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::{Need, run_in, skipped, stderr};
+use common::{Need, skipped, stderr, tare};
 
 const ALWAYS: [Need; 4] =
     [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
 
-/// Runs a study of one workload in a process and in a container, and returns it with its folder.
+/// The baseline alone, and a container beside it.
+const PROCESS: &str = "[[environment]]\nname = \"native\"\nruntime = \"process\"\n";
+const BOX: &str = "[[environment]]\nname = \"box\"\nruntime = \"oci:runc\"\n";
+
+/// Runs a study of one workload, and returns it with its folder.
 fn weigh(
-    driver: &str,
-    system: &str,
+    [driver, system]: [&str; 2],
+    environments: &[&str],
     schedule: &str,
     workload: &str,
 ) -> (Output, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
+    let environments = environments.concat();
     let study = format!(
         "name = \"tiny\"\nbaseline = \"native\"\ndriver = \"{driver}\"\n\
          [system]\nname = \"{system}\"\n\
-         [schedule]\nrounds = 2\nrounds_min = 1\nstop_width_percent = 0\nbudget = \"5m\"\nseed = 7\n{schedule}\n\
-         [[environment]]\nname = \"native\"\nruntime = \"process\"\n\
-         [[environment]]\nname = \"box\"\nruntime = \"oci:runc\"\n\
-         [[workload]]\nname = \"w\"\n{workload}\n"
+         [schedule]\nrounds_min = 1\nstop_width_percent = 0\nbudget = \"5m\"\nseed = 7\n{schedule}\n\
+         {environments}[[workload]]\nname = \"w\"\n{workload}\n"
     );
     fs::write(folder.path().join("study.toml"), study).unwrap();
     let state = folder.path().join("state");
     let words = ["weigh", "study.toml", "--output", "out.tare", "--json", "--state"];
-    let output = run_in(folder.path(), words.into_iter().chain([state.to_str().unwrap()]));
-    (output, folder)
+    let mut command = tare();
+    command.args(words).arg(&state).current_dir(folder.path());
+    // What starts fast serves here.
+    command.env("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC");
+    (command.output().unwrap(), folder)
 }
 
-/// Every environment has figures in these phases, service time and the client's CPU time among them,
-/// and nothing of the run is left.
-fn assert_weighed(output: &Output, folder: &Path, phases: &[&str]) {
+/// Every environment has figures in these phases, each with histograms of this kind, the client's CPU
+/// time among them, and nothing of the run is left.
+fn assert_weighed(output: &Output, folder: &Path, phases: &[(&str, &str)]) {
     let said = stderr(output);
     assert!(output.status.success(), "{said}");
     let database = rusqlite::Connection::open(folder.join("out.tare")).unwrap();
-    for environment in ["native", "native again", "box"] {
-        for phase in phases {
+    let all = |query: &str| -> Vec<String> {
+        let mut rows = database.prepare(query).unwrap();
+        let rows = rows.query_map([], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    };
+    let voids = all("SELECT void FROM slices WHERE void IS NOT NULL");
+    let environments = all("SELECT name FROM environments");
+    assert!(environments.len() >= 2, "{environments:?}");
+    for environment in &environments {
+        for (phase, kind) in phases {
             let count: u32 = database
                 .query_row(
                     "SELECT count(*) FROM slice_figures f JOIN histograms h ON h.slice = f.id \
-                     WHERE environment = ?1 AND phase = ?2 AND void IS NULL AND kind = 'service' \
+                     WHERE environment = ?1 AND phase = ?2 AND void IS NULL AND kind = ?3 \
                      AND operations_per_s > 0 AND client_cpu_us_per_operation > 0 \
                      AND server_cpu_us_per_operation > 0",
-                    [environment, phase],
+                    [environment, *phase, *kind],
                     |row| row.get(0),
                 )
                 .unwrap();
-            assert!(count >= 1, "{environment} in {phase}\n{said}");
+            assert!(count >= 1, "no {kind} of {environment} in {phase}\n{voids:?}\n{said}");
         }
     }
     let state = fs::read_dir(folder.join("state")).into_iter().flatten().flatten();
@@ -76,7 +90,9 @@ fn doubts(folder: &Path, kind: &str) -> u32 {
     database.query_row(count, [kind], |row| row.get(0)).unwrap()
 }
 
-const SHORT: &str = "window = \"500ms\"\nlead_in = \"200ms\"";
+const SHORT: &str = "rounds = 2\nwindow = \"500ms\"\nlead_in = \"200ms\"";
+/// Of tools that take seconds to start.
+const ONCE: &str = "rounds = 1\nwindow = \"1s\"\nlead_in = \"400ms\"";
 
 #[test]
 fn redis_is_weighed_with_redis_benchmark() {
@@ -86,11 +102,11 @@ fn redis_is_weighed_with_redis_benchmark() {
         return;
     }
     let words = "latency_share = 0\nredis-benchmark = { clients = 8, keyspace = 1000 }";
-    let (output, folder) = weigh("redis-benchmark", "redis", SHORT, words);
-    assert_weighed(&output, folder.path(), &["capacity"]);
+    let (output, folder) = weigh(["redis-benchmark", "redis"], &[PROCESS, BOX], SHORT, words);
+    assert_weighed(&output, folder.path(), &[("capacity", "service")]);
     assert_eq!(doubts(folder.path(), "latency_beyond_window"), 3);
     let words = "redis-benchmark = { clients = 8 }";
-    let (output, _folder) = weigh("redis-benchmark", "redis", SHORT, words);
+    let (output, _folder) = weigh(["redis-benchmark", "redis"], &[PROCESS, BOX], SHORT, words);
     let said = stderr(&output);
     assert!(!output.status.success() && said.contains("write latency_share = 0"), "{said}");
 }
@@ -102,8 +118,8 @@ fn postgres_is_weighed_with_pgbench() {
         return;
     }
     let words = "latency_share = 0.3\npgbench = { clients = 4 }";
-    let (output, folder) = weigh("pgbench", "postgres", SHORT, words);
-    assert_weighed(&output, folder.path(), &["capacity", "latency"]);
+    let (output, folder) = weigh(["pgbench", "postgres"], &[PROCESS, BOX], SHORT, words);
+    assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
     assert_eq!(doubts(folder.path(), "coordinated_omission"), 0);
 }
 
@@ -115,13 +131,84 @@ fn the_database_is_weighed_with_workloads_by_name() {
     }
     let words = "workload = \"ycsb-a\"\nrows = 2000\nlatency_share = 0.3\n\
                  [[workload]]\nname = \"scans\"\nworkload = \"ycsb-e\"\nrows = 2000\nlatency_share = 0";
-    let short = "window = \"200ms\"\nlead_in = \"50ms\"";
-    let (output, folder) = weigh("tare-load", "tare-db", short, words);
-    assert_weighed(&output, folder.path(), &["capacity", "latency"]);
+    let short = "rounds = 2\nwindow = \"200ms\"\nlead_in = \"50ms\"";
+    let pair = ["tare-load", "tare-db"];
+    let (output, folder) = weigh(pair, &[PROCESS, BOX], short, words);
+    assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
     assert_eq!(doubts(folder.path(), "operation_errors"), 0);
     let page = fs::read_to_string(folder.path().join("out.html")).unwrap();
     assert!(page.contains("ycsb-e, a workload that ships"), "the page says what was asked");
-    let (output, _folder) = weigh("tare-load", "tare-db", short, "workload = \"ycsb-z\"");
+    let (output, _folder) = weigh(pair, &[PROCESS], short, "workload = \"ycsb-z\"");
     let said = stderr(&output);
     assert!(!output.status.success() && said.contains("did you mean \"ycsb-"), "{said}");
+}
+
+/// A file in what the harness of other people's clients (tests/drivers) has got and built.
+fn got(test: &str, client: &str, file: &str) -> Option<PathBuf> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let told = std::env::var_os("TARE_DRIVERS_CACHE").map(PathBuf::from);
+    let usual = [PathBuf::from("/var/cache/tare/drivers"), repository.join("target/drivers")];
+    let roots = told.map_or_else(|| usual.to_vec(), |told| vec![told]);
+    let found = roots.iter().map(|root| root.join(file)).find(|path| path.exists());
+    if found.is_none() {
+        let reason = format!("no {file}; `tests/drivers/run --prepare {client}` gets it");
+        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+        {
+            eprintln!("skipped: {test}: {reason}");
+        }
+    }
+    found
+}
+
+#[test]
+fn the_database_is_weighed_with_cassandra_stress() {
+    let test = "the_database_is_weighed_with_cassandra_stress";
+    if skipped(test, &ALWAYS) || skipped(test, &[Need::Program("java")]) {
+        return;
+    }
+    let file = |file: &str| got(test, "cassandra-stress", file);
+    let Some(home) = file("java/target/apache-cassandra-4.0-alpha2") else { return };
+    let Some(jar) = file("java/target/lib/HdrHistogram-2.1.12.jar") else { return };
+    let words = format!(
+        "rate_per_s = 200\ncassandra-stress = {{ command = \"mixed\", rows = 2000, threads = 8, \
+         home = {home:?}, hdrhistogram = {jar:?} }}"
+    );
+    let (output, folder) = weigh(["cassandra-stress", "tare-db"], &[PROCESS], ONCE, &words);
+    assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
+    assert_eq!(doubts(folder.path(), "coordinated_omission"), 0);
+    assert_eq!(doubts(folder.path(), "latency_beyond_window"), 0);
+}
+
+/// What latte is asked: rows of a key, written.
+const SCRIPT: &str = r#"
+pub async fn schema(db) {
+    db.execute(`CREATE KEYSPACE IF NOT EXISTS k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}`).await?;
+    db.execute(`CREATE TABLE IF NOT EXISTS k.rows (id bigint PRIMARY KEY)`).await?;
+}
+pub async fn prepare(db) {
+    db.prepare("write", `INSERT INTO k.rows (id) VALUES (:id)`).await?;
+}
+pub async fn load(db, i) {}
+pub async fn run(db, i) {
+    db.execute_prepared("write", [i]).await?
+}
+"#;
+
+/// That of pkolaczk leaves out the starts that it misses.
+#[test]
+fn the_database_is_weighed_with_latte() {
+    let test = "the_database_is_weighed_with_latte";
+    if skipped(test, &ALWAYS) {
+        return;
+    }
+    let Some(latte) = got(test, "latte", "latte/bin/latte") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("write.rn");
+    fs::write(&script, SCRIPT).unwrap();
+    let words = format!(
+        "rate_per_s = 200\nlatte = {{ script = {script:?}, concurrency = 8, program = {latte:?} }}"
+    );
+    let (output, folder) = weigh(["latte", "tare-db"], &[PROCESS], ONCE, &words);
+    assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "service")]);
+    assert_eq!(doubts(folder.path(), "coordinated_omission"), 2);
 }

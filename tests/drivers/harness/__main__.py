@@ -4,8 +4,8 @@ run TARE [CLIENT...]       gets what the clients need, then runs them, each agai
 run --prepare [CLIENT...]  only gets and builds what they need
 run --list                 the clients
 
-Without a name all are run but those that are said to run on demand. A client whose tools are not
-installed is skipped by name. Prints a line per check; exits with 1 if one failed.
+Without a name all are run. A client whose tools are not installed is skipped by name. Prints a line
+per check; exits with 1 if one failed.
 """
 
 import signal
@@ -30,7 +30,7 @@ def chosen(names):
         sys.exit(USAGE)
     if names:
         return [known[name] for name in names]
-    return [client for client in ALL if not client.on_demand]
+    return ALL
 
 
 def run(client, cache, tare, report):
@@ -67,8 +67,7 @@ def main(words):
     match words:
         case ["--list"]:
             for client in ALL:
-                when = " (on demand)" if client.on_demand else ""
-                print(f"{client.name:18} {client.about}{when}")
+                print(f"{client.name:18} {client.about}")
             return 0
         case ["--prepare", *names]:
             tare = None

@@ -75,8 +75,6 @@ class Client:
     about = ""
     # Programs that it needs, and the Debian packages that have them.
     needs = {}
-    # Whether it is left out unless asked for by name.
-    on_demand = False
     ways = (PLAIN,)
 
     def missing(self):

@@ -35,8 +35,6 @@ class Latte(Client):
     name = "latte"
     about = "the load tool on the Rust driver: basic write and read"
     needs = CARGO
-    # It takes several minutes to build.
-    on_demand = True
 
     def prepare(self, cache):
         built(cache)
