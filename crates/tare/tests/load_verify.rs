@@ -26,13 +26,16 @@ const ROWS: u64 = 30;
 
 /// A database that ends with the test.
 struct Database {
-    child: Child,
+    _process: Process,
     report: Report,
 }
 
+/// A process that ends with the test.
+struct Process(Child);
+
 impl Database {
     fn start(data: &Path) -> Self {
-        let child = tare()
+        let process = tare()
             .args([
                 "db",
                 "--smp",
@@ -48,12 +51,12 @@ impl Database {
             .arg(data)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .spawn()
-            .expect("the program starts");
+            .spawn();
+        let process = Process(process.expect("the program starts"));
         let end = Instant::now() + PATIENCE;
         loop {
             if let Ok(report) = tare_db::report::read(&data.join(FILE)) {
-                return Self { child, report };
+                return Self { _process: process, report };
             }
             assert!(Instant::now() < end, "tare db does not start");
             std::thread::sleep(Duration::from_millis(5));
@@ -69,11 +72,11 @@ impl Database {
     }
 }
 
-impl Drop for Database {
+impl Drop for Process {
     fn drop(&mut self) {
         // Both fail only where it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
