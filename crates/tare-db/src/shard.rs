@@ -7,6 +7,7 @@
 
 mod account;
 mod background;
+mod backlog;
 mod durability;
 mod parked;
 mod stopping;
@@ -172,6 +173,7 @@ pub(crate) struct State {
     pub(crate) readings: VecDeque<(Box<Reading>, Pins)>,
     /// Readings that wait for blocks.
     parked: parked::Parked,
+    backlog: backlog::Backlog,
     /// Writes to several shards, by connection and stream.
     pub(crate) joints: BTreeMap<(ConnId, i16), Joint>,
     pub(crate) last_timestamp: i64,
@@ -235,12 +237,10 @@ impl Shard {
             if !self.polling {
                 self.common.mailboxes[self.number].is_awake();
             }
-            let background_ns = self.work_in_background(events.is_empty());
+            let quiet = events.is_empty() && self.state.backlog.is_empty();
+            let background_ns = self.work_in_background(quiet);
             self.state.full = self.is_full();
-            let mut worked = !events.is_empty();
-            for event in events.drain(..) {
-                self.event(event);
-            }
+            let mut worked = self.handle(&mut events);
             worked |= self.receive();
             if self.state.parked.may_go_on() {
                 let begun = self.stalls.enter(Task::Resume, self.clock);
@@ -285,6 +285,7 @@ impl Shard {
     fn wait(&mut self, now_ns: u64) -> Wait {
         let idle = self.state.readings.is_empty()
             && !self.state.parked.may_go_on()
+            && self.state.backlog.is_empty()
             && self.state.outbox_len == 0
             && (self.state.stalled.is_empty() || self.state.full)
             && !self.common.stop.load(Ordering::Relaxed);

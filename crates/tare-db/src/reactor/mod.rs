@@ -35,7 +35,8 @@ pub(crate) struct ConnId {
 #[derive(Debug)]
 pub(crate) enum Event {
     Accepted(OwnedFd),
-    /// Bytes have come; fetch them with [`Engine::read`] before the next turn.
+    /// Bytes have come; fetch them with [`Engine::read`]: those of a socket before the next turn,
+    /// those of a buffer in their order.
     Input(ConnId, Source),
     /// What was sent is with the kernel; the connection can send again.
     Sent(ConnId),

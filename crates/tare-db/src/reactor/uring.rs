@@ -10,6 +10,7 @@
 //! on it is under way, and dropping the engine leaks what the kernel may still hold.
 
 use std::alloc::Layout;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ const COMPLETIONS: u32 = 4096;
 const BUFFERS: u16 = 256;
 const BUFFER_BYTES: u32 = 16 << 10;
 const BUFFER_GROUP: u16 = 0;
+/// With so many buffers in the shard's hands, connections get the others one at a time, in turn.
+const BUFFERS_FREELY: u16 = BUFFERS / 4;
 
 const MSG_NOSIGNAL: i32 = 0x4000;
 const MSG_WAITALL: i32 = 0x100;
@@ -77,6 +80,8 @@ struct Slot {
     sent: usize,
     send_active: bool,
     receiving: bool,
+    /// In `Uring::wanting`.
+    wanting: bool,
     paused: bool,
     closing: bool,
 }
@@ -93,6 +98,9 @@ struct Flight {
 pub(crate) struct Uring {
     ring: IoUring,
     buffers: BufferPool,
+    /// Connections that are to get a buffer when there is one, each of them one: otherwise the first to
+    /// ask would take all that come free, and the others would wait for all that it is sent.
+    wanting: VecDeque<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     listener: Option<OwnedFd>,
@@ -141,6 +149,7 @@ impl Uring {
         let mut engine = Self {
             ring,
             buffers,
+            wanting: VecDeque::new(),
             slots: Vec::new(),
             free: Vec::new(),
             listener: None,
@@ -190,6 +199,7 @@ impl Uring {
                     sent: 0,
                     send_active: false,
                     receiving: false,
+                    wanting: false,
                     paused: false,
                     closing: false,
                 });
@@ -305,6 +315,7 @@ impl Uring {
 
     pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
         self.free_reads();
+        self.arm_wanting();
         let ready = !self.ring.completion().is_empty();
         let entered = match wait {
             Wait::Sleep(timeout) if !ready => {
@@ -401,6 +412,7 @@ impl Uring {
             slot.pending -= 1;
         }
         let buffer = cqueue::buffer_select(entry.flags());
+        self.buffers.taken += u16::from(buffer.is_some());
         let length = u32::try_from(entry.result()).unwrap_or(0);
         if slot.closing {
             if let Some(id) = buffer {
@@ -456,6 +468,7 @@ impl Uring {
             slot.generation = slot.generation.wrapping_add(1);
             slot.closing = false;
             slot.paused = false;
+            slot.wanting = false;
             slot.sending = Vec::new();
             self.free.push(number);
             self.accept_again();
@@ -536,12 +549,46 @@ impl Uring {
         self.push(entry);
     }
 
+    /// Receives on a connection, or puts it in the row of those that wait for a buffer.
     fn arm_receive(&mut self, number: u32) {
+        if self.buffers.taken < BUFFERS_FREELY {
+            self.push_receive(number, true);
+        } else if !self.slots[number as usize].wanting {
+            self.slots[number as usize].wanting = true;
+            self.wanting.push_back(number);
+        }
+    }
+
+    /// Has connections receive that wait for a buffer: all of them where there are many, else as many
+    /// as there are, and each of them into one.
+    fn arm_wanting(&mut self) {
+        let freely = self.buffers.taken < BUFFERS_FREELY;
+        let mut free = BUFFERS.saturating_sub(self.buffers.taken);
+        while (freely || free > 0)
+            && let Some(number) = self.wanting.pop_front()
+        {
+            let slot = &mut self.slots[number as usize];
+            let is_wanting = std::mem::take(&mut slot.wanting);
+            // It may have been paused, or closed and used anew.
+            if is_wanting && !slot.paused && !slot.closing && !slot.receiving {
+                free = free.saturating_sub(1);
+                self.push_receive(number, freely);
+            }
+        }
+    }
+
+    /// Receives whatever comes, or once.
+    fn push_receive(&mut self, number: u32, multishot: bool) {
         let slot = &mut self.slots[number as usize];
         slot.receiving = true;
         slot.pending += 1;
         let fd = Fd(raw(slot.fd.as_ref()));
-        let entry = opcode::RecvMulti::new(fd, BUFFER_GROUP).build();
+        let entry = if multishot {
+            opcode::RecvMulti::new(fd, BUFFER_GROUP).build()
+        } else {
+            let once = opcode::Recv::new(fd, std::ptr::null_mut(), BUFFER_BYTES);
+            once.buf_group(BUFFER_GROUP).build().flags(squeue::Flags::BUFFER_SELECT)
+        };
         self.push(entry.user_data(RECEIVE | u64::from(number)));
     }
 
@@ -596,6 +643,8 @@ struct BufferPool {
     entries: *mut BufRingEntry,
     bytes: *mut u8,
     tail: u16,
+    /// Buffers that the kernel has filled and that were not given back.
+    taken: u16,
 }
 
 impl BufferPool {
@@ -606,7 +655,7 @@ impl BufferPool {
             zeroed(ring, PAGE).cast::<BufRingEntry>(),
             zeroed(usize::from(BUFFERS) * BUFFER_BYTES as usize, PAGE),
         );
-        let mut pool = Self { entries, bytes, tail: 0 };
+        let mut pool = Self { entries, bytes, tail: 0, taken: BUFFERS };
         (0..BUFFERS).for_each(|id| pool.give_back(id));
         pool
     }
@@ -636,6 +685,7 @@ impl BufferPool {
     /// Gives a buffer to the kernel.
     #[inline]
     fn give_back(&mut self, id: u16) {
+        self.taken -= 1;
         let index = usize::from(self.tail & (BUFFERS - 1));
         self.tail = self.tail.wrapping_add(1);
         // JUSTIFICATION: the ring is shared with the kernel and has no safe interface.

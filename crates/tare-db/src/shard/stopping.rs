@@ -34,6 +34,7 @@ impl Shard {
         let settled = state.remote == 0
             && state.outbox_len == 0
             && state.readings.is_empty()
+            && state.backlog.is_empty()
             && state.waiters.is_empty()
             && conns.all(|conn| !conn.has_output() && !engine.is_sending(conn.id));
         let late = now_ns.saturating_sub(since) > DRAIN_NS_MAX;
