@@ -30,41 +30,31 @@ class Way:
 
 
 class Secured(Way):
-    """With a password and, if the client can, TLS."""
+    """With a password and TLS."""
 
     user, password = "tare", "a password: with spaces, and ünïcode"
-
-    def __init__(self, name, with_tls):
-        super().__init__(name)
-        self._with_tls = with_tls
 
     def server_options(self, tare, directory, _cache):
         users = directory / "users"
         words = [tare, "db", "password", self.user]
         users.write_text(command(words, told=f"{self.password}\n"))
-        options = ["--auth-file", str(users)]
-        if self._with_tls:
-            certificate, key = directory / "certificate.pem", directory / "key.pem"
-            words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
-            words += ["ec_paramgen_curve:prime256v1", "-nodes", "-days", "7", "-subj", "/CN=tare"]
-            words += ["-addext", f"subjectAltName=IP:{HOST},DNS:localhost"]
-            command([*words, "-keyout", key, "-out", certificate])
-            options += ["--tls-cert", str(certificate), "--tls-key", str(key)]
-        return options
+        certificate, key = directory / "certificate.pem", directory / "key.pem"
+        words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
+        words += ["ec_paramgen_curve:prime256v1", "-nodes", "-days", "7", "-subj", "/CN=tare"]
+        words += ["-addext", f"subjectAltName=IP:{HOST},DNS:localhost"]
+        command([*words, "-keyout", key, "-out", certificate])
+        return ["--auth-file", str(users), "--tls-cert", str(certificate), "--tls-key", str(key)]
 
     def environment(self, server):
-        told = {"TARE_USER": self.user, "TARE_PASSWORD": self.password}
-        if self._with_tls:
-            told["TARE_CA"] = str(server.directory / "certificate.pem")
-        return told
+        authority = str(server.directory / "certificate.pem")
+        return {"TARE_USER": self.user, "TARE_PASSWORD": self.password, "TARE_CA": authority}
 
 
 # Every acknowledged write must be there after kill -9, so each is on the disk first.
 PLAIN = Way("plain", "--durability", "sync")
 USUAL_PORT = Way("plain")
 USUAL_PORT.on_usual_port = True
-SECURE = Secured("secure", with_tls=True)
-PASSWORD = Secured("password", with_tls=False)
+SECURE = Secured("secure")
 OPENSSL = {"openssl": "openssl"}
 
 

@@ -1,6 +1,6 @@
 """cqlsh 6.2, which shares the virtual environment of the Python driver."""
 
-from client import Client, printed_by
+from client import OPENSSL, PLAIN, SECURE, Client, printed_by
 from clients.python_driver import virtual_environment
 
 DEADLINE_S = 60
@@ -18,13 +18,18 @@ CREATE TABLE shell."Quoted" ("Key" int PRIMARY KEY, "select" varint);
 class Cqlsh(Client):
     name = "cqlsh"
     about = "the shell of Cassandra: DESCRIBE, COPY, SELECT"
-    needs = {"python3": "python3-venv"}
+    needs = {"python3": "python3-venv", **OPENSSL}
+    ways = (PLAIN, SECURE)
 
     def prepare(self, cache):
         virtual_environment(cache)
 
     def run(self, cache, server, way, report):
-        shell = Shell(virtual_environment(cache) / "cqlsh", server, report)
+        program = virtual_environment(cache) / "cqlsh"
+        if way is SECURE:
+            self._secure(program, server, way, report)
+            return
+        shell = Shell(program, server, report)
         shell.contains("CREATE", CREATE, [])
         shell.contains(
             "SELECT of one row, its types and quotes",
@@ -56,6 +61,19 @@ class Cqlsh(Client):
         )
         self._describe_again(shell, report)
         self._copy(shell, server, report)
+
+    def _secure(self, program, server, way, report):
+        """With TLS and a password; a wrong one is refused."""
+        told = way.environment(server)
+        trust = {"SSL_CERTFILE": told["TARE_CA"], "SSL_VALIDATE": "true"}
+        query = "SELECT key FROM system.local;"
+        for password, code, words in [(told["TARE_PASSWORD"], 0, ["local"]), ("wrong", 1, [])]:
+            options = ["--ssl", "--username", told["TARE_USER"], "--password", password]
+            # The check of a password takes seconds without optimisation.
+            options += ["--connect-timeout", "30"]
+            shell = Shell(program, server, report, options, **trust)
+            name = "a wrong password is refused" if code else "over TLS with a password"
+            shell.contains(name, query, words, code=code)
 
     def _describe_again(self, shell, report):
         """What DESCRIBE prints makes the same schema again."""
@@ -92,8 +110,9 @@ class Cqlsh(Client):
 
 
 class Shell:
-    def __init__(self, program, server, report):
-        self._words = [program, "--no-color", server.host, server.port]
+    def __init__(self, program, server, report, options=(), **environment):
+        self._words = [program, "--no-color", *options, server.host, server.port]
+        self._environment = environment
         self._home = server.directory
         self._report = report
 
@@ -103,6 +122,7 @@ class Shell:
         path.write_text(text)
         # Its history and settings belong to whoever is asked for by HOME.
         environment = {"HOME": self._home, "PYTHONWARNINGS": "ignore", "LC_ALL": "C.UTF-8"}
+        environment |= self._environment
         words = [*self._words, "-f", path]
         printed, ended = printed_by(words, self._home, DEADLINE_S, **environment)
         # It says that it would rather speak to the newest Cassandra.

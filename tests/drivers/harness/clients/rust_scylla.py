@@ -5,10 +5,13 @@ import shutil
 from pathlib import Path
 
 from cache import DRIVERS, REPOSITORY, command
-from client import PASSWORD, PLAIN, Client, checks
+from client import OPENSSL, PLAIN, SECURE, Client, checks
 
 SOURCE = DRIVERS / "rust-scylla"
 CARGO = {"cargo": "rustup, see ./test", "cc": "gcc"}
+# The driver's TLS is that of the system: the other library that it can take, of cryptography too, takes
+# longer to build than all the rest.
+LIBRARY = {"pkg-config": "pkg-config and libssl-dev"}
 # These start clusters by a crate that is not published.
 UNBUILDABLE = "ccm"
 # This one brings in a JSON schema validator for a table (system.clients) that Cassandra lacks too.
@@ -28,8 +31,8 @@ def built(cache):
         without(package / "tests/integration/session/mod.rs", LEFT_OUT)
         words = ["test", "--no-run", "--locked", "--test", "integration", "--message-format", "json"]
         words += ["--manifest-path", package / "Cargo.toml", "--target-dir", directory / "target"]
-        # In the repository, so that it is the repository's own toolchain.
-        printed = command(["cargo", *words], cwd=REPOSITORY)
+        # In the repository, so that it is the repository's own toolchain, which links statically.
+        printed = command(["cargo", *words], cwd=REPOSITORY, OPENSSL_STATIC=1)
         for line in printed.splitlines():
             if line.startswith('{"reason":"compiler-artifact"'):
                 artifact = json.loads(line)
@@ -63,9 +66,8 @@ def without(path, module):
 class RustScylla(Client):
     name = "rust-scylla"
     about = "scylla, the Rust driver of ScyllaDB"
-    needs = CARGO
-    # Its TLS would bring in a cryptographic library that takes longer to build than all the rest.
-    ways = (PLAIN, PASSWORD)
+    needs = {**CARGO, **LIBRARY, **OPENSSL}
+    ways = (PLAIN, SECURE)
 
     def prepare(self, cache):
         built(cache)

@@ -3,7 +3,7 @@
 import re
 
 from client import USUAL_PORT, Client, printed_by
-from clients.rust_scylla import CARGO, built
+from clients.rust_scylla import CARGO, LIBRARY, built
 from listed import judge
 
 DEADLINE_S = 400
@@ -14,7 +14,7 @@ WORDS = {"ok": "PASS", "FAILED": "FAIL", "ignored": "SKIP"}
 class ScyllaSuite(Client):
     name = "scylla-suite"
     about = "the integration tests of the scylla crate"
-    needs = CARGO
+    needs = {**CARGO, **LIBRARY}
     ways = (USUAL_PORT,)
 
     def prepare(self, cache):

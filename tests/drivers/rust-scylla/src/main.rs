@@ -11,8 +11,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use openssl::ssl::{SslConnector, SslMethod};
 use scylla::client::Compression;
-use scylla::client::session::Session;
+use scylla::client::session::{OpenSsl010Config, Session};
 use scylla::client::session_builder::SessionBuilder;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
 
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
         let node = format!("{host}:{port}");
         runtime.block_on(async {
             match way.as_str() {
-                "password" => with_password(&node, &mut checks).await,
+                "secure" => secure(&node, &mut checks).await,
                 _ => run(&node, &mut checks).await,
             }
         })
@@ -104,13 +105,32 @@ async fn connect(node: &str, compression: Option<Compression>) -> Outcome<Arc<Se
     Ok(Arc::new(builder.build().await?))
 }
 
-/// A password opens the server, a wrong one does not.
-async fn with_password(node: &str, checks: &mut Checks) -> Outcome<()> {
+/// With TLS and a password; without one of them, or with a wrong one, the server refuses.
+async fn secure(node: &str, checks: &mut Checks) -> Outcome<()> {
     let (user, password) = (std::env::var("TARE_USER")?, std::env::var("TARE_PASSWORD")?);
-    let wrong = SessionBuilder::new().known_node(node).user(&user, "wrong").build().await;
-    checks.check("a wrong password is refused", wrong.is_err(), true);
-    let session = SessionBuilder::new().known_node(node).user(user, password).build().await?;
-    system_tables(&session, checks).await
+    let mut trust = SslConnector::builder(SslMethod::tls_client())?;
+    trust.set_ca_file(std::env::var("TARE_CA")?)?;
+    let trust = OpenSsl010Config::new(trust);
+    let strangers = OpenSsl010Config::new(SslConnector::builder(SslMethod::tls_client())?);
+    let builder = |tls: Option<&OpenSsl010Config>, password: &str| {
+        SessionBuilder::new().known_node(node).tls_context(tls.cloned()).user(&user, password)
+    };
+    for (what, tls, password) in [
+        ("a wrong password", Some(&trust), "wrong"),
+        ("no TLS", None, password.as_str()),
+        // It is the driver that refuses here.
+        ("a certificate that nobody vouches for", Some(&strangers), password.as_str()),
+    ] {
+        let session = builder(tls, password).build().await;
+        checks.check(&format!("{what} is refused"), session.is_err(), true);
+    }
+    let session = Arc::new(builder(Some(&trust), &password).build().await?);
+    system_tables(&session, checks).await?;
+    // Records of many packets, and answers of many records.
+    schema(&session, checks).await?;
+    many(&session, checks).await?;
+    session.query_unpaged(format!("DROP KEYSPACE {KEYSPACE}"), ()).await?;
+    Ok(())
 }
 
 async fn system_tables(session: &Session, checks: &mut Checks) -> Outcome<()> {
