@@ -11,6 +11,8 @@ pub mod layer;
 pub mod proxy;
 pub mod rootfs;
 pub mod runtime;
+mod seat;
+pub mod several;
 pub mod site;
 pub mod storage;
 mod system;

@@ -20,6 +20,8 @@ use crate::layer::network::{Client, NetworkError};
 use crate::layer::{HostLayer, Layers};
 use crate::rootfs::Roots;
 use crate::runtime;
+use crate::seat::Seat;
+use crate::several::{self, Several};
 
 /// What a run is given.
 #[derive(Clone, Debug)]
@@ -74,10 +76,18 @@ pub struct Site {
 /// What runtimes and layers see of the site.
 #[derive(Debug)]
 pub struct Ground {
+    common: Arc<Common>,
+    /// Those of the run, or an instance's share.
+    cpus: CpuPlan,
+    seat: Seat,
+}
+
+/// What is the same for all.
+#[derive(Debug)]
+struct Common {
     journal: Journal,
     work: PathBuf,
     program: PathBuf,
-    cpus: CpuPlan,
     destroy: Vec<PathBuf>,
     cgroups: Layout,
     client: Client,
@@ -106,18 +116,17 @@ impl Site {
         match Self::lay(&journal, &state) {
             Ok((work, cgroups, client)) => {
                 let environments = AtomicU32::new(0);
-                let roots = Roots::default();
-                let ground = Ground {
+                let common = Common {
                     journal,
                     work,
                     program,
-                    cpus,
                     destroy,
                     cgroups,
                     client,
-                    roots,
+                    roots: Roots::default(),
                     environments,
                 };
+                let ground = Ground { common: Arc::new(common), cpus, seat: Seat::only() };
                 Ok(Self { ground: Arc::new(ground), host: None })
             }
             Err(error) => {
@@ -147,8 +156,26 @@ impl Site {
     /// # Errors
     /// When this host cannot run it: what is missing and how to get it.
     pub fn environment(&self, spec: &EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> {
-        let environment = runtime::make(&self.ground, spec)?;
-        let environment = match inside::here() {
+        self.environment_of(spec, 1)
+    }
+
+    /// The same for so many instances of a system.
+    ///
+    /// # Errors
+    /// When this host, or such an environment, cannot run them.
+    pub fn environment_of(
+        &self,
+        spec: &EnvironmentSpec,
+        instances: u32,
+    ) -> Result<Box<dyn Environment>, PartError> {
+        // Made in any case: it says what is missing.
+        let one = runtime::make(&self.ground, spec)?;
+        several::check(spec, instances)?;
+        let environment = match instances {
+            0 | 1 => one,
+            _ => Box::new(Several::new(&self.ground, spec)),
+        };
+        let environment: Box<dyn Environment> = match inside::here() {
             Some(here) => Box::new(InGuest::new(environment, here)),
             None => environment,
         };
@@ -177,7 +204,7 @@ impl Site {
 
     /// The network namespace in which the client has to stand.
     pub fn client_namespace(&self) -> &Path {
-        self.ground.client.namespace()
+        self.ground.client().namespace()
     }
 
     /// The run's id: four hexadecimal digits.
@@ -192,7 +219,7 @@ impl Site {
     /// Removes everything that the run made, environments included. Idempotent. What could not be
     /// removed stays in the journal for the next `clean`.
     pub fn close(&self) -> Vec<UndoError> {
-        self.ground.journal.close()
+        self.ground.journal().close()
     }
 }
 
@@ -203,22 +230,32 @@ impl Drop for Site {
 }
 
 impl Ground {
+    /// The same ground for one of several instances.
+    pub(crate) fn seated(&self, seat: Seat) -> Arc<Self> {
+        let cpus = seat.cpus(&self.cpus);
+        Arc::new(Self { common: Arc::clone(&self.common), cpus, seat })
+    }
+
+    pub(crate) fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
     pub fn run(&self) -> &str {
-        self.journal.run()
+        self.common.journal.run()
     }
 
     /// `tare-RUN`: what every name of this run begins with.
     pub fn prefix(&self) -> String {
-        self.journal.prefix()
+        self.common.journal.prefix()
     }
 
     pub fn journal(&self) -> &Journal {
-        &self.journal
+        &self.common.journal
     }
 
     /// Directory of the run. What is made in it goes with it and needs no entry of its own.
     pub fn work(&self) -> &Path {
-        &self.work
+        &self.common.work
     }
 
     pub(crate) fn mark(&self) -> Mark<'_> {
@@ -227,7 +264,7 @@ impl Ground {
 
     /// The static program, as the host sees it.
     pub fn program(&self) -> &Path {
-        &self.program
+        &self.common.program
     }
 
     pub fn cpus(&self) -> &CpuPlan {
@@ -236,24 +273,24 @@ impl Ground {
 
     /// Block devices that may be written over.
     pub fn destroy(&self) -> &[PathBuf] {
-        &self.destroy
+        &self.common.destroy
     }
 
     pub fn cgroups(&self) -> &Layout {
-        &self.cgroups
+        &self.common.cgroups
     }
 
     pub fn client(&self) -> &Client {
-        &self.client
+        &self.common.client
     }
 
     /// What containers' root file systems are made of.
     pub(crate) fn roots(&self) -> &Roots {
-        &self.roots
+        &self.common.roots
     }
 
     /// A number for the next start of an environment, from 0. The names of what it makes end in it.
     pub fn next_environment(&self) -> u32 {
-        self.environments.fetch_add(1, Ordering::Relaxed)
+        self.common.environments.fetch_add(1, Ordering::Relaxed)
     }
 }

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
-use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use tare_host::program::Program;
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Launch, LayerState, Processes, Usage};
 
+use crate::layer::network::Told;
 use crate::layer::{CgroupLayer, CpuLayer, Layers, NetworkLayer};
 use crate::rootfs::{Config, Root, RootError, overlay};
 
@@ -259,28 +259,32 @@ pub(crate) fn state(layer: &str, wanted: &str, found: String, in_force: bool) ->
     LayerState { layer: layer.into(), wanted: wanted.into(), found, in_force }
 }
 
-/// The arguments of a launch with what only the environment knows: `{listen}` is the address to
-/// listen on, `{port}` the port, `{data}` the data directory, `{program}` the path of the program
-/// that it starts and `{beside}` the directory of that, as seen from inside, and `{image}` what its
-/// image says.
+/// The arguments of a launch with what only the environment knows (`Launch` says which words), and with
+/// what its image says in the place of `{image}`.
 pub(crate) fn arguments(
     launch: &Launch,
-    listen: SocketAddrV4,
+    told: impl Into<Told>,
     data: &str,
     program: &Program,
     image: Option<&Config>,
 ) -> Vec<String> {
-    let (address, port) = (listen.ip().to_string(), listen.port().to_string());
+    let Told { listen, advertised, nodes } = told.into();
     // A bare name is looked for on the PATH, and so is what is beside it.
     let beside = program.path.parent().unwrap_or(Path::new("")).to_string_lossy();
-    let beside = if beside.is_empty() { beside } else { format!("{beside}/").into() };
+    let beside = if beside.is_empty() { String::new() } else { format!("{beside}/") };
     let program = program.path.to_string_lossy();
+    let words = [
+        ("{listen}", listen.ip().to_string()),
+        ("{port}", listen.port().to_string()),
+        ("{advertised}", advertised.to_string()),
+        ("{node}", nodes.own.to_string()),
+        ("{seeds}", nodes.all.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+        ("{data}", data.to_string()),
+        ("{program}", program.into_owned()),
+        ("{beside}/", beside),
+    ];
     let fill = |text: &String| {
-        text.replace("{listen}", &address)
-            .replace("{port}", &port)
-            .replace("{data}", data)
-            .replace("{program}", &program)
-            .replace("{beside}/", &beside)
+        words.iter().fold(text.clone(), |text, (word, value)| text.replace(word, value))
     };
     // Text of others: nothing in it is replaced.
     let image = image.and_then(|config| serde_json::to_string(config).ok());

@@ -66,10 +66,25 @@ pub struct SliceLoad {
     pub service: Vec<u8>,
 }
 
+/// A driver was given no instance to load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no instance of the system to connect to")]
+pub struct NoInstance;
+
 /// A load generator or an adapter for one. It runs where the study puts the client.
 pub trait Driver {
     /// Connects to a system and waits until it answers, at most `deadline`.
     fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError>;
+
+    /// The same for all instances of a system. Where they are a cluster, any of them tells a driver
+    /// of the others, so that it is enough to connect to one.
+    fn open_all(
+        &mut self,
+        addresses: &[SocketAddr],
+        deadline: Duration,
+    ) -> Result<TargetId, PartError> {
+        self.open(*addresses.first().ok_or(NoInstance)?, deadline)
+    }
 
     /// Makes the schema and writes the workload's rows. Calls `progress(done, all)`.
     fn populate(

@@ -148,7 +148,10 @@ pub struct CpuPlan {
 ///
 /// In `arguments` the environment replaces `{listen}` by the address to listen on, `{port}` by the
 /// port, `{data}` by the data directory, `{program}` by the path of `program` and `{beside}` by the
-/// directory that it is in, all as seen from inside.
+/// directory that it is in, all as seen from inside; `{advertised}` by the address that clients
+/// reach it at, as far as that is known before it runs; `{node}` by the one at which other instances
+/// of its environment do, which no other system of the same network has, and `{seeds}` by those of
+/// all instances, separated by commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     pub arguments: Vec<String>,
@@ -202,6 +205,14 @@ pub struct Restored {
     pub took: Duration,
 }
 
+/// An environment that is made for one instance of a system was asked for another number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("environment {environment:?} runs one instance of a system, not {asked}")]
+pub struct NotOne {
+    pub environment: String,
+    pub asked: usize,
+}
+
 /// One layer as it was asked for and as it was found, from inside the environment and from the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerState {
@@ -253,6 +264,18 @@ pub trait Environment {
     /// Makes what the environment needs, journalled first, and starts the system in it. Returns
     /// once the process runs; the driver finds out when it answers.
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError>;
+
+    /// Starts several instances of a system, each with its own share of the layers' limits. They
+    /// are there, frozen, thawed, accounted for and ended together.
+    fn start_all(&mut self, launches: &[Launch]) -> Result<Vec<Endpoint>, PartError> {
+        match launches {
+            [launch] => Ok(vec![self.start(launch)?]),
+            _ => {
+                let (environment, asked) = (self.spec().name.clone(), launches.len());
+                Err(NotOne { environment, asked }.into())
+            }
+        }
+    }
 
     /// Reads every layer back while the system runs.
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError>;

@@ -24,6 +24,28 @@ pub struct OwnAccount {
     pub idle_poll_ns: u64,
 }
 
+/// How many instances of a system one environment runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instances {
+    /// At least 1.
+    pub count: u32,
+    /// They belong together: whoever asks one of them has the data of all. Otherwise each stands alone,
+    /// with the data of a whole system.
+    pub cluster: bool,
+}
+
+impl Instances {
+    pub const ONE: Self = Self { count: 1, cluster: false };
+}
+
+/// What a system takes of memory at the least.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryNeed {
+    pub bytes: u64,
+    /// Of what, such as `a heap of 2048 MiB and 588 MiB beside it`.
+    pub what: String,
+}
+
 /// A database or another server that a study weighs. Implementations live in `tare-system`.
 pub trait System {
     /// Name as in the study and in `tare list`.
@@ -32,6 +54,22 @@ pub trait System {
     /// What to start. `cpus` is how many CPUs the baseline gives the system: every environment
     /// starts the same number of shards, so that only the layer differs.
     fn launch(&self, cpus: usize) -> Launch;
+
+    /// How many of it an environment runs.
+    fn instances(&self) -> Instances {
+        Instances::ONE
+    }
+
+    /// What to start as one of several instances, counted from 0; the same for all of them unless
+    /// they have to differ. `cpus` is one instance's share.
+    fn launch_instance(&self, cpus: usize, _number: u32) -> Launch {
+        self.launch(cpus)
+    }
+
+    /// What one instance takes of memory at the least, where that is known before it runs.
+    fn memory(&self) -> Option<MemoryNeed> {
+        None
+    }
 
     /// How long it may take to answer once it is started, in a quiet environment.
     fn ready_limit(&self) -> Duration {

@@ -32,7 +32,14 @@ pub struct Access {
 impl Access {
     /// Plainly, and only this node.
     pub fn to(address: SocketAddr) -> Self {
-        Self { nodes: vec![address.to_string()], ..Self::default() }
+        Self::to_all(&[address])
+    }
+
+    /// Plainly: one node alone, or the cluster of several.
+    pub fn to_all(nodes: &[SocketAddr]) -> Self {
+        let discover = nodes.len() > 1;
+        let nodes = nodes.iter().map(ToString::to_string).collect();
+        Self { nodes, discover, ..Self::default() }
     }
 }
 

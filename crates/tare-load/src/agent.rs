@@ -89,9 +89,9 @@ enum OrderError {
 impl<W: Write + Send> Agent<W> {
     fn obey(&mut self, order: Order) -> Result<Answer, OrderError> {
         match order {
-            Order::Open { address, deadline } => {
+            Order::Open { addresses, deadline } => {
                 let recovery = Recovery { reconnect: true, ..Recovery::default() };
-                let access = Access { recovery, ..Access::to(address) };
+                let access = Access { recovery, ..Access::to_all(&addresses) };
                 let opened = self.engine.open(&access, deadline, &self.stop)?;
                 let target = TargetId(self.next);
                 self.next += 1;

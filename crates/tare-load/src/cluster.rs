@@ -6,10 +6,11 @@
 //! centre are looked at. (A table of Scylla with tablets has another map; its operations go to nodes
 //! that pass them on.)
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tare_cql::response::Rows;
+use tare_cql::response::{Row, Rows};
 use tare_cql::token::Token;
 use tare_cql::wire::Reader;
 
@@ -17,6 +18,9 @@ use crate::access::Host;
 use crate::connection::Connection;
 use crate::dial::{Dialer, Door};
 use crate::error::LoadError;
+
+/// Between two looks at the schema of the nodes.
+const SCHEMA_LOOK: Duration = Duration::from_millis(20);
 
 /// The nodes that are loaded.
 #[derive(Clone, Debug)]
@@ -111,6 +115,37 @@ impl Cluster {
             cluster.ring = Ring::new(tokens);
         }
         Ok(cluster)
+    }
+
+    /// Waits until all nodes have the schema of the one that was asked to change it: the others learn
+    /// it a moment later, and know nothing of its tables until then.
+    pub(crate) fn wait_for_schema(
+        &self,
+        control: &mut Connection,
+        deadline: Instant,
+    ) -> Result<(), LoadError> {
+        if self.nodes.len() == 1 {
+            return Ok(());
+        }
+        loop {
+            let mut versions = BTreeSet::new();
+            for table in ["local", "peers"] {
+                let statement = format!("SELECT schema_version FROM system.{table}");
+                let what = "a question about the schema";
+                let cells = control.query(what, &statement, deadline, |rows| {
+                    let cell = |row: Row<'_>| row.cells().next().flatten().map(<[u8]>::to_vec);
+                    rows.map(|rows| rows.iter().map(cell).collect::<Vec<_>>()).unwrap_or_default()
+                })?;
+                versions.extend(cells);
+            }
+            if versions.len() == 1 {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(LoadError::Schema { versions: versions.len() });
+            }
+            std::thread::sleep(SCHEMA_LOOK);
+        }
     }
 
     /// Opens the connection with this number: nodes take turns, and on each of them shards do.

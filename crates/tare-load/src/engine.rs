@@ -255,6 +255,7 @@ impl Engine {
         for (what, statement) in [("CREATE KEYSPACE", &keyspace), ("CREATE TABLE", &table)] {
             target.control.query(what, statement, Instant::now() + EXCHANGE, |_| ())?;
         }
+        target.cluster.wait_for_schema(&mut target.control, Instant::now() + EXCHANGE)?;
         target.check_table(&asked.workload)?;
         let job = Job::populate(Arc::clone(&asked.workload), seed, first, clock::since_epoch_us());
         let limits = limits(asked.connections, asked.in_flight.max(POPULATE_IN_FLIGHT));

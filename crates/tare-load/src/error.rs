@@ -40,6 +40,10 @@ impl LoadError {
 /// Why a load could not be made. Operations that fail are counted, not errors of this kind.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
+    #[error(
+        "the nodes of the cluster have {versions} different schemas, and do not come to agree; are all of them up?"
+    )]
+    Schema { versions: usize },
     #[error("cannot connect to {address}")]
     Connect { address: SocketAddr, source: io::Error },
     #[error("{address} did not answer within {waited_s:.1} s")]

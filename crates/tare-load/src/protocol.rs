@@ -4,7 +4,7 @@
 //!
 //! | order | answers |
 //! |---|---|
-//! | `{"open":{"address":"127.0.0.1:9042","deadline":{"secs":5,"nanos":0}}}` | `{"opened":{"target":0}}` |
+//! | `{"open":{"addresses":["127.0.0.1:9042"],"deadline":{"secs":5,"nanos":0}}}` | `{"opened":{"target":0}}` |
 //! | `{"populate":{"target":0,"workload":{..},"seed":1}}` | `{"progress":{"done":500,"all":1000}}` ..., `"populated"` |
 //! | `{"run":{"target":0,"order":{..}}}` | `"begin"`, `"end"` at the edges, `{"ran":{..}}` |
 //! | `{"close":{"target":0}}` | `"closed"` |
@@ -27,10 +27,23 @@ use tare_lab::study::WorkloadSpec;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
-    Open { address: SocketAddr, deadline: Duration },
-    Populate { target: TargetId, workload: WorkloadSpec, seed: u64 },
-    Run { target: TargetId, order: SliceOrder },
-    Close { target: TargetId },
+    /// More than one address: the nodes of a cluster, all of which are loaded.
+    Open {
+        addresses: Vec<SocketAddr>,
+        deadline: Duration,
+    },
+    Populate {
+        target: TargetId,
+        workload: WorkloadSpec,
+        seed: u64,
+    },
+    Run {
+        target: TargetId,
+        order: SliceOrder,
+    },
+    Close {
+        target: TargetId,
+    },
     Quit,
 }
 
@@ -102,10 +115,10 @@ mod tests {
         };
         check(
             Order::Open {
-                address: "127.0.0.1:9042".parse().unwrap(),
+                addresses: vec!["127.0.0.1:9042".parse().unwrap()],
                 deadline: Duration::from_secs(5),
             },
-            r#"{"open":{"address":"127.0.0.1:9042","deadline":{"secs":5,"nanos":0}}}"#,
+            r#"{"open":{"addresses":["127.0.0.1:9042"],"deadline":{"secs":5,"nanos":0}}}"#,
         );
         check(Order::Close { target: TargetId(0) }, r#"{"close":{"target":0}}"#);
         check(Order::Quit, r#""quit""#);

@@ -2,30 +2,36 @@
 //! (`org.apache.cassandra:cassandra-all` and what it depends on, copied into one directory).
 //!
 //! Method: the configuration is written new into the data directory, and the study's settings replace
-//! lines of it. It listens for clients where the environment says, and for other nodes on a loopback
+//! lines of it. It listens for clients where the environment says, and for other nodes on an
 //! address of its own, so that several fit into one network namespace. There is no JMX: what nodetool
 //! would ask (`tpstats`, `compactionstats`) stands in the virtual tables `system_views.thread_pools`
-//! and `system_views.sstable_tasks`, without the start of another JVM.
+//! and `system_views.sstable_tasks`, without the start of another JVM; what `status` would say is asked
+//! for by reading a table that has two replicas of each row from all of them.
 //!
-//! Limits: Java 11 or 17, as the version of Cassandra wants it. One node. A JVM is slow until its code
+//! The nodes of a cluster are all seeds, so that they start at the same time, and own equal parts of
+//! the ring, the same in every environment: drawn by lot, tokens would be a difference that is no layer's.
+//!
+//! Limits: Java 11 or 17, as the version of Cassandra wants it. A JVM is slow until its code
 //! is compiled: a study warms it up (`lead_in`), or measures the compiler.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tare_cql::frame::{self, Direction, HEADER_BYTES};
-use tare_cql::request::{self, Settings};
-use tare_cql::response::Response;
+use tare_cql::request::Settings;
+use tare_cql::wire::Consistency;
 use tare_host::exec;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{OwnAccount, System};
+use tare_lab::system::{Instances, MemoryNeed, OwnAccount, System};
+use tare_std::units::parse_bytes;
 
 use super::SystemInfo;
+use super::cql::{Cells, Session, text};
+use super::instances;
 use super::options::Options;
 use super::starter::Recipe;
-use super::way::{Line, Way, WayError};
+use super::way::{Way, WayError};
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "cassandra",
@@ -61,6 +67,8 @@ pub(super) const INFO: SystemInfo = SystemInfo {
             values: &[],
             help: "lines of cassandra.yaml, such as \"concurrent_writes=64 commitlog_sync=batch\"",
         },
+        instances::INSTANCES,
+        instances::CLUSTER,
     ],
     takes_device: false,
     make: |spec, way| Ok(Box::new(Cassandra::new(Options::new(spec), way.clone())?)),
@@ -128,10 +136,23 @@ const OPENS: &[&str] = &[
     "jdk.management/com.sun.management.internal",
 ];
 
+/// What a JVM takes besides its heap: this and a tenth of it. Cassandra 5.0.9 under load held 443 MiB
+/// beside a heap of 256 MiB, 426 MiB beside 512 MiB, and 584 MiB beside 2 GiB.
+const BESIDE_HEAP_BYTES: u64 = 384 << 20;
+
+/// Has rows with two replicas each, since every version (`system_traces`: SimpleStrategy, factor 2).
+const REPLICATED: &str = "SELECT session_id FROM system_traces.sessions LIMIT 1";
+/// Where the study says nothing: tokens of a node, and its heap.
+const TOKENS: u32 = 16;
+const HEAP: &str = "1G";
+/// How long a node waits for the ring before it takes its place: long enough for the others to answer;
+/// a node without others has nobody to wait for.
+const RING_DELAY: Duration = Duration::from_secs(2);
+const RING_DELAY_ALONE: Duration = Duration::from_millis(100);
+
 /// The configuration, line by line, before the study's settings. Names that every version since 4.0 has.
 const CONFIGURATION: &[(&str, &str)] = &[
     ("cluster_name", "tare"),
-    ("num_tokens", "16"),
     ("partitioner", "org.apache.cassandra.dht.Murmur3Partitioner"),
     ("data_file_directories", "[\"{data}/data\"]"),
     ("commitlog_directory", "\"{data}/commitlog\""),
@@ -142,9 +163,9 @@ const CONFIGURATION: &[(&str, &str)] = &[
     ("commitlog_sync_period_in_ms", "10000"),
     (
         "seed_provider",
-        "[{class_name: org.apache.cassandra.locator.SimpleSeedProvider, parameters: [{seeds: \"{loopback}\"}]}]",
+        "[{class_name: org.apache.cassandra.locator.SimpleSeedProvider, parameters: [{seeds: \"{seeds}\"}]}]",
     ),
-    ("listen_address", "{loopback}"),
+    ("listen_address", "{node}"),
     ("rpc_address", "{listen}"),
     ("broadcast_rpc_address", "{advertised}"),
     ("native_transport_port", "{port}"),
@@ -169,6 +190,8 @@ pub enum CassandraError {
 #[derive(Clone, Debug)]
 pub struct Cassandra {
     options: Options,
+    instances: Instances,
+    heap_bytes: u64,
     way: Way,
     jars: PathBuf,
     /// The program itself, not a link to it: the rest of Java lies beside it. A name where the host has
@@ -187,26 +210,42 @@ impl Cassandra {
         if let Some(bad) = options.words("settings").iter().find(|text| !text.contains('=')) {
             return Err(options.bad("settings", bad, "words NAME=VALUE").into());
         }
+        let instances = instances::read(&options)?;
+        let heap = options.text_or("heap", HEAP);
+        let heap_bytes = parse_bytes(heap).ok().filter(|bytes| *bytes >= 1 << 20);
+        let heap_bytes =
+            heap_bytes.ok_or_else(|| options.bad("heap", heap, "a size such as \"2G\""))?;
         let jars = jars_of(&directory).ok_or(CassandraError::NoJars { directory })?;
         let name = options.text_or("java", "java").to_string();
         let java = exec::find(&name).and_then(|path| std::fs::canonicalize(path).ok());
         // A root file system may have one where the host has none.
         let java = java.unwrap_or_else(|| name.into());
         let jars = std::path::absolute(jars)?;
-        Ok(Self { options, way, jars, java })
+        Ok(Self { options, instances, heap_bytes, way, jars, java })
     }
 
-    fn configuration(&self) -> String {
+    /// The configuration of a node, counted from 0.
+    fn configuration(&self, number: u32) -> String {
         let own = self.options.words("settings");
         let own: Vec<(&str, &str)> = own.iter().filter_map(|text| text.split_once('=')).collect();
-        let kept =
-            CONFIGURATION.iter().filter(|(name, _)| own.iter().all(|(other, _)| name != other));
-        let lines = kept.chain(&own).map(|(name, value)| format!("{name}: {value}\n"));
-        lines.collect()
+        let count = own.iter().find(|(name, _)| *name == "num_tokens");
+        let count = count.and_then(|(_, count)| count.parse().ok()).unwrap_or(TOKENS);
+        let mut lines: Vec<(&str, String)> =
+            CONFIGURATION.iter().map(|(name, value)| (*name, (*value).to_string())).collect();
+        lines.push(("num_tokens", count.to_string()));
+        if self.instances.cluster {
+            lines.push(("initial_token", tokens(number, self.instances.count, count)));
+            // There is no data to fetch from the others, who may not be there yet.
+            lines.push(("auto_bootstrap", "false".into()));
+        }
+        lines.retain(|(name, _)| own.iter().all(|(other, _)| name != other));
+        lines.extend(own.iter().map(|(name, value)| (*name, (*value).to_string())));
+        lines.iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
     }
 
     fn words(&self, cpus: usize) -> Vec<String> {
-        let heap = self.options.text_or("heap", "1G");
+        // Java knows no units with an `i` or a fraction.
+        let heap = self.heap_bytes;
         let jars = self.jars.display();
         let mut words = vec![
             "{program}".to_string(),
@@ -238,13 +277,14 @@ impl Cassandra {
                 "-Dcassandra.config=file://{data}/conf/cassandra.yaml",
                 "-Dcassandra.storagedir={data}",
                 "-Dcassandra-foreground=yes",
-                // One node has nobody to wait for.
+                // Whether the nodes know each other is asked before anything is measured.
                 "-Dcassandra.skip_wait_for_gossip_to_settle=0",
-                "-Dcassandra.ring_delay_ms=100",
-                "-cp",
             ]
             .map(String::from),
         );
+        let delay = if self.instances.cluster { RING_DELAY } else { RING_DELAY_ALONE };
+        words.push(format!("-Dcassandra.ring_delay_ms={}", delay.as_millis()));
+        words.push("-cp".into());
         words.push(format!("{{data}}/conf:{jars}/*"));
         words.push("org.apache.cassandra.service.CassandraDaemon".into());
         words
@@ -253,16 +293,6 @@ impl Cassandra {
     /// The directory of this Java, `bin` being in it.
     fn home(&self) -> &Path {
         self.java.parent().and_then(Path::parent).unwrap_or(&self.java)
-    }
-
-    fn session(&self, at: &Endpoint) -> Result<Session, WayError> {
-        let mut session = Session { line: self.way.connect(at.address)? };
-        session.line.limit(Duration::from_secs(20));
-        let mut out = Vec::new();
-        request::encode_startup(&mut out, 0, &[("CQL_VERSION", tare_cql::CQL_VERSION)]);
-        session
-            .ask("STARTUP", &out, |response| matches!(response, Response::Ready).then_some(()))?;
-        Ok(session)
     }
 }
 
@@ -299,9 +329,24 @@ impl System for Cassandra {
     }
 
     fn launch(&self, cpus: usize) -> Launch {
+        self.launch_instance(cpus, 0)
+    }
+
+    fn instances(&self) -> Instances {
+        self.instances
+    }
+
+    fn memory(&self) -> Option<MemoryNeed> {
+        let heap = self.heap_bytes;
+        let beside = BESIDE_HEAP_BYTES + heap / 10;
+        let what = format!("a heap of {} MiB and {} MiB beside it", heap >> 20, beside >> 20);
+        Some(MemoryNeed { bytes: heap + beside, what })
+    }
+
+    fn launch_instance(&self, cpus: usize, number: u32) -> Launch {
         let recipe = Recipe {
             files: vec![
-                ("conf/cassandra.yaml".into(), self.configuration()),
+                ("conf/cassandra.yaml".into(), self.configuration(number)),
                 ("conf/logback.xml".into(), LOGGING.into()),
                 ("tmp/README".into(), "Libraries that Java unpacks.\n".into()),
             ],
@@ -332,11 +377,15 @@ impl System for Cassandra {
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        Ok(self.session(at).map(drop)?)
+        let mut session = Session::open(&self.way, at)?;
+        if self.instances.cluster {
+            sees_all(&mut session, at, self.instances.count)?;
+        }
+        Ok(())
     }
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
-        let mut session = self.session(at)?;
+        let mut session = Session::open(&self.way, at)?;
         let version = session.query("SELECT release_version FROM system.local")?;
         let version =
             version.into_iter().flatten().map(|cell| ("release_version".into(), text(&cell)));
@@ -348,7 +397,7 @@ impl System for Cassandra {
     }
 
     fn pending(&self, at: &Endpoint) -> Result<Option<String>, PartError> {
-        let mut session = self.session(at)?;
+        let mut session = Session::open(&self.way, at)?;
         let pools = session
             .query("SELECT name, active_tasks, pending_tasks FROM system_views.thread_pools")?;
         let tasks = session
@@ -361,12 +410,33 @@ impl System for Cassandra {
     }
 }
 
-fn text(cell: &[u8]) -> String {
-    String::from_utf8_lossy(cell).into_owned()
+/// The evenly spread tokens of a node among `count` that have so many each, separated by commas: those
+/// of the nodes take turns on the ring.
+fn tokens(number: u32, count: u32, each: u32) -> String {
+    let all = i128::from(count) * i128::from(each.max(1));
+    let token = |turn: u32| {
+        let place = i128::from(turn) * i128::from(count) + i128::from(number);
+        // Half a step from the end: the least number is no token.
+        i128::from(i64::MIN) + ((2 * place + 1) << 63) / all
+    };
+    let tokens: Vec<String> = (0..each.max(1)).map(|turn| token(turn).to_string()).collect();
+    tokens.join(",")
+}
+
+/// Whether a node has all others in its ring, and takes them for alive.
+fn sees_all(session: &mut Session, at: &Endpoint, count: u32) -> Result<(), WayError> {
+    let peers = session.query("SELECT peer, tokens FROM system.peers_v2")?;
+    let joined = peers.iter().filter(|row| row.get(1).is_some_and(|tokens| !tokens.is_empty()));
+    let seen = joined.count() + 1;
+    if seen != usize::try_from(count).unwrap_or(usize::MAX) {
+        return Err(WayError::Nodes { address: at.address, seen, count });
+    }
+    let all = Settings { consistency: Consistency::All, ..Settings::DEFAULT };
+    session.query_at(REPLICATED, &all).map(drop)
 }
 
 /// What flushes and compacts: pools with (name, active tasks, pending tasks), and running tasks.
-fn busy(pools: &[Vec<Vec<u8>>], tasks: &[Vec<Vec<u8>>]) -> Option<String> {
+fn busy(pools: &[Cells], tasks: &[Cells]) -> Option<String> {
     let count = |cell: Option<&Vec<u8>>| {
         cell.and_then(|cell| cell.as_slice().try_into().ok()).map_or(0, i32::from_be_bytes)
     };
@@ -382,52 +452,6 @@ fn busy(pools: &[Vec<Vec<u8>>], tasks: &[Vec<Vec<u8>>]) -> Option<String> {
     });
     let busy: Vec<String> = of_pools.chain(of_tasks).collect();
     (!busy.is_empty()).then(|| busy.join(", "))
-}
-
-/// A CQL connection of version 4, one question at a time.
-struct Session {
-    line: Line,
-}
-
-impl Session {
-    /// Rows of cells; null is empty.
-    fn query(&mut self, statement: &str) -> Result<Vec<Vec<Vec<u8>>>, WayError> {
-        let mut out = Vec::new();
-        // All of it in one page.
-        request::encode_query(&mut out, 0, statement, &Settings::DEFAULT, &[]);
-        self.ask(statement, &out, |response| match response {
-            Response::Rows(rows) => {
-                let cells = |row: tare_cql::response::Row<'_>| -> Vec<Vec<u8>> {
-                    row.cells().map(|cell| cell.unwrap_or_default().to_vec()).collect()
-                };
-                Some(rows.iter().map(cells).collect())
-            }
-            _ => None,
-        })
-    }
-
-    fn ask<T>(
-        &mut self,
-        question: &str,
-        bytes: &[u8],
-        answer: impl FnOnce(&Response<'_>) -> Option<T>,
-    ) -> Result<T, WayError> {
-        self.line.send(question, bytes)?;
-        let mut frame = self.line.bytes(HEADER_BYTES)?;
-        let length = [frame[5], frame[6], frame[7], frame[8]];
-        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-        frame.extend(self.line.bytes(length)?);
-        let frame = match frame::decode(&frame, Direction::Response, length) {
-            Ok(Some((frame, _))) => frame,
-            Ok(None) => return Err(self.line.nonsense("half a frame".into())),
-            Err(error) => return Err(self.line.nonsense(error.to_string())),
-        };
-        let response = match Response::decode(&frame) {
-            Ok(response) => response,
-            Err(error) => return Err(self.line.nonsense(error.to_string())),
-        };
-        answer(&response).ok_or_else(|| self.line.nonsense(format!("{response:?}")))
-    }
 }
 
 #[cfg(test)]
@@ -456,7 +480,7 @@ mod tests {
         let recipe = recipe_of(&*try_make("cassandra", &options).unwrap());
         let command = recipe.command.join(" ");
         for part in [
-            "-Xms256M -Xmx256M -XX:ActiveProcessorCount=2",
+            "-Xms268435456 -Xmx268435456 -XX:ActiveProcessorCount=2",
             "lib/jamm-0.4.0.jar",
             "/lib/* org.apache",
         ] {
@@ -467,6 +491,68 @@ mod tests {
         assert!(!configuration.contains("num_tokens: 16"), "{configuration}");
         let error = try_make("cassandra", &[]).err().unwrap().to_string();
         assert!(error.contains("needs directory"), "{error}");
+    }
+
+    #[test]
+    fn the_nodes_of_a_cluster_own_equal_parts_of_the_ring() {
+        let all = |count: u32, each: u32| -> Vec<i64> {
+            let of = |number| tokens(number, count, each);
+            let mut all: Vec<i64> = (0..count)
+                .flat_map(|number| {
+                    of(number).split(',').map(|text| text.parse().unwrap()).collect::<Vec<i64>>()
+                })
+                .collect();
+            all.sort_unstable();
+            all
+        };
+        assert_eq!(all(2, 1), [i64::MIN / 2, i64::MAX / 2 + 1]);
+        let ring = all(3, 16);
+        let steps = ring.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+        let last = ring[0].wrapping_sub(ring[47]);
+        let steps: Vec<i64> = steps.chain([last]).collect();
+        let (least, most) = (steps.iter().min().unwrap(), steps.iter().max().unwrap());
+        assert!(*least > 0 && most - least <= 1, "{steps:?}");
+    }
+
+    #[test]
+    fn the_nodes_of_a_cluster_differ_in_their_tokens_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("cassandra-all-5.0.9.jar"), "").unwrap();
+        let path = directory.path().to_string_lossy().into_owned();
+        let options = |more: &[(&'static str, &'static str)]| {
+            let mut options = vec![("directory", path.as_str()), ("java", "sh")];
+            options.extend(more);
+            try_make("cassandra", &options)
+        };
+        let lines = |system: &dyn System, number| -> Vec<String> {
+            let arguments = system.launch_instance(1, number).arguments;
+            let recipe: Recipe = serde_json::from_str(arguments.last().unwrap()).unwrap();
+            recipe.files[0].1.lines().map(String::from).collect()
+        };
+        let cluster =
+            options(&[("instances", "2"), ("cluster", "true"), ("settings", "num_tokens=2")]);
+        let cluster = cluster.unwrap();
+        assert_eq!(cluster.instances(), Instances { count: 2, cluster: true });
+        let (first, second) = (lines(&*cluster, 0), lines(&*cluster, 1));
+        let apart: Vec<&String> = second.iter().filter(|line| !first.contains(line)).collect();
+        assert_eq!(apart, ["initial_token: -2305843009213693952,6917529027641081856"]);
+        assert!(first.contains(&"auto_bootstrap: false".into()), "{first:?}");
+        let alone = options(&[("instances", "2")]).unwrap();
+        assert_eq!(lines(&*alone, 0), lines(&*alone, 1));
+        assert!(!lines(&*alone, 0).iter().any(|line| line.contains("initial_token")));
+        let error = options(&[("heap", "lots")]).err().unwrap().to_string();
+        assert!(error.contains("heap = \"lots\" is not a size"), "{error}");
+    }
+
+    #[test]
+    fn a_jvm_needs_more_than_its_heap() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("cassandra-all-5.0.9.jar"), "").unwrap();
+        let path = directory.path().to_string_lossy().into_owned();
+        let options = [("directory", path.as_str()), ("java", "sh"), ("heap", "2G")];
+        let need = try_make("cassandra", &options).unwrap().memory().unwrap();
+        assert_eq!(need.what, "a heap of 2048 MiB and 588 MiB beside it");
+        assert_eq!(need.bytes >> 20, 2048 + 588);
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::time::Duration;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{OwnAccount, System};
+use tare_lab::system::{Instances, OwnAccount, System};
 
 use super::SystemInfo;
+use super::instances;
 use super::options::Options;
 use super::readiness::{self, Readiness};
 use super::starter::Recipe;
@@ -49,13 +50,14 @@ pub(super) const INFO: SystemInfo = SystemInfo {
             values: &["root", "nobody"],
             help: "whom it runs as (default root)",
         },
+        instances::INSTANCES,
     ],
     takes_device: false,
     make: |spec, way| {
         let options = Options::new(spec);
         options.need("command", "the program and its arguments")?;
-        let readiness = Readiness::of(&options)?;
-        Ok(Box::new(Command { options, readiness, way: way.clone() }))
+        let (readiness, instances) = (Readiness::of(&options)?, instances::read(&options)?);
+        Ok(Box::new(Command { options, instances, readiness, way: way.clone() }))
     },
 };
 
@@ -63,6 +65,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
 #[derive(Clone, Debug)]
 pub struct Command {
     options: Options,
+    instances: Instances,
     readiness: Readiness,
     way: Way,
 }
@@ -94,6 +97,10 @@ impl System for Command {
 
     fn announces(&self) -> Option<&str> {
         self.readiness.says.as_deref()
+    }
+
+    fn instances(&self) -> Instances {
+        self.instances
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {

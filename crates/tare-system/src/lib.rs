@@ -7,14 +7,17 @@
 
 mod cassandra;
 mod command;
+mod cql;
 mod fio;
 mod image;
 mod image_start;
+mod instances;
 mod memcached;
 mod options;
 mod postgres;
 mod readiness;
 mod redis;
+mod scylla;
 mod starter;
 mod tare_db;
 #[cfg(test)]
@@ -34,6 +37,7 @@ pub use memcached::Memcached;
 pub use options::OptionError;
 pub use postgres::Postgres;
 pub use redis::Redis;
+pub use scylla::{Scylla, ScyllaError};
 pub use starter::{StartSystemError, start};
 pub use tare_db::{TareDb, TareDbError};
 pub use way::{Way, WayError};
@@ -82,6 +86,7 @@ pub const ALL: &[SystemInfo] = &[
     redis::VALKEY,
     postgres::INFO,
     cassandra::INFO,
+    scylla::INFO,
     memcached::INFO,
     command::INFO,
     image::INFO,

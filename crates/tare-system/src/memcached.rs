@@ -4,9 +4,10 @@
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{OwnAccount, System};
+use tare_lab::system::{Instances, OwnAccount, System};
 
 use super::SystemInfo;
+use super::instances;
 use super::options::Options;
 use super::starter::Recipe;
 use super::way::{Way, WayError};
@@ -33,13 +34,15 @@ pub(super) const INFO: SystemInfo = SystemInfo {
             help: "worker threads (default: one for each CPU of the baseline)",
         },
         OptionInfo { name: "arguments", values: &[], help: "more words of its command line" },
+        instances::INSTANCES,
     ],
     takes_device: false,
     make: |spec, way| {
         let options = Options::new(spec);
         let memory_mb = options.count("memory_mb", 1024)?;
         let threads = options.text("threads").map(|_| options.count("threads", 1)).transpose()?;
-        Ok(Box::new(Memcached { options, memory_mb, threads, way: way.clone() }))
+        let instances = instances::read(&options)?;
+        Ok(Box::new(Memcached { options, instances, memory_mb, threads, way: way.clone() }))
     },
 };
 
@@ -54,6 +57,7 @@ const BUSY: &[&str] = &["hash_is_expanding", "slab_reassign_running"];
 #[derive(Clone, Debug)]
 pub struct Memcached {
     options: Options,
+    instances: Instances,
     memory_mb: u32,
     threads: Option<u32>,
     way: Way,
@@ -97,6 +101,10 @@ impl System for Memcached {
             program: Some(HostProgram { name, ..HostProgram::default() }),
             ..Launch::default()
         }
+    }
+
+    fn instances(&self) -> Instances {
+        self.instances
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {

@@ -14,9 +14,10 @@ use std::time::Duration;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{OwnAccount, System};
+use tare_lab::system::{Instances, OwnAccount, System};
 
 use super::SystemInfo;
+use super::instances;
 use super::options::Options;
 use super::starter::Recipe;
 use super::way::{Line, Way, WayError};
@@ -56,6 +57,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
             values: &[],
             help: "more settings, such as \"wal_level=minimal max_wal_senders=0\"",
         },
+        instances::INSTANCES,
     ],
     takes_device: false,
     make: |spec, way| {
@@ -65,7 +67,8 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         if let Some(bad) = options.words("settings").iter().find(|text| !setting(text)) {
             return Err(options.bad("settings", bad, "words NAME=VALUE").into());
         }
-        Ok(Box::new(Postgres { options, way: way.clone() }))
+        let instances = instances::read(&options)?;
+        Ok(Box::new(Postgres { options, instances, way: way.clone() }))
     },
 };
 
@@ -102,6 +105,7 @@ const WORKERS: &str = "SELECT backend_type, query FROM pg_stat_activity \
 #[derive(Clone, Debug)]
 pub struct Postgres {
     options: Options,
+    instances: Instances,
     way: Way,
 }
 
@@ -200,6 +204,10 @@ impl System for Postgres {
 
     fn ready_limit(&self) -> Duration {
         READY_LIMIT
+    }
+
+    fn instances(&self) -> Instances {
+        self.instances
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {

@@ -6,13 +6,13 @@
 
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
-use tare_lab::study::OptionInfo;
-use tare_lab::system::{OwnAccount, System};
+use tare_lab::study::{OptionInfo, SystemSpec};
+use tare_lab::system::{Instances, OwnAccount, System};
 
-use super::SystemInfo;
 use super::options::Options;
 use super::starter::Recipe;
 use super::way::{Line, Way, WayError};
+use super::{SystemInfo, instances};
 
 pub(super) const REDIS: SystemInfo = SystemInfo {
     name: "redis",
@@ -21,18 +21,14 @@ pub(super) const REDIS: SystemInfo = SystemInfo {
     found: Some(|| super::program("redis-server", "apt-get install redis-server")),
     options: OPTIONS,
     takes_device: false,
-    make: |spec, way| {
-        Ok(Box::new(Redis { name: "redis", options: Options::new(spec), way: way.clone() }))
-    },
+    make: |spec, way| make("redis", spec, way),
 };
 
 pub(super) const VALKEY: SystemInfo = SystemInfo {
     name: "valkey",
     found: Some(|| super::program("valkey-server", "apt-get install valkey-server")),
     help: "Valkey of the host (apt-get install valkey-server)",
-    make: |spec, way| {
-        Ok(Box::new(Redis { name: "valkey", options: Options::new(spec), way: way.clone() }))
-    },
+    make: |spec, way| make("valkey", spec, way),
     ..REDIS
 };
 
@@ -57,6 +53,7 @@ const OPTIONS: &[OptionInfo] = &[
         values: &[],
         help: "more words of its command line, such as \"--maxmemory 1gb --hz 10\"",
     },
+    instances::INSTANCES,
 ];
 
 /// What may differ from one environment to the next, or changes what an operation costs.
@@ -86,7 +83,14 @@ const BUSY: &[&str] = &[
 pub struct Redis {
     name: &'static str,
     options: Options,
+    instances: Instances,
     way: Way,
+}
+
+fn make(name: &'static str, spec: &SystemSpec, way: &Way) -> Result<Box<dyn System>, PartError> {
+    let options = Options::new(spec);
+    let instances = instances::read(&options)?;
+    Ok(Box::new(Redis { name, options, instances, way: way.clone() }))
 }
 
 impl Redis {
@@ -123,6 +127,10 @@ impl System for Redis {
         let arguments = Recipe { command, ..Recipe::default() }.arguments();
         let program = HostProgram { name, ..HostProgram::default() };
         Launch { arguments, program: Some(program), ..Launch::default() }
+    }
+
+    fn instances(&self) -> Instances {
+        self.instances
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {

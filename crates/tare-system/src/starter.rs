@@ -11,7 +11,6 @@
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -27,10 +26,8 @@ pub(crate) const COMMAND: &str = "start-system";
 /// User and group of a system that must not be root: nobody, on every distribution.
 const NOBODY: User = User { uid: 65534, gid: 65534 };
 
-/// How a program is started. In its words and files stand `{listen}`, `{port}`, `{data}` and
-/// `{program}`, which the environment replaces; `{loopback}`, an address on the loopback device that
-/// no other system of this network namespace has; and `{advertised}`, an address for what cannot tell
-/// others that it listens on all: the one to listen on, or else that of the loopback device.
+/// How a program is started. In its words and files stand words such as `{listen}`, which the
+/// environment replaces (`tare_lab::environment::Launch` lists them).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Recipe {
     /// Files in the data directory, by their names, with their contents.
@@ -78,7 +75,7 @@ impl Recipe {
         // Strings and flags are always JSON.
         let recipe = serde_json::to_string(self).unwrap_or_default();
         let image = if self.from_image { &["--image", "{image}"][..] } else { &[] };
-        [COMMAND, "--listen", "{listen}:{port}", "--data", "{data}"]
+        [COMMAND, "--data", "{data}"]
             .iter()
             .chain(image)
             .map(|word| (*word).to_string())
@@ -92,28 +89,12 @@ impl Recipe {
 ///
 /// # Errors
 /// When it cannot; otherwise it does not return.
-pub fn start(
-    recipe: &str,
-    listen: SocketAddr,
-    data: &Path,
-    image: Option<&str>,
-) -> StartSystemError {
-    let loopback = loopback(listen.port());
-    let all = listen.ip().is_unspecified();
-    let advertised = if all { loopback.clone() } else { listen.ip().to_string() };
-    let recipe = recipe.replace("{loopback}", &loopback).replace("{advertised}", &advertised);
-    let prepared = serde_json::from_str(&recipe).map_err(StartSystemError::Recipe);
+pub fn start(recipe: &str, data: &Path, image: Option<&str>) -> StartSystemError {
+    let prepared = serde_json::from_str(recipe).map_err(StartSystemError::Recipe);
     match prepared.and_then(|recipe| prepare(&recipe, data, image)) {
         Ok((program, mut command)) => StartSystemError::Run { program, source: command.exec() },
         Err(error) => error,
     }
-}
-
-/// An address of 127.0.0.0/8 that belongs to a port: two systems of one network namespace have
-/// different ports. 127.0.x.x is left to others.
-fn loopback(port: u16) -> String {
-    let [high, low] = port.to_be_bytes();
-    format!("127.{}.{low}.1", u16::from(high).max(1))
 }
 
 fn prepare(
@@ -217,15 +198,8 @@ mod tests {
             from_image: false,
         };
         let arguments = recipe.arguments();
-        assert_eq!(arguments[..3], words(&[COMMAND, "--listen", "{listen}:{port}"]));
-        assert_eq!(serde_json::from_str::<Recipe>(&arguments[5]).unwrap(), recipe);
-    }
-
-    #[test]
-    fn each_port_has_a_loopback_address_of_its_own() {
-        assert_eq!(loopback(9042), "127.35.82.1");
-        assert_eq!(loopback(65535), "127.255.255.1");
-        assert_eq!(loopback(80), "127.1.80.1");
+        assert_eq!(arguments[..3], words(&[COMMAND, "--data", "{data}"]));
+        assert_eq!(serde_json::from_str::<Recipe>(&arguments[3]).unwrap(), recipe);
     }
 
     #[test]
@@ -240,9 +214,9 @@ mod tests {
         assert!(error.contains("exit status: 3") && error.contains("text | wrong"), "{error}");
         let gone = Recipe { command: words(&["/nowhere/program"]), ..Recipe::default() };
         let text = serde_json::to_string(&gone).unwrap();
-        let error = start(&text, ([0; 4], 1).into(), data.path(), None).to_string();
+        let error = start(&text, data.path(), None).to_string();
         assert_eq!(error, "cannot run /nowhere/program");
-        let error = start("{", ([0; 4], 1).into(), data.path(), None).to_string();
+        let error = start("{", data.path(), None).to_string();
         assert!(error.contains("quote or a backslash"), "{error}");
     }
 }

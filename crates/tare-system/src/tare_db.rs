@@ -9,9 +9,10 @@ use tare_host::process::Hold;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, KeptData, Launch, Restored};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{OwnAccount, System};
+use tare_lab::system::{Instances, OwnAccount, System};
 
-use super::SystemInfo;
+use super::options::Options;
+use super::{SystemInfo, instances};
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "tare-db",
@@ -35,9 +36,15 @@ pub(super) const INFO: SystemInfo = SystemInfo {
             help: "I/O engine; auto: io_uring where the environment allows it (default)",
         },
         OptionInfo { name: "memory", values: &[], help: "memory for everything, such as 2G" },
+        instances::INSTANCES,
     ],
     takes_device: false,
-    make: |spec, _| Ok(Box::new(TareDb { options: spec.options.clone() })),
+    make: |spec, _| {
+        let instances = instances::read(&Options::new(spec))?;
+        let mut options = spec.options.clone();
+        options.retain(|(name, _)| name != instances::INSTANCES.name);
+        Ok(Box::new(TareDb { options, instances }))
+    },
 };
 
 /// How long a server may take to end in good order: it writes out what is in memory.
@@ -79,7 +86,9 @@ impl KeptData for Snapshot {
 /// The reference database with the options of a study.
 #[derive(Clone, Debug)]
 pub struct TareDb {
+    /// Of its command line.
     options: Vec<(String, String)>,
+    instances: Instances,
 }
 
 impl System for TareDb {
@@ -103,6 +112,10 @@ impl System for TareDb {
             arguments.extend([format!("--{name}"), value.clone()]);
         }
         Launch { arguments, ..Launch::default() }
+    }
+
+    fn instances(&self) -> Instances {
+        self.instances
     }
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
@@ -178,6 +191,9 @@ mod tests {
         assert_eq!(arguments, expect);
         let arguments = system(&[("durability", "sync")]).launch(1).arguments.join(" ");
         assert!(arguments.ends_with("--smp 1 --insecure --durability sync"), "{arguments}");
+        let two = system(&[("instances", "2")]);
+        assert_eq!(two.instances(), Instances { count: 2, cluster: false });
+        assert_eq!(two.launch(1), system(&[]).launch(1));
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub enum WayError {
     Connect { address: SocketAddr, source: io::Error },
     #[error("it takes connections on {address}, but breaks off when it is asked {question:?}")]
     Ask { address: SocketAddr, question: String, source: io::Error },
+    #[error("{address} sees {seen} of the {count} nodes of its cluster")]
+    Nodes { address: SocketAddr, seen: usize, count: u32 },
     #[error("it answers {question:?} on {address} with {answer:?}")]
     Answer { address: SocketAddr, question: String, answer: String },
 }

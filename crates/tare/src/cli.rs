@@ -391,8 +391,6 @@ pub struct FioServer {
 
 #[derive(Debug, Args)]
 pub struct StartSystem {
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub listen: SocketAddr,
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// What the environment's image says of its program, as JSON

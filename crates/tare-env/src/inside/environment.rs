@@ -41,6 +41,10 @@ impl Environment for InGuest {
         self.inner.start(launch)
     }
 
+    fn start_all(&mut self, launches: &[Launch]) -> Result<Vec<Endpoint>, PartError> {
+        self.inner.start_all(launches)
+    }
+
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
         let mut layers = self.inner.read_back()?;
         // A virtual machine says of itself what it is.

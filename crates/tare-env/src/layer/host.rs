@@ -251,6 +251,10 @@ impl Environment for OnHost {
         self.on_host(|inner| inner.start(launch))
     }
 
+    fn start_all(&mut self, launches: &[Launch]) -> Result<Vec<Endpoint>, PartError> {
+        self.on_host(|inner| inner.start_all(launches))
+    }
+
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
         let mut layers = self.inner.read_back()?;
         layers.push(self.host.state().read_back(&self.layer, &self.inner.spec().host));

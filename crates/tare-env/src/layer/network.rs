@@ -8,13 +8,16 @@
 //! NAT table, and the baseline stays clean. With `bridge+proxy` a userland proxy in the router
 //! takes the place of DNAT.
 //!
+//! Several instances of a system have the same port and an address each: with `host` further addresses
+//! of the link, with `bridge` namespaces behind one bridge, each published on an address of its own.
+//!
 //! Addresses are from 198.18.0.0/15, which RFC 2544 sets aside for measuring: 198.18/16 for links to
 //! namespaces that are not ours, 198.19/16 inside our own.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Mutex;
@@ -27,6 +30,7 @@ use tare_host::netns::{self, NetnsError};
 use tare_host::process::inode_of_link;
 
 use super::Layer;
+use crate::seat::Seat;
 use crate::site::Ground;
 
 pub const LAYER: Layer = Layer {
@@ -62,6 +66,9 @@ impl NetworkLayer {
 
 /// Where a containerised system listens, and the port that is published for it: Cassandra's.
 pub const PORT: u16 = 9042;
+
+/// How many instances an environment can have: each has a loopback address that ends in its number.
+pub(crate) const INSTANCES_MAX: u32 = 200;
 
 /// How many starts behind a bridge one run can have: their links share 198.19.0.0 to 198.19.254.255.
 const ROUTERS_MAX: u32 = 255 * 64;
@@ -100,8 +107,14 @@ pub enum NetworkError {
 pub struct Client {
     name: String,
     namespace: PathBuf,
-    /// Our end's address in other namespaces, by their inode.
-    links: Mutex<HashMap<u64, Ipv4Addr>>,
+    /// Our end's addresses in other namespaces, by their inode: one for each seat.
+    links: Mutex<HashMap<u64, Link>>,
+}
+
+#[derive(Debug)]
+struct Link {
+    number: usize,
+    addresses: Vec<Ipv4Addr>,
 }
 
 impl Client {
@@ -120,7 +133,8 @@ impl Client {
     }
 
     /// Links the client to another network namespace (`None`: that of this process) and returns
-    /// the address there at which the client reaches what listens. One link per namespace and run.
+    /// the address there at which the client reaches what listens. One link per namespace and run, with
+    /// an address for each seat.
     ///
     /// # Errors
     /// When the namespace cannot be entered or no address is free.
@@ -134,32 +148,43 @@ impl Client {
         let inode = inode.ok_or_else(|| NetworkError::Namespace { path: asked.into() })?;
         let to = to.filter(|_| Some(inode) != inode_of_link(own));
         let mut links = self.links.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(address) = links.get(&inode) {
-            return Ok(*address);
+        let mut known: Vec<Ipv4Addr> =
+            links.values().flat_map(|link| &link.addresses).copied().collect();
+        let next = links.len();
+        let link = links.entry(inode).or_insert(Link { number: next, addresses: Vec::new() });
+        let seat = usize::try_from(ground.seat().number()).unwrap_or(usize::MAX);
+        while link.addresses.len() <= seat {
+            let (near, far) = free_pair(ground.run(), to, known.clone())?;
+            self.add_pair(ground, to, link, (near, far))?;
+            known.push(far);
         }
-        let number = links.len();
+        Ok(link.addresses[seat])
+    }
+
+    /// Gives a link a pair of addresses; with the first one the link is made.
+    fn add_pair(
+        &self,
+        ground: &Ground,
+        to: Option<&Path>,
+        link: &mut Link,
+        (near, far): (Ipv4Addr, Ipv4Addr),
+    ) -> Result<(), NetworkError> {
+        let (client, number) = (&self.name, link.number);
         let there = format!("{}-h{number}", ground.prefix());
-        let known: Vec<Ipv4Addr> = links.values().copied().collect();
-        let (near, far) = free_pair(ground.run(), to, known)?;
-        let entry = Entry::Link { name: there.clone(), namespace: to.map(Path::to_path_buf) };
-        ground.journal().write(vec![entry])?;
-        let client = &self.name;
-        batch(
-            ground.run(),
-            to,
-            &format!(
-                "link add {there} type veth peer name tare-h{number} netns {client}\n\
-                 addr add {far}/30 dev {there}\n\
-                 link set {there} up\n"
-            ),
-        )?;
-        batch(
-            ground.run(),
-            Some(&self.namespace),
-            &format!("addr add {near}/30 dev tare-h{number}\nlink set tare-h{number} up\n"),
-        )?;
-        links.insert(inode, far);
-        Ok(far)
+        let mut make = String::new();
+        if link.addresses.is_empty() {
+            let entry = Entry::Link { name: there.clone(), namespace: to.map(Path::to_path_buf) };
+            ground.journal().write(vec![entry])?;
+            make = format!("link add {there} type veth peer name tare-h{number} netns {client}\n");
+        }
+        let up = |device: &str, address| {
+            format!("addr add {address}/30 dev {device}\nlink set {device} up\n")
+        };
+        batch(ground.run(), to, &(make + &up(&there, far)))?;
+        let here = format!("tare-h{number}");
+        batch(ground.run(), Some(&self.namespace), &up(&here, near))?;
+        link.addresses.push(far);
+        Ok(())
     }
 }
 
@@ -211,6 +236,9 @@ pub(crate) fn must_be_free(port: u16) -> Result<u16, NetworkError> {
 #[derive(Debug)]
 pub struct Router {
     number: u32,
+    /// The number of the start that made the router; this one, unless it is an instance beside others.
+    of: u32,
+    seat: u32,
     router: String,
     system: String,
     /// The port that the system listens on.
@@ -230,9 +258,10 @@ impl Router {
             return Err(NetworkError::TooManyRouters);
         }
         let prefix = ground.prefix();
-        let router = format!("{prefix}-r{number}");
+        let (of, seat) = (ground.seat().router(number), ground.seat().number());
+        let router = format!("{prefix}-r{of}");
         let system = format!("{prefix}-s{number}");
-        Ok(Self { number, router, system, port: PORT, tap: false, proxy: None })
+        Ok(Self { number, of, seat, router, system, port: PORT, tap: false, proxy: None })
     }
 
     /// The same for a virtual machine, whose monitor runs in the router's namespace.
@@ -242,11 +271,21 @@ impl Router {
 
     /// What has to be in the journal before `make`.
     pub fn entries(&self) -> Vec<Entry> {
-        let names = match self.tap {
-            true => vec![&self.router],
-            false => vec![&self.router, &self.system],
+        let names = match (self.tap, self.is_first()) {
+            (true, _) => vec![&self.router],
+            (false, true) => vec![&self.router, &self.system],
+            (false, false) => vec![&self.system],
         };
         names.into_iter().map(|name| Entry::NetworkNamespace { name: name.clone() }).collect()
+    }
+
+    fn is_first(&self) -> bool {
+        self.of == self.number
+    }
+
+    /// The address of the system, behind the bridge.
+    fn system_address(&self) -> Ipv4Addr {
+        behind_bridge(self.seat)
     }
 
     /// The namespace in which the system runs, or the monitor of its guest.
@@ -269,6 +308,52 @@ impl Router {
     /// # Errors
     /// When a step fails; the journal undoes what was made.
     pub fn make(&mut self, ground: &Ground, proxy: bool) -> Result<(), NetworkError> {
+        let router = match self.is_first() {
+            true => self.make_router(ground, proxy)?,
+            false => self.join(ground, proxy)?,
+        };
+        if proxy {
+            self.proxy = Some(self.start_proxy(ground, &router)?);
+        }
+        Ok(())
+    }
+
+    /// Adds a namespace to the router of another instance.
+    fn join(&self, ground: &Ground, proxy: bool) -> Result<PathBuf, NetworkError> {
+        let router = netns::path(&self.router);
+        let system = netns::make(&self.system)?;
+        without_ipv6(&system)?;
+        let (name, port) = (&self.system, format!("{TAP}{}", self.seat));
+        let (near, far) = (self.link_address(1), self.link_address(2));
+        let text = format!(
+            "link add {port} type veth peer name eth0 netns {name}\n\
+             link set {port} master tare0\n\
+             link set {port} up\n\
+             addr add {far}/30 dev tare-c\n"
+        );
+        batch(ground.run(), Some(&router), &text)?;
+        batch(ground.run(), Some(&system), &self.inside())?;
+        let text = format!("addr add {near}/30 dev tare-r{}\n", self.of);
+        batch(ground.run(), Some(ground.client().namespace()), &text)?;
+        let system = SocketAddrV4::new(self.system_address(), self.port);
+        let rules = joining(system, far, proxy);
+        let rules = Command::new("nft").args(["-f", "-"]).input(rules);
+        rules.variable(RUN_VARIABLE, ground.run()).in_namespace(&router).run()?;
+        Ok(router)
+    }
+
+    /// The lines of `ip` for the system's namespace.
+    fn inside(&self) -> String {
+        let address = self.system_address();
+        format!(
+            "link set lo up\n\
+             addr add {address}/24 dev eth0\n\
+             link set eth0 up\n\
+             route add default via {BRIDGE_ADDRESS}\n"
+        )
+    }
+
+    fn make_router(&self, ground: &Ground, proxy: bool) -> Result<PathBuf, NetworkError> {
         let (router, system) = thread::scope(|scope| {
             let router = scope.spawn(|| netns::make(&self.router));
             let system = (!self.tap).then(|| netns::make(&self.system)).transpose();
@@ -302,16 +387,7 @@ impl Router {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
                 let Some(system) = &system else { return Ok(()) };
-                batch(
-                    ground.run(),
-                    Some(system),
-                    &format!(
-                        "link set lo up\n\
-                         addr add {SYSTEM_ADDRESS}/24 dev eth0\n\
-                         link set eth0 up\n\
-                         route add default via {BRIDGE_ADDRESS}\n"
-                    ),
-                )
+                batch(ground.run(), Some(system), &self.inside())
             });
             let outside = scope.spawn(|| {
                 let link = format!("tare-r{number}");
@@ -329,14 +405,11 @@ impl Router {
             joined(inside)?;
             joined(outside)
         })?;
-        if proxy {
-            self.proxy = Some(self.start_proxy(ground, &router)?);
-        }
-        Ok(())
+        Ok(router)
     }
 
     fn start_proxy(&self, ground: &Ground, router: &Path) -> Result<Child, NetworkError> {
-        let to = SocketAddrV4::new(SYSTEM_ADDRESS, self.port);
+        let to = SocketAddrV4::new(self.system_address(), self.port);
         let command = Command::new(ground.program())
             .args(["proxy", "--listen", &self.published().to_string(), "--to", &to.to_string()])
             .variable(RUN_VARIABLE, ground.run())
@@ -397,6 +470,28 @@ fn table(proxy: bool, port: u16) -> String {
     )
 }
 
+/// What a further instance behind the bridge adds to the table: its publishing before that of the first
+/// one, which is for every address of the router, and what docker adds for each container.
+fn joining(system: SocketAddrV4, published: Ipv4Addr, proxy: bool) -> String {
+    let (address, port) = (system.ip(), system.port());
+    let publish = match proxy {
+        true => String::new(),
+        false => format!(
+            "insert rule ip tare prerouting ip daddr {published} tcp dport {PORT} dnat to {system}\n"
+        ),
+    };
+    format!(
+        "{publish}add rule ip tare postrouting ip saddr {address} ip daddr {address} tcp dport {port} masquerade
+add rule ip tare publish ip daddr {address} iifname != \"tare0\" oifname \"tare0\" tcp dport {port} accept
+"
+    )
+}
+
+/// The address of an instance behind the bridge.
+fn behind_bridge(seat: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(SYSTEM_ADDRESS) + seat)
+}
+
 /// Turns IPv6 off in a namespace of ours, as docker does for a network without it: no duplicate
 /// address detection or multicast reports during the measurement.
 fn without_ipv6(namespace: &Path) -> Result<(), NetworkError> {
@@ -441,6 +536,8 @@ pub struct Place {
     pub address: SocketAddr,
     /// What the system listens on, as seen from inside.
     pub listen: SocketAddrV4,
+    /// Where the instances of its environment find each other.
+    pub(crate) nodes: Nodes,
     /// The namespace that the system has to run in; `None` is the host's.
     pub namespace: Option<PathBuf>,
     pub router: Option<Router>,
@@ -469,6 +566,7 @@ impl Place {
         router: Option<Router>,
         port: Option<u16>,
     ) -> Result<Self, NetworkError> {
+        let seat = ground.seat();
         match (layer, router) {
             (NetworkLayer::Bridge { proxy }, Some(mut router)) => {
                 router.port = port.unwrap_or(PORT);
@@ -476,17 +574,71 @@ impl Place {
                 Ok(Self {
                     address: router.published().into(),
                     listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, router.port),
+                    nodes: Nodes::of(seat, behind_bridge),
                     namespace: Some(router.system_namespace()),
                     router: Some(router),
                 })
             }
             _ => {
                 let address = ground.client().link(ground, None)?;
-                let port = port.map_or_else(|| free_port(address), must_be_free)?;
+                let free = || port.map_or_else(|| free_port(address), must_be_free);
+                let port = ground.seat().port(free)?;
                 let listen = SocketAddrV4::new(address, port);
-                Ok(Self { address: listen.into(), listen, namespace: None, router: None })
+                let nodes = Nodes::on_loopback(port, seat);
+                Ok(Self { address: listen.into(), listen, nodes, namespace: None, router: None })
             }
         }
+    }
+
+    /// The addresses that its system is told.
+    pub(crate) fn told(&self) -> Told {
+        let advertised = match self.address.ip() {
+            IpAddr::V4(address) => address,
+            IpAddr::V6(_) => *self.listen.ip(),
+        };
+        Told { listen: self.listen, advertised, nodes: self.nodes.clone() }
+    }
+}
+
+/// Addresses at which the instances of one environment find each other, and nobody else does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Nodes {
+    pub(crate) own: Ipv4Addr,
+    /// In the order of their seats, this one's too.
+    pub(crate) all: Vec<Ipv4Addr>,
+}
+
+impl Nodes {
+    fn of(seat: &Seat, address: impl Fn(u32) -> Ipv4Addr) -> Self {
+        Self { own: address(seat.number()), all: (0..seat.count()).map(address).collect() }
+    }
+
+    /// Addresses of 127.0.0.0/8 that belong to a port: two environments in one network namespace have
+    /// different ports. 127.0.x.x is left to others.
+    pub(crate) fn on_loopback(port: u16, seat: &Seat) -> Self {
+        Self::of(seat, |number| {
+            let [high, low] = port.to_be_bytes();
+            let last = u8::try_from(number + 1).unwrap_or(u8::MAX);
+            Ipv4Addr::new(127, high.max(1), low, last)
+        })
+    }
+}
+
+/// What a system is told of its addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) listen: SocketAddrV4,
+    /// Where clients reach it.
+    pub(crate) advertised: Ipv4Addr,
+    pub(crate) nodes: Nodes,
+}
+
+impl From<SocketAddrV4> for Told {
+    /// Of a system without others, which is not told where clients reach it where that is elsewhere.
+    fn from(listen: SocketAddrV4) -> Self {
+        let nodes = Nodes::on_loopback(listen.port(), &Seat::only());
+        let advertised = if listen.ip().is_unspecified() { nodes.own } else { *listen.ip() };
+        Self { listen, advertised, nodes }
     }
 }
 
@@ -500,5 +652,27 @@ mod tests {
         let second = free_pair("01ab", None, vec![first.1]).unwrap();
         assert_ne!(u32::from(first.1) / 4, u32::from(second.1) / 4);
         assert_eq!(u32::from(first.0) + 1, u32::from(first.1));
+    }
+
+    #[test]
+    fn each_port_and_instance_has_a_loopback_address_of_its_own() {
+        let check = |port, count, expect: &str| {
+            let last = Seat::row(count).last().unwrap();
+            let nodes = Nodes::on_loopback(port, &last);
+            assert_eq!(nodes.own.to_string(), expect);
+            assert_eq!(nodes.all.last(), Some(&nodes.own));
+        };
+        check(9042, 1, "127.35.82.1");
+        check(9042, 2, "127.35.82.2");
+        check(65535, INSTANCES_MAX, "127.255.255.200");
+        check(80, 1, "127.1.80.1");
+    }
+
+    #[test]
+    fn a_system_is_told_where_clients_reach_it() {
+        let told = Told::from("198.18.0.2:7000".parse::<SocketAddrV4>().unwrap());
+        assert_eq!(told.advertised.to_string(), "198.18.0.2");
+        let told = Told::from("0.0.0.0:9042".parse::<SocketAddrV4>().unwrap());
+        assert_eq!(told.advertised.to_string(), "127.35.82.1");
     }
 }

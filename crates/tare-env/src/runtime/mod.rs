@@ -165,6 +165,16 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     storage::check(spec)
 }
 
+/// The memory that a system can have in an environment at most, in bytes, where that is limited: by its
+/// cgroup, or by the size of its guest. `None` too where the options of the guest mean nothing.
+pub fn memory_bytes(spec: &EnvironmentSpec) -> Option<u64> {
+    let guest = find(&spec.runtime)
+        .ok()
+        .filter(|(runtime, _)| runtime.name == vm::RUNTIME.name)
+        .and_then(|(_, argument)| vm::memory_bytes(spec, argument));
+    guest.into_iter().chain(spec.limits.memory_bytes).min()
+}
+
 pub(crate) fn make(
     ground: &Arc<Ground>,
     spec: &EnvironmentSpec,

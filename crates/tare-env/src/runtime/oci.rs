@@ -266,7 +266,7 @@ impl Oci {
             device: self.storage.node().and_then(|_| storage::number_of(&data)),
             arguments: system::arguments(
                 launch,
-                place.listen,
+                place.told(),
                 &at.told(&*self.storage, Path::new(rootfs::DATA)),
                 &program,
                 self.root.as_ref().and_then(|root| root.config.as_ref()),

@@ -147,7 +147,7 @@ impl Process {
         let cpus = self.layers.cpu.set(ground.cpus());
         let launch = self.layers.inject.launch(launch)?;
         let told = at.told(&*self.storage, &data);
-        let words = system::arguments(&launch, place.listen, &told, &program, None);
+        let words = system::arguments(&launch, place.told(), &told, &program, None);
         let mut command = match own {
             true => Command::new("/bin/sh").args(["-c", GATE]).arg(ground.program()),
             false => Command::new(ground.program()),

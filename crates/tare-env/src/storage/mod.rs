@@ -279,6 +279,13 @@ pub fn is_device(spec: &EnvironmentSpec) -> bool {
     family(spec) != "vm" && parse(spec).is_ok_and(|storage| storage.node().is_some())
 }
 
+/// Whether two starts of an environment at once would have the same device or target below them.
+pub(crate) fn is_shared(spec: &EnvironmentSpec) -> bool {
+    let shares =
+        |storage: Box<dyn Storage>| storage.device().is_some() || storage.remote().is_some();
+    family(spec) != "vm" && parse(spec).is_ok_and(shares)
+}
+
 /// Whether this host has the storage of an environment. A guest's is checked with the guest.
 pub(crate) fn check(spec: &EnvironmentSpec) -> Result<(), tare_lab::PartError> {
     if family(spec) == "vm" {

@@ -24,7 +24,10 @@ impl Campaign<'_, '_> {
     /// Loads the rows in the baseline and keeps them, where the study wants that and the system can.
     pub(super) fn keep_data(&mut self) -> Result<(), CampaignError> {
         let wanted = self.study.schedule.data == DataStart::Restored;
-        let to = self.parts.keep.clone().filter(|_| wanted && self.parts.system.keeps_data());
+        let system = self.parts.system;
+        // What one instance has is not what another has.
+        let keeps = wanted && system.keeps_data() && system.instances().count == 1;
+        let to = self.parts.keep.clone().filter(|_| keeps);
         let Some(to) = to else { return Ok(()) };
         self.stage(Stage::Starting);
         let baseline = self.baseline;
@@ -37,7 +40,8 @@ impl Campaign<'_, '_> {
         }
         let Some(running) = self.members[baseline].running.as_mut() else { return Ok(()) };
         let processes = running.environment.processes().system;
-        let kept = self.parts.system.keep(&running.endpoint, &processes, &to);
+        let Some(at) = running.endpoints.first() else { return Ok(()) };
+        let kept = self.parts.system.keep(at, &processes, &to);
         self.stop_member(baseline);
         // Its first start that counts is the next, and takes less time.
         self.members[baseline].record.ready_ns = None;

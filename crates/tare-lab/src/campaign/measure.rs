@@ -53,17 +53,26 @@ pub(super) enum SliceError {
 
 fn read(running: &mut Running, system: &dyn System) -> Result<Reading, PartError> {
     let usage = running.environment.usage()?;
-    let own = match &running.endpoint.data {
-        Some(data) => system.own_account(data)?,
-        None => None,
-    };
+    let mut own = Some(OwnAccount::default());
+    for at in &running.endpoints {
+        let one = match &at.data {
+            Some(data) => system.own_account(data)?,
+            None => None,
+        };
+        own = own.zip(one).map(|(sum, one)| OwnAccount {
+            busy_ns: sum.busy_ns + one.busy_ns,
+            idle_poll_ns: sum.idle_poll_ns + one.idle_poll_ns,
+        });
+    }
     Ok(Reading { usage, own })
 }
 
 /// Whom a slice in this environment is about.
 pub(super) fn scope(running: &mut Running, client: Vec<u32>) -> Scope {
     let Processes { system, layer } = running.environment.processes();
-    Scope { system, layer, client, data: running.endpoint.data.clone() }
+    // The instances' directories lie on the same storage.
+    let data = running.endpoints.first().and_then(|at| at.data.clone());
+    Scope { system, layer, client, data }
 }
 
 /// Reads what a probe saw, or the doubt that it saw nothing.

@@ -1,11 +1,14 @@
 //! One environment of a campaign: starting it with its data, and ending it.
 
+use std::net::SocketAddr;
+
 use super::{Campaign, CampaignError, Event, READY_DEADLINE, data, one_line};
 use crate::PartError;
 use crate::doubt::{Doubt, judge};
 use crate::driver::TargetId;
-use crate::environment::{Endpoint, Environment, EnvironmentSpec};
+use crate::environment::{Endpoint, Environment, EnvironmentSpec, Launch};
 use crate::record::EnvironmentRecord;
+use crate::system::System;
 
 pub(super) struct Member {
     pub(super) record: EnvironmentRecord,
@@ -23,7 +26,8 @@ pub(super) struct Member {
 /// An environment that is up, with a system that answers.
 pub(super) struct Running {
     pub(super) environment: Box<dyn Environment>,
-    pub(super) endpoint: Endpoint,
+    /// Of each instance of the system.
+    pub(super) endpoints: Vec<Endpoint>,
     pub(super) target: TargetId,
 }
 
@@ -58,6 +62,25 @@ pub(super) fn said(reason: &str, printed: &str) -> String {
         "" => reason.to_string(),
         printed => format!("{reason}; it printed last: {}", printed.replace('\n', " | ")),
     }
+}
+
+/// What the first instance says of itself, and where another says something else.
+fn settings(system: &dyn System, at: &[Endpoint]) -> Result<Vec<(String, String)>, PartError> {
+    let mut all = Vec::new();
+    for (number, at) in at.iter().enumerate() {
+        let own = system.settings(at)?;
+        match number {
+            0 => all = own,
+            _ => {
+                let other = own.into_iter().filter(|pair| !all.contains(pair));
+                let other: Vec<_> = other
+                    .map(|(name, value)| (format!("{name} of instance {}", number + 1), value))
+                    .collect();
+                all.extend(other);
+            }
+        }
+    }
+    Ok(all)
 }
 
 impl Member {
@@ -102,17 +125,28 @@ impl Campaign<'_, '_> {
         result
     }
 
+    /// What to start, instance by instance.
+    fn launches(&self) -> Vec<Launch> {
+        let system = self.parts.system;
+        let count = system.instances().count.max(1);
+        if count == 1 {
+            return vec![system.launch(self.system_cpus)];
+        }
+        let share = (self.system_cpus / usize::try_from(count).unwrap_or(usize::MAX)).max(1);
+        (0..count).map(|number| system.launch_instance(share, number)).collect()
+    }
+
     fn bring_up(&mut self, index: usize) -> Result<(), StartError> {
         let fail = |step| move |source| StartError::Part { step, source };
         let spec = self.members[index].record.spec.clone();
-        let launch = self.parts.system.launch(self.system_cpus);
+        let launches = self.launches();
         let mut environment = (self.parts.make)(&spec).map_err(fail("make"))?;
         if let Some(kept) = &self.kept {
             environment.begin_with(kept);
         }
         let began = self.parts.clock.now();
-        let endpoint = match environment.start(&launch) {
-            Ok(endpoint) => endpoint,
+        let endpoints = match environment.start_all(&launches) {
+            Ok(endpoints) => endpoints,
             Err(source) => {
                 // It may have made something before it failed.
                 if let Err(error) = environment.stop() {
@@ -121,13 +155,14 @@ impl Campaign<'_, '_> {
                 return Err(StartError::Part { step: "start", source });
             }
         };
-        if let Err(source) = self.wait_until_ready(&mut *environment, &endpoint) {
+        if let Err(source) = self.wait_until_ready(&mut *environment, &endpoints) {
             if let Err(error) = environment.stop() {
                 self.leftover(&spec.name, &*error);
             }
             return Err(StartError::Part { step: "wait for", source });
         }
-        let target = match self.parts.driver.open(endpoint.address, READY_DEADLINE) {
+        let addresses: Vec<SocketAddr> = endpoints.iter().map(|at| at.address).collect();
+        let target = match self.parts.driver.open_all(&addresses, READY_DEADLINE) {
             Ok(target) => target,
             Err(error) => {
                 let text = said(&one_line(&*error), &environment.log_tail());
@@ -141,12 +176,12 @@ impl Campaign<'_, '_> {
         let ready = self.parts.clock.now() - began;
         // From here on `stop_member` ends it.
         let member = &mut self.members[index];
-        let running = member.running.insert(Running { environment, endpoint, target });
+        let running = member.running.insert(Running { environment, endpoints, target });
         let record = &mut member.record;
         record.ready_ns = u64::try_from(ready.as_nanos()).ok();
         record.config = running.environment.config();
         record.layers = running.environment.read_back().map_err(fail("read back"))?;
-        let settings = self.parts.system.settings(&running.endpoint);
+        let settings = settings(self.parts.system, &running.endpoints);
         record.settings = settings.map_err(fail("read the settings of"))?;
         let lost = judge::not_in_force(&record.layers).next();
         if let Some(doubt) = lost {

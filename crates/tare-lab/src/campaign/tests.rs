@@ -1,4 +1,5 @@
 mod data;
+mod instances;
 mod stacks;
 mod waiting;
 

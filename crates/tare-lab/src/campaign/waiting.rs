@@ -34,24 +34,29 @@ enum WaitError {
 }
 
 impl Campaign<'_, '_> {
-    /// Waits until a started system answers, its process ends, or its limit is over.
+    /// Waits until every instance of a started system answers, its process ends, or its limit is over.
     pub(super) fn wait_until_ready(
         &self,
         environment: &mut dyn Environment,
-        at: &Endpoint,
+        at: &[Endpoint],
     ) -> Result<(), PartError> {
         let (system, clock) = (self.parts.system, self.parts.clock);
         let limit = system.ready_limit();
         let began = clock.now();
         // Where the host cannot see the processes, none were there either.
         let mut was_seen = false;
-        loop {
+        let mut waited_for = at.iter();
+        let mut next = waited_for.next();
+        while let Some(at) = next {
             let announced = system.announces().map_or(Ok(()), |text| {
                 let silent = || WaitError::NotSaid { text: text.into() };
                 environment.log_tail().contains(text).then_some(()).ok_or_else(silent)
             });
             let looked = announced.map_err(PartError::from).and_then(|()| system.ready(at));
-            let Err(error) = looked else { return Ok(()) };
+            let Err(error) = looked else {
+                next = waited_for.next();
+                continue;
+            };
             let is_there = !environment.processes().system.is_empty();
             if was_seen && !is_there {
                 let text = said("its process has ended", &environment.log_tail());
@@ -69,15 +74,26 @@ impl Campaign<'_, '_> {
             }
             clock.wait(READY_LOOK);
         }
+        Ok(())
+    }
+
+    /// What any instance still does.
+    fn pending(&self, at: &[Endpoint]) -> Result<Option<String>, PartError> {
+        for at in at {
+            if let Some(pending) = self.parts.system.pending(at)? {
+                return Ok(Some(pending));
+            }
+        }
+        Ok(None)
     }
 
     /// Waits until a system has nothing left to do of its own accord.
     pub(super) fn wait_until_quiet(&self, running: &Running) -> Result<(), PartError> {
-        let (system, clock) = (self.parts.system, self.parts.clock);
+        let clock = self.parts.clock;
         let began = clock.now();
         let mut quiet_looks = QUIET_LOOKS - 1;
         while !self.stopped() {
-            match system.pending(&running.endpoint)? {
+            match self.pending(&running.endpoints)? {
                 None => quiet_looks += 1,
                 Some(pending) => {
                     quiet_looks = 0;

@@ -7,6 +7,7 @@ use std::path::Path;
 use tare_lab::PartError;
 use tare_lab::driver::Driver;
 use tare_lab::study::{OptionInfo, Study};
+use tare_lab::system::Instances;
 use tare_std::cpus::CpuSet;
 
 mod cassandra_stress;
@@ -17,6 +18,7 @@ mod pgbench;
 mod place;
 mod redis_benchmark;
 mod scylla_bench;
+mod several;
 mod tare_load;
 mod tool;
 mod words;
@@ -24,6 +26,7 @@ mod ycsb;
 
 pub use fio::Fio;
 pub use place::PlaceError;
+pub use several::SeveralError;
 pub use tare_load::{DriverError, TareLoad};
 pub use tool::{OutputError, ToolError};
 pub use words::OptionError;
@@ -42,7 +45,7 @@ pub struct DriverInfo {
     /// The tool that it runs, where it is not part of Tare.
     pub program: Option<Program>,
     check: fn(&Study) -> Result<(), PartError>,
-    make: fn(&Client<'_>) -> Result<Box<dyn Driver>, PartError>,
+    make: fn(&Client<'_>) -> Result<Box<dyn Driver + Send>, PartError>,
 }
 
 /// Another project's program.
@@ -95,12 +98,22 @@ pub const ALL: &[DriverInfo] = &[
 ];
 
 impl DriverInfo {
-    /// Starts the driver.
+    /// Starts the driver for a system of so many instances. A cluster is loaded as one; instances that
+    /// stand alone, each on its own.
     ///
     /// # Errors
     /// When the client cannot stand there or cannot be started.
-    pub fn make(&self, client: &Client<'_>) -> Result<Box<dyn Driver>, PartError> {
-        (self.make)(client)
+    pub fn make(
+        &self,
+        client: &Client<'_>,
+        instances: Instances,
+    ) -> Result<Box<dyn Driver>, PartError> {
+        match instances {
+            Instances { cluster: false, count: 2.. } => {
+                Ok(Box::new(several::Several::make(self, client, instances.count)?))
+            }
+            _ => Ok((self.make)(client)?),
+        }
     }
 }
 

@@ -207,7 +207,15 @@ impl Drop for Agent {
 
 impl Driver for TareLoad {
     fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
-        let order = Order::Open { address, deadline };
+        self.open_all(&[address], deadline)
+    }
+
+    fn open_all(
+        &mut self,
+        addresses: &[SocketAddr],
+        deadline: Duration,
+    ) -> Result<TargetId, PartError> {
+        let order = Order::Open { addresses: addresses.to_vec(), deadline };
         let opened = self.ask("open", &order, deadline + GRACE, |answer| match answer {
             Answer::Opened { target } => Ok(Some(target)),
             other => Err(other),

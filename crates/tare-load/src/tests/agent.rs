@@ -53,7 +53,7 @@ impl Agent {
 }
 
 fn open(server: &Server) -> Order {
-    Order::Open { address: server.address, deadline: Duration::from_secs(10) }
+    Order::Open { addresses: vec![server.address], deadline: Duration::from_secs(10) }
 }
 
 fn slice(pacing: Pacing) -> SliceOrder {

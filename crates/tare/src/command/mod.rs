@@ -11,6 +11,7 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod facts;
 pub(crate) mod fio_server;
+mod fit;
 pub(crate) mod guest;
 pub(crate) mod host;
 pub(crate) mod inside;

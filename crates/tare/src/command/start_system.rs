@@ -4,6 +4,6 @@ use crate::cli::StartSystem;
 use crate::exit::Exit;
 
 pub(crate) fn run(options: &StartSystem) -> anyhow::Result<Exit> {
-    let StartSystem { listen, data, image, recipe } = options;
-    Err(tare_system::start(recipe, *listen, data, image.as_deref()).into())
+    let StartSystem { data, image, recipe } = options;
+    Err(tare_system::start(recipe, data, image.as_deref()).into())
 }

@@ -16,7 +16,7 @@ use tare_lab::analysis::analyse;
 use tare_lab::campaign::{self, CampaignError, Clock, Ending, Memory, Parts, SystemClock};
 use tare_lab::cpus;
 use tare_lab::doubt::Doubt;
-use tare_lab::environment::{CpuPlan, EnvironmentSpec};
+use tare_lab::environment::CpuPlan;
 use tare_lab::fake;
 use tare_lab::probe::Probe;
 use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path, read_stacks};
@@ -26,7 +26,7 @@ use tare_load::drivers;
 use tare_load::workload::shipped;
 
 use super::tune::temporary::{self, Temporary};
-use super::{inside, report, stacks};
+use super::{fit, inside, report, stacks};
 use crate::cli::{Kind, Progress, SampleStacks, Weigh};
 use crate::exit::{Exit, ExitWith};
 use crate::{live, registry, serve, signals, studies};
@@ -213,7 +213,8 @@ impl Question {
             };
             w.rows * (row_bytes + ROW_EXTRA_BYTES)
         };
-        SYSTEM_BYTES + self.study.workloads.iter().map(rows).sum::<u64>()
+        let bytes = SYSTEM_BYTES + self.study.workloads.iter().map(rows).sum::<u64>();
+        bytes.max(fit::memory_bytes(&self.study))
     }
 }
 
@@ -279,37 +280,6 @@ fn open_site(state: &Path, plan: &CpuPlan, destroy: &[PathBuf]) -> anyhow::Resul
     })
 }
 
-/// Whether the system can do with what it is given as its data.
-fn check_devices(study: &Study) -> anyhow::Result<()> {
-    let name = &study.system.name;
-    if tare_system::find(name).is_none_or(|system| system.takes_device) {
-        return Ok(());
-    }
-    let Some(spec) = study.environments.iter().find(|spec| tare_env::storage::is_device(spec))
-    else {
-        return Ok(());
-    };
-    Err(anyhow!(
-        "environment {:?}: storage \"{}\" gives the system a block device, and {name} wants a directory; take a file system, or [system] name = \"fio\"",
-        spec.name,
-        spec.storage.kind
-    ))
-    .exit_with(Exit::Input)
-}
-
-/// Whether every environment has an image where the system is the program of one.
-fn check_images(study: &Study) -> anyhow::Result<()> {
-    let has_image = |spec: &EnvironmentSpec| spec.rootfs.iter().any(|(name, _)| name == "image");
-    match study.environments.iter().find(|spec| !has_image(spec)) {
-        Some(spec) if study.system.name == "image" => Err(anyhow!(
-            "environment {:?} has no image whose program could be weighed; set rootfs = {{ image = \"PATH\" }}",
-            spec.name
-        ))
-        .exit_with(Exit::Input),
-        _ => Ok(()),
-    }
-}
-
 /// Whether this host can run what the study cannot do without.
 fn check_runtimes(study: &Study) -> anyhow::Result<()> {
     for spec in study.environments.iter().filter(|spec| !spec.optional) {
@@ -353,8 +323,7 @@ pub(super) fn measure_here(
         .with_context(|| format!("there is no system {}", study.system.name))?;
     let driver = drivers::of(study, &info.speaks(&study.system));
     let driver = driver.map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
-    check_devices(study)?;
-    check_images(study)?;
+    fit::check(study, info)?;
     check_runtimes(study)?;
     let mut site = open_site(state, &plan, &question.destroy)?;
     if let Some(tuned) = tuned {
@@ -389,7 +358,8 @@ pub(super) fn measure_here(
         scratch: site.ground().work(),
         run: site.run(),
     };
-    let mut driver = driver.make(&client).map_err(|error| anyhow!(error))?;
+    let instances = system.instances();
+    let mut driver = driver.make(&client, instances).map_err(|error| anyhow!(error))?;
     let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &plan.all);
     host.extend(costs(&mut probes));
     let unread = |(probe, error): (&str, tare_probe::ProbeError)| Doubt::ProbeFailed {
@@ -407,7 +377,7 @@ pub(super) fn measure_here(
     let writer = question.writer(&plan, host, &clock)?;
     let available = memory_available_bytes();
     let parts = Parts {
-        make: &mut |spec| site.environment(spec),
+        make: &mut |spec| site.environment_of(spec, instances.count),
         system: &*system,
         driver: &mut *driver,
         probes,

@@ -112,6 +112,12 @@ fn found() -> Vec<String> {
     words.filter(|word| needs(Some(word)).is_ok()).map(|word| format!("vm:{word}")).collect()
 }
 
+/// The size of a guest, where its options mean something.
+pub(super) fn memory_bytes(spec: &EnvironmentSpec, argument: Option<&str>) -> Option<u64> {
+    let (layers, monitor) = (Layers::parse(spec).ok()?, MonitorKind::parse(argument?)?);
+    Options::parse(spec, &layers, monitor).ok().map(|options| options.memory_bytes)
+}
+
 pub(crate) fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
     let missing = |why: String, remedy: &str| Unavailable {
         what: format!("vm:{}", argument.unwrap_or_default()),

@@ -1,0 +1,118 @@
+//! The instances of a system in one environment: which of them an environment's part is, and what it
+//! shares with the others. Each has processes, a cgroup, a data directory and addresses of its own; all
+//! have the same port, and stand behind the same bridge, as containers of one host do.
+
+use std::sync::{Arc, OnceLock};
+
+use tare_lab::environment::{CpuPlan, EnvironmentSpec};
+
+use crate::layer::CpuLayer;
+
+/// The place of one instance among those of its environment.
+#[derive(Clone, Debug)]
+pub(crate) struct Seat {
+    /// From 0.
+    number: u32,
+    count: u32,
+    shared: Arc<Shared>,
+}
+
+/// What the first instance finds out for all.
+#[derive(Debug, Default)]
+struct Shared {
+    port: OnceLock<u16>,
+    /// Number of the start whose router they stand behind.
+    router: OnceLock<u32>,
+}
+
+impl Seat {
+    /// That of an instance without others.
+    pub(crate) fn only() -> Self {
+        Self { number: 0, count: 1, shared: Arc::default() }
+    }
+
+    /// Seats for so many instances that are started together, the first one first.
+    pub(crate) fn row(count: u32) -> impl Iterator<Item = Self> {
+        let shared = Arc::<Shared>::default();
+        (0..count).map(move |number| Self { number, count, shared: Arc::clone(&shared) })
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The port of all instances, which the first one chooses.
+    pub(crate) fn port<E>(&self, choose: impl FnOnce() -> Result<u16, E>) -> Result<u16, E> {
+        match self.shared.port.get() {
+            Some(port) => Ok(*port),
+            None => choose().map(|port| *self.shared.port.get_or_init(|| port)),
+        }
+    }
+
+    /// Number of the start whose router they stand behind: the first one's.
+    pub(crate) fn router(&self, number: u32) -> u32 {
+        *self.shared.router.get_or_init(|| number)
+    }
+
+    /// This instance's part of an environment's quota and memory.
+    pub(crate) fn part(&self, spec: &EnvironmentSpec) -> EnvironmentSpec {
+        let mut part = spec.clone();
+        if let Some(CpuLayer::Quota(cpus)) = CpuLayer::parse(&spec.cpu) {
+            part.cpu = format!("quota={}", cpus / f64::from(self.count));
+        }
+        part.limits.memory_bytes =
+            spec.limits.memory_bytes.map(|bytes| bytes / u64::from(self.count));
+        part
+    }
+
+    /// This instance's part of the CPUs: its own where they can be divided evenly, else all of them
+    /// with the others.
+    pub(crate) fn cpus(&self, plan: &CpuPlan) -> CpuPlan {
+        let count = usize::try_from(self.count).unwrap_or(usize::MAX);
+        let number = usize::try_from(self.number).unwrap_or(usize::MAX);
+        let mut own = plan.clone();
+        let share = plan.system.len() / count;
+        if share > 0 && plan.system.len().is_multiple_of(count) {
+            own.system = plan.system.iter().skip(number * share).take(share).collect();
+        }
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_std::cpus::CpuSet;
+
+    fn plan(system: &str) -> CpuPlan {
+        let list = |text: &str| CpuSet::parse_list(text).unwrap();
+        CpuPlan { all: list("0-7"), system: list(system), client: list("0") }
+    }
+
+    #[test]
+    fn cpus_are_divided_where_that_is_fair() {
+        let check = |count, system: &str, expect: &[&str]| {
+            let seats = Seat::row(count).map(|seat| seat.cpus(&plan(system)).system.to_string());
+            assert_eq!(seats.collect::<Vec<_>>(), expect, "{count} on {system}");
+        };
+        check(1, "4-7", &["4-7"]);
+        check(2, "4-7", &["4-5", "6-7"]);
+        check(2, "1,3,5,7", &["1,3", "5,7"]);
+        check(3, "4-7", &["4-7", "4-7", "4-7"]);
+        check(2, "1", &["1", "1"]);
+    }
+
+    #[test]
+    fn the_first_chooses_for_all() {
+        let seats: Vec<Seat> = Seat::row(2).collect();
+        assert_eq!(seats[0].port(|| Err(())), Err(()));
+        assert_eq!(seats[0].port(|| Ok::<_, ()>(7)), Ok(7));
+        assert_eq!(seats[1].port(|| Ok::<_, ()>(8)), Ok(7));
+        assert_eq!((seats[0].router(3), seats[1].router(4)), (3, 3));
+        assert_eq!(Seat::only().router(5), 5);
+    }
+}

@@ -1,0 +1,302 @@
+//! An environment that runs several instances of a system: as many environments of one runtime as there
+//! are instances, each on its seat, seen as one. Its CPU time is the sum over them, layer by layer; a
+//! layer is in force where it is so around every one of them.
+//!
+//! Limits: processes of the host and containers of OCI runtimes. An engine and a virtual machine have
+//! networks of their own, in which instances do not find each other.
+
+use std::sync::Arc;
+
+use tare_lab::PartError;
+use tare_lab::environment::{
+    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, NOTHING_INJECTED, NotOne,
+    Processes, Usage,
+};
+
+use crate::layer::{CpuLayer, network};
+use crate::seat::Seat;
+use crate::site::Ground;
+use crate::{runtime, storage};
+
+/// Why an environment cannot run several instances of a system.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SeveralError {
+    #[error(
+        "environment {environment:?}: several instances of a system run in runtime \"process\" and \"oci:...\", not in {runtime:?}"
+    )]
+    Runtime { environment: String, runtime: String },
+    #[error(
+        "environment {environment:?}: storage {kind:?} has one device, and several instances would write over each other; take one that is made for each"
+    )]
+    Device { environment: String, kind: String },
+    #[error(
+        "environment {environment:?}: inject = {value:?} is for one instance; set inject = \"none\""
+    )]
+    Inject { environment: String, value: String },
+    #[error(
+        "environment {environment:?} can run at most {} instances, not {asked}",
+        network::INSTANCES_MAX
+    )]
+    Many { environment: String, asked: u32 },
+    #[error(
+        "environment {environment:?}: {cpu:?} is too little to be divided among {count} instances"
+    )]
+    Quota { environment: String, cpu: String, count: u32 },
+}
+
+/// Whether an environment can run so many instances.
+///
+/// # Errors
+/// What stands against it.
+pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), SeveralError> {
+    let environment = || spec.name.clone();
+    if count <= 1 {
+        return Ok(());
+    }
+    if !matches!(spec.runtime.split(':').next(), Some("process" | "oci")) {
+        let runtime = spec.runtime.clone();
+        return Err(SeveralError::Runtime { environment: environment(), runtime });
+    }
+    if storage::is_shared(spec) {
+        let kind = spec.storage.kind.clone();
+        return Err(SeveralError::Device { environment: environment(), kind });
+    }
+    if spec.inject != NOTHING_INJECTED {
+        let value = spec.inject.clone();
+        return Err(SeveralError::Inject { environment: environment(), value });
+    }
+    if count > network::INSTANCES_MAX {
+        return Err(SeveralError::Many { environment: environment(), asked: count });
+    }
+    // A quota may be too small for the kernel once it is divided.
+    let is_known = |spec: &EnvironmentSpec| CpuLayer::parse(&spec.cpu).is_some();
+    if is_known(spec) && !Seat::row(count).all(|seat| is_known(&seat.part(spec))) {
+        let cpu = spec.cpu.clone();
+        return Err(SeveralError::Quota { environment: environment(), cpu, count });
+    }
+    Ok(())
+}
+
+/// Environments that are one.
+pub(crate) struct Several {
+    ground: Arc<Ground>,
+    spec: EnvironmentSpec,
+    /// In the order of their seats; none before the start.
+    parts: Vec<Box<dyn Environment>>,
+}
+
+impl Several {
+    pub(crate) fn new(ground: &Arc<Ground>, spec: &EnvironmentSpec) -> Self {
+        Self { ground: Arc::clone(ground), spec: spec.clone(), parts: Vec::new() }
+    }
+
+    fn begin(&mut self, launches: &[Launch]) -> Result<Vec<Endpoint>, PartError> {
+        let count = u32::try_from(launches.len()).unwrap_or(u32::MAX);
+        let mut endpoints = Vec::new();
+        self.parts.clear();
+        for (seat, launch) in Seat::row(count).zip(launches) {
+            let part = seat.part(&self.spec);
+            let mut environment = runtime::make(&self.ground.seated(seat), &part)?;
+            let started = environment.start(launch);
+            // It may have made something before it failed.
+            self.parts.push(environment);
+            endpoints.push(started?);
+        }
+        Ok(endpoints)
+    }
+
+    fn each(
+        &mut self,
+        mut act: impl FnMut(&mut dyn Environment) -> Result<(), PartError>,
+    ) -> Result<(), PartError> {
+        // What is done to one is done to all, also where it fails for one.
+        let results: Vec<_> = self.parts.iter_mut().map(|part| act(&mut **part)).collect();
+        results.into_iter().collect()
+    }
+}
+
+impl Environment for Several {
+    fn spec(&self) -> &EnvironmentSpec {
+        &self.spec
+    }
+
+    fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
+        let not_one = NotOne { environment: self.spec.name.clone(), asked: 0 };
+        let started = self.start_all(std::slice::from_ref(launch))?;
+        Ok(started.into_iter().next().ok_or(not_one)?)
+    }
+
+    fn start_all(&mut self, launches: &[Launch]) -> Result<Vec<Endpoint>, PartError> {
+        self.stop()?;
+        let started = self.begin(launches);
+        if started.is_err() {
+            // The first error is the one that tells; what is left is in the journal.
+            let _ = self.stop();
+        }
+        started
+    }
+
+    fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
+        let all = self.parts.iter_mut().map(|part| part.read_back());
+        Ok(join(all.collect::<Result<_, _>>()?))
+    }
+
+    fn freeze(&mut self) -> Result<(), PartError> {
+        self.each(|part| part.freeze())
+    }
+
+    fn thaw(&mut self) -> Result<(), PartError> {
+        self.each(|part| part.thaw())
+    }
+
+    fn usage(&mut self) -> Result<Usage, PartError> {
+        let mut sum = Usage::default();
+        for part in &mut self.parts {
+            add(&mut sum, part.usage()?);
+        }
+        Ok(sum)
+    }
+
+    /// None where one instance has none: without it the others are not the system that was asked for.
+    fn processes(&mut self) -> Processes {
+        let parts: Vec<Processes> = self.parts.iter_mut().map(|part| part.processes()).collect();
+        if parts.iter().any(|part| part.system.is_empty()) {
+            return Processes::default();
+        }
+        let mut all = Processes::default();
+        for part in parts {
+            all.system.extend(part.system);
+            all.layer.extend(part.layer);
+        }
+        all
+    }
+
+    fn config(&self) -> Option<String> {
+        let texts: Option<Vec<String>> = self.parts.iter().map(|part| part.config()).collect();
+        texts.filter(|texts| !texts.is_empty()).map(|texts| texts.join("\n"))
+    }
+
+    fn log_tail(&self) -> String {
+        let tail = |(number, part): (usize, &Box<dyn Environment>)| {
+            let text = part.log_tail();
+            (!text.is_empty()).then(|| format!("instance {}: {text}", number + 1))
+        };
+        let tails: Vec<String> = self.parts.iter().enumerate().filter_map(tail).collect();
+        tails.join("\n")
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        // The first one's router is that of all.
+        let stopped: Vec<_> = self.parts.iter_mut().rev().map(|part| part.stop()).collect();
+        stopped.into_iter().collect()
+    }
+}
+
+/// The layers around all instances, from those around each.
+fn join(parts: Vec<Vec<LayerState>>) -> Vec<LayerState> {
+    let mut joined: Vec<LayerState> = Vec::new();
+    for (number, states) in parts.into_iter().enumerate() {
+        for state in states {
+            match joined.iter_mut().find(|known| known.layer == state.layer) {
+                None => joined.push(state),
+                Some(known) => {
+                    known.in_force &= state.in_force;
+                    if known.found != state.found {
+                        known.found += &format!("; instance {}: {}", number + 1, state.found);
+                    }
+                }
+            }
+        }
+    }
+    joined
+}
+
+/// Adds the accounts of one instance to those of the others.
+fn add(sum: &mut Usage, one: Usage) {
+    sum.system_cpu_ns += one.system_cpu_ns;
+    for (name, ns) in one.layer_cpu_ns {
+        match sum.layer_cpu_ns.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, all)) => *all += ns,
+            None => sum.layer_cpu_ns.push((name, ns)),
+        }
+    }
+    if let Some(ns) = one.throttled_ns {
+        *sum.throttled_ns.get_or_insert(0) += ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_lab::environment::{Limits, StorageSpec};
+
+    fn spec(runtime: &str, cpu: &str) -> EnvironmentSpec {
+        EnvironmentSpec {
+            name: "x".into(),
+            runtime: runtime.into(),
+            network: "host".into(),
+            cpu: cpu.into(),
+            security: "none".into(),
+            cgroup: "own".into(),
+            host: "as-is".into(),
+            storage: StorageSpec::default(),
+            vm: Vec::new(),
+            sandbox: Vec::new(),
+            rootfs: Vec::new(),
+            inject: NOTHING_INJECTED.into(),
+            limits: Limits { memory_bytes: Some(1 << 30) },
+            optional: false,
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_divided_is_refused_by_name() {
+        let refused = |spec: &EnvironmentSpec, count| check(spec, count).unwrap_err().to_string();
+        assert_eq!(check(&spec("vm:qemu", "shared"), 1), Ok(()));
+        assert!(refused(&spec("docker", "shared"), 2).contains("not in \"docker\""));
+        assert_eq!(check(&spec("oci:runc", "quota=1"), 2), Ok(()));
+        assert!(refused(&spec("process", "quota=0.02"), 4).contains("among 4 instances"));
+        assert!(refused(&spec("process", "shared"), 1000).contains("not 1000"));
+        let mut injected = spec("process", "shared");
+        injected.inject = "busy=1us".into();
+        assert!(refused(&injected, 2).contains("inject"));
+        injected.storage.kind = "raw".into();
+        injected.storage.options = vec![("device".into(), "/dev/sdz".into())];
+        assert!(refused(&injected, 2).contains("write over each other"));
+    }
+
+    #[test]
+    fn each_gets_its_part_of_the_limits() {
+        let parts: Vec<EnvironmentSpec> =
+            Seat::row(2).map(|seat| seat.part(&spec("process", "quota=1.5"))).collect();
+        assert_eq!(parts[0], parts[1]);
+        assert_eq!(parts[0].cpu, "quota=0.75");
+        assert_eq!(parts[0].limits.memory_bytes, Some(1 << 29));
+        let pinned = spec("process", "pinned");
+        assert_eq!(Seat::only().part(&pinned), pinned);
+    }
+
+    #[test]
+    fn accounts_are_summed_layer_by_layer() {
+        let one = |system_cpu_ns, proxy, throttled_ns| Usage {
+            system_cpu_ns,
+            layer_cpu_ns: vec![("userland proxy".into(), proxy)],
+            throttled_ns,
+        };
+        let mut sum = Usage::default();
+        add(&mut sum, one(5, 1, None));
+        assert_eq!(sum, one(5, 1, None));
+        add(&mut sum, one(7, 2, Some(9)));
+        assert_eq!(sum, one(12, 3, Some(9)));
+    }
+
+    #[test]
+    fn a_layer_is_in_force_around_all_or_not_at_all() {
+        let state =
+            |found: &str, in_force| crate::system::state("cpu", "x", found.into(), in_force);
+        let joined = join(vec![vec![state("a", true)], vec![state("a", true)]]);
+        assert_eq!(joined, [state("a", true)]);
+        let joined = join(vec![vec![state("a", true)], vec![state("b", false)]]);
+        assert_eq!(joined, [state("a; instance 2: b", false)]);
+    }
+}

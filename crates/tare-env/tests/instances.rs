@@ -1,0 +1,168 @@
+//! Environments of several instances: each has an address and a share of its own, they find each other,
+//! and are accounted for, frozen and ended together; nothing is left of any of them.
+#![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
+#![expect(clippy::print_stderr, reason = "tests that are skipped say so")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{State, host, program};
+use tare_env::{Site, SiteOptions, runtime};
+use tare_host::netns;
+use tare_lab::environment::{
+    CpuPlan, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
+};
+
+fn spec(runtime: &str, network: &str, cpu: &str) -> EnvironmentSpec {
+    EnvironmentSpec {
+        name: format!("{runtime} {network} {cpu}"),
+        runtime: runtime.into(),
+        network: network.into(),
+        cpu: cpu.into(),
+        security: "none".into(),
+        cgroup: "own".into(),
+        host: "as-is".into(),
+        storage: StorageSpec::default(),
+        vm: Vec::new(),
+        sandbox: Vec::new(),
+        rootfs: Vec::new(),
+        inject: NOTHING_INJECTED.into(),
+        limits: Limits { memory_bytes: Some(512 << 20) },
+        optional: false,
+    }
+}
+
+fn launch() -> Launch {
+    let words = ["serve", "{listen}", "{port}", "{data}"];
+    Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() }
+}
+
+/// Sends four bytes and reads them back, from a network namespace.
+fn ask(namespace: &Path, address: SocketAddr) -> bool {
+    let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(2));
+    let Ok(mut stream) = netns::within(namespace, connect).unwrap() else { return false };
+    stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut answer = [0; 4];
+    stream.write_all(b"weig").is_ok() && stream.read_exact(&mut answer).is_ok()
+}
+
+fn until_answered(namespace: &Path, address: SocketAddr, what: &str) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !ask(namespace, address) {
+        assert!(Instant::now() < deadline, "{what}: no answer at {address}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Namespaces, links and cgroups of a run.
+fn traces(run: &str) -> BTreeSet<PathBuf> {
+    let mut traces = BTreeSet::new();
+    for place in ["/run/netns", "/sys/class/net", "/sys/fs/cgroup", "/sys/fs/cgroup/cpu"] {
+        let entries = fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path());
+        traces.extend(entries.filter(|path| path.to_string_lossy().contains(run)));
+    }
+    traces
+}
+
+fn live(site: &Site, spec: &EnvironmentSpec) {
+    let (name, client) = (&spec.name, site.client_namespace());
+    let mut environment = site.environment_of(spec, 2).unwrap();
+    let endpoints = environment.start_all(&[launch(), launch()]).unwrap_or_else(|error| {
+        panic!("{name}: {}\n{}", tare_host::error_line(error.as_ref()), environment.log_tail())
+    });
+    let [first, second] = &endpoints[..] else { panic!("{name}: {endpoints:?}") };
+    assert_ne!(first.address.ip(), second.address.ip(), "{name}");
+    assert_eq!(first.address.port(), second.address.port(), "{name}");
+    for at in &endpoints {
+        until_answered(client, at.address, name);
+        assert!(at.data.as_ref().unwrap().join("seen").exists(), "{name}: not its own data");
+    }
+    if spec.network.starts_with("bridge") {
+        // From the namespace of the second to the first, without the router's translation.
+        let inside = traces(site.run()).into_iter().filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            path.starts_with("/run/netns") && name.contains("-s")
+        });
+        let inside: Vec<PathBuf> = inside.collect();
+        assert_eq!(inside.len(), 2, "{name}: {inside:?}");
+        for from in &inside {
+            for last in [2, 3] {
+                let address = SocketAddr::from(([198, 19, 255, last], first.address.port()));
+                assert!(ask(from, address), "{name}: {from:?} does not reach {address}");
+            }
+        }
+    }
+
+    let layers = environment.read_back().unwrap();
+    assert!(layers.iter().all(|layer| layer.in_force), "{name}: {layers:?}");
+    let memory = layers.iter().find(|layer| layer.layer == "limits.memory").unwrap();
+    assert_eq!(memory.wanted, (256 << 20).to_string(), "{name}: the limit is divided");
+    let processes = environment.processes().system;
+    assert!(processes.len() >= 2, "{name}: {processes:?}");
+
+    let before = environment.usage().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    for at in &endpoints {
+        let begun = environment.usage().unwrap().system_cpu_ns;
+        while environment.usage().unwrap().system_cpu_ns < begun + 2_000_000 {
+            assert!(ask(client, at.address) && Instant::now() < deadline, "{name}: no load");
+        }
+    }
+    let after = environment.usage().unwrap();
+    assert!(after.system_cpu_ns >= before.system_cpu_ns + 4_000_000, "{name}: not summed");
+    if spec.network == "bridge+proxy" {
+        assert_eq!(after.layer_cpu_ns.len(), 1, "{name}: {:?}", after.layer_cpu_ns);
+    }
+
+    environment.freeze().unwrap();
+    assert!(endpoints.iter().all(|at| !ask(client, at.address)), "{name}: not frozen");
+    environment.thaw().unwrap();
+    endpoints.iter().for_each(|at| until_answered(client, at.address, name));
+
+    environment.stop().unwrap();
+    environment.stop().unwrap();
+    for at in &endpoints {
+        assert!(!at.data.as_ref().unwrap().exists(), "{name}: its data is left");
+    }
+    assert!(environment.log_tail().contains("instance 2: "), "{name}: its last words are lost");
+}
+
+#[test]
+fn instances_are_one_environment() {
+    let _host = host();
+    let test = "instances_are_one_environment";
+    if !rustix::process::geteuid().is_root() || tare_host::exec::find("nft").is_none() {
+        eprintln!("skipped: {test}: needs root and nftables");
+        return;
+    }
+    let state = State::new("instances");
+    let all = tare_host::process::cpus_of_this_thread().unwrap();
+    let cpus = CpuPlan { all: all.clone(), system: all.clone(), client: all };
+    let (root, program) = (state.0.clone(), program());
+    let site = Site::open(SiteOptions { state: root, program, cpus, destroy: Vec::new() }).unwrap();
+    let specs = [
+        spec("process", "host", "pinned"),
+        spec("process", "bridge", "shared"),
+        spec("oci:runc", "host", "quota=1"),
+        spec("oci:runc", "bridge", "pinned"),
+        spec("oci:crun", "bridge+proxy", "shared"),
+    ];
+    for spec in specs {
+        match runtime::check(&spec) {
+            Ok(()) => live(&site, &spec),
+            Err(missing) => eprintln!("skipped: {test} in {}: {missing}", spec.name),
+        }
+    }
+    let refused = site.environment(&spec("process", "host", "shared")).unwrap();
+    let error = { refused }.start_all(&[launch(), launch()]).unwrap_err().to_string();
+    assert!(error.contains("one instance of a system, not 2"), "{error}");
+    assert!(site.close().is_empty());
+    assert_eq!(traces(&format!("tare-{}", site.run())), BTreeSet::new());
+}

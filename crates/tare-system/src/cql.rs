@@ -1,0 +1,87 @@
+//! A CQL connection to a system, for the few questions that it is asked outside of what is measured.
+//! Version 4 of the protocol, one question at a time, answers in one page.
+
+use std::time::Duration;
+
+use tare_cql::frame::{self, Direction, HEADER_BYTES};
+use tare_cql::request::{self, Settings};
+use tare_cql::response::{Response, Row};
+use tare_lab::environment::Endpoint;
+
+use super::way::{Line, Way, WayError};
+
+/// For an answer: a virtual table is made while it is read.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+
+/// A row's cells; null is empty.
+pub(crate) type Cells = Vec<Vec<u8>>;
+
+/// A session.
+pub(crate) struct Session {
+    line: Line,
+}
+
+impl Session {
+    /// Connects and says `STARTUP`.
+    pub(crate) fn open(way: &Way, at: &Endpoint) -> Result<Self, WayError> {
+        let mut session = Self { line: way.connect(at.address)? };
+        session.line.limit(ANSWER_LIMIT);
+        let mut out = Vec::new();
+        request::encode_startup(&mut out, 0, &[("CQL_VERSION", tare_cql::CQL_VERSION)]);
+        session
+            .ask("STARTUP", &out, |response| matches!(response, Response::Ready).then_some(()))?;
+        Ok(session)
+    }
+
+    /// The rows that a statement answers.
+    pub(crate) fn query(&mut self, statement: &str) -> Result<Vec<Cells>, WayError> {
+        self.query_at(statement, &Settings::DEFAULT)
+    }
+
+    /// The same with settings of its own.
+    pub(crate) fn query_at(
+        &mut self,
+        statement: &str,
+        settings: &Settings<'_>,
+    ) -> Result<Vec<Cells>, WayError> {
+        let mut out = Vec::new();
+        request::encode_query(&mut out, 0, statement, settings, &[]);
+        self.ask(statement, &out, |response| match response {
+            Response::Rows(rows) => {
+                let cells = |row: Row<'_>| -> Cells {
+                    row.cells().map(|cell| cell.unwrap_or_default().to_vec()).collect()
+                };
+                Some(rows.iter().map(cells).collect())
+            }
+            _ => None,
+        })
+    }
+
+    fn ask<T>(
+        &mut self,
+        question: &str,
+        bytes: &[u8],
+        answer: impl FnOnce(&Response<'_>) -> Option<T>,
+    ) -> Result<T, WayError> {
+        self.line.send(question, bytes)?;
+        let mut frame = self.line.bytes(HEADER_BYTES)?;
+        let length = [frame[5], frame[6], frame[7], frame[8]];
+        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        frame.extend(self.line.bytes(length)?);
+        let frame = match frame::decode(&frame, Direction::Response, length) {
+            Ok(Some((frame, _))) => frame,
+            Ok(None) => return Err(self.line.nonsense("half a frame".into())),
+            Err(error) => return Err(self.line.nonsense(error.to_string())),
+        };
+        let response = match Response::decode(&frame) {
+            Ok(response) => response,
+            Err(error) => return Err(self.line.nonsense(error.to_string())),
+        };
+        answer(&response).ok_or_else(|| self.line.nonsense(format!("{response:?}")))
+    }
+}
+
+/// A cell as text.
+pub(crate) fn text(cell: &[u8]) -> String {
+    String::from_utf8_lossy(cell).into_owned()
+}
