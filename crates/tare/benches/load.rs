@@ -56,10 +56,10 @@ fn main() -> Result<()> {
         println!("skipped: rust-driver: no rust-driver=... says where it is");
     }
     let mut others = tools::all(&words, client_cpu, server.port, &scratch.path().join("tools"))?;
-    println!("{:>5}  {:<22}{:<7}{:>12}{:>14}", "round", "client", "what", "op/s", "CPU µs/op");
+    println!("{:>5}  {:<24}{:<7}{:>12}{:>14}", "round", "client", "what", "op/s", "CPU µs/op");
     let mut runs: Vec<Run> = Vec::new();
     let mut note = |round, client: &str, operation, per_s: f64, us: f64| {
-        println!("{round:>5}  {client:<22}{operation:<7}{per_s:>12.0}{us:>14.2}");
+        println!("{round:>5}  {client:<24}{operation:<7}{per_s:>12.0}{us:>14.2}");
         runs.push(Run { round, client: client.into(), operation, us });
     };
     for round in 0..rounds {
@@ -109,7 +109,7 @@ fn summary(runs: &[Run]) {
                 continue;
             };
             println!(
-                "{operation:<6}{client:<22} {:.2} [{:.2}, {:.2}] µs/op, n = {}",
+                "{operation:<6}{client:<24} {:.2} [{:.2}, {:.2}] µs/op, n = {}",
                 mean.centre, mean.low, mean.high, mean.blocks
             );
             for reference in ["tare load 64x1", "tare load 2x32"] {
