@@ -15,8 +15,8 @@ use tare_lab::driver::{Pacing, SliceOrder, TargetId};
 use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
 
 use super::tool::{
-    About, Ask, At, Cut, Edges, Outcome, Printed, Seen, Tool, ToolDriver, ToolError, Words,
-    unusable, written,
+    About, Ask, At, Cut, Edges, Outcome, Printed, Progress, Seen, Tool, ToolDriver, ToolError,
+    Words, unusable, written,
 };
 use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
@@ -56,8 +56,8 @@ pub(super) const INFO: DriverInfo = DriverInfo {
 const USER: &str = "postgres";
 /// For tables to be made and filled.
 const FILL_LIMIT: Duration = Duration::from_secs(2 * 3600);
-/// Time that it gets beyond lead-in and window.
-const TAIL: Duration = Duration::from_millis(500);
+/// Time that it gets beyond lead-in and window: its first line comes after a second.
+const TAIL: Duration = Duration::from_millis(1_500);
 
 fn check(study: &Study) -> Result<(), OptionError> {
     let mut scale = None;
@@ -124,7 +124,7 @@ impl Tool for Pgbench {
         let seconds = (order.lead_in + order.window + TAIL).as_secs_f64().ceil();
         let words = options
             .words(address)
-            .and(&format!("-n -b {builtin} -M {protocol} -c {clients} -j {jobs} -T {seconds}"))
+            .and(&format!("-n -b {builtin} -M {protocol} -c {clients} -j {jobs} -P 1 -T {seconds}"))
             .and(&format!("--random-seed {} --log", order.seed & 0xffff_ffff))
             .word("--log-prefix")
             .word(scratch.join(NAME).to_string_lossy());
@@ -151,6 +151,10 @@ impl Tool for Pgbench {
         }
         progress(accounts, accounts);
         Ok(())
+    }
+
+    fn progress(&self, line: &str) -> Option<Progress> {
+        output::progress(line)
     }
 
     fn read(

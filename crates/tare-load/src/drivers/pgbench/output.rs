@@ -6,6 +6,7 @@
 //! lag of its start stands beside it.
 
 use crate::drivers::tool::outcome::{Cut, Outcome, OutputError, bad, ns, whole};
+use crate::drivers::tool::{Count, Progress};
 use crate::histogram;
 
 const FORM: &str = "client transaction µs script seconds µs [lag in µs]";
@@ -16,6 +17,13 @@ struct Line<'l> {
     time: Result<u64, &'l str>,
     end_unix_s: f64,
     lag_us: Option<u64>,
+}
+
+/// Reads `progress: 1.0 s, 5034.2 tps, lat ...` (`--progress`); its time begins when all are connected.
+pub(super) fn progress(line: &str) -> Option<Progress> {
+    let (time, rest) = line.strip_prefix("progress: ")?.split_once(" s, ")?;
+    let rate = rest.split_once(" tps")?.0.parse().ok()?;
+    Some(Progress { tool_s: Some(time.parse().ok()?), count: Count::Rate(rate) })
 }
 
 /// Reads what it printed and the logs of all its threads. Operations and latency are those of the cut.
@@ -88,6 +96,14 @@ fn transaction(line: &str) -> Option<Line<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_progress_says_how_long_it_has_run() {
+        let line = "progress: 1.0 s, 396.9 tps, lat 0.312 ms stddev 0.103, 0 failed, lag 0.061 ms";
+        let expect = Progress { tool_s: Some(1.0), count: Count::Rate(396.9) };
+        assert_eq!(progress(line), Some(expect));
+        assert_eq!(progress("progress: x s, 1 tps"), None);
+    }
     use crate::drivers::tool::tests::{fixture, mangled, near};
 
     fn files(name: &str) -> [String; 2] {

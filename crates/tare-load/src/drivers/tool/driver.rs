@@ -133,10 +133,7 @@ impl<T: Tool> ToolDriver<T> {
         };
         let begin = match T::ABOUT.edges {
             Edges::AtLines => follower.lead_in(order.lead_in, ask.operations.is_some())?,
-            Edges::ByTheClock => {
-                follower.sleep(order.lead_in)?;
-                Some((Instant::now(), None))
-            }
+            Edges::ByTheClock => Some((follower.begin(order.lead_in)?, None)),
         };
         let start = follower.last.map(|(first, _)| first.duration_since(started));
         self.start = self.start.max(start);

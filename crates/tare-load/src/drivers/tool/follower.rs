@@ -142,6 +142,14 @@ impl<T: Tool> Follower<'_, T> {
         }
     }
 
+    /// Waits for its first line, which says how long its load has run, and for the rest of the lead-in.
+    pub(super) fn begin(&mut self, lead_in: Duration) -> Result<Instant, ToolError> {
+        let Some((_, progress)) = self.next(self.limits.start)? else { return Err(self.early()) };
+        let ran = Duration::try_from_secs_f64(progress.tool_s.unwrap_or(0.0)).unwrap_or_default();
+        self.sleep(lead_in.saturating_sub(ran))?;
+        Ok(Instant::now())
+    }
+
     /// Lets time pass while it runs.
     pub(super) fn sleep(&mut self, time: Duration) -> Result<(), ToolError> {
         let deadline = Instant::now() + time;

@@ -123,10 +123,8 @@ pub(super) trait Tool: fmt::Debug {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError>;
 
-    /// Reads a line that it prints. One that is cut by the clock need not print any.
-    fn progress(&self, _line: &str) -> Option<Progress> {
-        None
-    }
+    /// Reads a line that it prints.
+    fn progress(&self, line: &str) -> Option<Progress>;
 
     /// Whether a line says that its load is over, though others may follow.
     fn is_last(&self, _line: &str) -> bool {
