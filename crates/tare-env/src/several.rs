@@ -177,12 +177,11 @@ impl Environment for Several {
     }
 
     fn log_tail(&self) -> String {
-        let tail = |(number, part): (usize, &Box<dyn Environment>)| {
+        let tails = self.parts.iter().enumerate().filter_map(|(number, part)| {
             let text = part.log_tail();
             (!text.is_empty()).then(|| format!("instance {}: {text}", number + 1))
-        };
-        let tails: Vec<String> = self.parts.iter().enumerate().filter_map(tail).collect();
-        tails.join("\n")
+        });
+        tails.collect::<Vec<String>>().join("\n")
     }
 
     fn stop(&mut self) -> Result<(), PartError> {
