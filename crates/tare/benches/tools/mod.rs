@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::{KeyDistribution, WorkloadSpec};
+use tare_lab::system::Instances;
 use tare_load::drivers::{self, Client};
 use tare_std::cpus::CpuSet;
 
@@ -80,7 +81,7 @@ pub(crate) fn all(words: &[String], cpu: u32, port: u16, scratch: &Path) -> Resu
             scratch,
             run: "tare-bench",
         };
-        let mut driver = plain(info.make(&client))?;
+        let mut driver = plain(info.make(&client, Instances::ONE))?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let target = plain(driver.open(address, OPEN_LIMIT))?;
         tools.push(Tool { name, driver, target, options, filled: false });
