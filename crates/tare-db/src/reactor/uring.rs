@@ -34,8 +34,6 @@ const BUFFER_BYTES: u32 = 16 << 10;
 const BUFFER_GROUP: u16 = 0;
 /// With so many buffers in the shard's hands, connections get the others one at a time, in turn.
 const BUFFERS_FREELY: u16 = BUFFERS / 4;
-/// Of reads that were held, those that keep the disk busy while the others are made ready.
-const FIRST_READS: usize = 4;
 
 const MSG_NOSIGNAL: i32 = 0x4000;
 const MSG_WAITALL: i32 = 0x100;
@@ -300,19 +298,11 @@ impl Uring {
         None
     }
 
-    /// Submits the reads that need not wait any longer, at once, for the disk has nothing to do. The first
-    /// few go ahead: the kernel makes a whole submission ready before it tells the disk. An error shows again
-    /// at the next turn.
-    fn free_reads(&mut self) {
+    /// Puts the reads in the queue that need not wait any longer. Whether there were any.
+    fn free_reads(&mut self) -> bool {
         let freed = self.reads.look();
-        for part in
-            [&freed[..freed.len().min(FIRST_READS)], freed.get(FIRST_READS..).unwrap_or_default()]
-        {
-            part.iter().for_each(|&number| self.push_flight(number));
-            if !part.is_empty() {
-                let _ = self.ring.submit();
-            }
-        }
+        freed.iter().for_each(|&number| self.push_flight(number));
+        !freed.is_empty()
     }
 
     pub(crate) fn has_file_room(&mut self) -> bool {
@@ -353,7 +343,10 @@ impl Uring {
             // An error shows again at the next turn.
             let _ = self.ring.submit();
         }
-        self.free_reads();
+        if self.free_reads() {
+            // At once: the disk has nothing to do. An error shows again at the next turn.
+            let _ = self.ring.submit();
+        }
         while let Some(done) = self.helper.take() {
             events.push(Event::File(done));
         }
