@@ -45,9 +45,10 @@ impl Seat {
         self.count
     }
 
-    /// The port of all instances, which the first one chooses.
+    /// The port of all instances, which the first one chooses. One without others chooses at every start.
     pub(crate) fn port<E>(&self, choose: impl FnOnce() -> Result<u16, E>) -> Result<u16, E> {
         match self.shared.port.get() {
+            _ if self.count == 1 => choose(),
             Some(port) => Ok(*port),
             None => choose().map(|port| *self.shared.port.get_or_init(|| port)),
         }
@@ -55,6 +56,9 @@ impl Seat {
 
     /// Number of the start whose router they stand behind: the first one's.
     pub(crate) fn router(&self, number: u32) -> u32 {
+        if self.count == 1 {
+            return number;
+        }
         *self.shared.router.get_or_init(|| number)
     }
 
@@ -113,6 +117,15 @@ mod tests {
         assert_eq!(seats[0].port(|| Ok::<_, ()>(7)), Ok(7));
         assert_eq!(seats[1].port(|| Ok::<_, ()>(8)), Ok(7));
         assert_eq!((seats[0].router(3), seats[1].router(4)), (3, 3));
-        assert_eq!(Seat::only().router(5), 5);
+    }
+
+    #[test]
+    fn one_without_others_chooses_at_every_start() {
+        // Environments have it from one site, and are started several times.
+        let only = Seat::only();
+        for number in [5_u16, 6] {
+            assert_eq!(only.router(number.into()), u32::from(number));
+            assert_eq!(only.port(|| Ok::<_, ()>(number)), Ok(number));
+        }
     }
 }
