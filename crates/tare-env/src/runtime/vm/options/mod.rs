@@ -279,5 +279,4 @@ fn flag(value: &str) -> Option<bool> {
 }
 
 #[cfg(test)]
-#[path = "options_tests.rs"]
 mod tests;

@@ -328,5 +328,4 @@ fn verdict(gain: &Gain) -> String {
 }
 
 #[cfg(test)]
-#[path = "prove/tests.rs"]
 mod tests;

@@ -328,5 +328,4 @@ fn up_and_normal(nodes: &[Cells]) -> usize {
 }
 
 #[cfg(test)]
-#[path = "scylla/tests.rs"]
 mod tests;

@@ -295,5 +295,4 @@ impl Environment for OnHost {
 }
 
 #[cfg(test)]
-#[path = "host/tests.rs"]
 mod tests;

@@ -47,7 +47,7 @@ pub const CAPABILITIES: &[&str] = &[
 /// The calls that `default+io_uring` adds.
 const IO_URING_CALLS: [&str; 3] = ["io_uring_setup", "io_uring_enter", "io_uring_register"];
 
-const MOBY_DEFAULT: &str = include_str!("security/moby-default.json");
+const MOBY_DEFAULT: &str = include_str!("moby-default.json");
 
 /// Why there is no profile.
 #[derive(Debug, thiserror::Error)]

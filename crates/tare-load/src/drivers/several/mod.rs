@@ -232,5 +232,4 @@ fn merged<'a>(mut parts: impl Iterator<Item = &'a [u8]>) -> Result<Vec<u8>, Seve
 }
 
 #[cfg(test)]
-#[path = "several/tests.rs"]
 mod tests;
