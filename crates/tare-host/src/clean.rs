@@ -9,8 +9,7 @@ use crate::cgroup::Layout;
 use crate::exec::{Command, find};
 use crate::journal::{self, Journal, JournalError};
 use crate::nvme::{self, Target, soft_roce};
-use crate::tune::{self, LiveHost, Reverted};
-use crate::{NAME_PREFIX, RUN_VARIABLE, block, error_line, lines, netns, process, undo};
+use crate::{NAME_PREFIX, RUN_VARIABLE, block, error_line, line_file, netns, process, undo};
 
 /// What `clean` found of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +27,6 @@ pub enum Outcome {
 pub struct Report {
     /// Run id and what became of it, in the order of the ids.
     pub runs: Vec<(String, Outcome)>,
-    /// Temporary tunings of dead runs that were put back, or why they could not be.
-    pub tunings: Vec<(String, Outcome)>,
 }
 
 /// Why `clean` could not look.
@@ -68,28 +65,12 @@ pub fn clean(state: &Path) -> Result<Report, CleanError> {
         };
         report.runs.push((run.unwrap_or_default(), outcome));
     }
-    report.tunings = tunings(state);
     Ok(report)
-}
-
-/// Puts back the temporary tunings of dead runs. Tunings that are to stay are left alone.
-fn tunings(state: &Path) -> Vec<(String, Outcome)> {
-    let reverted = match tune::clean(&mut LiveHost::new("/"), state) {
-        Ok(reverted) => reverted,
-        Err(error) => {
-            return vec![(String::new(), Outcome::Failed { errors: vec![error_line(&error)] })];
-        }
-    };
-    let outcome = |reverted: &Reverted| match reverted.is_whole() {
-        true => Outcome::Cleaned { entries: reverted.settings.len() },
-        false => Outcome::Failed { errors: reverted.left() },
-    };
-    reverted.iter().map(|reverted| (reverted.id.clone(), outcome(reverted))).collect()
 }
 
 fn journals(state: &Path) -> Result<Vec<PathBuf>, CleanError> {
     let path = journal::folder(state);
-    lines::journals(&path).map_err(|source| CleanError::Read { path, source })
+    line_file::journals(&path).map_err(|source| CleanError::Read { path, source })
 }
 
 /// Something on the host that bears Tare's name.

@@ -7,10 +7,10 @@ use std::fs;
 use std::path::Path;
 
 use crate::cgroup::{Layout, Version};
-use crate::clean::{self, Leftover};
+use crate::clean::Leftover;
 use crate::exec::{Command, ExecError};
 use crate::nvme::{self, Transport, soft_roce};
-use crate::{error_line, facts, netns, process, tune};
+use crate::{error_line, facts, netns, process};
 
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,8 @@ pub struct Check {
     pub remedy: String,
 }
 
-/// Checks this host. `state` is the state directory of the runs.
-pub fn checks(state: &Path) -> Vec<Check> {
+/// Checks of the host itself.
+pub fn checks(_state: &Path) -> Vec<Check> {
     let mut checks = vec![root(), cpus(), cgroups(), network(), baseline(), io_uring()];
     for (program, remedy) in [("runc", "apt-get install runc"), ("crun", "apt-get install crun")] {
         checks.push(match facts::version(program, "--version") {
@@ -43,8 +43,6 @@ pub fn checks(state: &Path) -> Vec<Check> {
         });
     }
     checks.push(nvme_of());
-    checks.push(tunings(state));
-    checks.push(leftovers(&clean::leftovers(state)));
     checks
 }
 
@@ -185,22 +183,8 @@ fn nvme_of() -> Check {
     check("storage nvme-of", verdict, words.join("; "), remedy)
 }
 
-/// What `tare tune` has changed on this host.
-fn tunings(state: &Path) -> Check {
-    let what = "tuning";
-    match tune::brief(state) {
-        Ok(found) if found.is_empty() => check(what, Verdict::Ok, "none applied", ""),
-        Ok(found) => {
-            let remedy = found.iter().filter_map(|(_, remedy)| *remedy).next();
-            let lines: Vec<&str> = found.iter().map(|(line, _)| line.as_str()).collect();
-            let verdict = if remedy.is_some() { Verdict::Limited } else { Verdict::Ok };
-            check(what, verdict, lines.join(", "), remedy.unwrap_or_default())
-        }
-        Err(error) => check(what, Verdict::Limited, error_line(&error), "run as root"),
-    }
-}
-
-fn leftovers(found: &[Leftover]) -> Check {
+/// Whether dead runs left something on the host.
+pub fn leftovers(found: &[Leftover]) -> Check {
     let what = "leftovers";
     let dead = found.iter().filter(|left| left.alive.is_none());
     let names: Vec<String> =

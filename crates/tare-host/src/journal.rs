@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::NAME_PREFIX;
-use crate::lines::{self, LineFile};
+use crate::line_file::{self, LineFile};
 use crate::undo::{self, UndoError};
 
 /// Format of the file. A newer one is left alone.
@@ -198,12 +198,12 @@ impl Journal {
                 version: VERSION,
                 run,
                 pid: std::process::id(),
-                started_unix_s: lines::now_unix_s(),
+                started_unix_s: line_file::now_unix_s(),
             };
             let state = State { file, next: 0, live: BTreeMap::new() };
             let journal = Self { path, header, state: Mutex::new(state) };
             journal.append(&mut journal.lock(), &journal.header, true)?;
-            lines::sync_folder(&folder).map_err(open)?;
+            line_file::sync_folder(&folder).map_err(open)?;
             return Ok(journal);
         }
         Err(JournalError::NoFreeId { path: folder })
@@ -220,14 +220,14 @@ impl Journal {
         let header = lines.next().and_then(|line| serde_json::from_str::<Header>(line).ok());
         let pid = header.as_ref().map_or(0, |header| header.pid);
         if !file.lock_dead(pid) {
-            let run = header.map_or_else(|| lines::stem(path), |header| header.run);
+            let run = header.map_or_else(|| line_file::stem(path), |header| header.run);
             return Err(JournalError::Alive { run, pid });
         }
         let header = match header {
             Some(header) if header.version == VERSION => header,
             // Died before the header was on disk, so before anything was made.
             None if text.lines().count() <= 1 => {
-                Header { version: VERSION, run: lines::stem(path), pid: 0, started_unix_s: 0 }
+                Header { version: VERSION, run: line_file::stem(path), pid: 0, started_unix_s: 0 }
             }
             _ => return Err(JournalError::Header { path: path.into() }),
         };

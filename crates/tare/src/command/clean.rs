@@ -11,36 +11,36 @@ use crate::exit::Exit;
 
 pub(crate) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let report = clean(state)?;
+    let tunings = tare_tune::doctor::clean(state);
     if options.json {
         let runs: Vec<_> = report.runs.iter().map(|(run, outcome)| as_json(run, outcome)).collect();
-        let tunings: Vec<_> =
-            report.tunings.iter().map(|(id, outcome)| as_json(id, outcome)).collect();
+        let tunings: Vec<_> = tunings.iter().map(|(id, outcome)| as_json(id, outcome)).collect();
         let all = json!({ "runs": runs, "tunings": tunings });
         writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
-    } else if report.runs.is_empty() && report.tunings.is_empty() {
+    } else if report.runs.is_empty() && tunings.is_empty() {
         writeln!(out, "nothing to clean: no journal in {}", state.display())?;
     } else {
         for (run, outcome) in &report.runs {
             writeln!(out, "{}", line(run, outcome))?;
         }
-        for (id, outcome) in &report.tunings {
+        for (id, outcome) in &tunings {
             writeln!(out, "{}", line_of_tuning(id, outcome))?;
         }
     }
-    let mut outcomes = report.runs.iter().chain(&report.tunings);
+    let mut outcomes = report.runs.iter().chain(&tunings);
     let failed = outcomes.any(|(_, outcome)| matches!(outcome, Outcome::Failed { .. }));
     Ok(if failed { Exit::Failure } else { Exit::Success })
 }
 
 /// Cleans before a run starts, and says only what was done or went wrong.
 pub(crate) fn quietly(state: &Path) {
-    let Ok(Report { runs, tunings }) = clean(state) else { return };
+    let Ok(Report { runs }) = clean(state) else { return };
     for (run, outcome) in
         runs.iter().filter(|(_, outcome)| !matches!(outcome, Outcome::Alive { .. }))
     {
         say(&line(run, outcome));
     }
-    for (id, outcome) in &tunings {
+    for (id, outcome) in &tare_tune::doctor::clean(state) {
         say(&line_of_tuning(id, outcome));
     }
 }

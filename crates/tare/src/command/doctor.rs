@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 use tare_host::clean::{Leftover, leftovers};
-use tare_host::doctor::{Check, Verdict, checks};
+use tare_host::doctor::{self, Check, Verdict};
 use tare_lab::stacks::{StackKind, StackSampler};
 use tare_probe::stacks::{Perf, UserFrames};
 
@@ -16,7 +16,10 @@ use crate::exit::Exit;
 const OWN_MARK: (&str, &str) = (tare_host::RUN_VARIABLE, "doctor");
 
 pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let mut checks = checks(state);
+    let leftovers = leftovers(state);
+    let mut checks = doctor::checks(state);
+    checks.extend(tare_tune::doctor::checks(state));
+    checks.push(doctor::leftovers(&leftovers));
     checks.extend(tare_env::runtime::gvisor::doctor::checks(state));
     checks.extend(engines());
     checks.extend(systems());
@@ -26,7 +29,6 @@ pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow
     checks.extend(probes());
     checks.extend(tare_env::runtime::vm::doctor::checks(state));
     checks.push(tare_env::runtime::kata::check());
-    let leftovers = leftovers(state);
     if options.json {
         let checks: Vec<_> = checks.iter().map(check_json).collect();
         let leftovers: Vec<_> = leftovers.iter().map(leftover_json).collect();

@@ -112,11 +112,11 @@ fn items(kind: ListKind) -> Vec<Item> {
             .map(|shipped| Item::new(shipped.name, title_of(shipped.text)))
             .collect(),
         ListKind::Knobs => {
-            let knob = |knob: &&dyn tare_host::knobs::Knob| Item {
+            let knob = |knob: &&dyn tare_tune::knobs::Knob| Item {
                 options: vec![("group".into(), knob.group().name().into())],
                 ..Item::new(knob.name(), knob.help())
             };
-            tare_host::knobs::ALL.iter().map(knob).collect()
+            tare_tune::knobs::ALL.iter().map(knob).collect()
         }
     }
 }

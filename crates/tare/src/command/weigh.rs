@@ -9,8 +9,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use tare_env::{Site, SiteError, SiteOptions};
-use tare_host::plan::Options;
-use tare_host::tune::idle;
 use tare_host::{UndoError, facts};
 use tare_lab::analysis::analyse;
 use tare_lab::campaign::{self, CampaignError, Clock, Ending, Memory, Parts, SystemClock};
@@ -24,6 +22,8 @@ use tare_lab::stacks::Afterwards;
 use tare_lab::study::{self, Study};
 use tare_load::drivers;
 use tare_load::workload::shipped;
+use tare_tune::idle;
+use tare_tune::plan::Options;
 
 use super::tune::temporary::{self, Temporary};
 use super::{fit, inside, report, stacks};

@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use tare_host::plan::{Action, Form, Identity, Need};
-use tare_host::snapshot::Snapshot;
 use tare_lab::environment::{Limits, NOTHING_INJECTED, StorageSpec};
+use tare_tune::plan::{Action, Form, Identity, Need};
+use tare_tune::snapshot::Snapshot;
 
 use super::*;
 
@@ -316,11 +316,11 @@ fn the_host_is_put_back_when_the_run_is_dropped() {
 
 #[test]
 fn a_journalled_tuner_names_what_is_refused_and_leaves_no_journal() {
-    use tare_host::tune::{SnapshotHost, TroubleClass, folder};
+    use tare_tune::{SettingErrorClass, SnapshotHost, folder};
     let state = tempfile::tempdir().unwrap();
     let host = world().0.lock().unwrap().host.clone();
-    let hand = SnapshotHost::new(host).failing("/nomerges", TroubleClass::NotTaken);
-    let mut tuner = Journalled::begin(state.path(), hand, "abcd").unwrap();
+    let store = SnapshotHost::new(host).failing("/nomerges", SettingErrorClass::NotTaken);
+    let mut tuner = Journalled::begin(state.path(), store, "abcd").unwrap();
     let value = |tuner: &dyn Tuner, path: &str| tuner.read(&Key::file(path)).unwrap();
 
     let refused = tuner.rehearse(&items()).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tare_host::tune::{Hand, LiveHost, LoadCheck, verify};
+use tare_tune::{LiveHost, LoadCheck, SettingStore, verify};
 
 use super::{failure, outcome};
 use crate::cli::TuneVerify;
@@ -15,16 +15,16 @@ use crate::exit::Exit;
 use crate::signals;
 
 pub(crate) fn run(typed: &TuneVerify, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let hand = LiveHost::new("/");
-    let mut verification = verify(&hand, state).map_err(failure)?;
+    let store = LiveHost::new("/");
+    let mut verification = verify(&store, state).map_err(failure)?;
     let mut load = None;
     if let Some(after) = typed.after.filter(|_| !verification.tunings.is_empty()) {
-        let before = hand.snapshot();
+        let before = store.snapshot();
         if !wait(after)? {
             return Ok(Exit::Interrupted);
         }
-        verification = verify(&hand, state).map_err(failure)?;
-        load = Some(LoadCheck::between(&before, &hand.snapshot(), &verification.irq_cpus()));
+        verification = verify(&store, state).map_err(failure)?;
+        load = Some(LoadCheck::between(&before, &store.snapshot(), &verification.irq_cpus()));
     }
     let moved = load.as_ref().is_some_and(|load| !load.moved.is_empty());
     let in_force = verification.is_in_force() && !moved;
