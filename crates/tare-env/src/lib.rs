@@ -16,5 +16,6 @@ pub mod several;
 pub mod site;
 pub mod storage;
 mod system;
+pub mod undo;
 
 pub use site::{Site, SiteError, SiteOptions};

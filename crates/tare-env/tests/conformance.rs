@@ -464,19 +464,19 @@ fn what_a_killed_harness_leaves_is_cleaned() {
         }
         thread::sleep(Duration::from_millis(point * 13 % 60));
         if point == 7 {
-            let report = clean::clean(&state.0).unwrap();
+            let report = clean::clean(&state.0, tare_env::undo::KINDS).unwrap();
             assert!(matches!(report.runs[0].1, Outcome::Alive { .. }), "{report:?}");
         }
         harness.kill().unwrap();
         harness.wait().unwrap();
         let begin = Instant::now();
-        let report = clean::clean(&state.0).unwrap();
+        let report = clean::clean(&state.0, tare_env::undo::KINDS).unwrap();
         let elapsed = begin.elapsed();
         for (run, outcome) in &report.runs {
             assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
             eprintln!("point {point}: {outcome:?} in {elapsed:.0?}");
         }
-        assert!(clean::clean(&state.0).unwrap().runs.is_empty());
+        assert!(clean::clean(&state.0, tare_env::undo::KINDS).unwrap().runs.is_empty());
         for (run, _) in &report.runs {
             assert_clean(&before, run, &format!("killed at point {point}"));
             let named = format!("tare-{run}");

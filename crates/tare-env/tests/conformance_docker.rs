@@ -374,7 +374,7 @@ fn killed_harness_is_cleaned(test: &str, runtime: &str, variable: &str, usual: &
         harness.kill().unwrap();
         harness.wait().unwrap();
         let begin = Instant::now();
-        let report = clean::clean(&state).unwrap();
+        let report = clean::clean(&state, tare_env::undo::KINDS).unwrap();
         eprintln!("{test}: point {point}: {:?} in {:?}", report.runs, begin.elapsed());
         for (run, outcome) in &report.runs {
             assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");

@@ -379,7 +379,7 @@ fn killed(runtime: &str, state: &str, test: &str) {
         harness.kill().unwrap();
         harness.wait().unwrap();
         let begin = Instant::now();
-        let report = clean::clean(&state.0).unwrap();
+        let report = clean::clean(&state.0, tare_env::undo::KINDS).unwrap();
         let elapsed = begin.elapsed();
         assert_eq!(report.runs.len(), 1, "{report:?}");
         for (run, outcome) in &report.runs {
@@ -387,6 +387,6 @@ fn killed(runtime: &str, state: &str, test: &str) {
             eprintln!("killed after {lines} lines: {outcome:?} in {elapsed:.0?}");
             assert_clean(run, test);
         }
-        assert!(clean::clean(&state.0).unwrap().runs.is_empty());
+        assert!(clean::clean(&state.0, tare_env::undo::KINDS).unwrap().runs.is_empty());
     }
 }

@@ -236,7 +236,7 @@ fn what_a_killed_harness_leaves_is_cleaned() {
             thread::sleep(Duration::from_millis(point * 230 % 900));
             harness.kill().unwrap();
             harness.wait().unwrap();
-            let report = clean::clean(&state.0).unwrap();
+            let report = clean::clean(&state.0, tare_env::undo::KINDS).unwrap();
             for (run, outcome) in &report.runs {
                 assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
             }

@@ -289,12 +289,12 @@ fn kill_and_clean(what: &[(&str, &[&str])]) {
             thread::sleep(Duration::from_millis(point * 37 % 90));
             harness.kill().unwrap();
             harness.wait().unwrap();
-            let report = clean::clean(&state.0).unwrap();
+            let report = clean::clean(&state.0, tare_env::undo::KINDS).unwrap();
             for (run, outcome) in &report.runs {
                 assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
             }
             assert_eq!(traces(), before, "{runtime} killed at point {point}");
-            assert!(clean::clean(&state.0).unwrap().runs.is_empty());
+            assert!(clean::clean(&state.0, tare_env::undo::KINDS).unwrap().runs.is_empty());
         }
     }
 }

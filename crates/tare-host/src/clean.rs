@@ -9,7 +9,8 @@ use crate::cgroup::Layout;
 use crate::exec::{Command, find};
 use crate::journal::{self, Journal, JournalError};
 use crate::nvme::{self, Target, soft_roce};
-use crate::{NAME_PREFIX, RUN_VARIABLE, block, error_line, line_file, netns, process, undo};
+use crate::undo::KnownKinds;
+use crate::{NAME_PREFIX, RUN_VARIABLE, block, error_line, line_file, mounts, netns, process};
 
 /// What `clean` found of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,15 +38,15 @@ pub enum CleanError {
 }
 
 /// Undoes what every dead run in this state directory left. Runs that are alive are left alone.
-/// Idempotent.
+/// Idempotent. `kinds` are those of other crates that journals may hold.
 ///
 /// # Errors
 /// When the directory of journals is there but cannot be read.
-pub fn clean(state: &Path) -> Result<Report, CleanError> {
+pub fn clean(state: &Path, kinds: KnownKinds) -> Result<Report, CleanError> {
     let mut report = Report::default();
     for path in journals(state)? {
         let run = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        let outcome = match Journal::adopt(&path) {
+        let outcome = match Journal::adopt(&path, kinds) {
             Ok(journal) => {
                 let entries = journal.live().len();
                 let errors = journal.close();
@@ -90,7 +91,7 @@ pub fn leftovers(state: &Path) -> Vec<Leftover> {
     let living: Vec<String> = journals(state)
         .unwrap_or_default()
         .iter()
-        .filter_map(|path| match Journal::adopt(path) {
+        .filter_map(|path| match Journal::adopt(path, &[]) {
             Err(JournalError::Alive { run, .. }) => Some(run),
             _ => None,
         })
@@ -115,7 +116,7 @@ pub fn leftovers(state: &Path) -> Vec<Leftover> {
             }
         }
     }
-    for mount in undo::mount_points().unwrap_or_default() {
+    for mount in mounts::points().unwrap_or_default() {
         let named = mount.iter().any(|part| part.to_string_lossy().starts_with(NAME_PREFIX));
         if named && !mount.starts_with(netns::FOLDER) {
             add("mount", mount.display().to_string());

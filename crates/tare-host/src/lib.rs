@@ -20,7 +20,7 @@ pub mod netns;
 pub mod nvme;
 pub mod process;
 pub mod program;
-mod undo;
+pub mod undo;
 pub use undo::UndoError;
 
 /// What every name that Tare makes on a host begins with.

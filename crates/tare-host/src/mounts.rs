@@ -13,6 +13,12 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 
 use crate::{netns, process};
 
+/// Mount points of this mount namespace in the order in which they were mounted.
+pub(crate) fn points() -> io::Result<Vec<PathBuf>> {
+    let text = fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(text.lines().filter_map(|line| line.split(' ').nth(4)).map(unescape).collect())
+}
+
 /// Whether a process lives in another mount namespace than we do.
 pub fn is_elsewhere(pid: u32) -> bool {
     process::namespace_inode(pid, "mnt") != process::namespace_inode(std::process::id(), "mnt")

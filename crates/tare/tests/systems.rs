@@ -25,7 +25,7 @@ struct State(PathBuf);
 
 impl Drop for State {
     fn drop(&mut self) {
-        let _ = tare_host::clean::clean(&self.0);
+        let _ = tare_host::clean::clean(&self.0, tare_env::undo::KINDS);
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

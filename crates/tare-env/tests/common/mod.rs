@@ -29,7 +29,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        let _ = clean::clean(&self.0);
+        let _ = clean::clean(&self.0, tare_env::undo::KINDS);
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -135,7 +135,7 @@ impl Layout {
 
     /// The entry that undoes a cgroup of this name and all below it.
     pub fn entry(&self, name: &str) -> Entry {
-        Entry::Cgroup { paths: self.folders(name) }
+        Entry::cgroup(self.folders(name))
     }
 
     /// Makes a run's own cgroup, in which those of its environments stand, and on v2 hands it the
@@ -144,6 +144,7 @@ impl Layout {
         let name = journal.prefix();
         let mut entries = Vec::new();
         let mut enable = Vec::new();
+        let mut enabled_here = None;
         if let (Version::V2, Some(root)) = (self.version(), &self.v2) {
             let enabled = fs::read_to_string(root.join("cgroup.subtree_control"));
             let enabled = enabled.unwrap_or_default();
@@ -153,16 +154,15 @@ impl Layout {
             let missing = enable.iter().filter(|c| !enabled.contains(&c.as_str()));
             let controllers: Vec<String> = missing.cloned().collect();
             if !controllers.is_empty() {
-                entries.push(Entry::SubtreeControl { path: root.clone(), controllers });
+                entries.push(Entry::subtree_control(root.clone(), controllers.clone()));
+                enabled_here = Some((root.join("cgroup.subtree_control"), controllers));
             }
         }
         entries.push(self.entry(&name));
-        let ids = journal.write(entries.clone())?;
-        for entry in &entries {
-            if let Entry::SubtreeControl { path, controllers } = entry {
-                for controller in controllers {
-                    write(&path.join("cgroup.subtree_control"), &format!("+{controller}"))?;
-                }
+        let ids = journal.write(entries)?;
+        if let Some((path, controllers)) = enabled_here {
+            for controller in controllers {
+                write(&path, &format!("+{controller}"))?;
             }
         }
         let group = self.group(&name);

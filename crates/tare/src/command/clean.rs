@@ -10,7 +10,7 @@ use crate::cli::Clean;
 use crate::exit::Exit;
 
 pub(crate) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let report = clean(state)?;
+    let report = clean(state, tare_env::undo::KINDS)?;
     let tunings = tare_tune::doctor::clean(state);
     if options.json {
         let runs: Vec<_> = report.runs.iter().map(|(run, outcome)| as_json(run, outcome)).collect();
@@ -34,7 +34,7 @@ pub(crate) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow:
 
 /// Cleans before a run starts, and says only what was done or went wrong.
 pub(crate) fn quietly(state: &Path) {
-    let Ok(Report { runs }) = clean(state) else { return };
+    let Ok(Report { runs }) = clean(state, tare_env::undo::KINDS) else { return };
     for (run, outcome) in
         runs.iter().filter(|(_, outcome)| !matches!(outcome, Outcome::Alive { .. }))
     {

@@ -6,6 +6,9 @@
 //! which the kernel drops when the process ends however it ends; `clean` skips files that are held.
 //! A line that was cut off by a crash is ignored: its thing was not made, because the sync had not
 //! returned.
+//!
+//! An entry is a named kind with its data. The crate that owns a kind undoes it (`undo`); an entry of a
+//! kind that this program does not know is kept.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,103 +20,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::NAME_PREFIX;
 use crate::line_file::{self, LineFile};
-use crate::undo::{self, UndoError};
+use crate::undo::{self, HostKinds, KnownKinds, UndoError, UndoKinds};
+
+mod entry;
+
+pub use entry::Entry;
 
 /// Format of the file. A newer one is left alone.
 const VERSION: u32 = 1;
-
-/// Something that a run makes on the host and that has to go again.
-///
-/// Every name begins with `tare-RUN`; undoing checks that before it touches anything.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Entry {
-    /// Processes with `TARE_RUN=RUN` in their environment.
-    Processes,
-    /// A named network namespace.
-    NetworkNamespace {
-        name: String,
-    },
-    /// A network device, in the host's namespace or in the one behind the path.
-    Link {
-        name: String,
-        namespace: Option<PathBuf>,
-    },
-    /// A table in the host's namespace, or in the one behind the path.
-    NftTable {
-        family: String,
-        name: String,
-        namespace: Option<PathBuf>,
-    },
-    /// One cgroup as its directories (one per hierarchy on cgroup v1), with all below it.
-    Cgroup {
-        paths: Vec<PathBuf>,
-    },
-    /// Controllers that were enabled for the children of a cgroup that is not ours.
-    SubtreeControl {
-        path: PathBuf,
-        controllers: Vec<String>,
-    },
-    /// A container of an engine that speaks docker's API on a unix socket.
-    Container {
-        engine: String,
-        socket: PathBuf,
-        name: String,
-    },
-    /// An image in such an engine, with its tag.
-    Image {
-        engine: String,
-        socket: PathBuf,
-        name: String,
-    },
-    /// A container of an OCI runtime: `COMMAND... --root ROOT delete --force ID`.
-    OciContainer {
-        command: Vec<String>,
-        root: PathBuf,
-        id: String,
-    },
-    Mount {
-        path: PathBuf,
-    },
-    /// What is mounted on a path in the mount namespace of another process, such as an engine.
-    MountElsewhere {
-        path: PathBuf,
-        pid: u32,
-    },
-    /// The loop devices on a file of the run.
-    LoopDevice {
-        file: PathBuf,
-    },
-    /// A mapping of the device mapper.
-    Mapping {
-        name: String,
-    },
-    /// A target of NVMe over fabrics in this kernel: subsystem, namespace and port.
-    NvmeTarget {
-        name: String,
-    },
-    /// The controllers that a connection of this name made.
-    NvmeController {
-        name: String,
-    },
-    /// An RDMA device in software.
-    RdmaDevice {
-        name: String,
-    },
-    /// A named volume of an engine.
-    Volume {
-        engine: String,
-        socket: PathBuf,
-        name: String,
-    },
-    /// A directory with all in it.
-    Directory {
-        path: PathBuf,
-    },
-    File {
-        path: PathBuf,
-    },
-}
 
 /// Names an entry of one journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -151,6 +65,8 @@ pub enum JournalError {
     Alive { run: String, pid: u32 },
     #[error("no free run id was found in {}", .path.display())]
     NoFreeId { path: PathBuf },
+    #[error("a journal cannot hold an entry of the kind {kind:?}; nothing was made")]
+    UnknownKind { kind: String },
 }
 
 /// The journal of one run. Shared by everything that makes something during the run.
@@ -158,6 +74,7 @@ pub enum JournalError {
 pub struct Journal {
     path: PathBuf,
     header: Header,
+    kinds: KnownKinds,
     state: Mutex<State>,
 }
 
@@ -174,11 +91,12 @@ pub fn folder(state: &Path) -> PathBuf {
 }
 
 impl Journal {
-    /// Begins a run: takes an id of four hexadecimal digits that no other journal has.
+    /// Begins a run: takes an id of four hexadecimal digits that no other journal has. `kinds` are
+    /// those of other crates that the run may write besides the kinds of this crate.
     ///
     /// # Errors
     /// When the state directory cannot be written.
-    pub fn create(state: &Path) -> Result<Self, JournalError> {
+    pub fn create(state: &Path, kinds: KnownKinds) -> Result<Self, JournalError> {
         let folder = folder(state);
         let open = |source| JournalError::Open { path: folder.clone(), source };
         fs::create_dir_all(&folder).map_err(open)?;
@@ -201,7 +119,7 @@ impl Journal {
                 started_unix_s: line_file::now_unix_s(),
             };
             let state = State { file, next: 0, live: BTreeMap::new() };
-            let journal = Self { path, header, state: Mutex::new(state) };
+            let journal = Self { path, header, kinds, state: Mutex::new(state) };
             journal.append(&mut journal.lock(), &journal.header, true)?;
             line_file::sync_folder(&folder).map_err(open)?;
             return Ok(journal);
@@ -213,7 +131,7 @@ impl Journal {
     ///
     /// # Errors
     /// `Alive` when its process still holds it, `Header` when it is no journal.
-    pub fn adopt(path: &Path) -> Result<Self, JournalError> {
+    pub fn adopt(path: &Path, kinds: KnownKinds) -> Result<Self, JournalError> {
         let read = |source| JournalError::Read { path: path.into(), source };
         let (file, text) = LineFile::open(path).map_err(read)?;
         let mut lines = text.lines();
@@ -244,7 +162,7 @@ impl Journal {
             }
         }
         let state = Mutex::new(State { file, next, live });
-        Ok(Self { path: path.into(), header, state })
+        Ok(Self { path: path.into(), header, kinds, state })
     }
 
     /// The run's id.
@@ -261,8 +179,11 @@ impl Journal {
     /// Entries that are made together are written together, for one sync.
     ///
     /// # Errors
-    /// When the disk does not take it; then it must not be made.
+    /// When the disk does not take it, or this journal cannot undo it; then it must not be made.
     pub fn write(&self, entries: Vec<Entry>) -> Result<Vec<EntryId>, JournalError> {
+        if let Some(entry) = entries.iter().find(|entry| self.owner(entry).is_none()) {
+            return Err(JournalError::UnknownKind { kind: entry.kind().into() });
+        }
         let mut state = self.lock();
         let mut lines = Vec::with_capacity(entries.len());
         let mut ids = Vec::with_capacity(entries.len());
@@ -292,14 +213,25 @@ impl Journal {
         entries.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
         let mut errors = Vec::new();
         let mut done = Vec::new();
+        let mut unknown: BTreeMap<String, usize> = BTreeMap::new();
         for (id, entry) in entries {
-            match undo::undo(self.run(), &entry) {
-                Ok(()) => done.push(id),
-                Err(error) => errors.push(error),
+            match self.owner(&entry).map(|owner| owner.undo(self.run(), &entry)) {
+                Some(Ok(())) => done.push(id),
+                Some(Err(error)) => errors.push(error),
+                None => *unknown.entry(entry.kind().into()).or_default() += 1,
             }
         }
         self.forget(&done);
+        let unknown = unknown.into_iter();
+        errors.extend(unknown.map(|(kind, entries)| UndoError::UnknownKind { kind, entries }));
         errors
+    }
+
+    /// What undoes an entry, if this program knows its kind.
+    fn owner(&self, entry: &Entry) -> Option<&'static dyn UndoKinds> {
+        const HOST: &dyn UndoKinds = &HostKinds;
+        let all = std::iter::once(HOST).chain(self.kinds.iter().copied());
+        all.into_iter().find(|owner| owner.kinds().contains(&entry.kind()))
     }
 
     /// Writes down that the caller has undone these itself. Not synced: undoing twice is harmless.
@@ -378,21 +310,21 @@ mod tests {
     #[test]
     fn a_dead_run_is_adopted_with_what_was_not_undone() {
         let state = scratch("adopt");
-        let journal = Journal::create(&state).unwrap();
+        let journal = Journal::create(&state, &[]).unwrap();
         let folder_of_run = state.join(journal.prefix());
         let entries = vec![
-            Entry::Directory { path: folder_of_run.clone() },
-            Entry::File { path: state.join(format!("{}-file", journal.prefix())) },
+            Entry::directory(folder_of_run.clone()),
+            Entry::file(state.join(format!("{}-file", journal.prefix()))),
         ];
         let ids = journal.write(entries).unwrap();
         fs::create_dir_all(folder_of_run.join("deep/er")).unwrap();
         journal.forget(&ids[1..]);
         let path = journal.path.clone();
-        assert!(matches!(Journal::adopt(&path), Err(JournalError::Alive { .. })));
+        assert!(matches!(Journal::adopt(&path, &[]), Err(JournalError::Alive { .. })));
         drop(journal);
         File::options().append(true).open(&path).unwrap().write_all(b"{\"id\":2,\"ent").unwrap();
 
-        let adopted = Journal::adopt(&path).unwrap();
+        let adopted = Journal::adopt(&path, &[]).unwrap();
         assert_eq!(adopted.live().len(), 1);
         assert!(adopted.close().is_empty());
         assert!(!folder_of_run.exists() && !path.exists());
@@ -402,14 +334,87 @@ mod tests {
     #[test]
     fn names_of_others_are_refused() {
         let state = scratch("refuse");
-        let journal = Journal::create(&state).unwrap();
+        let journal = Journal::create(&state, &[]).unwrap();
         let keep = state.join("keep");
         fs::create_dir(&keep).unwrap();
         let other = state.join("tare-zzzz");
         let entries = [keep.clone(), other, state.join(format!("{}/../keep", journal.prefix()))];
-        journal.write(entries.map(|path| Entry::Directory { path }).to_vec()).unwrap();
+        journal.write(entries.map(|path| Entry::directory(path)).to_vec()).unwrap();
         assert_eq!(journal.close().len(), 3);
         assert!(keep.exists());
+        fs::remove_dir_all(&state).unwrap();
+    }
+
+    #[derive(Debug)]
+    struct Toys;
+
+    impl UndoKinds for Toys {
+        fn kinds(&self) -> &'static [&'static str] {
+            &["toy"]
+        }
+
+        fn undo(&self, run: &str, entry: &Entry) -> Result<(), UndoError> {
+            let Toy::Toy { name } = entry.read()?;
+            undo::check_name(run, &name)
+        }
+    }
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(tag = "kind", rename_all = "snake_case")]
+    enum Toy {
+        Toy { name: String },
+    }
+
+    #[test]
+    fn an_entry_of_an_unknown_kind_is_kept_until_its_owner_is_there() {
+        let state = scratch("unknown");
+        let journal = Journal::create(&state, &[&Toys]).unwrap();
+        let toy = Entry::new(&Toy::Toy { name: format!("{}-ball", journal.prefix()) });
+        let file = Entry::file(state.join(format!("{}-file", journal.prefix())));
+        journal.write(vec![toy.clone(), toy.clone(), file]).unwrap();
+        let path = journal.path.clone();
+        drop(journal);
+
+        let stranger = Journal::adopt(&path, &[]).unwrap();
+        assert!(matches!(
+            stranger.write(vec![toy.clone()]),
+            Err(JournalError::UnknownKind { kind }) if kind == "toy"
+        ));
+        let errors = stranger.close();
+        assert!(
+            matches!(&errors[..], [UndoError::UnknownKind { kind, entries: 2 }] if kind == "toy"),
+            "{errors:?}"
+        );
+        drop(stranger);
+
+        let owner = Journal::adopt(&path, &[&Toys]).unwrap();
+        assert_eq!(owner.live().len(), 2);
+        assert!(owner.close().is_empty());
+        assert!(!path.exists());
+        fs::remove_dir_all(&state).unwrap();
+    }
+
+    /// Lines as they were written before kinds had owners.
+    #[test]
+    fn a_journal_of_an_older_version_is_undone() {
+        let state = scratch("older");
+        let folder_of_run = state.join("tare-ab12");
+        fs::create_dir_all(folder_of_run.join("deep")).unwrap();
+        fs::create_dir_all(folder(&state)).unwrap();
+        let path = folder(&state).join("ab12.journal");
+        let text = format!(
+            "{{\"version\":1,\"run\":\"ab12\",\"pid\":0,\"started_unix_s\":1}}\n\
+             {{\"id\":0,\"entry\":{{\"kind\":\"processes\"}}}}\n\
+             {{\"id\":1,\"entry\":{{\"kind\":\"directory\",\"path\":{folder_of_run:?}}}}}\n\
+             {{\"id\":2,\"entry\":{{\"kind\":\"link\",\"name\":\"tare-ab12-x\",\"namespace\":null}}}}\n\
+             {{\"done\":[2]}}\n"
+        );
+        fs::write(&path, text).unwrap();
+        let journal = Journal::adopt(&path, &[]).unwrap();
+        let live: Vec<Entry> = journal.live().into_iter().map(|(_, entry)| entry).collect();
+        assert_eq!(live, [Entry::processes(), Entry::directory(folder_of_run.clone())]);
+        assert!(journal.close().is_empty());
+        assert!(!folder_of_run.exists() && !path.exists());
         fs::remove_dir_all(&state).unwrap();
     }
 }
