@@ -5,6 +5,7 @@
 //! `tare-RUN...`, and gone after `stop`, after `Site::close` and after `clean`.
 #![forbid(unsafe_code)]
 
+pub mod doctor;
 pub mod guest;
 pub mod inside;
 pub mod layer;

@@ -12,6 +12,7 @@ pub mod device;
 pub mod doctor;
 pub mod exec;
 pub mod facts;
+pub mod housekeeping;
 pub mod journal;
 pub mod line_file;
 pub mod module;

@@ -7,11 +7,11 @@
 
 mod apply;
 mod companions;
-pub mod doctor;
 mod error;
 pub mod ethtool;
 pub mod fixture;
 pub mod flags;
+mod housekeeping;
 mod identity;
 pub mod idle;
 pub mod irqbalance;
@@ -32,6 +32,7 @@ mod verify;
 
 pub use apply::{Applied, AppliedItem, Outcome};
 pub use error::TuneError;
+pub use housekeeping::HOUSEKEEPING;
 pub use persist::{PersistError, UNIT, Units, persist, remove, unit};
 pub use revert::{OnDrift, RevertOutcome, Reverted, RevertedSetting};
 pub use setting_store::{

@@ -1,7 +1,23 @@
-//! Everything that can be plugged in, in one place: the words that a study may use.
+//! Everything that can be plugged in, in one place: the words that a study may use, what crates check
+//! on a host and clean, and the kinds of journal entries that they own.
 
+use tare_host::housekeeping::Housekeeping;
+use tare_host::undo::KnownKinds;
 use tare_lab::fake;
 use tare_lab::study::{OptionWords, PartWords, Vocabulary, WorkloadWords};
+
+/// What `tare doctor` and `tare clean` ask, in the order of the output.
+pub(crate) const HOUSEKEEPING: &[Housekeeping] = &[
+    tare_host::housekeeping::HOUSEKEEPING,
+    tare_tune::HOUSEKEEPING,
+    tare_env::doctor::HOUSEKEEPING,
+    tare_system::doctor::HOUSEKEEPING,
+    crate::command::doctor::DRIVERS,
+    tare_probe::doctor::HOUSEKEEPING,
+];
+
+/// The kinds of journal entries besides those of `tare-host`.
+pub(crate) const KINDS: KnownKinds = tare_env::undo::KINDS;
 
 /// The words of a study, from the `ALL` lists of the crates.
 pub(crate) fn vocabulary() -> Vocabulary {
