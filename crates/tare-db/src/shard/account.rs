@@ -1,8 +1,8 @@
 //! What a shard says of itself: its account and its latencies.
 
-use crate::metrics::Operation;
+use crate::node::metrics::Operation;
 use crate::shard::Shard;
-use crate::stall::SCHEDULE_NS;
+use crate::shard::stall::SCHEDULE_NS;
 
 /// Over how long utilisation is reckoned at least.
 const UTILISATION_NS: u64 = 1_000_000_000;

@@ -7,7 +7,7 @@
 use tare_store::Urgency;
 
 use crate::shard::Shard;
-use crate::stall::Task;
+use crate::shard::stall::Task;
 
 /// What a slice is reckoned to take: it is begun when so much has been earned.
 const SLICE_NS: i64 = 100_000;

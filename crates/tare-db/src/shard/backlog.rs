@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use super::Shard;
-use crate::reactor::{ConnId, Event, Source};
+use crate::net::reactor::{ConnId, Event, Source};
 
 /// Received bytes after which a turn ends: some 200 requests with a row of 300 bytes, or 2 ms.
 const TURN_BYTES_MAX: usize = 64 << 10;

@@ -2,10 +2,10 @@
 
 use tare_store::{Completion, Ticket};
 
-use crate::directory::Done;
-use crate::failure::Failure;
-use crate::message::{Message, Origin};
-use crate::metrics::Operation;
+use crate::node::directory::Done;
+use crate::node::metrics::Operation;
+use crate::query::failure::Failure;
+use crate::shard::message::{Message, Origin};
 use crate::shard::{Shard, Waiter, Waiting};
 
 impl Shard {

@@ -4,8 +4,8 @@
 
 use tare_store::Pins;
 
-use crate::failure::Failure;
-use crate::rows::Reading;
+use crate::query::failure::Failure;
+use crate::query::rows::Reading;
 use crate::shard::Shard;
 
 /// Reads that go on in one turn: their answers are on their way while the next ones are looked at.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::reactor::{Event, ReactorError, Wait};
+use crate::net::reactor::{Event, ReactorError, Wait};
 use crate::shard::{SLEEP_MAX, Shard};
 
 /// How long a stopping shard waits for clients to take their answers.
