@@ -17,8 +17,8 @@ mod node;
 mod query;
 mod shard;
 
+pub use net::access::AccessError;
 pub use net::auth::{self, AuthError};
-pub use net::guard::GuardError;
 pub use net::reactor::{ReactorError, UringError};
 pub use net::tls::{TlsFiles, TlsFilesError};
 pub use node::config::{self, Choice, Config, Durability, IoChoice};

@@ -152,7 +152,7 @@ impl Shard {
         user: &str,
         password: &[u8],
     ) -> Result<(), Failure> {
-        let Some(logins) = &self.common.logins else {
+        let Some(logins) = &self.shared.logins else {
             return Err(Failure::Protocol("no authentication was asked for".into()));
         };
         let (user, password) = (user.to_string(), password.to_vec());
@@ -160,7 +160,7 @@ impl Shard {
         match logins.try_send(login) {
             Ok(()) => {
                 conn.phase = Phase::Checking;
-                self.state.remote += 1;
+                self.connections.unanswered += 1;
                 Ok(())
             }
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
@@ -171,11 +171,11 @@ impl Shard {
 
     /// Lets a client in, or not.
     pub(crate) fn logged_in(&mut self, id: ConnId, reply: Reply, result: Result<(), Failure>) {
-        self.state.remote -= 1;
+        self.connections.unanswered -= 1;
         if result.is_err() {
-            self.state.metrics.errors += 1;
+            self.telemetry.counters.errors += 1;
         }
-        let Some(conn) = self.conn(id) else { return };
+        let Some(conn) = self.connections.get_mut(id) else { return };
         match result {
             Ok(()) => {
                 conn.phase = Phase::Ready;
@@ -186,6 +186,6 @@ impl Shard {
                 conn.closing = true;
             }
         }
-        self.mark_dirty(id);
+        self.connections.mark_dirty(id);
     }
 }

@@ -13,15 +13,14 @@ use crate::query::catalog::hash_uuid;
 use crate::query::failure::Failure;
 use crate::query::plan::Prepared;
 use crate::query::planner;
+use crate::query::prepared::{PreparedText, StatementId};
+use crate::shard::schema_view::PlannedStatement;
 use crate::shard::{Conn, Shard};
 
 /// The longest request in bytes (Cassandra's `native_transport_max_frame_size`, 4.0).
 const REQUEST_BYTES_MAX: usize = 16 << 20;
 /// An incomplete request of so many bytes is refused before the rest has come, if at all.
 const LARGE_BYTES: usize = 16 << 10;
-/// Prepared statements that the server remembers; beyond it all are forgotten, and clients, told
-/// that a statement is not prepared, prepare it again.
-const PREPARED_MAX: usize = 10_000;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +60,7 @@ impl Shard {
                 Err(error) => {
                     // What follows cannot be told apart any more.
                     error.answer(conn.version, &mut conn.out);
-                    self.state.metrics.errors += 1;
+                    self.telemetry.counters.errors += 1;
                     conn.closing = true;
                 }
             }
@@ -130,7 +129,7 @@ impl Shard {
         let reply = Reply::to(frame);
         let ready = conn.phase == Phase::Ready && frame.version == conn.version;
         let result = match Request::decode(frame) {
-            Ok(_) if self.is_overloaded() => Err(self.overloaded()),
+            Ok(_) if self.connections.is_overloaded() => Err(self.overloaded()),
             Ok(Request::Execute { id, parameters }) if ready => {
                 self.execute(conn, reply, id, &parameters)
             }
@@ -139,7 +138,7 @@ impl Shard {
             Err(error) => Err(Failure::Protocol(error.to_string())),
         };
         if let Err(failure) = result {
-            self.state.metrics.errors += 1;
+            self.telemetry.counters.errors += 1;
             failure.encode(&mut conn.out, reply);
         }
     }
@@ -148,7 +147,7 @@ impl Shard {
     /// connections hold all that they may; returns how many bytes are to be forgotten. What is
     /// still to come of it will be passed over.
     fn refuse_large(&mut self, conn: &mut Conn, begun: &[u8]) -> Option<usize> {
-        if begun.len() < LARGE_BYTES || !self.is_overloaded() {
+        if begun.len() < LARGE_BYTES || !self.connections.is_overloaded() {
             return None;
         }
         let (stream, body) = (begun.get(2..4)?, begun.get(5..HEADER_BYTES)?);
@@ -156,7 +155,7 @@ impl Shard {
         let body_bytes = u32::from_be_bytes(body.try_into().ok()?) as usize;
         conn.refused_bytes = (HEADER_BYTES + body_bytes).saturating_sub(begun.len());
         let failure = self.overloaded();
-        self.state.metrics.errors += 1;
+        self.telemetry.counters.errors += 1;
         let head = Head { version: conn.version, stream };
         failure.encode(&mut conn.out, head);
         Some(begun.len())
@@ -164,7 +163,7 @@ impl Shard {
 
     #[cold]
     fn overloaded(&mut self) -> Failure {
-        self.state.metrics.overloaded += 1;
+        self.telemetry.counters.overloaded += 1;
         let message = "connections hold all the memory that they may; take your answers, send less";
         Failure::Overloaded(message.into())
     }
@@ -224,7 +223,7 @@ impl Shard {
             }
         };
         conn.version = reply.head.version;
-        if self.common.logins.is_some() {
+        if self.shared.logins.is_some() {
             conn.phase = Phase::Login;
             response::encode_authenticate(&mut conn.out, reply, auth::AUTHENTICATOR);
         } else {
@@ -239,9 +238,9 @@ impl Shard {
     /// are those of Cassandra, and of Scylla's `docs/dev/protocol-extensions.md`.
     fn tell_options(&self, conn: &mut Conn, head: Head) {
         let shard = self.number.to_string();
-        let shards = self.common.mailboxes.len().to_string();
-        let port = self.common.balance.shard_aware_port().map(|port| port.to_string());
-        let port_key = match self.common.tls {
+        let shards = self.shared.mailboxes.len().to_string();
+        let port = self.shared.balancer.shard_aware_port().map(|port| port.to_string());
+        let port_key = match self.shared.tls {
             Some(_) => "SCYLLA_SHARD_AWARE_PORT_SSL",
             None => "SCYLLA_SHARD_AWARE_PORT",
         };
@@ -297,7 +296,7 @@ impl Shard {
     }
 
     fn plan(&self, keyspace: Option<&str>, statement: &str) -> Result<Prepared, Failure> {
-        planner::plan(&self.state.catalog, self.state.epoch, keyspace, statement)
+        planner::plan(&self.schema.catalog, self.schema.epoch, keyspace, statement)
     }
 
     fn prepare(
@@ -315,21 +314,12 @@ impl Shard {
         let (markers, key) = (&prepared.marker_columns, &prepared.partition_key);
         response::encode_prepared(&mut conn.out, reply, &id, markers, key, columns);
         let text = (keyspace.map(|keyspace| keyspace.to_string()), statement.to_string());
-        let mut texts = self.common.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        if texts.len() >= PREPARED_MAX && !texts.contains_key(&id) {
-            texts.clear();
-        }
-        texts.insert(id, Arc::new(text));
+        let text: PreparedText = Arc::new(text);
+        let mut texts = self.shared.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        texts.insert(id, Arc::clone(&text));
         drop(texts);
-        self.remember(id, prepared);
+        self.schema.prepared.insert(id, PlannedStatement { text, plan: prepared });
         Ok(())
-    }
-
-    fn remember(&mut self, id: [u8; 16], prepared: Arc<Prepared>) {
-        if self.state.prepared.len() >= PREPARED_MAX {
-            self.state.prepared.clear();
-        }
-        self.state.prepared.insert(id, prepared);
     }
 
     #[inline]
@@ -350,23 +340,33 @@ impl Shard {
     #[inline]
     fn prepared(&mut self, id: &[u8]) -> Result<Arc<Prepared>, Failure> {
         let foreign = |_| Failure::Protocol("an id of a statement has 16 bytes".into());
-        let id: [u8; 16] = id.try_into().map_err(foreign)?;
-        let known = self.state.prepared.get(&id).filter(|p| p.epoch == self.state.epoch);
-        match known {
-            Some(prepared) => Ok(Arc::clone(prepared)),
-            None => self.prepare_again(id),
+        let id: StatementId = id.try_into().map_err(foreign)?;
+        let epoch = self.schema.epoch;
+        match self.schema.prepared.get(&id) {
+            Some(known) if known.plan.epoch == epoch => Ok(Arc::clone(&known.plan)),
+            known => {
+                let text = known.map(|known| Arc::clone(&known.text));
+                self.prepare_again(id, text)
+            }
         }
     }
 
-    /// Plans a statement that another shard prepared, or that the schema has changed under.
+    /// Plans a statement that another shard prepared, or again after the schema has changed.
     #[cold]
-    fn prepare_again(&mut self, id: [u8; 16]) -> Result<Arc<Prepared>, Failure> {
-        let texts = self.common.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = texts.get(&id).cloned().ok_or(Failure::Unprepared(id))?;
-        drop(texts);
-        let prepared = Arc::new(self.plan(text.0.as_deref(), &text.1)?);
-        self.remember(id, Arc::clone(&prepared));
-        Ok(prepared)
+    fn prepare_again(
+        &mut self,
+        id: StatementId,
+        known: Option<PreparedText>,
+    ) -> Result<Arc<Prepared>, Failure> {
+        let text = known.or_else(|| {
+            let mut texts = self.shared.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+            texts.get(&id).cloned()
+        });
+        let text = text.ok_or(Failure::Unprepared(id))?;
+        let plan = Arc::new(self.plan(text.0.as_deref(), &text.1)?);
+        let planned = PlannedStatement { text, plan: Arc::clone(&plan) };
+        self.schema.prepared.insert(id, planned);
+        Ok(plan)
     }
 
     fn run_batch(

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use tare_store::{Limits, OpenError, Recovered, Store};
 
-use crate::net::balance::Balance;
-use crate::net::guard::{Guard, GuardError, Logins};
+use crate::net::access::{AccessControl, AccessError, Logins};
+use crate::net::balancer::ConnectionBalancer;
 use crate::net::reactor::{Chosen, Engine, ReactorError};
 use crate::node::announce::{Found, announce, report_of, say};
 use crate::node::clock::Clock;
@@ -22,15 +22,15 @@ use crate::node::directory::{Directory, DirectoryError, ShardFiles};
 use crate::node::environment::{Environment, EnvironmentError};
 use crate::node::inject::{self, Busy, FilterError};
 use crate::node::memory::{self, Budget, MemoryError, Resident};
-use crate::node::metrics::{self, About, Account};
+use crate::node::metrics::{self, ServerInfo, SharedCounters};
 use crate::node::placement::{self, Placement, PlacementError};
 use crate::node::report::Report;
-use crate::query::catalog::{Shared, hash_uuid, journal::JournalError};
+use crate::query::catalog::{SharedCatalog, hash_uuid, journal::JournalError};
 use crate::query::system::Node;
 use crate::shard::mailbox::Mailbox;
 use crate::shard::message::Message;
 use crate::shard::stall::{self, Detector};
-use crate::shard::{Common, Shard, State};
+use crate::shard::{Shard, ShardSettings, ShardStart, SharedState};
 
 /// Size of a commit log segment: reserved on disk when it is begun.
 const SEGMENT_BYTES: u64 = 32 << 20;
@@ -67,7 +67,7 @@ pub enum DbError {
     )]
     MetricsExposed { address: SocketAddr },
     #[error(transparent)]
-    Guard(#[from] GuardError),
+    Access(#[from] AccessError),
     #[error("cannot make the metrics file {}", .path.display())]
     Metrics { path: PathBuf, source: io::Error },
     #[error("cannot start shard {shard}")]
@@ -87,12 +87,12 @@ struct Start {
     number: usize,
     config: Config,
     placement: Placement,
-    common: Arc<Common>,
+    shared: Arc<SharedState>,
     files: ShardFiles,
     budget: Budget,
     clock: Clock,
     stalls: Detector,
-    account: Account,
+    counters: SharedCounters,
     messages: Receiver<Message>,
     listener: Option<OwnedFd>,
 }
@@ -111,7 +111,7 @@ pub fn serve(
     if let Some(instructions) = config.inject.filter {
         inject::install_filter(instructions)?;
     }
-    let guard = Guard::prepare(config)?;
+    let guard = AccessControl::prepare(config)?;
     memory::tune_heap();
     let directory = Directory::open(&config.data)?;
     let environment = Environment::find()?;
@@ -136,14 +136,14 @@ pub fn serve(
     let mailboxes = mailboxes.collect::<io::Result<Vec<_>>>();
     let mailboxes = mailboxes.map_err(|source| DbError::Thread { shard: 0, source })?;
     let (mailboxes, messages): (Vec<_>, Vec<_>) = mailboxes.into_iter().unzip();
-    let Guard { tls, logins } = guard;
+    let AccessControl { tls, logins } = guard;
     let host = config.data.as_os_str().as_encoded_bytes();
-    let common = Arc::new(Common {
-        schema: Shared::open(&directory.file("schema.log"))?,
+    let shared = Arc::new(SharedState {
+        catalog: SharedCatalog::open(&directory.file("schema.log"))?,
         prepared: Mutex::default(),
         mailboxes,
         node: Node { address, host_id: hash_uuid(&[host]) },
-        balance: Balance::new(shards, shard_aware_port),
+        balancer: ConnectionBalancer::new(shards, shard_aware_port),
         logins: logins.as_ref().map(Logins::queue),
         tls,
         stop,
@@ -151,24 +151,24 @@ pub fn serve(
         resident: Resident::default(),
     });
 
-    logins.map(|logins| logins.start(&common)).transpose()?;
+    logins.map(|logins| logins.start(&shared)).transpose()?;
     let clock = Clock::new();
     let (detectors, mut watchdog) = stall::detectors(shards, config.stall_threshold);
     // Each engine has one listener: the shard-aware port is the second shard's.
     let mut listeners = [Some(listener), aware.map(|(listener, _)| listener)].into_iter().flatten();
     let mut threads = Vec::new();
     let parts = accounts.iter().copied().zip(messages).zip(detectors);
-    for (number, ((account, messages), stalls)) in parts.enumerate() {
+    for (number, ((counters, messages), stalls)) in parts.enumerate() {
         let start = Start {
             number,
             config: config.clone(),
             placement: placement.clone(),
-            common: Arc::clone(&common),
+            shared: Arc::clone(&shared),
             files: directory.files(number)?,
             budget,
             clock,
             stalls,
-            account,
+            counters,
             messages,
             listener: listeners.next().map(OwnedFd::from),
         };
@@ -196,7 +196,7 @@ pub fn serve(
         let mut report = report_of(config, &directory, &found, address, replayed);
         report.memory_bytes = memory_bytes;
         report.shard_aware_port = shard_aware_port;
-        let about = About {
+        let about = ServerInfo {
             version: report.version.clone(),
             io_engine: report.io_engine.clone(),
             memory_bytes,
@@ -219,11 +219,11 @@ pub fn serve(
             // Whoever started the server may have closed the log; that is no reason to end.
             let _ = say(log, &line);
         }
-        common.resident.measure(memory_bytes, clock.now_ns());
+        shared.resident.measure(memory_bytes, clock.now_ns());
     }
     // A shard that ended takes the others with it: a part of the data would be missing.
     stop.store(true, Ordering::Relaxed);
-    common.mailboxes.iter().for_each(Mailbox::wake);
+    shared.mailboxes.iter().for_each(Mailbox::wake);
     for (number, thread) in threads.into_iter().enumerate() {
         match thread.join() {
             Ok(Ok(())) => {}
@@ -297,7 +297,7 @@ fn run(start: Start, ready: &Sender<Ready>, go: &Receiver<()>) -> Result<(), DbE
 }
 
 fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
-    let Start { number, config, placement, common, mut files, budget, clock, .. } = start;
+    let Start { number, config, placement, shared, mut files, budget, clock, .. } = start;
     if let Some(&cpu) = placement.pinned.get(number) {
         let failed = |source| DbError::Pin { shard: number, cpu, source };
         placement::pin(cpu).map_err(failed)?;
@@ -310,30 +310,30 @@ fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
         segment_bytes: SEGMENT_BYTES,
         durability: config.durability.for_store(),
     };
-    let catalog = common.schema.current();
+    let catalog = shared.catalog.current();
     let (store, recovered) = Store::open(&mut files, limits, catalog.options(), clock.now())?;
     let failed = |source| DbError::Shard { shard: number, source };
-    let wakeup = common.mailboxes[number].wakeup();
+    let wakeup = shared.mailboxes[number].wakeup();
     let (mut engine, chosen) = Engine::new(config.io, wakeup).map_err(failed)?;
     if let Some(listener) = start.listener {
         engine.listen(listener).map_err(|source| failed(ReactorError::Epoll { source }))?;
     }
-    let shard = Shard {
-        busy: config.inject.busy_ns.map(|ns| Busy::new(ns, clock)),
+    let busy = config.inject.busy_ns.map(|ns| Busy::new(ns, clock));
+    let settings =
+        ShardSettings { durability: config.durability, polling: placement.polling, budget };
+    let shard = Shard::new(ShardStart {
         number,
-        common,
+        shared,
+        settings,
         store,
         files,
-        budget,
-        stalls: start.stalls,
-        durability: config.durability,
         engine,
-        polling: placement.polling,
         clock,
-        account: start.account,
+        counters: start.counters,
+        stalls: start.stalls,
         messages: start.messages,
-        state: State::new(),
-    };
+        busy,
+    });
     Ok((shard, chosen, recovered))
 }
 
@@ -363,8 +363,8 @@ fn listen_for_metrics(address: SocketAddr, insecure: bool) -> Result<TcpListener
 fn serve_metrics(
     listener: Option<TcpListener>,
     report: &mut Report,
-    accounts: Vec<Account>,
-    about: About,
+    accounts: Vec<SharedCounters>,
+    about: ServerInfo,
 ) -> Result<(), DbError> {
     let Some(listener) = listener else { return Ok(()) };
     let address = listener.local_addr().ok();

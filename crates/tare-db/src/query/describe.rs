@@ -31,11 +31,11 @@ impl Shard {
         current: Option<&str>,
     ) -> Result<(), Failure> {
         if describe.target == DescribeTarget::Cluster {
-            let address = self.common.node.address.ip().to_string();
+            let address = self.shared.node.address.ip().to_string();
             describe_cluster(&mut conn.out, reply, current, &address);
             return Ok(());
         }
-        let schema = Schema { catalog: &self.state.catalog, internals: describe.internals };
+        let schema = Schema { catalog: &self.schema.catalog, internals: describe.internals };
         let (elements, with_statements) = schema.elements(&describe.target, current)?;
         let mut names = vec!["keyspace_name", "type", "name"];
         names.extend(with_statements.then_some("create_statement"));

@@ -25,7 +25,7 @@ impl Shard {
         match &prepared.plan {
             Plan::Modify(modify) => self.modify(conn, reply, modify, &bound, settings),
             Plan::Select(select) => {
-                self.state.metrics.reads += 1;
+                self.telemetry.counters.reads += 1;
                 self.select(conn, reply, (prepared, select), &bound, settings)
             }
             Plan::Batch(batch) => self.batch_statement(conn, reply, batch, &bound, settings),
@@ -39,8 +39,7 @@ impl Shard {
     /// The server's own time of writing: never twice the same on one shard.
     #[inline]
     pub(crate) fn timestamp(&mut self) -> i64 {
-        self.state.last_timestamp = self.clock.wall_us().max(self.state.last_timestamp + 1);
-        self.state.last_timestamp
+        self.writes.next_timestamp(self.clock)
     }
 
     /// Seconds since the Unix epoch when the turn began; a client may say what time it is.
@@ -48,7 +47,7 @@ impl Shard {
     pub(crate) fn now_s(&self, settings: &Settings<'_>) -> u32 {
         match settings.now_s {
             Some(now_s) => u32::try_from(now_s).unwrap_or(0),
-            None => self.state.now.wall_s,
+            None => self.now.wall_s,
         }
     }
 
@@ -57,7 +56,7 @@ impl Shard {
     pub(crate) fn moment(&mut self) -> Moment {
         let wall_us = self.timestamp();
         // Different for each shard, server and call, which is all that is asked of them.
-        let host = u64::from_le_bytes(self.common.node.host_id[..8].try_into().unwrap_or_default());
+        let host = u64::from_le_bytes(self.shared.node.host_id[..8].try_into().unwrap_or_default());
         let first = mix64(host ^ mix64(wall_us.cast_unsigned()) ^ (self.number as u64) << 56);
         Moment { wall_us, unique: [first, mix64(first)] }
     }

@@ -1,5 +1,5 @@
 //! Runs SELECT on tables of clients: one whole row straight from the store into the connection's
-//! buffer, everything else as a [`Reading`].
+//! buffer, everything else as a [`ReadTask`].
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::query::bind::{Bound, OwnedSlice, PartitionKey, after};
 use crate::query::cursor::Cursor;
 use crate::query::failure::Failure;
 use crate::query::plan::{Items, Partitions, Prepared, Rows, Select};
-use crate::query::rows::{self, Area, Asked, Reading, Step};
+use crate::query::read_task::{self, Area, Asked, ReadTask, Step};
 use crate::shard::message::{Message, Origin};
 use crate::shard::ring::owner;
 use crate::shard::{Conn, Shard};
@@ -44,8 +44,8 @@ impl Shard {
         if let (Partitions::One(key_sources), Rows::One(row_sources), None) =
             (&select.partitions, &select.rows, settings.paging_state)
         {
-            let mut key = std::mem::take(&mut self.state.key);
-            let mut clustering = std::mem::take(&mut self.state.clustering);
+            let mut key = std::mem::take(&mut self.scratch.key);
+            let mut clustering = std::mem::take(&mut self.scratch.clustering);
             let built = bound
                 .key(&mut key, key_sources, &select.table)
                 .and_then(|()| bound.clustering(&mut clustering, row_sources, &select.table));
@@ -53,7 +53,7 @@ impl Shard {
                 let row = OneRow { token: Token::of(&key).0, key: &key, clustering: &clustering };
                 self.select_row(conn, reply, (prepared, select), &row, asked)
             });
-            (self.state.key, self.state.clustering) = (key, clustering);
+            (self.scratch.key, self.scratch.clustering) = (key, clustering);
             return result;
         }
         let after = Cursor::of(settings)?;
@@ -61,8 +61,8 @@ impl Shard {
         let left = after.as_ref().map_or(asked.left, |after| after.left.min(asked.left));
         let asked = Asked { left, ..asked };
         let origin = Origin { shard: self.number, conn: conn.id, reply };
-        let reading = Reading::new(origin, Arc::clone(prepared), area, asked, after)?;
-        self.start(conn, reading)
+        let task = ReadTask::new(origin, Arc::clone(prepared), area, asked, after)?;
+        self.start(conn, task)
     }
 
     fn asked(
@@ -113,7 +113,7 @@ impl Shard {
             }
             Partitions::Some(choices) => bound.keys(choices, table)?,
             Partitions::Tokens(bounds) => match bound.tokens(bounds, table)? {
-                Some(tokens) => return Ok(rows::ring(table, tokens, now_s)),
+                Some(tokens) => return Ok(read_task::ring(table, tokens, now_s)),
                 None => Vec::new(),
             },
         };
@@ -139,7 +139,7 @@ impl Shard {
         asked: Asked,
     ) -> Result<(), Failure> {
         let OneRow { token, key, clustering } = *row;
-        let is_here = owner(token, self.common.mailboxes.len()) == self.number;
+        let is_here = owner(token, self.shared.mailboxes.len()) == self.number;
         let mut pins = Pins::default();
         let mut waits = false;
         if let (true, Items::Columns(items)) = (is_here, &select.items) {
@@ -154,7 +154,13 @@ impl Shard {
             let mut writer = RowsWriter::begin(&mut conn.out, reply, &select.columns, None);
             let result = self.store.read_row(&read, &mut pins, |row| {
                 writer.row(|out| {
-                    rows::put_row(out, items, &select.table, &row, (asked.now_s, &asked.moment));
+                    read_task::put_row(
+                        out,
+                        items,
+                        &select.table,
+                        &row,
+                        (asked.now_s, &asked.moment),
+                    );
                 });
             });
             match result {
@@ -164,7 +170,7 @@ impl Shard {
                 }
                 Ok(End::Done | End::Stopped | End::Paused) => {
                     writer.finish();
-                    self.answered(Operation::Read);
+                    self.telemetry.answered(Operation::Read);
                     return Ok(());
                 }
                 Err(error) => {
@@ -176,45 +182,45 @@ impl Shard {
         let key = PartitionKey { token, key: key.to_vec() };
         let area = Area::Row { key, clustering: clustering.to_vec() };
         let origin = Origin { shard: self.number, conn: conn.id, reply };
-        let mut reading = Reading::new(origin, Arc::clone(prepared), area, asked, None)?;
+        let mut task = ReadTask::new(origin, Arc::clone(prepared), area, asked, None)?;
         if waits {
-            reading.begun_ns = self.state.now.monotonic_ns;
-            self.park(Box::new(reading), pins)?;
-            self.state.remote += 1;
+            task.begun_ns = self.now.monotonic_ns;
+            self.wait_for_blocks(Box::new(task), pins)?;
+            self.connections.unanswered += 1;
             return Ok(());
         }
-        self.start(conn, reading)
+        self.start(conn, task)
     }
 
     /// Begins a reading here or where its rows are.
-    fn start(&mut self, conn: &mut Conn, mut reading: Reading) -> Result<(), Failure> {
+    fn start(&mut self, conn: &mut Conn, mut task: ReadTask) -> Result<(), Failure> {
         let mut pins = Pins::default();
-        reading.begun_ns = self.state.now.monotonic_ns;
-        let shards = self.common.mailboxes.len();
-        let shard = reading.first_shard(shards);
+        task.begun_ns = self.now.monotonic_ns;
+        let shards = self.shared.mailboxes.len();
+        let shard = task.first_shard(shards);
         let step = match shard == self.number {
-            true => reading.step(&mut self.store, &mut pins, (self.number, shards))?,
+            true => task.step(&mut self.store, &mut pins, (self.number, shards))?,
             false => Step::Elsewhere(shard),
         };
         if step == Step::Answer {
-            self.answered(Operation::Read);
-            reading.answer(&mut conn.out);
+            self.telemetry.answered(Operation::Read);
+            task.answer(&mut conn.out);
         } else {
-            self.dispatch(Box::new(reading), pins, step)?;
-            self.state.remote += 1;
+            self.dispatch(Box::new(task), pins, step)?;
+            self.connections.unanswered += 1;
         }
         Ok(())
     }
 
     /// Takes a reading on that waited, or that has come from another shard.
-    pub(crate) fn advance(&mut self, mut reading: Box<Reading>, mut pins: Pins) {
+    pub(crate) fn advance(&mut self, mut task: Box<ReadTask>, mut pins: Pins) {
         self.refresh();
-        let shards = self.common.mailboxes.len();
-        let origin = reading.origin;
-        let step = reading.step(&mut self.store, &mut pins, (self.number, shards));
+        let shards = self.shared.mailboxes.len();
+        let origin = task.origin;
+        let step = task.step(&mut self.store, &mut pins, (self.number, shards));
         let result = step.map_err(Failure::from);
-        if let Err(failure) = result.and_then(|step| self.dispatch(reading, pins, step)) {
-            self.state.metrics.errors += 1;
+        if let Err(failure) = result.and_then(|step| self.dispatch(task, pins, step)) {
+            self.telemetry.counters.errors += 1;
             self.deliver(origin, |out| failure.encode(out, origin.reply));
         }
     }
@@ -223,26 +229,26 @@ impl Shard {
     /// may hold the client's connection, tells it.
     fn dispatch(
         &mut self,
-        mut reading: Box<Reading>,
+        mut task: Box<ReadTask>,
         mut pins: Pins,
         step: Step,
     ) -> Result<(), Failure> {
         match step {
             Step::Answer => {
-                self.answered_late(Operation::Read, reading.begun_ns);
-                self.deliver(reading.origin, |out| reading.answer(out));
+                self.telemetry.answered_late(self.clock, Operation::Read, task.begun_ns);
+                self.deliver(task.origin, |out| task.answer(out));
             }
             Step::Yield => {
                 // They also know what was passed without being shown.
                 pins.forget_done();
-                self.state.readings.push_back((reading, pins));
+                self.reads.push_runnable(task, pins);
             }
-            Step::Elsewhere(shard) => self.post(shard, Message::Read(reading)),
+            Step::Elsewhere(shard) => self.post(shard, Message::Read(task)),
             Step::Missing => {
-                if reading.has_moved() {
+                if task.has_moved() {
                     pins.forget_done();
                 }
-                self.park(reading, pins)?;
+                self.wait_for_blocks(task, pins)?;
             }
         }
         Ok(())
@@ -256,17 +262,17 @@ impl Shard {
             write(&mut frame);
             return self.post(shard, Message::Answer { conn, frame });
         }
-        self.state.remote -= 1;
-        if let Some(found) = self.conn(conn) {
+        self.connections.unanswered -= 1;
+        if let Some(found) = self.connections.get_mut(conn) {
             write(&mut found.out);
-            self.mark_dirty(conn);
+            self.connections.mark_dirty(conn);
         }
     }
 
     /// Takes one reading on that has given way.
-    pub(crate) fn step_reading(&mut self) -> bool {
-        let Some((reading, pins)) = self.state.readings.pop_front() else { return false };
-        self.advance(reading, pins);
+    pub(crate) fn step_runnable(&mut self) -> bool {
+        let Some((task, pins)) = self.reads.pop_runnable() else { return false };
+        self.advance(task, pins);
         true
     }
 }

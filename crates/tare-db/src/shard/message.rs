@@ -7,7 +7,7 @@ use tare_cql::response::Reply;
 
 use crate::net::reactor::ConnId;
 use crate::query::failure::Failure;
-use crate::query::rows::Reading;
+use crate::query::read_task::ReadTask;
 
 /// Who is to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum Message {
     /// Whether a login was right.
     LoggedIn { conn: ConnId, reply: Reply, result: Result<(), Failure> },
     /// A reading that goes on at this shard.
-    Read(Box<Reading>),
+    Read(Box<ReadTask>),
     /// A finished frame: the answer to `Read`.
     Answer { conn: ConnId, frame: Vec<u8> },
     /// Something to tell to clients that registered for changes of the schema, in version 4.

@@ -2,9 +2,9 @@
 //! what happened as [`Event`]s. An enum of two engines, not a trait object, so that the hot path
 //! is inlined.
 
-mod bunches;
 mod epoll;
 mod helper;
+mod read_batcher;
 #[allow(unsafe_code, reason = "submission entries and provided buffers are raw memory")]
 mod uring;
 

@@ -22,8 +22,8 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use tare_store::io::OpKind;
 
-use super::bunches::Bunches;
 use super::helper::Helper;
+use super::read_batcher::ReadBatcher;
 use super::{ConnId, Event, FILE_OPS_MAX, Source, Wait};
 use crate::node::directory::{Done, Work, is_end};
 
@@ -109,7 +109,7 @@ pub(crate) struct Uring {
     /// Operations on files by the low half of their user data.
     flights: Vec<Option<Flight>>,
     free_flights: Vec<u32>,
-    reads: Bunches,
+    reads: ReadBatcher,
     helper: Helper,
 }
 
@@ -157,7 +157,7 @@ impl Uring {
             wakeup,
             flights: Vec::new(),
             free_flights: Vec::new(),
-            reads: Bunches::default(),
+            reads: ReadBatcher::default(),
             helper,
         };
         engine.watch_wakeup();
@@ -298,11 +298,11 @@ impl Uring {
         None
     }
 
-    /// Puts the reads in the queue that need not wait any longer. Whether there were any.
-    fn free_reads(&mut self) -> bool {
-        let freed = self.reads.look();
-        freed.iter().for_each(|&number| self.push_flight(number));
-        !freed.is_empty()
+    /// Submits the reads that need not wait any longer. Returns whether there were any.
+    fn release_reads(&mut self) -> bool {
+        let released = self.reads.release();
+        released.iter().for_each(|&number| self.push_flight(number));
+        !released.is_empty()
     }
 
     pub(crate) fn has_file_room(&mut self) -> bool {
@@ -314,7 +314,7 @@ impl Uring {
     }
 
     pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
-        self.free_reads();
+        self.release_reads();
         self.arm_wanting();
         let ready = !self.ring.completion().is_empty();
         let entered = match wait {
@@ -343,7 +343,7 @@ impl Uring {
             // An error shows again at the next turn.
             let _ = self.ring.submit();
         }
-        if self.free_reads() {
+        if self.release_reads() {
             // At once: the disk has nothing to do. An error shows again at the next turn.
             let _ = self.ring.submit();
         }

@@ -9,7 +9,7 @@ use crate::JournalError;
 use crate::query::catalog::journal;
 use crate::query::catalog::{Catalog, Column, Table};
 use crate::query::ordered;
-use crate::query::rows::key_component;
+use crate::query::read_task::key_component;
 
 /// The table whose rows are printed. Without a schema, everything is printed as bytes.
 #[derive(Debug, Default)]

@@ -41,7 +41,7 @@ pub(crate) struct Budget {
     /// For what clients have sent and have not taken yet.
     pub(crate) connection_bytes: usize,
     /// Reads that may wait for blocks of tables; each holds those that it has.
-    pub(crate) parked_max: usize,
+    pub(crate) waiting_reads_max: usize,
     /// Connections that are served.
     pub(crate) connections_max: usize,
 }
@@ -102,7 +102,7 @@ impl Budget {
             cache_bytes,
             log_bytes,
             connection_bytes,
-            parked_max: (cache_bytes / 4 / PARKED_BYTES).clamp(16, PARKED_MAX),
+            waiting_reads_max: (cache_bytes / 4 / PARKED_BYTES).clamp(16, PARKED_MAX),
             connections_max: (connection_bytes / CONNECTION_BYTES).min(descriptors).max(1),
         }
     }
@@ -188,11 +188,11 @@ impl CacheTarget {
 
 /// What the connections of one shard hold.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct ConnectionMemory {
     bytes: usize,
 }
 
-impl Held {
+impl ConnectionMemory {
     /// Counts what one connection holds now instead of what it held before.
     #[inline]
     pub(crate) fn change(&mut self, before: usize, now: usize) {
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_connections_hold_is_counted() {
-        let mut held = Held::default();
+        let mut held = ConnectionMemory::default();
         held.change(0, 100);
         held.change(0, 50);
         held.change(100, 0);

@@ -6,8 +6,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use super::text::{About, render};
-use super::{Account, Metrics};
+use super::text::{ServerInfo, render};
+use super::{Metrics, SharedCounters};
 use crate::node::clock::Clock;
 
 /// The longest head of a request.
@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Answers for as long as the process lives, on a thread of its own.
 pub(crate) fn serve(
     listener: TcpListener,
-    accounts: Vec<Account>,
-    about: About,
+    accounts: Vec<SharedCounters>,
+    about: ServerInfo,
 ) -> io::Result<SocketAddr> {
     let address = listener.local_addr()?;
     let life = move || {
@@ -72,7 +72,7 @@ impl Write for Client {
     }
 }
 
-fn answer(client: &mut Client, accounts: &[Account], about: &About) -> io::Result<()> {
+fn answer(client: &mut Client, accounts: &[SharedCounters], about: &ServerInfo) -> io::Result<()> {
     let mut head = Vec::with_capacity(1024);
     let mut part = [0; 1024];
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < HEAD_BYTES_MAX {
@@ -84,7 +84,7 @@ fn answer(client: &mut Client, accounts: &[Account], about: &About) -> io::Resul
     let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let (status, kind, body) = match respond(line) {
         Answer::Metrics => {
-            let about = About { resident_bytes: resident_bytes(), ..about.clone() };
+            let about = ServerInfo { resident_bytes: resident_bytes(), ..about.clone() };
             let kind = "text/plain; version=0.0.4; charset=utf-8";
             ("200 OK", kind, render(&about, &Metrics::of(accounts)))
         }

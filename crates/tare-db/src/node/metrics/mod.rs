@@ -28,7 +28,7 @@ mod text;
 pub use fields::{FIELDS, Field, Kind, ShardMetrics};
 pub(crate) use http::{resident_bytes, serve};
 pub use latency::{BUCKETS, Histogram, Operation, bound_us};
-pub use text::{About, page as reference_page, render};
+pub use text::{ServerInfo, page as reference_page, render};
 
 /// Name of the file in the data directory.
 pub const FILE: &str = "metrics";
@@ -64,7 +64,7 @@ impl Metrics {
     }
 
     /// What the shards' accounts say now.
-    pub(crate) fn of(accounts: &[Account]) -> Self {
+    pub(crate) fn of(accounts: &[SharedCounters]) -> Self {
         let read = accounts.iter().map(|account| account.read());
         let (shards, latencies) = read.unzip();
         Self { shards, latencies }
@@ -116,9 +116,9 @@ fn parts(words: &[u64]) -> Option<Parts> {
 
 /// Where one shard keeps its account.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Account(&'static [AtomicU64]);
+pub(crate) struct SharedCounters(&'static [AtomicU64]);
 
-impl Account {
+impl SharedCounters {
     /// Publishes the fields that change at every turn.
     #[inline]
     pub(crate) fn store_hot(self, now: &ShardMetrics) {
@@ -151,7 +151,7 @@ impl Account {
 }
 
 /// Makes the file anew and maps it; one account per shard.
-pub(crate) fn create(path: &Path, shards: usize) -> io::Result<Vec<Account>> {
+pub(crate) fn create(path: &Path, shards: usize) -> io::Result<Vec<SharedCounters>> {
     let length = (HEAD_BYTES + SHARD_BYTES * shards).next_multiple_of(4096);
     let mut bytes = vec![0; length];
     bytes[..8].copy_from_slice(MAGIC);
@@ -165,7 +165,7 @@ pub(crate) fn create(path: &Path, shards: usize) -> io::Result<Vec<Account>> {
     file.sync_all()?;
     let words = page::map(&file, length)?;
     let shards = words[HEAD_BYTES / 8..].chunks_exact(SHARD_BYTES / 8).take(shards);
-    Ok(shards.map(Account).collect())
+    Ok(shards.map(SharedCounters).collect())
 }
 
 #[cfg(test)]
@@ -221,7 +221,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let accounts = create(&dir.path().join(FILE), 2).unwrap();
         accounts[0].took(Operation::Write, 1_500_000, 3);
-        let served = render(&About::default(), &Metrics::of(&accounts));
+        let served = render(&ServerInfo::default(), &Metrics::of(&accounts));
         let listed = |name: &str| page.contains(&format!("| `{name}` |"));
         for line in served.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             let (name, kind) = line.split_once(' ').unwrap();

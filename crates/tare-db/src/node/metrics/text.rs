@@ -7,7 +7,7 @@ use super::{BUCKETS, FIELDS, Metrics, Operation, bound_us};
 
 /// What is said of the server as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct About {
+pub struct ServerInfo {
     pub version: String,
     /// `io_uring` or `epoll`.
     pub io_engine: String,
@@ -30,16 +30,16 @@ const PROCESS: [(&str, &str); 3] = [
 ];
 
 /// Writes everything.
-pub fn render(about: &About, metrics: &Metrics) -> String {
+pub fn render(about: &ServerInfo, metrics: &Metrics) -> String {
     let mut out = String::with_capacity(16 << 10);
     // Writing into a string cannot fail.
     let _ = write(&mut out, about, metrics);
     out
 }
 
-fn write(out: &mut String, about: &About, metrics: &Metrics) -> std::fmt::Result {
+fn write(out: &mut String, about: &ServerInfo, metrics: &Metrics) -> std::fmt::Result {
     let [info, resident, memory] = PROCESS;
-    let About { version, io_engine, resident_bytes, memory_bytes } = about;
+    let ServerInfo { version, io_engine, resident_bytes, memory_bytes } = about;
     head(out, info, "gauge")?;
     writeln!(out, "{}{{version=\"{version}\",io_engine=\"{io_engine}\"}} 1", info.0)?;
     head(out, resident, "gauge")?;

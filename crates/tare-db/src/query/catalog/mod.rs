@@ -178,14 +178,14 @@ pub(crate) fn hash_uuid(parts: &[&[u8]]) -> [u8; 16] {
 
 /// The schema that all shards share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedCatalog {
     current: RwLock<Arc<Catalog>>,
     /// Counts the changes; a shard compares it with what it has.
     epoch: AtomicU64,
     journal: Mutex<Journal>,
 }
 
-impl Shared {
+impl SharedCatalog {
     /// Reads the journal.
     pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
         let mut catalog = Catalog::default();

@@ -17,7 +17,7 @@ fn table(name: &str, store: u32) -> Table {
     }
 }
 
-fn fill(shared: &Shared) {
+fn fill(shared: &SharedCatalog) {
     let changes = [
         Change::CreateKeyspace { name: "ks".into(), keyspace: Keyspace::default() },
         Change::CreateTable { table: table("a", 0) },
@@ -34,7 +34,7 @@ fn fill(shared: &Shared) {
 fn the_schema_outlives_a_restart_with_its_version() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("schema.log");
-    let shared = Shared::open(&path).unwrap();
+    let shared = SharedCatalog::open(&path).unwrap();
     fill(&shared);
     let before = shared.current();
     assert_eq!(shared.epoch(), 5);
@@ -42,23 +42,23 @@ fn the_schema_outlives_a_restart_with_its_version() {
     assert_eq!((live, before.next_store), (vec![2], 3));
     assert!(before.table("ks", "a").is_none() && before.table("ks", "b").is_some());
     drop(shared);
-    assert_eq!(Shared::open(&path).unwrap().current(), before);
+    assert_eq!(SharedCatalog::open(&path).unwrap().current(), before);
 }
 
 #[test]
 fn a_torn_line_is_cut_and_a_damaged_one_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("schema.log");
-    fill(&Shared::open(&path).unwrap());
+    fill(&SharedCatalog::open(&path).unwrap());
     let whole = std::fs::read(&path).unwrap();
     std::fs::write(&path, &whole[..whole.len() - 3]).unwrap();
-    let catalog = Shared::open(&path).unwrap().current();
+    let catalog = SharedCatalog::open(&path).unwrap().current();
     assert!(catalog.options().contains_key(&1), "the truncation was torn");
     assert!(std::fs::read(&path).unwrap().ends_with(b"\n"));
 
     let mut damaged = whole;
     damaged[20] ^= 1;
     std::fs::write(&path, &damaged).unwrap();
-    let error = Shared::open(&path).unwrap_err().to_string();
+    let error = SharedCatalog::open(&path).unwrap_err().to_string();
     assert!(error.ends_with("is damaged at line 1: the checksum does not fit"), "{error}");
 }

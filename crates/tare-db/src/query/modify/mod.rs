@@ -4,7 +4,7 @@
 //! What one statement or batch writes to one shard is one entry of its log, so that a crash keeps
 //! all of it or none. Over several shards that holds for each alone.
 
-mod parts;
+mod payloads;
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ use crate::query::plan::{Action, Batch, Modify, Partitions, Plan, Prepared, Rows
 use crate::query::warning::Warnings;
 use crate::shard::message::{Message, Origin};
 use crate::shard::ring::owner;
-use crate::shard::{Conn, Shard, Waiter};
-pub(crate) use parts::Joint;
-use parts::{Parts, append};
+use crate::shard::writes::WriteClient;
+use crate::shard::{Conn, Shard};
+use payloads::{ShardPayloads, append};
 
 /// When a write happens.
 #[derive(Clone, Copy, Debug)]
@@ -54,13 +54,13 @@ impl Shard {
         let (Partitions::One(key_sources), Rows::One(row_sources)) =
             (&modify.partitions, &modify.rows)
         else {
-            let mut parts = Parts::default();
-            self.collect(&mut parts, modify, bound, stamp)?;
-            return self.write_parts(conn, reply, parts, Warnings::new());
+            let mut payloads = ShardPayloads::default();
+            self.collect(&mut payloads, modify, bound, stamp)?;
+            return self.write_payloads(conn, reply, payloads, Warnings::new());
         };
-        let mut key = std::mem::take(&mut self.state.key);
-        let mut clustering = std::mem::take(&mut self.state.clustering);
-        let mut row = std::mem::take(&mut self.state.cells);
+        let mut key = std::mem::take(&mut self.scratch.key);
+        let mut clustering = std::mem::take(&mut self.scratch.clustering);
+        let mut row = std::mem::take(&mut self.scratch.cells);
         row.clear();
         let built = bound
             .key(&mut key, key_sources, &modify.table)
@@ -77,7 +77,7 @@ impl Shard {
             let mutation = Mutation { table: modify.table.store, token, key: &key, change };
             self.write(conn, reply, &mutation)
         });
-        (self.state.key, self.state.clustering, self.state.cells) = (key, clustering, row);
+        (self.scratch.key, self.scratch.clustering, self.scratch.cells) = (key, clustering, row);
         result
     }
 
@@ -94,7 +94,7 @@ impl Shard {
             return Err(Failure::invalid("counters are not supported"));
         }
         let settings = self.with_timestamp(settings);
-        let mut parts = Parts::default();
+        let mut payloads = ShardPayloads::default();
         for (prepared, values) in items {
             let Plan::Modify(modify) = &prepared.plan else {
                 return Err(Failure::invalid(
@@ -105,14 +105,14 @@ impl Shard {
             check_consistency(modify, &settings)?;
             let bound = Bound::new(prepared, values, || self.moment())?;
             let stamp = self.stamp(modify, None, &bound, &settings)?;
-            self.collect(&mut parts, modify, &bound, stamp)?;
+            self.collect(&mut payloads, modify, &bound, stamp)?;
         }
         let tables = items.iter().filter_map(|(prepared, _)| match &prepared.plan {
             Plan::Modify(modify) => Some(&*modify.table),
             _ => None,
         });
-        let warnings = parts.warnings(kind == BatchKind::Unlogged, tables);
-        self.write_parts(conn, reply, parts, warnings)
+        let warnings = payloads.warnings(kind == BatchKind::Unlogged, tables);
+        self.write_payloads(conn, reply, payloads, warnings)
     }
 
     /// Runs a batch that was written as one statement.
@@ -125,15 +125,15 @@ impl Shard {
         settings: &Settings<'_>,
     ) -> Result<(), Failure> {
         let settings = self.with_timestamp(settings);
-        let mut parts = Parts::default();
+        let mut payloads = ShardPayloads::default();
         for modify in &batch.statements {
             check_consistency(modify, &settings)?;
             let stamp = self.stamp(modify, batch.timestamp.as_ref(), bound, &settings)?;
-            self.collect(&mut parts, modify, bound, stamp)?;
+            self.collect(&mut payloads, modify, bound, stamp)?;
         }
         let tables = batch.statements.iter().map(|modify| &*modify.table);
-        let warnings = parts.warnings(batch.unlogged, tables);
-        self.write_parts(conn, reply, parts, warnings)
+        let warnings = payloads.warnings(batch.unlogged, tables);
+        self.write_payloads(conn, reply, payloads, warnings)
     }
 
     /// All writes of a batch have one time.
@@ -170,7 +170,7 @@ impl Shard {
     /// Adds the mutations of a statement to the payloads of the shards that own them.
     fn collect(
         &mut self,
-        parts: &mut Parts,
+        payloads: &mut ShardPayloads,
         modify: &Modify,
         bound: &Bound<'_>,
         stamp: Stamp,
@@ -201,12 +201,12 @@ impl Shard {
         if row.is_empty() {
             return Ok(());
         }
-        let shards = self.common.mailboxes.len();
+        let shards = self.shared.mailboxes.len();
         for PartitionKey { token, key } in &keys {
             let shard = owner(*token, shards);
-            parts.touch(*token);
+            payloads.note_partition(*token);
             let mut add = |change| {
-                parts.add(shard, &Mutation { table: table.store, token: *token, key, change })
+                payloads.add(shard, &Mutation { table: table.store, token: *token, key, change })
             };
             for clustering in &rows {
                 add(Change::Row { clustering, cells: &row })?;
@@ -226,8 +226,8 @@ impl Shard {
         reply: Reply,
         mutation: &Mutation<'_>,
     ) -> Result<(), Failure> {
-        let owner = owner(mutation.token, self.common.mailboxes.len());
-        self.state.metrics.writes += 1;
+        let owner = owner(mutation.token, self.shared.mailboxes.len());
+        self.telemetry.counters.writes += 1;
         if owner != self.number {
             let mut payload = Vec::new();
             append(&mut payload, mutation)?;
@@ -235,7 +235,7 @@ impl Shard {
             return Ok(());
         }
         let ticket = self.store.write(std::slice::from_ref(mutation))?;
-        if self.acknowledge(ticket, Waiter::Here { conn: conn.id, reply }) {
+        if self.acknowledge(ticket, WriteClient::Local { conn: conn.id, reply }) {
             encode_void(&mut conn.out, reply);
         }
         Ok(())
@@ -243,14 +243,14 @@ impl Shard {
 
     /// Whether a write can be answered now; else its waiter is told when it is durable.
     #[inline]
-    fn acknowledge(&mut self, ticket: Ticket, waiter: Waiter) -> bool {
-        match self.durability {
+    fn acknowledge(&mut self, ticket: Ticket, waiter: WriteClient) -> bool {
+        match self.settings.durability {
             Durability::Periodic(_) => {
-                self.answered(Operation::Write);
+                self.telemetry.answered(Operation::Write);
                 true
             }
             Durability::Sync => {
-                self.tell_when_durable(ticket, waiter);
+                self.answer_when_durable(ticket, waiter);
                 false
             }
         }
@@ -258,7 +258,7 @@ impl Shard {
 
     fn send_write(&mut self, conn: &Conn, reply: Reply, shard: usize, payload: Vec<u8>) {
         let origin = Origin { shard: self.number, conn: conn.id, reply };
-        self.state.remote += 1;
+        self.connections.unanswered += 1;
         self.post(shard, Message::Write { origin, payload });
     }
 
@@ -266,7 +266,7 @@ impl Shard {
     pub(crate) fn write_for(&mut self, origin: Origin, payload: &[u8]) {
         self.refresh();
         let result = match self.store.write_payload(payload) {
-            Ok(ticket) => match self.acknowledge(ticket, Waiter::There(origin)) {
+            Ok(ticket) => match self.acknowledge(ticket, WriteClient::Remote(origin)) {
                 true => Ok(()),
                 false => return,
             },

@@ -30,7 +30,7 @@ impl Shard {
     ) -> Result<(), Failure> {
         match statement {
             Statement::Use { keyspace } => {
-                if !self.state.catalog.has_keyspace(keyspace) {
+                if !self.schema.catalog.has_keyspace(keyspace) {
                     return Err(missing_keyspace(keyspace));
                 }
                 conn.keyspace = Some(keyspace.as_str().into());
@@ -93,7 +93,7 @@ impl Shard {
                 self.change(conn, reply, Changed::Dropped, target, decide)
             }
             Statement::Truncate { table: name } => {
-                self.common.schema.change(|catalog: &Catalog| {
+                self.shared.catalog.change(|catalog: &Catalog| {
                     let table = existing(catalog, current, name)?;
                     let (keyspace, name) = (table.keyspace.clone(), table.name.clone());
                     let store = catalog.next_store;
@@ -118,7 +118,7 @@ impl Shard {
         target: SchemaTarget<'_>,
         decide: impl FnOnce(&Catalog) -> Result<Option<Change>, Failure>,
     ) -> Result<(), Failure> {
-        if !self.common.schema.change(decide)? {
+        if !self.shared.catalog.change(decide)? {
             encode_void(&mut conn.out, reply);
             return Ok(());
         }
@@ -127,18 +127,18 @@ impl Shard {
         let offset = conn.out.len();
         encode_schema_change(&mut conn.out, reply, &change);
         if let SchemaTarget::Keyspace { keyspace: name } = target
-            && let Some(keyspace) = self.state.catalog.keyspaces.get(name)
+            && let Some(keyspace) = self.schema.catalog.keyspaces.get(name)
         {
             warning::put(&mut conn.out, offset, &warning::of_keyspace(name, keyspace));
         }
         let mut frame = Vec::new();
         encode_event(&mut frame, Version::V4, &Event::Schema(change));
         if conn.wants_schema_events {
-            conn.tell(&frame);
+            conn.push_frame(&frame);
         }
-        self.tell_schema_event(&frame);
+        self.connections.push_schema_event(&frame);
         let frame: Arc<[u8]> = frame.into();
-        for shard in 0..self.common.mailboxes.len() {
+        for shard in 0..self.shared.mailboxes.len() {
             if shard == self.number {
                 continue;
             }

@@ -15,7 +15,7 @@ use crate::query::cursor::Cursor;
 use crate::query::failure::Failure;
 use crate::query::ordered;
 use crate::query::plan::{Filter, FilterTest, SystemItem, SystemItems, SystemSelect};
-use crate::query::rows::write_count;
+use crate::query::read_task::write_count;
 use crate::shard::{Conn, Shard};
 
 impl Shard {
@@ -27,13 +27,13 @@ impl Shard {
         bound: &Bound<'_>,
         settings: &Settings<'_>,
     ) -> Result<(), Failure> {
-        let mut node = self.common.node.clone();
+        let mut node = self.shared.node.clone();
         if node.address.ip().is_unspecified() {
             // Listening everywhere, the server is where the client has found it.
             node.address = conn.local.unwrap_or(node.address);
         }
         let moment = self.moment();
-        let mut rows = rows(select.table, &self.state.catalog, &node);
+        let mut rows = rows(select.table, &self.schema.catalog, &node);
         for filter in &select.filters {
             let accepts = filter_of(filter, select.table.columns[filter.column].name, bound)?;
             rows.retain(|row| row[filter.column].as_deref().is_some_and(&accepts));

@@ -11,12 +11,12 @@ use std::time::Duration;
 use crate::net::auth::{self, AuthError, Login, Users};
 use crate::net::tls::{self, TlsFilesError};
 use crate::node::config::Config;
-use crate::shard::Common;
+use crate::shard::SharedState;
 use crate::shard::message::Message;
 
 /// Why a server cannot be guarded as it should.
 #[derive(Debug, thiserror::Error)]
-pub enum GuardError {
+pub enum AccessError {
     #[error(
         "will not listen on {address} without {missing}: everybody who reaches it could read and \
          write; give {options}, or --insecure to do it all the same"
@@ -31,14 +31,14 @@ pub enum GuardError {
 }
 
 /// What a server is guarded with.
-pub(crate) struct Guard {
+pub(crate) struct AccessControl {
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     pub(crate) logins: Option<Logins>,
 }
 
-impl Guard {
+impl AccessControl {
     /// Reads what is asked for; refuses to be open to a network, unless that is asked for.
-    pub(crate) fn prepare(config: &Config) -> Result<Self, GuardError> {
+    pub(crate) fn prepare(config: &Config) -> Result<Self, AccessError> {
         check_exposure(config)?;
         let users = config.users.as_deref().map(Users::read).transpose()?;
         let tls = config.tls.as_ref().map(tls::load).transpose()?;
@@ -46,7 +46,7 @@ impl Guard {
     }
 }
 
-fn check_exposure(config: &Config) -> Result<(), GuardError> {
+fn check_exposure(config: &Config) -> Result<(), AccessError> {
     let (missing, options) = match (&config.users, &config.tls) {
         _ if config.insecure || config.listen.is_loopback() => return Ok(()),
         (Some(_), Some(_)) => return Ok(()),
@@ -55,7 +55,7 @@ fn check_exposure(config: &Config) -> Result<(), GuardError> {
         (Some(_), None) => ("TLS", "--tls-cert and --tls-key"),
     };
     let address = SocketAddr::new(config.listen, config.port);
-    Err(GuardError::Insecure { address, missing, options })
+    Err(AccessError::Insecure { address, missing, options })
 }
 
 /// The checking of logins, until it is started.
@@ -77,22 +77,22 @@ impl Logins {
     }
 
     /// Starts the thread that checks them. It ends with the last shard, or with the program.
-    pub(crate) fn start(self, common: &Arc<Common>) -> Result<(), GuardError> {
+    pub(crate) fn start(self, shared: &Arc<SharedState>) -> Result<(), AccessError> {
         let Self { users, waiting, .. } = self;
-        let common = Arc::downgrade(common);
+        let shared = Arc::downgrade(shared);
         let builder = std::thread::Builder::new().name("logins".into());
-        let tell = move |shard, message| tell(&common, shard, message);
+        let tell = move |shard, message| tell(&shared, shard, message);
         let thread = builder.spawn(move || auth::check(&users, &waiting, tell));
-        thread.map(drop).map_err(|source| GuardError::Logins { source })
+        thread.map(drop).map_err(|source| AccessError::Logins { source })
     }
 }
 
 /// Brings an answer to a shard. A full mailbox is emptied within a turn of its shard.
-fn tell(common: &Weak<Common>, shard: usize, mut message: Message) {
-    while let Some(common) = common.upgrade() {
-        match common.mailboxes[shard].post(message) {
+fn tell(shared: &Weak<SharedState>, shard: usize, mut message: Message) {
+    while let Some(shared) = shared.upgrade() {
+        match shared.mailboxes[shard].post(message) {
             Ok(()) => return,
-            Err(_) if common.stop.load(Ordering::Relaxed) => return,
+            Err(_) if shared.stop.load(Ordering::Relaxed) => return,
             Err(back) => message = back,
         }
         std::thread::sleep(Duration::from_millis(1));

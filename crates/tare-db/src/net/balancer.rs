@@ -1,7 +1,7 @@
-//! Which shard a new connection goes to.
+//! Chooses the shard of a new connection.
 //!
 //! On the usual port it is the shard with the fewest connections. On the shard-aware port, which
-//! Scylla's drivers use, it is the client's choice: its source port modulo the number of shards
+//! Scylla's drivers use, the client chooses: the shard is its source port modulo the number of shards
 //! (Scylla's `docs/dev/protocols.md`, "shard-aware port").
 
 use std::net::SocketAddr;
@@ -10,14 +10,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::net::{SocketAddrAny, getpeername, getsockname};
 
+/// The number of connections of each shard.
 #[derive(Debug)]
-pub(crate) struct Balance {
-    /// Connections of each shard, those on their way included.
+pub(crate) struct ConnectionBalancer {
+    /// Connections of each shard, including those that another shard hands over.
     connections: Vec<AtomicUsize>,
     shard_aware_port: Option<u16>,
 }
 
-impl Balance {
+impl ConnectionBalancer {
     pub(crate) fn new(shards: usize, shard_aware_port: Option<u16>) -> Self {
         let connections = std::iter::repeat_with(AtomicUsize::default).take(shards).collect();
         Self { connections, shard_aware_port }
@@ -27,10 +28,10 @@ impl Balance {
         self.shard_aware_port
     }
 
-    /// The shard of a new connection, which counts from now on. `near` is the one that has accepted
-    /// it, which is taken among equals.
-    pub(crate) fn place(&self, fd: &OwnedFd, near: usize) -> usize {
-        // A socket that has lost its peer goes anywhere: receiving will tell.
+    /// Chooses the shard of a new connection and counts the connection there. Among equals it prefers
+    /// `near`, the shard that has accepted the connection.
+    pub(crate) fn assign(&self, fd: &OwnedFd, near: usize) -> usize {
+        // A socket that has lost its peer may go anywhere: receiving reports the loss.
         let port = |address: Option<SocketAddrAny>| {
             address.and_then(|address| SocketAddr::try_from(address).ok()).map(|a| a.port())
         };
@@ -53,7 +54,7 @@ impl Balance {
         shard
     }
 
-    /// A connection of a shard has ended.
+    /// Notes that a connection of a shard has ended.
     pub(crate) fn release(&self, shard: usize) {
         self.connections[shard].fetch_sub(1, Ordering::Relaxed);
     }
@@ -64,8 +65,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_go_to_the_least_loaded_shard_or_where_they_want() {
-        let balance = Balance::new(3, Some(19042));
+    fn connections_go_to_the_least_loaded_or_the_chosen_shard() {
+        let balance = ConnectionBalancer::new(3, Some(19042));
         let placed: Vec<usize> = (0..4).map(|_| balance.choose(None, 0)).collect();
         assert_eq!(placed, [0, 1, 2, 0]);
         assert_eq!(balance.choose(Some(50_003), 0), 2);

@@ -1,5 +1,5 @@
 //! A SELECT on its way: an owned, resumable object that knows what is asked, what it has found and
-//! how far it has come. The first try and every later one call [`Reading::step`]; between two of
+//! how far it has come. The first try and every later one call [`ReadTask::step`]; between two of
 //! them it may wait for blocks, give way to others, or travel to the shard that goes on.
 //!
 //! Rows come in order of the partitions and, within one, of the clustering key. With IN on the
@@ -60,7 +60,7 @@ pub(crate) enum Area {
 
 /// A SELECT on its way.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct ReadTask {
     pub(crate) origin: Origin,
     /// When it was asked for, by the server's clock, in ns.
     pub(crate) begun_ns: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Reading {
 /// What a step of a reading has led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It is complete: see [`Reading::answer`].
+    /// It is complete: see [`ReadTask::answer`].
     Answer,
     /// It goes on whenever it suits.
     Yield,
@@ -120,7 +120,7 @@ pub(crate) fn ring(table: &Table, (first, last): (i64, i64), now_s: u32) -> Area
     Area::Ring(Scan { table, position, to_token, now_s, steps: STEP_ROWS })
 }
 
-impl Reading {
+impl ReadTask {
     /// A reading that begins, or goes on after the row that a client has sent back.
     pub(crate) fn new(
         origin: Origin,
