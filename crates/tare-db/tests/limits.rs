@@ -132,11 +132,11 @@ fn full_statement_cache_forgets_the_least_recently_used() {
         })
     };
     let ids: Vec<Vec<u8>> = (0..STATEMENTS_MAX).map(|n| client.prepare(&text(n))).collect();
-    // The use of the oldest statement makes the second one the least recently used.
+    // The shard has used the oldest statement last, so that the second one leaves before it.
     assert_eq!(execute(&mut client, &ids[0]), Some(true));
-    let one_more = client.prepare(&text(STATEMENTS_MAX));
+    let more = [STATEMENTS_MAX, STATEMENTS_MAX + 1].map(|number| client.prepare(&text(number)));
     assert_eq!(execute(&mut client, &ids[1]), Some(false));
-    for id in [&ids[0], &ids[2], &ids[STATEMENTS_MAX - 1], &one_more] {
+    for id in [&ids[0], &ids[3], &ids[STATEMENTS_MAX - 1], &more[0], &more[1]] {
         assert_eq!(execute(&mut client, id), Some(true));
     }
     server.kill();

@@ -1,6 +1,9 @@
 //! Prepared statements by id. A cache holds a bounded number of them; when it is full, the least
 //! recently used one goes, as in Cassandra. A client that executes it is answered `Unprepared` and
 //! prepares it again.
+//!
+//! All shards share one cache of texts, and each shard has a cache of its plans with their texts. A
+//! statement that a shard keeps using stays in the shard's cache, whatever leaves the shared one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
