@@ -114,6 +114,35 @@ fn wait_for(address: SocketAddr, line: &str) -> String {
 }
 
 #[test]
+fn full_statement_cache_forgets_the_least_recently_used() {
+    const STATEMENTS_MAX: usize = 10_000;
+    let data = tempfile::tempdir().unwrap();
+    let server = start(data.path(), "epoll", &[]).unwrap();
+    let (mut client, _) = Client::start(&server.report);
+    client.schema();
+    let text = |number: usize| format!("SELECT v FROM ks.t WHERE k = {number:#010x}");
+    let execute = |client: &mut Client, id: &[u8]| {
+        let mut out = Vec::new();
+        request::encode_execute(&mut out, 0, id, &Settings::default(), &[]);
+        client.connection.stream.write_all(&out).unwrap();
+        client.connection.receive_with(|_, response| match response {
+            Response::Rows(_) => true,
+            Response::Error(error) if matches!(error.kind, ErrorKind::Unprepared { .. }) => false,
+            response => panic!("{response:?}"),
+        })
+    };
+    let ids: Vec<Vec<u8>> = (0..STATEMENTS_MAX).map(|n| client.prepare(&text(n))).collect();
+    // The shard has used the oldest statement last, so that the second one leaves before it.
+    assert_eq!(execute(&mut client, &ids[0]), Some(true));
+    let more = [STATEMENTS_MAX, STATEMENTS_MAX + 1].map(|number| client.prepare(&text(number)));
+    assert_eq!(execute(&mut client, &ids[1]), Some(false));
+    for id in [&ids[0], &ids[3], &ids[STATEMENTS_MAX - 1], &more[0], &more[1]] {
+        assert_eq!(execute(&mut client, id), Some(true));
+    }
+    server.kill();
+}
+
+#[test]
 fn metrics_are_served_over_http() {
     each_engine("metrics", &["metrics=127.0.0.1:0"], |server, _| {
         let address = server.report.metrics.unwrap();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use tare_db::inject::Inject;
-use tare_db::{Choice, Config, DbError, GuardError, IoChoice, TlsFiles, serve};
+use tare_db::{AccessError, Choice, Config, DbError, IoChoice, TlsFiles, serve};
 
 use crate::cli::{self, Db, DbTask, Io, Overprovisioned};
 use crate::command::db_data;
@@ -83,8 +83,8 @@ fn serve_data(options: &Db) -> anyhow::Result<Exit> {
             | DbError::MetricsExposed { .. }
             | DbError::Placement(_)
             | DbError::Memory(_) => Exit::Host,
-            DbError::Guard(GuardError::Insecure { .. }) => Exit::Usage,
-            DbError::Guard(GuardError::Auth(_) | GuardError::Tls(_)) => Exit::Input,
+            DbError::Access(AccessError::Insecure { .. }) => Exit::Usage,
+            DbError::Access(AccessError::Auth(_) | AccessError::Tls(_)) => Exit::Input,
             _ => Exit::Failure,
         };
         (error, exit)
