@@ -38,7 +38,6 @@ pub mod rows;
 pub mod search;
 mod series;
 mod stats;
-mod steady;
 mod table;
 mod tls;
 pub mod value;
@@ -55,7 +54,7 @@ pub use load::{LoadConfig, run};
 pub use operation::{Operations, Part, PartError};
 pub use report::LoadReport;
 pub use stats::Recovered;
-pub use steady::Steadiness;
+pub use tare_stats::steady::Steadiness;
 
 #[cfg(test)]
 mod tests;

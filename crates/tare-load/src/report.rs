@@ -10,7 +10,7 @@ use crate::histogram::{Histogram, Quantiles};
 use crate::pacing::{Arrivals, Pace, Step};
 use crate::series::Series;
 use crate::stats::{ErrorKind, Gap, Recovered, Stats};
-use crate::steady::Steadiness;
+use tare_stats::steady::Steadiness;
 
 /// Version of what `--json` prints. It goes up when a name or a meaning changes, not when a name
 /// is added.

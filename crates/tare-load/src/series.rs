@@ -2,7 +2,7 @@
 //! be more, each two become one.
 
 use crate::report::IntervalReport;
-use crate::steady::Steadiness;
+use tare_stats::steady::Steadiness;
 
 const INTERVALS_MAX: usize = 600;
 

@@ -23,7 +23,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Interval, server_cpu_by_block};
 use crate::record::{HostFact, Phase, Record};
-use crate::stats::Estimate;
+use tare_stats::Estimate;
+use tare_stats::robust::{cleaned, holm, mean_with_probability};
 use crate::study::control_name;
 use orders::Set;
 
@@ -160,10 +161,10 @@ pub fn explain(record: &Record, plan: &Plan, workload: &str) -> Option<Explanati
         }
         controls.extend(row[needed..].iter().map(sound).collect::<Option<Vec<f64>>>());
     }
-    let (blocks, pulled) = shares::cleaned(&blocks);
-    let (controls, pulled_controls) = shares::cleaned(&controls);
+    let (blocks, pulled) = cleaned(&blocks);
+    let (controls, pulled_controls) = cleaned(&controls);
     let controls: Vec<f64> = controls.iter().map(|pair| pair[1] - pair[0]).collect();
-    let noise_us = shares::mean(&controls, pulled_controls)
+    let noise_us = mean_with_probability(&controls, pulled_controls)
         .map(|(control, _)| control.low.abs().max(control.high.abs()))
         .filter(|noise| noise.is_finite());
     let figures = Figures { plan, columns: &columns, blocks: &blocks, pulled, noise_us };
@@ -201,7 +202,7 @@ struct Figures<'a> {
 
 impl Figures<'_> {
     fn estimate(&self, weights: &shares::Weights) -> Option<(Estimate, f64)> {
-        shares::mean(&shares::values(self.blocks, self.columns, weights), self.pulled)
+        mean_with_probability(&shares::values(self.blocks, self.columns, weights), self.pulled)
     }
 
     fn beyond_noise(&self, us: f64) -> bool {
@@ -268,7 +269,7 @@ impl Figures<'_> {
                 }
             }
         }
-        let corrected = shares::holm(&probabilities);
+        let corrected = holm(&probabilities);
         let one = |((first, second, us), probability): ((String, String, Estimate), f64)| {
             let named = probability < NAMED_BELOW && self.beyond_noise(us.centre);
             Interaction { first, second, us: us.into(), probability, named }

@@ -23,7 +23,7 @@ use crate::environment::EnvironmentSpec;
 pub use error::{Hint, Problem, StudyError};
 pub use parse::{defaults, parse, parse_quick};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
-pub use values::{ValueError, parse_duration, parse_share};
+pub use values::{ValueError, parse_share};
 pub use vocabulary::{OptionInfo, OptionWords, PartWords, Vocabulary, WorkloadWords};
 
 /// Every key of a study with its meaning and default, as a file that can be run.

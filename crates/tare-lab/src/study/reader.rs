@@ -10,8 +10,10 @@ use tare_std::cpus::CpuSet;
 use tare_std::units::parse_bytes;
 use toml::de::{DeTable, DeValue};
 
+use tare_std::units::parse_duration;
+
 use super::error::{Hint, Problem, StudyError, line_of};
-use super::values::{ValueError, parse_duration, parse_share};
+use super::values::{DURATION_FORM, parse_share};
 use super::vocabulary::is_known;
 
 /// A study file.
@@ -375,7 +377,7 @@ impl<'s> Item<'s> {
             return Err(self.wrong_type("a duration in quotes, such as \"400ms\""));
         };
         let value =
-            parse_duration(text).map_err(|error: ValueError| self.bad_value(&error.to_string()))?;
+            parse_duration(text).map_err(|_| self.bad_value(DURATION_FORM))?;
         let words = format!("from {:?} to {:?}", range.start(), range.end());
         range.contains(&value).then_some(value).ok_or_else(|| self.out_of_range(&words))
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tare_lab::analysis::{Cost, Finding, Interval};
-use tare_lab::stats::{Estimate, difference};
+use tare_stats::{Estimate, difference};
 
 use super::Side;
 use crate::headline::{Metric, claimed, noise};

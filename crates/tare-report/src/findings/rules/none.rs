@@ -137,7 +137,7 @@ fn nothing_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
 }
 
 fn few_blocks(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    if facts.analysis.blocks >= tare_lab::stats::BLOCKS_MIN {
+    if facts.analysis.blocks >= tare_stats::BLOCKS_MIN {
         return Vec::new();
     }
     let doubts = facts.mark("few_blocks").into_iter().collect();

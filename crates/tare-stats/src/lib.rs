@@ -15,11 +15,18 @@
 //! covered less often than the interval says, by every method tried; `docs/concepts/cost.md` has
 //! the figures.
 
+#![forbid(unsafe_code)]
+
+mod cost;
 mod difference;
+pub mod law;
 pub mod merged;
 pub mod methods;
+pub mod robust;
+pub mod steady;
 pub mod validation;
 
+pub use cost::{Cost, Interval, fall, rise};
 pub use difference::difference;
 
 /// Confidence of every interval that Tare prints.
@@ -72,11 +79,33 @@ impl Estimate {
     }
 }
 
+/// The median; the mean of the two in the middle of an even number. `None` without a value.
+///
+/// ```
+/// assert_eq!(tare_stats::median([3.0, 1.0, 2.0, 10.0]), Some(2.5));
+/// ```
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let n = sorted.len();
+    Some(f64::midpoint(*sorted.get(n.checked_sub(1)? / 2)?, sorted[n / 2]))
+}
+
 /// The estimate and interval of the product, from one value per block. `None` without a value.
 /// One block gives an interval without bounds: nothing is known about the noise. Two give Student's
 /// t with one degree of freedom, which is 12.7 standard errors to each side.
 ///
 /// Time grows little faster than the number of blocks.
+///
+/// ```
+/// use tare_stats::{estimate, log_ratios};
+///
+/// // µs per operation in five blocks: in a container, and natively beside it.
+/// let pairs = [(11.6, 6.6), (11.8, 6.5), (11.5, 6.5), (11.7, 6.7), (11.6, 6.4)];
+/// let ratio = estimate(&log_ratios(pairs)).unwrap().map(f64::exp);
+/// assert!(ratio.low < 1.78 && 1.78 < ratio.high, "{ratio:?}");
+/// assert!(ratio.excludes(1.0));
+/// ```
 pub fn estimate(values: &[f64]) -> Option<Estimate> {
     if values.len() < SIGNED_RANK_BLOCKS_MIN {
         methods::student_t(values)

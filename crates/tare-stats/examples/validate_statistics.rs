@@ -1,11 +1,11 @@
 //! Prints how the intervals behave on simulated campaigns with a known truth: the table in
-//! docs/concepts/cost.md. `cargo run --release --package tare-lab --example validate_statistics`.
+//! docs/concepts/cost.md. `cargo run --release --package tare-stats --example validate_statistics`.
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use std::time::Instant;
 
-use tare_lab::stats::methods::Method;
-use tare_lab::stats::validation::{Noise, Outcome, simulate, simulate_early_stop, simulate_family};
+use tare_stats::methods::Method;
+use tare_stats::validation::{Noise, Outcome, simulate, simulate_early_stop, simulate_family};
 
 const CAMPAIGNS: usize = 10_000;
 const SEED: u64 = 42;

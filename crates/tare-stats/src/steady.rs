@@ -30,8 +30,8 @@ pub struct Steadiness {
 }
 
 impl Steadiness {
-    /// None for fewer than 10 values.
-    pub(crate) fn of(of: &'static str, values: &[f64]) -> Option<Self> {
+    /// Tests the values of the intervals in their order. `None` for fewer than 10 values.
+    pub fn of(of: &'static str, values: &[f64]) -> Option<Self> {
         if values.len() < INTERVALS_MIN {
             return None;
         }

@@ -69,7 +69,7 @@ mod tests {
     use tare_std::rng::Rng;
 
     use super::*;
-    use crate::stats::estimate;
+    use crate::estimate;
 
     fn sample(rng: &mut Rng, blocks: usize, truth: f64, noise: f64) -> Estimate {
         let logs: Vec<f64> = (0..blocks).map(|_| truth + noise * rng.normal()).collect();
