@@ -17,7 +17,7 @@ use tare_cql::request::{self, Settings};
 use tare_cql::response::{ErrorKind, Response, Rows};
 use tare_cql::tls::TlsError;
 
-use crate::access::{Access, Host, Login};
+use crate::access::{self, Access, Host, Login};
 use crate::connection::{Connection, Statement};
 use crate::error::LoadError;
 use crate::routing::Sharding;
@@ -90,6 +90,23 @@ impl Dialer {
         connection.start(self.lz4, self.login.as_ref(), deadline)?;
         Ok(connection)
     }
+}
+
+/// Connects to the first node and runs schema statements one after the other, all of it until `deadline`.
+/// Each comes with the name by which errors call it, such as `CREATE TABLE`.
+///
+/// # Errors
+/// The first statement that the server refuses, or why it cannot be reached.
+pub fn execute(
+    access: &Access,
+    statements: &[(&'static str, String)],
+    deadline: Instant,
+) -> Result<(), LoadError> {
+    let host = access::resolve(access.nodes.first().ok_or(LoadError::NoNode)?)?;
+    let mut connection = Dialer::new(access)?.open(&host, None, deadline)?;
+    statements
+        .iter()
+        .try_for_each(|(what, statement)| connection.query(what, statement, deadline, |_| ()))
 }
 
 /// Connects from a port that says which shard is wanted.

@@ -4,6 +4,7 @@
 //! nothing is sent to it and nothing is awaited from it. Each thread owns its share of the
 //! connections; threads share nothing while they run.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,8 +12,6 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
-use tare_lab::driver::Edge;
-use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 
 use crate::access::{self, Access, Host, Recovery};
@@ -26,11 +25,10 @@ use crate::operation::{Operations, Part};
 use crate::pacing::{Pace, Pacer};
 use crate::redial::{Recipe, Redialer};
 use crate::request::Job;
-use crate::rows::KeyType;
 use crate::stats::Stats;
 use crate::table::Table;
 use crate::worker::{Plan, Shared, Source, Timetable, Worker};
-use crate::workload::{QueryKind, StudyWorkloadError, Workload, schema};
+use crate::workload::{QueryKind, Workload, schema};
 
 /// After the window the load goes on for so long, so that accounts are read under load.
 const TAIL: Duration = Duration::from_millis(10);
@@ -55,13 +53,13 @@ const STREAMS_MAX: u32 = 16 << 10;
 
 /// Threads on CPUs.
 #[derive(Clone, Debug)]
-pub(crate) struct Engine {
+pub struct Engine {
     cpus: Vec<u32>,
 }
 
 /// A system with its connections.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub struct Target {
     /// The node that was named.
     address: SocketAddr,
     dialer: Dialer,
@@ -95,40 +93,43 @@ pub struct Asked {
     pub in_flight: u32,
 }
 
-impl Asked {
-    /// What a study asks.
-    ///
-    /// # Errors
-    /// If there is no such workload, or rows cannot have this shape.
-    pub(crate) fn of_study(workload: &WorkloadSpec) -> Result<Self, StudyWorkloadError> {
-        let WorkloadSpec { connections, in_flight, .. } = *workload;
-        let workload = Arc::new(Workload::of_study(workload, KeyType::Bigint)?);
-        Ok(Self { workload, part: Part::ALL, connections, in_flight })
-    }
+/// The two instants at which the caller reads its own accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// The measured window opens.
+    Begin,
+    /// The measured window has closed; the load still runs.
+    End,
 }
 
 /// One load.
 #[derive(Clone, Debug)]
-pub(crate) struct Order<'a> {
-    pub(crate) asked: &'a Asked,
+pub struct Order<'a> {
+    pub asked: &'a Asked,
     /// How it is paced, and so how long the measured window is.
-    pub(crate) pace: &'a Pace,
-    pub(crate) lead_in: Duration,
+    pub pace: &'a Pace,
+    pub lead_in: Duration,
     /// The window is cut into stretches of this length, and at the steps of a schedule.
-    pub(crate) stretch: Duration,
-    pub(crate) seed: u64,
-    pub(crate) verify: bool,
+    pub stretch: Duration,
+    pub seed: u64,
+    pub verify: bool,
 }
 
 /// How the caller follows a load.
-pub(crate) struct Follow<'a> {
-    pub(crate) stop: &'a AtomicBool,
+pub struct Follow<'a> {
+    pub stop: &'a AtomicBool,
     /// Called on a load thread, at the edges of the window.
-    pub(crate) edge: &'a (dyn Fn(Edge) + Sync),
+    pub edge: &'a (dyn Fn(Edge) + Sync),
     /// Called with every stretch once all threads have handed it over.
-    pub(crate) stretch: &'a mut dyn FnMut(&Stats),
+    pub stretch: &'a mut dyn FnMut(&Stats),
     /// True: that the system went away in the window is part of the result. False: it is an error.
-    pub(crate) outlives: bool,
+    pub outlives: bool,
+}
+
+impl fmt::Debug for Follow<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follow").field("outlives", &self.outlives).finish_non_exhaustive()
+    }
 }
 
 impl Target {
@@ -190,7 +191,7 @@ impl Target {
 }
 
 impl Engine {
-    pub(crate) fn new(cpus: &CpuSet) -> Result<Self, LoadError> {
+    pub fn new(cpus: &CpuSet) -> Result<Self, LoadError> {
         if cpus.is_empty() {
             return Err(LoadError::NoCpus);
         }
@@ -203,7 +204,7 @@ impl Engine {
     }
 
     /// Connects to a system, again and again until it answers or `deadline` has passed.
-    pub(crate) fn open(
+    pub fn open(
         &self,
         access: &Access,
         deadline: Duration,
@@ -242,7 +243,7 @@ impl Engine {
     }
 
     /// Makes the schema and writes every row of the workload once.
-    pub(crate) fn populate(
+    pub fn populate(
         &self,
         target: &mut Target,
         asked: &Asked,
@@ -292,7 +293,7 @@ impl Engine {
     }
 
     /// Runs one load. Returns what was counted in its window.
-    pub(crate) fn run(
+    pub fn run(
         &self,
         target: &mut Target,
         order: &Order<'_>,

@@ -1,6 +1,6 @@
 //! The load generator: asks a CQL server for operations as fast as it answers (closed loop) or on
-//! a schedule (open loop), and counts what comes back. `load` is `tare load`, `agent` the process
-//! that `drivers::tare_load` orders about during a study.
+//! a schedule (open loop), and counts what comes back. `run` makes one load and reports on it;
+//! `engine` keeps connections to several systems open and loads one of them at a time.
 //!
 //! Thread per CPU, many requests in flight per connection, no allocation per operation. Response
 //! time counts from the intended start, service time from the send. Every operation derives from
@@ -11,15 +11,13 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
-pub mod agent;
 mod clock;
 mod cluster;
 mod column;
 mod connection;
 mod dial;
 mod doubts;
-pub mod drivers;
-mod engine;
+pub mod engine;
 mod error;
 mod gather;
 pub mod histogram;
@@ -28,7 +26,6 @@ pub mod load;
 pub mod log;
 mod operation;
 pub mod pacing;
-mod protocol;
 mod queue;
 mod redial;
 pub mod report;
@@ -48,13 +45,14 @@ mod worker;
 pub mod workload;
 
 pub use access::Access;
-pub use agent::agent;
+pub use dial::execute;
+pub use doubts::LoadDoubt;
 pub use engine::Asked;
 pub use error::LoadError;
 pub use load::{LoadConfig, run};
 pub use operation::{Operations, Part, PartError};
 pub use report::LoadReport;
-pub use stats::Recovered;
+pub use stats::{Recovered, Stats};
 pub use steady::Steadiness;
 
 #[cfg(test)]

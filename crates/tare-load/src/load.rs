@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use tare_std::cpus::CpuSet;
+use tare_std::errors::one_line;
 
 use crate::access::Access;
 use crate::engine::{Asked, Engine, Follow, Order, Target};
@@ -166,15 +167,4 @@ impl<'a> Session<'a> {
         report.log_error = log.map(Log::finish).and_then(Result::err).map(|error| one_line(&error));
         Ok(report)
     }
-}
-
-/// An error with its sources, in one line.
-pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-use tare_lab::doubt::Doubt;
-
+use crate::doubts::LoadDoubt;
 use crate::histogram::{Histogram, Quantiles};
 use crate::pacing::{Arrivals, Pace, Step};
 use crate::series::Series;
 use crate::stats::{ErrorKind, Gap, Recovered, Stats};
 use crate::steady::Steadiness;
+use serde::Serialize;
 
 /// Version of what `--json` prints. It goes up when a name or a meaning changes, not when a name
 /// is added.
@@ -170,8 +169,8 @@ pub struct DoubtReport {
     pub advice: &'static str,
 }
 
-impl From<&Doubt> for DoubtReport {
-    fn from(doubt: &Doubt) -> Self {
+impl From<&LoadDoubt> for DoubtReport {
+    fn from(doubt: &LoadDoubt) -> Self {
         Self { kind: doubt.kind(), text: doubt.text(), advice: doubt.advice() }
     }
 }

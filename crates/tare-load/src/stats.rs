@@ -130,19 +130,19 @@ impl Gap {
 
 /// What one thread, or all of them, saw in one stretch of time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stats {
+pub struct Stats {
     /// When the stretch began and ended, on the clock of `clock::now_ns`.
     pub(crate) begin_ns: u64,
     pub(crate) end_ns: u64,
     /// Operations that ended well between begin and end.
-    pub(crate) operations: u64,
+    pub operations: u64,
     /// ... and of these the reads that found no row where none had to be.
     pub(crate) not_found: u64,
     pub(crate) errors: BTreeMap<ErrorKind, Errors>,
     /// Open loop only: operations that were due in the window and never sent.
-    pub(crate) dropped: u64,
+    pub dropped: u64,
     /// CPU time of the load threads between begin and end.
-    pub(crate) cpu_ns: u64,
+    pub cpu_ns: u64,
     /// How long the load threads were ready to run and had to wait for a CPU, where the kernel
     /// tells.
     pub(crate) run_delay_ns: Option<u64>,
@@ -209,12 +209,12 @@ impl Stats {
     }
 
     /// Service times of all operations.
-    pub(crate) fn service(&self) -> Histogram {
+    pub fn service(&self) -> Histogram {
         sum(self.latencies.iter().filter_map(|latency| latency.service.as_ref()))
     }
 
     /// Response times of all operations.
-    pub(crate) fn response(&self) -> Histogram {
+    pub fn response(&self) -> Histogram {
         sum(self.latencies.iter().filter_map(|latency| latency.response.as_ref()))
     }
 
@@ -230,7 +230,7 @@ impl Stats {
     }
 
     /// Length of the stretch in ns.
-    pub(crate) fn window_ns(&self) -> u64 {
+    pub fn window_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }
 
@@ -272,7 +272,7 @@ impl Stats {
     }
 
     /// Errors as (kind, count).
-    pub(crate) fn errors_by_kind(&self) -> Vec<(String, u64)> {
+    pub fn errors_by_kind(&self) -> Vec<(String, u64)> {
         self.errors.iter().map(|(kind, errors)| (kind.name(), errors.count)).collect()
     }
 }

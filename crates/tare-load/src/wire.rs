@@ -12,8 +12,8 @@ use rustix::net::{RecvFlags, SendFlags};
 use tare_cql::frame::{self, Direction};
 use tare_cql::framing::{Framing, FramingError};
 use tare_cql::tls::TlsError;
+use tare_std::errors::one_line;
 
-use crate::load::one_line;
 use crate::tls::Session;
 
 /// The longest answer that is read. A longer one is garbage: rows are at most 1 MiB.

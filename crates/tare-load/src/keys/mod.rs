@@ -8,7 +8,6 @@ mod zipf;
 use std::fmt;
 use std::str::FromStr;
 
-use tare_lab::study::KeyDistribution;
 use tare_std::rng::Rng;
 
 pub use zipf::{YcsbZipfian, Zipfian, fnv_hash};
@@ -127,18 +126,6 @@ impl fmt::Display for Keys {
             Self::Latest { exponent } => write!(f, "latest:{exponent}"),
             Self::Hotset { keys, operations } => write!(f, "hotset:{keys}:{operations}"),
             Self::Exponential { operations, keys } => write!(f, "exponential:{operations}:{keys}"),
-        }
-    }
-}
-
-impl From<KeyDistribution> for Keys {
-    fn from(keys: KeyDistribution) -> Self {
-        match keys {
-            KeyDistribution::Uniform => Self::Uniform,
-            KeyDistribution::Sequential => Self::Sequential,
-            KeyDistribution::Gaussian { mean_share, deviation_share } => {
-                Self::Gaussian { mean: mean_share, deviation: deviation_share }
-            }
         }
     }
 }

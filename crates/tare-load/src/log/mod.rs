@@ -21,8 +21,7 @@ use crate::histogram::{self, Histogram};
 use crate::stats::Stats;
 
 pub use merge::{MergeError, Merged, TagReport, merge};
-pub use read::LogError;
-pub(crate) use read::intervals;
+pub use read::{Interval, LogError, intervals};
 
 /// Where the intervals of a log begin and how long they are.
 #[derive(Clone, Copy, Debug)]

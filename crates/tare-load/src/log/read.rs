@@ -22,26 +22,26 @@ pub enum LogError {
 
 /// One interval of one tag, its histogram still encoded: an hour of them fits into memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Interval<'t> {
-    pub(crate) line: usize,
+pub struct Interval<'t> {
+    pub line: usize,
     /// Empty where the log has none.
-    pub(crate) tag: &'t str,
+    pub tag: &'t str,
     /// Since 1970 where the log says when it began; else from its start.
-    pub(crate) begin: Duration,
-    pub(crate) length: Duration,
+    pub begin: Duration,
+    pub length: Duration,
     /// In the unit that the tool prefers.
-    pub(crate) max: f64,
+    pub max: f64,
     encoded: &'t str,
 }
 
 impl Interval<'_> {
     /// When it ended, on the clock of `begin`.
-    pub(crate) fn end(&self) -> Duration {
+    pub fn end(&self) -> Duration {
         self.begin.saturating_add(self.length)
     }
 
     /// Its histogram, in the unit of the tool.
-    pub(crate) fn histogram(&self) -> Result<Histogram, LogError> {
+    pub fn histogram(&self) -> Result<Histogram, LogError> {
         let line = self.line;
         let bytes = STANDARD.decode(self.encoded).map_err(|_| LogError::Line { line })?;
         histogram::decode(&bytes).map_err(|source| LogError::Interval { line, source })
@@ -52,7 +52,7 @@ impl Interval<'_> {
 ///
 /// # Errors
 /// Names the first line that is no part of such a log; one that is torn is none.
-pub(crate) fn intervals(text: &str) -> Result<Vec<Interval<'_>>, LogError> {
+pub fn intervals(text: &str) -> Result<Vec<Interval<'_>>, LogError> {
     let (mut start, mut base) = (None, None);
     let mut intervals = Vec::new();
     for (line, text) in (1..).zip(text.split_inclusive('\n')) {

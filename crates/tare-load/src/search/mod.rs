@@ -16,7 +16,7 @@ use serde::Serialize;
 use tare_std::rng::Rng;
 
 use crate::error::LoadError;
-use crate::load::{LoadConfig, LoadEvent, Session, one_line};
+use crate::load::{LoadConfig, LoadEvent, Session};
 use crate::pacing::{Arrivals, Pace, Schedule, Step};
 use crate::report::{JSON_VERSION, LoadReport};
 
@@ -124,7 +124,7 @@ pub fn find_max(
     // A server that goes away in the middle does not take with it what was found.
     let error = match outcome {
         Err(error) if found.runs.is_empty() => return Err(error),
-        outcome => outcome.err().map(|error| one_line(&error)),
+        outcome => outcome.err().map(|error| tare_std::errors::one_line(&error)),
     };
     Ok(SearchReport {
         version: JSON_VERSION,

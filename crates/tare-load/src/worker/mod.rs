@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
 use rustix::event::epoll::Event;
-use tare_lab::driver::Edge;
 
 use crate::access::Recovery;
 use crate::clock::{self, RunDelay};
 use crate::cluster::Ring;
 use crate::connection::{Connection, Slot, Twin};
+use crate::engine::Edge;
 use crate::error::LoadError;
 use crate::pacing::{Due, Pacer};
 use crate::queue::Queue;

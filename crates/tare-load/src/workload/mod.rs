@@ -7,7 +7,6 @@ pub(crate) mod schema;
 pub mod shipped;
 
 use tare_cql::types::Type;
-use tare_lab::study::{StudyError, WorkloadSpec};
 
 use crate::column::{Column, Verdict, row_start};
 use crate::keys::Keys;
@@ -144,22 +143,6 @@ impl Workload {
         Ok(Self::new("load".into(), String::new(), table, rows, queries))
     }
 
-    /// The workload of a study: one that ships, by its name, or rows of blobs.
-    ///
-    /// # Errors
-    /// If none that ships has the name, or there cannot be such rows, or so many.
-    pub fn of_study(spec: &WorkloadSpec, key_type: KeyType) -> Result<Self, StudyWorkloadError> {
-        if let Some(name) = &spec.workload {
-            let shipped = shipped::find(name);
-            let shipped = shipped.ok_or_else(|| StudyWorkloadError::Unknown(name.clone()))?;
-            let mut workload = shipped.read()?;
-            workload.set_rows(spec.rows)?;
-            return Ok(workload);
-        }
-        let shape = Shape { key_type, columns: spec.columns, column_bytes: spec.column_bytes };
-        Ok(Self::plain(shape, spec.rows, spec.write_share, spec.keys.into())?)
-    }
-
     /// The names of the queries, by which results and logs tell operations apart.
     pub fn query_names(&self) -> Vec<&str> {
         self.queries.iter().map(|query| query.name.as_str()).collect()
@@ -280,19 +263,6 @@ pub struct RowsError {
     rows: u64,
     table: String,
     most: u64,
-}
-
-/// Why a study's workload cannot be asked for.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum StudyWorkloadError {
-    #[error("no workload that ships is named {0:?}; see tare list workloads")]
-    Unknown(String),
-    #[error(transparent)]
-    Shipped(#[from] StudyError),
-    #[error(transparent)]
-    Shape(#[from] ShapeError),
-    #[error(transparent)]
-    Rows(#[from] RowsError),
 }
 
 impl Table {

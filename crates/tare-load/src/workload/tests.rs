@@ -177,23 +177,6 @@ fn every_workload_that_ships_is_whole() {
 }
 
 #[test]
-fn a_study_may_name_one_that_ships() {
-    let named = |name: &str, rows| WorkloadSpec {
-        workload: Some(name.into()),
-        rows,
-        ..crate::tests::workload()
-    };
-    let read = |spec: &WorkloadSpec| Workload::of_study(spec, KeyType::Bigint);
-    let workload = read(&named("ycsb-a", 5_000)).unwrap();
-    assert_eq!((workload.table.full_name(), workload.rows), ("ycsb.usertable".into(), 5_000));
-    assert_eq!(workload.row_bytes_most(), 1_000);
-    let unknown = read(&named("ycsb-z", 1)).unwrap_err().to_string();
-    assert_eq!(unknown, "no workload that ships is named \"ycsb-z\"; see tare list workloads");
-    let many = read(&named("scylla-bench-uniform", u64::MAX)).unwrap_err().to_string();
-    assert!(many.contains("its keys have room for"), "{many}");
-}
-
-#[test]
 fn the_rows_of_a_study_are_those_of_earlier_versions() {
     // Data written by one version must verify under the next.
     let shape = Shape { key_type: KeyType::Bigint, columns: 2, column_bytes: 9 };

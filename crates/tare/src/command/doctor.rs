@@ -145,7 +145,7 @@ fn root_file_systems() -> Check {
 
 /// Other people's load tools: each driver names the program that it runs.
 fn load_tools() -> Vec<Check> {
-    let check = |driver: &tare_load::drivers::DriverInfo| {
+    let check = |driver: &tare_driver::DriverInfo| {
         let program = driver.program?;
         let what = format!("driver {}", driver.name);
         let lacks = program.home.filter(|(home, needs)| !Path::new(home).join(needs).exists());
@@ -167,7 +167,7 @@ fn load_tools() -> Vec<Check> {
             }
         })
     };
-    tare_load::drivers::ALL.iter().filter_map(check).collect()
+    tare_driver::ALL.iter().filter_map(check).collect()
 }
 
 /// Stacks: what perf can take them by, here and now.
