@@ -11,49 +11,23 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
-mod clock;
-mod cluster;
-mod column;
-mod connection;
-mod dial;
-mod doubts;
-pub mod engine;
 mod error;
-mod gather;
-pub mod histogram;
-pub mod keys;
-pub mod load;
-pub mod log;
-mod operation;
 pub mod pacing;
-mod queue;
-mod redial;
+mod protocol;
 pub mod report;
-mod request;
-mod routing;
-pub mod rows;
-pub mod search;
-mod series;
-mod stats;
-mod steady;
-mod table;
-mod tls;
-pub mod value;
-mod versions;
-mod wire;
-mod worker;
+mod run;
 pub mod workload;
 
 pub use access::Access;
-pub use dial::execute;
-pub use doubts::LoadDoubt;
-pub use engine::Asked;
 pub use error::LoadError;
-pub use load::{LoadConfig, run};
-pub use operation::{Operations, Part, PartError};
-pub use report::LoadReport;
-pub use stats::{Recovered, Stats};
-pub use steady::Steadiness;
+pub use protocol::dial::execute;
+pub use report::stats::{Recovered, Stats};
+pub use report::{LoadDoubt, LoadReport, Steadiness, histogram, log};
+pub use run::engine::{self, Asked};
+pub use run::load::{self, LoadConfig, run};
+pub use run::search;
+pub use workload::operation::{Operations, Part, PartError};
+pub use workload::{keys, rows, value};
 
 #[cfg(test)]
 mod tests;

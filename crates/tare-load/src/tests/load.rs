@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use super::server::{Manner, Server};
 use super::{PlainLoad, cpus, workload};
 use crate::access::Access;
-use crate::column::{Verdict, row_start};
 use crate::error::LoadError;
-use crate::load::{LoadConfig, LoadEvent, run};
 use crate::pacing::{Arrivals, Pace, Schedule, Step};
 use crate::report::LoadReport;
+use crate::run::load::{LoadConfig, LoadEvent, run};
+use crate::workload::column::{Verdict, row_start};
 
 pub(super) fn config(server: &Server) -> LoadConfig {
     LoadConfig {
@@ -224,7 +224,7 @@ fn events_and_log_tell_every_second() {
     assert_eq!(seconds.len(), 3, "{seconds:?}");
     assert_eq!(report.intervals.len(), 3, "{report:?}");
     assert_eq!(counts, report.response.as_ref().unwrap().count);
-    let merged = crate::log::merge(&[path], &mut Vec::new()).unwrap();
+    let merged = crate::report::log::merge(&[path], &mut Vec::new()).unwrap();
     let tags: Vec<&str> = merged.tags.iter().map(|tag| tag.tag.as_str()).collect();
     assert_eq!(tags, ["read-response", "read-service", "write-response", "write-service"]);
     for operation in &report.by_operation {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tare_std::cpus::CpuSet;
 
-use crate::keys::Keys;
-use crate::rows::{KeyType, Shape, ShapeError};
 use crate::workload::Workload;
+use crate::workload::keys::Keys;
+use crate::workload::rows::{KeyType, Shape, ShapeError};
 use crate::{Asked, Part};
 
 /// What a test asks: rows of blobs, by key.

@@ -2,17 +2,24 @@
 //! with weights. Read from TOML (`parse`), from those that ship (`shipped`), or made from a study's
 //! workload.
 
+pub(crate) mod column;
+pub mod keys;
+pub(crate) mod operation;
 mod parse;
+pub mod rows;
 pub(crate) mod schema;
 pub mod shipped;
+pub(crate) mod table;
+pub mod value;
+pub(crate) mod versions;
 
 use tare_cql::types::Type;
 
-use crate::column::{Column, Verdict, row_start};
-use crate::keys::Keys;
-use crate::rows::{KeyType, Shape, ShapeError};
-use crate::table::Table;
-use crate::value::Spread;
+use crate::workload::column::{Column, Verdict, row_start};
+use crate::workload::keys::Keys;
+use crate::workload::rows::{KeyType, Shape, ShapeError};
+use crate::workload::table::Table;
+use crate::workload::value::Spread;
 
 pub use parse::parse;
 pub use schema::{PrimaryKey, TableDifference};

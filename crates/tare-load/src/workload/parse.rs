@@ -5,11 +5,11 @@ use tare_cql::types::Type;
 use tare_toml::{Hint, Item, Problem, Source, Table as Toml, TomlError};
 
 use super::{Query, QueryKind, Workload};
-use crate::column::Content;
-use crate::keys::Keys;
-use crate::rows::{COLUMNS_MAX, ROW_BYTES_MAX};
-use crate::table::{KeyColumn, Table, push_column};
-use crate::value::{Form, SCALARS, SHORT_MAX, Spread};
+use crate::workload::column::Content;
+use crate::workload::keys::Keys;
+use crate::workload::rows::{COLUMNS_MAX, ROW_BYTES_MAX};
+use crate::workload::table::{KeyColumn, Table, push_column};
+use crate::workload::value::{Form, SCALARS, SHORT_MAX, Spread};
 
 const ROOT: &[&str] = &["title", "table", "partition", "clustering", "column", "query"];
 const TABLE: &[&str] =

@@ -1,8 +1,8 @@
 use super::shipped::{ALL, REFUSED};
 use super::*;
-use crate::column::row_start;
-use crate::rows::Shape;
-use crate::table::Place;
+use crate::workload::column::row_start;
+use crate::workload::rows::Shape;
+use crate::workload::table::Place;
 use proptest::prelude::*;
 
 const SPEC: &str = r#"title = "everything"
