@@ -10,12 +10,12 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use tare_driver::TareLoad;
 use tare_env::{Site, SiteOptions};
 use tare_lab::driver::{Driver, Edge, Pacing, SliceOrder, TargetId};
 use tare_lab::environment::{Environment, EnvironmentSpec, Limits, NOTHING_INJECTED, StorageSpec};
 use tare_lab::probe::{Probe, Scope};
 use tare_lab::study::{CpuSpec, KeyDistribution, SystemSpec, WorkloadSpec};
-use tare_load::drivers::TareLoad;
 use tare_probe::Roots;
 use tare_system::Way;
 

@@ -39,7 +39,7 @@ pub(crate) fn vocabulary() -> Vocabulary {
     };
     let runtimes = tare_env::runtime::words().into_iter();
     let fake = PartWords { name: fake::NAME.into(), options: Vec::new() };
-    let driver = |driver: &tare_load::drivers::DriverInfo| PartWords {
+    let driver = |driver: &tare_driver::DriverInfo| PartWords {
         name: driver.name.into(),
         options: options_of(driver.options),
     };
@@ -69,7 +69,7 @@ pub(crate) fn vocabulary() -> Vocabulary {
         rootfs: options(tare_env::rootfs::OPTIONS),
         injections: values("inject"),
         systems: tare_system::ALL.iter().map(system).chain([fake.clone()]).collect(),
-        drivers: tare_load::drivers::ALL.iter().map(driver).chain([fake]).collect(),
+        drivers: tare_driver::ALL.iter().map(driver).chain([fake]).collect(),
         workloads: tare_load::workload::shipped::ALL.iter().filter_map(workload).collect(),
     }
 }

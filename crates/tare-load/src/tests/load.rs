@@ -3,23 +3,20 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tare_lab::study::WorkloadSpec;
-
 use super::server::{Manner, Server};
-use super::{cpus, workload};
+use super::{PlainLoad, cpus, workload};
 use crate::access::Access;
-use crate::column::{Verdict, row_start};
-use crate::engine::Asked;
 use crate::error::LoadError;
-use crate::load::{LoadConfig, LoadEvent, run};
 use crate::pacing::{Arrivals, Pace, Schedule, Step};
 use crate::report::LoadReport;
+use crate::run::load::{LoadConfig, LoadEvent, run};
+use crate::workload::column::{Verdict, row_start};
 
 pub(super) fn config(server: &Server) -> LoadConfig {
     LoadConfig {
         access: Access::to(server.address),
         cpus: cpus(2),
-        asked: Asked::of_study(&workload()).unwrap(),
+        asked: workload().asked().unwrap(),
         pace: Pace::Closed(Duration::from_millis(200)),
         populate: true,
         lead_in: Duration::from_millis(20),
@@ -37,8 +34,8 @@ fn open(rate_per_s: f64, length: Duration) -> Pace {
 
 /// A load that only reads.
 fn reading(server: &Server) -> LoadConfig {
-    let workload = WorkloadSpec { write_share: 0.0, ..workload() };
-    LoadConfig { asked: Asked::of_study(&workload).unwrap(), ..config(server) }
+    let workload = PlainLoad { write_share: 0.0, ..workload() };
+    LoadConfig { asked: workload.asked().unwrap(), ..config(server) }
 }
 
 pub(super) fn load(config: &LoadConfig) -> Result<LoadReport, LoadError> {
@@ -162,14 +159,14 @@ fn what_cannot_be_is_refused_in_one_line() {
     );
     let nobody = refused(&|config| config.access.nodes = vec!["127.0.0.1:1".into()]);
     assert!(nobody.starts_with("127.0.0.1:1 did not answer within 0."), "{nobody}");
-    let shape = Asked::of_study(&WorkloadSpec { columns: 0, ..workload() }).unwrap_err();
+    let shape = PlainLoad { columns: 0, ..workload() }.asked().unwrap_err();
     assert_eq!(shape.to_string(), "a row of 0 columns x 20 bytes: give 1 to 1000 columns");
     assert!(refused(&|config| config.cpus = "".parse().unwrap()).contains("no CPU to run on"));
     let server = Server::start(Manner::Good);
-    let refused = |change: &dyn Fn(&mut WorkloadSpec)| {
+    let refused = |change: &dyn Fn(&mut PlainLoad)| {
         let mut workload = workload();
         change(&mut workload);
-        let asked = Asked::of_study(&workload).unwrap();
+        let asked = workload.asked().unwrap();
         load(&LoadConfig { asked, ..config(&server) }).unwrap_err().to_string()
     };
     assert!(refused(&|workload| workload.rows = 0).contains("number of rows is 0"));
@@ -227,7 +224,7 @@ fn events_and_log_tell_every_second() {
     assert_eq!(seconds.len(), 3, "{seconds:?}");
     assert_eq!(report.intervals.len(), 3, "{report:?}");
     assert_eq!(counts, report.response.as_ref().unwrap().count);
-    let merged = crate::log::merge(&[path], &mut Vec::new()).unwrap();
+    let merged = crate::report::log::merge(&[path], &mut Vec::new()).unwrap();
     let tags: Vec<&str> = merged.tags.iter().map(|tag| tag.tag.as_str()).collect();
     assert_eq!(tags, ["read-response", "read-service", "write-response", "write-service"]);
     for operation in &report.by_operation {

@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use super::load::{config, kinds, load};
-use tare_lab::study::WorkloadSpec;
-
 use super::server::{Manner, Server};
-use super::workload;
+use super::{PlainLoad, workload};
 use crate::access::Recovery;
-use crate::engine::Asked;
 use crate::pacing::Pace;
 use crate::report::LoadReport;
 
@@ -17,8 +14,8 @@ fn recovered(manner: Manner, recovery: Recovery) -> LoadReport {
     let server = Server::start(manner);
     let mut config = config(&server);
     config.populate = false;
-    let workload = WorkloadSpec { write_share: 1.0, ..workload() };
-    config.asked = Asked::of_study(&workload).unwrap();
+    let workload = PlainLoad { write_share: 1.0, ..workload() };
+    config.asked = workload.asked().unwrap();
     config.lead_in = Duration::ZERO;
     config.pace = Pace::Closed(Duration::from_millis(300));
     config.access.recovery = recovery;

@@ -53,7 +53,7 @@ pub(crate) const DRIVERS: Housekeeping =
 
 /// Other people's load tools: each driver names the program that it runs.
 fn load_tools(_state: &Path) -> Vec<Check> {
-    let check = |driver: &tare_load::drivers::DriverInfo| {
+    let check = |driver: &tare_driver::DriverInfo| {
         let program = driver.program?;
         let what = format!("driver {}", driver.name);
         let lacks = program.home.filter(|(home, needs)| !Path::new(home).join(needs).exists());
@@ -75,7 +75,7 @@ fn load_tools(_state: &Path) -> Vec<Check> {
             }
         })
     };
-    tare_load::drivers::ALL.iter().filter_map(check).collect()
+    tare_driver::ALL.iter().filter_map(check).collect()
 }
 
 fn word(verdict: Verdict) -> &'static str {

@@ -96,7 +96,7 @@ fn items(kind: ListKind) -> Vec<Item> {
             };
             tare_system::ALL.iter().map(system).collect()
         }
-        ListKind::Drivers => tare_load::drivers::ALL
+        ListKind::Drivers => tare_driver::ALL
             .iter()
             .map(|driver| Item {
                 options: infos(driver.options),

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
+use tare_driver as drivers;
 use tare_env::{Site, SiteError, SiteOptions};
 use tare_host::{UndoError, facts};
 use tare_lab::analysis::analyse;
@@ -20,7 +21,6 @@ use tare_lab::probe::Probe;
 use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path, read_stacks};
 use tare_lab::stacks::Afterwards;
 use tare_lab::study::{self, Study};
-use tare_load::drivers;
 use tare_load::workload::shipped;
 use tare_tune::idle;
 use tare_tune::plan::Options;

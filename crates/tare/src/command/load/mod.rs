@@ -133,6 +133,7 @@ fn first_cpu() -> anyhow::Result<CpuSet> {
 
 pub(crate) fn agent(options: &LoadAgent) -> anyhow::Result<Exit> {
     let orders = BufReader::new(std::io::stdin());
-    tare_load::agent(&options.cpus, orders, std::io::stdout()).context("the load agent failed")?;
+    tare_driver::agent(&options.cpus, orders, std::io::stdout())
+        .context("the load agent failed")?;
     Ok(Exit::Success)
 }
