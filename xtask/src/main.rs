@@ -1,4 +1,4 @@
-//! Chores of the project: `cargo xtask ci`, `tidy`, `calibrate`, `sim` and `kill`.
+//! Chores of the project: `cargo xtask ci`, `tidy`, `dist`, `calibrate`, `sim` and `kill`.
 #![forbid(unsafe_code)]
 
 mod calibrate;
@@ -25,7 +25,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// Tells how a chore goes on, and how it ends.
+/// Prints a line of a chore's progress or result.
 #[expect(clippy::print_stderr, reason = "progress of a chore")]
 fn say(line: &str) {
     eprintln!("{line}");
