@@ -1,7 +1,7 @@
 //! A guest whose root is the host's: commands run in it with what they print and how they end, what is
 //! handed back is on the host, nothing else is, and nothing is left, also when the harness is killed.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
-#![expect(clippy::print_stderr, reason = "tests that are skipped say so, and times are shown")]
+#![expect(clippy::print_stderr, reason = "times are shown")]
 
 mod common;
 

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use tare_lab::study::WorkloadSpec;
 
-use super::server::{Manner, Server};
 use super::{cpus, workload};
 use crate::access::Access;
 use crate::column::{Verdict, row_start};
@@ -14,8 +13,9 @@ use crate::error::LoadError;
 use crate::load::{LoadConfig, LoadEvent, run};
 use crate::pacing::{Arrivals, Pace, Schedule, Step};
 use crate::report::LoadReport;
+use tare_testkit::fake_server::{FakeServer, Manner};
 
-pub(super) fn config(server: &Server) -> LoadConfig {
+pub(super) fn config(server: &FakeServer) -> LoadConfig {
     LoadConfig {
         access: Access::to(server.address),
         cpus: cpus(2),
@@ -36,7 +36,7 @@ fn open(rate_per_s: f64, length: Duration) -> Pace {
 }
 
 /// A load that only reads.
-fn reading(server: &Server) -> LoadConfig {
+fn reading(server: &FakeServer) -> LoadConfig {
     let workload = WorkloadSpec { write_share: 0.0, ..workload() };
     LoadConfig { asked: Asked::of_study(&workload).unwrap(), ..config(server) }
 }
@@ -51,7 +51,7 @@ pub(super) fn kinds(report: &LoadReport) -> Vec<&str> {
 
 #[test]
 fn populate_writes_every_row_once_with_its_bytes() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let config = reading(&server);
     load(&config).unwrap();
     let rows = server.rows();
@@ -70,7 +70,7 @@ fn populate_writes_every_row_once_with_its_bytes() {
 
 #[test]
 fn a_closed_loop_counts_what_it_does() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let report = load(&config(&server)).unwrap();
     assert!(report.operations > 0 && report.errors.is_empty(), "{report:?}");
     assert_eq!(report.service.count, report.operations);
@@ -83,7 +83,7 @@ fn a_closed_loop_counts_what_it_does() {
 
 #[test]
 fn an_open_loop_sends_exactly_what_is_due_or_tells() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let pace = open(2_000.0, Duration::from_millis(200));
     let report = load(&LoadConfig { pace, ..config(&server) }).unwrap();
     let response = report.response.as_ref().unwrap();
@@ -98,7 +98,7 @@ fn an_open_loop_sends_exactly_what_is_due_or_tells() {
 #[test]
 fn bad_servers_are_counted_or_told_and_never_hang() {
     let check = |manner, expect: &[&str]| {
-        let server = Server::start(manner);
+        let server = FakeServer::start(manner);
         let mut config = config(&server);
         // The rows are those of a server that behaved until now.
         config.populate = !matches!(manner, Manner::Errors);
@@ -127,7 +127,7 @@ fn bad_servers_are_counted_or_told_and_never_hang() {
 
 #[test]
 fn rows_that_were_never_written_are_missing() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let mut config = reading(&server);
     config.populate = false;
     let report = load(&config).unwrap();
@@ -136,19 +136,19 @@ fn rows_that_were_never_written_are_missing() {
 
 #[test]
 fn errors_while_rows_are_written_are_told() {
-    let server = Server::start(Manner::Refuses);
+    let server = FakeServer::start(Manner::Refuses);
     let error = load(&config(&server)).unwrap_err();
     assert!(
         error.to_string().ends_with("1000 of the writes failed, the first: too much of it"),
         "{error}"
     );
-    let server = Server::start(Manner::CloseAfter(10));
+    let server = FakeServer::start(Manner::CloseAfter(10));
     assert!(load(&config(&server)).is_err());
 }
 
 #[test]
 fn what_cannot_be_is_refused_in_one_line() {
-    let server = Server::start(Manner::Login);
+    let server = FakeServer::start(Manner::Login);
     let refused = |change: &dyn Fn(&mut LoadConfig)| {
         let mut config = config(&server);
         config.connect_deadline = Duration::from_millis(50);
@@ -165,7 +165,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     let shape = Asked::of_study(&WorkloadSpec { columns: 0, ..workload() }).unwrap_err();
     assert_eq!(shape.to_string(), "a row of 0 columns x 20 bytes: give 1 to 1000 columns");
     assert!(refused(&|config| config.cpus = "".parse().unwrap()).contains("no CPU to run on"));
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let refused = |change: &dyn Fn(&mut WorkloadSpec)| {
         let mut workload = workload();
         change(&mut workload);
@@ -185,7 +185,7 @@ fn what_cannot_be_is_refused_in_one_line() {
 
 #[test]
 fn an_interrupted_load_reports_what_there_was() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let mut config = config(&server);
     config.pace = Pace::Closed(Duration::from_secs(3_600));
     let stop = AtomicBool::new(false);
@@ -203,7 +203,7 @@ fn an_interrupted_load_reports_what_there_was() {
 
 #[test]
 fn events_and_log_tell_every_second() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(&server);
     config.pace = open(500.0, Duration::from_millis(2_500));
@@ -239,7 +239,7 @@ fn events_and_log_tell_every_second() {
 
 #[test]
 fn a_schedule_in_steps_is_told_in_steps() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let length = Duration::from_millis(300);
     let ramp = Step { from_per_s: 1_000.0, to_per_s: 3_000.0, length };
     let steps = vec![Step::steady(500.0, length), ramp];
@@ -258,7 +258,7 @@ fn a_schedule_in_steps_is_told_in_steps() {
 
 #[test]
 fn a_server_that_falls_silent_is_time_without_service() {
-    let server = Server::start(Manner::SilentAfter(1_500));
+    let server = FakeServer::start(Manner::SilentAfter(1_500));
     let mut config = config(&server);
     config.pace = open(1_000.0, Duration::from_millis(1_500));
     let report = load(&config).unwrap();
@@ -278,7 +278,7 @@ fn a_server_that_falls_silent_is_time_without_service() {
 
 #[test]
 fn a_full_disk_ends_the_log_and_not_the_load() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let mut config = config(&server);
     config.hdr_file = Some("/dev/full".into());
     let report = load(&config).unwrap();

@@ -25,7 +25,6 @@ pub(crate) fn workload() -> WorkloadSpec {
 mod agent;
 mod load;
 mod recovery;
-mod server;
 
 /// A CPU that this process may use.
 pub(crate) fn cpus(most: usize) -> CpuSet {

@@ -5,16 +5,16 @@ use std::time::Duration;
 use super::load::{config, kinds, load};
 use tare_lab::study::WorkloadSpec;
 
-use super::server::{Manner, Server};
 use super::workload;
 use crate::access::Recovery;
 use crate::engine::Asked;
 use crate::pacing::Pace;
 use crate::report::LoadReport;
+use tare_testkit::fake_server::{FakeServer, Manner};
 
 /// A load of 300 ms, all of it measured, of a server of this manner.
 fn recovered(manner: Manner, recovery: Recovery) -> LoadReport {
-    let server = Server::start(manner);
+    let server = FakeServer::start(manner);
     let mut config = config(&server);
     config.populate = false;
     let workload = WorkloadSpec { write_share: 1.0, ..workload() };
