@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{State, host, program, skipped_runtime};
+use common::{State, host, own_guest, program, skipped_runtime};
 use tare_env::{Site, SiteOptions};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
@@ -191,7 +191,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) -> String {
 
 #[test]
 fn guests_live_and_leave_nothing() {
-    let _host = host();
+    let _guest = own_guest();
     let test = "guests_live_and_leave_nothing";
     if skipped(test, "vm:qemu") {
         return;
@@ -243,7 +243,7 @@ fn guests_live_and_leave_nothing() {
 
 #[test]
 fn a_guest_that_does_not_come_up_says_why_and_leaves_nothing() {
-    let _host = host();
+    let _guest = own_guest();
     let test = "a_guest_that_does_not_come_up_says_why_and_leaves_nothing";
     if skipped(test, "vm:qemu") {
         return;
@@ -322,7 +322,7 @@ fn what_a_killed_harness_leaves_of_user_mode_kernels_is_cleaned() {
 
 #[test]
 fn what_a_killed_harness_leaves_of_guests_is_cleaned() {
-    let _host = host();
+    let _guest = own_guest();
     let test = "what_a_killed_harness_leaves_of_guests_is_cleaned";
     if !skipped(test, "vm:qemu") {
         killed("vm:qemu", "vm-killed", test);

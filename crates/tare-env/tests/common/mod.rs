@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use tare_env::inside::{Command, Guest, Options, Status};
@@ -11,11 +11,20 @@ use tare_host::{clean, error_line};
 use tare_lab::environment::EnvironmentSpec;
 use tare_testkit::{EnvironmentBuilder, Machine, Reason, skip};
 
-/// The host's state is compared before and after, so one test at a time.
-static HOST: Mutex<()> = Mutex::new(());
+/// Tests that compare the state of the host before and after run one at a time.
+static HOST: RwLock<()> = RwLock::new(());
 
-pub(crate) fn host() -> MutexGuard<'static, ()> {
-    HOST.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+/// The lock of a test that compares the state of the host.
+#[allow(dead_code, reason = "each suite uses a part of this")]
+pub(crate) fn host() -> RwLockWriteGuard<'static, ()> {
+    HOST.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The lock of a test that looks at its own guest and its own run alone. Such tests may run beside one
+/// another: an emulated guest keeps one CPU busy.
+#[allow(dead_code, reason = "each suite uses a part of this")]
+pub(crate) fn own_guest() -> RwLockReadGuard<'static, ()> {
+    HOST.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A state directory of the test's own, removed with what is in it.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tare_env::inside::{Guest, Status};
 use tare_host::error_line;
 
-use crate::common::{State, host, in_guest, program, skipped_inside_of, take_over_skips};
+use crate::common::{State, in_guest, own_guest, program, skipped_inside_of, take_over_skips};
 
 /// Under TCG, beside other tests.
 const LIMIT: Duration = Duration::from_secs(1200);
@@ -28,9 +28,10 @@ fn the_same_under_a_user_mode_kernel() {
 }
 
 fn run_in(guest: &str) {
-    let _host = host();
-    let state = State::new("storage-in-guest");
+    let _guest = own_guest();
     let options = guest.parse().unwrap();
+    let kind = guest.split([':', ',']).nth(1).unwrap();
+    let state = State::new(&format!("storage-in-{kind}"));
     let mut guest = Guest::boot(&options, &state.0, &program())
         .unwrap_or_else(|error| panic!("{}", error_line(&error)));
     let test = std::env::current_exe().unwrap().to_string_lossy().into_owned();
