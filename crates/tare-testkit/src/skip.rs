@@ -10,6 +10,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
+/// What is missing if an engine was started with another storage driver than the one asked for.
+const DRIVER: &str = "an engine with that storage driver";
 /// The environment variable that names the file of skips.
 pub const VARIABLE: &str = "TARE_SKIPS";
 
@@ -171,6 +173,8 @@ impl Reason {
             Machine::KernelLacks(format!("{what}: {why}")).into()
         } else if matches!(what, "docker" | "podman") {
             Self::NotInstalled { what: format!("a {what} that answers") }
+        } else if why.contains(" has the storage driver ") {
+            Self::not_installed(DRIVER)
         } else if let Some(runtime) = what.strip_prefix("docker:").or(what.strip_prefix("podman:"))
             && why.starts_with("the engine knows only")
         {
