@@ -14,11 +14,9 @@ use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_load::histogram;
 use tare_std::cpus::CpuSet;
 
-#[path = "../../tare-load/src/tests/server.rs"]
-#[allow(dead_code, reason = "the load generator's own tests use more of it")]
-mod server;
-
-use server::{Manner, Server};
+use tare_testkit::fake_server::{FakeServer, Manner};
+use tare_testkit::harness;
+use tare_testkit::{Machine, Reason, skip};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -41,28 +39,17 @@ fn main() -> ExitCode {
         ("a_frozen_server_breaks_nothing", a_frozen_server_breaks_nothing),
         ("a_dead_agent_is_told_with_its_last_words", a_dead_agent_is_told_with_its_last_words),
     ];
-    let wanted = arguments.iter().skip(1).find(|argument| !argument.starts_with('-'));
-    for (name, case) in cases {
-        if wanted.is_none_or(|wanted| name.contains(wanted.as_str())) {
-            case();
-            say(&format!("test {name} ... ok"));
-        }
-    }
+    harness::run(&cases);
     ExitCode::SUCCESS
 }
 
 /// A server as a process of its own, until its standard input closes. Its exit code is the number
 /// of connections that it had.
 fn serve() -> ExitCode {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     std::io::stdout().write_all(format!("{}\n", server.address).as_bytes()).unwrap();
     let _ = std::io::stdin().read(&mut [0]);
     ExitCode::from(u8::try_from(server.connections()).unwrap())
-}
-
-#[expect(clippy::print_stderr, reason = "this is the test harness")]
-fn say(line: &str) {
-    eprintln!("{line}");
 }
 
 fn cpus() -> CpuSet {
@@ -102,7 +89,7 @@ fn slice(pacing: Pacing) -> SliceOrder {
 }
 
 fn the_driver_drives_its_agent() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let mut driver = TareLoad::start(&program(), &cpus(), None, "test").unwrap();
     let target = driver.open(server.address, Duration::from_secs(10)).unwrap();
     assert_eq!(driver.pids().len(), 1);
@@ -140,6 +127,7 @@ impl Drop for Guard {
 }
 
 fn the_agent_stands_where_it_was_put() {
+    let test = "the_agent_stands_where_it_was_put";
     // A network namespace that lives as long as a process of ours.
     let holder = Command::new("unshare")
         .args(["--net", "sh", "-c", "echo ready; exec sleep 60"])
@@ -147,13 +135,13 @@ fn the_agent_stands_where_it_was_put() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(mut holder) = holder.map(Guard) else {
-        return say("skipped: the_agent_stands_where_it_was_put: unshare is not there");
+        return skip(test, Reason::not_installed("unshare"));
     };
     let mut ready = String::new();
     let stdout = holder.0.stdout.take().unwrap();
     BufReader::new(stdout).read_line(&mut ready).unwrap();
     if ready.is_empty() {
-        return say("skipped: the_agent_stands_where_it_was_put: needs root");
+        return skip(test, Machine::NotRoot);
     }
     let namespace = format!("/proc/{}/ns/net", holder.0.id());
     let mut driver =

@@ -103,11 +103,10 @@ fn create(path: &Path) -> RecordWriter {
 #[test]
 fn a_study_on_a_full_disk_can_be_read_and_resumed() {
     let Some(disk) = SmallDisk::mount(600) else {
-        #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-        {
-            eprintln!("skipped: a_study_on_a_full_disk_can_be_read_and_resumed: cannot mount");
-        }
-        return;
+        return tare_testkit::skip(
+            "a_study_on_a_full_disk_can_be_read_and_resumed",
+            tare_testkit::Reason::no_mount("a small file system"),
+        );
     };
     let error = go(create(&disk.path())).unwrap_err();
     let line = one_line(&error);

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use tare_testkit::Reason;
 use tare_tune::fixture::{Disk, DiskKind, Host, Stack};
 use tare_tune::machine::disks::{self, DiskError};
 use tare_tune::machine::{self, Interrupts};
@@ -319,11 +320,11 @@ struct Loop {
 }
 
 impl Loop {
-    /// `None`, with the reason said, where none can be attached.
+    /// `None` where none can be attached; the test is then reported as skipped.
     #[expect(clippy::unwrap_used, reason = "without its temporary folder the test cannot go on")]
     fn attach(test: &str) -> Option<Self> {
-        let skip = |reason: String| {
-            let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
+        let skip = |said: &str| {
+            tare_testkit::skip(test, Reason::no_loop_device(said));
             None
         };
         let folder = std::env::temp_dir().join(format!("tare-{test}-{}", std::process::id()));
@@ -338,8 +339,8 @@ impl Loop {
                 device.name = String::from_utf8_lossy(&output.stdout).trim().to_string();
                 Some(device)
             }
-            Ok(output) => skip(String::from_utf8_lossy(&output.stderr).trim().to_string()),
-            Err(error) => skip(format!("losetup: {error}")),
+            Ok(output) => skip(&String::from_utf8_lossy(&output.stderr)),
+            Err(error) => skip(&error.to_string()),
         }
     }
 }
@@ -380,8 +381,10 @@ fn a_loop_device_of_this_machine() {
     assert!(changes.iter().any(|(item, _)| item.knob == "disk_nomerges"), "{plan:?}");
     for (_, change) in &changes {
         if let Err(error) = host.write(&change.key, &change.wanted) {
-            let _ = writeln!(std::io::stderr(), "skipped: {name}: {error}");
-            return;
+            return tare_testkit::skip(
+                "a_loop_device_of_this_machine",
+                Reason::Other(error.to_string()),
+            );
         }
         let now = host.read(&change.key).unwrap();
         assert!(change.form.same(&now, &change.wanted), "{change:?}: {now}");

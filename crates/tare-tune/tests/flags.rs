@@ -10,6 +10,7 @@ use tare_tune::flags::{self, Ask, Host};
 use tare_tune::machine::Topology;
 use tare_tune::machine::topology::{Core, Node};
 use tare_tune::plan::CpuSets;
+use tare_testkit::{Need, skipped};
 
 /// Two nodes of 16 cores with two threads; interrupts on the first core of each.
 fn machine() -> (Topology, CpuSets, Host) {
@@ -43,16 +44,6 @@ fn texts(consumer: &str) -> Vec<String> {
     texts
 }
 
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-fn skipped(test: &str, program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    if !found {
-        eprintln!("skipped: {test}: needs {program} on the PATH");
-    }
-    !found
-}
-
 /// Runs a script in bash, or only reads it, and returns what it printed.
 fn bash(arguments: &[&str], script: &str) -> String {
     let mut child = Command::new("bash")
@@ -70,7 +61,7 @@ fn bash(arguments: &[&str], script: &str) -> String {
 
 #[test]
 fn bash_reads_the_scripts() {
-    if skipped("bash_reads_the_scripts", "bash") {
+    if skipped("bash_reads_the_scripts", &[Need::Program("bash")]) {
         return;
     }
     for consumer in ["docker", "podman", "nerdctl", "scylla", "tare-db"] {
@@ -82,7 +73,7 @@ fn bash_reads_the_scripts() {
 
 #[test]
 fn the_engine_gets_every_word_as_it_is_meant() {
-    if skipped("the_engine_gets_every_word_as_it_is_meant", "bash") {
+    if skipped("the_engine_gets_every_word_as_it_is_meant", &[Need::Program("bash")]) {
         return;
     }
     let (topology, cpus, host) = machine();
@@ -184,7 +175,7 @@ fn units_have_sections_and_settings_only() {
 
 #[test]
 fn systemd_accepts_the_drop_in() {
-    if skipped("systemd_accepts_the_drop_in", "systemd-analyze") {
+    if skipped("systemd_accepts_the_drop_in", &[Need::Program("systemd-analyze")]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -2,11 +2,7 @@
 //!
 //! hwloc is given a synthetic topology, Tare the snapshot of a host of the same shape. The numbering is
 //! told to hwloc as its list of PU indexes, so that both mean the same CPUs.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test says what it could not do, and stops"
-)]
+#![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 
 use std::process::Command;
 
@@ -81,10 +77,8 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn spreading_is_that_of_hwloc_distrib() {
-    if Command::new("hwloc-distrib").arg("--version").output().is_err() {
-        eprintln!(
-            "skipped: spreading_is_that_of_hwloc_distrib: hwloc-distrib is missing (Debian package hwloc)"
-        );
+    let test = "spreading_is_that_of_hwloc_distrib";
+    if tare_testkit::skipped(test, &[tare_testkit::Need::Program("hwloc-distrib")]) {
         return;
     }
     for (index, case) in cases().iter().enumerate() {

@@ -2,7 +2,6 @@
 //! so that it moves nothing, asked and told through its socket in both places where that may be.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tare_testkit::{Machine, Reason, skip};
 use tare_tune::irqbalance::{self, Irqbalance, IrqbalanceError};
 use tare_tune::plan::{Action, Options};
 use tare_tune::planner::plan;
@@ -79,14 +79,14 @@ fn affinity() -> BTreeMap<String, String> {
 }
 
 /// Why the test cannot run here.
-fn missing() -> Option<&'static str> {
+fn missing() -> Option<Reason> {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     if !rustix::process::geteuid().is_root() {
-        Some("needs root")
+        Some(Machine::NotRoot.into())
     } else if Command::new("irqbalance").arg("--version").output().is_err() {
-        Some("irqbalance is not installed")
+        Some(Reason::not_installed("irqbalance"))
     } else if online.trim() == "0" {
-        Some("irqbalance does not run on one CPU")
+        Some(Machine::OneCpu.into())
     } else {
         None
     }
@@ -95,8 +95,7 @@ fn missing() -> Option<&'static str> {
 #[test]
 fn the_real_irqbalance_is_asked_and_told() {
     if let Some(reason) = missing() {
-        eprintln!("skipped: the_real_irqbalance_is_asked_and_told: {reason}");
-        return;
+        return skip("the_real_irqbalance_is_asked_and_told", reason);
     }
     let before = affinity();
     if !Path::new(FOLDER).exists() {
@@ -142,8 +141,7 @@ fn describe(irqbalance: &Irqbalance) {
     let files: BTreeMap<String, String> = irqbalance::describe().into_iter().collect();
     let file = |name: &str| files.get(&format!("/tare/irqbalance/{name}")).cloned();
     if file("pid") != Some(irqbalance.pid().to_string()) {
-        eprintln!("skipped: describe: another irqbalance runs here");
-        return;
+        return skip("describe", Machine::DaemonOfHost("irqbalance"));
     }
     assert_eq!(file("trouble"), None);
     assert_eq!(file("socket"), Some(irqbalance.address()));
@@ -167,8 +165,7 @@ fn plan_and_apply(irqbalance: &Irqbalance) {
         Some(Action::Change(change)) => change,
         Some(other) => panic!("{other:?}"),
         None => {
-            eprintln!("skipped: plan_and_apply: no device with interrupts, or another irqbalance");
-            return;
+            return skip("plan_and_apply", Machine::NoInterrupts);
         }
     };
     let wanted: Vec<u32> = change.wanted.split(' ').map(|irq| irq.parse().unwrap()).collect();

@@ -3,7 +3,7 @@
 //! Devices of a network are made in a namespace of the test's own, with a sysfs of its own, on a
 //! thread that ends with the test; a loop device is attached to a file of the test. Both are gone
 //! afterwards, also when a test fails.
-#![expect(clippy::print_stderr, clippy::unwrap_used, reason = "tests: a skipped one says so")]
+#![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 
 use std::fs;
 use std::io;
@@ -13,23 +13,11 @@ use std::process::Command;
 
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use tare_host::netns;
+use tare_testkit::{Need, Reason, skip, skipped};
 use tare_tune::ethtool::Ethtool;
 use tare_tune::plan::{EthtoolSetting, Key};
 use tare_tune::snapshot::{Node, Snapshot};
 use tare_tune::{LiveHost, SettingErrorClass, SettingStore};
-
-/// True when the process is root and the programs are there; says so otherwise.
-fn can(test: &str, programs: &[&str]) -> bool {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: {test}: needs root");
-        return false;
-    }
-    let missing = programs.iter().find(|program| tare_host::exec::find(program).is_none());
-    if let Some(program) = missing {
-        eprintln!("skipped: {test}: needs {program}");
-    }
-    missing.is_none()
-}
 
 fn run(program: &str, arguments: &str) -> Result<String, String> {
     let output = Command::new(program).args(arguments.split_whitespace()).output();
@@ -240,14 +228,14 @@ fn in_own_network(test: impl FnOnce() + Send) -> io::Result<()> {
 #[test]
 fn a_device_of_the_network_is_set_and_read_back() {
     let name = "a_device_of_the_network_is_set_and_read_back";
-    if !can(name, &["ip"]) {
+    if skipped(name, &[Need::Root, Need::Program("ip")]) {
         return;
     }
     let tested = in_own_network(|| {
         let pair = "link add tare-t0 numrxqueues 4 numtxqueues 4 type veth \
                     peer name tare-t1 numrxqueues 4 numtxqueues 4";
         if let Err(error) = run("ip", pair) {
-            eprintln!("skipped: {name}: no veth: {error}");
+            skip(name, Reason::no_link("veth", &error));
             return;
         }
         let mut store = LiveHost::new("/");
@@ -293,14 +281,14 @@ fn a_device_of_the_network_is_set_and_read_back() {
         same_features_as_ethtool("tare-t0");
     });
     if let Err(error) = tested {
-        eprintln!("skipped: {name}: no namespace of its own: {error}");
+        skip(name, Reason::Other(format!("no namespace of its own: {error}")));
     }
 }
 
 /// Compares with ethtool, where it is installed: values and what cannot be changed.
 fn same_features_as_ethtool(nic: &str) {
     let Ok(theirs) = run("ethtool", &format!("-k {nic}")) else {
-        eprintln!("skipped: comparison with ethtool: it is not here");
+        skip("same_features_as_ethtool", Reason::not_installed("ethtool"));
         return;
     };
     let ours = Ethtool::open().unwrap().files().unwrap();
@@ -325,7 +313,7 @@ fn same_features_as_ethtool(nic: &str) {
 #[test]
 fn a_disk_is_set_and_put_back() {
     let name = "a_disk_is_set_and_put_back";
-    if !can(name, &["losetup"]) {
+    if skipped(name, &[Need::Root, Need::Program("losetup")]) {
         return;
     }
     struct Loop(String);
@@ -339,7 +327,7 @@ fn a_disk_is_set_and_put_back() {
     fs::File::create(&file).unwrap().set_len(1 << 20).unwrap();
     let device = match run("losetup", &format!("--find --show {}", file.display())) {
         Ok(device) => Loop(device.trim().to_string()),
-        Err(error) => return eprintln!("skipped: {name}: no loop device: {error}"),
+        Err(error) => return skip(name, Reason::no_loop_device(&error)),
     };
     let disk = device.0.trim_start_matches("/dev/");
     let mut store = LiveHost::new("/");

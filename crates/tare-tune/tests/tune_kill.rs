@@ -17,6 +17,7 @@ use tare_tune::snapshot::Snapshot;
 use tare_tune::{LiveHost, OnDrift, Purpose, SettingError, SettingStore, Tuning, revert_all};
 
 mod tune_support;
+use tare_testkit::Need as Needed;
 use tune_support::{item, with_key};
 
 /// A host whose writes take a while.
@@ -208,18 +209,14 @@ fn killed_on_a_directory_at_fifty_points() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+#[expect(clippy::print_stderr, reason = "tells how many kills hit midway")]
 fn killed_on_veth_and_loop_at_fifty_points() {
     let name = "killed_on_veth_and_loop_at_fifty_points";
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: {name}: needs root");
+    if tare_testkit::skipped(
+        name,
+        &[Needed::Root, Needed::Program("ip"), Needed::Program("losetup")],
+    ) {
         return;
-    }
-    for tool in ["ip", "losetup"] {
-        if tare_host::exec::find(tool).is_none() {
-            eprintln!("skipped: {name}: {tool} is not installed");
-            return;
-        }
     }
     let mut scratch = Scratch::new("kill-real");
     let namespace = format!("tare-test{}", std::process::id());
@@ -260,7 +257,8 @@ fn killed_on_veth_and_loop_at_fifty_points() {
         add(format!("{queue}/rq_affinity"), Form::Text, "2");
         add(format!("{queue}/read_ahead_kb"), Form::Text, "64");
     } else {
-        eprintln!("skipped: {name}: no loop device could be attached; veth only");
+        let said = String::from_utf8_lossy(&attached.stderr).into_owned();
+        tare_testkit::skip(name, tare_testkit::Reason::no_loop_device(&said));
     }
     let work = Work {
         folder: scratch.0.clone(),
@@ -274,11 +272,9 @@ fn killed_on_veth_and_loop_at_fifty_points() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn channels_of_a_veth_come_back_with_their_queues() {
     let name = "channels_of_a_veth_come_back_with_their_queues";
-    if !rustix::process::geteuid().is_root() || tare_host::exec::find("ip").is_none() {
-        eprintln!("skipped: {name}: needs root and ip");
+    if tare_testkit::skipped(name, &[Needed::Root, Needed::Program("ip")]) {
         return;
     }
     let mut scratch = Scratch::new("channels-real");

@@ -83,10 +83,11 @@ fn a_plan_is_stored_applied_at_boot_and_removed() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn systemd_takes_the_unit() {
-    if tare_host::exec::find("systemd-analyze").is_none() {
-        eprintln!("skipped: systemd_takes_the_unit: systemd-analyze is not installed");
+    if tare_testkit::skipped(
+        "systemd_takes_the_unit",
+        &[tare_testkit::Need::Program("systemd-analyze")],
+    ) {
         return;
     }
     let tree = Tree::new("analyze");

@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
-#[path = "common/tiny.rs"]
-mod tiny;
 
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{HostState, Need, run_in, skipped, stderr, stdout, tare};
+use common::{run_in, stderr, stdout, tare};
 use tare_std::rng::Rng;
+use tare_testkit::host_state::{self, HostState};
+use tare_testkit::{Need, skipped, tiny};
 
 /// Kills, at moments drawn uniformly from the first seconds: start-up, population, slices.
 const KILLS: u64 = 20;
@@ -21,7 +21,7 @@ fn a_study_killed_at_random_moments_leaves_no_trace_after_clean() {
     if skipped("a_study_killed_at_random_moments_leaves_no_trace_after_clean", &needs) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let before = HostState::read();
     let mut rng = Rng::new(20);
     for kill in 0..KILLS {

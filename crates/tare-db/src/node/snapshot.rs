@@ -241,19 +241,18 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
     fn on_another_file_system_files_are_copied_where_links_are_only_wanted() {
+        use tare_testkit::{Machine, skip};
+        let test = "on_another_file_system_files_are_copied_where_links_are_only_wanted";
         let memory = Path::new("/dev/shm");
         let place = tempfile::tempdir().unwrap();
         let Ok(other) = tempfile::tempdir_in(memory) else {
-            eprintln!("skipped: on_another_file_system: no /dev/shm");
-            return;
+            return skip(test, Machine::OneFileSystem);
         };
         use std::os::unix::fs::MetadataExt as _;
         let device = |path: &Path| fs::metadata(path).unwrap().dev();
         if device(place.path()) == device(other.path()) {
-            eprintln!("skipped: on_another_file_system: temporary files are in memory too");
-            return;
+            return skip(test, Machine::OneFileSystem);
         }
         let data = place.path().join("data");
         fs::create_dir_all(data.join("shard-0")).unwrap();

@@ -7,16 +7,11 @@ use std::time::Duration;
 use tare_lab::driver::{Pacing, SliceOrder, TargetId};
 
 use tare_load::histogram;
+use tare_testkit::fake_server::{FakeServer, Manner};
 
 use super::protocol::{Answer, Order};
 use super::{AgentError, agent};
 use crate::tests::{cpus, workload};
-
-#[path = "../../../tare-load/src/tests/server.rs"]
-#[allow(dead_code, reason = "the load generator's own tests use more of it")]
-mod server;
-
-use server::{Manner, Server};
 
 /// An agent in a thread, spoken to over a pair of sockets.
 struct Agent {
@@ -59,7 +54,7 @@ impl Agent {
     }
 }
 
-fn open(server: &Server) -> Order {
+fn open(server: &FakeServer) -> Order {
     Order::Open { addresses: vec![server.address], deadline: Duration::from_secs(10) }
 }
 
@@ -75,7 +70,7 @@ fn slice(pacing: Pacing) -> SliceOrder {
 
 #[test]
 fn the_agent_keeps_several_systems_and_tells_the_edges() {
-    let servers = [Server::start(Manner::Good), Server::start(Manner::Good)];
+    let servers = [FakeServer::start(Manner::Good), FakeServer::start(Manner::Good)];
     let mut agent = Agent::start();
     for (number, server) in (0..).zip(&servers) {
         assert_eq!(agent.ask(&open(server)), Answer::Opened { target: TargetId(number) });
@@ -110,7 +105,7 @@ fn the_agent_keeps_several_systems_and_tells_the_edges() {
 #[test]
 fn a_connection_that_breaks_in_a_slice_is_made_again() {
     // One of the first slice's operations ends its connection, and those in flight on it.
-    let server = Server::start(Manner::CloseOnce(1_100));
+    let server = FakeServer::start(Manner::CloseOnce(1_100));
     let mut agent = Agent::start();
     agent.ask(&open(&server));
     let target = TargetId(0);
@@ -130,7 +125,7 @@ fn a_connection_that_breaks_in_a_slice_is_made_again() {
 
 #[test]
 fn the_agent_ends_with_its_input_even_under_load() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let mut agent = Agent::start();
     agent.ask(&open(&server));
     let order = SliceOrder { window: Duration::from_secs(3_600), ..slice(Pacing::Closed) };

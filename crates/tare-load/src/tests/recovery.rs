@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use super::load::{config, kinds, load};
-use super::server::{Manner, Server};
 use super::{PlainLoad, workload};
 use crate::access::Recovery;
 use crate::pacing::Pace;
 use crate::report::LoadReport;
+use tare_testkit::fake_server::{FakeServer, Manner};
 
 /// A load of 300 ms, all of it measured, of a server of this manner.
 fn recovered(manner: Manner, recovery: Recovery) -> LoadReport {
-    let server = Server::start(manner);
+    let server = FakeServer::start(manner);
     let mut config = config(&server);
     config.populate = false;
     let workload = PlainLoad { write_share: 1.0, ..workload() };

@@ -25,12 +25,16 @@ impl Host {
         let directory = tempfile::tempdir().unwrap();
         let files = Directory::open(directory.path()).unwrap().files(0).unwrap();
         let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        let engine = if choice == IoChoice::Uring { "uring" } else { "epoll" };
         match Engine::new(choice, Arc::new(wakeup)) {
             Ok((engine, _)) => {
                 Some(Self { _directory: directory, files, engine, ended: Vec::new() })
             }
             Err(why) => {
-                skip(&why);
+                tare_testkit::skip(
+                    "files on io_uring",
+                    tare_testkit::Reason::no_engine(engine, &why.to_string()),
+                );
                 None
             }
         }
@@ -68,11 +72,6 @@ impl Host {
         self.begin(0, file, kind);
         self.wait(1).pop().unwrap()
     }
-}
-
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-fn skip(why: &ReactorError) {
-    eprintln!("skipped: files on io_uring: {why}");
 }
 
 fn each_engine(test: impl Fn(Host)) {

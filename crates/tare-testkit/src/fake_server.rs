@@ -1,5 +1,5 @@
-//! A server that speaks just enough CQL: one thread per connection, rows in a map. It can be told
-//! to misbehave.
+//! A server that speaks just enough CQL for a load: one thread per connection, rows in a map. It can
+//! misbehave on purpose.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use tare_cql::wire::Value;
 
 /// What the server does with the requests that execute something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub enum Manner {
     Good,
     /// Answers this many, then closes every connection.
     CloseAfter(u64),
@@ -48,6 +48,7 @@ pub(crate) enum Manner {
 /// Time of writing and cells, by key.
 type Rows = Mutex<HashMap<u64, (i64, Vec<Vec<u8>>)>>;
 
+#[derive(Debug)]
 struct State {
     manner: Manner,
     rows: Rows,
@@ -58,13 +59,19 @@ struct State {
     stop: AtomicBool,
 }
 
-pub(crate) struct Server {
-    pub(crate) address: SocketAddr,
+/// The server. It stops when it is dropped.
+#[derive(Debug)]
+pub struct FakeServer {
+    pub address: SocketAddr,
     state: Arc<State>,
 }
 
-impl Server {
-    pub(crate) fn start(manner: Manner) -> Self {
+impl FakeServer {
+    /// Listens on a free port.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn start(manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
@@ -90,24 +97,30 @@ impl Server {
         Self { address, state }
     }
 
-    pub(crate) fn rows(&self) -> HashMap<u64, Vec<Vec<u8>>> {
+    /// The rows that it has.
+    ///
+    /// # Panics
+    /// If a connection's thread has panicked.
+    pub fn rows(&self) -> HashMap<u64, Vec<Vec<u8>>> {
         let rows = self.state.rows.lock().unwrap();
         rows.iter().map(|(key, (_, cells))| (*key, cells.clone())).collect()
     }
 
     /// How many connections there have been.
-    #[allow(dead_code, reason = "not every test program asks")]
-    pub(crate) fn connections(&self) -> u64 {
+    pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
     }
 
     /// Every statement that was run or prepared.
-    pub(crate) fn statements(&self) -> Vec<String> {
+    ///
+    /// # Panics
+    /// If a connection's thread has panicked.
+    pub fn statements(&self) -> Vec<String> {
         self.state.statements.lock().unwrap().clone()
     }
 }
 
-impl Drop for Server {
+impl Drop for FakeServer {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::Relaxed);
         // Wakes the thread that accepts.

@@ -1,36 +1,41 @@
-//! A connection that speaks version 4 without compression and waits for every answer.
+//! A CQL connection that speaks version 4 without compression and waits for every answer.
 
 use std::io::{self, Read};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use tare_cql::frame::{Direction, decode};
 use tare_cql::response::Response;
-use tare_db::report::Report;
 
-pub(crate) struct Connection {
-    pub(crate) stream: TcpStream,
+/// One connection.
+#[derive(Debug)]
+pub struct Connection {
+    pub stream: TcpStream,
     input: Vec<u8>,
     /// Of the last frame.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// An answer: rows as cells, or the error's message.
-pub(crate) type Answer = Result<Vec<Vec<Option<Vec<u8>>>>, String>;
+pub type Answer = Result<Vec<Vec<Option<Vec<u8>>>>, String>;
 
 impl Connection {
-    pub(crate) fn open(report: &Report) -> io::Result<Self> {
-        let stream = TcpStream::connect((report.listen, report.port))?;
+    /// Connects to a server.
+    ///
+    /// # Errors
+    /// If nothing listens there.
+    pub fn open(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, input: Vec::new(), warnings: Vec::new() })
     }
 
     /// What `read` makes of the next frame: its stream and what it says. `None` if the server has gone.
-    pub(crate) fn receive_with<T>(
-        &mut self,
-        read: impl FnOnce(i16, &Response<'_>) -> T,
-    ) -> Option<T> {
+    ///
+    /// # Panics
+    /// If what comes is no CQL.
+    pub fn receive_with<T>(&mut self, read: impl FnOnce(i16, &Response<'_>) -> T) -> Option<T> {
         loop {
             let decoded = decode(&self.input, Direction::Response, 256 << 20).unwrap();
             if let Some((frame, length)) = decoded {
@@ -48,7 +53,7 @@ impl Connection {
     }
 
     /// The next frame: its stream, what it says, and the id of a statement that was prepared.
-    pub(crate) fn receive(&mut self) -> Option<(i16, Answer, Vec<u8>)> {
+    pub fn receive(&mut self) -> Option<(i16, Answer, Vec<u8>)> {
         self.receive_with(|stream, response| match response {
             Response::Error(error) => (stream, Err(error.message.to_string()), Vec::new()),
             Response::Rows(rows) => {

@@ -1,11 +1,13 @@
 //! A study small enough for a test: a native baseline, containers on a bridge, few short slices.
-#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Writes the study and returns its path. `rounds` and `schedule` are as in a study.
-pub(crate) fn write(directory: &Path, schedule: &str, rounds: u32) -> PathBuf {
+///
+/// # Panics
+/// If the file cannot be written.
+pub fn write(directory: &Path, schedule: &str, rounds: u32) -> PathBuf {
     let text = format!(
         r#"name = "tiny"
 title = "Does everything work?"
