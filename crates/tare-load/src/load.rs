@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
+pub(crate) use tare_std::error_line as one_line;
+
 use tare_std::cpus::CpuSet;
 
 use crate::access::Access;
@@ -166,15 +168,4 @@ impl<'a> Session<'a> {
         report.log_error = log.map(Log::finish).and_then(Result::err).map(|error| one_line(&error));
         Ok(report)
     }
-}
-
-/// An error with its sources, in one line.
-pub(crate) fn one_line(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -33,8 +33,9 @@ use crate::study::{ScheduleKind, Study, control_name};
 use member::Member;
 
 pub use events::{Event, NoObserver, Observer, Stage};
-pub use outcome::{CampaignError, Ending, Outcome, one_line};
+pub use outcome::{CampaignError, Ending, Outcome};
 pub use parts::{Clock, Make, Memory, Parts, SystemClock};
+pub use tare_std::error_line as one_line;
 
 /// How long a started system may take until it answers.
 pub const READY_DEADLINE: Duration = Duration::from_secs(60);
