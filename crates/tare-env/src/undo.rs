@@ -283,7 +283,9 @@ mod tests {
         };
         let (result, targets) = undo("tare-ab12-1", &[204]);
         result.unwrap();
-        assert_eq!(targets, ["/v1.41/containers/tare-ab12-1?v=true&force=true"]);
+        let (path, query) = targets[0].split_once('?').unwrap();
+        assert!(path.ends_with("/containers/tare-ab12-1"), "{path}");
+        assert!(query.contains("force=true") && query.contains("v=true"), "{query}");
         let (result, targets) = undo("tare-ab12-1", &[409, 500, 404, 404, 404]);
         result.unwrap();
         assert_eq!(targets.len(), 5);

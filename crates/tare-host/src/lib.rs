@@ -22,6 +22,7 @@ pub mod nvme;
 pub mod process;
 pub mod program;
 pub mod undo;
+pub use tare_std::error_line;
 pub use undo::UndoError;
 
 /// What every name that Tare makes on a host begins with.
@@ -32,14 +33,3 @@ pub const RUN_VARIABLE: &str = "TARE_RUN";
 
 /// Where the journals and the data of runs are kept unless asked otherwise.
 pub const STATE_DIRECTORY: &str = "/var/lib/tare";
-
-/// An error with its sources on one line: what failed, why, and why that.
-pub fn error_line(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        line += &format!(": {error}");
-        source = error.source();
-    }
-    line
-}

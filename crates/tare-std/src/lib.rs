@@ -1,7 +1,11 @@
-//! What the rest of Tare stands on: units, CPU sets, error chains, seeded random numbers.
+//! What the other crates share: units, CPU sets, seeded random numbers, the mount table, errors as
+//! one line.
 #![forbid(unsafe_code)]
 
 pub mod cpus;
-pub mod errors;
+mod error;
+pub mod mountinfo;
 pub mod rng;
 pub mod units;
+
+pub use error::error_line;

@@ -89,20 +89,12 @@ impl From<WriteError> for Failure {
 
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
-        Self::Server(with_source(&error))
+        Self::Server(tare_std::error_line(&error))
     }
 }
 
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
-        Self::Server(with_source(&error))
-    }
-}
-
-/// An error's message with that of its source.
-fn with_source(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
+        Self::Server(tare_std::error_line(&error))
     }
 }

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tare_std::cpus::CpuSet;
+use tare_std::mountinfo;
 
 use crate::journal::{Entry, EntryId, Journal, JournalError};
 
@@ -75,15 +76,12 @@ impl Layout {
         Ok(Self::parse(&text.map_err(|source| CgroupError::Layout { path, source })?))
     }
 
-    fn parse(mountinfo: &str) -> Self {
+    fn parse(table: &str) -> Self {
         let mut layout = Self { v1: BTreeMap::new(), v2: None };
-        for line in mountinfo.lines() {
-            let Some((left, right)) = line.split_once(" - ") else { continue };
-            let Some(point) = left.split(' ').nth(4).map(PathBuf::from) else { continue };
-            let mut right = right.split(' ');
-            match (right.next(), right.nth(1)) {
-                (Some("cgroup"), Some(options)) => {
-                    let options = options.split(',').filter(|o| !matches!(*o, "rw" | "ro"));
+        for mountinfo::Mount { point, file_system, super_options, .. } in mountinfo::mounts(table) {
+            match file_system {
+                "cgroup" => {
+                    let options = super_options.split(',').filter(|o| !matches!(*o, "rw" | "ro"));
                     for name in options.filter(|o| !matches!(*o, "xattr" | "clone_children")) {
                         let name = name.strip_prefix("name=").unwrap_or(name);
                         if !name.contains('=') {
@@ -91,7 +89,7 @@ impl Layout {
                         }
                     }
                 }
-                (Some("cgroup2"), _) if layout.v2.is_none() => layout.v2 = Some(point),
+                "cgroup2" if layout.v2.is_none() => layout.v2 = Some(point),
                 _ => {}
             }
         }

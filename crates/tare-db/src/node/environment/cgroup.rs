@@ -6,6 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tare_std::mountinfo::{self, Mount};
+
 use super::{MemoryLimit, Quota};
 
 /// Memory limits above this are "none" of version 1, whose file then shows the largest multiple of
@@ -80,8 +82,8 @@ impl Groups {
 fn directories(root: &Path, own: &str, mounts: &str, controller: Option<&str>) -> Vec<PathBuf> {
     let Some(path) = own_path(own, controller) else { return Vec::new() };
     let mut best: Option<(PathBuf, PathBuf)> = None;
-    for mount in mounts.lines().filter_map(Mount::parse) {
-        if !mount.is_of(controller) {
+    for mount in mountinfo::mounts(mounts) {
+        if !is_of(&mount, controller) {
             continue;
         }
         let point = below(root, &mount.point);
@@ -120,55 +122,13 @@ fn below(root: &Path, absolute: &Path) -> PathBuf {
     root.join(absolute.strip_prefix("/").unwrap_or(absolute))
 }
 
-/// A line of mountinfo.
-struct Mount {
-    root: PathBuf,
-    point: PathBuf,
-    kind: String,
-    options: String,
-}
-
-impl Mount {
-    fn parse(line: &str) -> Option<Self> {
-        let (mount, file_system) = line.split_once(" - ")?;
-        let mut mount = mount.split(' ').skip(3);
-        let mut file_system = file_system.split(' ');
-        Some(Self {
-            root: unescape(mount.next()?),
-            point: unescape(mount.next()?),
-            kind: file_system.next()?.to_string(),
-            options: file_system.nth(1)?.to_string(),
-        })
-    }
-
-    fn is_of(&self, controller: Option<&str>) -> bool {
-        match controller {
-            Some(controller) => {
-                self.kind == "cgroup" && self.options.split(',').any(|name| name == controller)
-            }
-            None => self.kind == "cgroup2",
+/// Whether a mount is of a version 1 controller, or of version 2.
+fn is_of(mount: &Mount<'_>, controller: Option<&str>) -> bool {
+    match controller {
+        Some(controller) => {
+            mount.file_system == "cgroup"
+                && mount.super_options.split(',').any(|name| name == controller)
         }
+        None => mount.file_system == "cgroup2",
     }
-}
-
-/// Space, tab, newline and backslash stand as `\040` and so on.
-fn unescape(text: &str) -> PathBuf {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('\\') {
-        out.push_str(before);
-        let code = after.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code {
-            Some(code) => {
-                out.push(char::from(code));
-                rest = &after[3..];
-            }
-            None => {
-                out.push('\\');
-                rest = after;
-            }
-        }
-    }
-    out.push_str(rest);
-    out.into()
 }

@@ -1,6 +1,8 @@
 //! From a directory or a device name to the block devices on top: /proc/self/mountinfo and
 //! /sys/class/block.
 
+use tare_std::mountinfo;
+
 use super::{DiskError, is_end_of_name};
 use crate::snapshot::Snapshot;
 
@@ -17,36 +19,13 @@ pub(super) struct Mount {
 /// The mounts, in the order of the kernel: of two at one point the later one is on top.
 pub(super) fn read(snapshot: &Snapshot) -> Vec<Mount> {
     let text = snapshot.read("/proc/self/mountinfo").unwrap_or_default();
-    let mount = |line: &str| {
-        let (left, right) = line.split_once(" - ")?;
-        let mut left = left.split(' ');
-        let number = left.nth(2)?.to_string();
-        let point = unescape(left.nth(1)?);
-        let mut right = right.split(' ');
-        let kind = right.next()?.to_string();
-        Some(Mount { point, number, kind, source: unescape(right.next()?) })
+    let mount = |mount: mountinfo::Mount<'_>| Mount {
+        point: mount.point.to_string_lossy().into_owned(),
+        number: mount.number.into(),
+        kind: mount.file_system.into(),
+        source: mount.source.to_string_lossy().into_owned(),
     };
-    text.lines().filter_map(mount).collect()
-}
-
-/// White space and backslashes stand in mountinfo as `\` and three octal digits.
-fn unescape(text: &str) -> String {
-    let mut parts = text.split('\\');
-    let mut result = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        let digits = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match digits {
-            Some(byte) => {
-                result.push(char::from(byte));
-                result += &part[3..];
-            }
-            None => {
-                result.push('\\');
-                result += part;
-            }
-        }
-    }
-    result
+    mountinfo::mounts(text).map(mount).collect()
 }
 
 /// Names of the block devices that a directory lies on: one, or several of a btrfs.
