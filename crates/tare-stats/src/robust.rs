@@ -121,8 +121,9 @@ mod tests {
 
     #[test]
     fn one_wild_figure_is_pulled_back_and_the_others_stay() {
-        let mut blocks: Vec<Vec<f64>> =
-            (0..12).map(|k| vec![10.0 + 0.01 * f64::from(k), 20.0 - 0.01 * f64::from(k), 5.0]).collect();
+        let mut blocks: Vec<Vec<f64>> = (0..12)
+            .map(|k| vec![10.0 + 0.01 * f64::from(k), 20.0 - 0.01 * f64::from(k), 5.0])
+            .collect();
         blocks[3][1] = 400.0;
         let (table, pulled) = cleaned(&blocks);
         assert!(table[3][1] < 30.0, "{:?}", table[3]);

@@ -87,7 +87,9 @@ fn seconds_of(unit: &str) -> Option<f64> {
 /// A text that is no quantity of the asked kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    #[error("{text:?} is no duration; write a number with ns, us, ms, s, m or h, such as 400ms or 5m")]
+    #[error(
+        "{text:?} is no duration; write a number with ns, us, ms, s, m or h, such as 400ms or 5m"
+    )]
     Duration { text: String },
     #[error("{text:?} is no amount of memory; write it like 512M or 6G")]
     Bytes { text: String },
@@ -161,7 +163,8 @@ mod tests {
         for micro in ["250us", "250 us", "250\u{b5}s", "250\u{3bc}s", " 0.25ms "] {
             check(micro, 250_000);
         }
-        let bad = ["", "5", "ms", "5x", "1e3s", "-1s", "5 m x", "1..2s", "99999999h", "1M", "5 m\n3"];
+        let bad =
+            ["", "5", "ms", "5x", "1e3s", "-1s", "5 m x", "1..2s", "99999999h", "1M", "5 m\n3"];
         for bad in bad {
             let error = parse_duration(bad).unwrap_err();
             assert_eq!(error, UnitError::Duration { text: bad.to_string() });

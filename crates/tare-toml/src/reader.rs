@@ -374,8 +374,7 @@ impl<'s> Item<'s> {
         let DeValue::String(text) = self.value else {
             return Err(self.wrong_type("a duration in quotes, such as \"400ms\""));
         };
-        let value =
-            parse_duration(text).map_err(|_| self.bad_value(DURATION_FORM))?;
+        let value = parse_duration(text).map_err(|_| self.bad_value(DURATION_FORM))?;
         let words = format!("from {:?} to {:?}", range.start(), range.end());
         range.contains(&value).then_some(value).ok_or_else(|| self.out_of_range(&words))
     }

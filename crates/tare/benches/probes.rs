@@ -175,9 +175,7 @@ fn tell(probes: &[Timed], pairs: &[(f64, f64)]) {
     println!("{:<18}{:>12.1}{:>12.1}{:>12.1}", "all", sums[0], sums[1], sums[2]);
     let share = (sums[1] + sums[2]) / (WINDOW.as_secs_f64() * 1e6) * 100.0;
     println!("both edges over a window of {} ms: {share:.3} % of one CPU", WINDOW.as_millis());
-    if let Some(ratio) =
-        tare_stats::estimate(&tare_stats::log_ratios(pairs.iter().copied()))
-    {
+    if let Some(ratio) = tare_stats::estimate(&tare_stats::log_ratios(pairs.iter().copied())) {
         let ratio = ratio.map(f64::exp);
         println!(
             "throughput with probes over without: {:.4} [{:.4}, {:.4}] over {} pairs",

@@ -23,10 +23,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Interval, server_cpu_by_block};
 use crate::record::{HostFact, Phase, Record};
-use tare_stats::Estimate;
-use tare_stats::robust::{cleaned, holm, mean_with_probability};
 use crate::study::control_name;
 use orders::Set;
+use tare_stats::Estimate;
+use tare_stats::law::{self, Noise};
+use tare_stats::robust::{cleaned, holm, mean_with_probability};
 
 pub use layers::{Change, changes};
 pub use plan::{Between, Plan, PlanError, Step};
@@ -205,16 +206,17 @@ impl Figures<'_> {
         mean_with_probability(&shares::values(self.blocks, self.columns, weights), self.pulled)
     }
 
-    fn beyond_noise(&self, us: f64) -> bool {
-        self.noise_us.is_none_or(|noise| us.abs() > noise)
+    /// The control's, in µs.
+    fn noise(&self) -> Noise {
+        self.noise_us.map_or(Noise::NoControl, Noise::Within)
     }
 
     fn verdict(&self, us: &Estimate) -> Verdict {
-        match (us.excludes(0.0), self.beyond_noise(us.centre)) {
-            (false, _) => Verdict::NotFound,
-            (true, false) => Verdict::WithinNoise,
-            (true, true) if us.centre > 0.0 => Verdict::Costs,
-            (true, true) => Verdict::GivesBack,
+        match law::judge_difference(us.excludes(0.0), us.centre, self.noise()) {
+            law::Verdict::NotFound | law::Verdict::NotKnown => Verdict::NotFound,
+            law::Verdict::WithinNoise | law::Verdict::NoiseUnknown => Verdict::WithinNoise,
+            law::Verdict::Loss => Verdict::Costs,
+            law::Verdict::Gain => Verdict::GivesBack,
         }
     }
 
@@ -271,7 +273,8 @@ impl Figures<'_> {
         }
         let corrected = holm(&probabilities);
         let one = |((first, second, us), probability): ((String, String, Estimate), f64)| {
-            let named = probability < NAMED_BELOW && self.beyond_noise(us.centre);
+            let improbable = probability < NAMED_BELOW;
+            let named = law::judge_difference(improbable, us.centre, self.noise()).is_claim();
             Interaction { first, second, us: us.into(), probability, named }
         };
         let mut found: Vec<Interaction> = found.into_iter().zip(corrected).map(one).collect();

@@ -105,8 +105,11 @@ fn coverage(blocks: usize, environments: usize, tails: bool) -> f64 {
         };
         let all: Vec<Vec<f64>> = (0..blocks).map(|_| block(&mut rng)).collect();
         let (table, pulled) = tare_stats::robust::cleaned(&all);
-        let (estimate, _) =
-            tare_stats::robust::mean_with_probability(&shares::values(&table, &columns, &weights), pulled).unwrap();
+        let (estimate, _) = tare_stats::robust::mean_with_probability(
+            &shares::values(&table, &columns, &weights),
+            pulled,
+        )
+        .unwrap();
         held += u32::from(!estimate.excludes(0.0));
     }
     f64::from(held) / 1000.0

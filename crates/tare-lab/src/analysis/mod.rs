@@ -12,10 +12,12 @@ mod arithmetic;
 mod between;
 mod blocks;
 mod cells;
+pub mod claims;
 mod counters;
 mod doubts;
 mod latency;
 mod relations;
+pub mod tuning;
 
 use serde::{Deserialize, Serialize};
 
@@ -26,12 +28,13 @@ use latency::Latencies;
 
 pub use between::{Between, between};
 pub use blocks::{Blocks, server_cpu_by_block};
+pub use claims::Metric;
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
 pub use latency::{OverBaseline, PERCENTS, Percentile, closed_loop_latency, latency};
-pub use tare_stats::{Cost, Interval};
 pub use relations::{
     Relation, Untestable, Verdict, WITHIN_POINTS, WITHIN_RATIO_PERCENT, relations,
 };
+pub use tare_stats::{Cost, Interval};
 
 /// Quantiles of a merged histogram, in ns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 use tare_std::error_line;
 
 use tare_std::cpus::CpuSet;
-use tare_std::error_line;
 
 use crate::access::Access;
 use crate::error::LoadError;

@@ -3,8 +3,9 @@
 use super::super::effects::{Effect, Source};
 use super::super::facts::Facts;
 use super::super::{Kind, Rule, Statement, words};
-use crate::figures::{micros, tells};
+use crate::figures::micros;
 use crate::headline::{Metric, blocks, noise};
+use tare_stats::law::tells;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

@@ -10,11 +10,10 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::json;
 use tare_env::SiteError;
-use tare_lab::analysis::analyse;
+use tare_lab::analysis::{analyse, tuning};
 use tare_lab::campaign::Ending;
 use tare_lab::cpus;
 use tare_lab::record::{Record, free_path};
-use tare_report::prove::Proof;
 use tare_tune::plan::{Group, Item, Options};
 use tare_tune::{LiveHost, Outcome, Purpose, Tuning};
 
@@ -93,7 +92,7 @@ fn keep_proven(
 ) -> anyhow::Result<Vec<(String, usize)>> {
     let record = Record::read(record)?;
     let analysis = analyse(&record);
-    let proven = Proof::of(&record, &analysis).map(|proof| proof.proven).unwrap_or_default();
+    let proven = tuning::proven(&tuning::gains(&record, &analysis));
     let groups = tuned.choice.groups();
     let items = to_keep(&tuned.choice.items, &groups, &proven);
     if items.is_empty() {
