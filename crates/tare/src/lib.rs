@@ -9,6 +9,7 @@ mod live;
 mod registry;
 mod serve;
 mod signals;
+pub mod stream;
 mod studies;
 mod terminal;
 

@@ -8,6 +8,7 @@ use tare_host::clean::{Outcome, Report, clean};
 
 use crate::cli::Clean;
 use crate::exit::Exit;
+use crate::stream::say;
 
 pub(crate) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let report = clean(state)?;
@@ -73,9 +74,4 @@ fn as_json(run: &str, outcome: &Outcome) -> serde_json::Value {
         }
         Outcome::Failed { errors } => json!({ "run": run, "outcome": "failed", "errors": errors }),
     }
-}
-
-#[expect(clippy::print_stderr, reason = "a notice goes to standard error")]
-fn say(line: &str) {
-    eprintln!("{line}");
 }

@@ -6,7 +6,7 @@
 //! process learns from `inside::here`.
 
 use std::fs;
-use std::io::{Write, stderr};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -18,6 +18,7 @@ use tare_lab::record::HostFact;
 use super::{clean, weigh};
 use crate::cli::{RunInside, ServePage};
 use crate::exit::{Exit, ExitWith};
+use crate::stream::{Errors, UntilClosed};
 
 /// The record, in the guest's directory.
 const RECORD: &str = "record.tare";
@@ -92,7 +93,9 @@ pub(super) fn run(
     weigh::warn(&format!("inside Linux {} on {}", guest.kernel(), guest.accelerator()));
     let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(std::env::args().skip(1));
-    let ran = guest.run(&Command::new(words), out, &mut stderr(), stop);
+    // When a reader goes away, `stop` is set and the command in the guest ends in good order.
+    let (mut out, mut err) = (UntilClosed(out), UntilClosed(&mut Errors));
+    let ran = guest.run(&Command::new(words), &mut out, &mut err, stop);
     let taken = guest.collect().map_err(anyhow::Error::from).and_then(|folder| take(&folder));
     weigh::tell_left(&guest.close());
     let exit = exit_of(ran?)?;

@@ -29,7 +29,7 @@ use super::tune::temporary::{self, Temporary};
 use super::{fit, inside, report, stacks};
 use crate::cli::{Kind, Progress, SampleStacks, Weigh};
 use crate::exit::{Exit, ExitWith};
-use crate::{live, registry, serve, signals, studies};
+use crate::{live, registry, serve, signals, stream, studies};
 
 /// Memory that a system needs besides its rows.
 const SYSTEM_BYTES: u64 = 64 << 20;
@@ -523,7 +523,6 @@ pub(super) fn tell_left(left: &[UndoError]) {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a warning goes to standard error")]
 pub(super) fn warn(line: &str) {
-    eprintln!("tare: {line}");
+    stream::say(&format!("tare: {line}"));
 }
