@@ -16,7 +16,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{State, host, program};
-use tare_env::{Site, SiteOptions, runtime};
+use tare_env::runtime::{self, Unavailable, vm};
+use tare_env::{Site, SiteOptions};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_lab::environment::{
@@ -31,13 +32,22 @@ fn skipped(test: &str, runtime: &str) -> bool {
     let reason = match (rustix::process::geteuid().is_root(), tare_host::exec::find("nft")) {
         (false, _) => "needs root".to_string(),
         (_, None) => "needs nftables".to_string(),
-        _ => match (kind.needs)(argument) {
+        _ => match (kind.needs)(argument).and_then(|()| boots(runtime)) {
             Err(missing) => missing.to_string(),
             Ok(()) => return false,
         },
     };
     eprintln!("skipped: {test}: {reason}");
     true
+}
+
+/// Whether the kernel of such a guest boots on this CPU, where only a boot tells.
+fn boots(runtime: &str) -> Result<(), Unavailable> {
+    let state = State::new("boots");
+    match runtime {
+        "vm:uml" => vm::check_user_mode(None, &state.0),
+        _ => Ok(()),
+    }
 }
 
 fn open(state: &State, program: PathBuf) -> Site {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use tare_env::inside::{Command, Guest, Options, Status};
+use tare_env::inside::{Command, Guest, InsideError, Options, Status};
 use tare_host::{clean, error_line};
 use tare_lab::environment::{EnvironmentSpec, Limits, NOTHING_INJECTED, StorageSpec};
 
@@ -53,11 +53,11 @@ pub(crate) fn skipped_inside(test: &str) -> bool {
 #[allow(dead_code, reason = "each suite uses a part of this")]
 #[expect(clippy::print_stderr, reason = "tests that are skipped say so")]
 pub(crate) fn skipped_inside_of(test: &str, guest: &str) -> bool {
-    let missing = tare_env::inside::needs(&guest.parse().unwrap());
-    let reason = match (rustix::process::geteuid().is_root(), missing) {
-        (false, _) => "needs root".to_string(),
-        (_, Err(missing)) => missing.to_string(),
-        (true, Ok(())) => return false,
+    let state = State::new("inside-check");
+    let reason = match tare_env::inside::check(&guest.parse().unwrap(), &state.0) {
+        Err(InsideError::NoRoot) => "needs root".to_string(),
+        Err(missing) => missing.to_string(),
+        Ok(()) => return false,
     };
     eprintln!("skipped: {test}: {reason}");
     true

@@ -81,15 +81,9 @@ pub(super) fn run(
     let options = asked.inside.clone().unwrap_or_default();
     clean::quietly(state);
     let program = std::env::current_exe().context("cannot find this program's own file")?;
+    inside::check(&options, state).or_else(refused)?;
     weigh::warn("booting a guest with this host's files");
-    let guest = Guest::boot(&options, state, &program);
-    let mut guest = guest.or_else(|error| {
-        let exit = match &error {
-            InsideError::NoRoot | InsideError::Needs(_) | InsideError::Kernel(_) => Exit::Host,
-            _ => Exit::Failure,
-        };
-        Err(error).exit_with(exit)
-    })?;
+    let mut guest = Guest::boot(&options, state, &program).or_else(refused)?;
     weigh::warn(&format!("inside Linux {} on {}", guest.kernel(), guest.accelerator()));
     let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(std::env::args().skip(1));
@@ -101,6 +95,15 @@ pub(super) fn run(
     let exit = exit_of(ran?)?;
     taken?;
     Ok(exit)
+}
+
+/// The error of a guest that could not be started, with its exit code.
+fn refused<T>(error: InsideError) -> anyhow::Result<T> {
+    let exit = match &error {
+        InsideError::NoRoot | InsideError::Needs(_) | InsideError::Kernel(_) => Exit::Host,
+        _ => Exit::Failure,
+    };
+    Err(error).exit_with(exit)
 }
 
 /// The exit code of the process in the guest is that of the one on the host.
