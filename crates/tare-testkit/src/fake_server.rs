@@ -55,6 +55,10 @@ struct State {
     executed: AtomicU64,
     connections: AtomicU64,
     forgotten: AtomicBool,
+    /// `CloseOnce` has closed its connection.
+    closed: AtomicBool,
+    /// A connection that was made after that has executed something.
+    recovered: AtomicBool,
     statements: Mutex<Vec<String>>,
     stop: AtomicBool,
 }
@@ -80,6 +84,8 @@ impl FakeServer {
             executed: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             forgotten: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            recovered: AtomicBool::new(false),
             statements: Mutex::default(),
             stop: AtomicBool::new(false),
         });
@@ -111,6 +117,11 @@ impl FakeServer {
         self.state.connections.load(Ordering::Relaxed)
     }
 
+    /// Whether a connection that was made after `CloseOnce` closed one has executed something.
+    pub fn has_recovered(&self) -> bool {
+        self.state.recovered.load(Ordering::Relaxed)
+    }
+
     /// Every statement that was run or prepared.
     ///
     /// # Panics
@@ -129,6 +140,7 @@ impl Drop for FakeServer {
 }
 
 fn serve(mut socket: TcpStream, state: &State) {
+    let made_again = state.closed.load(Ordering::Relaxed);
     let mut input = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -144,6 +156,10 @@ fn serve(mut socket: TcpStream, state: &State) {
         {
             let mut one = Vec::new();
             let goes_on = answer(&frame, state, &mut one);
+            let executes = matches!(Request::decode(&frame), Ok(Request::Execute { .. }));
+            if made_again && executes {
+                state.recovered.store(true, Ordering::Relaxed);
+            }
             match state.manner {
                 Manner::Reversed => out.splice(0..0, one),
                 _ => out.splice(out.len().., one),
@@ -190,7 +206,11 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n\r\n");
                     return true;
                 }
-                Manner::CloseOnce(count) if executed == count => return false,
+                // This request is under way and never answered on this connection.
+                Manner::CloseOnce(count) if executed == count => {
+                    state.closed.store(true, Ordering::Relaxed);
+                    return false;
+                }
                 Manner::Drops if executed % 50 == 49 => return true,
                 Manner::OtherStreams(count) if executed >= count => {
                     let head = Head { stream: 12_345, ..Head::from(reply) };

@@ -167,6 +167,8 @@ impl Reason {
             Machine::NotRoot.into()
         } else if let Some(program) = why.strip_prefix("there is no program ") {
             Self::not_installed(program.split_whitespace().next().unwrap_or(program))
+        } else if what == "vm:uml" && why.contains("cannot set the registers of this CPU") {
+            Machine::NoUserModeLinux(why.to_string()).into()
         } else if why.contains("there is no kernel for guests") {
             Self::not_installed("a kernel for guests")
         } else if kernel.iter().any(|start| why.starts_with(start)) {
@@ -243,19 +245,6 @@ fn binary() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     name.rsplit_once('-').map_or(name.clone(), |(name, _)| name.to_string())
-}
-
-/// Whether the installed user-mode Linux runs on this CPU.
-///
-/// # Errors
-/// Why it does not: Linux 6.1 in user mode has no room for the register state of a CPU with AMX, so that
-/// its first process dies in ptrace.
-pub fn user_mode_linux() -> Result<(), Reason> {
-    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    match cpu.split_whitespace().any(|flag| flag == "amx_tile") {
-        true => Err(Machine::NoUserModeLinux("it has AMX".into()).into()),
-        false => Ok(()),
-    }
 }
 
 /// What a test needs of the host.

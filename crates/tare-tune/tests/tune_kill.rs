@@ -20,6 +20,12 @@ mod tune_support;
 use tare_testkit::Need as Needed;
 use tune_support::{item, with_key};
 
+/// Kills that have to hit midway, of those while it applies and of those while it reverts.
+const HITS_MIN: u32 = 5;
+
+/// Kills at most.
+const ROUNDS_MAX: u32 = 400;
+
 /// A host whose writes take a while.
 struct Slow(LiveHost, Duration);
 
@@ -83,8 +89,9 @@ impl Work {
     }
 
     /// Kills a child at random points between its start and its end; half of the rounds while it
-    /// applies, half while it reverts. Returns how many were hit midway.
-    fn kill_often(&self, rounds: u32) -> u32 {
+    /// applies, half while it reverts. More rounds follow until enough of both were hit midway, which
+    /// fails the test where that takes too many. Returns the rounds, and how many of each were hit.
+    fn kill_often(&self, rounds: u32) -> (u32, [u32; 2]) {
         let before = self.values();
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         // How long a child takes that is left alone.
@@ -94,8 +101,9 @@ impl Work {
         let after = self.values();
         self.run("revert");
         assert_eq!(self.values(), before);
-        let mut midway = 0;
-        for round in 0..rounds {
+        let (mut midway, mut round) = ([0, 0], 0);
+        while round < rounds || midway.iter().any(|hits| *hits < HITS_MIN) {
+            assert!(round < ROUNDS_MAX, "{midway:?} of {round} kills hit midway");
             let what = if round % 2 == 0 { "apply" } else { "revert" };
             if what == "revert" {
                 self.run("apply");
@@ -108,12 +116,13 @@ impl Work {
             child.kill().unwrap();
             child.wait().unwrap();
             let now = self.values();
-            midway += u32::from(now != before && now != after);
+            midway[round as usize % 2] += u32::from(now != before && now != after);
             self.run("revert");
             assert_eq!(self.values(), before, "killed in round {round} ({what})");
             assert!(!self.folder.join("state/tune").exists(), "round {round}");
+            round += 1;
         }
-        midway
+        (round, midway)
     }
 }
 
@@ -203,9 +212,9 @@ fn killed_on_a_directory_at_fifty_points() {
     work.items(&items);
     let bytes = |path: &str| fs::read(scratch.0.join("host").join(&path[1..])).unwrap();
     let path = "/sys/class/net/eth3/queues/rx-255/rps_cpus";
-    let midway = work.kill_often(50);
+    let (rounds, [applying, reverting]) = work.kill_often(50);
     assert_eq!(bytes(&path.replace("eth3", &format!("eth{}", 255 % 7))), b"ff\n");
-    eprintln!("killed midway: {midway} of 50");
+    eprintln!("killed midway: {applying} applying, {reverting} reverting, of {rounds}");
 }
 
 #[test]
@@ -267,8 +276,8 @@ fn killed_on_veth_and_loop_at_fifty_points() {
         pause_us: 1000,
     };
     work.items(&items);
-    let midway = work.kill_often(50);
-    eprintln!("killed midway: {midway} of 50");
+    let (rounds, [applying, reverting]) = work.kill_often(50);
+    eprintln!("killed midway: {applying} applying, {reverting} reverting, of {rounds}");
 }
 
 #[test]

@@ -119,8 +119,9 @@ fn a_connection_that_breaks_in_a_slice_is_made_again() {
         assert_eq!(kinds, if broken { vec!["connection closed"] } else { vec![] }, "{load:?}");
         assert!(load.operations > 0, "{load:?}");
     }
-    // One to ask over, four to load over, and the one that was made again.
-    assert_eq!(server.connections(), 6);
+    // One to ask over, four to load over, and the one that was made again. Where the slice ended
+    // before that, all are.
+    assert!(server.connections() >= 6, "{} connections", server.connections());
 }
 
 #[test]

@@ -113,10 +113,7 @@ impl Guest {
     /// # Errors
     /// When it cannot be had here, or does not come up. Nothing is left then.
     pub fn boot(options: &Options, state: &Path, program: &Path) -> Result<Self, InsideError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(InsideError::NoRoot);
-        }
-        super::needs(options)?;
+        super::check(options, state)?;
         let journal = Journal::create(state, &[])?;
         match Self::start(options, state, program, &journal) {
             Ok(started) => {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use tare_env::inside::{Command, Guest, Options, Status};
-use tare_env::runtime::Unavailable;
+use tare_env::inside::{Command, Guest, InsideError, Options, Status};
+use tare_env::runtime::{Unavailable, vm};
 use tare_host::{clean, error_line};
 use tare_lab::environment::EnvironmentSpec;
 use tare_testkit::{EnvironmentBuilder, Machine, Reason, skip};
@@ -63,8 +63,12 @@ pub(crate) fn skipped_inside(test: &str) -> bool {
 /// The same of one kind of guest.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn skipped_inside_of(test: &str, guest: &str) -> bool {
-    let missing = tare_env::inside::needs(&guest.parse().unwrap()).err();
-    let missing = missing.map(|missing| unavailable(&missing)).or_else(|| no_user_mode(guest));
+    let state = State::new("inside-check");
+    let missing = match tare_env::inside::check(&guest.parse().unwrap(), &state.0) {
+        Ok(()) | Err(InsideError::NoRoot) => None,
+        Err(InsideError::Needs(missing)) => Some(unavailable(&missing)),
+        Err(error) => Some(reason(&error)),
+    };
     skipped_for(test, missing)
 }
 
@@ -72,9 +76,8 @@ pub(crate) fn skipped_inside_of(test: &str, guest: &str) -> bool {
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn skipped_runtime(test: &str, runtime: &str) -> bool {
     let (kind, argument) = tare_env::runtime::find(runtime).unwrap();
-    let missing = (kind.needs)(argument).err();
-    let missing = missing.map(|missing| unavailable(&missing)).or_else(|| no_user_mode(runtime));
-    skipped_for(test, missing)
+    let missing = (kind.needs)(argument).and_then(|()| boots(runtime)).err();
+    skipped_for(test, missing.as_ref().map(unavailable))
 }
 
 /// Whether an environment cannot be made here. If so, the test is reported as skipped.
@@ -93,9 +96,12 @@ fn skipped_for(test: &str, missing: Option<Reason>) -> bool {
     is_missing
 }
 
-/// Why user-mode Linux does not run on this machine, if that is what a test asks for.
-fn no_user_mode(runtime: &str) -> Option<Reason> {
-    runtime.starts_with("vm:uml").then(skip::user_mode_linux)?.err()
+/// Whether the kernel of such a guest boots on this CPU, where only a boot tells.
+fn boots(runtime: &str) -> Result<(), Unavailable> {
+    match runtime.starts_with("vm:uml") {
+        true => vm::check_user_mode(None, &State::new("boots").0),
+        false => Ok(()),
+    }
 }
 
 fn unavailable(missing: &Unavailable) -> Reason {

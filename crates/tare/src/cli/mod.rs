@@ -10,7 +10,8 @@ use tare_report::fleet::Fleet;
 use tare_std::cpus::CpuSet;
 use tare_std::units::UnitError;
 
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
+use crate::stream;
 
 mod access;
 mod compare;
@@ -417,8 +418,8 @@ pub struct Proxy {
 pub fn usage_error(error: &clap::Error) -> ExitCode {
     let exit = if error.use_stderr() { Exit::Usage } else { Exit::Success };
     // Nothing better can be done when even the message cannot be printed.
-    let _printed = error.print();
-    exit.into()
+    let _printed = stream::note(error.print());
+    exit::of(Ok(exit)).into()
 }
 
 fn duration(text: &str) -> Result<Duration, UnitError> {

@@ -10,6 +10,7 @@ use tare_host::housekeeping::Cleaned;
 use crate::cli::Clean;
 use crate::exit::Exit;
 use crate::registry::{HOUSEKEEPING, KINDS};
+use crate::stream::say;
 
 pub(crate) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let report = clean(state, KINDS)?;
@@ -76,9 +77,4 @@ fn as_json(run: &str, outcome: &Outcome) -> serde_json::Value {
         }
         Outcome::Failed { errors } => json!({ "run": run, "outcome": "failed", "errors": errors }),
     }
-}
-
-#[expect(clippy::print_stderr, reason = "a notice goes to standard error")]
-fn say(line: &str) {
-    eprintln!("{line}");
 }

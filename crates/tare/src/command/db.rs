@@ -13,6 +13,7 @@ use crate::cli::{self, Db, DbTask, Io, Overprovisioned};
 use crate::command::db_data;
 use crate::exit::{Exit, ExitWith};
 use crate::signals;
+use crate::stream::Errors;
 use crate::terminal::read_secret;
 
 /// The shard-aware port that Scylla's drivers and people expect beside 9042.
@@ -76,7 +77,7 @@ fn serve_data(options: &Db) -> anyhow::Result<Exit> {
         insecure: options.insecure,
         inject: Inject { busy_ns: options.inject_busy_ns, filter: options.inject_filter },
     };
-    let served = serve(&config, Arc::as_ref(stop), &mut std::io::stderr()).map_err(|error| {
+    let served = serve(&config, Arc::as_ref(stop), &mut Errors).map_err(|error| {
         let exit = match &error {
             DbError::Listen { .. }
             | DbError::ServeMetrics { .. }

@@ -13,6 +13,7 @@ use crate::cli::TuneVerify;
 use crate::command::report::style;
 use crate::exit::Exit;
 use crate::signals;
+use crate::stream::Errors;
 
 pub(crate) fn run(typed: &TuneVerify, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let store = LiveHost::new("/");
@@ -41,7 +42,6 @@ pub(crate) fn run(typed: &TuneVerify, state: &Path, out: &mut dyn Write) -> anyh
 }
 
 /// Waits, with the time that is left on a terminal. False when it was interrupted.
-#[expect(clippy::print_stderr, reason = "progress goes to standard error")]
 fn wait(time: Duration) -> anyhow::Result<bool> {
     let stop = signals::stop_flag()?;
     let terminal = std::io::stderr().is_terminal();
@@ -51,12 +51,13 @@ fn wait(time: Duration) -> anyhow::Result<bool> {
             return Ok(false);
         }
         if terminal {
-            eprint!("\rlooking again in {} s \x1b[K", left.as_secs() + 1);
+            // A terminal that is gone needs no time left.
+            let _ = write!(Errors, "\rlooking again in {} s \x1b[K", left.as_secs() + 1);
         }
         std::thread::sleep(left.min(Duration::from_millis(200)));
     }
     if terminal {
-        eprint!("\r\x1b[K");
+        let _ = write!(Errors, "\r\x1b[K");
     }
     Ok(true)
 }

@@ -36,6 +36,8 @@ use crate::guest::protocol::{LOG_PORT, ORDERS_PORT};
 use crate::layer::network::TAP;
 use crate::system::System;
 
+pub mod trial;
+
 /// The kernel as a program.
 pub(super) const PROGRAM: &str = "linux.uml";
 
