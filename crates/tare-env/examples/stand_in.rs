@@ -17,9 +17,8 @@ use std::thread;
 use std::time::Duration;
 
 use tare_env::{Site, SiteOptions};
-use tare_lab::environment::{
-    CpuPlan, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
-};
+use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch, Limits, StorageSpec};
+use tare_lab::layer::{Cgroup, Cpu, Host, Inject, Network, Rootfs, Security};
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -176,16 +175,16 @@ fn storage_harness(
             let mut environment = site.environment(&EnvironmentSpec {
                 name: format!("{runtime} {kind}"),
                 runtime: runtime.into(),
-                network: "host".into(),
-                cpu: "shared".into(),
-                security: "none".into(),
-                cgroup: "own".into(),
-                host: "as-is".into(),
+                network: Network::Host,
+                cpu: Cpu::Shared,
+                security: Security::None,
+                cgroup: Cgroup::Own,
+                host: Host::AsIs,
                 storage: storage(kind),
                 vm: Vec::new(),
                 sandbox: Vec::new(),
-                rootfs: Vec::new(),
-                inject: NOTHING_INJECTED.into(),
+                rootfs: Rootfs::None,
+                inject: Inject::default(),
                 limits: Limits::default(),
                 optional: false,
             })?;
@@ -241,11 +240,11 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
                 let mut environment = site.environment(&EnvironmentSpec {
                     name: format!("{runtime} {network}"),
                     runtime: (*runtime).into(),
-                    network: network.into(),
-                    cpu: "shared".into(),
-                    security: "none".into(),
-                    cgroup: cgroup.into(),
-                    host: "as-is".into(),
+                    network: network.parse().unwrap(),
+                    cpu: Cpu::Shared,
+                    security: Security::None,
+                    cgroup: cgroup.parse().unwrap(),
+                    host: Host::AsIs,
                     storage: StorageSpec::default(),
                     vm: match guest {
                         true if *runtime == "vm:qemu" => {
@@ -255,8 +254,8 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
                         false => Vec::new(),
                     },
                     sandbox: Vec::new(),
-                    rootfs: Vec::new(),
-                    inject: NOTHING_INJECTED.into(),
+                    rootfs: Rootfs::None,
+                    inject: Inject::default(),
                     limits: Limits::default(),
                     optional: false,
                 })?;

@@ -17,11 +17,11 @@ use tare_std::cpus::CpuSet;
 use crate::inside::{self, InGuest};
 use crate::layer::host::{HostError, OnHost, TunedHost};
 use crate::layer::network::{Client, NetworkError};
-use crate::layer::{HostLayer, Layers};
 use crate::rootfs::Roots;
 use crate::runtime;
 use crate::seat::Seat;
 use crate::several::{self, Several};
+use tare_lab::layer::Host;
 
 /// What a run is given.
 #[derive(Clone, Debug)]
@@ -179,11 +179,11 @@ impl Site {
             Some(here) => Box::new(InGuest::new(environment, here)),
             None => environment,
         };
-        match (&self.host, Layers::parse(spec)?.host) {
+        match (&self.host, spec.host.clone()) {
             (Some(host), layer) => Ok(Box::new(OnHost::new(environment, layer, host.clone()))),
-            (None, HostLayer::AsIs) => Ok(environment),
-            (None, HostLayer::Tuned(_)) => {
-                let (environment, value) = (spec.name.clone(), spec.host.clone());
+            (None, Host::AsIs) => Ok(environment),
+            (None, value) => {
+                let environment = spec.name.clone();
                 Err(HostError::NoPlan { environment, value }.into())
             }
         }

@@ -16,9 +16,9 @@ use tare_env::runtime;
 use tare_env::{Site, SiteOptions};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
-use tare_lab::environment::{
-    CpuPlan, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
-};
+use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch, Limits, StorageSpec};
+use tare_lab::layer::{Cgroup, Host, Inject, Rootfs};
+use tare_lab::layer::{Cpu, Security};
 use tare_std::cpus::CpuSet;
 
 /// Serves in the container; does nothing when it is run as a test.
@@ -97,16 +97,16 @@ fn spec(runtime: &str, network: &str, cpu: &str, security: &str) -> EnvironmentS
     EnvironmentSpec {
         name: format!("{runtime} {network} {cpu} {security}"),
         runtime: runtime.into(),
-        network: network.into(),
-        cpu: cpu.into(),
-        security: security.into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
+        network: network.parse().unwrap(),
+        cpu: cpu.parse().unwrap(),
+        security: security.parse().unwrap(),
+        cgroup: Cgroup::Own,
+        host: Host::AsIs,
         storage: StorageSpec::default(),
         vm: Vec::new(),
         sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
+        rootfs: Rootfs::None,
+        inject: Inject::default(),
         limits: Limits { memory_bytes: Some(256 << 20) },
         optional: false,
     }
@@ -155,30 +155,32 @@ fn conforms(site: &Site, spec: &EnvironmentSpec) {
     }
     let data = endpoint.data.unwrap();
     let ring = std::fs::read_to_string(data.join("io_uring")).unwrap();
-    match spec.runtime.contains("runsc") {
+    match spec.runtime.as_str().contains("runsc") {
         // ENOSYS: gVisor has no io_uring.
         true => assert_eq!(ring, "Some(38)", "{name}"),
-        false => assert_eq!(ring == "Some(1)", spec.security == "default", "{name}: {ring}"),
+        false => {
+            assert_eq!(ring == "Some(1)", spec.security == Security::Default, "{name}: {ring}")
+        }
     }
 
     let before = environment.usage().unwrap();
     ask(site, endpoint.address).unwrap();
     let after = environment.usage().unwrap();
     assert!(after.system_cpu_ns > before.system_cpu_ns, "{name}: {before:?} {after:?}");
-    if spec.network == "bridge+proxy" {
+    if spec.network.has_proxy() {
         let proxy = |usage: &tare_lab::environment::Usage| usage.layer_cpu_ns[0].1;
         assert!(proxy(&after) > proxy(&before), "{name}: {before:?} {after:?}");
     }
-    if spec.runtime.contains("runsc") {
+    if spec.runtime.as_str().contains("runsc") {
         assert!(after.layer_cpu_ns.iter().any(|(part, _)| part == "gofer"), "{name}: {after:?}");
     }
-    assert_eq!(after.throttled_ns.is_some(), spec.cpu.starts_with("quota"), "{name}");
+    assert_eq!(after.throttled_ns.is_some(), matches!(spec.cpu, Cpu::Quota(_)), "{name}");
 
     environment.freeze().unwrap();
     let frozen = environment.usage().unwrap();
     std::thread::sleep(Duration::from_millis(50));
     let ran = environment.usage().unwrap().system_cpu_ns - frozen.system_cpu_ns;
-    let most = if spec.runtime.contains("runsc") { 10_000_000 } else { 0 };
+    let most = if spec.runtime.as_str().contains("runsc") { 10_000_000 } else { 0 };
     assert!(ran <= most, "{name}: it runs while frozen, {ran} ns");
     environment.thaw().unwrap();
     assert_eq!(ask(site, endpoint.address).unwrap(), "hello\n", "{name}");
@@ -255,7 +257,7 @@ fn docker_passes_gvisor_through_and_its_options_are_read_back() {
     }
     let mut ptrace = spec("docker:runsc-ptrace", "bridge", "shared", "none");
     ptrace.sandbox = vec![("platform".into(), "ptrace".into())];
-    if answers(test, &ptrace.runtime) {
+    if answers(test, ptrace.runtime.as_str()) {
         conforms(&scratch.site, &ptrace);
     }
     // What the engine's runtime was not configured for is not in force.
@@ -288,7 +290,7 @@ fn what_an_engine_cannot_do_is_refused() {
     }
     let scratch = Scratch::open("docker-refuses");
     let mut none = spec("docker", "bridge", "shared", "default");
-    none.cgroup = "none".into();
+    none.cgroup = "none".parse().unwrap();
     none.limits.memory_bytes = None;
     let error = scratch.site.environment(&none).err().unwrap().to_string();
     assert!(error.contains("cgroup = \"own\""), "{error}");

@@ -20,9 +20,10 @@ use tare_env::{Site, SiteOptions, runtime};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_lab::environment::{
-    ACCELERATOR, CpuPlan, Environment, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED,
-    StorageSpec,
+    ACCELERATOR, CpuPlan, Environment, EnvironmentSpec, Launch, Limits, StorageSpec,
 };
+use tare_lab::layer::Cpu;
+use tare_lab::layer::{Host, Inject, Rootfs};
 use tare_std::cpus::CpuSet;
 
 /// True when the test cannot run, after saying why.
@@ -70,16 +71,16 @@ fn spec(
     EnvironmentSpec {
         name: format!("guest {network} {cpu} {security} {cgroup} {vm:?}"),
         runtime: "vm:qemu".into(),
-        network: network.into(),
-        cpu: cpu.into(),
-        security: security.into(),
-        cgroup: cgroup.into(),
-        host: "as-is".into(),
+        network: network.parse().unwrap(),
+        cpu: cpu.parse().unwrap(),
+        security: security.parse().unwrap(),
+        cgroup: cgroup.parse().unwrap(),
+        host: Host::AsIs,
         storage: StorageSpec::default(),
         vm: options,
         sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
+        rootfs: Rootfs::None,
+        inject: Inject::default(),
         limits: Limits { memory_bytes: (cgroup == "own").then_some(1 << 30) },
         optional: false,
     }
@@ -185,10 +186,10 @@ fn live(site: &Site, spec: &EnvironmentSpec) -> String {
         assert!(ask(&mut stream), "{name}: no answer under load");
     }
     let after = environment.usage().unwrap();
-    assert_eq!(after.throttled_ns.is_some(), spec.cpu.starts_with("quota"), "{name}");
+    assert_eq!(after.throttled_ns.is_some(), matches!(spec.cpu, Cpu::Quota(_)), "{name}");
     let parts: Vec<&str> = after.layer_cpu_ns.iter().map(|(part, _)| part.as_str()).collect();
     assert_eq!(parts.contains(&"monitor"), !user_mode, "{name}: {parts:?}");
-    assert_eq!(parts.contains(&"userland proxy"), spec.network == "bridge+proxy", "{name}");
+    assert_eq!(parts.contains(&"userland proxy"), spec.network.has_proxy(), "{name}");
     let begin = Instant::now();
     environment.usage().unwrap();
     let usage = begin.elapsed();
@@ -257,7 +258,7 @@ fn guests_live_and_leave_nothing() {
     live(&site, &shared);
     shared.storage.kind = "virtiofs".into();
     shared.name += " virtiofs";
-    shared.cpu = "shared".into();
+    shared.cpu = "shared".parse().unwrap();
     match ["/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd"]
         .map(Path::new)
         .iter()

@@ -16,24 +16,24 @@ use std::time::{Duration, Instant};
 use common::{State, host, program};
 use tare_env::{Site, SiteOptions, runtime};
 use tare_host::netns;
-use tare_lab::environment::{
-    CpuPlan, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
-};
+use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch, Limits, StorageSpec};
+use tare_lab::layer::Network;
+use tare_lab::layer::{Cgroup, Host, Inject, Rootfs, Security};
 
 fn spec(runtime: &str, network: &str, cpu: &str) -> EnvironmentSpec {
     EnvironmentSpec {
         name: format!("{runtime} {network} {cpu}"),
         runtime: runtime.into(),
-        network: network.into(),
-        cpu: cpu.into(),
-        security: "none".into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
+        network: network.parse().unwrap(),
+        cpu: cpu.parse().unwrap(),
+        security: Security::None,
+        cgroup: Cgroup::Own,
+        host: Host::AsIs,
         storage: StorageSpec::default(),
         vm: Vec::new(),
         sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
+        rootfs: Rootfs::None,
+        inject: Inject::default(),
         limits: Limits { memory_bytes: Some(512 << 20) },
         optional: false,
     }
@@ -84,7 +84,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
         until_answered(client, at.address, name);
         assert!(at.data.as_ref().unwrap().join("seen").exists(), "{name}: not its own data");
     }
-    if spec.network.starts_with("bridge") {
+    if spec.network != Network::Host {
         // From the namespace of the second to the first, without the router's translation.
         let inside = traces(site.run()).into_iter().filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -117,7 +117,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
     }
     let after = environment.usage().unwrap();
     assert!(after.system_cpu_ns >= before.system_cpu_ns + 4_000_000, "{name}: not summed");
-    if spec.network == "bridge+proxy" {
+    if spec.network.has_proxy() {
         assert_eq!(after.layer_cpu_ns.len(), 1, "{name}: {:?}", after.layer_cpu_ns);
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tare_env::{Site, SiteOptions};
 use tare_lab::driver::{Driver, Edge, Pacing, SliceOrder, TargetId};
-use tare_lab::environment::{Environment, EnvironmentSpec, Limits, NOTHING_INJECTED, StorageSpec};
+use tare_lab::environment::{Environment, EnvironmentSpec};
 use tare_lab::probe::{Probe, Scope};
 use tare_lab::study::{CpuSpec, KeyDistribution, SystemSpec, WorkloadSpec};
 use tare_load::drivers::TareLoad;
@@ -26,23 +26,7 @@ const WINDOW: Duration = Duration::from_millis(300);
 const LEAD_IN: Duration = Duration::from_millis(50);
 
 fn spec() -> EnvironmentSpec {
-    let text = |text: &str| text.to_string();
-    EnvironmentSpec {
-        name: text("native"),
-        runtime: text("process"),
-        network: text("host"),
-        cpu: text("pinned"),
-        security: text("none"),
-        cgroup: text("none"),
-        host: text("as-is"),
-        storage: StorageSpec::default(),
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits::default(),
-        optional: false,
-    }
+    tare_lab::fake::spec("native", "process")
 }
 
 fn workload() -> WorkloadSpec {

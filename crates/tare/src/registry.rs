@@ -1,15 +1,11 @@
 //! Everything that can be plugged in, in one place: the words that a study may use.
 
+use tare_host::plan::Group;
 use tare_lab::fake;
 use tare_lab::study::{OptionWords, PartWords, Vocabulary, WorkloadWords};
 
 /// The words of a study, from the `ALL` lists of the crates.
 pub(crate) fn vocabulary() -> Vocabulary {
-    let values = |name: &str| {
-        let layer = tare_env::layer::ALL.iter().find(|layer| layer.name == name);
-        let values = layer.map(|layer| layer.values).unwrap_or_default();
-        values.iter().map(|(value, _)| (*value).to_string()).collect()
-    };
     let options = |options: &[(&str, &str)]| -> Vec<OptionWords> {
         let free = |(name, _): &(&str, &str)| OptionWords { name: (*name).into(), values: vec![] };
         options.iter().map(free).collect()
@@ -33,11 +29,7 @@ pub(crate) fn vocabulary() -> Vocabulary {
     };
     Vocabulary {
         runtimes: runtimes.chain(fake::RUNTIMES.iter().map(|name| (*name).into())).collect(),
-        networks: values("network"),
-        cpus: values("cpu"),
-        securities: values("security"),
-        cgroups: values("cgroup"),
-        hosts: values("host"),
+        host_groups: Group::ALL.iter().map(|group| group.name().to_string()).collect(),
         storages: tare_env::storage::ALL
             .iter()
             .map(|kind| PartWords { name: kind.name.into(), options: options(kind.options) })
@@ -50,8 +42,6 @@ pub(crate) fn vocabulary() -> Vocabulary {
                 values: values.iter().map(|value| (*value).to_string()).collect(),
             })
             .collect(),
-        rootfs: options(tare_env::rootfs::OPTIONS),
-        injections: values("inject"),
         systems: tare_system::ALL.iter().map(system).chain([fake.clone()]).collect(),
         drivers: tare_load::drivers::ALL.iter().map(driver).chain([fake]).collect(),
         workloads: tare_load::workload::shipped::ALL.iter().filter_map(workload).collect(),

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use tare_env::{Site, SiteOptions, runtime};
 use tare_host::exec;
-use tare_lab::environment::{
-    CpuPlan, Endpoint, EnvironmentSpec, HOST_AS_IS, Limits, NOTHING_INJECTED, StorageSpec,
-};
+use tare_lab::environment::{CpuPlan, Endpoint, EnvironmentSpec, Limits, StorageSpec};
+use tare_lab::layer::{Cgroup, Cpu, Host, Inject, Rootfs};
 use tare_lab::study::SystemSpec;
 use tare_lab::system::System;
 use tare_system::Way;
@@ -35,16 +34,16 @@ fn environment(runtime: &str, network: &str) -> EnvironmentSpec {
     EnvironmentSpec {
         name: format!("{runtime} {network}"),
         runtime: runtime.into(),
-        network: network.into(),
-        cpu: "shared".into(),
-        security: security.into(),
-        cgroup: "own".into(),
-        host: HOST_AS_IS.into(),
+        network: network.parse().unwrap(),
+        cpu: Cpu::Shared,
+        security: security.parse().unwrap(),
+        cgroup: Cgroup::Own,
+        host: Host::AsIs,
         storage: StorageSpec::default(),
         vm: Vec::new(),
         sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
+        rootfs: Rootfs::None,
+        inject: Inject::default(),
         limits: Limits::default(),
         optional: false,
     }

@@ -29,40 +29,9 @@ use tare_host::journal::{Entry, Journal, JournalError};
 use tare_host::netns::{self, NetnsError};
 use tare_host::process::inode_of_link;
 
-use super::Layer;
 use crate::seat::Seat;
 use crate::site::Ground;
-
-pub const LAYER: Layer = Layer {
-    name: "network",
-    help: "what lies between the client and the system",
-    values: &[
-        ("host", "the host's network namespace; one veth pair to the client"),
-        ("bridge", "a namespace behind a bridge; the published port is reached through DNAT"),
-        ("bridge+proxy", "the same, but through a userland proxy instead of DNAT"),
-    ],
-    needs: "iproute2, nftables; veth, bridge, nf_nat and nf_conntrack in the kernel",
-    cleanup: "its namespaces are removed, and with them links, bridge and nft table",
-    read_back: "the inode of the network namespace of /proc/PID/ns/net",
-};
-
-/// A value of the layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NetworkLayer {
-    Host,
-    Bridge { proxy: bool },
-}
-
-impl NetworkLayer {
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "host" => Some(Self::Host),
-            "bridge" => Some(Self::Bridge { proxy: false }),
-            "bridge+proxy" => Some(Self::Bridge { proxy: true }),
-            _ => None,
-        }
-    }
-}
+use tare_lab::layer::Network;
 
 /// Where a containerised system listens, and the port that is published for it: Cassandra's.
 pub const PORT: u16 = 9042;
@@ -547,12 +516,12 @@ impl Place {
     /// What has to be in the journal before `make`, and the router if there is one.
     pub(crate) fn plan(
         ground: &Ground,
-        layer: NetworkLayer,
+        layer: Network,
         number: u32,
     ) -> Result<(Vec<Entry>, Option<Router>), NetworkError> {
         match layer {
-            NetworkLayer::Host => Ok((Vec::new(), None)),
-            NetworkLayer::Bridge { .. } => {
+            Network::Host => Ok((Vec::new(), None)),
+            Network::Bridge { .. } => {
                 let router = Router::new(ground, number)?;
                 Ok((router.entries(), Some(router)))
             }
@@ -562,13 +531,13 @@ impl Place {
     /// Makes the layer; `port` is the one that the system listens on, where it cannot be told another.
     pub(crate) fn make(
         ground: &Ground,
-        layer: NetworkLayer,
+        layer: Network,
         router: Option<Router>,
         port: Option<u16>,
     ) -> Result<Self, NetworkError> {
         let seat = ground.seat();
         match (layer, router) {
-            (NetworkLayer::Bridge { proxy }, Some(mut router)) => {
+            (Network::Bridge { proxy }, Some(mut router)) => {
                 router.port = port.unwrap_or(PORT);
                 router.make(ground, proxy)?;
                 Ok(Self {

@@ -156,8 +156,8 @@ pub fn words() -> Vec<String> {
 
 /// Whether this host can run an environment as it is specified.
 pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
-    let (runtime, argument) = find(&spec.runtime)?;
-    let layers = Layers::parse(spec)?;
+    let (runtime, argument) = find(spec.runtime.as_str())?;
+    let layers = Layers::checked(spec)?;
     vm::check(spec, &layers, (runtime.name, argument))?;
     gvisor::check(spec, &layers, argument)?;
     Source::parse(spec)?.map_or(Ok(()), |root| root.needs())?;
@@ -168,7 +168,7 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
 /// The memory that a system can have in an environment at most, in bytes, where that is limited: by its
 /// cgroup, or by the size of its guest. `None` too where the options of the guest mean nothing.
 pub fn memory_bytes(spec: &EnvironmentSpec) -> Option<u64> {
-    let guest = find(&spec.runtime)
+    let guest = find(spec.runtime.as_str())
         .ok()
         .filter(|(runtime, _)| runtime.name == vm::RUNTIME.name)
         .and_then(|(_, argument)| vm::memory_bytes(spec, argument));
@@ -179,8 +179,8 @@ pub(crate) fn make(
     ground: &Arc<Ground>,
     spec: &EnvironmentSpec,
 ) -> Result<Box<dyn Environment>, PartError> {
-    let (runtime, argument) = find(&spec.runtime)?;
-    let layers = Layers::parse(spec)?;
+    let (runtime, argument) = find(spec.runtime.as_str())?;
+    let layers = Layers::checked(spec)?;
     vm::check(spec, &layers, (runtime.name, argument))?;
     gvisor::check(spec, &layers, argument)?;
     Source::parse(spec)?.map_or(Ok(()), |root| root.needs())?;

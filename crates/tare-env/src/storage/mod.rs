@@ -257,7 +257,7 @@ pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Box<dyn Storage>, StorageE
     let refuse = |why| StorageError::Runtime {
         environment: spec.name.clone(),
         kind: name.clone(),
-        runtime: spec.runtime.clone(),
+        runtime: spec.runtime.to_string(),
         why,
     };
     match (storage.place(), family(spec)) {
@@ -315,12 +315,12 @@ pub(crate) fn allow(spec: &EnvironmentSpec, ground: &Ground) -> Result<(), Stora
 
 /// The runtime without its argument: `oci` of `oci:runc`.
 fn family(spec: &EnvironmentSpec) -> &str {
-    spec.runtime.split(':').next().unwrap_or_default()
+    spec.runtime.kind()
 }
 
 /// The layer's state, from what was found.
 pub(crate) fn state(spec: &EnvironmentSpec, found: Found) -> LayerState {
-    crate::system::state("storage", &spec.storage.to_string(), found.text, found.in_force)
+    crate::system::state("storage", &spec.storage, found.text, found.in_force)
 }
 
 /// That a program of a package is missing, unless it is there.

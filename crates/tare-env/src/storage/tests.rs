@@ -1,7 +1,8 @@
 //! Options of every kind, checked against runtimes.
 
 use super::*;
-use tare_lab::environment::{Limits, NOTHING_INJECTED};
+use tare_lab::environment::Limits;
+use tare_lab::layer::{Cgroup, Cpu, Host, Inject, Network, Rootfs, Security};
 
 /// Options as a study writes them.
 type Pairs = &'static [(&'static str, &'static str)];
@@ -11,16 +12,16 @@ pub(super) fn spec(runtime: &str, kind: &str, options: &[(&str, &str)]) -> Envir
     EnvironmentSpec {
         name: "x".into(),
         runtime: runtime.into(),
-        network: "host".into(),
-        cpu: "shared".into(),
-        security: "none".into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
+        network: Network::Host,
+        cpu: Cpu::Shared,
+        security: Security::None,
+        cgroup: Cgroup::Own,
+        host: Host::AsIs,
         storage: StorageSpec { kind: kind.into(), options: options.iter().map(pair).collect() },
         vm: Vec::new(),
         sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
+        rootfs: Rootfs::None,
+        inject: Inject::default(),
         limits: Limits::default(),
         optional: false,
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tare_env::inside::{Command, Guest, Options, Status};
 use tare_host::{clean, error_line};
-use tare_lab::environment::{EnvironmentSpec, Limits, NOTHING_INJECTED, StorageSpec};
+use tare_lab::environment::{EnvironmentSpec, Limits, StorageSpec};
+use tare_lab::layer::{Cgroup, Cpu, Host, Inject, Network, Rootfs, Security};
 
 /// The host's state is compared before and after, so one test at a time.
 static HOST: Mutex<()> = Mutex::new(());
@@ -71,16 +72,16 @@ pub(crate) fn on_storage(runtime: &str, kind: &str, options: &[(&str, &str)]) ->
     EnvironmentSpec {
         name: format!("{runtime} on {storage}"),
         runtime: runtime.into(),
-        network: "host".into(),
-        cpu: "shared".into(),
-        security: "none".into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
+        network: Network::Host,
+        cpu: Cpu::Shared,
+        security: Security::None,
+        cgroup: Cgroup::Own,
+        host: Host::AsIs,
         storage,
         vm: Vec::new(),
         sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
+        rootfs: Rootfs::None,
+        inject: Inject::default(),
         limits: Limits::default(),
         optional: false,
     }

@@ -13,7 +13,8 @@
 
 use serde::Serialize;
 use tare_lab::analysis::{Analysis, Cost, between};
-use tare_lab::environment::{EnvironmentSpec, HOST_AS_IS};
+use tare_lab::environment::EnvironmentSpec;
+use tare_lab::layer::Host;
 use tare_lab::record::Record;
 
 use crate::figures::{Room, clean, cost as cost_text, percent_interval};
@@ -93,7 +94,7 @@ impl Proof {
             .map(|one| &one.spec)
             .collect();
         let tuned: Vec<&EnvironmentSpec> =
-            specs.iter().copied().filter(|spec| spec.host != HOST_AS_IS).collect();
+            specs.iter().copied().filter(|spec| !spec.host.is_as_is()).collect();
         let asked = facts().any(|fact| fact.key == FACT_OF);
         if tuned.is_empty() && !asked {
             return None;
@@ -109,7 +110,7 @@ impl Proof {
             let what = fact.key.strip_prefix(FACT_NOT_WEIGHED)?;
             Some((what.to_string(), fact.value.clone()))
         });
-        let last = tuned.iter().find(|spec| spec.host == "tuned").or(specs.last()).copied();
+        let last = tuned.iter().find(|spec| spec.host == Host::Tuned).or(specs.last()).copied();
         let remains = match last.filter(|spec| asked && spec.name != record.study.baseline) {
             Some(spec) => remains(record, analysis, spec),
             None => Vec::new(),
@@ -123,7 +124,7 @@ impl Proof {
 fn is_twin(tuned: &EnvironmentSpec, other: &EnvironmentSpec) -> bool {
     let like = EnvironmentSpec {
         name: other.name.clone(),
-        host: HOST_AS_IS.into(),
+        host: Host::AsIs,
         optional: other.optional,
         ..tuned.clone()
     };
@@ -152,7 +153,10 @@ fn gain(
         workload: workload.to_string(),
         environment: spec.name.clone(),
         against: twin.to_string(),
-        groups: spec.host.strip_prefix("tuned=").unwrap_or("all").to_string(),
+        groups: match spec.host.groups() {
+            [] => "all".to_string(),
+            groups => groups.join("+"),
+        },
         cpu: pair.cpu,
         throughput: pair.throughput,
         verdict,

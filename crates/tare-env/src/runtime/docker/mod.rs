@@ -43,11 +43,12 @@ use tare_std::cpus::CpuSet;
 use super::gvisor::{self, Inside};
 use super::kata;
 use super::{Argument, Runtime, Unavailable};
-use crate::layer::network::{self, NetworkLayer, PORT};
-use crate::layer::{CgroupLayer, Layers, rootfs, security};
+use crate::layer::network::{self, PORT};
+use crate::layer::{self, Layers, rootfs, security};
 use crate::site::Ground;
 use crate::storage::{self, At, Beginning, Place, Seen, Storage};
 use crate::system::{self, System};
+use tare_lab::layer::Network;
 
 mod base;
 mod engine;
@@ -168,10 +169,10 @@ fn make(
     argument: Option<&str>,
 ) -> Result<Box<dyn Environment>, PartError> {
     let (environment, engine) = (spec.name.clone(), kind.name());
-    if layers.cgroup == CgroupLayer::None {
+    if layers.cgroup == layer::Cgroup::None {
         return Err(DockerError::Cgroup { environment, engine }.into());
     }
-    if kind == Kind::Podman && layers.network == (NetworkLayer::Bridge { proxy: true }) {
+    if kind == Kind::Podman && layers.network == (Network::Bridge { proxy: true }) {
         return Err(DockerError::NoProxy { environment, engine }.into());
     }
     let engine = Engine::connect(kind)?;
@@ -274,7 +275,7 @@ impl Container {
 
     /// The option `seccomp=`: Docker takes the profile itself, Podman the path of a file.
     fn seccomp(&self, folder: &Path) -> Result<String, PartError> {
-        let Some(profile) = security::moby_json(&self.layers.security)? else {
+        let Some(profile) = security::moby_json(self.layers.security)? else {
             return Ok("unconfined".into());
         };
         if self.engine.kind() == Kind::Docker {
@@ -299,8 +300,8 @@ impl Container {
         let program = self.base.program(launch)?;
         let folder = self.folder();
         let namespace = self.engine.namespace();
-        let bridge = matches!(self.layers.network, NetworkLayer::Bridge { .. });
-        let proxy = self.layers.network == (NetworkLayer::Bridge { proxy: true });
+        let bridge = matches!(self.layers.network, Network::Bridge { .. });
+        let proxy = self.layers.network == (Network::Bridge { proxy: true });
 
         let mut entries = vec![Entry::Directory { path: folder.clone() }];
         let table = format!("{}-p{}", ground.prefix(), self.number);
@@ -398,7 +399,7 @@ impl Container {
         };
         let body = request.body();
         let security_opt = body.host_config.as_ref().and_then(|host| host.security_opt.clone());
-        self.config = Some(request::shown(&body, &self.layers.security));
+        self.config = Some(request::shown(&body, self.layers.security));
         self.engine.create(&self.name, body)?;
         self.engine.start(&self.name)?;
 

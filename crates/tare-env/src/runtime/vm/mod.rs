@@ -114,7 +114,7 @@ fn found() -> Vec<String> {
 
 /// The size of a guest, where its options mean something.
 pub(super) fn memory_bytes(spec: &EnvironmentSpec, argument: Option<&str>) -> Option<u64> {
-    let (layers, monitor) = (Layers::parse(spec).ok()?, MonitorKind::parse(argument?)?);
+    let (layers, monitor) = (Layers::checked(spec).ok()?, MonitorKind::parse(argument?)?);
     Options::parse(spec, &layers, monitor).ok().map(|options| options.memory_bytes)
 }
 
