@@ -13,8 +13,8 @@ use tare_lab::environment::{
 };
 
 use crate::layer::network;
+use crate::run_context::RunContext;
 use crate::seat::Seat;
-use crate::site::Ground;
 use crate::{runtime, storage};
 use tare_lab::layer::Cpu;
 
@@ -80,14 +80,14 @@ pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), SeveralError> {
 
 /// Environments that are one.
 pub(crate) struct Several {
-    ground: Arc<Ground>,
+    ground: Arc<RunContext>,
     spec: EnvironmentSpec,
     /// In the order of their seats; none before the start.
     parts: Vec<Box<dyn Environment>>,
 }
 
 impl Several {
-    pub(crate) fn new(ground: &Arc<Ground>, spec: &EnvironmentSpec) -> Self {
+    pub(crate) fn new(ground: &Arc<RunContext>, spec: &EnvironmentSpec) -> Self {
         Self { ground: Arc::clone(ground), spec: spec.clone(), parts: Vec::new() }
     }
 

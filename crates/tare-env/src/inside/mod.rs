@@ -23,10 +23,10 @@ use serde::{Deserialize, Serialize};
 use tare_host::exec::{self, ExecError};
 use tare_host::journal::JournalError;
 
-use crate::runtime::Unavailable;
-use crate::runtime::vm::VmError;
+use crate::runtime::vm::error::VmError;
 use crate::runtime::vm::kernel::KernelError;
 use crate::runtime::vm::qmp::QmpError;
+use crate::unavailable::Unavailable;
 
 mod environment;
 mod guest;

@@ -11,13 +11,14 @@ use tare_host::exec::Command;
 use super::guest::memory_bytes;
 use super::{InsideError, Options, machine};
 use crate::guest::protocol::Share;
+use crate::run_context::Mark;
+use crate::runtime::vm::error::VmError;
 use crate::runtime::vm::kernel::Kernel;
 use crate::runtime::vm::lines::Lines;
 use crate::runtime::vm::monitor::{Monitor, MonitorKind};
 use crate::runtime::vm::qemu::{Accelerator, Files, Machine, Memory, PROGRAM};
 use crate::runtime::vm::start::BOOT_LIMIT;
-use crate::runtime::vm::{VmError, accelerator, uml};
-use crate::site::Mark;
+use crate::runtime::vm::{accelerator, uml};
 
 /// What the guest is started from; its files are made.
 pub(super) struct Ready<'a> {

@@ -13,12 +13,11 @@ use std::time::Duration;
 use tare_host::RUN_VARIABLE;
 use tare_host::cgroup::{self, Cgroup};
 use tare_host::exec::{Command, ExecError};
-use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch, LayerState};
-use tare_lab::layer::{Cpu, Inject, Layer, Network};
+use tare_lab::environment::{CpuPlan, Launch, LayerState};
+use tare_lab::layer::{Inject, Layer};
 
-use super::LayerError;
-use super::network::{NetworkError, free_port};
-use crate::site::Ground;
+use super::network::client::{NetworkError, free_port};
+use crate::run_context::RunContext;
 use crate::system::{self, System};
 
 /// Why a cost cannot be injected.
@@ -32,22 +31,6 @@ pub enum InjectError {
     Relay(#[from] ExecError),
     #[error("cannot place the relay that delays")]
     Place(#[from] NetworkError),
-}
-
-/// Whether the other layers leave room for what is injected.
-pub(super) fn check(spec: &EnvironmentSpec) -> Result<(), LayerError> {
-    let (inject, environment) = (spec.inject, spec.name.clone());
-    if !inject.is_nothing() && !spec.runtime.is_process() {
-        let (value, runtime) = (inject, spec.runtime.to_string());
-        return Err(LayerError::InjectRuntime { environment, value, runtime });
-    }
-    if inject.delay.is_some() && spec.network != Network::Host {
-        return Err(LayerError::InjectNetwork { environment, network: spec.network });
-    }
-    if inject.quota_percent.is_some() && matches!(spec.cpu, Cpu::Quota(_)) {
-        return Err(LayerError::TwoQuotas { environment, cpu: spec.cpu });
-    }
-    Ok(())
 }
 
 /// The arguments of `tare db` that inject.
@@ -137,7 +120,7 @@ pub(crate) struct Relay {
 impl Relay {
     /// Starts it in front of what will listen on `to`.
     pub(crate) fn start(
-        ground: &Ground,
+        ground: &RunContext,
         to: SocketAddrV4,
         delay: Duration,
     ) -> Result<Self, InjectError> {

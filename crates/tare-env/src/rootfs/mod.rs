@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tare_host::exec::{self, ExecError};
 use tare_lab::environment::EnvironmentSpec;
 
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 mod image;
 pub(crate) mod overlay;

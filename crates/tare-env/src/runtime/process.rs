@@ -17,11 +17,11 @@ use tare_lab::environment::{
     Usage,
 };
 
-use super::{Argument, Runtime};
+use super::contract::{self, Argument, Runtime};
 use crate::layer::inject::Relay;
 use crate::layer::network::Place;
 use crate::layer::{self, Layers, inject};
-use crate::site::Ground;
+use crate::run_context::RunContext;
 use crate::storage::{self, At, Beginning, Seen, Storage};
 use crate::system::{self, System};
 use tare_lab::layer::Cpu;
@@ -55,7 +55,7 @@ pub enum ProcessError {
 }
 
 fn make(
-    ground: &Arc<Ground>,
+    ground: &Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     _argument: Option<&str>,
@@ -76,7 +76,7 @@ fn make(
 }
 
 struct Process {
-    ground: Arc<Ground>,
+    ground: Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     storage: Box<dyn Storage>,
@@ -276,7 +276,7 @@ impl Environment for Process {
         if let Some(mut running) = self.running.take() {
             // On cgroup v1 a frozen process cannot be killed. One that is gone cannot be thawed.
             let _ = running.system.thaw();
-            let alive = process::kill(&running.system.pids(), super::KILL_LIMIT)?;
+            let alive = process::kill(&running.system.pids(), contract::KILL_LIMIT)?;
             if let Some(pid) = alive.first() {
                 let pid = *pid;
                 return Err(ProcessError::Unkillable { environment: environment(), pid }.into());
@@ -290,7 +290,7 @@ impl Environment for Process {
                 relay.end()?;
             }
         }
-        Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+        Ok(contract::undo(&self.ground, &self.spec.name, &mut self.entries)?)
     }
 }
 

@@ -40,14 +40,15 @@ use tare_lab::environment::{
 };
 use tare_std::cpus::CpuSet;
 
+use super::contract::{self, Argument, Runtime};
 use super::gvisor::{self, Inside};
 use super::kata;
-use super::{Argument, Runtime, Unavailable};
 use crate::layer::network::{self, PORT};
 use crate::layer::{self, Layers, rootfs, security};
-use crate::site::Ground;
+use crate::run_context::RunContext;
 use crate::storage::{self, At, Beginning, Place, Seen, Storage};
 use crate::system::{self, System};
+use crate::unavailable::Unavailable;
 use tare_lab::layer::Network;
 
 mod base;
@@ -163,7 +164,7 @@ fn found(kind: Kind) -> Vec<String> {
 
 fn make(
     kind: Kind,
-    ground: &Arc<Ground>,
+    ground: &Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     argument: Option<&str>,
@@ -205,7 +206,7 @@ fn make(
 }
 
 struct Container {
-    ground: Arc<Ground>,
+    ground: Arc<RunContext>,
     engine: Engine,
     spec: EnvironmentSpec,
     layers: Layers,
@@ -362,7 +363,8 @@ impl Container {
             Some(name) => Some(self.engine.create_volume(name)?),
             None => None,
         };
-        let address = ground.client().link(&ground, Some(&namespace))?;
+        let address =
+            ground.client().link(ground.journal(), ground.seat().number(), Some(&namespace))?;
         let port = netns::within(&namespace, || match launch.port {
             Some(port) if !bridge => network::must_be_free(port),
             _ => network::free_port(address),
@@ -565,10 +567,10 @@ impl Environment for Container {
                 let _ = self.engine.unpause(&self.name);
             }
             // Faster than the engine, which asks first. What has ended already is no error.
-            let _ = process::kill(&running.system.pids(), super::KILL_LIMIT)?;
+            let _ = process::kill(&running.system.pids(), contract::KILL_LIMIT)?;
         }
         self.entries.extend(self.image_to_drop());
-        Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+        Ok(contract::undo(&self.ground, &self.spec.name, &mut self.entries)?)
     }
 }
 

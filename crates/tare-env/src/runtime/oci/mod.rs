@@ -26,15 +26,16 @@ use tare_lab::environment::{
     Usage,
 };
 
+use super::contract::{self, Argument, Runtime};
 use super::gvisor::{self, Inside};
 use super::kata;
-use super::{Argument, Runtime, Unavailable};
 use crate::layer::network::Place;
 use crate::layer::{self, Layers, rootfs, security};
 use crate::rootfs::{Root, Source, overlay};
-use crate::site::Ground;
+use crate::run_context::RunContext;
 use crate::storage::{self, At, Beginning, Seen, Storage};
 use crate::system::{self, System};
+use crate::unavailable::Unavailable;
 
 pub(crate) mod bundle;
 
@@ -105,7 +106,7 @@ fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
 }
 
 fn make(
-    ground: &Arc<Ground>,
+    ground: &Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     argument: Option<&str>,
@@ -162,7 +163,7 @@ fn command(program: &str, cgroups: &Layout) -> Vec<String> {
 }
 
 struct Oci {
-    ground: Arc<Ground>,
+    ground: Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     storage: Box<dyn Storage>,
@@ -522,7 +523,7 @@ impl Environment for Oci {
         if let Some(mut running) = self.running.take() {
             // On cgroup v1 a frozen process cannot be killed. One that is gone cannot be thawed.
             let _ = running.system.thaw();
-            let pids = process::kill(&running.system.pids(), super::KILL_LIMIT)?;
+            let pids = process::kill(&running.system.pids(), contract::KILL_LIMIT)?;
             if !pids.is_empty() {
                 let environment = self.spec.name.clone();
                 return Err(OciError::Unkillable { environment, pids }.into());
@@ -531,7 +532,7 @@ impl Environment for Oci {
                 router.end_proxy()?;
             }
         }
-        Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+        Ok(contract::undo(&self.ground, &self.spec.name, &mut self.entries)?)
     }
 }
 

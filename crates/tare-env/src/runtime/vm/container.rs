@@ -12,8 +12,8 @@ use tare_lab::PartError;
 use super::initramfs::{Bundle, PROGRAM_NAME};
 use crate::guest::protocol::{CONTAINER, DATA};
 use crate::layer::{self, Layers};
+use crate::run_context::RunContext;
 use crate::runtime::oci::bundle;
-use crate::site::Ground;
 use tare_lab::layer::{Cpu, Network};
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Container {
     /// When the runtime is not installed, or the security layer has no profile.
     pub(super) fn new(
         runtime: &str,
-        ground: &Ground,
+        ground: &RunContext,
         layers: &Layers,
         inside: Inside<'_>,
     ) -> Result<Self, PartError> {

@@ -5,9 +5,9 @@ use tare_lab::PartError;
 use tare_lab::environment::{ACCELERATOR, EnvironmentSpec, LayerState};
 use tare_lab::layer::Security;
 
-use super::VmError;
 use super::data::Data;
 use super::engine::Engine;
+use super::error::VmError;
 use super::options::Options;
 use super::qemu::Accelerator;
 use super::running::Running;
@@ -16,7 +16,7 @@ use crate::guest::protocol::{Answer, Facts, Order};
 use crate::layer::Layers;
 use crate::layer::network::SYSTEM_ADDRESS;
 use crate::layer::security::status_mode;
-use crate::site::Ground;
+use crate::run_context::RunContext;
 use crate::system::state;
 use tare_lab::layer::Network;
 
@@ -25,7 +25,7 @@ const MEMORY_SHARE: f64 = 0.75;
 
 pub(super) fn read(
     running: &mut Running,
-    ground: &Ground,
+    ground: &RunContext,
     spec: &EnvironmentSpec,
     layers: &Layers,
     (options, data): (&Options, &Data),
@@ -104,7 +104,7 @@ fn network(running: &Running, facts: &Facts, layers: &Layers) -> LayerState {
 }
 
 /// The affinity of the monitor's threads, and that of each vCPU.
-fn cpu(running: &Running, ground: &Ground, layers: &Layers) -> LayerState {
+fn cpu(running: &Running, ground: &RunContext, layers: &Layers) -> LayerState {
     let mut whole = running.system.read_cpu(layers, ground.cpus());
     let Engine::Qemu(qemu) = &running.engine else { return whole };
     let list = |thread: &u32| {
