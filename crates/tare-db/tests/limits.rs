@@ -119,7 +119,7 @@ fn wait_for(address: SocketAddr, line: &str) -> String {
 fn full_statement_cache_forgets_the_least_recently_used() {
     const STATEMENTS_MAX: usize = 10_000;
     let data = tempfile::tempdir().unwrap();
-    let server = start(data.path(), "epoll", &[]).unwrap();
+    let mut server = start(data.path(), "epoll", &[]).unwrap();
     let (mut client, _) = Client::start(&server.report);
     client.schema();
     let text = |number: usize| format!("SELECT v FROM ks.t WHERE k = {number:#010x}");

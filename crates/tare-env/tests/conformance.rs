@@ -112,13 +112,13 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
         assert!(ask(&mut stream), "{name}: no answer under load");
     }
     let after = environment.usage().unwrap();
-    if spec.network == "bridge+proxy" {
+    if spec.network.has_proxy() {
         assert_eq!(after.layer_cpu_ns[0].0, "userland proxy");
         while environment.usage().unwrap().layer_cpu_ns[0].1 <= before.layer_cpu_ns[0].1 {
             assert!(ask(&mut stream), "{name}: no answer through the proxy");
         }
     }
-    assert_eq!(after.throttled_ns.is_some(), spec.cpu.starts_with("quota"), "{name}");
+    assert_eq!(after.throttled_ns.is_some(), matches!(spec.cpu, Cpu::Quota(_)), "{name}");
     let begin = Instant::now();
     for _ in 0..20 {
         environment.usage().unwrap();
@@ -133,7 +133,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
     assert!(stream.read(&mut answer).is_err(), "{name}: it answers while it is frozen");
     let ran = environment.usage().unwrap().system_cpu_ns - frozen;
     // gVisor's sentry is paused, not frozen: its runtime looks at its timers now and then.
-    let most = if spec.runtime.contains("runsc") { 10_000_000 } else { 0 };
+    let most = if spec.runtime.as_str().contains("runsc") { 10_000_000 } else { 0 };
     assert!(ran <= most, "{name}: it runs while frozen, {ran} ns");
     environment.thaw().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -256,7 +256,7 @@ fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
     let state = State::new("inject");
     let site = open(&state);
     let mut spec = spec("process", "host", "pinned", "none", "own");
-    spec.inject = "quota=50%+delay=20ms".into();
+    spec.inject = "quota=50%+delay=20ms".parse().unwrap();
     let mut environment = site.environment(&spec).unwrap();
     let endpoint = environment.start(&launch()).unwrap();
     let mut stream = dial(site.client_namespace(), endpoint.address, environment.as_ref());
@@ -280,14 +280,30 @@ fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
     environment.stop().unwrap();
 
     // Only the database can burn CPU time or filter its own calls, and only where it is a process.
-    spec.inject = "busy=2us".into();
+    spec.inject = "busy=2us".parse().unwrap();
     let error = site.environment(&spec).unwrap().start(&launch()).unwrap_err();
     assert!(error.to_string().contains("only tare-db"), "{error}");
     for (change, expect) in [
         ((|spec| spec.runtime = "oci:runc".into()) as fn(&mut EnvironmentSpec), "runtime"),
-        (|spec| (spec.cgroup, spec.inject) = ("none".into(), "quota=97%".into()), "cgroup"),
-        (|spec| (spec.cpu, spec.inject) = ("quota=1".into(), "quota=97%".into()), "quota"),
-        (|spec| (spec.network, spec.inject) = ("bridge".into(), "delay=1ms".into()), "network"),
+        (
+            |spec| {
+                (spec.cgroup, spec.inject) = ("none".parse().unwrap(), "quota=97%".parse().unwrap())
+            },
+            "cgroup",
+        ),
+        (
+            |spec| {
+                (spec.cpu, spec.inject) = ("quota=1".parse().unwrap(), "quota=97%".parse().unwrap())
+            },
+            "quota",
+        ),
+        (
+            |spec| {
+                (spec.network, spec.inject) =
+                    ("bridge".parse().unwrap(), "delay=1ms".parse().unwrap())
+            },
+            "network",
+        ),
     ] {
         let mut other = spec.clone();
         other.limits.memory_bytes = None;

@@ -146,30 +146,32 @@ fn conforms(site: &Site, spec: &EnvironmentSpec) {
     }
     let data = endpoint.data.unwrap();
     let ring = std::fs::read_to_string(data.join("io_uring")).unwrap();
-    match spec.runtime.contains("runsc") {
+    match spec.runtime.as_str().contains("runsc") {
         // ENOSYS: gVisor has no io_uring.
         true => assert_eq!(ring, "Some(38)", "{name}"),
-        false => assert_eq!(ring == "Some(1)", spec.security == "default", "{name}: {ring}"),
+        false => {
+            assert_eq!(ring == "Some(1)", spec.security == Security::Default, "{name}: {ring}")
+        }
     }
 
     let before = environment.usage().unwrap();
     ask(site, endpoint.address).unwrap();
     let after = environment.usage().unwrap();
     assert!(after.system_cpu_ns > before.system_cpu_ns, "{name}: {before:?} {after:?}");
-    if spec.network == "bridge+proxy" {
+    if spec.network.has_proxy() {
         let proxy = |usage: &tare_lab::environment::Usage| usage.layer_cpu_ns[0].1;
         assert!(proxy(&after) > proxy(&before), "{name}: {before:?} {after:?}");
     }
-    if spec.runtime.contains("runsc") {
+    if spec.runtime.as_str().contains("runsc") {
         assert!(after.layer_cpu_ns.iter().any(|(part, _)| part == "gofer"), "{name}: {after:?}");
     }
-    assert_eq!(after.throttled_ns.is_some(), spec.cpu.starts_with("quota"), "{name}");
+    assert_eq!(after.throttled_ns.is_some(), matches!(spec.cpu, Cpu::Quota(_)), "{name}");
 
     environment.freeze().unwrap();
     let frozen = environment.usage().unwrap();
     std::thread::sleep(Duration::from_millis(50));
     let ran = environment.usage().unwrap().system_cpu_ns - frozen.system_cpu_ns;
-    let most = if spec.runtime.contains("runsc") { 10_000_000 } else { 0 };
+    let most = if spec.runtime.as_str().contains("runsc") { 10_000_000 } else { 0 };
     assert!(ran <= most, "{name}: it runs while frozen, {ran} ns");
     environment.thaw().unwrap();
     assert_eq!(ask(site, endpoint.address).unwrap(), "hello\n", "{name}");
@@ -245,7 +247,7 @@ fn docker_passes_gvisor_through_and_its_options_are_read_back() {
     }
     let mut ptrace = spec("docker:runsc-ptrace", "bridge", "shared", "none");
     ptrace.sandbox = vec![("platform".into(), "ptrace".into())];
-    if answers(test, &ptrace.runtime) {
+    if answers(test, ptrace.runtime.as_str()) {
         conforms(&scratch.site, &ptrace);
     }
     // What the engine's runtime was not configured for is not in force.
@@ -278,7 +280,7 @@ fn what_an_engine_cannot_do_is_refused() {
     }
     let scratch = Scratch::open("docker-refuses");
     let mut none = spec("docker", "bridge", "shared", "default");
-    none.cgroup = "none".into();
+    none.cgroup = "none".parse().unwrap();
     none.limits.memory_bytes = None;
     let error = scratch.site.environment(&none).err().unwrap().to_string();
     assert!(error.contains("cgroup = \"own\""), "{error}");

@@ -155,10 +155,10 @@ fn live(site: &Site, spec: &EnvironmentSpec) -> String {
         assert!(ask(&mut stream), "{name}: no answer under load");
     }
     let after = environment.usage().unwrap();
-    assert_eq!(after.throttled_ns.is_some(), spec.cpu.starts_with("quota"), "{name}");
+    assert_eq!(after.throttled_ns.is_some(), matches!(spec.cpu, Cpu::Quota(_)), "{name}");
     let parts: Vec<&str> = after.layer_cpu_ns.iter().map(|(part, _)| part.as_str()).collect();
     assert_eq!(parts.contains(&"monitor"), !user_mode, "{name}: {parts:?}");
-    assert_eq!(parts.contains(&"userland proxy"), spec.network == "bridge+proxy", "{name}");
+    assert_eq!(parts.contains(&"userland proxy"), spec.network.has_proxy(), "{name}");
     let begin = Instant::now();
     environment.usage().unwrap();
     let usage = begin.elapsed();
@@ -227,7 +227,7 @@ fn guests_live_and_leave_nothing() {
     live(&site, &shared);
     shared.storage.kind = "virtiofs".into();
     shared.name += " virtiofs";
-    shared.cpu = "shared".into();
+    shared.cpu = "shared".parse().unwrap();
     match ["/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd"]
         .map(Path::new)
         .iter()

@@ -13,6 +13,7 @@ pub mod doubt;
 pub mod driver;
 pub mod environment;
 pub mod fake;
+pub mod layer;
 pub mod probe;
 pub mod record;
 pub mod schedule;

@@ -1,6 +1,7 @@
 //! Environment specs for tests: every layer has a value, and a test names those that matter to it.
 
-use tare_lab::environment::{EnvironmentSpec, HOST_AS_IS, Limits, NOTHING_INJECTED, StorageSpec};
+use tare_lab::environment::{EnvironmentSpec, Limits, StorageSpec};
+use tare_lab::layer::{Cgroup, Cpu, Host, Inject, Network, Rootfs, Security};
 
 /// Builds an [`EnvironmentSpec`]. Without further calls it is on the host's network, on shared CPUs,
 /// without a filter, in a cgroup of its own, with its data in Tare's directory.
@@ -13,16 +14,16 @@ impl EnvironmentBuilder {
         Self(EnvironmentSpec {
             name: runtime.into(),
             runtime: runtime.into(),
-            network: "host".into(),
-            cpu: "shared".into(),
-            security: "none".into(),
-            cgroup: "own".into(),
-            host: HOST_AS_IS.into(),
+            network: Network::Host,
+            cpu: Cpu::Shared,
+            security: Security::None,
+            cgroup: Cgroup::Own,
+            host: Host::AsIs,
             storage: StorageSpec::default(),
             vm: Vec::new(),
             sandbox: Vec::new(),
-            rootfs: Vec::new(),
-            inject: NOTHING_INJECTED.into(),
+            rootfs: Rootfs::None,
+            inject: Inject::default(),
             limits: Limits::default(),
             optional: false,
         })
@@ -36,31 +37,31 @@ impl EnvironmentBuilder {
 
     #[must_use]
     pub fn network(mut self, network: &str) -> Self {
-        self.0.network = network.into();
+        self.0.network = network.parse().unwrap();
         self
     }
 
     #[must_use]
     pub fn cpu(mut self, cpu: &str) -> Self {
-        self.0.cpu = cpu.into();
+        self.0.cpu = cpu.parse().unwrap();
         self
     }
 
     #[must_use]
     pub fn security(mut self, security: &str) -> Self {
-        self.0.security = security.into();
+        self.0.security = security.parse().unwrap();
         self
     }
 
     #[must_use]
     pub fn cgroup(mut self, cgroup: &str) -> Self {
-        self.0.cgroup = cgroup.into();
+        self.0.cgroup = cgroup.parse().unwrap();
         self
     }
 
     #[must_use]
     pub fn host(mut self, host: &str) -> Self {
-        self.0.host = host.into();
+        self.0.host = host.parse().unwrap();
         self
     }
 
@@ -87,7 +88,9 @@ impl EnvironmentBuilder {
     /// What a container's root file system is made of.
     #[must_use]
     pub fn rootfs(mut self, options: &[(&str, &str)]) -> Self {
-        self.0.rootfs = owned(options);
+        for (name, value) in options {
+            self.0.rootfs = Rootfs::new(name, (*value).into()).unwrap();
+        }
         self
     }
 

@@ -23,11 +23,12 @@ use serde::{Deserialize, Serialize};
 use tare_host::exec::{self, ExecError};
 use tare_host::journal::JournalError;
 
-use crate::runtime::Unavailable;
+use crate::runtime::vm::check_user_mode;
+use crate::runtime::vm::error::VmError;
 use crate::runtime::vm::kernel::KernelError;
 use crate::runtime::vm::monitor::MonitorKind;
 use crate::runtime::vm::qmp::QmpError;
-use crate::runtime::vm::{VmError, check_user_mode};
+use crate::unavailable::Unavailable;
 
 mod environment;
 mod guest;

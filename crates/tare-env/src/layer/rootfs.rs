@@ -6,8 +6,6 @@ use std::path::Path;
 
 use tare_std::mountinfo;
 
-use super::Layer;
-use crate::rootfs::OPTIONS;
 pub(crate) use crate::rootfs::PATH;
 
 /// Where the program stands inside.
@@ -15,16 +13,6 @@ pub const PROGRAM: &str = "/tare";
 
 /// Where the data directory stands inside.
 pub const DATA: &str = "/data";
-
-pub const LAYER: Layer = Layer {
-    name: "rootfs",
-    help: "root file system: the host's for a process; for a container read-only, with the static \
-           program bind-mounted, and none (the host's program in it) or a table { NAME = VALUE }",
-    values: OPTIONS,
-    needs: "a statically linked program; for packages apt-get, dpkg-deb and tar",
-    cleanup: "unmounted; what was unpacked stays in the cache for the next run",
-    read_back: "/proc/PID/mountinfo: the root is read-only; every file is compared with the manifest",
-};
 
 /// Whether the root is read-only in a process's mount table. `None` when it cannot be told.
 pub fn root_is_read_only(table: &str) -> Option<bool> {

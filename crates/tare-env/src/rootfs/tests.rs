@@ -20,7 +20,7 @@ fn what_it_is_made_of_is_checked() {
     assert_eq!(two, Some(Source::Packages(names(&["redis-server", "libc6=2.36-9+deb12u10"]))));
     let named = parse("docker:runc", "image", "redis:7").unwrap();
     assert_eq!(named, Some(Source::Named("redis:7".into())));
-    let none = EnvironmentSpec { rootfs: Vec::new(), ..spec("process", "packages", "x") };
+    let none = EnvironmentSpec { rootfs: Rootfs::None, ..spec("process", "packages", "x") };
     assert_eq!(Source::parse(&none).unwrap(), None);
     for (runtime, name, value, expect) in [
         ("oci:runc", "packages", "redis-server -o", "\"-o\" is not the name of a package"),

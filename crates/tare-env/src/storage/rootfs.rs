@@ -22,7 +22,7 @@ use super::options::Options;
 use super::{
     At, Found, Kind, Place, Seen, Storage, StorageError, filesystem, make_directory, need_program,
 };
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 pub(super) const KIND: Kind = Kind {
     name: "rootfs",

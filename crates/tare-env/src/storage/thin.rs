@@ -20,7 +20,7 @@ use super::backing::make_image;
 use super::filesystem::{self, Format};
 use super::options::Options;
 use super::{At, Found, Kind, Seen, Storage, StorageError, device, need_program};
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 const CLEANUP: &str = "unmounted; mappings removed, loop devices detached, images removed";
 const READ_BACK: &str = "the mount table inside, the mapping's table, the superblock's size";

@@ -6,7 +6,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use tare_env::inside::{Command, Guest, InsideError, Options, Status};
-use tare_env::runtime::{Unavailable, vm};
+use tare_env::runtime::vm;
+use tare_env::unavailable::Unavailable;
 use tare_host::{clean, error_line};
 use tare_lab::environment::EnvironmentSpec;
 use tare_testkit::{EnvironmentBuilder, Machine, Reason, skip};

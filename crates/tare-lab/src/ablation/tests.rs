@@ -9,6 +9,7 @@ use super::orders::{self, Set};
 use super::*;
 use crate::environment::EnvironmentSpec;
 use crate::fake;
+use crate::layer::{Cgroup, Cpu, Layer, Network, Security};
 
 fn shares_of(orders: &[Vec<usize>], steps: usize, game: &dyn Fn(Set) -> f64) -> Vec<f64> {
     let value = |step| shares::share(orders, step).iter().map(|(set, w)| w * game(*set)).sum();
@@ -134,17 +135,17 @@ fn native() -> EnvironmentSpec {
 
 fn container() -> EnvironmentSpec {
     EnvironmentSpec {
-        network: "bridge".into(),
-        cpu: "shared".into(),
-        security: "default".into(),
-        cgroup: "own".into(),
+        network: Network::Bridge { proxy: false },
+        cpu: Cpu::Shared,
+        security: Security::Default,
+        cgroup: Cgroup::Own,
         ..fake::spec("container", "oci:runc")
     }
 }
 
 /// A plain process has no filter.
 fn no_filter(spec: &EnvironmentSpec) -> bool {
-    spec.runtime != "process" || spec.security == "none"
+    spec.runtime != "process" || spec.security == Security::None
 }
 
 #[test]
@@ -171,7 +172,7 @@ fn a_container_is_taken_apart_as_far_as_it_can_be() {
 fn layers_that_only_go_together_are_one_step() {
     // An engine knows neither a plain process's cgroup nor can a process have a filter of its own.
     let valid = |spec: &EnvironmentSpec| {
-        (spec.runtime == "process") == (spec.cgroup == "none") && no_filter(spec)
+        (spec.runtime == "process") == (spec.cgroup == Cgroup::None) && no_filter(spec)
     };
     let (plan, _) = Plan::new(&native(), &container(), &valid, 32, 1).unwrap();
     let names: Vec<String> = plan.steps.iter().map(Step::name).collect();
@@ -198,4 +199,38 @@ fn a_plan_survives_the_record_and_finds_its_environments() {
     assert_eq!(found.environments[5].environment, "another name");
     let error = plan.found_among(&specs, &known[2..]).unwrap_err().to_string();
     assert!(error.starts_with("the record lacks 2 of the 24 environments"), "{error}");
+}
+
+/// A layer that is left out of an explanation fails here.
+#[test]
+fn every_layer_can_be_a_step() {
+    for layer in Layer::ALL {
+        let mut to = fake::changed(layer, &native());
+        to.name = "other".into();
+        let (plan, specs) = Plan::new(&native(), &to, &|_| true, 32, 1).unwrap();
+        let steps: Vec<Layer> =
+            plan.steps.iter().flat_map(|step| step.changes.iter().map(|c| c.layer)).collect();
+        assert_eq!((steps, specs.len()), (vec![layer], 2));
+    }
+    // Steps are in the order of the list.
+    let mut to = native();
+    to.name = "other".into();
+    for layer in [Layer::Limits, Layer::Storage, Layer::Network] {
+        layer.copy(&fake::changed(layer, &native()), &mut to);
+    }
+    let (plan, _) = Plan::new(&native(), &to, &|_| true, 32, 1).unwrap();
+    let names: Vec<String> = plan.steps.iter().map(Step::name).collect();
+    assert_eq!(names, ["network", "storage", "limits"]);
+}
+
+/// Which layers go together may hang on any layer, not only on those of a container.
+#[test]
+fn storage_that_needs_a_network_comes_after_it() {
+    let mut to = fake::changed(Layer::Storage, &fake::changed(Layer::Network, &native()));
+    to.name = "other".into();
+    let valid = |spec: &EnvironmentSpec| {
+        !Layer::Storage.differs(spec, &to) <= !Layer::Network.differs(spec, &to)
+    };
+    let (plan, _) = Plan::new(&native(), &to, &valid, 32, 1).unwrap();
+    assert_eq!((plan.needs, plan.orders), (vec![(0, 1)], vec![vec![0, 1]]));
 }

@@ -6,7 +6,8 @@ use tare_stats::law::{self, TuningVerdict, Verdict};
 
 use super::claims::judge_cost;
 use super::{Analysis, Cost, Metric, between};
-use crate::environment::{EnvironmentSpec, HOST_AS_IS};
+use crate::environment::EnvironmentSpec;
+use crate::layer::Host;
 use crate::record::Record;
 
 /// A tuned host against the host as found, under one workload.
@@ -34,7 +35,7 @@ fn ran(record: &Record) -> impl Iterator<Item = &EnvironmentSpec> {
 
 /// The environments of a record that ran on a tuned host.
 pub fn tuned(record: &Record) -> impl Iterator<Item = &EnvironmentSpec> {
-    ran(record).filter(|spec| spec.host != HOST_AS_IS)
+    ran(record).filter(|spec| !spec.host.is_as_is())
 }
 
 /// Gains of all tuned environments under all workloads.
@@ -60,7 +61,7 @@ pub fn proven(gains: &[Gain]) -> Vec<String> {
 fn is_twin(tuned: &EnvironmentSpec, other: &EnvironmentSpec) -> bool {
     let like = EnvironmentSpec {
         name: other.name.clone(),
-        host: HOST_AS_IS.into(),
+        host: Host::AsIs,
         optional: other.optional,
         ..tuned.clone()
     };
@@ -84,7 +85,10 @@ fn gain(
         workload: workload.to_string(),
         environment: spec.name.clone(),
         against: twin.to_string(),
-        groups: spec.host.strip_prefix("tuned=").unwrap_or("all").to_string(),
+        groups: match spec.host.groups() {
+            [] => "all".to_string(),
+            groups => groups.join("+"),
+        },
         verdict: TuningVerdict::of(cpu_verdict.into_iter().chain(throughput_verdict)),
         cpu: pair.cpu,
         cpu_verdict,

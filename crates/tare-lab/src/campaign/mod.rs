@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use crate::doubt::Doubt;
 use crate::environment::{EnvironmentSpec, KeptData};
+use crate::layer::Cpu;
 use crate::record::{DoubtRecord, RecordWriter};
 use crate::schedule::{self, Cell};
 use crate::stacks::Afterwards;
@@ -137,15 +138,13 @@ impl<'c, 'p> Campaign<'c, 'p> {
         let mut control = study.environments[baseline].clone();
         control.name = control_name(&study.baseline);
         members.push(Member::new(control, true));
-        let cpu = study.environments[baseline].cpu.as_str();
-        let quota = cpu.strip_prefix("quota=").and_then(|cpus| cpus.parse::<f64>().ok());
-        let system_cpus = match (cpu, quota) {
-            ("pinned", _) => parts.plan.system.len(),
-            (_, Some(quota)) => {
+        let system_cpus = match study.environments[baseline].cpu {
+            Cpu::Pinned => parts.plan.system.len(),
+            Cpu::Quota(quota) => {
                 let all = parts.plan.all.len();
                 (1..=all).find(|cpus| *cpus as f64 >= quota).unwrap_or(all)
             }
-            _ => parts.plan.all.len(),
+            Cpu::Shared => parts.plan.all.len(),
         };
         let known = writer.record().header.rates.clone();
         let rate =

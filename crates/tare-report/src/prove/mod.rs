@@ -8,6 +8,7 @@ use tare_lab::analysis::claims::judge_cost;
 use tare_lab::analysis::tuning::{self, Gain};
 use tare_lab::analysis::{Analysis, Cost, Metric};
 use tare_lab::environment::EnvironmentSpec;
+use tare_lab::layer::Host;
 use tare_lab::record::Record;
 use tare_stats::law::{TuningVerdict, Verdict};
 
@@ -71,7 +72,7 @@ impl Proof {
             let what = fact.key.strip_prefix(FACT_NOT_WEIGHED)?;
             Some((what.to_string(), fact.value.clone()))
         });
-        let last = tuned.iter().find(|spec| spec.host == "tuned").or(specs.last()).copied();
+        let last = tuned.iter().find(|spec| spec.host == Host::Tuned).or(specs.last()).copied();
         let remains = match last.filter(|spec| asked && spec.name != record.study.baseline) {
             Some(spec) => remains(record, analysis, spec),
             None => Vec::new(),

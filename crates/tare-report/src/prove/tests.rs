@@ -10,7 +10,8 @@ fn tune(record: &mut Record, name: &str, of: &str, host: &str) {
         let mut all = record.environments.iter();
         all.find(|one| one.spec.name == name && !one.control).unwrap().spec.clone()
     };
-    let twin = EnvironmentSpec { name: name.into(), host: host.into(), ..spec(record, of) };
+    let twin =
+        EnvironmentSpec { name: name.into(), host: host.parse().unwrap(), ..spec(record, of) };
     let environments = record.environments.iter_mut().map(|one| &mut one.spec);
     let of_study = record.study.environments.iter_mut();
     environments.chain(of_study).filter(|one| one.name == name).for_each(|one| *one = twin.clone());

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
+use tare_lab::layer::Layer;
 use tare_lab::stacks::StackKind;
 use tare_probe::stacks::{Perf, UserFrames};
 
@@ -80,11 +81,11 @@ fn items(kind: ListKind, state: &Path) -> Vec<Item> {
     match kind {
         ListKind::Runtimes => runtimes(state),
         ListKind::Layers => {
-            let layer = |layer: &tare_env::layer::Layer| Item {
-                options: pairs(layer.values),
-                ..Item::new(layer.name, layer.help)
+            let layer = |layer: Layer| Item {
+                options: values(layer),
+                ..Item::new(layer.name(), layer.help())
             };
-            tare_env::layer::ALL.iter().map(layer).collect()
+            Layer::ALL.into_iter().map(layer).collect()
         }
         ListKind::Storage => tare_env::storage::ALL
             .iter()
@@ -119,6 +120,20 @@ fn items(kind: ListKind, state: &Path) -> Vec<Item> {
             };
             tare_tune::knobs::ALL.iter().map(knob).collect()
         }
+    }
+}
+
+/// Values of a layer, or the names of what implements it.
+fn values(layer: Layer) -> Vec<(String, String)> {
+    match layer {
+        Layer::Runtime => pairs(&[("*", "one of tare list runtimes")]),
+        Layer::Storage => pairs(&[("*", "one of tare list storage")]),
+        Layer::Vm => pairs(tare_env::runtime::vm::OPTIONS),
+        Layer::Sandbox => tare_env::runtime::gvisor::OPTIONS
+            .iter()
+            .map(|(name, help, _)| ((*name).to_string(), (*help).to_string()))
+            .collect(),
+        _ => pairs(layer.values()),
     }
 }
 

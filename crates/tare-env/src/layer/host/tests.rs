@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tare_tune::plan::{Action, Form, Identity, Need};
+use tare_tune::plan::{Action, Form, Group, Identity, Need};
 use tare_tune::snapshot::Snapshot;
 
 use super::*;
@@ -177,7 +177,7 @@ fn environment(world: &Shared, host: &TunedHost, name: &str, value: &str) -> OnH
         .cgroup("none")
         .host(value)
         .build();
-    let layer = HostLayer::parse(value).unwrap();
+    let layer: Host = value.parse().unwrap();
     let inner = Box::new(Inner { spec, world: Arc::clone(world) });
     OnHost::new(inner, layer, host.clone())
 }
@@ -194,14 +194,12 @@ fn values(world: &Shared) -> [String; 3] {
 const TUNED: [&str; 3] = ["none", "2", "3"];
 
 #[test]
-fn values_are_parsed() {
-    assert_eq!(HostLayer::parse("as-is"), Some(HostLayer::AsIs));
-    assert_eq!(HostLayer::parse("tuned"), Some(HostLayer::Tuned(Group::ALL.to_vec())));
-    let two = vec![Group::Disk, Group::Network];
-    assert_eq!(HostLayer::parse("tuned=disk+network"), Some(HostLayer::Tuned(two.clone())));
-    assert_eq!(HostLayer::parse(&HostLayer::word(&two)), Some(HostLayer::Tuned(two)));
-    for bad in ["", "tune", "tuned=", "tuned=disc", "tuned=disk+", "tuned=disk,network"] {
-        assert_eq!(HostLayer::parse(bad), None, "{bad}");
+fn a_value_makes_the_changes_of_its_groups() {
+    let names = |groups: &[Group]| groups.iter().map(|group| group.name().to_string()).collect();
+    for item in items() {
+        assert!(!wants(&Host::AsIs, &item) && wants(&Host::Tuned, &item));
+        let is_disk = item.group == Group::Disk;
+        assert_eq!(wants(&Host::TunedGroups(names(&[Group::Disk])), &item), is_disk);
     }
 }
 

@@ -26,7 +26,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::image;
 use crate::rootfs::Config;
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 /// How long an engine may take to answer at all.
 const PING_LIMIT: Duration = Duration::from_secs(5);

@@ -40,15 +40,17 @@ use tare_lab::environment::{
 };
 use tare_std::cpus::CpuSet;
 
+use super::contract::{self, Argument, Runtime};
 use super::gvisor::{self, Inside};
 use super::kata;
-use super::{Argument, Runtime, Unavailable};
-use crate::layer::network::{self, NetworkLayer, PORT};
-use crate::layer::{CgroupLayer, Layers, rootfs, security};
-use crate::site::Ground;
+use crate::layer::network::{self, PORT};
+use crate::layer::{self, Layers, rootfs, security};
+use crate::run_context::RunContext;
 use crate::storage::{self, At, Beginning, Place, Seen, Storage};
 use crate::system::{self, System};
+use crate::unavailable::Unavailable;
 use crate::undo::ContainerEntry;
+use tare_lab::layer::Network;
 
 mod base;
 mod engine;
@@ -163,16 +165,16 @@ fn found(kind: Kind) -> Vec<String> {
 
 fn make(
     kind: Kind,
-    ground: &Arc<Ground>,
+    ground: &Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     argument: Option<&str>,
 ) -> Result<Box<dyn Environment>, PartError> {
     let (environment, engine) = (spec.name.clone(), kind.name());
-    if layers.cgroup == CgroupLayer::None {
+    if layers.cgroup == layer::Cgroup::None {
         return Err(DockerError::Cgroup { environment, engine }.into());
     }
-    if kind == Kind::Podman && layers.network == (NetworkLayer::Bridge { proxy: true }) {
+    if kind == Kind::Podman && layers.network == (Network::Bridge { proxy: true }) {
         return Err(DockerError::NoProxy { environment, engine }.into());
     }
     let engine = Engine::connect(kind)?;
@@ -205,7 +207,7 @@ fn make(
 }
 
 struct Container {
-    ground: Arc<Ground>,
+    ground: Arc<RunContext>,
     engine: Engine,
     spec: EnvironmentSpec,
     layers: Layers,
@@ -276,7 +278,7 @@ impl Container {
 
     /// The option `seccomp=`: Docker takes the profile itself, Podman the path of a file.
     fn seccomp(&self, folder: &Path) -> Result<String, PartError> {
-        let Some(profile) = security::moby_json(&self.layers.security)? else {
+        let Some(profile) = security::moby_json(self.layers.security)? else {
             return Ok("unconfined".into());
         };
         if self.engine.kind() == Kind::Docker {
@@ -301,8 +303,8 @@ impl Container {
         let program = self.base.program(launch)?;
         let folder = self.folder();
         let namespace = self.engine.namespace();
-        let bridge = matches!(self.layers.network, NetworkLayer::Bridge { .. });
-        let proxy = self.layers.network == (NetworkLayer::Bridge { proxy: true });
+        let bridge = matches!(self.layers.network, Network::Bridge { .. });
+        let proxy = self.layers.network == (Network::Bridge { proxy: true });
 
         let mut entries = vec![Entry::directory(folder.clone())];
         let table = format!("{}-p{}", ground.prefix(), self.number);
@@ -365,7 +367,8 @@ impl Container {
             Some(name) => Some(self.engine.create_volume(name)?),
             None => None,
         };
-        let address = ground.client().link(&ground, Some(&namespace))?;
+        let address =
+            ground.client().link(ground.journal(), ground.seat().number(), Some(&namespace))?;
         let port = netns::within(&namespace, || match launch.port {
             Some(port) if !bridge => network::must_be_free(port),
             _ => network::free_port(address),
@@ -402,7 +405,7 @@ impl Container {
         };
         let body = request.body();
         let security_opt = body.host_config.as_ref().and_then(|host| host.security_opt.clone());
-        self.config = Some(request::shown(&body, &self.layers.security));
+        self.config = Some(request::shown(&body, self.layers.security));
         self.engine.create(&self.name, body)?;
         self.engine.start(&self.name)?;
 
@@ -570,10 +573,10 @@ impl Environment for Container {
                 let _ = self.engine.unpause(&self.name);
             }
             // Faster than the engine, which asks first. What has ended already is no error.
-            let _ = process::kill(&running.system.pids(), super::KILL_LIMIT)?;
+            let _ = process::kill(&running.system.pids(), contract::KILL_LIMIT)?;
         }
         self.entries.extend(self.image_to_drop());
-        Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+        Ok(contract::undo(&self.ground, &self.spec.name, &mut self.entries)?)
     }
 }
 

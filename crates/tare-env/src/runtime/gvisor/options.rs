@@ -4,7 +4,8 @@
 use tare_lab::environment::EnvironmentSpec;
 
 use super::platform::Platform;
-use crate::layer::{Layers, NetworkLayer};
+use crate::layer::Layers;
+use tare_lab::layer::Network;
 
 /// Every option as (name, one line, values).
 pub const OPTIONS: &[(&str, &str, &[&str])] = &[
@@ -74,7 +75,7 @@ impl Options {
     /// Parses and checks the options of an environment in gVisor.
     pub(crate) fn parse(spec: &EnvironmentSpec, layers: &Layers) -> Result<Self, OptionError> {
         let environment = || spec.name.clone();
-        let host = layers.network == NetworkLayer::Host;
+        let host = layers.network == Network::Host;
         let mut options = Self {
             platform: Platform::Systrap,
             stack: if host { Stack::Host } else { Stack::Sandbox },
@@ -136,7 +137,7 @@ mod tests {
             .security(security)
             .sandbox(pairs)
             .build();
-        let layers = Layers::parse(&spec).unwrap();
+        let layers = Layers::checked(&spec).unwrap();
         Options::parse(&spec, &layers).map_err(|error| error.to_string())
     }
 

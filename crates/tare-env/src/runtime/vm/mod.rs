@@ -13,10 +13,8 @@
 //!
 //! Limits: one disk and one network device; x86-64.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tare_host::exec;
 use tare_host::journal::EntryId;
@@ -25,9 +23,10 @@ use tare_lab::environment::{
     Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
 };
 
-use super::{Argument, Runtime, Unavailable};
+use super::contract::{self, Argument, Runtime};
 use crate::layer::Layers;
-use crate::site::Ground;
+use crate::run_context::RunContext;
+use crate::unavailable::Unavailable;
 use crate::{storage, system};
 
 pub mod accelerator;
@@ -35,6 +34,7 @@ mod container;
 mod data;
 pub mod doctor;
 mod engine;
+pub(crate) mod error;
 pub(crate) mod initramfs;
 pub mod kernel;
 pub(crate) mod lines;
@@ -49,6 +49,7 @@ pub mod uml;
 mod virtiofsd;
 
 use data::Data;
+pub use error::VmError;
 use kernel::{Kernel, KernelError};
 use monitor::MonitorKind;
 use options::Options;
@@ -70,42 +71,6 @@ pub const RUNTIME: Runtime = Runtime {
     make,
 };
 
-/// Why there is no guest.
-#[derive(Debug, thiserror::Error)]
-pub enum VmError {
-    #[error("there is no monitor {name:?}; write vm:qemu or vm:uml")]
-    Monitor { name: String },
-    #[error("{folder} cannot hold the memory of a guest of user-mode Linux: {why}")]
-    Memory { folder: &'static str, why: String },
-    #[error("cannot use {}", .path.display())]
-    File { path: PathBuf, source: io::Error },
-    #[error("accelerator = \"kvm\" cannot be had: {why}")]
-    NoKvm { why: String },
-    #[error("cannot start the monitor")]
-    Start(#[from] exec::ExecError),
-    #[error(
-        "there is no virtiofsd for storage = \"virtiofs\": it comes with QEMU up to 7.2, \
-         later as a package of its own (apt-get install virtiofsd)"
-    )]
-    NoVirtiofsd,
-    #[error("virtiofsd does not serve the shared directory: {said}")]
-    Virtiofsd { said: String },
-    #[error("the monitor (process {pid}) does not end when killed")]
-    Unkillable { pid: u32 },
-    #[error("the guest did not come up within {} s", .limit.as_secs())]
-    Boot { limit: Duration, source: io::Error },
-    #[error("the guest does not answer the order {order}")]
-    Order { order: &'static str, source: io::Error },
-    #[error("the guest cannot carry out the order {order}: {error}")]
-    Refused { order: &'static str, error: String },
-    #[error("the guest answers the order {order} with something else")]
-    Answer { order: &'static str },
-    #[error("environment {environment:?} is not started")]
-    NotStarted { environment: String },
-    #[error("cannot pin vCPU thread {thread}")]
-    Pin { thread: u32, source: io::Error },
-}
-
 /// What this host has of them, as a study writes it.
 fn found() -> Vec<String> {
     let words = MonitorKind::ALL.into_iter().map(MonitorKind::word);
@@ -114,7 +79,7 @@ fn found() -> Vec<String> {
 
 /// The size of a guest, where its options mean something.
 pub(super) fn memory_bytes(spec: &EnvironmentSpec, argument: Option<&str>) -> Option<u64> {
-    let (layers, monitor) = (Layers::parse(spec).ok()?, MonitorKind::parse(argument?)?);
+    let (layers, monitor) = (Layers::checked(spec).ok()?, MonitorKind::parse(argument?)?);
     Options::parse(spec, &layers, monitor).ok().map(|options| options.memory_bytes)
 }
 
@@ -217,7 +182,7 @@ pub(super) fn check(
 }
 
 fn make(
-    ground: &Arc<Ground>,
+    ground: &Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     argument: Option<&str>,
@@ -242,7 +207,7 @@ fn make(
 }
 
 struct Vm {
-    ground: Arc<Ground>,
+    ground: Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     kind: MonitorKind,
@@ -340,7 +305,7 @@ impl Environment for Vm {
             }
             killed?;
         }
-        Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+        Ok(contract::undo(&self.ground, &self.spec.name, &mut self.entries)?)
     }
 }
 

@@ -11,7 +11,7 @@ use tare_host::journal::Entry;
 use super::backing::{self, Backing};
 use super::options::Options;
 use super::{At, Found, Seen, Storage, StorageError, make_directory, need_program, reading};
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 pub(super) mod btrfs;
 pub(super) mod ext4;

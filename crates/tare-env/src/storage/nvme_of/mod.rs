@@ -22,7 +22,7 @@ use tare_host::nvme::{self, Controller, Transport, soft_roce};
 use super::backing::{self, Backing};
 use super::filesystem::Format;
 use super::{At, Found, Kind, Seen, Storage, StorageError, need_program, raw, reading};
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 pub(super) const KIND: Kind = Kind {
     name: "nvme-of",

@@ -69,7 +69,7 @@ fn layers_not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let layers: Vec<String> = none.iter().map(one).collect();
         let evidence = none.iter().map(|effect| match effect.source {
             Source::Pair => facts.costs_evidence(workload, &[&effect.with, &effect.without]),
-            Source::Share { .. } => facts.shares_evidence(workload, effect.rule.layer),
+            Source::Share { .. } => facts.shares_evidence(workload, effect.rule.layer.name()),
         });
         let n = blocks(first.us.map_or(0, |us| us.blocks));
         let text = format!("95 % intervals over {n}, each as said");

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
+use tare_lab::layer::Security;
 
 use anyhow::{Context, bail};
 use tare_env::layer::security;
@@ -17,7 +18,7 @@ use crate::command::report;
 use crate::exit::{Exit, ExitWith, coded};
 
 /// The value of the security layer that the profile is made from.
-const SECURITY: &str = "default+io_uring";
+const SECURITY: Security = Security::DefaultWithIoUring;
 
 /// What flags depend on beside what the planner reads. Limits of the process that asks bind nobody
 /// on a recorded host.

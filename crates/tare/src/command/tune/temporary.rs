@@ -5,7 +5,6 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use tare_env::Site;
 use tare_env::layer::host::{Journalled, TunedHost};
-use tare_lab::environment::HOST_AS_IS;
 use tare_lab::record::HostFact;
 use tare_lab::study::{ScheduleKind, Study};
 use tare_report::prove::{FACT_NOT_WEIGHED, FACT_OF, FACTS};
@@ -30,7 +29,7 @@ pub(crate) struct Temporary {
 
 /// Whether a study tunes the host.
 pub(crate) fn is_asked(study: &Study) -> bool {
-    study.environments.iter().any(|spec| spec.host != HOST_AS_IS)
+    study.environments.iter().any(|spec| !spec.host.is_as_is())
 }
 
 /// What a record says was asked of the planner; the defaults where it does not.

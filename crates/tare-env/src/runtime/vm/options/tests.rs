@@ -16,13 +16,13 @@ fn spec(vm: &[(&str, &str)], network: &str, memory_bytes: Option<u64>) -> Enviro
 
 fn parse(vm: &[(&str, &str)], network: &str, memory: Option<u64>) -> Result<Options, OptionError> {
     let spec = spec(vm, network, memory);
-    Options::parse(&spec, &Layers::parse(&spec).unwrap(), MonitorKind::Qemu)
+    Options::parse(&spec, &Layers::checked(&spec).unwrap(), MonitorKind::Qemu)
 }
 
 fn parse_uml(vm: &[(&str, &str)], security: &str) -> Result<Options, OptionError> {
     let mut spec = spec(vm, "bridge", None);
-    spec.security = security.into();
-    Options::parse(&spec, &Layers::parse(&spec).unwrap(), MonitorKind::Uml)
+    spec.security = security.parse().unwrap();
+    Options::parse(&spec, &Layers::checked(&spec).unwrap(), MonitorKind::Uml)
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn what_user_mode_linux_has_not_is_refused() {
 #[test]
 fn storage_of_guests_is_for_guests_and_theirs_alone() {
     let mut guest = spec(&[], "bridge", None);
-    let layers = Layers::parse(&guest).unwrap();
+    let layers = Layers::checked(&guest).unwrap();
     let check = |spec: &EnvironmentSpec, runtime: &str, monitor: Option<&str>| {
         super::super::check(spec, &layers, (runtime, monitor)).map_err(|error| error.to_string())
     };

@@ -28,7 +28,7 @@ use tare_host::exec::Command;
 use tare_host::process::{self, Hold};
 use tare_lab::PartError;
 
-use super::VmError;
+use super::error::VmError;
 use super::lines::Lines;
 use super::monitor::Monitor;
 use super::qemu::{DISK_FILE, Files};

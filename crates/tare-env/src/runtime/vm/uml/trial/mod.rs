@@ -26,12 +26,12 @@ use tare_host::RUN_VARIABLE;
 use tare_host::journal::{Entry, Journal};
 
 use super::{FIRST, MEMORY_FOLDER};
-use crate::runtime::Unavailable;
 use crate::runtime::vm::VmError;
 use crate::runtime::vm::initramfs;
 use crate::runtime::vm::kernel::Kernel;
 use crate::runtime::vm::monitor::Monitor;
 use crate::runtime::vm::qemu::Files;
+use crate::unavailable::Unavailable;
 
 mod init;
 #[cfg(test)]

@@ -14,55 +14,26 @@
 //! Addresses are from 198.18.0.0/15, which RFC 2544 sets aside for measuring: 198.18/16 for links to
 //! namespaces that are not ours, 198.19/16 inside our own.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::sync::Mutex;
 use std::thread;
 
 use tare_host::RUN_VARIABLE;
-use tare_host::exec::{Command, ExecError};
-use tare_host::journal::{Entry, Journal, JournalError};
-use tare_host::netns::{self, NetnsError};
-use tare_host::process::inode_of_link;
+use tare_host::exec::Command;
+use tare_host::journal::Entry;
+use tare_host::netns;
 
-use super::Layer;
+pub(crate) mod client;
+
+use crate::run_context::RunContext;
 use crate::seat::Seat;
-use crate::site::Ground;
-
-pub const LAYER: Layer = Layer {
-    name: "network",
-    help: "what lies between the client and the system",
-    values: &[
-        ("host", "the host's network namespace; one veth pair to the client"),
-        ("bridge", "a namespace behind a bridge; the published port is reached through DNAT"),
-        ("bridge+proxy", "the same, but through a userland proxy instead of DNAT"),
-    ],
-    needs: "iproute2, nftables; veth, bridge, nf_nat and nf_conntrack in the kernel",
-    cleanup: "its namespaces are removed, and with them links, bridge and nft table",
-    read_back: "the inode of the network namespace of /proc/PID/ns/net",
-};
-
-/// A value of the layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NetworkLayer {
-    Host,
-    Bridge { proxy: bool },
-}
-
-impl NetworkLayer {
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "host" => Some(Self::Host),
-            "bridge" => Some(Self::Bridge { proxy: false }),
-            "bridge+proxy" => Some(Self::Bridge { proxy: true }),
-            _ => None,
-        }
-    }
-}
+pub use client::{Client, NetworkError, free_port};
+use client::{ROUTERS_MAX, batch, without_ipv6};
+pub(crate) use client::{free_pair, must_be_free};
+use tare_lab::layer::Network;
 
 /// Where a containerised system listens, and the port that is published for it: Cassandra's.
 pub const PORT: u16 = 9042;
@@ -70,166 +41,9 @@ pub const PORT: u16 = 9042;
 /// How many instances an environment can have: each has a loopback address that ends in its number.
 pub(crate) const INSTANCES_MAX: u32 = 200;
 
-/// How many starts behind a bridge one run can have: their links share 198.19.0.0 to 198.19.254.255.
-const ROUTERS_MAX: u32 = 255 * 64;
-
 /// The container's address and that of its bridge, the same behind every router.
 pub(crate) const SYSTEM_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 2);
 pub(crate) const BRIDGE_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 1);
-
-/// Why a network layer could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum NetworkError {
-    #[error(
-        "the system listens on port {port}, which is taken in the host's network; tell it its port ({{port}}), or take network = \"bridge\""
-    )]
-    Taken { port: u16, source: io::Error },
-    #[error(transparent)]
-    Netns(#[from] NetnsError),
-    #[error("cannot lay the network")]
-    Command(#[from] ExecError),
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    #[error("cannot set {} to {value}", .path.display())]
-    Setting { path: PathBuf, value: &'static str, source: io::Error },
-    #[error("cannot read which network namespace {} is", .path.display())]
-    Namespace { path: PathBuf },
-    #[error("no address is free in 198.18.0.0/16; are many runs alive? see tare clean")]
-    NoAddress,
-    #[error("no port is free on {address}")]
-    NoPort { address: Ipv4Addr, source: io::Error },
-    #[error("a run can start at most {ROUTERS_MAX} environments behind a bridge")]
-    TooManyRouters,
-}
-
-/// The client's network namespace and its links to others'.
-#[derive(Debug)]
-pub struct Client {
-    name: String,
-    namespace: PathBuf,
-    /// Our end's addresses in other namespaces, by their inode: one for each seat.
-    links: Mutex<HashMap<u64, Link>>,
-}
-
-#[derive(Debug)]
-struct Link {
-    number: usize,
-    addresses: Vec<Ipv4Addr>,
-}
-
-impl Client {
-    /// Makes the namespace, journalled first.
-    pub(crate) fn make(journal: &Journal) -> Result<Self, NetworkError> {
-        let name = format!("{}-client", journal.prefix());
-        journal.write(vec![Entry::network_namespace(name.clone())])?;
-        let namespace = netns::make(&name)?;
-        without_ipv6(&namespace)?;
-        batch(journal.run(), Some(&namespace), "link set lo up\n")?;
-        Ok(Self { name, namespace, links: Mutex::default() })
-    }
-
-    pub fn namespace(&self) -> &Path {
-        &self.namespace
-    }
-
-    /// Links the client to another network namespace (`None`: that of this process) and returns
-    /// the address there at which the client reaches what listens. One link per namespace and run, with
-    /// an address for each seat.
-    ///
-    /// # Errors
-    /// When the namespace cannot be entered or no address is free.
-    pub fn link(&self, ground: &Ground, to: Option<&Path>) -> Result<Ipv4Addr, NetworkError> {
-        let own = Path::new("/proc/thread-self/ns/net");
-        let asked = to.unwrap_or(own);
-        let inode = match to {
-            None => inode_of_link(own),
-            Some(path) => netns::within(path, || inode_of_link(own))?,
-        };
-        let inode = inode.ok_or_else(|| NetworkError::Namespace { path: asked.into() })?;
-        let to = to.filter(|_| Some(inode) != inode_of_link(own));
-        let mut links = self.links.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut known: Vec<Ipv4Addr> =
-            links.values().flat_map(|link| &link.addresses).copied().collect();
-        let next = links.len();
-        let link = links.entry(inode).or_insert(Link { number: next, addresses: Vec::new() });
-        let seat = usize::try_from(ground.seat().number()).unwrap_or(usize::MAX);
-        while link.addresses.len() <= seat {
-            let (near, far) = free_pair(ground.run(), to, known.clone())?;
-            self.add_pair(ground, to, link, (near, far))?;
-            known.push(far);
-        }
-        Ok(link.addresses[seat])
-    }
-
-    /// Gives a link a pair of addresses; with the first one the link is made.
-    fn add_pair(
-        &self,
-        ground: &Ground,
-        to: Option<&Path>,
-        link: &mut Link,
-        (near, far): (Ipv4Addr, Ipv4Addr),
-    ) -> Result<(), NetworkError> {
-        let (client, number) = (&self.name, link.number);
-        let there = format!("{}-h{number}", ground.prefix());
-        let mut make = String::new();
-        if link.addresses.is_empty() {
-            let entry = Entry::link(there.clone(), to.map(Path::to_path_buf));
-            ground.journal().write(vec![entry])?;
-            make = format!("link add {there} type veth peer name tare-h{number} netns {client}\n");
-        }
-        let up = |device: &str, address| {
-            format!("addr add {address}/30 dev {device}\nlink set {device} up\n")
-        };
-        batch(ground.run(), to, &(make + &up(&there, far)))?;
-        let here = format!("tare-h{number}");
-        batch(ground.run(), Some(&self.namespace), &up(&here, near))?;
-        link.addresses.push(far);
-        Ok(())
-    }
-}
-
-/// Two neighbouring addresses in a /30 of 198.18/16 that neither the namespace nor one of the
-/// client's links (`known`) has yet. Runs begin to look at different places, so that two of them
-/// hardly ever race for the same.
-pub(crate) fn free_pair(
-    run: &str,
-    namespace: Option<&Path>,
-    known: Vec<Ipv4Addr>,
-) -> Result<(Ipv4Addr, Ipv4Addr), NetworkError> {
-    let routes = || fs::read_to_string("/proc/thread-self/net/fib_trie").unwrap_or_default();
-    let routes = match namespace {
-        None => routes(),
-        Some(path) => netns::within(path, routes)?,
-    };
-    let taken: Vec<Ipv4Addr> = routes
-        .split(|c: char| c.is_whitespace() || c == '/')
-        .filter_map(|word| word.parse().ok())
-        .chain(known)
-        .collect();
-    let first = u32::from_str_radix(run, 16).unwrap_or(0);
-    for step in 0..256 {
-        let slot = (first + step) % (1 << 14);
-        let base = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + slot * 4;
-        let block = base..base + 4;
-        if !taken.iter().any(|address| block.contains(&u32::from(*address))) {
-            return Ok((Ipv4Addr::from(base + 1), Ipv4Addr::from(base + 2)));
-        }
-    }
-    Err(NetworkError::NoAddress)
-}
-
-/// A port that is free on an address of this process's namespace right now.
-pub fn free_port(address: Ipv4Addr) -> Result<u16, NetworkError> {
-    let bind = || TcpListener::bind((address, 0))?.local_addr();
-    let bound = bind().map_err(|source| NetworkError::NoPort { address, source })?;
-    Ok(bound.port())
-}
-
-/// A port that the system insists on, if nothing of this process's namespace listens on it.
-pub(crate) fn must_be_free(port: u16) -> Result<u16, NetworkError> {
-    let bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
-    bound.map(|_| port).map_err(|source| NetworkError::Taken { port, source })
-}
 
 /// The namespaces of one started environment behind a bridge. Every start takes a number of its own:
 /// the kernel removes the links of a namespace some time after its name.
@@ -253,7 +67,7 @@ pub(crate) const TAP: &str = "tare-s";
 
 impl Router {
     /// The router of environment `number`; nothing is made yet.
-    pub fn new(ground: &Ground, number: u32) -> Result<Self, NetworkError> {
+    pub fn new(ground: &RunContext, number: u32) -> Result<Self, NetworkError> {
         if number >= ROUTERS_MAX {
             return Err(NetworkError::TooManyRouters);
         }
@@ -265,7 +79,7 @@ impl Router {
     }
 
     /// The same for a virtual machine, whose monitor runs in the router's namespace.
-    pub(crate) fn for_guest(ground: &Ground, number: u32) -> Result<Self, NetworkError> {
+    pub(crate) fn for_guest(ground: &RunContext, number: u32) -> Result<Self, NetworkError> {
         Ok(Self { tap: true, ..Self::new(ground, number)? })
     }
 
@@ -307,7 +121,7 @@ impl Router {
     ///
     /// # Errors
     /// When a step fails; the journal undoes what was made.
-    pub fn make(&mut self, ground: &Ground, proxy: bool) -> Result<(), NetworkError> {
+    pub fn make(&mut self, ground: &RunContext, proxy: bool) -> Result<(), NetworkError> {
         let router = match self.is_first() {
             true => self.make_router(ground, proxy)?,
             false => self.join(ground, proxy)?,
@@ -319,7 +133,7 @@ impl Router {
     }
 
     /// Adds a namespace to the router of another instance.
-    fn join(&self, ground: &Ground, proxy: bool) -> Result<PathBuf, NetworkError> {
+    fn join(&self, ground: &RunContext, proxy: bool) -> Result<PathBuf, NetworkError> {
         let router = netns::path(&self.router);
         let system = netns::make(&self.system)?;
         without_ipv6(&system)?;
@@ -353,7 +167,7 @@ impl Router {
         )
     }
 
-    fn make_router(&self, ground: &Ground, proxy: bool) -> Result<PathBuf, NetworkError> {
+    fn make_router(&self, ground: &RunContext, proxy: bool) -> Result<PathBuf, NetworkError> {
         let (router, system) = thread::scope(|scope| {
             let router = scope.spawn(|| netns::make(&self.router));
             let system = (!self.tap).then(|| netns::make(&self.system)).transpose();
@@ -408,7 +222,7 @@ impl Router {
         Ok(router)
     }
 
-    fn start_proxy(&self, ground: &Ground, router: &Path) -> Result<Child, NetworkError> {
+    fn start_proxy(&self, ground: &RunContext, router: &Path) -> Result<Child, NetworkError> {
         let to = SocketAddrV4::new(self.system_address(), self.port);
         let command = Command::new(ground.program())
             .args(["proxy", "--listen", &self.published().to_string(), "--to", &to.to_string()])
@@ -492,36 +306,6 @@ fn behind_bridge(seat: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(SYSTEM_ADDRESS) + seat)
 }
 
-/// Turns IPv6 off in a namespace of ours, as docker does for a network without it: no duplicate
-/// address detection or multicast reports during the measurement.
-fn without_ipv6(namespace: &Path) -> Result<(), NetworkError> {
-    let write = || -> Result<(), NetworkError> {
-        for which in ["all", "default"] {
-            let path = PathBuf::from(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"));
-            match fs::write(&path, "1") {
-                // A kernel without IPv6 has no such file.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                result => {
-                    result.map_err(|source| NetworkError::Setting { path, value: "1", source })?
-                }
-            }
-        }
-        Ok(())
-    };
-    netns::within(namespace, write)?
-}
-
-/// Runs lines of `ip` in one process, marked as the run's like all that it starts.
-fn batch(run: &str, namespace: Option<&Path>, lines: &str) -> Result<(), NetworkError> {
-    let mut command =
-        Command::new("ip").args(["-batch", "-"]).input(lines).variable(RUN_VARIABLE, run);
-    if let Some(path) = namespace {
-        command = command.in_namespace(path);
-    }
-    command.run()?;
-    Ok(())
-}
-
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     match thread.join() {
         Ok(value) => value,
@@ -546,13 +330,13 @@ pub struct Place {
 impl Place {
     /// What has to be in the journal before `make`, and the router if there is one.
     pub(crate) fn plan(
-        ground: &Ground,
-        layer: NetworkLayer,
+        ground: &RunContext,
+        layer: Network,
         number: u32,
     ) -> Result<(Vec<Entry>, Option<Router>), NetworkError> {
         match layer {
-            NetworkLayer::Host => Ok((Vec::new(), None)),
-            NetworkLayer::Bridge { .. } => {
+            Network::Host => Ok((Vec::new(), None)),
+            Network::Bridge { .. } => {
                 let router = Router::new(ground, number)?;
                 Ok((router.entries(), Some(router)))
             }
@@ -561,14 +345,14 @@ impl Place {
 
     /// Makes the layer; `port` is the one that the system listens on, where it cannot be told another.
     pub(crate) fn make(
-        ground: &Ground,
-        layer: NetworkLayer,
+        ground: &RunContext,
+        layer: Network,
         router: Option<Router>,
         port: Option<u16>,
     ) -> Result<Self, NetworkError> {
         let seat = ground.seat();
         match (layer, router) {
-            (NetworkLayer::Bridge { proxy }, Some(mut router)) => {
+            (Network::Bridge { proxy }, Some(mut router)) => {
                 router.port = port.unwrap_or(PORT);
                 router.make(ground, proxy)?;
                 Ok(Self {
@@ -580,7 +364,8 @@ impl Place {
                 })
             }
             _ => {
-                let address = ground.client().link(ground, None)?;
+                let address =
+                    ground.client().link(ground.journal(), ground.seat().number(), None)?;
                 let free = || port.map_or_else(|| free_port(address), must_be_free);
                 let port = ground.seat().port(free)?;
                 let listen = SocketAddrV4::new(address, port);
