@@ -19,6 +19,7 @@ use tare_env::{Site, SiteOptions, runtime};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec, Launch};
+use tare_lab::layer::Cpu;
 use tare_std::cpus::CpuSet;
 use tare_testkit::host_state::left_of_run;
 use tare_testkit::{EnvironmentBuilder, Need, skipped};

@@ -13,11 +13,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tare_env::runtime;
-use tare_env::runtime::Unavailable;
+use tare_env::unavailable::Unavailable;
 use tare_env::{Site, SiteOptions};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
+use tare_lab::layer::{Cpu, Security};
 use tare_std::cpus::CpuSet;
 use tare_testkit::{EnvironmentBuilder, Need, Reason, skip, skipped};
 

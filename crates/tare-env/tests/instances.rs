@@ -16,6 +16,7 @@ use common::{State, host, program, skipped_spec};
 use tare_env::{Site, SiteOptions};
 use tare_host::netns;
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
+use tare_lab::layer::Network;
 use tare_testkit::{EnvironmentBuilder, Need, skipped};
 
 fn spec(runtime: &str, network: &str, cpu: &str) -> EnvironmentSpec {

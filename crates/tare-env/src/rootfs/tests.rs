@@ -1,6 +1,7 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
+use tare_lab::layer::Rootfs;
 use tare_testkit::EnvironmentBuilder;
 
 fn spec(runtime: &str, name: &str, value: &str) -> EnvironmentSpec {
