@@ -59,6 +59,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
         if !status.success() {
             failed.push("drivers");
         }
+        failed.extend(crate::steps::run(root));
     }
     if failed.is_empty() {
         say("ci: everything passed");
