@@ -61,9 +61,12 @@ impl<'a> Crates<'a> {
             source.strings.iter().for_each(|(_, text)| split(text, words));
         }
         let manifest = tree.text("Cargo.toml").unwrap_or_default();
+        let lock = tree.text("Cargo.lock").unwrap_or_default();
+        let locked = lock.lines().filter_map(|line| line.strip_prefix("name = "));
+        let locked = locked.map(|name| name.trim_matches('"'));
         let dependencies =
             manifest.lines().filter_map(|line| line.split_once(" = ")).map(|(n, _)| n);
-        Crates { words, dependencies: dependencies.collect() }
+        Crates { words, dependencies: dependencies.chain(locked).collect() }
     }
 
     fn has(&self, package: &str) -> bool {
