@@ -5,6 +5,7 @@
 //! `tare-RUN...`, and gone after `stop`, after `Site::close` and after `clean`.
 #![forbid(unsafe_code)]
 
+pub mod doctor;
 pub mod guest;
 pub mod inside;
 pub mod layer;
@@ -16,5 +17,6 @@ pub mod several;
 pub mod site;
 pub mod storage;
 mod system;
+pub mod undo;
 
 pub use site::{Site, SiteError, SiteOptions};

@@ -226,26 +226,12 @@ fn add(sum: &mut Usage, one: Usage) {
 
 #[cfg(test)]
 mod tests {
+    use tare_testkit::EnvironmentBuilder;
+
     use super::*;
-    use tare_lab::environment::{Limits, StorageSpec};
 
     fn spec(runtime: &str, cpu: &str) -> EnvironmentSpec {
-        EnvironmentSpec {
-            name: "x".into(),
-            runtime: runtime.into(),
-            network: "host".into(),
-            cpu: cpu.into(),
-            security: "none".into(),
-            cgroup: "own".into(),
-            host: "as-is".into(),
-            storage: StorageSpec::default(),
-            vm: Vec::new(),
-            sandbox: Vec::new(),
-            rootfs: Vec::new(),
-            inject: NOTHING_INJECTED.into(),
-            limits: Limits { memory_bytes: Some(1 << 30) },
-            optional: false,
-        }
+        EnvironmentBuilder::new(runtime).cpu(cpu).memory_bytes(1 << 30).build()
     }
 
     #[test]

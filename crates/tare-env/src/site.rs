@@ -112,7 +112,7 @@ impl Site {
         let SiteOptions { state, program, cpus, destroy } = options;
         let program = fs::canonicalize(&program)
             .map_err(|source| SiteError::Program { path: program, source })?;
-        let journal = Journal::create(&state)?;
+        let journal = Journal::create(&state, crate::undo::KINDS)?;
         match Self::lay(&journal, &state) {
             Ok((work, cgroups, client)) => {
                 let environments = AtomicU32::new(0);
@@ -143,7 +143,7 @@ impl Site {
         // The mark of the processes is there before the first command is started: one that outlives a
         // killed harness would make its namespace after everything was undone. Whoever undoes a whole
         // journal ends them first of all, wherever the entry stands.
-        journal.write(vec![Entry::Processes, Entry::Directory { path: work.clone() }])?;
+        journal.write(vec![Entry::processes(), Entry::directory(work.clone())])?;
         fs::create_dir(&work).map_err(|source| SiteError::Work { path: work.clone(), source })?;
         let cgroups = Layout::read(Path::new("/proc"))?;
         cgroups.make_root(journal)?;

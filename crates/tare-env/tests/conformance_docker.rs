@@ -2,7 +2,7 @@
 //! gets through, freezing, accounts, and nothing left behind.
 //!
 //! The system in the container is this very test program: `inside` serves in it.
-#![expect(clippy::print_stderr, reason = "what is skipped, and how long things take")]
+#![expect(clippy::print_stderr, reason = "how long things take")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,13 +13,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tare_env::runtime;
+use tare_env::runtime::Unavailable;
 use tare_env::{Site, SiteOptions};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
-use tare_lab::environment::{
-    CpuPlan, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
-};
+use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
 use tare_std::cpus::CpuSet;
+use tare_testkit::{EnvironmentBuilder, Need, Reason, skip, skipped};
 
 /// Serves in the container; does nothing when it is run as a test.
 #[test]
@@ -94,22 +94,13 @@ impl Drop for Scratch {
 }
 
 fn spec(runtime: &str, network: &str, cpu: &str, security: &str) -> EnvironmentSpec {
-    EnvironmentSpec {
-        name: format!("{runtime} {network} {cpu} {security}"),
-        runtime: runtime.into(),
-        network: network.into(),
-        cpu: cpu.into(),
-        security: security.into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
-        storage: StorageSpec::default(),
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits { memory_bytes: Some(256 << 20) },
-        optional: false,
-    }
+    EnvironmentBuilder::new(runtime)
+        .name(format!("{runtime} {network} {cpu} {security}"))
+        .network(network)
+        .cpu(cpu)
+        .security(security)
+        .memory_bytes(256 << 20)
+        .build()
 }
 
 /// One line to the system and back, from where the client stands.
@@ -194,19 +185,18 @@ fn conforms(site: &Site, spec: &EnvironmentSpec) {
     assert_eq!(ask(site, again.address).unwrap(), "hello\n", "{name}, again");
 }
 
-/// Whether an engine answers; says why not.
+/// Whether an engine answers. The test is reported as skipped if not.
 fn answers(test: &str, runtime: &str) -> bool {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: {test}: needs root");
+    let missing = runtime::check(&spec(runtime, "bridge", "shared", "default")).err();
+    let missing = missing.map(|error| match error.downcast_ref::<Unavailable>() {
+        Some(missing) => Reason::unavailable(&missing.what, &missing.why),
+        None => Reason::Other(error.to_string()),
+    });
+    if let Some(reason) = &missing {
+        skip(test, reason.clone());
         return false;
     }
-    match runtime::check(&spec(runtime, "bridge", "shared", "default")) {
-        Ok(()) => true,
-        Err(error) => {
-            eprintln!("skipped: {test}: {error}");
-            false
-        }
-    }
+    !skipped(test, &[Need::Root])
 }
 
 #[test]
@@ -374,7 +364,7 @@ fn killed_harness_is_cleaned(test: &str, runtime: &str, variable: &str, usual: &
         harness.kill().unwrap();
         harness.wait().unwrap();
         let begin = Instant::now();
-        let report = clean::clean(&state).unwrap();
+        let report = clean::clean(&state, tare_env::undo::KINDS).unwrap();
         eprintln!("{test}: point {point}: {:?} in {:?}", report.runs, begin.elapsed());
         for (run, outcome) in &report.runs {
             assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");

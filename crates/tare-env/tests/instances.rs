@@ -1,7 +1,6 @@
 //! Environments of several instances: each has an address and a share of its own, they find each other,
 //! and are accounted for, frozen and ended together; nothing is left of any of them.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
-#![expect(clippy::print_stderr, reason = "tests that are skipped say so")]
 
 mod common;
 
@@ -13,30 +12,19 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{State, host, program};
-use tare_env::{Site, SiteOptions, runtime};
+use common::{State, host, program, skipped_spec};
+use tare_env::{Site, SiteOptions};
 use tare_host::netns;
-use tare_lab::environment::{
-    CpuPlan, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
-};
+use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
+use tare_testkit::{EnvironmentBuilder, Need, skipped};
 
 fn spec(runtime: &str, network: &str, cpu: &str) -> EnvironmentSpec {
-    EnvironmentSpec {
-        name: format!("{runtime} {network} {cpu}"),
-        runtime: runtime.into(),
-        network: network.into(),
-        cpu: cpu.into(),
-        security: "none".into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
-        storage: StorageSpec::default(),
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits { memory_bytes: Some(512 << 20) },
-        optional: false,
-    }
+    EnvironmentBuilder::new(runtime)
+        .name(format!("{runtime} {network} {cpu}"))
+        .network(network)
+        .cpu(cpu)
+        .memory_bytes(512 << 20)
+        .build()
 }
 
 fn launch() -> Launch {
@@ -138,8 +126,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
 fn instances_are_one_environment() {
     let _host = host();
     let test = "instances_are_one_environment";
-    if !rustix::process::geteuid().is_root() || tare_host::exec::find("nft").is_none() {
-        eprintln!("skipped: {test}: needs root and nftables");
+    if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
     let state = State::new("instances");
@@ -155,9 +142,8 @@ fn instances_are_one_environment() {
         spec("oci:crun", "bridge+proxy", "shared"),
     ];
     for spec in specs {
-        match runtime::check(&spec) {
-            Ok(()) => live(&site, &spec),
-            Err(missing) => eprintln!("skipped: {test} in {}: {missing}", spec.name),
+        if !skipped_spec(&format!("{test} in {}", spec.name), &spec) {
+            live(&site, &spec);
         }
     }
     let refused = site.environment(&spec("process", "host", "shared")).unwrap();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::pacing::ScheduleError;
-use crate::workload::{StudyWorkloadError, TableDifference};
+use crate::workload::TableDifference;
 
 impl LoadError {
     /// True where waiting and trying again may mend it: a server that is not up yet.
@@ -97,8 +97,6 @@ pub enum LoadError {
     #[error("interrupted while {table} was filled")]
     PopulateInterrupted { table: String },
     #[error(transparent)]
-    Workload(#[from] StudyWorkloadError),
-    #[error(transparent)]
     Schedule(#[from] ScheduleError),
     #[error("the load has no CPU to run on; name at least one")]
     NoCpus,
@@ -112,8 +110,4 @@ pub enum LoadError {
     Setting { what: &'static str, value: String, expected: &'static str },
     #[error("cannot write the histogram log {path}", path = path.display())]
     HistogramLog { path: PathBuf, source: io::Error },
-    #[error("cannot write a line of progress")]
-    Output { source: io::Error },
-    #[error("cannot read orders")]
-    Input { source: io::Error },
 }

@@ -1,6 +1,6 @@
 //! The load generator: asks a CQL server for operations as fast as it answers (closed loop) or on
-//! a schedule (open loop), and counts what comes back. `load` is `tare load`, `agent` the process
-//! that `drivers::tare_load` orders about during a study.
+//! a schedule (open loop), and counts what comes back. `run` makes one load and reports on it;
+//! `engine` keeps connections to several systems open and loads one of them at a time.
 //!
 //! Thread per CPU, many requests in flight per connection, no allocation per operation. Response
 //! time counts from the intended start, service time from the send. Every operation derives from
@@ -11,51 +11,24 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
-pub mod agent;
-mod clock;
-mod cluster;
-mod column;
-mod connection;
-mod dial;
-mod doubts;
-pub mod drivers;
-mod engine;
 mod error;
-mod gather;
-pub mod histogram;
-pub mod keys;
-pub mod load;
-pub mod log;
-mod operation;
 pub mod pacing;
 mod protocol;
-mod queue;
-mod redial;
 pub mod report;
-mod request;
-mod routing;
-pub mod rows;
-pub mod search;
-mod series;
-mod stats;
-mod steady;
-mod table;
-mod tls;
-pub mod value;
-mod versions;
-mod wire;
-mod worker;
+mod run;
 pub mod workload;
 
 pub use access::Access;
-pub use agent::agent;
-pub use engine::Asked;
 pub use error::LoadError;
-pub use load::{LoadConfig, run};
-pub use operation::{Operations, Part, PartError};
-pub use report::LoadReport;
-pub use stats::Recovered;
-pub use steady::Steadiness;
+pub use protocol::dial::execute;
+pub use report::stats::{Recovered, Stats};
+pub use report::{LoadDoubt, LoadReport, histogram, log};
+pub use run::engine::{self, Asked};
+pub use run::load::{self, LoadConfig, run};
+pub use run::search;
+pub use tare_stats::steady::Steadiness;
+pub use workload::operation::{Operations, Part, PartError};
+pub use workload::{keys, rows, value};
 
 #[cfg(test)]
 mod tests;

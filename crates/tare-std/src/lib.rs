@@ -1,6 +1,11 @@
-//! What the rest of Tare stands on: units, CPU sets, seeded random numbers.
+//! What the other crates share: units, CPU sets, seeded random numbers, the mount table, errors as
+//! one line.
 #![forbid(unsafe_code)]
 
 pub mod cpus;
+mod error;
+pub mod mountinfo;
 pub mod rng;
 pub mod units;
+
+pub use error::error_line;

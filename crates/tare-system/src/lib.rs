@@ -8,6 +8,7 @@
 mod cassandra;
 mod command;
 mod cql;
+pub mod doctor;
 mod fio;
 mod image;
 mod image_start;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tare_host::account::Account;
 use tare_host::process::cpus_of_this_thread;
-use tare_lab::stats;
+use tare_stats as stats;
 use tare_std::rng::Rng;
 
 mod tiny;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use tare_lab::stats::estimate;
+use tare_stats::estimate;
 
 mod tiny;
 

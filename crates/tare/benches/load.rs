@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use server::{Server, cpus, figure, scratch};
 use tare_lab::driver::Pacing;
-use tare_lab::stats;
+use tare_stats as stats;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 

@@ -1,7 +1,23 @@
-//! Everything that can be plugged in, in one place: the words that a study may use.
+//! Everything that can be plugged in, in one place: the words that a study may use, what crates check
+//! on a host and clean, and the kinds of journal entries that they own.
 
+use tare_host::housekeeping::Housekeeping;
+use tare_host::undo::KnownKinds;
 use tare_lab::fake;
 use tare_lab::study::{OptionWords, PartWords, Vocabulary, WorkloadWords};
+
+/// What `tare doctor` and `tare clean` ask, in the order of the output.
+pub(crate) const HOUSEKEEPING: &[Housekeeping] = &[
+    tare_host::housekeeping::HOUSEKEEPING,
+    tare_tune::HOUSEKEEPING,
+    tare_env::doctor::HOUSEKEEPING,
+    tare_system::doctor::HOUSEKEEPING,
+    crate::command::doctor::DRIVERS,
+    tare_probe::doctor::HOUSEKEEPING,
+];
+
+/// The kinds of journal entries besides those of `tare-host`.
+pub(crate) const KINDS: KnownKinds = tare_env::undo::KINDS;
 
 /// The words of a study, from the `ALL` lists of the crates.
 pub(crate) fn vocabulary() -> Vocabulary {
@@ -23,7 +39,7 @@ pub(crate) fn vocabulary() -> Vocabulary {
     };
     let runtimes = tare_env::runtime::words().into_iter();
     let fake = PartWords { name: fake::NAME.into(), options: Vec::new() };
-    let driver = |driver: &tare_load::drivers::DriverInfo| PartWords {
+    let driver = |driver: &tare_driver::DriverInfo| PartWords {
         name: driver.name.into(),
         options: options_of(driver.options),
     };
@@ -53,7 +69,7 @@ pub(crate) fn vocabulary() -> Vocabulary {
         rootfs: options(tare_env::rootfs::OPTIONS),
         injections: values("inject"),
         systems: tare_system::ALL.iter().map(system).chain([fake.clone()]).collect(),
-        drivers: tare_load::drivers::ALL.iter().map(driver).chain([fake]).collect(),
+        drivers: tare_driver::ALL.iter().map(driver).chain([fake]).collect(),
         workloads: tare_load::workload::shipped::ALL.iter().filter_map(workload).collect(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_lab::stats::methods::student_t;
+use tare_stats::methods::student_t;
 
 use super::line::{Figure, Line};
 use super::proportion::Proportion;

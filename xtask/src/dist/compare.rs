@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
-use tare_lab::stats;
+use tare_stats as stats;
 
 const ROWS: &str = "100000";
 const READY: Duration = Duration::from_secs(60);

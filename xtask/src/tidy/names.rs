@@ -1,18 +1,18 @@
 //! What crate READMEs, ARCHITECTURE.md and the guides name exists.
 //!
-//! - A path (`src/layer`, `docs/store.md`) exists below the root or the crate.
+//! - A path (`src/layer`, `docs/store.md`, `flags/quote.rs`) exists below the root or the crate, or
+//!   a file of theirs ends so.
 //! - A name (`record::Record`, `planner`) occurs in the code or in a string literal of the crate
 //!   whose README or row it is in; in the other parts of ARCHITECTURE.md, of any crate.
 //! - `cargo xtask CHORE` is a chore, `--bench NAME` a bench, `tare COMMAND` a command.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::PLANNED;
 use super::source;
 use super::tree::{Tree, quoted};
 
 /// Names of the world outside, which no code of ours has to spell.
-const FOREIGN: [&str; 4] = ["aws-lc-rs", "axum", "bpftrace", "tiny_http"];
+const FOREIGN: [&str; 5] = ["aws-lc-rs", "axum", "bpftrace", "procfs", "tiny_http"];
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     let crates = Crates::read(tree);
@@ -113,13 +113,12 @@ fn known(tree: &Tree, crates: &Crates<'_>, word: &str, package: Option<&str>) ->
         return true;
     }
     if word.contains('/') || word.ends_with(".md") || word.ends_with(".rs") {
-        return false;
+        return tree.has_suffix(&folder, word);
     }
     let mut parts = word.split([':', '.', '-']).filter(|part| !part.is_empty());
     parts.all(|part| crates.has(part) || crates.knows(part, package))
         || crates.has(word)
         || tree.packages().contains(word)
-        || PLANNED.contains(&word)
 }
 
 /// Whether a name has a part to fill in, as `layer_cpu_PART_ns`.

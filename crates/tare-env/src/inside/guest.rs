@@ -113,11 +113,8 @@ impl Guest {
     /// # Errors
     /// When it cannot be had here, or does not come up. Nothing is left then.
     pub fn boot(options: &Options, state: &Path, program: &Path) -> Result<Self, InsideError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(InsideError::NoRoot);
-        }
-        super::needs(options)?;
-        let journal = Journal::create(state)?;
+        super::check(options, state)?;
+        let journal = Journal::create(state, &[])?;
         match Self::start(options, state, program, &journal) {
             Ok(started) => {
                 let (monitor, lines, files, kernel, accelerator) = started;
@@ -138,7 +135,7 @@ impl Guest {
         journal: &Journal,
     ) -> Result<(Monitor, Lines, Files, String, String), InsideError> {
         let work = work_of(state, journal);
-        journal.write(vec![Entry::Processes, Entry::Directory { path: work.clone() }])?;
+        journal.write(vec![Entry::processes(), Entry::directory(work.clone())])?;
         let file = |path: &Path| {
             let path = path.to_path_buf();
             move |source| InsideError::File { path, source }

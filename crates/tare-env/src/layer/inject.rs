@@ -14,6 +14,7 @@ use tare_host::RUN_VARIABLE;
 use tare_host::cgroup::{self, Cgroup};
 use tare_host::exec::{Command, ExecError};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch, LayerState, NOTHING_INJECTED};
+use tare_std::units::parse_duration;
 
 use super::network::{NetworkError, free_port};
 use super::{CpuLayer, Layer, LayerError, NetworkLayer};
@@ -194,18 +195,7 @@ impl InjectLayer {
 
 /// `2us`, `350ns`, `1.5ms`; 0 has a unit too.
 fn duration(text: &str) -> Option<Duration> {
-    let unit = text.find(|c: char| c.is_ascii_alphabetic())?;
-    let (number, unit) = text.split_at(unit);
-    let scale = match unit {
-        "ns" => 1e-9,
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        _ => return None,
-    };
-    let seconds = number.parse::<f64>().ok()? * scale;
-    let known = (0.0..=TIME_MAX.as_secs_f64()).contains(&seconds);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1e9")]
-    known.then(|| Duration::from_nanos((seconds * 1e9).round() as u64))
+    parse_duration(text).ok().filter(|time| *time <= TIME_MAX)
 }
 
 /// The arguments of a process, empty where it has gone.

@@ -147,26 +147,17 @@ impl Layers {
 
 #[cfg(test)]
 mod tests {
+    use tare_testkit::EnvironmentBuilder;
+
     use super::*;
-    use tare_lab::environment::{Limits, NOTHING_INJECTED, StorageSpec};
 
     fn spec(cpu: &str, cgroup: &str, memory_bytes: Option<u64>) -> EnvironmentSpec {
-        EnvironmentSpec {
-            name: "x".into(),
-            runtime: "process".into(),
-            network: "bridge+proxy".into(),
-            cpu: cpu.into(),
-            security: "none".into(),
-            cgroup: cgroup.into(),
-            host: "as-is".into(),
-            storage: StorageSpec::default(),
-            vm: Vec::new(),
-            sandbox: Vec::new(),
-            rootfs: Vec::new(),
-            inject: NOTHING_INJECTED.into(),
-            limits: Limits { memory_bytes },
-            optional: false,
-        }
+        EnvironmentBuilder::new("process")
+            .network("bridge+proxy")
+            .cpu(cpu)
+            .cgroup(cgroup)
+            .memory_bytes(memory_bytes)
+            .build()
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Client {
     /// Makes the namespace, journalled first.
     pub(crate) fn make(journal: &Journal) -> Result<Self, NetworkError> {
         let name = format!("{}-client", journal.prefix());
-        journal.write(vec![Entry::NetworkNamespace { name: name.clone() }])?;
+        journal.write(vec![Entry::network_namespace(name.clone())])?;
         let namespace = netns::make(&name)?;
         without_ipv6(&namespace)?;
         batch(journal.run(), Some(&namespace), "link set lo up\n")?;
@@ -173,7 +173,7 @@ impl Client {
         let there = format!("{}-h{number}", ground.prefix());
         let mut make = String::new();
         if link.addresses.is_empty() {
-            let entry = Entry::Link { name: there.clone(), namespace: to.map(Path::to_path_buf) };
+            let entry = Entry::link(there.clone(), to.map(Path::to_path_buf));
             ground.journal().write(vec![entry])?;
             make = format!("link add {there} type veth peer name tare-h{number} netns {client}\n");
         }
@@ -276,7 +276,7 @@ impl Router {
             (false, true) => vec![&self.router, &self.system],
             (false, false) => vec![&self.system],
         };
-        names.into_iter().map(|name| Entry::NetworkNamespace { name: name.clone() }).collect()
+        names.into_iter().map(|name| Entry::network_namespace(name.clone())).collect()
     }
 
     fn is_first(&self) -> bool {

@@ -2,6 +2,10 @@
 //! `/tare` and the data directory at `/data`. It is empty but for the files of the host's program, or
 //! what a study has it made of (`crate::rootfs`).
 
+use std::path::Path;
+
+use tare_std::mountinfo;
+
 use super::Layer;
 use crate::rootfs::OPTIONS;
 pub(crate) use crate::rootfs::PATH;
@@ -23,11 +27,9 @@ pub const LAYER: Layer = Layer {
 };
 
 /// Whether the root is read-only in a process's mount table. `None` when it cannot be told.
-pub fn root_is_read_only(mountinfo: &str) -> Option<bool> {
-    let mut roots = mountinfo.lines().filter(|line| line.split(' ').nth(4) == Some("/"));
-    let root = roots.next_back()?;
-    let options = root.split(' ').nth(5)?;
-    Some(options.split(',').any(|option| option == "ro"))
+pub fn root_is_read_only(table: &str) -> Option<bool> {
+    let root = mountinfo::mounts(table).rfind(|mount| mount.point == Path::new("/"))?;
+    Some(root.options.split(',').any(|option| option == "ro"))
 }
 
 #[cfg(test)]

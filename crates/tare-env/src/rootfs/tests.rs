@@ -1,25 +1,10 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
-use tare_lab::environment::{Limits, NOTHING_INJECTED, StorageSpec};
+use tare_testkit::EnvironmentBuilder;
 
 fn spec(runtime: &str, name: &str, value: &str) -> EnvironmentSpec {
-    EnvironmentSpec {
-        name: "x".into(),
-        runtime: runtime.into(),
-        network: "host".into(),
-        cpu: "shared".into(),
-        security: "none".into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
-        storage: StorageSpec::default(),
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: vec![(name.into(), value.into())],
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits::default(),
-        optional: false,
-    }
+    EnvironmentBuilder::new(runtime).rootfs(&[(name, value)]).build()
 }
 
 /// An error with its causes.

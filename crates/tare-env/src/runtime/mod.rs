@@ -2,6 +2,7 @@
 //! that a study may use, and the documentation.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -165,6 +166,34 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     storage::check(spec)
 }
 
+/// Checks that an environment's guest boots on this host, where only a boot tells. `state` is the state
+/// directory, where the outcome is kept.
+///
+/// # Errors
+/// Why it does not boot, and what to do about it.
+pub fn check_boot(spec: &EnvironmentSpec, state: &Path) -> Result<(), PartError> {
+    match find(&spec.runtime)? {
+        (runtime, argument) if runtime.name == vm::RUNTIME.name => {
+            vm::check_boot(spec, argument, state)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The names of a runtime that work on this host, as a study writes them, and why others do not that
+/// are installed.
+pub fn usable(runtime: &Runtime, state: &Path) -> (Vec<String>, Vec<Unavailable>) {
+    let (mut names, mut not) = ((runtime.found)(), Vec::new());
+    names.retain(|name| {
+        let found = match name == "vm:uml" {
+            true => vm::check_user_mode(None, state),
+            false => Ok(()),
+        };
+        found.map_err(|why| not.push(why)).is_ok()
+    });
+    (names, not)
+}
+
 /// The memory that a system can have in an environment at most, in bytes, where that is limited: by its
 /// cgroup, or by the size of its guest. `None` too where the options of the guest mean nothing.
 pub fn memory_bytes(spec: &EnvironmentSpec) -> Option<u64> {
@@ -187,5 +216,7 @@ pub(crate) fn make(
     (runtime.needs)(argument)?;
     storage::check(spec)?;
     storage::allow(spec, ground)?;
+    // The work directory of a run lies in the state directory.
+    check_boot(spec, ground.work().parent().unwrap_or(Path::new("/")))?;
     (runtime.make)(ground, spec.clone(), layers, argument)
 }

@@ -115,7 +115,7 @@ impl Process {
         let group = format!("{}/e{}", ground.prefix(), self.number);
         let group = own.then(|| ground.cgroups().group(&group));
 
-        let mut entries = vec![Entry::Directory { path: folder.clone() }];
+        let mut entries = vec![Entry::directory(folder.clone())];
         let (network, router) = Place::plan(&ground, self.layers.network, self.number)?;
         let at = At { ground: &ground, folder: &folder };
         entries.extend(self.storage.entries(&at));

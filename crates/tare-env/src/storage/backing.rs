@@ -89,7 +89,7 @@ impl Backing {
     }
 
     pub(super) fn entry(&self, at: &At<'_>) -> Option<Entry> {
-        self.is_image().then(|| Entry::LoopDevice { file: image(at) })
+        self.is_image().then(|| Entry::loop_device(image(at)))
     }
 
     /// Makes it; its path.

@@ -180,7 +180,7 @@ impl Storage for RootFs {
     }
 
     fn entries(&self, at: &At<'_>) -> Vec<Entry> {
-        if self.own { vec![Entry::Mount { path: root(at) }] } else { Vec::new() }
+        if self.own { vec![Entry::mount(root(at))] } else { Vec::new() }
     }
 
     /// Mounts the overlay over its own lower layer, which is there already. An engine's is the

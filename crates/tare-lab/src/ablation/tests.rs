@@ -89,13 +89,6 @@ proptest! {
     }
 }
 
-#[test]
-fn holm_corrects_for_the_number_looked_at() {
-    near(&shares::holm(&[0.04, 0.01, 0.03]), &[0.06, 0.03, 0.06]);
-    near(&shares::holm(&[0.9, 0.8]), &[1.0, 1.0]);
-    assert!(shares::holm(&[]).is_empty());
-}
-
 /// How often, in 1,000 campaigns, the interval of a contrast holds the truth.
 fn coverage(blocks: usize, environments: usize, tails: bool) -> f64 {
     let mut rng = Rng::new(11);
@@ -111,9 +104,12 @@ fn coverage(blocks: usize, environments: usize, tails: bool) -> f64 {
             spreads.iter().map(|s| 10.0 * level * (s * rng.normal()).exp()).collect::<Vec<f64>>()
         };
         let all: Vec<Vec<f64>> = (0..blocks).map(|_| block(&mut rng)).collect();
-        let (table, pulled) = shares::cleaned(&all);
-        let (estimate, _) =
-            shares::mean(&shares::values(&table, &columns, &weights), pulled).unwrap();
+        let (table, pulled) = tare_stats::robust::cleaned(&all);
+        let (estimate, _) = tare_stats::robust::mean_with_probability(
+            &shares::values(&table, &columns, &weights),
+            pulled,
+        )
+        .unwrap();
         held += u32::from(!estimate.excludes(0.0));
     }
     f64::from(held) / 1000.0

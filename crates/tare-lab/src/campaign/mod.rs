@@ -33,8 +33,9 @@ use crate::study::{ScheduleKind, Study, control_name};
 use member::Member;
 
 pub use events::{Event, NoObserver, Observer, Stage};
-pub use outcome::{CampaignError, Ending, Outcome, one_line};
+pub use outcome::{CampaignError, Ending, Outcome};
 pub use parts::{Clock, Make, Memory, Parts, SystemClock};
+pub use tare_std::error_line;
 
 /// How long a started system may take until it answers.
 pub const READY_DEADLINE: Duration = Duration::from_secs(60);
@@ -256,7 +257,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
         let written = (0..self.members.len()).try_for_each(|index| self.put_if_new(index));
         let text = match &result {
             Ok(ending) => ending.text().to_string(),
-            Err(error) => format!("failed: {}", one_line(error)),
+            Err(error) => format!("failed: {}", error_line(error)),
         };
         let writer = self.writer.take().expect("finish is called once");
         let (blocks, record) = (writer.blocks(), writer.path().to_path_buf());
@@ -277,7 +278,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
     }
 
     fn leftover(&mut self, name: &str, error: &(dyn std::error::Error + 'static)) {
-        let reason = one_line(error);
+        let reason = error_line(error);
         self.observer.event(&Event::TeardownFailed { name, reason: &reason });
         self.leftovers.push((name.to_string(), reason));
     }

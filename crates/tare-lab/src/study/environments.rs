@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::error::{Problem, StudyError};
 use super::parse::{Names, must_exist, name_of, options, part};
-use super::reader::{Source, Table};
 use super::vocabulary::Vocabulary;
+use super::{Problem, StudyError};
 use crate::environment::{EnvironmentSpec, HOST_AS_IS, Limits, NOTHING_INJECTED, StorageSpec};
+use tare_toml::{Source, Table};
 
 pub(super) const KEYS: &[&str] = &[
     "name", "extends", "optional", "runtime", "network", "cpu", "security", "cgroup", "host",

@@ -7,9 +7,9 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::StudyError;
+use super::StudyError;
 use super::parse::must_exist_as;
-use super::reader::{Item, Source, Table};
+use tare_toml::{Item, Source, Table};
 
 pub(super) const QUICK_KEYS: &[&str] =
     &["environments", "workloads", "schedule", "system", "workload"];

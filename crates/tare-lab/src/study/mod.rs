@@ -4,14 +4,11 @@
 //! shows the line with a caret and names the nearest valid word.
 
 mod environments;
-mod error;
 mod expand;
 mod parse;
 mod published;
-pub mod reader;
 #[cfg(test)]
 mod tests;
-mod values;
 mod vocabulary;
 
 use std::time::Duration;
@@ -20,10 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::EnvironmentSpec;
 
-pub use error::{Hint, Problem, StudyError};
 pub use parse::{defaults, parse, parse_quick};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
-pub use values::{ValueError, parse_duration, parse_share};
+pub use tare_toml::{Hint, Problem, TomlError as StudyError, ValueError, parse_share};
 pub use vocabulary::{OptionInfo, OptionWords, PartWords, Vocabulary, WorkloadWords};
 
 /// Every key of a study with its meaning and default, as a file that can be run.

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
-use super::error::{Hint, Problem, StudyError};
-use super::reader::{Item, Source, Table};
 use super::vocabulary::{OptionWords, PartWords, Vocabulary, WorkloadWords};
 use super::{
     CpuSpec, DataStart, KeyDistribution, QuickPart, ScheduleKind, ScheduleSpec, Study, SystemSpec,
     WorkloadSpec, control_name, environments, expand, published,
 };
+use super::{Hint, Problem, StudyError};
+use tare_toml::{Item, Source, Table};
 
 /// Values of keys that a study leaves out.
 pub mod defaults {

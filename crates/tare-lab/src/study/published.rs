@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::error::{Problem, StudyError};
 use super::parse::{must_exist, must_exist_as};
-use super::reader::{Item, Table};
+use super::{Problem, StudyError};
+use tare_toml::{Item, Table};
 
 /// What somebody else found of two environments, on another machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -67,11 +67,3 @@ impl From<&OptionInfo> for OptionWords {
         Self { name: info.name.into(), values }
     }
 }
-
-/// Whether `value` is one of `known`, prefix forms included.
-pub(crate) fn is_known(value: &str, known: &[String]) -> bool {
-    known.iter().any(|word| match word.strip_suffix('*') {
-        Some(prefix) => value.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()),
-        None => value == word,
-    })
-}

@@ -12,7 +12,6 @@ mod wake;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tare_lab::driver::Pacing;
 use tare_std::rng::mix64;
 
 pub use schedule::{Arrivals, Schedule, ScheduleError, Step};
@@ -28,20 +27,6 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// What a study orders, for so long.
-    ///
-    /// # Errors
-    /// If the rate is not a positive number.
-    pub fn of(pacing: Pacing, window: Duration) -> Result<Self, ScheduleError> {
-        match pacing {
-            Pacing::Closed => Ok(Self::Closed(window)),
-            Pacing::Open { rate_per_s } => {
-                let steps = vec![Step::steady(rate_per_s, window)];
-                Ok(Self::Open(Schedule::new(steps, Arrivals::Constant)?))
-            }
-        }
-    }
-
     /// The length of the measured window.
     pub fn window(&self) -> Duration {
         match self {

@@ -1,6 +1,6 @@
 use super::wake::EARLY_NS_MAX;
 use super::*;
-use crate::histogram::{self, Histogram};
+use crate::report::histogram::{self, Histogram};
 use proptest::prelude::*;
 
 /// A system that answers one operation after the other, each in `service_ns`, but does nothing

@@ -3,23 +3,20 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tare_lab::study::WorkloadSpec;
-
-use super::server::{Manner, Server};
-use super::{cpus, workload};
+use super::{PlainLoad, cpus, workload};
 use crate::access::Access;
-use crate::column::{Verdict, row_start};
-use crate::engine::Asked;
 use crate::error::LoadError;
-use crate::load::{LoadConfig, LoadEvent, run};
 use crate::pacing::{Arrivals, Pace, Schedule, Step};
 use crate::report::LoadReport;
+use crate::run::load::{LoadConfig, LoadEvent, run};
+use crate::workload::column::{Verdict, row_start};
+use tare_testkit::fake_server::{FakeServer, Manner};
 
-pub(super) fn config(server: &Server) -> LoadConfig {
+pub(super) fn config(server: &FakeServer) -> LoadConfig {
     LoadConfig {
         access: Access::to(server.address),
         cpus: cpus(2),
-        asked: Asked::of_study(&workload()).unwrap(),
+        asked: workload().asked().unwrap(),
         pace: Pace::Closed(Duration::from_millis(200)),
         populate: true,
         lead_in: Duration::from_millis(20),
@@ -36,9 +33,9 @@ fn open(rate_per_s: f64, length: Duration) -> Pace {
 }
 
 /// A load that only reads.
-fn reading(server: &Server) -> LoadConfig {
-    let workload = WorkloadSpec { write_share: 0.0, ..workload() };
-    LoadConfig { asked: Asked::of_study(&workload).unwrap(), ..config(server) }
+fn reading(server: &FakeServer) -> LoadConfig {
+    let workload = PlainLoad { write_share: 0.0, ..workload() };
+    LoadConfig { asked: workload.asked().unwrap(), ..config(server) }
 }
 
 pub(super) fn load(config: &LoadConfig) -> Result<LoadReport, LoadError> {
@@ -51,7 +48,7 @@ pub(super) fn kinds(report: &LoadReport) -> Vec<&str> {
 
 #[test]
 fn populate_writes_every_row_once_with_its_bytes() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let config = reading(&server);
     load(&config).unwrap();
     let rows = server.rows();
@@ -70,7 +67,7 @@ fn populate_writes_every_row_once_with_its_bytes() {
 
 #[test]
 fn a_closed_loop_counts_what_it_does() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let report = load(&config(&server)).unwrap();
     assert!(report.operations > 0 && report.errors.is_empty(), "{report:?}");
     assert_eq!(report.service.count, report.operations);
@@ -83,7 +80,7 @@ fn a_closed_loop_counts_what_it_does() {
 
 #[test]
 fn an_open_loop_sends_exactly_what_is_due_or_tells() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let pace = open(2_000.0, Duration::from_millis(200));
     let report = load(&LoadConfig { pace, ..config(&server) }).unwrap();
     let response = report.response.as_ref().unwrap();
@@ -98,7 +95,7 @@ fn an_open_loop_sends_exactly_what_is_due_or_tells() {
 #[test]
 fn bad_servers_are_counted_or_told_and_never_hang() {
     let check = |manner, expect: &[&str]| {
-        let server = Server::start(manner);
+        let server = FakeServer::start(manner);
         let mut config = config(&server);
         // The rows are those of a server that behaved until now.
         config.populate = !matches!(manner, Manner::Errors);
@@ -127,7 +124,7 @@ fn bad_servers_are_counted_or_told_and_never_hang() {
 
 #[test]
 fn rows_that_were_never_written_are_missing() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let mut config = reading(&server);
     config.populate = false;
     let report = load(&config).unwrap();
@@ -136,19 +133,19 @@ fn rows_that_were_never_written_are_missing() {
 
 #[test]
 fn errors_while_rows_are_written_are_told() {
-    let server = Server::start(Manner::Refuses);
+    let server = FakeServer::start(Manner::Refuses);
     let error = load(&config(&server)).unwrap_err();
     assert!(
         error.to_string().ends_with("1000 of the writes failed, the first: too much of it"),
         "{error}"
     );
-    let server = Server::start(Manner::CloseAfter(10));
+    let server = FakeServer::start(Manner::CloseAfter(10));
     assert!(load(&config(&server)).is_err());
 }
 
 #[test]
 fn what_cannot_be_is_refused_in_one_line() {
-    let server = Server::start(Manner::Login);
+    let server = FakeServer::start(Manner::Login);
     let refused = |change: &dyn Fn(&mut LoadConfig)| {
         let mut config = config(&server);
         config.connect_deadline = Duration::from_millis(50);
@@ -162,14 +159,14 @@ fn what_cannot_be_is_refused_in_one_line() {
     );
     let nobody = refused(&|config| config.access.nodes = vec!["127.0.0.1:1".into()]);
     assert!(nobody.starts_with("127.0.0.1:1 did not answer within 0."), "{nobody}");
-    let shape = Asked::of_study(&WorkloadSpec { columns: 0, ..workload() }).unwrap_err();
+    let shape = PlainLoad { columns: 0, ..workload() }.asked().unwrap_err();
     assert_eq!(shape.to_string(), "a row of 0 columns x 20 bytes: give 1 to 1000 columns");
     assert!(refused(&|config| config.cpus = "".parse().unwrap()).contains("no CPU to run on"));
-    let server = Server::start(Manner::Good);
-    let refused = |change: &dyn Fn(&mut WorkloadSpec)| {
+    let server = FakeServer::start(Manner::Good);
+    let refused = |change: &dyn Fn(&mut PlainLoad)| {
         let mut workload = workload();
         change(&mut workload);
-        let asked = Asked::of_study(&workload).unwrap();
+        let asked = workload.asked().unwrap();
         load(&LoadConfig { asked, ..config(&server) }).unwrap_err().to_string()
     };
     assert!(refused(&|workload| workload.rows = 0).contains("number of rows is 0"));
@@ -185,7 +182,7 @@ fn what_cannot_be_is_refused_in_one_line() {
 
 #[test]
 fn an_interrupted_load_reports_what_there_was() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let mut config = config(&server);
     config.pace = Pace::Closed(Duration::from_secs(3_600));
     let stop = AtomicBool::new(false);
@@ -203,7 +200,7 @@ fn an_interrupted_load_reports_what_there_was() {
 
 #[test]
 fn events_and_log_tell_every_second() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(&server);
     config.pace = open(500.0, Duration::from_millis(2_500));
@@ -227,7 +224,7 @@ fn events_and_log_tell_every_second() {
     assert_eq!(seconds.len(), 3, "{seconds:?}");
     assert_eq!(report.intervals.len(), 3, "{report:?}");
     assert_eq!(counts, report.response.as_ref().unwrap().count);
-    let merged = crate::log::merge(&[path], &mut Vec::new()).unwrap();
+    let merged = crate::report::log::merge(&[path], &mut Vec::new()).unwrap();
     let tags: Vec<&str> = merged.tags.iter().map(|tag| tag.tag.as_str()).collect();
     assert_eq!(tags, ["read-response", "read-service", "write-response", "write-service"]);
     for operation in &report.by_operation {
@@ -239,7 +236,7 @@ fn events_and_log_tell_every_second() {
 
 #[test]
 fn a_schedule_in_steps_is_told_in_steps() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let length = Duration::from_millis(300);
     let ramp = Step { from_per_s: 1_000.0, to_per_s: 3_000.0, length };
     let steps = vec![Step::steady(500.0, length), ramp];
@@ -258,7 +255,7 @@ fn a_schedule_in_steps_is_told_in_steps() {
 
 #[test]
 fn a_server_that_falls_silent_is_time_without_service() {
-    let server = Server::start(Manner::SilentAfter(1_500));
+    let server = FakeServer::start(Manner::SilentAfter(1_500));
     let mut config = config(&server);
     config.pace = open(1_000.0, Duration::from_millis(1_500));
     let report = load(&config).unwrap();
@@ -278,7 +275,7 @@ fn a_server_that_falls_silent_is_time_without_service() {
 
 #[test]
 fn a_full_disk_ends_the_log_and_not_the_load() {
-    let server = Server::start(Manner::Good);
+    let server = FakeServer::start(Manner::Good);
     let mut config = config(&server);
     config.hdr_file = Some("/dev/full".into());
     let report = load(&config).unwrap();

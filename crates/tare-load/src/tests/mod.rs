@@ -1,31 +1,48 @@
-//! Tests of the engine, the agent and the driver against a server in this process that speaks just
-//! enough CQL.
+//! Tests of the engine against a server in this process that speaks just enough CQL.
 
-use tare_lab::study::{KeyDistribution, WorkloadSpec};
+use std::sync::Arc;
+
 use tare_std::cpus::CpuSet;
 
+use crate::workload::Workload;
+use crate::workload::keys::Keys;
+use crate::workload::rows::{KeyType, Shape, ShapeError};
+use crate::{Asked, Part};
+
+/// What a test asks: rows of blobs, by key.
+#[derive(Clone, Debug)]
+pub(crate) struct PlainLoad {
+    pub(crate) write_share: f64,
+    pub(crate) rows: u64,
+    pub(crate) columns: u32,
+    pub(crate) column_bytes: u32,
+    pub(crate) connections: u32,
+    pub(crate) in_flight: u32,
+}
+
 /// A small workload.
-pub(crate) fn workload() -> WorkloadSpec {
-    WorkloadSpec {
-        name: "test".into(),
-        workload: None,
+pub(crate) fn workload() -> PlainLoad {
+    PlainLoad {
         write_share: 0.5,
         rows: 1_000,
         columns: 3,
         column_bytes: 20,
-        keys: KeyDistribution::Uniform,
         connections: 4,
         in_flight: 32,
-        latency_share: 0.0,
-        rate_per_s: None,
-        options: Vec::new(),
     }
 }
 
-mod agent;
+impl PlainLoad {
+    pub(crate) fn asked(&self) -> Result<Asked, ShapeError> {
+        let Self { write_share, rows, columns, column_bytes, connections, in_flight } = *self;
+        let shape = Shape { key_type: KeyType::Bigint, columns, column_bytes };
+        let workload = Arc::new(Workload::plain(shape, rows, write_share, Keys::Uniform)?);
+        Ok(Asked { workload, part: Part::ALL, connections, in_flight })
+    }
+}
+
 mod load;
 mod recovery;
-mod server;
 
 /// A CPU that this process may use.
 pub(crate) fn cpus(most: usize) -> CpuSet {

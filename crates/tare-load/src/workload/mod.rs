@@ -2,18 +2,24 @@
 //! with weights. Read from TOML (`parse`), from those that ship (`shipped`), or made from a study's
 //! workload.
 
+pub(crate) mod column;
+pub mod keys;
+pub(crate) mod operation;
 mod parse;
+pub mod rows;
 pub(crate) mod schema;
 pub mod shipped;
+pub(crate) mod table;
+pub mod value;
+pub(crate) mod versions;
 
 use tare_cql::types::Type;
-use tare_lab::study::{StudyError, WorkloadSpec};
 
-use crate::column::{Column, Verdict, row_start};
-use crate::keys::Keys;
-use crate::rows::{KeyType, Shape, ShapeError};
-use crate::table::Table;
-use crate::value::Spread;
+use crate::workload::column::{Column, Verdict, row_start};
+use crate::workload::keys::Keys;
+use crate::workload::rows::{KeyType, Shape, ShapeError};
+use crate::workload::table::Table;
+use crate::workload::value::Spread;
 
 pub use parse::parse;
 pub use schema::{PrimaryKey, TableDifference};
@@ -144,22 +150,6 @@ impl Workload {
         Ok(Self::new("load".into(), String::new(), table, rows, queries))
     }
 
-    /// The workload of a study: one that ships, by its name, or rows of blobs.
-    ///
-    /// # Errors
-    /// If none that ships has the name, or there cannot be such rows, or so many.
-    pub fn of_study(spec: &WorkloadSpec, key_type: KeyType) -> Result<Self, StudyWorkloadError> {
-        if let Some(name) = &spec.workload {
-            let shipped = shipped::find(name);
-            let shipped = shipped.ok_or_else(|| StudyWorkloadError::Unknown(name.clone()))?;
-            let mut workload = shipped.read()?;
-            workload.set_rows(spec.rows)?;
-            return Ok(workload);
-        }
-        let shape = Shape { key_type, columns: spec.columns, column_bytes: spec.column_bytes };
-        Ok(Self::plain(shape, spec.rows, spec.write_share, spec.keys.into())?)
-    }
-
     /// The names of the queries, by which results and logs tell operations apart.
     pub fn query_names(&self) -> Vec<&str> {
         self.queries.iter().map(|query| query.name.as_str()).collect()
@@ -280,19 +270,6 @@ pub struct RowsError {
     rows: u64,
     table: String,
     most: u64,
-}
-
-/// Why a study's workload cannot be asked for.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum StudyWorkloadError {
-    #[error("no workload that ships is named {0:?}; see tare list workloads")]
-    Unknown(String),
-    #[error(transparent)]
-    Shipped(#[from] StudyError),
-    #[error(transparent)]
-    Shape(#[from] ShapeError),
-    #[error(transparent)]
-    Rows(#[from] RowsError),
 }
 
 impl Table {

@@ -2,15 +2,14 @@
 //! studies; the format is in docs/reference/load-spec.md.
 
 use tare_cql::types::Type;
-use tare_lab::study::reader::{Item, Source, Table as Toml};
-use tare_lab::study::{Hint, Problem, StudyError};
+use tare_toml::{Hint, Item, Problem, Source, Table as Toml, TomlError};
 
 use super::{Query, QueryKind, Workload};
-use crate::column::Content;
-use crate::keys::Keys;
-use crate::rows::{COLUMNS_MAX, ROW_BYTES_MAX};
-use crate::table::{KeyColumn, Table, push_column};
-use crate::value::{Form, SCALARS, SHORT_MAX, Spread};
+use crate::workload::column::Content;
+use crate::workload::keys::Keys;
+use crate::workload::rows::{COLUMNS_MAX, ROW_BYTES_MAX};
+use crate::workload::table::{KeyColumn, Table, push_column};
+use crate::workload::value::{Form, SCALARS, SHORT_MAX, Spread};
 
 const ROOT: &[&str] = &["title", "table", "partition", "clustering", "column", "query"];
 const TABLE: &[&str] =
@@ -30,7 +29,7 @@ const ROWS_MAX: u64 = 1 << 62;
 ///
 /// # Errors
 /// The first thing that is wrong, with line and column.
-pub fn parse(text: &str, file: &str, name: &str) -> Result<Workload, StudyError> {
+pub fn parse(text: &str, file: &str, name: &str) -> Result<Workload, TomlError> {
     let source = Source { file, text };
     let document = source.document()?;
     let root = source.root("the workload", &document, ROOT)?;
@@ -61,7 +60,7 @@ pub fn parse(text: &str, file: &str, name: &str) -> Result<Workload, StudyError>
 }
 
 /// A name of a keyspace, table or column: letters, digits and underscores, beginning with a letter.
-fn identifier(table: &Toml<'_>, key: &str) -> Result<String, StudyError> {
+fn identifier(table: &Toml<'_>, key: &str) -> Result<String, TomlError> {
     let item = table.need(key)?;
     let name = item.text()?;
     let good = name.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -73,13 +72,13 @@ fn identifier(table: &Toml<'_>, key: &str) -> Result<String, StudyError> {
 }
 
 /// The name of a column, which no other has.
-fn column_name(table: &Toml<'_>, names: &mut Vec<String>) -> Result<String, StudyError> {
+fn column_name(table: &Toml<'_>, names: &mut Vec<String>) -> Result<String, TomlError> {
     let name = identifier(table, "name")?;
     unique(&table.need("name")?, &name, names)?;
     Ok(name)
 }
 
-fn unique(item: &Item<'_>, name: &str, names: &mut Vec<String>) -> Result<(), StudyError> {
+fn unique(item: &Item<'_>, name: &str, names: &mut Vec<String>) -> Result<(), TomlError> {
     if names.iter().any(|known| known == name) {
         return Err(item.bad_value("another column has this name"));
     }
@@ -87,7 +86,7 @@ fn unique(item: &Item<'_>, name: &str, names: &mut Vec<String>) -> Result<(), St
     Ok(())
 }
 
-fn kind(table: &Toml<'_>) -> Result<Type, StudyError> {
+fn kind(table: &Toml<'_>) -> Result<Type, TomlError> {
     let item = table.need("type")?;
     let name = item.text()?;
     if name.eq_ignore_ascii_case("counter") {
@@ -106,7 +105,7 @@ fn kind(table: &Toml<'_>) -> Result<Type, StudyError> {
 }
 
 /// A size in bytes of the types that have one; refused for the others.
-fn size(table: &Toml<'_>, kind: &Type, default: u64) -> Result<Spread, StudyError> {
+fn size(table: &Toml<'_>, kind: &Type, default: u64) -> Result<Spread, TomlError> {
     let sized = matches!(kind, Type::Blob | Type::Text | Type::Ascii);
     let Some(item) = table.get("size") else { return Ok(Spread::Fixed(default)) };
     if !sized {
@@ -119,12 +118,12 @@ fn size(table: &Toml<'_>, kind: &Type, default: u64) -> Result<Spread, StudyErro
     Ok(spread)
 }
 
-fn spread(item: &Item<'_>) -> Result<Spread, StudyError> {
+fn spread(item: &Item<'_>) -> Result<Spread, TomlError> {
     item.scalar()?.parse().map_err(|error| item.bad_value(&format!("{error}")))
 }
 
 /// The form of a key column: its type, size and prefix.
-fn form(table: &Toml<'_>, kind: &Type) -> Result<Form, StudyError> {
+fn form(table: &Toml<'_>, kind: &Type) -> Result<Form, TomlError> {
     let prefix = table.text("prefix")?;
     if let Some((_, item)) = prefix.as_ref().filter(|_| !matches!(kind, Type::Text | Type::Ascii)) {
         return Err(item.bad_value("only text has a prefix"));
@@ -148,7 +147,7 @@ fn form(table: &Toml<'_>, kind: &Type) -> Result<Form, StudyError> {
         .ok_or_else(|| missing_order(table, kind))
 }
 
-fn missing_order(table: &Toml<'_>, kind: &Type) -> StudyError {
+fn missing_order(table: &Toml<'_>, kind: &Type) -> TomlError {
     let error = |item: Item<'_>| item.bad_value(&format!("a {kind} cannot be part of a key"));
     table.need("type").map_or_else(|missing| missing, error)
 }
@@ -158,7 +157,7 @@ fn partition(
     table: &mut Table,
     names: &mut Vec<String>,
     rows: u64,
-) -> Result<(), StudyError> {
+) -> Result<(), TomlError> {
     let tables = root.tables("partition", PARTITION)?;
     if tables.is_empty() {
         return Err(root.missing("partition"));
@@ -192,7 +191,7 @@ fn clustering(
     root: &Toml<'_>,
     table: &mut Table,
     names: &mut Vec<String>,
-) -> Result<(), StudyError> {
+) -> Result<(), TomlError> {
     let tables = root.tables("clustering", CLUSTERING)?;
     for (position, entry) in tables.iter().enumerate() {
         let (name, kind) = (column_name(entry, names)?, kind(entry)?);
@@ -228,7 +227,7 @@ fn clustering(
     Ok(())
 }
 
-fn columns(root: &Toml<'_>, table: &mut Table, names: &mut Vec<String>) -> Result<(), StudyError> {
+fn columns(root: &Toml<'_>, table: &mut Table, names: &mut Vec<String>) -> Result<(), TomlError> {
     let tables = root.tables("column", COLUMN)?;
     if tables.is_empty() {
         return Err(root.missing("column"));
@@ -260,7 +259,7 @@ fn columns(root: &Toml<'_>, table: &mut Table, names: &mut Vec<String>) -> Resul
     Ok(())
 }
 
-fn content(entry: &Toml<'_>, kind: &Type) -> Result<Content, StudyError> {
+fn content(entry: &Toml<'_>, kind: &Type) -> Result<Content, TomlError> {
     let size = size(entry, kind, 64)?;
     let random_share = entry.share("compressed_to", 1.0)?;
     let sized = matches!(kind, Type::Blob | Type::Text | Type::Ascii);
@@ -292,7 +291,7 @@ fn content(entry: &Toml<'_>, kind: &Type) -> Result<Content, StudyError> {
     })
 }
 
-fn queries(root: &Toml<'_>, table: &Table) -> Result<Vec<Query>, StudyError> {
+fn queries(root: &Toml<'_>, table: &Table) -> Result<Vec<Query>, TomlError> {
     let tables = root.tables("query", QUERY)?;
     if tables.is_empty() {
         return Err(root.missing("query"));

@@ -13,7 +13,7 @@ use tare_cql::response::Rows;
 use tare_cql::system_schema::ColumnKind;
 use tare_cql::types::Type;
 
-use crate::table::{KeyColumn, Table};
+use crate::workload::table::{KeyColumn, Table};
 
 /// How a server's table is another one than a workload's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! The workloads that ship, named as their sources name them.
 
-use tare_lab::study::StudyError;
+use tare_toml::TomlError;
 
 use super::{Workload, parse};
 
@@ -60,7 +60,7 @@ impl Shipped {
     ///
     /// # Errors
     /// Never, as the tests see to.
-    pub fn read(&self) -> Result<Workload, StudyError> {
+    pub fn read(&self) -> Result<Workload, TomlError> {
         parse(self.text, self.name, self.name)
     }
 }

@@ -1,8 +1,8 @@
 use super::shipped::{ALL, REFUSED};
 use super::*;
-use crate::column::row_start;
-use crate::rows::Shape;
-use crate::table::Place;
+use crate::workload::column::row_start;
+use crate::workload::rows::Shape;
+use crate::workload::table::Place;
 use proptest::prelude::*;
 
 const SPEC: &str = r#"title = "everything"
@@ -174,23 +174,6 @@ fn every_workload_that_ships_is_whole() {
     assert_eq!(stress.table.row_bytes_most(), 5 * 34);
     let update = shipped::find("ycsb-a").unwrap().read().unwrap();
     assert_eq!(update.statements().len(), 1 + 1 + 10);
-}
-
-#[test]
-fn a_study_may_name_one_that_ships() {
-    let named = |name: &str, rows| WorkloadSpec {
-        workload: Some(name.into()),
-        rows,
-        ..crate::tests::workload()
-    };
-    let read = |spec: &WorkloadSpec| Workload::of_study(spec, KeyType::Bigint);
-    let workload = read(&named("ycsb-a", 5_000)).unwrap();
-    assert_eq!((workload.table.full_name(), workload.rows), ("ycsb.usertable".into(), 5_000));
-    assert_eq!(workload.row_bytes_most(), 1_000);
-    let unknown = read(&named("ycsb-z", 1)).unwrap_err().to_string();
-    assert_eq!(unknown, "no workload that ships is named \"ycsb-z\"; see tare list workloads");
-    let many = read(&named("scylla-bench-uniform", u64::MAX)).unwrap_err().to_string();
-    assert!(many.contains("its keys have room for"), "{many}");
 }
 
 #[test]

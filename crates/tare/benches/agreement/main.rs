@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Server, cpus, figure, scratch};
-use tare_lab::stats;
+use tare_stats as stats;
 
 use capture::{Capture, Exchange};
 

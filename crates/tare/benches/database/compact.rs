@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use tare_lab::stats;
+use tare_stats as stats;
 
 use crate::server::{ROW_BYTES, Server, cpus, figure, scratch};
 use crate::{Result, rounds};

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tare_db::metrics::ShardMetrics;
-use tare_lab::stats;
+use tare_stats as stats;
 use tare_std::rng::Rng;
 
 use crate::server::{ROW_BYTES, Server, cpus, figure, scratch};

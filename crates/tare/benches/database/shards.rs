@@ -3,7 +3,7 @@
 //! each. So the ratio of the throughputs is what a second CPU brings; that of the server's CPU time per operation is
 //! printed too.
 
-use tare_lab::stats;
+use tare_stats as stats;
 
 use crate::server::{Server, cpus, figure, scratch};
 use crate::{Result, median, rounds};

@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use tare_driver::{self as drivers, Client};
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_lab::system::Instances;
-use tare_load::drivers::{self, Client};
 use tare_std::cpus::CpuSet;
 
 use crate::Result;

@@ -5,6 +5,6 @@ use crate::exit::Exit;
 
 pub(crate) fn run(options: &FioServer) -> anyhow::Result<Exit> {
     let FioServer { program, listen, data, report } = options;
-    tare_load::drivers::fio::serve(program, *listen, data, report)?;
+    tare_driver::fio::serve(program, *listen, data, report)?;
     Ok(Exit::Success)
 }

@@ -14,12 +14,12 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tare_host::plan::{Change, Group, Item, Key};
 use tare_lab::PartError;
 use tare_lab::environment::{
     Endpoint, Environment, EnvironmentSpec, HOST_AS_IS, KeptData, Launch, LayerState, Processes,
     Restored, Usage,
 };
+use tare_tune::plan::{Change, Group, Item, Key};
 
 use super::Layer;
 

@@ -1,9 +1,10 @@
-#![expect(clippy::print_stderr, reason = "what is skipped, and what the program sees inside")]
+#![expect(clippy::print_stderr, reason = "what the program sees inside")]
 
 use std::path::Path;
 use std::process::Command;
 
 use super::*;
+use tare_testkit::Need;
 
 const AMD64: NativeArch = NativeArch { moby: "amd64", oci: Some(Arch::ScmpArchX86_64) };
 const ARM64: NativeArch = NativeArch { moby: "arm64", oci: Some(Arch::ScmpArchAarch64) };
@@ -123,12 +124,7 @@ fn report_from_inside() {
 #[test]
 fn filter_is_in_force_under_runc() {
     let name = "filter_is_in_force_under_runc";
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: {name}: needs root");
-        return;
-    }
-    if Command::new("runc").arg("--version").output().is_err() {
-        eprintln!("skipped: {name}: needs runc");
+    if tare_testkit::skipped(name, &[Need::Root, Need::Program("runc")]) {
         return;
     }
     // A host may refuse io_uring itself (kernel.io_uring_disabled): then every value is refused.

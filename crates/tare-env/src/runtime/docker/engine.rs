@@ -1,6 +1,6 @@
 //! A container engine that speaks docker's API on a unix socket: the calls that Tare makes, each
 //! with a time limit, for callers that know nothing of asynchronous code. What the calls make is
-//! removed by the journal, which speaks to the engine itself.
+//! removed by the journal (`crate::undo`).
 //!
 //! Limits: only engines on this host. What is read back (namespaces, CPUs, filters) is read from
 //! this host's /proc, and the client's network is wired to the engine's network namespace.

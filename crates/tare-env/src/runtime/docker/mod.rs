@@ -48,6 +48,7 @@ use crate::layer::{CgroupLayer, Layers, rootfs, security};
 use crate::site::Ground;
 use crate::storage::{self, At, Beginning, Place, Seen, Storage};
 use crate::system::{self, System};
+use crate::undo::ContainerEntry;
 
 mod base;
 mod engine;
@@ -265,11 +266,12 @@ impl Container {
     }
 
     fn image_entry(&self) -> Entry {
-        Entry::Image {
+        ContainerEntry::Image {
             engine: self.engine.kind().name().into(),
             socket: self.engine.socket().into(),
             name: self.base.image(&self.ground),
         }
+        .into()
     }
 
     /// The option `seccomp=`: Docker takes the profile itself, Podman the path of a file.
@@ -302,40 +304,42 @@ impl Container {
         let bridge = matches!(self.layers.network, NetworkLayer::Bridge { .. });
         let proxy = self.layers.network == (NetworkLayer::Bridge { proxy: true });
 
-        let mut entries = vec![Entry::Directory { path: folder.clone() }];
+        let mut entries = vec![Entry::directory(folder.clone())];
         let table = format!("{}-p{}", ground.prefix(), self.number);
         if proxy {
             // An engine in our own namespace may be another process by the time of the undoing.
             let inode = |pid| process::namespace_inode(pid, "net");
             let elsewhere = inode(self.engine.pid()) != inode(std::process::id());
-            entries.push(Entry::NftTable {
-                family: "ip".into(),
-                name: table.clone(),
-                namespace: elsewhere.then(|| namespace.clone()),
-            });
+            entries.push(Entry::nft_table(
+                "ip",
+                table.clone(),
+                elsewhere.then(|| namespace.clone()),
+            ));
         }
         let at = At { ground: &ground, folder: &folder };
         let made = self.storage.entries(&at);
-        let mounted = made.contains(&Entry::Mount { path: at.data() });
+        let mounted = made.contains(&Entry::mount(at.data()));
         // What we mount does not appear by itself where an engine lives apart.
         let (pid, path) = (self.engine.pid(), at.data());
         let apart = mounted && mounts::is_elsewhere(pid);
         entries.extend(made);
-        entries.extend(apart.then_some(Entry::MountElsewhere { path, pid }));
+        entries.extend(apart.then_some(Entry::mount_elsewhere(path, pid)));
         let volume = (self.storage.place() == Place::Volume).then(|| format!("{}-data", self.name));
-        entries.extend(volume.as_ref().map(|name| Entry::Volume {
-            engine: self.engine.kind().name().into(),
-            socket: self.engine.socket().into(),
-            name: name.clone(),
+        entries.extend(volume.as_ref().map(|name| {
+            Entry::from(ContainerEntry::Volume {
+                engine: self.engine.kind().name().into(),
+                socket: self.engine.socket().into(),
+                name: name.clone(),
+            })
         }));
         self.entries = ground.journal().write(entries)?;
         self.provide_image()?;
-        let container = Entry::Container {
+        let container = ContainerEntry::Container {
             engine: self.engine.kind().name().into(),
             socket: self.engine.socket().into(),
             name: self.name.clone(),
         };
-        self.entries.extend(ground.journal().write(vec![container])?);
+        self.entries.extend(ground.journal().write(vec![container.into()])?);
 
         fs::create_dir_all(&folder)
             .map_err(|source| DockerError::File { path: folder.clone(), source })?;
@@ -469,8 +473,10 @@ impl Container {
     fn image_to_drop(&self) -> Option<EntryId> {
         let live = self.ground.journal().live();
         let here = self.engine.socket();
-        let in_use = live.iter().any(|(_, entry)| match entry {
-            Entry::Container { socket, name, .. } => socket == here && *name != self.name,
+        let in_use = live.iter().any(|(_, entry)| match entry.read() {
+            Ok(ContainerEntry::Container { socket, name, .. }) => {
+                socket == here && name != self.name
+            }
             _ => false,
         });
         let image = self.image_entry();

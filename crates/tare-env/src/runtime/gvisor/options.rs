@@ -126,26 +126,16 @@ impl Options {
 
 #[cfg(test)]
 mod tests {
+    use tare_testkit::EnvironmentBuilder;
+
     use super::*;
-    use tare_lab::environment::{Limits, NOTHING_INJECTED, StorageSpec};
 
     fn parse(network: &str, security: &str, pairs: &[(&str, &str)]) -> Result<Options, String> {
-        let spec = EnvironmentSpec {
-            name: "x".into(),
-            runtime: "oci:runsc".into(),
-            network: network.into(),
-            cpu: "shared".into(),
-            security: security.into(),
-            cgroup: "own".into(),
-            host: "as-is".into(),
-            storage: StorageSpec::default(),
-            vm: Vec::new(),
-            sandbox: pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
-            rootfs: Vec::new(),
-            inject: NOTHING_INJECTED.into(),
-            limits: Limits::default(),
-            optional: false,
-        };
+        let spec = EnvironmentBuilder::new("oci:runsc")
+            .network(network)
+            .security(security)
+            .sandbox(pairs)
+            .build();
         let layers = Layers::parse(&spec).unwrap();
         Options::parse(&spec, &layers).map_err(|error| error.to_string())
     }

@@ -35,6 +35,7 @@ use crate::rootfs::{Root, Source, overlay};
 use crate::site::Ground;
 use crate::storage::{self, At, Beginning, Seen, Storage};
 use crate::system::{self, System};
+use crate::undo::ContainerEntry;
 
 pub(crate) mod bundle;
 
@@ -239,13 +240,13 @@ impl Oci {
         let group = ground.cgroups().group(&name);
 
         let (network, router) = Place::plan(&ground, self.layers.network, self.number)?;
-        let mut entries = vec![Entry::Directory { path: folder.clone() }];
+        let mut entries = vec![Entry::directory(folder.clone())];
         let at = At { ground: &ground, folder: &folder };
-        entries.extend(self.root.iter().map(|_| Entry::Mount { path: folder.join("rootfs") }));
+        entries.extend(self.root.iter().map(|_| Entry::mount(folder.join("rootfs"))));
         entries.extend(self.storage.entries(&at));
         entries.extend(network);
         let (command, root) = (self.command.clone(), self.state_folder());
-        entries.push(Entry::OciContainer { command, root, id: id.clone() });
+        entries.push(ContainerEntry::OciContainer { command, root, id: id.clone() }.into());
         // Undone before the container: a frozen process could not be killed.
         entries.push(ground.cgroups().entry(&name));
         self.entries = ground.journal().write(entries)?;

@@ -14,7 +14,7 @@
 //! Limits: one disk and one network device; x86-64.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(crate) mod qmp;
 mod read_back;
 mod running;
 pub(crate) mod start;
-pub(crate) mod uml;
+pub mod uml;
 mod virtiofsd;
 
 use data::Data;
@@ -148,6 +148,38 @@ pub(crate) fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
             Err(missing("there is no kernel for guests".into(), kernel::REMEDY))
         }
         Err(error) => Err(missing(error.to_string(), kernel::REMEDY)),
+    }
+}
+
+/// Checks that the kernel of a guest boots on this host, where only a boot tells: that of `vm:uml`,
+/// from what is known in the state directory, else by a boot (`uml::trial`).
+pub(super) fn check_boot(
+    spec: &EnvironmentSpec,
+    argument: Option<&str>,
+    state: &Path,
+) -> Result<(), PartError> {
+    if argument.and_then(MonitorKind::parse) != Some(MonitorKind::Uml) {
+        return Ok(());
+    }
+    let asked = spec.vm.iter().find(|(name, _)| name == "kernel");
+    let kernel = Kernel::user_mode(asked.map(|(_, path)| Path::new(path)))?;
+    Ok(uml::trial::check(&kernel, state)?)
+}
+
+/// Checks that the user-mode kernel boots on this host: the one that is asked for, else the one that is
+/// installed. Without root it does not boot one, and answers from what is known in the state directory.
+///
+/// # Errors
+/// Why it does not, and what to do about it.
+pub fn check_user_mode(asked: Option<&Path>, state: &Path) -> Result<(), Unavailable> {
+    needs(Some(MonitorKind::Uml.word()))?;
+    match Kernel::user_mode(asked) {
+        Ok(kernel) => Ok(uml::trial::check(&kernel, state)?),
+        Err(error) => Err(Unavailable {
+            what: "vm:uml".into(),
+            why: tare_host::error_line(&error),
+            remedy: uml::REMEDY.into(),
+        }),
     }
 }
 

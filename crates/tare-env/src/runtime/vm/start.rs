@@ -76,7 +76,7 @@ impl Vm {
         let group = own.then(|| ground.cgroups().group(&group));
         let router = Router::for_guest(&ground, self.number)?;
 
-        let mut entries = vec![Entry::Directory { path: folder }];
+        let mut entries = vec![Entry::directory(folder)];
         entries.extend(router.entries());
         entries.extend(group.iter().map(|group| ground.cgroups().entry(group.name())));
         self.entries = ground.journal().write(entries)?;

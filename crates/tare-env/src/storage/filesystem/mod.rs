@@ -83,7 +83,7 @@ impl Storage for FileSystem {
     }
 
     fn entries(&self, at: &At<'_>) -> Vec<Entry> {
-        self.backing.entry(at).into_iter().chain([Entry::Mount { path: at.data() }]).collect()
+        self.backing.entry(at).into_iter().chain([Entry::mount(at.data())]).collect()
     }
 
     fn make(&self, at: &At<'_>) -> Result<(), StorageError> {

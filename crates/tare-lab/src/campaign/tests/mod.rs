@@ -329,7 +329,7 @@ fn what_cannot_start_is_left_out_where_the_study_allows_it() {
     );
     let (outcome, record, _) = run_study(&study);
     let error = outcome.unwrap_err();
-    assert_eq!(one_line(&error), "cannot start \"absent\": it was told not to start");
+    assert_eq!(error_line(&error), "cannot start \"absent\": it was told not to start");
     let ending = record.header.ending.unwrap();
     assert_eq!(ending, "failed: cannot start \"absent\": it was told not to start");
 

@@ -4,7 +4,7 @@
 use tare_lab::analysis::Interval;
 use tare_lab::doubt::Doubt;
 use tare_lab::record::{Phase, Slice};
-use tare_lab::stats::estimate;
+use tare_stats::estimate;
 
 use super::super::facts::{Facts, interval};
 use super::super::{Kind, Rule, Statement, Sureness, words};

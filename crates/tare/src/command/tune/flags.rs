@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use tare_env::layer::security;
-use tare_host::flags::{self, Ask, Consumer, Flags, FlagsError, Host, ProfileForm};
-use tare_host::plan::{Options, cpus};
-use tare_host::planner::read_machine;
-use tare_host::snapshot::Snapshot;
+use tare_tune::flags::{self, Ask, Consumer, Flags, FlagsError, Host, ProfileForm};
+use tare_tune::plan::{Options, cpus};
+use tare_tune::planner::read_machine;
+use tare_tune::snapshot::Snapshot;
 
 use super::{gains, options};
 use crate::cli::TuneFlags;

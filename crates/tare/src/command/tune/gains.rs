@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
-use tare_host::flags::Layer;
 use tare_lab::analysis::{Cost, analyse_costs, between};
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::record::Record;
+use tare_tune::flags::Layer;
 
 const LAYERS: [(Layer, &str); 4] = [
     (Layer::Cpu, "cpu"),

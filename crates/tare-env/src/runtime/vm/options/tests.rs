@@ -1,26 +1,17 @@
 //! Tests of the options.
 
-use tare_lab::environment::{Limits, NOTHING_INJECTED, StorageSpec};
+use tare_lab::environment::StorageSpec;
 
 use super::*;
+use tare_testkit::EnvironmentBuilder;
 
 fn spec(vm: &[(&str, &str)], network: &str, memory_bytes: Option<u64>) -> EnvironmentSpec {
-    EnvironmentSpec {
-        name: "guest".into(),
-        runtime: "vm:qemu".into(),
-        network: network.into(),
-        cpu: "shared".into(),
-        security: "none".into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
-        storage: StorageSpec::default(),
-        vm: vm.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits { memory_bytes },
-        optional: false,
-    }
+    EnvironmentBuilder::new("vm:qemu")
+        .name("guest")
+        .network(network)
+        .vm(vm)
+        .memory_bytes(memory_bytes)
+        .build()
 }
 
 fn parse(vm: &[(&str, &str)], network: &str, memory: Option<u64>) -> Result<Options, OptionError> {

@@ -4,9 +4,9 @@
 
 use anyhow::{anyhow, bail};
 use tare_env::layer::HostLayer;
-use tare_host::plan::Group;
 use tare_lab::environment::{EnvironmentSpec, HOST_AS_IS};
 use tare_lab::study::{Hint, Study, control_name};
+use tare_tune::plan::Group;
 
 use crate::command::derived;
 

@@ -1,0 +1,195 @@
+//! The load agent: one process that holds connections to all systems of a study and loads one of
+//! them when ordered to. It stands where the study puts the client: on the client's CPUs, in the
+//! client's network namespace. The words are in `protocol`.
+//!
+//! The edges of a slice are told by a load thread at the very moment at which it reads its CPU
+//! clock, so that the harness reads its accounts beside them. The load goes on for 10 ms after the
+//! end of the window; then what is in flight is awaited and the system is left idle. Connections that
+//! break during it are made again, as by `tare load`.
+
+use std::error::Error;
+use std::io::{BufRead, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use tare_lab::driver::{Pacing, SliceLoad, SliceOrder, TargetId};
+use tare_load::access::{Access, Recovery};
+use tare_load::engine::{self, Edge, Engine, Follow, Target};
+use tare_load::pacing::ScheduleError;
+use tare_load::{LoadError, Stats, histogram};
+use tare_std::cpus::CpuSet;
+use tare_std::error_line;
+
+use crate::targets::{NoTarget, Targets};
+
+use super::protocol::{Answer, Order};
+use super::workload::{self, StudyWorkloadError};
+
+/// Why the agent cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("cannot write an answer to the driver")]
+    Output { source: std::io::Error },
+}
+
+/// Takes orders until `quit` or the end of `input`, one load thread on each of the CPUs.
+///
+/// # Errors
+/// `LoadError::NoCpus`; `Output` where the driver does not listen any more. What goes wrong with a system is
+/// answered and does not end the agent.
+pub fn agent(
+    cpus: &CpuSet,
+    input: impl BufRead + Send + 'static,
+    output: impl Write + Send,
+) -> Result<(), AgentError> {
+    let mut agent = Agent {
+        engine: Engine::new(cpus)?,
+        targets: Targets::default(),
+        stop: Arc::new(AtomicBool::new(false)),
+        output: Mutex::new(output),
+    };
+    let (sender, orders) = mpsc::channel();
+    let stop = Arc::clone(&agent.stop);
+    // This thread lives until the input ends, which may be after the agent.
+    std::thread::spawn(move || {
+        for line in input.lines() {
+            let Ok(line) = line else { break };
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+        // The driver is gone: whatever runs shall end.
+        stop.store(true, Ordering::Relaxed);
+    });
+    while let Ok(line) = orders.recv() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let answer = match serde_json::from_str(&line) {
+            Ok(Order::Quit) => break,
+            Ok(order) => agent.obey(order).unwrap_or_else(|error| failed(&error)),
+            Err(error) => Answer::Failed { error: format!("cannot understand the order: {error}") },
+        };
+        agent.say(&answer)?;
+    }
+    Ok(())
+}
+
+struct Agent<W> {
+    engine: Engine,
+    targets: Targets<Target>,
+    stop: Arc<AtomicBool>,
+    output: Mutex<W>,
+}
+
+/// Why an order was not obeyed.
+#[derive(Debug, thiserror::Error)]
+enum OrderError {
+    #[error(transparent)]
+    NoTarget(#[from] NoTarget),
+    #[error(transparent)]
+    Workload(#[from] StudyWorkloadError),
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+impl<W: Write + Send> Agent<W> {
+    fn obey(&mut self, order: Order) -> Result<Answer, OrderError> {
+        match order {
+            Order::Open { addresses, deadline } => {
+                let recovery = Recovery { reconnect: true, ..Recovery::default() };
+                let access = Access { recovery, ..Access::to_all(&addresses) };
+                let opened = self.engine.open(&access, deadline, &self.stop)?;
+                Ok(Answer::Opened { target: self.targets.add(opened) })
+            }
+            Order::Populate { target, workload, seed } => {
+                let opened = self.targets.get_mut(target)?;
+                let mut progress = |done, all| {
+                    // A driver that does not listen is noticed with the next answer.
+                    let _ = say(&self.output, &Answer::Progress { done, all });
+                };
+                self.engine.populate(
+                    opened,
+                    &workload::asked(&workload)?,
+                    seed,
+                    &self.stop,
+                    &mut progress,
+                )?;
+                Ok(Answer::Populated)
+            }
+            Order::Run { target, order } => self.run(target, &order),
+            Order::Close { target } => {
+                self.targets.remove(target)?;
+                Ok(Answer::Closed)
+            }
+            Order::Quit => Ok(Answer::Closed),
+        }
+    }
+
+    fn run(&mut self, target: TargetId, order: &SliceOrder) -> Result<Answer, OrderError> {
+        let opened = self.targets.get_mut(target)?;
+        let output = &self.output;
+        let edge = |edge| {
+            let answer = match edge {
+                Edge::Begin => Answer::Begin,
+                Edge::End => Answer::End,
+            };
+            let _ = say(output, &answer);
+        };
+        let asked = workload::asked(&order.workload)?;
+        let pace = workload::pace(order.pacing, order.window)?;
+        let load = engine::Order {
+            asked: &asked,
+            pace: &pace,
+            lead_in: order.lead_in,
+            stretch: order.window,
+            seed: order.seed,
+            verify: false,
+        };
+        let mut follow =
+            Follow { stop: &self.stop, edge: &edge, stretch: &mut |_| {}, outlives: false };
+        let stats = self.engine.run(opened, &load, &mut follow)?;
+        Ok(Answer::Ran((&slice_load(&stats, order.pacing)).into()))
+    }
+
+    fn say(&self, answer: &Answer) -> Result<(), AgentError> {
+        say(&self.output, answer)
+    }
+}
+
+/// What the driver is told of a slice.
+fn slice_load(stats: &Stats, pacing: Pacing) -> SliceLoad {
+    let response = match pacing {
+        Pacing::Closed => Vec::new(),
+        Pacing::Open { .. } => histogram::encode(&stats.response()),
+    };
+    SliceLoad {
+        window_ns: stats.window_ns(),
+        operations: stats.operations,
+        errors: stats.errors_by_kind(),
+        unsent: stats.dropped,
+        client_cpu_ns: stats.cpu_ns,
+        response,
+        service: histogram::encode(&stats.service()),
+    }
+}
+
+/// Writes one line, whole.
+fn say(output: &Mutex<impl Write>, answer: &Answer) -> Result<(), AgentError> {
+    let mut line = serde_json::to_string(answer)
+        .map_err(|error| AgentError::Output { source: error.into() })?;
+    line.push('\n');
+    let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+    output
+        .write_all(line.as_bytes())
+        .and_then(|()| output.flush())
+        .map_err(|source| AgentError::Output { source })
+}
+
+fn failed(error: &dyn Error) -> Answer {
+    Answer::Failed { error: error_line(error) }
+}

@@ -1,0 +1,304 @@
+//! The built-in driver: starts this program again as `load-agent`, on the client's CPUs and, where
+//! the study says so, in a network namespace, and orders it about (`protocol`).
+//!
+//! A process of its own, because its CPU time and its place in the network are part of the
+//! measurement. It ends when its standard input closes, so it cannot outlive the harness.
+//! Every wait has a deadline; an agent that misses one is killed.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tare_lab::PartError;
+use tare_lab::driver::{Driver, Edge, SliceLoad, SliceOrder, TargetId};
+use tare_lab::study::WorkloadSpec;
+use tare_std::cpus::CpuSet;
+
+use crate::{Client, DriverInfo, PlaceError, place};
+
+mod agent;
+mod protocol;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+pub use agent::{AgentError, agent};
+use protocol::{Answer, Order, Ran};
+pub use workload::StudyWorkloadError;
+
+pub(super) const INFO: DriverInfo = DriverInfo {
+    name: "tare-load",
+    help: "the built-in load generator: CQL, closed loop and open loop, one thread per client CPU",
+    speaks: &["cql"],
+    options: &[],
+    program: None,
+    check: |study| {
+        let workload = |spec| workload::of_study(spec).map(drop);
+        Ok(study.workloads.iter().try_for_each(workload)?)
+    },
+    make: |client| {
+        let Client { program, cpus, namespace, run, .. } = *client;
+        Ok(Box::new(TareLoad::start(program, cpus, namespace, run)?))
+    },
+};
+
+/// Environment variable that marks the processes of a study, so that leftovers are found.
+const RUN_VARIABLE: &str = "TARE_RUN";
+/// Beyond the time that an order itself may take.
+const GRACE: Duration = Duration::from_secs(30);
+/// Between two lines of progress while rows are written, and after the last.
+const PROGRESS: Duration = Duration::from_secs(90);
+/// For the agent to end when told to.
+const QUIT: Duration = Duration::from_secs(2);
+
+/// What went wrong between the driver and its agent, or what the agent reported.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error("cannot start {program} as load agent", program = program.display())]
+    Spawn { program: PathBuf, source: std::io::Error },
+    #[error("the load agent ended{}", said(.stderr))]
+    Ended { stderr: String },
+    #[error("the load agent did not answer {order} within {waited_s:.0} s and was killed")]
+    Silent { order: &'static str, waited_s: f64 },
+    #[error("the load agent answered {order} with {line:?}")]
+    Nonsense { order: &'static str, line: String },
+    #[error("{error}")]
+    Failed { error: String },
+    #[error("the load agent has been stopped")]
+    Stopped,
+}
+
+fn said(stderr: &str) -> String {
+    match stderr.trim() {
+        "" => String::new(),
+        text => format!("; it said: {text}"),
+    }
+}
+
+/// A running load agent.
+#[derive(Debug)]
+pub struct TareLoad {
+    agent: Option<Agent>,
+}
+
+#[derive(Debug)]
+struct Agent {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: Receiver<String>,
+    stderr: Option<JoinHandle<String>>,
+}
+
+impl TareLoad {
+    /// Starts `program` with the arguments `load-agent --cpus CPUS`, bound to `cpus`, in the
+    /// network namespace at `network_namespace` (such as `/run/netns/NAME`), marked with `run`.
+    pub fn start(
+        program: &Path,
+        cpus: &CpuSet,
+        network_namespace: Option<&Path>,
+        run: &str,
+    ) -> Result<Self, DriverError> {
+        let mut command = Command::new(program);
+        command
+            .args(["load-agent", "--cpus"])
+            .arg(cpus.to_string())
+            .env(RUN_VARIABLE, run)
+            // The terminal's interrupt is for the harness, which ends the agent in good order.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        // A child inherits namespace and affinity from the thread that starts it. The thread is a
+        // fresh one, so nothing else is moved.
+        let mut child = place::within(network_namespace, || {
+            place::bind(cpus)?;
+            command.spawn().map_err(|source| DriverError::Spawn { program: program.into(), source })
+        })??;
+        let (sender, answers) = mpsc::channel();
+        if let Some(stdout) = child.stdout.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                    if sender.send(line).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        let stderr = child.stderr.take().map(|stderr| std::thread::spawn(move || tail(stderr)));
+        let orders = child.stdin.take();
+        Ok(Self { agent: Some(Agent { child, orders, answers, stderr }) })
+    }
+
+    fn agent(&mut self) -> Result<&mut Agent, DriverError> {
+        self.agent.as_mut().ok_or(DriverError::Stopped)
+    }
+
+    /// Gives an order and passes every answer to `last` until that returns something.
+    fn ask<T>(
+        &mut self,
+        name: &'static str,
+        order: &Order,
+        patience: Duration,
+        mut last: impl FnMut(Answer) -> Result<Option<T>, Answer>,
+    ) -> Result<T, DriverError> {
+        let mut line = serde_json::to_string(order)
+            .map_err(|error| DriverError::Failed { error: error.to_string() })?;
+        line.push('\n');
+        let agent = self.agent()?;
+        let sent = agent.orders.as_mut().map(|orders| orders.write_all(line.as_bytes()));
+        if !matches!(sent, Some(Ok(()))) {
+            return Err(self.end());
+        }
+        loop {
+            let waiting = Instant::now();
+            let line = match self.agent()?.answers.recv_timeout(patience) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Disconnected) => return Err(self.end()),
+                Err(RecvTimeoutError::Timeout) => {
+                    // It cannot be trusted to stop loading the system either.
+                    self.end();
+                    let waited_s = waiting.elapsed().as_secs_f64();
+                    return Err(DriverError::Silent { order: name, waited_s });
+                }
+            };
+            match serde_json::from_str(&line) {
+                Ok(Answer::Failed { error }) => return Err(DriverError::Failed { error }),
+                Ok(answer) => match last(answer) {
+                    Ok(Some(result)) => return Ok(result),
+                    Ok(None) => {}
+                    Err(_) => return Err(DriverError::Nonsense { order: name, line }),
+                },
+                Err(_) => return Err(DriverError::Nonsense { order: name, line }),
+            }
+        }
+    }
+
+    /// Ends the agent and says what it left behind.
+    fn end(&mut self) -> DriverError {
+        let Some(mut agent) = self.agent.take() else { return DriverError::Stopped };
+        agent.finish();
+        let stderr = agent.stderr.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        DriverError::Ended { stderr }
+    }
+}
+
+impl Agent {
+    /// Tells the agent to quit, waits a little, kills it, and reaps it.
+    fn finish(&mut self) {
+        drop(self.orders.take());
+        let deadline = Instant::now() + QUIT;
+        while Instant::now() < deadline {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
+        // It may end by itself just now; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Driver for TareLoad {
+    fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
+        self.open_all(&[address], deadline)
+    }
+
+    fn open_all(
+        &mut self,
+        addresses: &[SocketAddr],
+        deadline: Duration,
+    ) -> Result<TargetId, PartError> {
+        let order = Order::Open { addresses: addresses.to_vec(), deadline };
+        let opened = self.ask("open", &order, deadline + GRACE, |answer| match answer {
+            Answer::Opened { target } => Ok(Some(target)),
+            other => Err(other),
+        })?;
+        Ok(opened)
+    }
+
+    fn populate(
+        &mut self,
+        target: TargetId,
+        workload: &WorkloadSpec,
+        seed: u64,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), PartError> {
+        let order = Order::Populate { target, workload: workload.clone(), seed };
+        self.ask("populate", &order, PROGRESS, |answer| match answer {
+            Answer::Progress { done, all } => {
+                progress(done, all);
+                Ok(None)
+            }
+            Answer::Populated => Ok(Some(())),
+            other => Err(other),
+        })?;
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        target: TargetId,
+        order: &SliceOrder,
+        edge: &mut dyn FnMut(Edge),
+    ) -> Result<SliceLoad, PartError> {
+        let patience = order.lead_in + order.window + GRACE;
+        let order = Order::Run { target, order: order.clone() };
+        let ran: Ran = self.ask("run", &order, patience, |answer| match answer {
+            Answer::Begin => {
+                edge(Edge::Begin);
+                Ok(None)
+            }
+            Answer::End => {
+                edge(Edge::End);
+                Ok(None)
+            }
+            Answer::Ran(ran) => Ok(Some(ran)),
+            other => Err(other),
+        })?;
+        Ok(SliceLoad::try_from(ran)?)
+    }
+
+    fn close(&mut self, target: TargetId) -> Result<(), PartError> {
+        self.ask("close", &Order::Close { target }, GRACE, |answer| match answer {
+            Answer::Closed => Ok(Some(())),
+            other => Err(other),
+        })?;
+        Ok(())
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.agent.iter().map(|agent| agent.child.id()).collect()
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        self.agent = None;
+        Ok(())
+    }
+}
+
+/// The last 2,000 bytes or so that the agent wrote to standard error.
+fn tail(stderr: impl Read) -> String {
+    let mut text = String::new();
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        if text.len() > 2_000 {
+            text.clear();
+        }
+        text.push_str(&line);
+        text.push(' ');
+    }
+    text
+}

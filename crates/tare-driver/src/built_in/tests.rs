@@ -1,0 +1,147 @@
+//! The agent, in a thread.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use tare_lab::driver::{Pacing, SliceOrder, TargetId};
+
+use tare_load::histogram;
+use tare_testkit::fake_server::{FakeServer, Manner};
+
+use super::protocol::{Answer, Order};
+use super::{AgentError, agent};
+use crate::tests::{cpus, workload};
+
+/// An agent in a thread, spoken to over a pair of sockets.
+struct Agent {
+    orders: Option<TcpStream>,
+    answers: BufReader<TcpStream>,
+    thread: Option<std::thread::JoinHandle<Result<(), AgentError>>>,
+}
+
+impl Agent {
+    fn start() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let orders = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (theirs, _) = listener.accept().unwrap();
+        let answers = BufReader::new(orders.try_clone().unwrap());
+        let input = BufReader::new(theirs.try_clone().unwrap());
+        let thread = std::thread::spawn(move || agent(&cpus(2), input, theirs));
+        Self { orders: Some(orders), answers, thread: Some(thread) }
+    }
+
+    fn order(&mut self, order: &Order) {
+        let line = serde_json::to_string(order).unwrap() + "\n";
+        self.orders.as_ref().unwrap().write_all(line.as_bytes()).unwrap();
+    }
+
+    fn answer(&mut self) -> Answer {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Gives an order and returns the first answer that is no progress.
+    fn ask(&mut self, order: &Order) -> Answer {
+        self.order(order);
+        loop {
+            match self.answer() {
+                Answer::Progress { done, all } => assert!(done <= all),
+                other => return other,
+            }
+        }
+    }
+}
+
+fn open(server: &FakeServer) -> Order {
+    Order::Open { addresses: vec![server.address], deadline: Duration::from_secs(10) }
+}
+
+fn slice(pacing: Pacing) -> SliceOrder {
+    SliceOrder {
+        workload: workload(),
+        pacing,
+        lead_in: Duration::from_millis(20),
+        window: Duration::from_millis(100),
+        seed: 4,
+    }
+}
+
+#[test]
+fn the_agent_keeps_several_systems_and_tells_the_edges() {
+    let servers = [FakeServer::start(Manner::Good), FakeServer::start(Manner::Good)];
+    let mut agent = Agent::start();
+    for (number, server) in (0..).zip(&servers) {
+        assert_eq!(agent.ask(&open(server)), Answer::Opened { target: TargetId(number) });
+    }
+    for number in [0, 1] {
+        let target = TargetId(number);
+        let populate = Order::Populate { target, workload: workload(), seed: 1 };
+        assert_eq!(agent.ask(&populate), Answer::Populated);
+    }
+    for number in [0, 1, 1, 0] {
+        let order = slice(Pacing::Open { rate_per_s: 1_000.0 });
+        let answer = agent.ask(&Order::Run { target: TargetId(number), order });
+        assert_eq!(answer, Answer::Begin);
+        assert_eq!(agent.answer(), Answer::End);
+        let Answer::Ran(ran) = agent.answer() else { panic!() };
+        let load = tare_lab::driver::SliceLoad::try_from(ran).unwrap();
+        assert!(load.operations > 0 && load.errors.is_empty(), "{load:?}");
+        assert!(load.window_ns > 0 && load.client_cpu_ns > 0, "{load:?}");
+        let response = histogram::decode(&load.response).unwrap();
+        assert_eq!(response.len() + load.unsent, 100, "{load:?}");
+    }
+    assert_eq!(agent.ask(&Order::Close { target: TargetId(0) }), Answer::Closed);
+    let order = slice(Pacing::Closed);
+    let Answer::Failed { error } = agent.ask(&Order::Run { target: TargetId(0), order }) else {
+        panic!()
+    };
+    assert_eq!(error, "there is no target 0; it was never opened or has been closed");
+    agent.order(&Order::Quit);
+    agent.thread.take().unwrap().join().unwrap().unwrap();
+}
+
+#[test]
+fn a_connection_that_breaks_in_a_slice_is_made_again() {
+    // One of the first slice's operations ends its connection, and those in flight on it.
+    let server = FakeServer::start(Manner::CloseOnce(1_100));
+    let mut agent = Agent::start();
+    agent.ask(&open(&server));
+    let target = TargetId(0);
+    agent.ask(&Order::Populate { target, workload: workload(), seed: 1 });
+    for broken in [true, false] {
+        agent.order(&Order::Run { target, order: slice(Pacing::Closed) });
+        assert_eq!((agent.answer(), agent.answer()), (Answer::Begin, Answer::End));
+        let Answer::Ran(ran) = agent.answer() else { panic!() };
+        let load = tare_lab::driver::SliceLoad::try_from(ran).unwrap();
+        let kinds: Vec<&str> = load.errors.iter().map(|(kind, _)| kind.as_str()).collect();
+        assert_eq!(kinds, if broken { vec!["connection closed"] } else { vec![] }, "{load:?}");
+        assert!(load.operations > 0, "{load:?}");
+    }
+    // One to ask over, four to load over, and the one that was made again. Where the slice ended
+    // before that, all are.
+    assert!(server.connections() >= 6, "{} connections", server.connections());
+}
+
+#[test]
+fn the_agent_ends_with_its_input_even_under_load() {
+    let server = FakeServer::start(Manner::Good);
+    let mut agent = Agent::start();
+    agent.ask(&open(&server));
+    let order = SliceOrder { window: Duration::from_secs(3_600), ..slice(Pacing::Closed) };
+    agent.order(&Order::Run { target: TargetId(0), order });
+    assert_eq!(agent.answer(), Answer::Begin);
+    agent.orders.take().unwrap().shutdown(std::net::Shutdown::Write).unwrap();
+    agent.thread.take().unwrap().join().unwrap().unwrap();
+    // The answers in between are of no matter here.
+    let _ = agent.answers.read_to_end(&mut Vec::new());
+}
+
+#[test]
+fn nonsense_is_answered() {
+    let mut agent = Agent::start();
+    agent.orders.as_ref().unwrap().write_all(b"{\"dance\":1}\n").unwrap();
+    let Answer::Failed { error } = agent.answer() else { panic!() };
+    assert!(error.starts_with("cannot understand the order: unknown variant `dance`"), "{error}");
+}

@@ -1,0 +1,92 @@
+//! A study's workload in the load generator's terms.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tare_lab::driver::Pacing;
+use tare_lab::study::{KeyDistribution, StudyError, WorkloadSpec};
+use tare_load::keys::Keys;
+use tare_load::pacing::{Arrivals, Pace, Schedule, ScheduleError, Step};
+use tare_load::rows::{KeyType, Shape, ShapeError};
+use tare_load::workload::{RowsError, Workload, shipped};
+use tare_load::{Asked, Part};
+
+/// Why the generator cannot make a study's workload.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum StudyWorkloadError {
+    #[error("no workload that ships is named {0:?}; see tare list workloads")]
+    Unknown(String),
+    #[error(transparent)]
+    Shipped(#[from] StudyError),
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    #[error(transparent)]
+    Rows(#[from] RowsError),
+}
+
+/// The workload of a study: one that ships, by its name, or rows of blobs.
+///
+/// # Errors
+/// If none that ships has the name, or there cannot be such rows, or so many.
+pub(super) fn of_study(spec: &WorkloadSpec) -> Result<Workload, StudyWorkloadError> {
+    if let Some(name) = &spec.workload {
+        let shipped = shipped::find(name);
+        let shipped = shipped.ok_or_else(|| StudyWorkloadError::Unknown(name.clone()))?;
+        let mut workload = shipped.read()?;
+        workload.set_rows(spec.rows)?;
+        return Ok(workload);
+    }
+    let WorkloadSpec { columns, column_bytes, rows, write_share, .. } = *spec;
+    let shape = Shape { key_type: KeyType::Bigint, columns, column_bytes };
+    Ok(Workload::plain(shape, rows, write_share, keys(spec.keys))?)
+}
+
+/// What a study asks, and over how many connections.
+pub(super) fn asked(spec: &WorkloadSpec) -> Result<Asked, StudyWorkloadError> {
+    let WorkloadSpec { connections, in_flight, .. } = *spec;
+    let workload = Arc::new(of_study(spec)?);
+    Ok(Asked { workload, part: Part::ALL, connections, in_flight })
+}
+
+/// How a slice is paced over its window.
+pub(super) fn pace(pacing: Pacing, window: Duration) -> Result<Pace, ScheduleError> {
+    match pacing {
+        Pacing::Closed => Ok(Pace::Closed(window)),
+        Pacing::Open { rate_per_s } => {
+            let steps = vec![Step::steady(rate_per_s, window)];
+            Ok(Pace::Open(Schedule::new(steps, Arrivals::Constant)?))
+        }
+    }
+}
+
+fn keys(keys: KeyDistribution) -> Keys {
+    match keys {
+        KeyDistribution::Uniform => Keys::Uniform,
+        KeyDistribution::Sequential => Keys::Sequential,
+        KeyDistribution::Gaussian { mean_share, deviation_share } => {
+            Keys::Gaussian { mean: mean_share, deviation: deviation_share }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_study_may_name_one_that_ships() {
+        let named = |name: &str, rows| WorkloadSpec {
+            workload: Some(name.into()),
+            rows,
+            ..crate::tests::workload()
+        };
+        let read = of_study;
+        let workload = read(&named("ycsb-a", 5_000)).unwrap();
+        assert_eq!((workload.table.full_name(), workload.rows), ("ycsb.usertable".into(), 5_000));
+        assert_eq!(workload.row_bytes_most(), 1_000);
+        let unknown = read(&named("ycsb-z", 1)).unwrap_err().to_string();
+        assert_eq!(unknown, "no workload that ships is named \"ycsb-z\"; see tare list workloads");
+        let many = read(&named("scylla-bench-uniform", u64::MAX)).unwrap_err().to_string();
+        assert!(many.contains("its keys have room for"), "{many}");
+    }
+}

@@ -1,0 +1,184 @@
+//! cassandra-stress as a driver: Cassandra's own load tool, its standard table, closed loop or at a fixed
+//! rate.
+//!
+//! It logs histograms each interval, which can be cut at the lines that it prints. At a fixed
+//! rate (`fixed=`) its response time counts from when an operation was due. (`throttle=` has no schedule and is
+//! not used.) Each slice is a new Java process, whose first seconds are those of its compiler: the
+//! lead-in should be 10 s and more, the window as long.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use tare_lab::driver::{Pacing, SliceOrder};
+use tare_lab::study::{OptionInfo, WorkloadSpec};
+
+use super::DriverInfo;
+use super::java::{self, Java, JavaHome};
+use super::tool::{
+    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, SliceRun, Tool,
+    ToolError, Words, unusable, written,
+};
+use super::words::{self, OptionError, option};
+
+mod output;
+
+const NAME: &str = "cassandra-stress";
+const HOME: JavaHome = JavaHome {
+    default: "/opt/cassandra",
+    needs: ("tools/lib/stress.jar", "a directory with tools/lib/stress.jar"),
+    before: &["conf"],
+    after: &["lib/*", "tools/lib/*"],
+};
+
+const OPTIONS: &[OptionInfo] = &[
+    option("command", &["write", "read", "mixed"], "operations: write, read, mixed (write)"),
+    option("ratio", &[], "writes to reads of mixed (1:1)"),
+    option("threads", &[], "operations in flight, each of a thread (50)"),
+    option(
+        "rows",
+        &[],
+        "rows that are there before the load, and that keys are drawn from (100000)",
+    ),
+    option("keys", &["uniform", "gaussian"], "how keys are drawn: uniform, gaussian (gaussian)"),
+    option("columns", &[], "columns of a row (5)"),
+    option("column_bytes", &[], "bytes of a column (34)"),
+    option("consistency", &["ONE", "LOCAL_ONE", "QUORUM", "LOCAL_QUORUM", "ALL"], "(LOCAL_ONE)"),
+    option(
+        "home",
+        &[],
+        "directory of the distribution, which has lib and tools/lib (/opt/cassandra)",
+    ),
+    java::HDRHISTOGRAM,
+    java::PROGRAM,
+];
+
+pub(super) const INFO: DriverInfo = DriverInfo {
+    name: NAME,
+    help: "Cassandra's own load tool: write, read and mixed on its standard table",
+    speaks: &["cql"],
+    options: OPTIONS,
+    program: Some(HOME.program(
+        "apt-get install default-jre-headless; cassandra-stress itself is part of Cassandra's binary distribution, whose directory a study names (home)",
+    )),
+    check: tool::check::<CassandraStress>,
+    make: tool::make::<CassandraStress>,
+};
+
+/// Its log, in the scratch directory.
+const LOG: &str = "latency.hdr";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Options {
+    command: String,
+    threads: u64,
+    rows: u64,
+    keys: String,
+    columns: u64,
+    column_bytes: u64,
+    consistency: String,
+    java: Java,
+}
+
+impl Options {
+    fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
+        let words = words::Options { tool: NAME, workload };
+        Ok(Self {
+            command: command(words)?,
+            threads: words.whole("threads", 50, 1..=100_000)?,
+            rows: words.whole("rows", 100_000, 1..=1 << 40)?,
+            keys: words.text("keys", "gaussian"),
+            columns: words.whole("columns", 5, 1..=1_000)?,
+            column_bytes: words.whole("column_bytes", 34, 1..=1 << 20)?,
+            consistency: words.text("consistency", "LOCAL_ONE"),
+            java: HOME.read(words)?,
+        })
+    }
+
+    /// The words that both a run and the writing of rows begin and end with.
+    fn words(&self, address: SocketAddr, command: &str, rest: &str, interval: Duration) -> Words {
+        let Self { columns, column_bytes, threads, consistency, java, .. } = self;
+        let (host, port) = (address.ip(), address.port());
+        // Rows of another shape are another table.
+        let keyspace = format!("stress_{columns}_{column_bytes}");
+        java.words("org.apache.cassandra.stress.Stress")
+            .and(&format!("{command} no-warmup cl={consistency} {rest}"))
+            .and(&format!("-col n=FIXED({columns}) size=FIXED({column_bytes})"))
+            .and(&format!("-schema keyspace={keyspace} -node {host} -port native={port}"))
+            .and(&format!("-log hdrfile={LOG} interval={}ms", interval.as_millis()))
+            .and(&format!("-rate threads={threads}"))
+    }
+}
+
+/// The command, with its ratio.
+fn command(words: words::Options<'_>) -> Result<String, OptionError> {
+    let command = words.text("command", "write");
+    let ratio = words.text("ratio", "1:1");
+    let whole = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
+    let ratio = ratio.split_once(':').and_then(|(write, read)| whole(write).zip(whole(read)));
+    let (write, read) = ratio.ok_or_else(|| words.bad("ratio", "two whole numbers such as 1:3"))?;
+    Ok(match command.as_str() {
+        "mixed" => format!("mixed ratio(write={write},read={read})"),
+        _ => command,
+    })
+}
+
+#[derive(Debug, Default)]
+struct CassandraStress;
+
+impl Tool for CassandraStress {
+    const ABOUT: About =
+        About { name: NAME, edges: Edges::AtLines, greeting: CQL_OPTIONS, cuts_latency: true };
+
+    type Options = Options;
+
+    fn options(workload: &WorkloadSpec) -> Result<Options, OptionError> {
+        Options::read(workload)
+    }
+
+    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+        let Options { rows, keys, command, .. } = options;
+        let interval = tool::interval(run.order);
+        let seconds = tool::seconds(run.order, interval);
+        let keys = keys.to_uppercase();
+        let rest = format!("duration={seconds}s -pop dist={keys}(1..{rows})");
+        let mut words = options.words(run.address, command, &rest, interval);
+        if let Pacing::Open { rate_per_s } = run.order.pacing {
+            words = words.word(format!("fixed={}/s", rate_per_s.round()));
+        }
+        Ask { words, operations: None }
+    }
+
+    fn populate(
+        &mut self,
+        at: &At<'_>,
+        options: &Options,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ToolError> {
+        let asked = options.rows;
+        let command = format!("write n={asked}");
+        let order = format!("-pop seq=1..{asked}");
+        let words = options.words(at.address, &command, &order, Duration::from_secs(1));
+        let read = |printed: &Printed| {
+            let log = written(NAME, &at.stand.scratch.join(LOG))?;
+            output::read(&printed.stdout, &log, None).map_err(unusable(NAME, printed))
+        };
+        at.fill(&words, asked, read, progress)
+    }
+
+    fn progress(&self, line: &str) -> Option<Progress> {
+        output::progress(line)
+    }
+
+    fn read(
+        &self,
+        _options: &Options,
+        printed: &Printed,
+        scratch: &Path,
+        _order: &SliceOrder,
+        cut: &Cut,
+    ) -> Result<Outcome, ToolError> {
+        let log = written(NAME, &scratch.join(LOG))?;
+        output::read(&printed.stdout, &log, Some(cut)).map_err(unusable(NAME, printed))
+    }
+}

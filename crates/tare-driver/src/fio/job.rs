@@ -1,0 +1,168 @@
+//! Jobs as fio reads them. All of them name their files alike, so that what one has written is
+//! what the next one reads.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use tare_lab::driver::Pacing;
+
+use super::options::{Options, Steady};
+
+/// What the server replaces by where the files are.
+pub(super) const PLACE: &str = "{place}";
+
+/// How long a job runs at most if nobody stops it: whoever ordered it is gone then.
+const RUNTIME_MAX: Duration = Duration::from_secs(3600);
+
+/// Where the data of the jobs is: a file of its own for each, below a directory, or a part of its own
+/// on a block device.
+pub(super) fn place(data: &Path, is_directory: bool, size: u64) -> String {
+    let data = data.display();
+    match is_directory {
+        true => format!("directory={data}"),
+        false => format!("filename={data}\noffset_increment={size}"),
+    }
+}
+
+/// Bytes of one write while files are laid out.
+const FILL_BYTES: u64 = 1 << 20;
+
+/// The job that writes every byte of every file once, in order.
+pub(super) fn fill(options: &Options) -> String {
+    let mut job = files(options);
+    // Whatever the engine is that will be measured, plain writes are everywhere.
+    let bs = FILL_BYTES.min(options.size);
+    let _ =
+        write!(job, "rw=write\nbs={bs}\nioengine=psync\nfallocate=none\nend_fsync=1\nrandseed=1\n");
+    job
+}
+
+/// The job that is measured: after the lead-in it runs until it is stopped. `None` where the rate is
+/// less than one operation a second for each job, which fio cannot pace.
+pub(super) fn measured(
+    options: &Options,
+    pacing: Pacing,
+    lead_in: Duration,
+    seed: u64,
+) -> Option<String> {
+    let mut job = load(options, seed);
+    let _ = write!(
+        job,
+        "time_based=1\nramp_time={}ms\nruntime={}\n",
+        lead_in.as_millis(),
+        (lead_in + RUNTIME_MAX).as_secs()
+    );
+    if let Pacing::Open { rate_per_s } = pacing {
+        let [reads, writes] = rates(options, rate_per_s)?;
+        let _ = write!(job, "rate_iops={reads},{writes}\nrate_process={}\n", options.rate_process);
+    }
+    Some(job)
+}
+
+/// The job that ends when it is steady, or at the limit.
+pub(super) fn conditioning(options: &Options, steady: &Steady, seed: u64) -> String {
+    let mut job = load(options, seed);
+    let Steady { criterion, duration_s, limit_s } = steady;
+    let _ = write!(
+        job,
+        "time_based=1\nruntime={limit_s}\nsteadystate={criterion}\n\
+         steadystate_duration={duration_s}\n"
+    );
+    job
+}
+
+/// Whole operations/s of each job for (reads, writes): fio paces each job and each direction by
+/// itself. What is lost to rounding is at most half an operation/s of each.
+fn rates(options: &Options, rate_per_s: f64) -> Option<[u64; 2]> {
+    let share = match options.rw.as_str() {
+        "read" | "randread" => 1.0,
+        "write" | "randwrite" => 0.0,
+        _ => options.rwmixread as f64 / 100.0,
+    };
+    let each = rate_per_s / options.numjobs as f64;
+    let whole = |share: f64| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+        let rate = (each * share).round().clamp(0.0, 4e9) as u64;
+        rate
+    };
+    let rates = [whole(share), whole(1.0 - share)];
+    let starved = |rate: u64, share: f64| rate == 0 && share > 0.0;
+    (!starved(rates[0], share) && !starved(rates[1], 1.0 - share)).then_some(rates)
+}
+
+/// Where the files are, and how many of what size.
+fn files(options: &Options) -> String {
+    let Options { size, numjobs, direct, .. } = options;
+    format!(
+        "[tare]\n{PLACE}\nsize={size}\nnumjobs={numjobs}\ndirect={}\nthread=1\n\
+         group_reporting=1\n",
+        u8::from(*direct)
+    )
+}
+
+fn load(options: &Options, seed: u64) -> String {
+    let mut job = files(options);
+    let Options { rw, rwmixread, bs, iodepth, ioengine, fsync, fdatasync, .. } = options;
+    let _ = write!(
+        job,
+        "rw={rw}\nrwmixread={rwmixread}\nbs={bs}\niodepth={iodepth}\nioengine={ioengine}\n\
+         fsync={fsync}\nfdatasync={fdatasync}\nlat_percentiles=1\nclat_percentiles=0\n\
+         randseed={}\n",
+        // fio's is a signed number; 31 bits of ours fit whatever its width.
+        seed >> 33
+    );
+    if let Some(distribution) = &options.random_distribution {
+        let _ = writeln!(job, "random_distribution={distribution}");
+    }
+    job
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fio::options::tests::asked;
+
+    fn options(words: &[(&str, &str)]) -> Options {
+        Options::read(&asked(words)).unwrap()
+    }
+
+    fn line<'j>(job: &'j str, name: &str) -> Option<&'j str> {
+        job.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    #[test]
+    fn a_measured_job_says_what_was_asked_and_reads_what_was_filled() {
+        let options = options(&[("numjobs", "4"), ("size", "8M"), ("iodepth", "16")]);
+        let lead_in = Duration::from_millis(150);
+        let job = measured(&options, Pacing::Closed, lead_in, 11 << 33).unwrap();
+        let fill = fill(&options);
+        for name in ["size", "numjobs", "direct"] {
+            assert_eq!(line(&job, name), line(&fill, name), "{name}");
+        }
+        assert_eq!((line(&job, "rw"), line(&fill, "rw")), (Some("randread"), Some("write")));
+        assert_eq!((line(&job, "ramp_time"), line(&job, "randseed")), (Some("150ms"), Some("11")));
+        assert_eq!((line(&job, "time_based"), line(&fill, "time_based")), (Some("1"), None));
+        assert_eq!(line(&job, "rate_iops"), None);
+    }
+
+    #[test]
+    fn on_a_device_each_job_has_its_own_part() {
+        let at = |directory| place(Path::new("/data"), directory, 4096);
+        assert_eq!(at(true), "directory=/data");
+        assert_eq!(at(false), "filename=/data\noffset_increment=4096");
+    }
+
+    #[test]
+    fn a_rate_is_divided_among_jobs_and_directions() {
+        let check = |words: &[(&str, &str)], rate_per_s, expect: Option<&str>| {
+            let job = measured(&options(words), Pacing::Open { rate_per_s }, Duration::ZERO, 1);
+            assert_eq!(job.as_deref().and_then(|job| line(job, "rate_iops")), expect, "{words:?}");
+        };
+        check(&[("rw", "randread"), ("numjobs", "4")], 1000.0, Some("250,0"));
+        check(&[("rw", "write")], 1000.4, Some("0,1000"));
+        check(&[("rw", "randrw"), ("rwmixread", "70"), ("numjobs", "2")], 1000.0, Some("350,150"));
+        check(&[("rw", "randread"), ("numjobs", "4")], 1.0, None);
+        check(&[("rw", "randrw"), ("rwmixread", "99")], 10.0, None);
+    }
+}

@@ -1,0 +1,334 @@
+//! fio as a driver: the distribution's own, run inside the environment, on the files of its data
+//! directory.
+//!
+//! Method: inside runs `server`, Tare's program with fio as its child. For each slice it is handed a
+//! job that begins with the lead-in as its ramp time and would run for ever; the edges of the window
+//! are read while the job runs, and then fio is interrupted and prints its json+.
+//!
+//! What the figures are:
+//! - Operations of the window are fio's own rate (its count over its own time, which begins after
+//!   the ramp and ends with the interrupt, some ms after the window) times the length of the window;
+//!   its count where that time was shorter than the window, because nothing was completed.
+//! - In a closed loop, service time is fio's `lat`: from when it made the request to its completion.
+//! - At the fixed rate fio starts an operation late when none of its depth is free, and counts from
+//!   that start: `lat` is service time again, and there is no response time. (`io_submit_mode =
+//!   offload` would count from when it was due, but fio 3.33 hangs with it at its end.)
+//! - The client has no CPU time of its own: fio's is the system's.
+//!
+//! Limits: a rate is divided among jobs and directions in whole operations/s.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tare_lab::PartError;
+use tare_lab::doubt::Doubt;
+use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
+use tare_lab::study::WorkloadSpec;
+
+use super::targets::{NoTarget, Targets};
+use super::words::OptionError;
+use super::{DriverInfo, PlaceError, Program};
+use tare_load::histogram;
+
+mod connection;
+mod job;
+mod options;
+mod output;
+mod protocol;
+mod server;
+
+use connection::Connection;
+use options::Options;
+pub use output::OutputError;
+use output::Totals;
+use protocol::{Answer, Order};
+pub use server::{ServerError, serve};
+
+pub(super) const INFO: DriverInfo = DriverInfo {
+    name: "fio",
+    help: "fio, run inside the environment on its data directory (system fio)",
+    speaks: &["fio"],
+    options: options::OPTIONS,
+    program: Some(Program { name: "fio", home: None, get: "apt-get install fio" }),
+    check: |study| {
+        let read = |workload| Options::read(workload).map(drop);
+        Ok(study.workloads.iter().try_for_each(read)?)
+    },
+    make: |client| Ok(Box::new(Fio::new(client.namespace))),
+};
+
+/// For fio to start its threads, beyond the lead-in. A guest that is emulated takes seconds.
+const START_LIMIT: Duration = Duration::from_secs(90);
+/// For fio to end and print, once it was told to.
+const END_LIMIT: Duration = Duration::from_secs(60);
+/// For files to be laid out: it takes as long as the disk does, and gives signs of life.
+const FILL_LIMIT: Duration = Duration::from_secs(6 * 3600);
+/// Share of the window that fio must have measured: with less it had not begun.
+const COVERED_SHARE: f64 = 0.1;
+
+/// Why fio could not be asked, or gave no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum FioError {
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error("cannot connect to {address}")]
+    Connect { address: SocketAddr, source: std::io::Error },
+    #[error("{address} takes connections, but there is no fio server behind it")]
+    NoServer { address: SocketAddr },
+    #[error("cannot talk to the fio server")]
+    Talk { source: std::io::Error },
+    #[error("the fio server inside has gone")]
+    Gone,
+    #[error("the fio server inside has said nothing for {} s", .limit.as_secs())]
+    Silent { limit: Duration },
+    #[error("fio did not get there in time")]
+    Late,
+    #[error("{error}")]
+    Refused { error: String },
+    #[error("fio ended before the window did ({status}): {said}")]
+    Early { status: String, said: String },
+    #[error("fio failed with {error}: {said}")]
+    Failed { error: std::io::Error, said: String },
+    #[error("cannot use what fio printed: {said}")]
+    Output { said: String, source: OutputError },
+    #[error("fio measured {runtime_ms} ms of a window of {window_ms} ms")]
+    Uncovered { runtime_ms: u64, window_ms: u128 },
+    #[error(
+        "fio cannot be held to {rate_per_s:.0} operations/s: each of its jobs and directions needs a \
+         whole one; take fewer jobs or a higher rate"
+    )]
+    Rate { rate_per_s: f64 },
+    #[error(transparent)]
+    NoTarget(#[from] NoTarget),
+}
+
+/// The driver: connections to the servers inside.
+#[derive(Debug)]
+pub struct Fio {
+    namespace: Option<PathBuf>,
+    targets: Targets<Target>,
+}
+
+#[derive(Debug)]
+struct Target {
+    connection: Connection,
+    /// Files that have been written: jobs and bytes of each.
+    filled: Vec<(u64, u64)>,
+    doubts: Vec<Doubt>,
+}
+
+impl Fio {
+    /// A driver that stands in the network namespace at `namespace`.
+    pub fn new(namespace: Option<&Path>) -> Self {
+        Self { namespace: namespace.map(Path::to_path_buf), targets: Targets::default() }
+    }
+}
+
+impl Target {
+    /// Runs a job that ends by itself.
+    fn complete(
+        &mut self,
+        job: String,
+        options: &Options,
+        limit: Duration,
+    ) -> Result<Totals, FioError> {
+        let Options { numjobs: jobs, size, .. } = *options;
+        self.connection.say(&Order::Run { job, jobs, size })?;
+        let end = Instant::now() + limit;
+        loop {
+            if let Answer::Done { output, stderr, .. } = self.connection.hear(end)? {
+                return totals(&output, &stderr);
+            }
+        }
+    }
+
+    /// Runs a job until the window is over. Returns what fio counted and the length of the window.
+    fn window(
+        &mut self,
+        job: String,
+        options: &Options,
+        order: &SliceOrder,
+        edge: &mut dyn FnMut(Edge),
+    ) -> Result<(Totals, Duration), FioError> {
+        let Options { numjobs: jobs, size, .. } = *options;
+        self.connection.say(&Order::Run { job, jobs, size })?;
+        let early = |answer| match answer {
+            Answer::Done { output, stderr, status } => {
+                // Its own error says more than that it ended.
+                totals(&output, &stderr)
+                    .map_or_else(|error| error, |_| FioError::Early { status, said: said(&stderr) })
+            }
+            _ => FioError::Gone,
+        };
+        match self.connection.hear(Instant::now() + START_LIMIT)? {
+            Answer::Running => {}
+            answer => return Err(early(answer)),
+        }
+        self.sleep(order.lead_in).map_err(early_or(early))?;
+        let begun = Instant::now();
+        edge(Edge::Begin);
+        self.sleep(order.window.saturating_sub(begun.elapsed())).map_err(early_or(early))?;
+        let window = begun.elapsed();
+        edge(Edge::End);
+        self.connection.say(&Order::Stop)?;
+        let end = Instant::now() + END_LIMIT;
+        loop {
+            if let Answer::Done { output, stderr, .. } = self.connection.hear(end)? {
+                return totals(&output, &stderr).map(|totals| (totals, window));
+            }
+        }
+    }
+
+    /// Waits while the job runs. An answer in that time is an error: the job has ended.
+    fn sleep(&mut self, time: Duration) -> Result<(), Interrupted> {
+        match self.connection.hear(Instant::now() + time) {
+            Err(FioError::Late) => Ok(()),
+            Ok(answer) => Err(Interrupted::Answer(answer)),
+            Err(error) => Err(Interrupted::Error(error)),
+        }
+    }
+}
+
+enum Interrupted {
+    Answer(Answer),
+    Error(FioError),
+}
+
+fn early_or(early: impl Fn(Answer) -> FioError) -> impl Fn(Interrupted) -> FioError {
+    move |interrupted| match interrupted {
+        Interrupted::Answer(answer) => early(answer),
+        Interrupted::Error(error) => error,
+    }
+}
+
+/// Reads an output, and takes an error of a job for one.
+fn totals(output: &str, stderr: &str) -> Result<Totals, FioError> {
+    let totals =
+        output::read(output).map_err(|source| FioError::Output { said: said(stderr), source })?;
+    match totals.error {
+        None => Ok(totals),
+        Some(errno) => {
+            let error = std::io::Error::from_raw_os_error(errno);
+            Err(FioError::Failed { error, said: said(stderr) })
+        }
+    }
+}
+
+/// What fio wrote to standard error, on one line.
+fn said(stderr: &str) -> String {
+    let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    match lines.is_empty() {
+        true => "it said nothing more".into(),
+        false => lines.join("; ").chars().take(600).collect(),
+    }
+}
+
+/// What a slice's figures are, from what fio counted.
+fn slice(totals: Totals, window: Duration, pacing: Pacing) -> SliceLoad {
+    let seconds = window.as_secs_f64();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
+    let whole = |operations: f64| operations.round().max(0.0) as u64;
+    // The ramp ends with the first completion after its time. Where that came late, none came before it
+    // in the window.
+    let measured = Duration::from_millis(totals.runtime_ms).as_secs_f64();
+    let covered = if seconds > 0.0 { (measured / seconds).min(1.0) } else { 1.0 };
+    let operations = whole(totals.rate_per_s * seconds * covered);
+    let unsent = match pacing {
+        Pacing::Closed => 0,
+        Pacing::Open { rate_per_s } => whole(rate_per_s * seconds).saturating_sub(operations),
+    };
+    let short = ("short I/O".to_string(), totals.short);
+    SliceLoad {
+        window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
+        operations,
+        errors: if totals.short > 0 { vec![short] } else { Vec::new() },
+        unsent,
+        client_cpu_ns: 0,
+        response: Vec::new(),
+        service: histogram::encode(&totals.latency),
+    }
+}
+
+impl Driver for Fio {
+    fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
+        let (connection, _) = Connection::open(address, self.namespace.as_deref(), deadline)?;
+        Ok(self.targets.add(Target { connection, filled: Vec::new(), doubts: Vec::new() }))
+    }
+
+    fn populate(
+        &mut self,
+        target: TargetId,
+        workload: &WorkloadSpec,
+        seed: u64,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), PartError> {
+        let options = Options::read(workload)?;
+        let target = self.targets.get_mut(target)?;
+        let (jobs, size) = (options.numjobs, options.size);
+        let bytes = jobs * size;
+        if !target.filled.iter().any(|(j, s)| *j >= jobs && *s >= size) {
+            progress(0, bytes);
+            target.complete(job::fill(&options), &options, FILL_LIMIT)?;
+            target.filled.push((jobs, size));
+        }
+        progress(bytes, bytes);
+        if let Some(steady) = &options.steady {
+            let limit = START_LIMIT + Duration::from_secs(steady.limit_s) + END_LIMIT;
+            let job = job::conditioning(&options, steady, seed);
+            let totals = target.complete(job, &options, limit)?;
+            if totals.steady != Some(true) {
+                target.doubts.push(Doubt::NotSteady {
+                    workload: workload.name.clone(),
+                    criterion: steady.criterion.clone(),
+                    waited_s: steady.limit_s,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        target: TargetId,
+        order: &SliceOrder,
+        edge: &mut dyn FnMut(Edge),
+    ) -> Result<SliceLoad, PartError> {
+        let options = Options::read(&order.workload)?;
+        let target = self.targets.get_mut(target)?;
+        let job = job::measured(&options, order.pacing, order.lead_in, order.seed);
+        let job = match (job, order.pacing) {
+            (Some(job), _) => job,
+            (None, Pacing::Open { rate_per_s }) => return Err(FioError::Rate { rate_per_s }.into()),
+            (None, Pacing::Closed) => return Err(FioError::Rate { rate_per_s: 0.0 }.into()),
+        };
+        let (totals, window) = target.window(job, &options, order, edge)?;
+        let runtime_ms = totals.runtime_ms;
+        if (runtime_ms as f64) < window.as_millis() as f64 * COVERED_SHARE {
+            let window_ms = window.as_millis();
+            return Err(FioError::Uncovered { runtime_ms, window_ms }.into());
+        }
+        Ok(slice(totals, window, order.pacing))
+    }
+
+    fn doubts(&mut self, target: TargetId) -> Vec<Doubt> {
+        let target = self.targets.get_mut(target);
+        target.map(|target| std::mem::take(&mut target.doubts)).unwrap_or_default()
+    }
+
+    fn close(&mut self, target: TargetId) -> Result<(), PartError> {
+        self.targets.remove(target)?;
+        Ok(())
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        self.targets.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! What a study may ask fio for, in fio's own words, checked before anything starts.
+
+use tare_lab::study::{OptionInfo, WorkloadSpec};
+
+use crate::words::{self, OptionError, option};
+
+/// Every word, with its default.
+pub(super) const OPTIONS: &[OptionInfo] = &[
+    option(
+        "rw",
+        &["read", "write", "randread", "randwrite", "rw", "randrw"],
+        "pattern: read, write, randread, randwrite, rw, randrw (randread)",
+    ),
+    option("rwmixread", &[], "reads of rw and randrw, in percent (50)"),
+    option("bs", &[], "bytes of one operation, such as 4k (4k)"),
+    option("iodepth", &[], "operations in flight of each job, where the engine can (1)"),
+    option("numjobs", &[], "jobs, each a thread with a file of its own (1)"),
+    option("size", &[], "bytes of the file of each job, such as 256M (64M)"),
+    option(
+        "ioengine",
+        &["libaio", "io_uring", "psync", "sync", "pvsync2", "posixaio", "mmap"],
+        "how I/O is issued: libaio, io_uring, psync, sync, pvsync2, posixaio, mmap (libaio)",
+    ),
+    option("direct", &["true", "false"], "past the page cache (true)"),
+    option("fsync", &[], "an fsync after so many writes, 0 for none (0)"),
+    option("fdatasync", &[], "an fdatasync after so many writes, 0 for none (0)"),
+    option("random_distribution", &[], "random, zipf:1.2, pareto:0.9, normal:20 (random)"),
+    option(
+        "rate_process",
+        &["linear", "poisson"],
+        "how starts at the fixed rate are spread: linear, poisson (linear)",
+    ),
+    option(
+        "steadystate",
+        &[],
+        "before it is measured, run until so steady: iops:5%, iops_slope:1%, bw:5% (not at all)",
+    ),
+    option("steadystate_duration", &[], "seconds for which it has to be steady (10)"),
+    option("steadystate_limit", &[], "seconds after which it is measured all the same (60)"),
+];
+
+/// A workload as fio is asked for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Options {
+    pub(super) rw: String,
+    pub(super) rwmixread: u64,
+    pub(super) bs: u64,
+    pub(super) iodepth: u64,
+    pub(super) numjobs: u64,
+    pub(super) size: u64,
+    pub(super) ioengine: String,
+    pub(super) direct: bool,
+    pub(super) fsync: u64,
+    pub(super) fdatasync: u64,
+    pub(super) random_distribution: Option<String>,
+    pub(super) rate_process: String,
+    pub(super) steady: Option<Steady>,
+}
+
+/// When a job counts as steady.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Steady {
+    /// `iops:5%`, in fio's form.
+    pub(super) criterion: String,
+    pub(super) duration_s: u64,
+    pub(super) limit_s: u64,
+}
+
+impl Options {
+    /// Reads the words of a workload; those that it does not name have their defaults.
+    ///
+    /// # Errors
+    /// The first value that is none.
+    pub(super) fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
+        let words = words::Options { tool: "fio", workload };
+        let steady = match words.get("steadystate") {
+            None => None,
+            Some(_) => Some(Steady {
+                criterion: criterion(words)?,
+                duration_s: words.whole("steadystate_duration", 10, 1..=3600)?,
+                limit_s: words.whole("steadystate_limit", 60, 1..=36_000)?,
+            }),
+        };
+        let options = Self {
+            rw: words.text("rw", "randread"),
+            rwmixread: words.whole("rwmixread", 50, 0..=100)?,
+            bs: words.bytes("bs", 4 << 10, 512)?,
+            iodepth: words.whole("iodepth", 1, 1..=65_536)?,
+            numjobs: words.whole("numjobs", 1, 1..=4096)?,
+            size: words.bytes("size", 64 << 20, 4096)?,
+            ioengine: words.text("ioengine", "libaio"),
+            direct: words.text("direct", "true") == "true",
+            fsync: words.whole("fsync", 0, 0..=1 << 30)?,
+            fdatasync: words.whole("fdatasync", 0, 0..=1 << 30)?,
+            random_distribution: distribution(words)?,
+            rate_process: words.text("rate_process", "linear"),
+            steady,
+        };
+        let name = || workload.name.clone();
+        if !options.size.is_multiple_of(options.bs) {
+            let (size, bs) = (options.size, options.bs);
+            return Err(OptionError::Size { workload: name(), size, bs });
+        }
+        Ok(options)
+    }
+}
+
+/// A name of a distribution and its parameters: nothing that would end a line of a job.
+fn distribution(words: words::Options<'_>) -> Result<Option<String>, OptionError> {
+    let Some(value) = words.get("random_distribution") else { return Ok(None) };
+    let (name, rest) = value.split_once(':').unwrap_or((value, "0"));
+    let known = ["random", "zipf", "pareto", "normal"].contains(&name);
+    let parameters = rest.split(':').all(|one| one.parse::<f64>().is_ok());
+    match known && parameters {
+        true => Ok(Some(value.into())),
+        false => Err(words.bad("random_distribution", "such as random, zipf:1.2 or normal:20")),
+    }
+}
+
+fn criterion(words: words::Options<'_>) -> Result<String, OptionError> {
+    let value = words.get("steadystate").unwrap_or_default();
+    let kinds = ["iops", "iops_slope", "bw", "bw_slope"];
+    let valid = value.split_once(':').is_some_and(|(kind, limit)| {
+        let limit = limit.strip_suffix('%').unwrap_or(limit);
+        kinds.contains(&kind) && limit.parse::<f64>().is_ok_and(|limit| limit > 0.0)
+    });
+    match valid {
+        true => Ok(value.into()),
+        false => Err(words.bad("steadystate", "such as iops:5%, iops_slope:1% or bw:5%")),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::tests::workload;
+
+    pub(in crate::fio) fn asked(options: &[(&str, &str)]) -> WorkloadSpec {
+        let options = options.iter().map(|(n, v)| ((*n).to_string(), (*v).to_string())).collect();
+        WorkloadSpec { name: "RR".into(), options, ..workload() }
+    }
+
+    #[test]
+    fn words_are_read_and_the_rest_is_default() {
+        let options = Options::read(&asked(&[
+            ("rw", "randwrite"),
+            ("bs", "8k"),
+            ("size", "1G"),
+            ("iodepth", "32"),
+            ("direct", "false"),
+            ("steadystate", "iops:2.5%"),
+        ]))
+        .unwrap();
+        assert_eq!((options.bs, options.size, options.iodepth), (8192, 1 << 30, 32));
+        assert_eq!((options.rw.as_str(), options.direct), ("randwrite", false));
+        assert_eq!((options.numjobs, options.ioengine.as_str()), (1, "libaio"));
+        let steady = options.steady.unwrap();
+        assert_eq!((steady.criterion.as_str(), steady.duration_s), ("iops:2.5%", 10));
+    }
+
+    #[test]
+    fn what_is_no_value_is_refused_with_its_option() {
+        for (name, value) in [
+            ("bs", "4 apples"),
+            ("bs", "100"),
+            ("iodepth", "0"),
+            ("iodepth", "4.5"),
+            ("numjobs", "5000"),
+            ("rwmixread", "101"),
+            ("size", "10000"),
+            ("random_distribution", "zipf:1\nexec_prerun=rm"),
+            ("random_distribution", "zoned:50/5"),
+            ("steadystate", "iops"),
+            ("steadystate", "iops:5%\n[x]"),
+        ] {
+            let error = Options::read(&asked(&[(name, value)])).unwrap_err().to_string();
+            assert!(error.contains(name), "{name} = {value}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_word_is_listed_once() {
+        let mut names: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), OPTIONS.len());
+    }
+}

@@ -1,0 +1,72 @@
+//! Load tools in Java: where their jars are, and the HdrHistogram that must come before theirs.
+//!
+//! Both cassandra-stress and YCSB come with a HdrHistogram that needs `javax.xml.bind`, which Java has
+//! not had since version 11; the first one on the class path is the one that counts.
+
+use std::path::PathBuf;
+
+use tare_lab::study::OptionInfo;
+
+use super::Program;
+use super::tool::Words;
+use super::words::{OptionError, Options, option};
+
+pub(super) const HDRHISTOGRAM: OptionInfo = option(
+    "hdrhistogram",
+    &[],
+    "a jar of HdrHistogram from 2.1.10 on; the one that comes with it needs a Java before 11",
+);
+pub(super) const PROGRAM: OptionInfo =
+    option("program", &[], "java's file, where it is not on PATH");
+
+/// The home directory of a tool in Java.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JavaHome {
+    /// Where it is unless a study says otherwise.
+    pub(super) default: &'static str,
+    /// What must lie in it, and the same in words.
+    pub(super) needs: (&'static str, &'static str),
+    /// The class path, as parts of the home: what comes before the jar of HdrHistogram, and after it.
+    pub(super) before: &'static [&'static str],
+    pub(super) after: &'static [&'static str],
+}
+
+/// How to run a tool in Java.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Java {
+    program: String,
+    classes: String,
+}
+
+impl JavaHome {
+    /// What `tare doctor` looks for.
+    pub(super) const fn program(&self, get: &'static str) -> Program {
+        Program { name: "java", home: Some((self.default, self.needs.0)), get }
+    }
+
+    /// Reads `home`, `hdrhistogram` and `program`.
+    pub(super) fn read(&self, words: Options<'_>) -> Result<Java, OptionError> {
+        let home = PathBuf::from(words.text("home", self.default));
+        if !home.join(self.needs.0).exists() {
+            return Err(words.missing("home", self.needs.1));
+        }
+        let jar = words.get("hdrhistogram").map(PathBuf::from);
+        if jar.as_ref().is_some_and(|jar| !jar.is_file()) {
+            return Err(words.bad("hdrhistogram", "a file"));
+        }
+        let at_home =
+            |parts: &[&str]| -> Vec<PathBuf> { parts.iter().map(|part| home.join(part)).collect() };
+        let classes =
+            [at_home(self.before), jar.into_iter().collect(), at_home(self.after)].concat();
+        let classes: Vec<String> =
+            classes.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        Ok(Java { program: words.text("program", "java"), classes: classes.join(":") })
+    }
+}
+
+impl Java {
+    /// Runs a class.
+    pub(super) fn words(&self, class: &str) -> Words {
+        Words::new(self.program.as_str()).word("-cp").word(self.classes.as_str()).word(class)
+    }
+}

@@ -1,0 +1,172 @@
+//! latte as a driver: CQL by a script of the user's, closed loop or at a fixed rate.
+//!
+//! Its report holds a histogram of each sample, which can be cut at the lines that it prints. At a fixed
+//! rate the branch of scylladb counts a cycle from when it was due; pkolaczk's leaves out the starts that it
+//! misses, so that its latency is service time alone.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use tare_lab::driver::{Pacing, SliceOrder, TargetId};
+use tare_lab::study::{OptionInfo, WorkloadSpec};
+
+use super::tool::{
+    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, FILL_LIMIT, Outcome, Printed, Progress,
+    SliceRun, Tool, ToolError, Words, unusable, written,
+};
+use super::words::{self, OptionError, option};
+use super::{DriverInfo, Program};
+
+mod output;
+
+const NAME: &str = "latte";
+const SCYLLADB: &str = "scylladb";
+
+const OPTIONS: &[OptionInfo] = &[
+    option("script", &[], "absolute path of the workload (.rn); its schema and load are run first"),
+    option("function", &[], "function of the script (run)"),
+    option("params", &[], "parameters of the script, such as rows=1000,size=64 (none)"),
+    option("threads", &[], "threads of the client (1)"),
+    option("concurrency", &[], "requests in flight of each thread (128)"),
+    option("connections", &[], "connections to the node or shard (1)"),
+    option("branch", &["pkolaczk", SCYLLADB], "whose latte it is: pkolaczk, scylladb (pkolaczk)"),
+    option("program", &[], "its file, where it is not on PATH"),
+];
+
+pub(super) const INFO: DriverInfo = DriverInfo {
+    name: NAME,
+    help: "latte, on the Rust driver: CQL by a script, closed loop and fixed rate",
+    speaks: &["cql"],
+    options: OPTIONS,
+    program: Some(Program { name: NAME, home: None, get: "cargo install latte-cli --locked" }),
+    check: tool::check::<Latte>,
+    make: tool::make::<Latte>,
+};
+
+/// Its report, in the scratch directory.
+const REPORT: &str = "report.json";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Options {
+    script: String,
+    function: String,
+    params: Vec<String>,
+    threads: u64,
+    concurrency: u64,
+    connections: u64,
+    is_scheduled: bool,
+    program: String,
+}
+
+impl Options {
+    fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
+        let words = words::Options { tool: NAME, workload };
+        let script = words.get("script");
+        let script = script.ok_or_else(|| words.missing("script", "what is to be asked"))?;
+        if !PathBuf::from(script).is_absolute() || !PathBuf::from(script).is_file() {
+            return Err(words.bad("script", "the absolute path of a file"));
+        }
+        let params: Vec<String> = words
+            .get("params")
+            .into_iter()
+            .flat_map(|all| all.split(','))
+            .map(String::from)
+            .collect();
+        if params.iter().any(|one| !one.contains('=')) {
+            return Err(words.bad("params", "NAME=VALUE, parted by commas"));
+        }
+        Ok(Self {
+            script: script.into(),
+            function: words.text("function", "run"),
+            params,
+            threads: words.whole("threads", 1, 1..=256)?,
+            concurrency: words.whole("concurrency", 128, 1..=1 << 20)?,
+            connections: words.whole("connections", 1, 1..=1_024)?,
+            is_scheduled: words.text("branch", "pkolaczk") == SCYLLADB,
+            program: words.text("program", NAME),
+        })
+    }
+
+    /// One of its commands on the script.
+    fn words(&self, command: &str) -> Words {
+        let words = Words::new(self.program.as_str()).word(command);
+        self.params.iter().fold(words, |words, param| words.word("-P").word(param.as_str()))
+    }
+
+    /// Script and address, which come last.
+    fn on(&self, words: Words, address: SocketAddr) -> Words {
+        words.word(self.script.as_str()).word(address.to_string())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Latte {
+    /// Scripts whose load has been run, by their words.
+    filled: HashSet<(TargetId, Vec<String>)>,
+}
+
+impl Tool for Latte {
+    const ABOUT: About =
+        About { name: NAME, edges: Edges::AtLines, greeting: CQL_OPTIONS, cuts_latency: true };
+
+    fn counts_from_due(options: &Options) -> bool {
+        options.is_scheduled
+    }
+
+    type Options = Options;
+
+    fn options(workload: &WorkloadSpec) -> Result<Options, OptionError> {
+        Options::read(workload)
+    }
+
+    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+        let Options { threads, concurrency, connections, .. } = options;
+        let sample = tool::interval(run.order);
+        let seconds = tool::seconds(run.order, sample);
+        let mut words = options
+            .words("run")
+            .and(&format!("-q -w 0 -d {seconds}s -s {}ms -o {REPORT}", sample.as_millis()))
+            .and(&format!("-t {threads} -p {concurrency} -c {connections}"))
+            .word("-f")
+            .word(options.function.as_str());
+        if let Pacing::Open { rate_per_s } = run.order.pacing {
+            words = words.and(&format!("-r {}", rate_per_s.round()));
+        }
+        Ask { words: options.on(words, run.address), operations: None }
+    }
+
+    fn populate(
+        &mut self,
+        at: &At<'_>,
+        options: &Options,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ToolError> {
+        let (schema, load) = (options.words("schema"), options.words("load"));
+        let key = (at.target, [vec![options.script.clone()], options.params.clone()].concat());
+        progress(0, 1);
+        if !self.filled.contains(&key) {
+            at.complete(&options.on(schema, at.address), FILL_LIMIT)?;
+            at.complete(&options.on(load, at.address), FILL_LIMIT)?;
+            self.filled.insert(key);
+        }
+        progress(1, 1);
+        Ok(())
+    }
+
+    fn progress(&self, line: &str) -> Option<Progress> {
+        output::progress(line)
+    }
+
+    fn read(
+        &self,
+        options: &Options,
+        printed: &Printed,
+        scratch: &Path,
+        _order: &SliceOrder,
+        cut: &Cut,
+    ) -> Result<Outcome, ToolError> {
+        let report = written(NAME, &scratch.join(REPORT))?;
+        output::read(&report, options.is_scheduled, Some(cut)).map_err(unusable(NAME, printed))
+    }
+}

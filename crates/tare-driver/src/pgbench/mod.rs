@@ -1,0 +1,174 @@
+//! pgbench as a driver: PostgreSQL's own load tool, its built-in scripts, closed loop or at a fixed
+//! rate.
+//!
+//! It logs each transaction with the time of its end, so the window is cut exactly. At a fixed rate it
+//! draws a schedule (Poisson) and never skips a start: its latency counts from when a
+//! transaction was due.
+
+use std::collections::HashSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use tare_lab::driver::{Pacing, SliceOrder, TargetId};
+use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
+
+use super::tool::{
+    self, About, Ask, At, Cut, Edges, FILL_LIMIT, Outcome, Printed, Progress, SliceRun, Tool,
+    ToolError, Words, unusable, written,
+};
+use super::words::{self, OptionError, option};
+use super::{DriverInfo, Program};
+
+mod output;
+
+const NAME: &str = "pgbench";
+
+const OPTIONS: &[OptionInfo] = &[
+    option(
+        "builtin",
+        &["tpcb-like", "simple-update", "select-only"],
+        "script: tpcb-like, simple-update, select-only (select-only)",
+    ),
+    option("clients", &[], "sessions, each with one transaction in flight (16)"),
+    option("jobs", &[], "threads of the client (1)"),
+    option("scale", &[], "100,000 accounts each; the same in all workloads (1)"),
+    option(
+        "protocol",
+        &["simple", "extended", "prepared"],
+        "how queries are sent: simple, extended, prepared (prepared)",
+    ),
+    option("program", &[], "its file, where it is not on PATH"),
+];
+
+pub(super) const INFO: DriverInfo = DriverInfo {
+    name: NAME,
+    help: "PostgreSQL's own load tool: built-in scripts, closed loop and fixed rate",
+    speaks: &["postgres"],
+    options: OPTIONS,
+    program: Some(Program { name: NAME, home: None, get: "apt-get install postgresql" }),
+    check: tool::check::<Pgbench>,
+    make: tool::make::<Pgbench>,
+};
+
+/// User and database of a system that speaks this.
+const USER: &str = "postgres";
+/// Time that it gets beyond lead-in and window: its first line comes after a second.
+const TAIL: Duration = Duration::from_millis(1_500);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Options {
+    builtin: String,
+    clients: u64,
+    jobs: u64,
+    scale: u64,
+    protocol: String,
+    program: String,
+}
+
+impl Options {
+    fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
+        let words = words::Options { tool: NAME, workload };
+        Ok(Self {
+            builtin: words.text("builtin", "select-only"),
+            clients: words.whole("clients", 16, 1..=10_000)?,
+            jobs: words.whole("jobs", 1, 1..=256)?,
+            scale: words.whole("scale", 1, 1..=100_000)?,
+            protocol: words.text("protocol", "prepared"),
+            program: words.text("program", NAME),
+        })
+    }
+
+    fn words(&self, address: SocketAddr) -> Words {
+        let (host, port) = (address.ip(), address.port());
+        Words::new(self.program.as_str()).and(&format!("-h {host} -p {port} -U {USER}"))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Pgbench {
+    /// Systems that have their tables.
+    filled: HashSet<TargetId>,
+}
+
+impl Tool for Pgbench {
+    const ABOUT: About =
+        About { name: NAME, edges: Edges::ByTheClock, greeting: &[], cuts_latency: true };
+
+    type Options = Options;
+
+    fn options(workload: &WorkloadSpec) -> Result<Options, OptionError> {
+        Options::read(workload)
+    }
+
+    fn check(study: &Study) -> Result<(), ToolError> {
+        let mut scale = None;
+        for workload in &study.workloads {
+            let options = Options::read(workload)?;
+            if scale.is_some_and(|scale| scale != options.scale) {
+                let words = words::Options { tool: NAME, workload };
+                let expected = "that of the other workloads: its tables are the same";
+                return Err(words.bad("scale", expected).into());
+            }
+            scale = Some(options.scale);
+        }
+        Ok(())
+    }
+
+    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+        let Options { builtin, clients, jobs, protocol, .. } = options;
+        // It takes whole seconds.
+        let seconds = (run.order.lead_in + run.order.window + TAIL).as_secs_f64().ceil();
+        let words = options
+            .words(run.address)
+            .and(&format!("-n -b {builtin} -M {protocol} -c {clients} -j {jobs} -P 1 -T {seconds}"))
+            .and(&format!("--random-seed {} --log", run.order.seed & 0xffff_ffff))
+            .word("--log-prefix")
+            .word(run.scratch.join(NAME).to_string_lossy());
+        let words = match run.order.pacing {
+            Pacing::Closed => words,
+            Pacing::Open { rate_per_s } => words.and(&format!("-R {rate_per_s}")),
+        };
+        Ask { words: words.word(USER), operations: None }
+    }
+
+    fn populate(
+        &mut self,
+        at: &At<'_>,
+        options: &Options,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ToolError> {
+        let accounts = options.scale * 100_000;
+        progress(0, accounts);
+        if !self.filled.contains(&at.target) {
+            let words = options.words(at.address).and(&format!("-i -q -s {}", options.scale));
+            at.complete(&words.word(USER), FILL_LIMIT)?;
+            self.filled.insert(at.target);
+        }
+        progress(accounts, accounts);
+        Ok(())
+    }
+
+    fn progress(&self, line: &str) -> Option<Progress> {
+        output::progress(line)
+    }
+
+    fn read(
+        &self,
+        _options: &Options,
+        printed: &Printed,
+        scratch: &Path,
+        _order: &SliceOrder,
+        cut: &Cut,
+    ) -> Result<Outcome, ToolError> {
+        let unread = |source| ToolError::Read { tool: NAME, path: scratch.to_path_buf(), source };
+        let mut log = String::new();
+        // One for each of its threads.
+        for entry in fs::read_dir(scratch).map_err(unread)? {
+            let path = entry.map_err(unread)?.path();
+            log.push_str(&written(NAME, &path)?);
+        }
+        output::read(&printed.stdout, &log, Some(cut)).map_err(unusable(NAME, printed))
+    }
+}

@@ -1,0 +1,152 @@
+//! redis-benchmark as a driver: a closed loop of one command, of Redis or of what speaks as it does.
+//!
+//! It takes a number of operations, not a time, so the number follows from the rate that the system
+//! showed before. It prints its rate each 250 ms, which is where the edges of the window are;
+//! its latency cannot be cut, and is that of the whole run.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use std::time::Duration;
+
+use tare_lab::driver::SliceOrder;
+use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
+
+use super::tool::{
+    self, About, Ask, At, Cut, Edges, FILL_LIMIT, Outcome, Printed, Progress, SPARE, SliceRun,
+    Tool, ToolError, Words, closed_loop, unusable,
+};
+use super::words::{self, OptionError, option};
+use super::{DriverInfo, Program};
+
+mod output;
+mod resp;
+
+const NAME: &str = "redis-benchmark";
+
+const OPTIONS: &[OptionInfo] = &[
+    option(
+        "test",
+        &["get", "set", "incr", "hset", "sadd", "ping_mbulk"],
+        "command: get, set, incr, hset, sadd, ping_mbulk (get)",
+    ),
+    option("clients", &[], "connections, each with one request or pipeline in flight (50)"),
+    option("pipeline", &[], "requests that are sent together (1)"),
+    option("data_size", &[], "bytes of a value (100)"),
+    option("keyspace", &[], "keys, all of which are there before the load (100000)"),
+    option("threads", &[], "threads of the client (1)"),
+    option("program", &[], "its file, where it is not on PATH"),
+];
+
+pub(super) const INFO: DriverInfo = DriverInfo {
+    name: NAME,
+    help: "Redis's own load tool: closed loop, one command",
+    speaks: &["redis"],
+    options: OPTIONS,
+    program: Some(Program { name: NAME, home: None, get: "apt-get install redis-tools" }),
+    check: tool::check::<RedisBenchmark>,
+    make: tool::make::<RedisBenchmark>,
+};
+
+/// Time that the tool gets beyond lead-in and window.
+const TAIL: Duration = Duration::from_millis(500);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Options {
+    test: String,
+    clients: u64,
+    pipeline: u64,
+    data_size: u64,
+    keyspace: u64,
+    threads: u64,
+    program: String,
+}
+
+impl Options {
+    fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
+        let words = words::Options { tool: NAME, workload };
+        Ok(Self {
+            test: words.text("test", "get"),
+            clients: words.whole("clients", 50, 1..=10_000)?,
+            pipeline: words.whole("pipeline", 1, 1..=10_000)?,
+            data_size: words.whole("data_size", 100, 1..=1 << 20)?,
+            keyspace: words.whole("keyspace", 100_000, 1..=1_000_000_000)?,
+            threads: words.whole("threads", 1, 1..=256)?,
+            program: words.text("program", NAME),
+        })
+    }
+
+    fn words(&self, address: SocketAddr, operations: u64) -> Words {
+        let Self { test, clients, pipeline, data_size, keyspace, threads, program } = self;
+        let words = Words::new(program.as_str())
+            .and(&format!("-h {} -p {} -n {operations} -t {test}", address.ip(), address.port()))
+            .and(&format!("-c {clients} -P {pipeline} -d {data_size} -r {keyspace}"));
+        if *threads > 1 { words.and(&format!("--threads {threads}")) } else { words }
+    }
+}
+
+#[derive(Debug, Default)]
+struct RedisBenchmark;
+
+impl Tool for RedisBenchmark {
+    const ABOUT: About =
+        About { name: NAME, edges: Edges::AtLines, greeting: &[], cuts_latency: false };
+
+    fn counts_from_due(_options: &Options) -> bool {
+        false
+    }
+
+    type Options = Options;
+
+    fn options(workload: &WorkloadSpec) -> Result<Options, OptionError> {
+        Options::read(workload)
+    }
+
+    fn check(study: &Study) -> Result<(), ToolError> {
+        closed_loop(NAME, &study.workloads)?;
+        let options = |workload| Options::read(workload).map(drop);
+        Ok(study.workloads.iter().try_for_each(options)?)
+    }
+
+    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+        let time = run.order.lead_in + run.order.window + TAIL;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
+        let needed = (run.seen.rate_per_s * time.as_secs_f64() * SPARE).max(0.0) as u64;
+        // What it sends together, it counts together.
+        let step = options.clients * options.pipeline;
+        let operations = needed.div_ceil(step).max(1) * step;
+        Ask { words: options.words(run.address, operations), operations: Some(operations) }
+    }
+
+    fn populate(
+        &mut self,
+        at: &At<'_>,
+        options: &Options,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ToolError> {
+        if matches!(options.test.as_str(), "get" | "set") {
+            return resp::fill(at, options.keyspace, options.data_size, progress);
+        }
+        // Of keys drawn twice as often as there are keys, 86 % are there.
+        let operations = options.keyspace.saturating_mul(2);
+        let printed = at.complete(&options.words(at.address, operations), FILL_LIMIT)?;
+        output::read(&printed.stdout).map_err(unusable(NAME, &printed))?;
+        progress(options.keyspace, options.keyspace);
+        Ok(())
+    }
+
+    fn progress(&self, line: &str) -> Option<Progress> {
+        output::progress(line)
+    }
+
+    fn read(
+        &self,
+        _options: &Options,
+        printed: &Printed,
+        _scratch: &Path,
+        _order: &SliceOrder,
+        _cut: &Cut,
+    ) -> Result<Outcome, ToolError> {
+        output::read(&printed.stdout).map_err(unusable(NAME, printed))
+    }
+}

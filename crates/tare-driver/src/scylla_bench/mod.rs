@@ -1,0 +1,145 @@
+//! scylla-bench as a driver: Scylla's load tool, closed loop or at a fixed rate.
+//!
+//! At a fixed rate (`-max-rate`) its "c-o fixed" latency counts from when an operation was due. It tells
+//! percentiles of its whole run alone, which cannot be cut. When a replica is gone it sends the same
+//! operations again for ever, so the deadlines of a slice end it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use tare_lab::driver::{Pacing, SliceOrder};
+use tare_lab::study::{OptionInfo, WorkloadSpec};
+
+use super::tool::{
+    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, SliceRun, Tool,
+    ToolError, Words, unusable,
+};
+use super::words::{self, OptionError, option};
+use super::{DriverInfo, Program};
+
+mod output;
+
+const NAME: &str = "scylla-bench";
+
+const OPTIONS: &[OptionInfo] = &[
+    option("mode", &["write", "read"], "operations: write, read (write)"),
+    option(
+        "workload",
+        &["uniform", "sequential"],
+        "how partitions are drawn: uniform, sequential (uniform)",
+    ),
+    option("partitions", &[], "partitions of one row, there before the load (100000)"),
+    option("row_bytes", &[], "bytes of a row (170)"),
+    option("concurrency", &[], "operations in flight (64)"),
+    option("connections", &[], "connections (4)"),
+    option("consistency", &["one", "quorum", "all"], "one, quorum, all (one)"),
+    option("program", &[], "its file, where it is not on PATH"),
+];
+
+pub(super) const INFO: DriverInfo = DriverInfo {
+    name: NAME,
+    help: "Scylla's load tool: rows by key, closed loop and fixed rate",
+    speaks: &["cql"],
+    options: OPTIONS,
+    program: Some(Program {
+        name: NAME,
+        home: None,
+        get: "build it from github.com/scylladb/scylla-bench (go install .)",
+    }),
+    check: tool::check::<ScyllaBench>,
+    make: tool::make::<ScyllaBench>,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Options {
+    mode: String,
+    workload: String,
+    partitions: u64,
+    row_bytes: u64,
+    concurrency: u64,
+    connections: u64,
+    consistency: String,
+    program: String,
+}
+
+impl Options {
+    fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
+        let words = words::Options { tool: NAME, workload };
+        Ok(Self {
+            mode: words.text("mode", "write"),
+            workload: words.text("workload", "uniform"),
+            partitions: words.whole("partitions", 100_000, 1..=1 << 40)?,
+            row_bytes: words.whole("row_bytes", 170, 1..=1 << 20)?,
+            concurrency: words.whole("concurrency", 64, 1..=1 << 16)?,
+            connections: words.whole("connections", 4, 1..=1 << 16)?,
+            consistency: words.text("consistency", "one"),
+            program: words.text("program", NAME),
+        })
+    }
+
+    fn words(&self, address: SocketAddr, mode: &str, workload: &str) -> Words {
+        let Self { partitions, row_bytes, concurrency, connections, consistency, .. } = self;
+        Words::new(self.program.as_str())
+            .and(&format!("-nodes {address} -mode {mode} -workload {workload}"))
+            .and(&format!("-partition-count {partitions} -clustering-row-count 1"))
+            .and(&format!("-clustering-row-size fixed:{row_bytes} -concurrency {concurrency}"))
+            .and(&format!("-connection-count {connections} -consistency-level {consistency}"))
+            .and("-replication-factor 1")
+    }
+}
+
+#[derive(Debug, Default)]
+struct ScyllaBench;
+
+impl Tool for ScyllaBench {
+    const ABOUT: About =
+        About { name: NAME, edges: Edges::AtLines, greeting: CQL_OPTIONS, cuts_latency: false };
+
+    type Options = Options;
+
+    fn options(workload: &WorkloadSpec) -> Result<Options, OptionError> {
+        Options::read(workload)
+    }
+
+    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+        let seconds = tool::seconds(run.order, Duration::from_secs(1));
+        let words = options
+            .words(run.address, &options.mode, &options.workload)
+            .and(&format!("-duration {seconds}s -iterations 0"));
+        let words = match run.order.pacing {
+            Pacing::Closed => words,
+            Pacing::Open { rate_per_s } => words.and(&format!("-max-rate {}", rate_per_s.round())),
+        };
+        Ask { words, operations: None }
+    }
+
+    fn populate(
+        &mut self,
+        at: &At<'_>,
+        options: &Options,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ToolError> {
+        let words = options.words(at.address, "write", "sequential");
+        let read = |printed: &Printed| {
+            output::read(&printed.stdout, false).map_err(unusable(NAME, printed))
+        };
+        at.fill(&words, options.partitions, read, progress)
+    }
+
+    fn progress(&self, line: &str) -> Option<Progress> {
+        output::progress(line)
+    }
+
+    fn read(
+        &self,
+        _options: &Options,
+        printed: &Printed,
+        _scratch: &Path,
+        order: &SliceOrder,
+        _cut: &Cut,
+    ) -> Result<Outcome, ToolError> {
+        let is_open = matches!(order.pacing, Pacing::Open { .. });
+        output::read(&printed.stdout, is_open).map_err(unusable(NAME, printed))
+    }
+}

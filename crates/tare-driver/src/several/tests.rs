@@ -1,0 +1,148 @@
+use super::*;
+use tare_lab::study::KeyDistribution;
+
+/// A driver that sees what it was made to see.
+struct Scripted {
+    load: SliceLoad,
+    edges: Vec<Edge>,
+    /// Waits for a word before its edges.
+    gate: Option<mpsc::Receiver<()>>,
+    asked: mpsc::Sender<Pacing>,
+}
+
+impl Driver for Scripted {
+    fn open(&mut self, address: SocketAddr, _deadline: Duration) -> Result<TargetId, PartError> {
+        Ok(TargetId(address.port().into()))
+    }
+
+    fn populate(
+        &mut self,
+        _target: TargetId,
+        _workload: &WorkloadSpec,
+        _seed: u64,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), PartError> {
+        progress(10, 10);
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        _target: TargetId,
+        order: &SliceOrder,
+        edge: &mut dyn FnMut(Edge),
+    ) -> Result<SliceLoad, PartError> {
+        self.asked.send(order.pacing)?;
+        if let Some(gate) = &self.gate {
+            gate.recv_timeout(Duration::from_secs(10))?;
+        }
+        self.edges.iter().for_each(|one| edge(*one));
+        Ok(self.load.clone())
+    }
+
+    fn close(&mut self, _target: TargetId) -> Result<(), PartError> {
+        Ok(())
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        vec![1]
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        Ok(())
+    }
+}
+
+fn times(values: &[u64]) -> Vec<u8> {
+    let mut histogram = histogram::new();
+    values.iter().for_each(|ns| histogram::record(&mut histogram, *ns));
+    histogram::encode(&histogram)
+}
+
+fn load(operations: u64, service: &[u64]) -> SliceLoad {
+    SliceLoad {
+        window_ns: 1_000,
+        operations,
+        errors: vec![("timed out".into(), operations)],
+        unsent: 1,
+        client_cpu_ns: 5,
+        response: Vec::new(),
+        service: times(service),
+    }
+}
+
+fn order(pacing: Pacing) -> SliceOrder {
+    let workload = WorkloadSpec {
+        name: "w".into(),
+        workload: None,
+        write_share: 1.0,
+        rows: 10,
+        columns: 1,
+        column_bytes: 1,
+        keys: KeyDistribution::Uniform,
+        connections: 1,
+        in_flight: 1,
+        latency_share: 0.0,
+        rate_per_s: None,
+        options: Vec::new(),
+    };
+    let (lead_in, window) = (Duration::ZERO, Duration::from_millis(1));
+    SliceOrder { workload, pacing, lead_in, window, seed: 1 }
+}
+
+fn addresses() -> [SocketAddr; 2] {
+    [7, 8].map(|port| ([127, 0, 0, 1], port).into())
+}
+
+#[test]
+fn loads_are_added_up_and_a_rate_is_divided() {
+    let (asked, paces) = mpsc::channel();
+    let edges = vec![Edge::Begin, Edge::End];
+    let (open, gate) = mpsc::channel();
+    let first = Scripted {
+        load: load(3, &[100, 200]),
+        edges: vec![Edge::Begin],
+        gate: None,
+        asked: asked.clone(),
+    };
+    let second = Scripted { load: load(4, &[300]), edges, gate: Some(gate), asked };
+    let mut several =
+        Several { drivers: vec![Box::new(first), Box::new(second)], targets: Targets::default() };
+    let error = several.open(addresses()[0], Duration::ZERO).unwrap_err().to_string();
+    assert!(error.contains("2 instances of the system and was given 1"), "{error}");
+    let target = several.open_all(&addresses(), Duration::ZERO).unwrap();
+    let mut seen = Vec::new();
+    let workload = order(Pacing::Closed).workload;
+    several.populate(target, &workload, 1, &mut |done, all| seen.push((done, all))).unwrap();
+    assert_eq!(seen, [(10, 20), (20, 20)]);
+    // The second begins later than the first, by whatever the threads take.
+    open.send(()).unwrap();
+    let mut edges = Vec::new();
+    let pacing = Pacing::Open { rate_per_s: 100.0 };
+    let sum = several.run(target, &order(pacing), &mut |edge| edges.push(edge)).unwrap();
+    assert_eq!(edges, [Edge::Begin, Edge::End]);
+    assert_eq!((sum.operations, sum.unsent, sum.client_cpu_ns, sum.window_ns), (7, 2, 10, 1_000));
+    assert_eq!(sum.errors, [("timed out".to_string(), 7)]);
+    assert_eq!(sum.service, times(&[100, 200, 300]));
+    assert!(sum.response.is_empty());
+    let half = Pacing::Open { rate_per_s: 50.0 };
+    assert_eq!(paces.try_iter().collect::<Vec<_>>(), [half, half]);
+    assert_eq!(several.pids(), [1, 1]);
+    several.close(target).unwrap();
+    let error = several.close(target).unwrap_err().to_string();
+    assert!(error.contains("no target 0"), "{error}");
+}
+
+#[test]
+fn windows_that_never_meet_are_refused() {
+    let (asked, _paces) = mpsc::channel();
+    let one = |edges: &[Edge]| -> Box<dyn Driver + Send> {
+        let (edges, gate, asked) = (edges.to_vec(), None, asked.clone());
+        Box::new(Scripted { load: load(1, &[1]), edges, gate, asked })
+    };
+    let drivers = vec![one(&[Edge::Begin, Edge::End]), one(&[])];
+    let mut several = Several { drivers, targets: Targets::default() };
+    let target = several.open_all(&addresses(), Duration::ZERO).unwrap();
+    let error = several.run(target, &order(Pacing::Closed), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("take a longer one"), "{error}");
+}

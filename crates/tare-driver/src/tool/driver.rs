@@ -1,0 +1,295 @@
+//! A tool as a driver of a study: its runs, their windows, and the figures that are made of them.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tare_lab::PartError;
+use tare_lab::doubt::Doubt;
+use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
+use tare_lab::study::WorkloadSpec;
+
+use super::follower::{Follower, LIMITS, Limits, Mark};
+use super::process::Running;
+use super::{Ask, At, Cut, Edges, Seen, SliceRun, Stand, Tool, ToolError, finished};
+use crate::targets::Targets;
+use crate::{Client, place};
+use tare_load::histogram;
+
+/// Between two attempts to connect to a system that starts.
+const RETRY: Duration = Duration::from_millis(20);
+/// For the answer to a greeting.
+const GREETING_LIMIT: Duration = Duration::from_secs(5);
+/// Share of the window that its own time must reach; it may be rounded.
+const COVERED_PERCENT: u128 = 90;
+/// Runs of a tool that takes a number of operations, until that covers the window.
+const ATTEMPTS_MAX: u32 = 6;
+/// Starts of a tool that ends before it has begun. A Java one gives the system 5 s to answer its first
+/// questions, which is short where both still compile themselves on few CPUs.
+const STARTS_MAX: u32 = 3;
+/// Operations of such a tool beyond what its rate needs, so that it does not end in the window.
+pub(crate) const SPARE: f64 = 1.3;
+/// Its first guess of a rate, in operations/s. Too low costs a short run more.
+const FIRST_RATE_PER_S: f64 = 5_000.0;
+/// Its first guess of the time that a tool takes to begin: a Java one on a busy host.
+const FIRST_START: Duration = Duration::from_secs(10);
+
+/// A tool as a driver.
+#[derive(Debug)]
+pub(crate) struct ToolDriver<T> {
+    tool: T,
+    stand: Stand,
+    targets: Targets<SocketAddr>,
+    /// Operations/s that a workload reached the last time.
+    rates: HashMap<(TargetId, String), f64>,
+    /// The longest that it took from its start to its first figures.
+    start: Option<Duration>,
+    /// Whether a workload of a target is asked at a rate, and its latency is not from when it was due.
+    omits: HashSet<TargetId>,
+    pub(super) limits: Limits,
+}
+
+/// A run of a tool, up to the window's end.
+#[derive(Debug)]
+struct Measured {
+    running: Running,
+    begin: Mark,
+    end: Mark,
+    asked: Option<u64>,
+}
+
+impl<T: Tool> ToolDriver<T> {
+    pub(crate) fn new(tool: T, client: &Client<'_>) -> Self {
+        let stand = Stand {
+            cpus: client.cpus.clone(),
+            namespace: client.namespace.map(Path::to_path_buf),
+            run: client.run.to_string(),
+            scratch: client.scratch.join("load-tool"),
+        };
+        let (targets, rates, omits) = (Targets::default(), HashMap::new(), HashSet::new());
+        Self { tool, stand, targets, rates, start: None, omits, limits: LIMITS }
+    }
+
+    /// What it takes to begin, with something to spare.
+    fn start(&self) -> Duration {
+        self.start.map_or(FIRST_START, |start| start.mul_f64(1.5) + Duration::from_secs(1))
+    }
+
+    pub(super) fn slice(
+        &mut self,
+        target: TargetId,
+        order: &SliceOrder,
+        edge: &mut dyn FnMut(Edge),
+    ) -> Result<SliceLoad, ToolError> {
+        let address = *self.targets.get(target)?;
+        let options = T::options(&order.workload)?;
+        let key = (target, order.workload.name.clone());
+        let mut rate_per_s = self.rates.get(&key).copied().unwrap_or(FIRST_RATE_PER_S);
+        let mut starts = 0;
+        for _ in 0..ATTEMPTS_MAX {
+            let seen = Seen { rate_per_s, start: self.start() };
+            let run = SliceRun { address, order, seen, scratch: &self.stand.scratch };
+            let ask = self.tool.ask(&options, &run);
+            let window = match self.window(&ask, order, edge) {
+                Err(ToolError::Unbegun { .. }) if starts + 1 < STARTS_MAX => {
+                    starts += 1;
+                    continue;
+                }
+                other => other?,
+            };
+            match window {
+                Ok(measured) => {
+                    let load = self.finish(measured, &options, order)?;
+                    let seconds = Duration::from_nanos(load.window_ns).as_secs_f64();
+                    self.rates.insert(key, load.operations as f64 / seconds.max(1e-3));
+                    return Ok(load);
+                }
+                Err(seen_per_s) => rate_per_s = seen_per_s.max(rate_per_s * 2.0),
+            }
+        }
+        Err(ToolError::Unsteady { tool: T::ABOUT.name })
+    }
+
+    /// Runs the tool up to the end of the window; or says how fast it was where its number of
+    /// operations does not reach that far, before the window was begun.
+    fn window(
+        &mut self,
+        ask: &Ask,
+        order: &SliceOrder,
+        edge: &mut dyn FnMut(Edge),
+    ) -> Result<Result<Measured, f64>, ToolError> {
+        let started = Instant::now();
+        let mut follower = Follower {
+            tool: &self.tool,
+            running: Running::start(&self.stand, &ask.words)?,
+            limits: self.limits,
+            operations: 0.0,
+            last: None,
+        };
+        let begin = match T::ABOUT.edges {
+            Edges::AtLines => follower.lead_in(order.lead_in, ask.operations.is_some())?,
+            Edges::ByTheClock => Some((follower.begin(order.lead_in)?, None)),
+        };
+        let start = follower.last.map(|(first, _)| first.duration_since(started));
+        self.start = self.start.max(start);
+        let Some((at, tool_s)) = begin else { return Ok(Err(follower.rate_per_s())) };
+        if let Some(all) = ask.operations {
+            let rate = follower.rate_per_s();
+            let needed = follower.operations + rate * order.window.as_secs_f64() * SPARE.sqrt();
+            if needed > all as f64 {
+                return Ok(Err(rate));
+            }
+        }
+        let begin = follower.mark(at, tool_s);
+        edge(Edge::Begin);
+        let (at, tool_s) = match T::ABOUT.edges {
+            Edges::AtLines => follower.until(at + order.window)?,
+            Edges::ByTheClock => {
+                follower.sleep(order.window.saturating_sub(at.elapsed()))?;
+                (Instant::now(), None)
+            }
+        };
+        let end = follower.mark(at, tool_s);
+        edge(Edge::End);
+        let asked = ask.operations;
+        Ok(Ok(Measured { running: follower.running, begin, end, asked }))
+    }
+
+    /// Waits for the tool's end and makes the slice's figures of its report.
+    fn finish(
+        &self,
+        measured: Measured,
+        options: &T::Options,
+        order: &SliceOrder,
+    ) -> Result<SliceLoad, ToolError> {
+        let Measured { mut running, begin, end, asked } = measured;
+        let tool = T::ABOUT.name;
+        let limit = self.limits.end + order.window + order.lead_in;
+        let ended = running.end(Instant::now() + limit);
+        finished(tool, &running, ended, limit)?;
+        let cut = Cut { unix_s: (begin.unix_s, end.unix_s), tool_s: begin.tool_s.zip(end.tool_s) };
+        let outcome =
+            self.tool.read(options, &running.printed, &self.stand.scratch, order, &cut)?;
+        if let Some(asked) = asked.filter(|asked| outcome.total() < *asked) {
+            let (done, said) = (outcome.total(), running.printed.said());
+            return Err(ToolError::Short { tool, asked, done, said });
+        }
+        let window = end.at.duration_since(begin.at);
+        if u128::from(outcome.elapsed_ns) < window.as_nanos() * COVERED_PERCENT / 100 {
+            let (ran_ms, window_ms) = (outcome.elapsed_ns / 1_000_000, window.as_millis());
+            let said = running.printed.said();
+            return Err(ToolError::Uncovered { tool, ran_ms, window_ms, said });
+        }
+        let operations = match T::ABOUT.edges {
+            Edges::AtLines => rounded(end.operations - begin.operations),
+            Edges::ByTheClock => outcome.total(),
+        };
+        let (response, unsent) = match order.pacing {
+            Pacing::Closed => (None, 0),
+            Pacing::Open { rate_per_s } => {
+                let due = rounded(rate_per_s * window.as_secs_f64());
+                (outcome.response, due.saturating_sub(operations))
+            }
+        };
+        let encoded = |histogram: Option<histogram::Histogram>| {
+            histogram.map(|histogram| histogram::encode(&histogram)).unwrap_or_default()
+        };
+        Ok(SliceLoad {
+            window_ns: u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
+            operations,
+            errors: outcome.errors,
+            unsent,
+            client_cpu_ns: end.cpu_ns.saturating_sub(begin.cpu_ns),
+            response: encoded(response),
+            service: encoded(outcome.service),
+        })
+    }
+}
+
+/// Waits until a system answers.
+fn answers(address: SocketAddr, greeting: &[u8], limit: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + limit;
+    let once = || {
+        let mut stream = TcpStream::connect_timeout(&address, limit)?;
+        stream.set_read_timeout(Some(GREETING_LIMIT))?;
+        stream.write_all(greeting)?;
+        if greeting.is_empty() { Ok(()) } else { stream.read_exact(&mut [0]) }
+    };
+    loop {
+        match once() {
+            Err(error) if Instant::now() >= deadline => return Err(error),
+            Err(_) => std::thread::sleep(RETRY),
+            Ok(()) => return Ok(()),
+        }
+    }
+}
+
+/// A count that was computed.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
+pub(super) fn rounded(operations: f64) -> u64 {
+    operations.round().max(0.0) as u64
+}
+
+impl<T: Tool> Driver for ToolDriver<T> {
+    fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
+        let greeting = T::ABOUT.greeting;
+        place::within(self.stand.namespace.as_deref(), || answers(address, greeting, deadline))
+            .map_err(ToolError::from)?
+            .map_err(|source| ToolError::Connect { address, source })?;
+        Ok(self.targets.add(address))
+    }
+
+    fn populate(
+        &mut self,
+        target: TargetId,
+        workload: &WorkloadSpec,
+        _seed: u64,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), PartError> {
+        let address = *self.targets.get(target)?;
+        let options = T::options(workload).map_err(ToolError::from)?;
+        let is_rated = workload.latency_share > 0.0 || workload.rate_per_s.is_some();
+        if is_rated && !T::counts_from_due(&options) {
+            self.omits.insert(target);
+        }
+        let at = At { tool: T::ABOUT.name, target, address, stand: &self.stand };
+        Ok(self.tool.populate(&at, &options, progress)?)
+    }
+
+    fn run(
+        &mut self,
+        target: TargetId,
+        order: &SliceOrder,
+        edge: &mut dyn FnMut(Edge),
+    ) -> Result<SliceLoad, PartError> {
+        Ok(self.slice(target, order, edge)?)
+    }
+
+    fn doubts(&mut self, target: TargetId) -> Vec<Doubt> {
+        let driver = || T::ABOUT.name.to_string();
+        let mut doubts = Vec::new();
+        if self.omits.contains(&target) {
+            doubts.push(Doubt::CoordinatedOmission { driver: driver() });
+        }
+        if !T::ABOUT.cuts_latency {
+            doubts.push(Doubt::LatencyBeyondWindow { driver: driver() });
+        }
+        doubts
+    }
+
+    fn close(&mut self, target: TargetId) -> Result<(), PartError> {
+        self.targets.remove(target)?;
+        Ok(())
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn stop(&mut self) -> Result<(), PartError> {
+        self.targets.clear();
+        Ok(())
+    }
+}

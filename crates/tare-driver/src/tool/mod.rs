@@ -1,0 +1,278 @@
+//! Other people's load tools as drivers: a process of the tool for each slice, where the client
+//! stands.
+//!
+//! Method: the tool is started with a length that covers the lead-in, the window and a tail. The edges
+//! of the window are read while it loads: where it prints a line each interval, as such a line comes
+//! (the next one after the lead-in, the nearest to the window's end); where it logs each operation, by
+//! the clock, and its log is cut. Then it comes to its end by itself, and its report is read.
+//!
+//! Neither an exit code nor a silence is trusted: each wait has a deadline, what was done is
+//! compared with what was asked, and what is printed with what is logged.
+//!
+//! Limits: the probes that look at the client's processes see none, since those live for a slice.
+//! Errors are those of the tool's whole run.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use tare_lab::PartError;
+use tare_lab::driver::{Driver, SliceOrder, TargetId};
+use tare_lab::study::{Study, WorkloadSpec};
+
+use super::words::OptionError;
+use super::{Client, place};
+
+mod driver;
+mod error;
+mod follower;
+pub(super) mod outcome;
+mod process;
+#[cfg(test)]
+pub(super) mod tests;
+
+pub(super) use driver::{SPARE, ToolDriver};
+pub use error::ToolError;
+pub use outcome::OutputError;
+pub(super) use outcome::{Cut, Outcome};
+use process::Running;
+pub(super) use process::{Printed, Stand, Words};
+
+/// What a line says of the interval that ends with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Progress {
+    /// The tool's own time, in seconds.
+    pub(super) tool_s: Option<f64>,
+    pub(super) count: Count,
+}
+
+/// Operations, as a line says them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Count {
+    /// Since the tool began.
+    Total(u64),
+    /// In the interval.
+    Interval(u64),
+    /// Per second of the interval.
+    Rate(f64),
+}
+
+/// Where the edges of the window are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edges {
+    /// At the lines that it prints.
+    AtLines,
+    /// By the clock: its report can be cut anywhere.
+    ByTheClock,
+}
+
+/// One run of a tool.
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    pub(super) words: Words,
+    /// It ends after so many operations, not after a time.
+    pub(super) operations: Option<u64>,
+}
+
+/// What was seen of a tool and its system before; a guess at first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// Operations/s of the workload.
+    pub(super) rate_per_s: f64,
+    /// What it takes to begin with its load, at most.
+    pub(super) start: Duration,
+}
+
+/// What a tool is, in values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About {
+    /// Name as in a study.
+    pub(super) name: &'static str,
+    pub(super) edges: Edges,
+    /// What a system is sent when it starts: once it sends anything back, it answers. Empty: taking a
+    /// connection is enough.
+    pub(super) greeting: &'static [u8],
+    /// Whether its latency can be cut to the window.
+    pub(super) cuts_latency: bool,
+}
+
+/// A slice that a tool is to run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SliceRun<'a> {
+    pub(super) address: SocketAddr,
+    pub(super) order: &'a SliceOrder,
+    pub(super) seen: Seen,
+    /// An empty directory for what the tool writes, in which it runs.
+    pub(super) scratch: &'a Path,
+}
+
+/// What distinguishes one tool from the others.
+pub(super) trait Tool: fmt::Debug {
+    const ABOUT: About;
+
+    /// What a workload asks of it, read and checked.
+    type Options;
+
+    fn options(workload: &WorkloadSpec) -> Result<Self::Options, OptionError>;
+
+    /// Refuses a study that it cannot run.
+    fn check(study: &Study) -> Result<(), ToolError> {
+        let options = |workload| Self::options(workload).map(drop);
+        Ok(study.workloads.iter().try_for_each(options)?)
+    }
+
+    /// Whether its latency at a fixed rate counts from when an operation was due.
+    fn counts_from_due(_options: &Self::Options) -> bool {
+        true
+    }
+
+    /// The command that runs a slice.
+    fn ask(&self, options: &Self::Options, run: &SliceRun<'_>) -> Ask;
+
+    /// Makes schema and rows.
+    fn populate(
+        &mut self,
+        at: &At<'_>,
+        options: &Self::Options,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ToolError>;
+
+    /// Reads a line that it prints.
+    fn progress(&self, line: &str) -> Option<Progress>;
+
+    /// Whether a line says that its load is over, though others may follow.
+    fn is_last(&self, _line: &str) -> bool {
+        false
+    }
+
+    /// Reads its report.
+    fn read(
+        &self,
+        options: &Self::Options,
+        printed: &Printed,
+        scratch: &Path,
+        order: &SliceOrder,
+        cut: &Cut,
+    ) -> Result<Outcome, ToolError>;
+}
+
+/// `DriverInfo::check` of a tool.
+pub(super) fn check<T: Tool>(study: &Study) -> Result<(), PartError> {
+    Ok(T::check(study)?)
+}
+
+/// `DriverInfo::make` of a tool.
+pub(super) fn make<T: Tool + Default + Send + 'static>(
+    client: &Client<'_>,
+) -> Result<Box<dyn Driver + Send>, PartError> {
+    Ok(Box::new(ToolDriver::new(T::default(), client)))
+}
+
+/// A system and where the client stands that loads it.
+#[derive(Debug)]
+pub(super) struct At<'s> {
+    pub(super) tool: &'static str,
+    pub(super) target: TargetId,
+    pub(super) address: SocketAddr,
+    pub(super) stand: &'s Stand,
+}
+
+impl At<'_> {
+    /// Runs a tool to its end, and takes a bad exit code for a failure; a good one proves nothing.
+    pub(super) fn complete(&self, words: &Words, limit: Duration) -> Result<Printed, ToolError> {
+        let mut running = Running::start(self.stand, words)?;
+        let end = running.end(Instant::now() + limit);
+        finished(self.tool, &running, end, limit)?;
+        Ok(std::mem::take(&mut running.printed))
+    }
+
+    /// Writes rows by a run of the tool itself, whose report must count as many as were asked.
+    pub(super) fn fill(
+        &self,
+        words: &Words,
+        asked: u64,
+        read: impl FnOnce(&Printed) -> Result<Outcome, ToolError>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ToolError> {
+        progress(0, asked);
+        let printed = self.complete(words, FILL_LIMIT)?;
+        let done = read(&printed)?.total();
+        if done != asked {
+            let (tool, said) = (self.tool, printed.said());
+            return Err(ToolError::Short { tool, asked, done, said });
+        }
+        progress(asked, asked);
+        Ok(())
+    }
+
+    /// Runs `work` where the client stands.
+    pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, ToolError> {
+        Ok(place::within(self.stand.namespace.as_deref(), work)?)
+    }
+}
+
+/// How long a tool may take to write the rows of a workload.
+pub(super) const FILL_LIMIT: Duration = Duration::from_secs(4 * 3600);
+/// What a tool may print its lines late by.
+const LATE: Duration = Duration::from_millis(1_500);
+/// Windows from this on are cut by whole seconds.
+const LONG: Duration = Duration::from_secs(5);
+
+/// How often a tool prints a line, where it can be told.
+pub(super) fn interval(order: &SliceOrder) -> Duration {
+    Duration::from_millis(if order.window < LONG { 200 } else { 1_000 })
+}
+
+/// For how many seconds a tool has to run that prints a line each `interval`: up to one is lost at each
+/// edge, and one at its start.
+pub(super) fn seconds(order: &SliceOrder, interval: Duration) -> f64 {
+    (order.lead_in + order.window + 4 * interval + LATE).as_secs_f64().ceil()
+}
+
+/// Refuses workloads with a fixed rate for a tool that holds none.
+pub(super) fn closed_loop(tool: &'static str, workloads: &[WorkloadSpec]) -> Result<(), ToolError> {
+    let rated = workloads.iter().find(|one| one.latency_share > 0.0 || one.rate_per_s.is_some());
+    let refuse = |one: &WorkloadSpec| ToolError::ClosedLoop { tool, workload: one.name.clone() };
+    rated.map_or(Ok(()), |one| Err(refuse(one)))
+}
+
+/// Reads a file that a tool was to write.
+pub(super) fn written(tool: &'static str, path: &Path) -> Result<String, ToolError> {
+    std::fs::read_to_string(path).map_err(|source| ToolError::Read {
+        tool,
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+/// What a tool printed cannot be used.
+pub(super) fn unusable(
+    tool: &'static str,
+    printed: &Printed,
+) -> impl FnOnce(OutputError) -> ToolError {
+    let said = printed.said();
+    move |source| ToolError::Output { tool, said, source }
+}
+
+/// CQL's OPTIONS in version 4, which every server answers before anything else.
+/// <https://github.com/apache/cassandra/blob/trunk/doc/native_protocol_v4.spec>, section 2 and 4.1.3.
+pub(super) const CQL_OPTIONS: &[u8] = &[4, 0, 0, 0, 5, 0, 0, 0, 0];
+
+/// Refuses a tool that does not end, or ends badly.
+fn finished(
+    tool: &'static str,
+    running: &Running,
+    ended: io::Result<Option<ExitStatus>>,
+    limit: Duration,
+) -> Result<(), ToolError> {
+    let said = running.printed.said();
+    match ended {
+        Ok(Some(status)) if status.success() => Ok(()),
+        Ok(Some(status)) => Err(ToolError::Failed { tool, status: status.to_string(), said }),
+        Ok(None) => Err(ToolError::Late { tool, limit, said }),
+        Err(error) => Err(ToolError::Failed { tool, status: error.to_string(), said }),
+    }
+}

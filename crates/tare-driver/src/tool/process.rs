@@ -1,0 +1,229 @@
+//! A load tool as a child process, where the client stands: its lines as they come, its CPU time, and
+//! an end in every case.
+
+use std::fs;
+use std::io::{BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use tare_std::cpus::CpuSet;
+
+use super::ToolError;
+use crate::place;
+
+/// Environment variable that marks the processes of a study, so that leftovers are found.
+const RUN_VARIABLE: &str = "TARE_RUN";
+/// What is kept of what a tool prints. One that prints a line each 200 ms for a day needs less.
+const KEPT_BYTES: usize = 64 << 20;
+/// For a process that has closed its output to be gone.
+const REAP_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where the client stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Stand {
+    pub(crate) cpus: CpuSet,
+    pub(crate) namespace: Option<PathBuf>,
+    pub(crate) run: String,
+    /// A directory for what the tool writes. It is emptied before each run of the tool.
+    pub(crate) scratch: PathBuf,
+}
+
+/// A tool and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Words {
+    pub(crate) program: String,
+    pub(crate) arguments: Vec<String>,
+}
+
+impl Words {
+    pub(crate) fn new(program: impl Into<String>) -> Self {
+        Self { program: program.into(), arguments: Vec::new() }
+    }
+
+    /// Adds arguments, which are parted by blanks.
+    pub(crate) fn and(mut self, arguments: &str) -> Self {
+        self.arguments.extend(arguments.split_whitespace().map(String::from));
+        self
+    }
+
+    /// Adds one argument as it is.
+    pub(crate) fn word(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+}
+
+/// A line as it came.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) at: Instant,
+    pub(super) text: String,
+    is_error: bool,
+}
+
+/// What a tool has said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Printed {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Printed {
+    fn keep(&mut self, line: &Line) {
+        let into = if line.is_error { &mut self.stderr } else { &mut self.stdout };
+        if into.len() < KEPT_BYTES {
+            into.push_str(&line.text);
+            into.push('\n');
+        }
+    }
+
+    /// What it said last, on one line: its errors, else its output.
+    pub(crate) fn said(&self) -> String {
+        let text = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
+        let lines: Vec<&str> = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !is_frame(line))
+            .collect();
+        let last = lines[lines.len().saturating_sub(4)..].join("; ");
+        match last.is_empty() {
+            true => "it said nothing".into(),
+            false => format!("it said: {}", last.chars().take(600).collect::<String>()),
+        }
+    }
+}
+
+/// A line of where a Java program was when it failed.
+fn is_frame(line: &str) -> bool {
+    line.starts_with("at ") || line.starts_with("... ")
+}
+
+/// A tool that runs. It is killed and reaped when this is dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+    lines: Receiver<Line>,
+    pub(super) printed: Printed,
+}
+
+/// What came of waiting for a line.
+pub(super) enum Heard {
+    Line(Line),
+    /// It has closed its output.
+    Ended,
+    Late,
+}
+
+impl Running {
+    /// Starts a tool in a scratch directory that is empty.
+    pub(super) fn start(stand: &Stand, words: &Words) -> Result<Self, ToolError> {
+        let scratch = |source| ToolError::Scratch { path: stand.scratch.clone(), source };
+        if stand.scratch.exists() {
+            fs::remove_dir_all(&stand.scratch).map_err(scratch)?;
+        }
+        fs::create_dir_all(&stand.scratch).map_err(scratch)?;
+        let mut command = Command::new(&words.program);
+        command
+            .args(&words.arguments)
+            .current_dir(&stand.scratch)
+            .env(RUN_VARIABLE, &stand.run)
+            // Numbers with points, messages in English.
+            .env("LC_ALL", "C")
+            // The terminal's interrupt is for the harness, which ends the tool in good order.
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        // A child inherits namespace and affinity from the thread that starts it, a fresh one.
+        let mut child = place::within(stand.namespace.as_deref(), || {
+            place::bind(&stand.cpus)?;
+            let program = || words.program.clone();
+            command.spawn().map_err(|source| match source.kind() {
+                std::io::ErrorKind::NotFound => ToolError::NotFound { program: program() },
+                _ => ToolError::Spawn { program: program(), source },
+            })
+        })??;
+        let (sender, lines) = mpsc::channel();
+        if let Some(stdout) = child.stdout.take() {
+            let sender = sender.clone();
+            std::thread::spawn(move || pass(stdout, false, &sender));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            std::thread::spawn(move || pass(stderr, true, &sender));
+        }
+        Ok(Self { child, lines, printed: Printed::default() })
+    }
+
+    /// The next line, until `deadline`.
+    pub(super) fn hear(&mut self, deadline: Instant) -> Heard {
+        match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                self.printed.keep(&line);
+                Heard::Line(line)
+            }
+            Err(RecvTimeoutError::Disconnected) => Heard::Ended,
+            Err(RecvTimeoutError::Timeout) => Heard::Late,
+        }
+    }
+
+    /// Waits for its end until `deadline`; `None` if it still runs then.
+    pub(super) fn end(&mut self, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
+        loop {
+            match self.hear(deadline) {
+                Heard::Line(_) => {}
+                Heard::Late => return Ok(None),
+                Heard::Ended => break,
+            }
+        }
+        let deadline = Instant::now() + REAP_LIMIT;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(None)
+    }
+
+    /// CPU time of its threads that are there now, in ns, by the scheduler's account.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let of_task = |path: PathBuf| {
+            let text = fs::read_to_string(path.join("schedstat")).ok()?;
+            text.split(' ').next()?.parse::<u64>().ok()
+        };
+        tasks.into_iter().flatten().flatten().filter_map(|task| of_task(task.path())).sum()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Passes lines on, which end with a newline or a carriage return.
+fn pass(from: impl Read, is_error: bool, to: &Sender<Line>) {
+    let mut line = Vec::new();
+    let send = |line: &mut Vec<u8>| {
+        let text = String::from_utf8_lossy(line).into_owned();
+        line.clear();
+        to.send(Line { at: Instant::now(), text, is_error }).is_ok()
+    };
+    for byte in BufReader::new(from).bytes().map_while(Result::ok) {
+        match byte {
+            b'\n' | b'\r' if send(&mut line) => {}
+            b'\n' | b'\r' => return,
+            _ if line.len() < KEPT_BYTES => line.push(byte),
+            _ => {}
+        }
+    }
+    if !line.is_empty() {
+        send(&mut line);
+    }
+}

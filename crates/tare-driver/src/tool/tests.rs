@@ -1,0 +1,191 @@
+//! The driver over tools that are scripts: what goes wrong between the two, each in one clear line.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad};
+
+use super::driver::rounded;
+use super::follower::Limits;
+use super::*;
+use crate::Client;
+use crate::tests::cpus;
+use tare_load::histogram::Histogram;
+
+/// A recorded output.
+pub(crate) fn fixture(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/load-tools").join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A histogram has these quantiles, within a share of them.
+pub(crate) fn near(histogram: &Histogram, points: &[(f64, f64)], share: f64) {
+    for (quantile, ns) in points {
+        let ours = histogram.value_at_quantile(*quantile) as f64;
+        assert!((ours / ns - 1.0).abs() <= share, "p{}: {ours} against {ns}", quantile * 100.0);
+    }
+}
+
+/// The text cut off at 16 places, and with a byte changed there.
+pub(crate) fn mangled(text: &str) -> impl Iterator<Item = String> {
+    let places = (0..16).map(|number| text.len() * number / 16);
+    places.flat_map(|at| {
+        let bytes = text.as_bytes();
+        let mut changed = bytes.to_vec();
+        changed[at] = b'#';
+        [&bytes[..at], &changed].map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    })
+}
+
+/// A tool that is a shell script, which prints `N` each 20 ms, and `done N` at its end.
+#[derive(Debug)]
+struct Script(String);
+
+impl Tool for Script {
+    const ABOUT: About =
+        About { name: "script", edges: Edges::AtLines, greeting: &[], cuts_latency: false };
+
+    type Options = ();
+
+    fn options(_: &WorkloadSpec) -> Result<(), OptionError> {
+        Ok(())
+    }
+
+    fn ask(&self, (): &(), run: &SliceRun<'_>) -> Ask {
+        let seconds = (run.order.lead_in + run.order.window).as_secs_f64() * SPARE;
+        let operations = rounded(run.seen.rate_per_s * seconds);
+        let words = Words::new(self.0.as_str()).word(operations.to_string());
+        Ask { words, operations: Some(operations) }
+    }
+
+    fn populate(
+        &mut self,
+        at: &At<'_>,
+        (): &(),
+        _: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ToolError> {
+        at.complete(&Words::new(self.0.as_str()).word("1"), Duration::from_secs(20)).map(drop)
+    }
+
+    fn progress(&self, line: &str) -> Option<Progress> {
+        Some(Progress { tool_s: None, count: Count::Total(line.parse().ok()?) })
+    }
+
+    fn read(
+        &self,
+        (): &(),
+        printed: &Printed,
+        _: &Path,
+        _: &SliceOrder,
+        _: &Cut,
+    ) -> Result<Outcome, ToolError> {
+        let done = printed.stdout.lines().find_map(|line| line.strip_prefix("done "));
+        let missing = OutputError::Missing { what: "what was done" };
+        let done = done.and_then(outcome::whole).ok_or(missing);
+        let done = done.map_err(unusable("script", printed))?;
+        Ok(Outcome {
+            operations: vec![("any".into(), done)],
+            errors: Vec::new(),
+            elapsed_ns: 3_600_000_000_000,
+            service: None,
+            response: None,
+        })
+    }
+}
+
+/// Counts up by 1,000 each 20 ms to its argument.
+const GOOD: &str =
+    "n=0; while [ $n -lt $1 ]; do echo $n; n=$((n + 1000)); sleep 0.02; done; echo done $1";
+
+/// What a slice of a tool with this script gives, and the edges that it told.
+fn slice(script: &str) -> (Result<SliceLoad, String>, Vec<Edge>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("script");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    run(path.to_str().unwrap(), folder.path())
+}
+
+fn run(program: &str, folder: &Path) -> (Result<SliceLoad, String>, Vec<Edge>) {
+    let cpus = cpus(64);
+    let client = Client {
+        program: Path::new("unused"),
+        cpus: &cpus,
+        namespace: None,
+        scratch: folder,
+        run: "ab12",
+    };
+    let mut driver = ToolDriver::new(Script(program.into()), &client);
+    driver.limits = Limits {
+        start: Duration::from_millis(700),
+        silence: Duration::from_millis(700),
+        end: Duration::from_secs(20),
+    };
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = driver.open(server.local_addr().unwrap(), Duration::from_secs(5)).unwrap();
+    let order = SliceOrder {
+        workload: crate::tests::workload(),
+        pacing: Pacing::Closed,
+        lead_in: Duration::from_millis(50),
+        window: Duration::from_millis(150),
+        seed: 1,
+    };
+    let mut edges = Vec::new();
+    let load = driver.slice(target, &order, &mut |edge| edges.push(edge));
+    let chain = |error: ToolError| {
+        let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
+        format!("{error}{}", source.unwrap_or_default())
+    };
+    (load.map_err(chain), edges)
+}
+
+/// Its rate, and with it its length, is not known before.
+#[test]
+fn a_window_of_a_tool_is_found_and_its_operations_are_those_between_two_lines() {
+    let (load, edges) = slice(GOOD);
+    let load = load.unwrap();
+    assert_eq!(edges, [Edge::Begin, Edge::End]);
+    assert!(load.operations >= 1_000 && load.operations.is_multiple_of(1_000), "{load:?}");
+    assert!(load.window_ns >= 20_000_000, "{load:?}");
+}
+
+/// As one in Java that lost its patience with a busy system.
+#[test]
+fn a_tool_that_ends_before_it_has_begun_is_started_again() {
+    let (load, edges) = slice(&format!("[ -e ../tried ] || {{ : > ../tried; exit 1; }}; {GOOD}"));
+    assert!(load.unwrap().operations >= 1_000);
+    assert_eq!(edges, [Edge::Begin, Edge::End]);
+}
+
+#[test]
+fn what_goes_wrong_is_said_in_one_line() {
+    for (script, expect) in [
+        (
+            "echo no such host >&2; exit 3",
+            "ended before it had begun (exit status: 3); it said: no such host",
+        ),
+        ("sleep 30", "had not begun after 0 s; it said nothing"),
+        ("echo 1; echo 2; sleep 30", "has printed no figures for 0 s"),
+        (
+            "n=0; while [ $n -lt $1 ]; do echo $n; n=$((n + 1000)); sleep 0.02; done",
+            "nothing of what was done",
+        ),
+        (
+            "n=0; while [ $n -lt $1 ]; do echo $n; n=$((n + 1000)); sleep 0.02; done; echo done 5",
+            "did 5 operations of",
+        ),
+        (
+            "n=0; while [ $n -lt $1 ]; do echo $n; n=$((n + 1000)); sleep 0.02; done; echo done $1; echo lost >&2; exit 1",
+            "(exit status: 1); it said: lost",
+        ),
+    ] {
+        let (load, _) = slice(script);
+        let error = load.unwrap_err();
+        assert!(error.contains(expect) && !error.contains('\n'), "{script}: {error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (load, _) = run("/nowhere/a-tool", folder.path());
+    assert_eq!(load.unwrap_err(), "cannot find /nowhere/a-tool; `tare doctor` says how to get it");
+}

@@ -1,0 +1,286 @@
+//! YCSB as a driver: its core workloads A to F by its Cassandra binding, closed loop or at a fixed rate.
+//! <https://github.com/brianfrankcooper/YCSB>
+//!
+//! Unless told otherwise it measures from the send; here it is told to measure both, from the send and
+//! from when an operation was due (`measurement.interval=both`), and to log a histogram of each second,
+//! which can be cut at the lines that it prints. It does not make its table, so that is done here.
+//!
+//! Limits: the rows that D and E insert are the same in each slice, so that from the second on they
+//! overwrite. An operation of F that reads, modifies and writes counts once in the rate and twice,
+//! as its two requests, in the latency. Each slice is a new Java process (see `cassandra_stress`).
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tare_lab::driver::{Pacing, SliceOrder};
+use tare_lab::study::{OptionInfo, WorkloadSpec};
+use tare_load::Access;
+
+use super::DriverInfo;
+use super::java::{self, Java, JavaHome};
+use super::tool::{
+    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, SliceRun, Tool,
+    ToolError, Words, unusable, written,
+};
+use super::words::{self, OptionError, option};
+
+mod output;
+
+const NAME: &str = "ycsb";
+const HOME: JavaHome = JavaHome {
+    default: "/opt/ycsb",
+    needs: ("lib", "a directory with YCSB's lib"),
+    before: &[],
+    // The archive of one binding has everything in lib.
+    after: &["lib/*", "cassandra-binding/lib/*"],
+};
+
+const OPTIONS: &[OptionInfo] = &[
+    option("workload", &["a", "b", "c", "d", "e", "f"], "core workload: a, b, c, d, e, f (a)"),
+    option("threads", &[], "operations in flight, each of a thread (32)"),
+    option("rows", &[], "rows that are there before the load (100000)"),
+    option("fields", &[], "fields of a row (10)"),
+    option("field_bytes", &[], "bytes of a field (100)"),
+    option("consistency", &["ONE", "LOCAL_ONE", "QUORUM", "LOCAL_QUORUM", "ALL"], "(ONE)"),
+    option(
+        "home",
+        &[],
+        "directory of the distribution, which has lib and cassandra-binding/lib (/opt/ycsb)",
+    ),
+    java::HDRHISTOGRAM,
+    java::PROGRAM,
+];
+
+pub(super) const INFO: DriverInfo = DriverInfo {
+    name: NAME,
+    help: "YCSB's core workloads A to F by its Cassandra binding, closed loop and fixed rate",
+    speaks: &["cql"],
+    options: OPTIONS,
+    program: Some(HOME.program(
+        "apt-get install default-jre-headless; unpack ycsb-0.17.0.tar.gz (or ycsb-cassandra-binding-0.17.0.tar.gz) of github.com/brianfrankcooper/YCSB/releases and name its directory in the study (home)",
+    )),
+    check: tool::check::<Ycsb>,
+    make: tool::make::<Ycsb>,
+};
+
+/// For the table to be made.
+const SCHEMA_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a core workload does: shares of its operations, and how keys are drawn.
+/// <https://github.com/brianfrankcooper/YCSB/wiki/Core-Workloads>
+#[derive(Clone, Copy, Debug)]
+struct Mix {
+    name: &'static str,
+    shares: &'static [(&'static str, &'static str)],
+    keys: &'static str,
+}
+
+const MIXES: [Mix; 6] = [
+    Mix { name: "a", shares: &[("read", "0.5"), ("update", "0.5")], keys: "zipfian" },
+    Mix { name: "b", shares: &[("read", "0.95"), ("update", "0.05")], keys: "zipfian" },
+    Mix { name: "c", shares: &[("read", "1")], keys: "zipfian" },
+    Mix { name: "d", shares: &[("read", "0.95"), ("insert", "0.05")], keys: "latest" },
+    Mix { name: "e", shares: &[("scan", "0.95"), ("insert", "0.05")], keys: "zipfian" },
+    Mix { name: "f", shares: &[("read", "0.5"), ("readmodifywrite", "0.5")], keys: "zipfian" },
+];
+/// Every kind of operation that has a share, which is not 0 by itself.
+const SHARES: [&str; 5] = ["read", "update", "insert", "scan", "readmodifywrite"];
+
+#[derive(Clone, Debug)]
+struct Options {
+    mix: Mix,
+    threads: u64,
+    rows: u64,
+    fields: u64,
+    field_bytes: u64,
+    consistency: String,
+    java: Java,
+}
+
+impl Options {
+    fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
+        let words = words::Options { tool: NAME, workload };
+        let name = words.text("workload", "a");
+        let mix = MIXES.into_iter().find(|mix| mix.name == name);
+        Ok(Self {
+            mix: mix.ok_or_else(|| words.bad("workload", "a letter from a to f"))?,
+            threads: words.whole("threads", 32, 1..=100_000)?,
+            rows: words.whole("rows", 100_000, 1..=i32::MAX as u64)?,
+            fields: words.whole("fields", 10, 1..=1_000)?,
+            field_bytes: words.whole("field_bytes", 100, 1..=1 << 20)?,
+            consistency: words.text("consistency", "ONE"),
+            java: HOME.read(words)?,
+        })
+    }
+
+    /// Rows of another shape are another table.
+    fn keyspace(&self) -> String {
+        format!("ycsb_{}_{}", self.fields, self.field_bytes)
+    }
+
+    /// The statements that make keyspace and table, as the binding wants them.
+    fn schema(&self) -> [String; 2] {
+        let keyspace = self.keyspace();
+        let fields = (0..self.fields).map(|field| format!("field{field} varchar, "));
+        let fields: String = fields.collect();
+        [
+            format!(
+                "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
+                 {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+            ),
+            format!(
+                "CREATE TABLE IF NOT EXISTS {keyspace}.usertable \
+                 (y_id varchar, {fields}PRIMARY KEY (y_id))"
+            ),
+        ]
+    }
+
+    /// More operations than it can do in the time of a slice; without a number, 0.17.0 starts no thread.
+    /// Where it inserts, it draws from keys that so many operations would insert, and then again where
+    /// there is no such key yet: there the number stays near that of the rows.
+    fn operations_most(&self) -> u64 {
+        match self.mix.name {
+            "e" => (self.rows * 10).clamp(100_000, i32::MAX as u64),
+            _ => i32::MAX as u64,
+        }
+    }
+
+    /// The words of one phase: `-load` or `-t`, which runs the mix.
+    fn words(&self, address: SocketAddr, phase: &str) -> Words {
+        let (host, port) = (address.ip(), address.port());
+        let Self { mix, threads, rows, fields, field_bytes, consistency, java } = self;
+        let keyspace = self.keyspace();
+        let mut words = java
+            .words("site.ycsb.Client")
+            .and(&format!("{phase} -s -threads {threads} -db site.ycsb.db.CassandraCQLClient"));
+        let share = |kind: &str| {
+            let found = mix.shares.iter().find(|(name, _)| *name == kind);
+            found.map_or("0", |(_, share)| *share)
+        };
+        let shares = SHARES.map(|kind| format!("{kind}proportion={}", share(kind)));
+        let own = [
+            "workload=site.ycsb.workloads.CoreWorkload".into(),
+            format!("requestdistribution={}", mix.keys),
+            "maxscanlength=100".into(),
+            format!("recordcount={rows}"),
+            format!("operationcount={}", self.operations_most()),
+            format!("fieldcount={fields}"),
+            format!("fieldlength={field_bytes}"),
+            "status.interval=1".into(),
+            "measurementtype=hdrhistogram".into(),
+            "measurement.interval=both".into(),
+            "hdrhistogram.fileoutput=true".into(),
+            format!("hosts={host}"),
+            format!("port={port}"),
+            format!("cassandra.keyspace={keyspace}"),
+            format!("cassandra.readconsistencylevel={consistency}"),
+            format!("cassandra.writeconsistencylevel={consistency}"),
+        ];
+        for property in shares.iter().chain(&own) {
+            words = words.word("-p").word(property.as_str());
+        }
+        words
+    }
+}
+
+/// Makes keyspace and table, where the client stands.
+fn make_schema(at: &At<'_>, options: &Options) -> Result<(), ToolError> {
+    let deadline = Instant::now() + SCHEMA_LIMIT;
+    let statements: Vec<_> =
+        ["CREATE KEYSPACE", "CREATE TABLE"].into_iter().zip(options.schema()).collect();
+    let make = || tare_load::execute(&Access::to(at.address), &statements, deadline);
+    at.within(make)?.map_err(|source| ToolError::Schema { source: Box::new(source) })
+}
+
+#[derive(Debug, Default)]
+struct Ycsb;
+
+impl Tool for Ycsb {
+    const ABOUT: About =
+        About { name: NAME, edges: Edges::AtLines, greeting: CQL_OPTIONS, cuts_latency: true };
+
+    type Options = Options;
+
+    fn options(workload: &WorkloadSpec) -> Result<Options, OptionError> {
+        Options::read(workload)
+    }
+
+    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+        // Its time counts from before it connects.
+        let seconds =
+            tool::seconds(run.order, Duration::from_secs(1)) + run.seen.start.as_secs_f64().ceil();
+        let words = options.words(run.address, "-t").and(&format!("-p maxexecutiontime={seconds}"));
+        let words = match run.order.pacing {
+            Pacing::Closed => words,
+            Pacing::Open { rate_per_s } => {
+                words.and(&format!("-target {}", rate_per_s.round().max(1.0)))
+            }
+        };
+        Ask { words, operations: None }
+    }
+
+    fn populate(
+        &mut self,
+        at: &At<'_>,
+        options: &Options,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ToolError> {
+        make_schema(at, options)?;
+        let read = |printed: &Printed| {
+            let logs = logs(&at.stand.scratch)?;
+            output::read(&printed.stdout, &logs, false, None).map_err(unusable(NAME, printed))
+        };
+        at.fill(&options.words(at.address, "-load"), options.rows, read, progress)
+    }
+
+    fn progress(&self, line: &str) -> Option<Progress> {
+        output::progress(line)
+    }
+
+    fn is_last(&self, line: &str) -> bool {
+        line == output::LAST
+    }
+
+    fn read(
+        &self,
+        _options: &Options,
+        printed: &Printed,
+        scratch: &Path,
+        order: &SliceOrder,
+        cut: &Cut,
+    ) -> Result<Outcome, ToolError> {
+        let is_open = matches!(order.pacing, Pacing::Open { .. });
+        output::read(&printed.stdout, &logs(scratch)?, is_open, Some(cut))
+            .map_err(unusable(NAME, printed))
+    }
+}
+
+/// The logs that it wrote, one of each kind of operation, by their names.
+fn logs(scratch: &Path) -> Result<Vec<(String, String)>, ToolError> {
+    let unread = |source| ToolError::Read { tool: NAME, path: scratch.to_path_buf(), source };
+    let mut logs = Vec::new();
+    for entry in fs::read_dir(scratch).map_err(unread)? {
+        let path = entry.map_err(unread)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if let Some(kind) = name.strip_suffix(".hdr") {
+            logs.push((kind.to_string(), written(NAME, &path)?));
+        }
+    }
+    Ok(logs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_of_a_mix_are_all_of_it() {
+        for mix in MIXES {
+            let all: f64 = mix.shares.iter().map(|(_, share)| share.parse::<f64>().unwrap()).sum();
+            assert!((all - 1.0).abs() < 1e-9, "{mix:?}");
+            assert!(mix.shares.iter().all(|(kind, _)| SHARES.contains(kind)), "{mix:?}");
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! One connection to a CQL server, used without blocking, with many requests in flight. `dial` sets
+//! it up.
+//!
+//! Nothing is allocated per operation: requests are encoded into one send buffer, answers are
+//! decoded in the receive buffer, and what is known about a request in flight lies in a table
+//! indexed by its stream id.
+
+use std::net::{SocketAddr, TcpStream};
+
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use tare_cql::frame::{self, Direction, Frame, Head, Version};
+use tare_cql::request;
+use tare_cql::response::Response;
+
+use crate::protocol::prepared::{Prepared, Statement};
+use crate::protocol::request::{Failure, Job};
+use crate::protocol::sharding::Sharding;
+use crate::protocol::wire::{self, ANSWER_BYTES_MAX, Garbage, Progress, Wire};
+use crate::report::stats::ErrorKind;
+use crate::workload::operation::Operation;
+
+/// A request in flight: an attempt at an operation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slot {
+    /// Open loop: when the operation should have been sent.
+    pub(crate) intended_ns: u64,
+    /// When the operation was first handed to the kernel; 0 before.
+    pub(crate) sent_ns: u64,
+    /// When this attempt was; 0 before.
+    pub(crate) attempt_ns: u64,
+    pub(crate) operation: Operation,
+    pub(crate) state: State,
+    /// Attempts that failed before this one.
+    pub(crate) retries: u8,
+    /// How often the server had forgotten the statement.
+    pub(crate) unprepared: u8,
+    /// Another attempt under way at the same time, and whether this one is the later.
+    pub(crate) twin: Option<Twin>,
+    pub(crate) is_second: bool,
+    pub(crate) had_twin: bool,
+}
+
+impl Slot {
+    #[inline]
+    pub(crate) fn new(operation: Operation, intended_ns: u64) -> Self {
+        Self { operation, intended_ns, ..Self::default() }
+    }
+
+    /// True while an answer decides about the operation.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        matches!(self.state, State::Waiting | State::Parked)
+    }
+}
+
+/// What a stream is used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    /// For nothing: an answer is garbage.
+    #[default]
+    Free,
+    /// A request awaits its answer.
+    Waiting,
+    /// A request is to be sent again when its statement is prepared.
+    Parked,
+    /// Nobody is interested in the answer any more, but it may come.
+    GivenUp,
+}
+
+/// Where an attempt is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Twin {
+    pub(crate) connection: usize,
+    pub(crate) stream: i16,
+}
+
+/// The stream on which statements are prepared during a load.
+pub(crate) const CONTROL: i16 = i16::MAX;
+/// A statement that the server forgets so often is its problem.
+const UNPREPARED_MAX: u8 = 3;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) socket: TcpStream,
+    pub(crate) address: SocketAddr,
+    pub(crate) version: Version,
+    /// Number of the node of the cluster.
+    pub(crate) node: u16,
+    /// Which of the server's shards it leads to, where there are such.
+    pub(crate) sharding: Option<Sharding>,
+    pub(crate) prepared: Prepared,
+    pub(crate) wire: Wire,
+    /// Encoded requests; the first `out_sent` bytes are with the kernel.
+    pub(crate) out: Vec<u8>,
+    pub(crate) out_sent: usize,
+    /// Received frames, the last of them perhaps in part.
+    pub(crate) input: Vec<u8>,
+    /// By stream id.
+    pub(crate) slots: Vec<Slot>,
+    /// The most requests that may wait for answers.
+    limit: usize,
+    /// Streams of attempts that were given up.
+    pub(crate) given_up: usize,
+    /// The statement that is being prepared again, and the streams that wait for it.
+    pub(crate) preparing: Option<usize>,
+    parked: Vec<i16>,
+    /// Stream ids not in use, the most recently freed last.
+    pub(crate) free: Vec<i16>,
+    /// Stream ids encoded but not yet handed to the kernel for the first time.
+    pub(crate) queued: Vec<i16>,
+    /// False once the peer closed, an error came or the peer spoke garbage.
+    pub(crate) alive: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        socket: TcpStream,
+        address: SocketAddr,
+        version: Version,
+        wire: Wire,
+    ) -> Self {
+        Self {
+            socket,
+            address,
+            version,
+            node: 0,
+            sharding: None,
+            prepared: Prepared::default(),
+            wire,
+            out: Vec::new(),
+            out_sent: 0,
+            input: Vec::new(),
+            slots: Vec::new(),
+            limit: 0,
+            given_up: 0,
+            preparing: None,
+            parked: Vec::new(),
+            free: Vec::new(),
+            queued: Vec::new(),
+            alive: true,
+        }
+    }
+
+    /// The header of a request on a stream.
+    #[inline]
+    pub(crate) fn head(&self, stream: i16) -> Head {
+        Head { version: self.version, stream }
+    }
+
+    /// Makes room for `limit` requests in flight. None is in flight now.
+    pub(crate) fn reserve(&mut self, limit: i16) {
+        let wanted = usize::try_from(limit).unwrap_or_default();
+        self.limit = wanted;
+        if self.slots.len() != wanted {
+            self.slots = vec![Slot::default(); wanted];
+            self.queued = Vec::with_capacity(wanted);
+            self.free = (0..limit).rev().collect();
+        }
+    }
+
+    /// True if the peer has neither closed the connection nor sent anything unasked.
+    pub(crate) fn is_idle(&self) -> bool {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        let mut byte = [0u8];
+        self.alive
+            && self.in_flight() == 0
+            && matches!(rustix::net::recv(&self.socket, &mut byte[..], flags), Err(Errno::AGAIN))
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// True if an answer is missing.
+    pub(crate) fn is_awaiting(&self) -> bool {
+        self.in_flight() > self.given_up
+    }
+
+    /// True if another request may be sent.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        !self.free.is_empty() && self.in_flight() - self.given_up < self.limit
+    }
+
+    /// Takes a free stream for a request that is about to be encoded.
+    #[inline]
+    pub(crate) fn take_stream(&mut self, slot: Slot) -> Option<i16> {
+        let stream = self.free.pop()?;
+        let place = &mut self.slots[usize::try_from(stream).unwrap_or_default()];
+        *place = Slot { state: State::Waiting, attempt_ns: 0, ..slot };
+        self.queued.push(stream);
+        Some(stream)
+    }
+
+    /// Makes sure that there is a free stream, if there can be one.
+    pub(crate) fn extend(&mut self) {
+        let next = i16::try_from(self.slots.len()).unwrap_or(CONTROL);
+        if self.free.is_empty() && next < CONTROL {
+            self.slots.push(Slot::default());
+            self.free.push(next);
+        }
+    }
+
+    /// The request on a stream has been answered.
+    #[inline]
+    pub(crate) fn release(&mut self, stream: i16) {
+        self.slots[usize::try_from(stream).unwrap_or_default()].state = State::Free;
+        self.free.push(stream);
+    }
+
+    /// Nobody waits for the answer on a stream any more.
+    pub(crate) fn give_up_attempt(&mut self, stream: i16) {
+        let place = usize::try_from(stream).unwrap_or(usize::MAX);
+        let Some(slot) = self.slots.get_mut(place) else { return };
+        slot.twin = None;
+        match slot.state {
+            State::Free | State::GivenUp => {}
+            State::Waiting => {
+                slot.state = State::GivenUp;
+                self.given_up += 1;
+                self.extend();
+            }
+            State::Parked => {
+                self.parked.retain(|parked| *parked != stream);
+                self.release(stream);
+            }
+        }
+    }
+
+    /// The server has forgotten a statement: has it prepared, and the request sent again after that.
+    /// False if that has been tried too often.
+    #[cold]
+    pub(crate) fn park(&mut self, stream: i16, statement: usize) -> bool {
+        let head = self.head(CONTROL);
+        let Some(Statement { text, .. }) = self.prepared.statements.get(statement) else {
+            return false;
+        };
+        let slot = &mut self.slots[usize::try_from(stream).unwrap_or_default()];
+        if slot.unprepared >= UNPREPARED_MAX {
+            return false;
+        }
+        slot.unprepared += 1;
+        slot.state = State::Parked;
+        self.parked.push(stream);
+        if self.preparing.is_none() {
+            self.preparing = Some(statement);
+            request::encode_prepare(&mut self.out, head, text);
+        }
+        true
+    }
+
+    /// Takes the answer to PREPARE, which lies at `offset` of the input. What waited for it is sent
+    /// again; or, if the statement cannot be prepared, is returned.
+    #[cold]
+    pub(crate) fn end_preparing(
+        &mut self,
+        offset: usize,
+        job: &Job,
+    ) -> Result<(), Vec<(Slot, Failure)>> {
+        let statement = self.preparing.take().and_then(|n| self.prepared.statements.get_mut(n));
+        let frame = Self::frame_at(&self.input[offset..]);
+        let parked = std::mem::take(&mut self.parked);
+        let failure = match frame.ok().flatten().map(|(frame, _)| Response::decode(&frame)) {
+            Some(Ok(Response::Prepared(prepared))) => {
+                if let Some(statement) = statement {
+                    *statement = Statement::new(std::mem::take(&mut statement.text), &prepared);
+                }
+                for stream in parked {
+                    let slot = &mut self.slots[usize::try_from(stream).unwrap_or_default()];
+                    slot.state = State::Waiting;
+                    let head = Head { version: self.version, stream };
+                    job.encode(slot.operation, &self.prepared, head, &mut self.out);
+                    self.queued.push(stream);
+                }
+                return Ok(());
+            }
+            Some(Ok(Response::Error(error))) => {
+                (ErrorKind::Server(error.kind.code()), error.message.to_string())
+            }
+            _ => (ErrorKind::Unexpected, "the answer to PREPARE is another".into()),
+        };
+        let mut failed = Vec::new();
+        for stream in parked {
+            failed.push((self.slots[usize::try_from(stream).unwrap_or_default()], failure.clone()));
+            self.release(stream);
+        }
+        Err(failed)
+    }
+
+    /// Hands the send buffer to the kernel, as far as it takes it. The requests in it are stamped
+    /// with `now_ns`, which was read just before.
+    #[inline]
+    pub(crate) fn flush(&mut self, now_ns: u64) -> Progress {
+        for stream in self.queued.drain(..) {
+            if let Some(slot) = self.slots.get_mut(usize::try_from(stream).unwrap_or(usize::MAX)) {
+                slot.attempt_ns = now_ns;
+                if slot.sent_ns == 0 {
+                    slot.sent_ns = now_ns;
+                }
+            }
+        }
+        self.send()
+    }
+
+    /// Hands the send buffer to the kernel, as far as it takes it.
+    #[inline]
+    pub(crate) fn send(&mut self) -> Progress {
+        self.wire.send(&self.socket, &mut self.out, &mut self.out_sent)
+    }
+
+    /// True if the kernel has not yet taken everything.
+    #[inline]
+    pub(crate) fn has_output(&self) -> bool {
+        !self.out.is_empty() || self.wire.has_output()
+    }
+
+    /// Receives what there is, up to the size of the buffer.
+    #[inline]
+    pub(crate) fn receive(&mut self) -> Result<Progress, Garbage> {
+        self.wire.receive(&self.socket, &mut self.input)
+    }
+
+    /// The frame at the front of received bytes and its length.
+    #[inline]
+    pub(crate) fn frame_at(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, frame::FrameError> {
+        frame::decode(input, Direction::Response, ANSWER_BYTES_MAX)
+    }
+
+    /// Forgets the first `count` received bytes.
+    #[inline]
+    pub(crate) fn consume(&mut self, count: usize) {
+        wire::forget(&mut self.input, count);
+    }
+
+    /// Gives the connection up. Returns the requests whose answers were awaited.
+    pub(crate) fn give_up(&mut self) -> Vec<Slot> {
+        self.alive = false;
+        let slots = std::mem::take(&mut self.slots);
+        self.given_up = 0;
+        self.preparing = None;
+        self.parked.clear();
+        self.free.clear();
+        self.queued.clear();
+        self.out.clear();
+        self.out_sent = 0;
+        // The peer may be gone already; then there is nothing to tell it.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        slots.into_iter().filter(Slot::is_awaited).collect()
+    }
+}

@@ -1,0 +1,415 @@
+//! How a connection comes about: socket, TLS, OPTIONS, STARTUP, login, PREPARE. Every exchange waits
+//! for its answer, at most until a deadline.
+
+use std::io::{self, ErrorKind as IoErrorKind};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketFlags, SocketType, bind, connect, socket_with, sockopt,
+};
+use tare_cql::frame::{Head, Opcode, Version};
+use tare_cql::framing::Framing;
+use tare_cql::request::{self, Settings};
+use tare_cql::response::{ErrorKind, Response, Rows};
+use tare_cql::tls::TlsError;
+
+use crate::access::{self, Access, Host, Login};
+use crate::error::LoadError;
+use crate::protocol::connection::Connection;
+use crate::protocol::prepared::Statement;
+use crate::protocol::sharding::Sharding;
+use crate::protocol::tls::Dialect;
+use crate::protocol::wire::{Garbage, Progress, Wire};
+
+/// What connections to a system are made with.
+#[derive(Clone, Debug)]
+pub(crate) struct Dialer {
+    version: Version,
+    lz4: bool,
+    tls: Option<Dialect>,
+    login: Option<Login>,
+}
+
+/// A door to one shard: the server looks at the port that the client comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Door {
+    /// The shard-aware port of the server.
+    pub(crate) port: u16,
+    pub(crate) shard: u16,
+    pub(crate) shards: u16,
+}
+
+/// Ports that clients may come from: the dynamic ones (RFC 6335), as Scylla's drivers use them.
+const SOURCE_PORTS: std::ops::RangeInclusive<u16> = 49_152..=65_535;
+/// A server that has answered is given so long to let the client in, beyond any deadline.
+const LOGIN: Duration = Duration::from_secs(10);
+/// How many searches for one there have been.
+static NEXT_SEARCH: AtomicUsize = AtomicUsize::new(0);
+
+impl Dialer {
+    /// Reads the files that are named.
+    pub(crate) fn new(access: &Access) -> Result<Self, LoadError> {
+        Ok(Self {
+            version: access.version,
+            lz4: access.lz4,
+            tls: access.tls.as_ref().map(Dialect::new).transpose()?,
+            login: access.login.clone(),
+        })
+    }
+
+    /// Connects, says STARTUP and logs in. All of it takes at most until `deadline`.
+    pub(crate) fn open(
+        &self,
+        host: &Host,
+        door: Option<Door>,
+        deadline: Instant,
+    ) -> Result<Connection, LoadError> {
+        let mut address = host.address;
+        if let Some(door) = door {
+            address.set_port(door.port);
+        }
+        let fail = |source| LoadError::Connect { address, source };
+        let socket = match door {
+            None => TcpStream::connect_timeout(&address, remaining(deadline)).map_err(fail)?,
+            Some(door) => through(address, door, deadline).map_err(fail)?,
+        };
+        socket.set_nodelay(true).map_err(fail)?;
+        socket.set_nonblocking(true).map_err(fail)?;
+        let session = self.tls.as_ref().map(|tls| tls.session(&host.name)).transpose()?;
+        let mut connection = Connection::new(socket, address, self.version, Wire::new(session));
+        connection.shake_hands(deadline)?;
+        let lz4_known = connection.ask_options(deadline)?;
+        if self.lz4 && !lz4_known {
+            return Err(LoadError::NoLz4 { address });
+        }
+        // The server is there; checking a password may take it a while.
+        let deadline = deadline.max(Instant::now() + LOGIN);
+        connection.start(self.lz4, self.login.as_ref(), deadline)?;
+        Ok(connection)
+    }
+}
+
+/// Connects to the first node and runs schema statements one after the other, all of it until `deadline`.
+/// Each comes with the name by which errors call it, such as `CREATE TABLE`.
+///
+/// # Errors
+/// The first statement that the server refuses, or why it cannot be reached.
+pub fn execute(
+    access: &Access,
+    statements: &[(&'static str, String)],
+    deadline: Instant,
+) -> Result<(), LoadError> {
+    let host = access::resolve(access.nodes.first().ok_or(LoadError::NoNode)?)?;
+    let mut connection = Dialer::new(access)?.open(&host, None, deadline)?;
+    statements
+        .iter()
+        .try_for_each(|(what, statement)| connection.query(what, statement, deadline, |_| ()))
+}
+
+/// Connects from a port that says which shard is wanted.
+fn through(address: SocketAddr, door: Door, deadline: Instant) -> io::Result<TcpStream> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let from_any = |port| match address {
+        SocketAddr::V4(_) => SocketAddr::from(([0, 0, 0, 0], port)),
+        SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], port)),
+    };
+    let shards = usize::from(door.shards.max(1));
+    let ports = SOURCE_PORTS.filter(|port| port % door.shards.max(1) == door.shard);
+    let count = (usize::from(*SOURCE_PORTS.end() - *SOURCE_PORTS.start()) + 1) / shards;
+    // Each search begins where the one before may have ended, and those of two programs apart.
+    let begin = NEXT_SEARCH.fetch_add(1, Ordering::Relaxed);
+    let begin = usize::try_from(std::process::id()).unwrap_or(0).wrapping_mul(31) + begin;
+    let skip = begin % count.max(1);
+    let mut last = Errno::ADDRNOTAVAIL;
+    for port in ports.clone().skip(skip).chain(ports).take(count) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        let bound = bind(&socket, &SocketAddrAny::from(from_any(port)));
+        let connected = bound.and_then(|()| connect(&socket, &SocketAddrAny::from(address)));
+        match connected {
+            Ok(()) => return Ok(socket.into()),
+            Err(Errno::INPROGRESS) => {
+                let stream = TcpStream::from(socket);
+                wait(&stream, PollFlags::OUT, deadline)?;
+                sockopt::socket_error(&stream)??;
+                return Ok(stream);
+            }
+            // Somebody has the port, or had it a minute ago.
+            Err(errno @ (Errno::ADDRINUSE | Errno::ADDRNOTAVAIL)) => last = errno,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Err(last.into())
+}
+
+impl Connection {
+    /// Agrees on TLS, where it is to be spoken.
+    fn shake_hands(&mut self, deadline: Instant) -> Result<(), LoadError> {
+        let what = "the TLS handshake";
+        while self.wire.tls().is_some_and(|tls| tls.is_handshaking()) {
+            self.send_all(what, deadline)?;
+            if self.wire.tls().is_some_and(|tls| tls.is_handshaking()) {
+                self.receive_some(what, deadline)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks what there is to choose from. Returns whether the server knows LZ4.
+    fn ask_options(&mut self, deadline: Instant) -> Result<bool, LoadError> {
+        let what = "OPTIONS";
+        self.ask(what, deadline, request::encode_options)?;
+        let Response::Supported { options } = self.response(what)? else {
+            return Err(self.unexpected(what));
+        };
+        let values = |key: &str| {
+            let mut options = options;
+            options.find(|(name, _)| *name == key).map(|(_, values)| values)
+        };
+        let lz4 = values("COMPRESSION").is_some_and(|mut values| values.any(|name| name == "lz4"));
+        let tls = self.wire.tls().is_some();
+        let sharding = Sharding::find(tls, |key| values(key)?.next());
+        self.sharding = sharding;
+        self.input.clear();
+        Ok(lz4)
+    }
+
+    fn start(
+        &mut self,
+        lz4: bool,
+        login: Option<&Login>,
+        deadline: Instant,
+    ) -> Result<(), LoadError> {
+        let address = self.address;
+        let what = "STARTUP";
+        let options = [("CQL_VERSION", tare_cql::CQL_VERSION), ("COMPRESSION", "lz4")];
+        let options = if lz4 { &options[..] } else { &options[..1] };
+        let framing = Framing::after_startup(self.version, lz4);
+        self.tell(what, deadline, |out, head| request::encode_startup(out, head, options))?;
+        // Cassandra compresses the answer already; segments come after it.
+        if self.version == Version::V4 {
+            self.wire.begin(framing);
+        }
+        self.hear(what, deadline)?;
+        let authenticator = match self.response(what)? {
+            Response::Ready => None,
+            Response::Authenticate { class } => Some(class.to_string()),
+            _ => return Err(self.unexpected(what)),
+        };
+        self.input.clear();
+        self.wire.begin(framing);
+        let Some(authenticator) = authenticator else { return Ok(()) };
+        let Some(login) = login else { return Err(LoadError::Login { address, authenticator }) };
+        let what = "the login";
+        let token = format!("\0{}\0{}", login.user, login.password);
+        self.ask(what, deadline, |out, head| {
+            request::encode_auth_response(out, head, Some(token.as_bytes()));
+        })?;
+        match self.response(what) {
+            Ok(Response::AuthSuccess { .. }) => {}
+            Ok(_) => return Err(self.unexpected(what)),
+            Err(LoadError::Refused { code, message, .. })
+                if code == ErrorKind::BadCredentials.code() =>
+            {
+                return Err(LoadError::WrongLogin { address, user: login.user.clone(), message });
+            }
+            Err(error) => return Err(error),
+        }
+        self.input.clear();
+        Ok(())
+    }
+
+    /// Runs one statement without values, and has `take` look at the rows, if there are any.
+    pub(crate) fn query<T>(
+        &mut self,
+        what: &'static str,
+        statement: &str,
+        deadline: Instant,
+        take: impl FnOnce(Option<Rows<'_>>) -> T,
+    ) -> Result<T, LoadError> {
+        self.ask(what, deadline, |out, head| {
+            request::encode_query(out, head, statement, &Settings::DEFAULT, &[]);
+        })?;
+        let taken = match self.response(what)? {
+            Response::Rows(rows) => take(Some(rows)),
+            _ => take(None),
+        };
+        self.input.clear();
+        Ok(taken)
+    }
+
+    /// Prepares these statements, if they are not.
+    pub(crate) fn prepare(
+        &mut self,
+        statements: &[String],
+        deadline: Instant,
+    ) -> Result<(), LoadError> {
+        if self.prepared.statements.iter().map(|statement| &statement.text).eq(statements) {
+            return Ok(());
+        }
+        self.prepared.statements.clear();
+        for text in statements {
+            let what = "PREPARE";
+            self.ask(what, deadline, |out, head| request::encode_prepare(out, head, text))?;
+            let statement = match self.response(what) {
+                Ok(Response::Prepared(prepared)) => Statement::new(text.clone(), &prepared),
+                Ok(_) => return Err(self.unexpected(what)),
+                Err(LoadError::Refused { address, code, message, .. }) => {
+                    let statement = text.clone();
+                    return Err(LoadError::Prepare { address, statement, code, message });
+                }
+                Err(error) => return Err(error),
+            };
+            self.input.clear();
+            self.prepared.statements.push(statement);
+        }
+        Ok(())
+    }
+
+    /// Sends one request on stream 0 and waits until its whole answer lies in `input`.
+    fn ask(
+        &mut self,
+        what: &'static str,
+        deadline: Instant,
+        encode: impl FnOnce(&mut Vec<u8>, Head),
+    ) -> Result<(), LoadError> {
+        self.tell(what, deadline, encode)?;
+        self.hear(what, deadline)
+    }
+
+    /// Sends one request on stream 0.
+    fn tell(
+        &mut self,
+        what: &'static str,
+        deadline: Instant,
+        encode: impl FnOnce(&mut Vec<u8>, Head),
+    ) -> Result<(), LoadError> {
+        self.input.clear();
+        let head = self.head(0);
+        encode(&mut self.out, head);
+        self.send_all(what, deadline)
+    }
+
+    /// Waits until a whole answer lies in `input`.
+    fn hear(&mut self, what: &'static str, deadline: Instant) -> Result<(), LoadError> {
+        loop {
+            match Self::frame_at(&self.input) {
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => self.receive_some(what, deadline)?,
+                Err(_) if self.wire.tls().is_none() && self.input.starts_with(&TLS_ALERT) => {
+                    return Err(LoadError::SpeaksTls { address: self.address });
+                }
+                Err(error) => return Err(self.protocol(what, error.to_string())),
+            }
+        }
+    }
+
+    fn send_all(&mut self, what: &'static str, deadline: Instant) -> Result<(), LoadError> {
+        loop {
+            match self.send() {
+                Progress::More => return Ok(()),
+                Progress::Blocked => self.wait(what, PollFlags::OUT, deadline)?,
+                Progress::Ended => return Err(self.closed(what)),
+            }
+        }
+    }
+
+    fn receive_some(&mut self, what: &'static str, deadline: Instant) -> Result<(), LoadError> {
+        self.wait(what, PollFlags::IN, deadline)?;
+        let before = self.input.len();
+        match self.receive() {
+            Ok(Progress::Ended) if self.input.len() == before => Err(self.closed(what)),
+            Ok(_) => Ok(()),
+            Err(Garbage::Tls(TlsError::Peer { source: reason })) => {
+                // Tells the server why, as far as it still listens.
+                let _ = self.send();
+                Err(LoadError::Tls { address: self.address, reason })
+            }
+            Err(error) => Err(self.protocol(what, error.to_string())),
+        }
+    }
+
+    fn wait(
+        &self,
+        what: &'static str,
+        flags: PollFlags,
+        deadline: Instant,
+    ) -> Result<(), LoadError> {
+        let address = self.address;
+        wait(&self.socket, flags, deadline).map_err(|source| LoadError::Exchange {
+            address,
+            what,
+            source,
+        })
+    }
+
+    /// The answer in `input`. An ERROR becomes one of ours.
+    fn response(&self, what: &'static str) -> Result<Response<'_>, LoadError> {
+        let frame = match Self::frame_at(&self.input) {
+            Ok(Some((frame, _))) => frame,
+            Ok(None) => return Err(self.unexpected(what)),
+            Err(error) => return Err(self.protocol(what, error.to_string())),
+        };
+        match Response::decode(&frame) {
+            Ok(Response::Error(error)) => Err(LoadError::Refused {
+                address: self.address,
+                what,
+                code: error.kind.code(),
+                message: error.message.into(),
+            }),
+            Ok(response) => Ok(response),
+            Err(error) => Err(self.protocol(what, error.to_string())),
+        }
+    }
+
+    #[cold]
+    fn closed(&self, what: &'static str) -> LoadError {
+        let hint = match self.wire.tls() {
+            None if what == "OPTIONS" => "; does it expect TLS?",
+            _ => "",
+        };
+        LoadError::Closed { address: self.address, what, hint }
+    }
+
+    #[cold]
+    fn unexpected(&self, what: &'static str) -> LoadError {
+        let opcode = self.input.get(4).and_then(|&code| Opcode::from_code(code));
+        self.protocol(what, format!("the answer is {opcode:?}"))
+    }
+
+    #[cold]
+    fn protocol(&self, what: &'static str, reason: String) -> LoadError {
+        LoadError::Protocol { address: self.address, what, version: self.version as u8, reason }
+    }
+}
+
+/// How an alert of TLS begins: content type 21, version 3.x (RFC 8446, section 5.1).
+const TLS_ALERT: [u8; 2] = [21, 3];
+
+/// Waits until a socket is ready, an error included.
+fn wait(socket: &TcpStream, flags: PollFlags, deadline: Instant) -> io::Result<()> {
+    loop {
+        if Instant::now() >= deadline {
+            return Err(IoErrorKind::TimedOut.into());
+        }
+        let left = remaining(deadline);
+        let timeout = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        match poll(&mut [PollFd::new(socket, flags)], Some(&timeout)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Time until `deadline`, but never 0, which sockets take for "no limit".
+fn remaining(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+}

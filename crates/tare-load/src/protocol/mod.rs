@@ -1,0 +1,11 @@
+//! CQL from the client's side: sockets, TLS and frames, connections, the nodes of a cluster, and what
+//! requests and answers mean.
+
+pub(crate) mod cluster;
+pub(crate) mod connection;
+pub(crate) mod dial;
+pub(crate) mod prepared;
+pub(crate) mod request;
+pub(crate) mod sharding;
+pub(crate) mod tls;
+pub(crate) mod wire;

@@ -1,0 +1,488 @@
+//! From operation to request, and from answer to verdict.
+
+use std::sync::Arc;
+
+use tare_cql::frame::{Frame, Head, Opcode};
+use tare_cql::request::{self, ValuesWriter};
+use tare_cql::response::{Response, Row, Rows};
+use tare_cql::token::Token;
+use tare_cql::wire::{DecodeError, Value};
+
+use crate::protocol::prepared::Prepared;
+use crate::report::stats::ErrorKind;
+use crate::workload::column::{Verdict, row_start};
+use crate::workload::operation::{Operation, Operations};
+use crate::workload::table::Place;
+use crate::workload::versions::{Done, Floor, Versions};
+use crate::workload::{Query, QueryKind, Workload};
+
+/// What is asked of the system, apart from when.
+#[derive(Debug)]
+pub(crate) struct Job {
+    workload: Arc<Workload>,
+    /// Rows derive from this and their number.
+    row_seed: u64,
+    stage: Stage,
+    check: Option<Check>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Rows from this one on are written: the index says which.
+    Populate {
+        first: u64,
+    },
+    Load(Operations),
+}
+
+/// Rows that are read are compared with what was written.
+#[derive(Debug)]
+pub(crate) struct Check {
+    /// Versions begin here: the time of the beginning, in µs since the epoch.
+    begin_us: u64,
+    versions: Versions,
+    /// A row that is not there may have been deleted.
+    has_deletes: bool,
+    /// A row may have columns of several versions.
+    has_partial_writes: bool,
+}
+
+/// Why an answer is none, with what the server said.
+pub(crate) type Failure = (ErrorKind, String);
+
+/// What a good answer means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    Done,
+    /// There is no row, and none had to be there.
+    NotFound,
+    /// The operation goes on with this request.
+    Then(Operation),
+}
+
+/// What one request asks for.
+enum Ask {
+    Row,
+    Columns(usize),
+    Read,
+    Range,
+    Delete,
+}
+
+impl Job {
+    /// Writes the rows from `first` on. `begin_us` is their time of writing.
+    pub(crate) fn populate(workload: Arc<Workload>, seed: u64, first: u64, begin_us: u64) -> Self {
+        let check = Check {
+            begin_us,
+            versions: Versions::new(0, begin_us),
+            has_deletes: false,
+            has_partial_writes: false,
+        };
+        Self { workload, row_seed: seed, stage: Stage::Populate { first }, check: Some(check) }
+    }
+
+    /// Runs a workload. `check_from_us`: rows are checked, and versions begin at this time.
+    pub(crate) fn load(
+        workload: Arc<Workload>,
+        row_seed: u64,
+        operations: Operations,
+        check_from_us: Option<u64>,
+    ) -> Self {
+        let check = check_from_us.map(|begin_us| Check {
+            begin_us,
+            versions: Versions::new(workload.rows, begin_us),
+            has_deletes: workload.has_deletes(),
+            has_partial_writes: workload.has_partial_writes(),
+        });
+        Self { workload, row_seed, stage: Stage::Load(operations), check }
+    }
+
+    pub(crate) fn is_populating(&self) -> bool {
+        matches!(self.stage, Stage::Populate { .. })
+    }
+
+    /// The place of an operation's kind in `Workload::query_names`.
+    #[inline]
+    pub(crate) fn kind(&self, operation: &Operation) -> usize {
+        usize::from(operation.query)
+    }
+
+    /// The operation of an index.
+    #[inline]
+    pub(crate) fn operation(&self, index: u64) -> Operation {
+        let operations = match &self.stage {
+            Stage::Populate { first } => {
+                return Operation { row: first + index, ..Operation::default() };
+            }
+            Stage::Load(operations) => operations,
+        };
+        let mut operation = operations.derive(index);
+        if let Some(check) = &self.check {
+            operation.version = check.begin_us + 1 + index;
+            operation.floor = check.versions.floor(operation.row);
+        }
+        operation
+    }
+
+    /// The statements that operations execute, to be prepared in this order.
+    pub(crate) fn statements(&self) -> Vec<String> {
+        match self.stage {
+            Stage::Populate { .. } => self.workload.statements()[..1].to_vec(),
+            Stage::Load(_) => self.workload.statements().to_vec(),
+        }
+    }
+
+    /// Which of the statements an operation executes.
+    #[inline]
+    pub(crate) fn statement(&self, operation: Operation) -> usize {
+        self.ask(operation).1
+    }
+
+    /// The token of the partition that an operation touches, for who knows the way there.
+    #[inline]
+    pub(crate) fn token(&self, operation: Operation) -> Token {
+        self.workload.table.token(self.place(operation).partition)
+    }
+
+    #[inline]
+    fn place(&self, operation: Operation) -> Place {
+        let mut place = self.workload.table.place(operation.row);
+        if operation.absent {
+            // Partitions that are not there are numbered from the other end.
+            let most = self.workload.table.partition_number_most();
+            place.partition = most - place.partition;
+        }
+        place
+    }
+
+    #[inline]
+    fn query(&self, operation: Operation) -> Option<&Query> {
+        match self.stage {
+            Stage::Populate { .. } => None,
+            Stage::Load(_) => self.workload.queries.get(usize::from(operation.query)),
+        }
+    }
+
+    /// What the request of an operation asks for, and by which statement.
+    #[inline]
+    fn ask(&self, operation: Operation) -> (Ask, usize) {
+        let Some(query) = self.query(operation) else { return (Ask::Row, 0) };
+        let writes = || match query.columns {
+            0 => (Ask::Row, 0),
+            columns => {
+                let first = operation.choice as usize % query.choices;
+                (Ask::Columns(columns), query.write + first)
+            }
+        };
+        match query.kind {
+            QueryKind::Write | QueryKind::Insert => (Ask::Row, 0),
+            QueryKind::Update => writes(),
+            QueryKind::ReadModifyWrite if operation.modifies => writes(),
+            QueryKind::Read | QueryKind::ReadModifyWrite => (Ask::Read, query.read),
+            QueryKind::Slice | QueryKind::Scan => (Ask::Range, query.read),
+            QueryKind::Delete => (Ask::Delete, query.write),
+        }
+    }
+
+    /// Appends the request of an operation. False if its statement is not prepared.
+    #[inline]
+    pub(crate) fn encode(
+        &self,
+        operation: Operation,
+        prepared: &Prepared,
+        head: impl Into<Head>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let (ask, statement) = self.ask(operation);
+        let Some(statement) = prepared.statements.get(statement) else { return false };
+        let mut settings = statement.settings();
+        if let (Some(check), false) = (&self.check, matches!(ask, Ask::Read | Ask::Range)) {
+            let time_us = operation.version.max(check.begin_us);
+            settings.timestamp_us = Some(time_us.cast_signed());
+            if matches!(ask, Ask::Delete) {
+                check.versions.note(operation.row, operation.version, Done::DeleteSent);
+            }
+        }
+        let table = &self.workload.table;
+        let (place, start) = (self.place(operation), row_start(self.row_seed, operation.row));
+        let values = request::execute(out, head, &statement.id, &settings);
+        match ask {
+            Ask::Row => {
+                let values = self.put_key(values, place, true);
+                self.put_columns(values, 0..table.columns.len(), start, operation.version).finish();
+            }
+            Ask::Columns(count) => {
+                let (first, all) = (operation.choice as usize, table.columns.len());
+                let columns = (first..first + count).map(|column| column % all);
+                let values = self.put_columns(values, columns, start, operation.version);
+                self.put_key(values, place, true).finish();
+            }
+            Ask::Read | Ask::Delete => {
+                self.put_key(values, place, true).finish();
+            }
+            Ask::Range => {
+                let is_slice =
+                    self.query(operation).is_some_and(|query| query.kind == QueryKind::Slice);
+                self.put_key(values, place, is_slice)
+                    .value(Value::Bytes(&operation.choice.to_be_bytes()))
+                    .finish();
+            }
+        }
+        true
+    }
+
+    /// The values of the key columns: those of the partition, and of the row within.
+    #[inline]
+    fn put_key<'o, 's>(
+        &self,
+        mut values: ValuesWriter<'o, 's>,
+        place: Place,
+        whole: bool,
+    ) -> ValuesWriter<'o, 's> {
+        let table = &self.workload.table;
+        for index in 0..table.partition.len() {
+            values = values.value_with(|out| table.put_partition(index, place.partition, out));
+        }
+        for index in 0..if whole { table.clustering.len() } else { 0 } {
+            values = values.value_with(|out| table.put_clustering(index, place.row, out));
+        }
+        values
+    }
+
+    /// The values of these columns of a row, in a version.
+    #[inline]
+    fn put_columns<'o, 's>(
+        &self,
+        mut values: ValuesWriter<'o, 's>,
+        columns: impl Iterator<Item = usize>,
+        start: u64,
+        version: u64,
+    ) -> ValuesWriter<'o, 's> {
+        for column in columns {
+            let column = &self.workload.table.columns[column];
+            values = values.value_with(|out| column.put(start, version, out));
+        }
+        values
+    }
+
+    /// Whether an answer is the one to the request of an operation.
+    #[inline]
+    pub(crate) fn judge(&self, operation: Operation, frame: &Frame<'_>) -> Result<Judged, Failure> {
+        let (ask, _) = self.ask(operation);
+        match (Response::decode(frame), ask) {
+            (Ok(Response::Void), Ask::Row | Ask::Columns(_) | Ask::Delete) => {
+                self.note(operation);
+                Ok(Judged::Done)
+            }
+            (Ok(Response::Rows(rows)), Ask::Read) => {
+                let found = self.judge_row(operation, &rows)?;
+                let goes_on = self
+                    .query(operation)
+                    .is_some_and(|query| query.kind == QueryKind::ReadModifyWrite);
+                Ok(match found {
+                    Judged::Done if goes_on => {
+                        Judged::Then(Operation { modifies: true, ..operation })
+                    }
+                    other => other,
+                })
+            }
+            (Ok(Response::Rows(rows)), Ask::Range) => self.judge_range(operation, &rows),
+            (other, _) => Err(failure(other, frame.opcode)),
+        }
+    }
+
+    /// Remembers a write that was acknowledged.
+    #[inline]
+    fn note(&self, operation: Operation) {
+        let (Some(check), Some(query)) = (&self.check, self.query(operation)) else { return };
+        let done = if query.kind == QueryKind::Delete { Done::Deleted } else { Done::Written };
+        check.versions.note(operation.row, operation.version, done);
+    }
+
+    #[inline]
+    fn judge_row(&self, operation: Operation, rows: &Rows<'_>) -> Result<Judged, Failure> {
+        let mut all = rows.iter();
+        let Some(row) = all.next() else {
+            let excused = operation.absent || !self.must_be_there(operation);
+            return if excused { Ok(Judged::NotFound) } else { Err(missing(operation.row)) };
+        };
+        if operation.absent || all.next().is_some() {
+            return Err(differs(operation.row, "a row that nobody wrote"));
+        }
+        if let Some(check) = &self.check {
+            self.check_row(check, &row, 0, operation.row, operation.floor)?;
+        }
+        Ok(Judged::Done)
+    }
+
+    /// Whether a row must be found.
+    fn must_be_there(&self, operation: Operation) -> bool {
+        let was_filled = operation.row < self.workload.rows;
+        match operation.floor {
+            Floor::Written(_) => true,
+            Floor::Open | Floor::Deleted(_) => false,
+            // Of a row whose entry was taken by another nothing is known.
+            Floor::Unknown => {
+                let forgets = |check: &Check| !check.versions.is_exact(self.workload.rows);
+                was_filled
+                    && (!self.workload.has_deletes()
+                        || self.check.as_ref().is_some_and(|check| !forgets(check)))
+            }
+        }
+    }
+
+    /// Compares a row, whose first `skip` cells are its key, with what was written.
+    #[inline]
+    fn check_row(
+        &self,
+        check: &Check,
+        row: &Row<'_>,
+        skip: usize,
+        number: u64,
+        floor: Floor,
+    ) -> Result<(), Failure> {
+        let start = row_start(self.row_seed, number);
+        let mut cells = row.cells();
+        (0..skip).for_each(|_| {
+            cells.next();
+        });
+        let (mut least, mut most) = (u64::MAX, 0);
+        for column in &self.workload.table.columns {
+            match cells.next() {
+                Some(Some(cell)) => match column.check(start, cell) {
+                    Verdict::Right(Some(version)) => {
+                        least = least.min(version);
+                        most = most.max(version);
+                    }
+                    Verdict::Right(None) => {}
+                    Verdict::Wrong => return Err(wrong_column(number, &column.name)),
+                },
+                // A column of a row that was deleted, or not inserted yet, when others of it were
+                // updated.
+                Some(None)
+                    if check.has_partial_writes
+                        && (check.has_deletes || number >= self.workload.rows) =>
+                {
+                    least = 0;
+                }
+                _ => return Err(wrong_column(number, &column.name)),
+            }
+        }
+        if least == u64::MAX {
+            return Ok(()); // No column tells.
+        }
+        let seen = if check.has_partial_writes { most } else { least };
+        match floor {
+            Floor::Written(floor) if seen < floor => Err(stale(number, seen, floor)),
+            Floor::Deleted(floor) if most < floor => Err(stale(number, most, floor)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Slices and scans: every row must be one, with what was written, in order; and a slice must
+    /// not lack any.
+    fn judge_range(&self, operation: Operation, rows: &Rows<'_>) -> Result<Judged, Failure> {
+        let is_slice = self.query(operation).is_some_and(|query| query.kind == QueryKind::Slice);
+        if rows.len() as u64 > u64::from(operation.choice) {
+            return Err(differs(operation.row, "more rows than were asked for"));
+        }
+        if let Some(check) = &self.check {
+            let mut follower = Follower::new(self, operation, is_slice && !check.has_deletes);
+            for row in rows {
+                let number = follower.take(&row)?;
+                let skip = self.workload.table.width() - self.workload.table.columns.len();
+                self.check_row(check, &row, skip, number, Floor::Unknown)?;
+            }
+            follower.end(rows.len())?;
+        }
+        Ok(if rows.is_empty() { Judged::NotFound } else { Judged::Done })
+    }
+}
+
+/// Follows the rows of a slice or a scan.
+struct Follower<'a> {
+    job: &'a Job,
+    operation: Operation,
+    /// The row of the partition that comes next, where none may lack.
+    next: Option<Place>,
+    last: Option<Place>,
+}
+
+impl<'a> Follower<'a> {
+    fn new(job: &'a Job, operation: Operation, whole: bool) -> Self {
+        let next = (whole && !operation.absent).then(|| job.place(operation));
+        Self { job, operation, next, last: None }
+    }
+
+    /// The number of a row.
+    fn take(&mut self, row: &Row<'_>) -> Result<u64, Failure> {
+        let table = &self.job.workload.table;
+        let place = table.place_of(&mut row.cells());
+        let number = place.and_then(|place| table.row_at(place));
+        let (Some(place), Some(number)) = (place, number) else {
+            return Err(differs(self.operation.row, "a row with a key that nobody wrote"));
+        };
+        let in_order =
+            self.last.is_none_or(|last| last.partition != place.partition || last.row < place.row);
+        if !in_order {
+            return Err(differs(number, "not in the order of its partition"));
+        }
+        if let Some(next) = &mut self.next {
+            if place.partition != next.partition || place.row < next.row {
+                return Err(differs(number, "a row that was not asked for"));
+            }
+            for lacking in next.row..place.row {
+                Self::may_lack(self.job, Place { row: lacking, ..place })?;
+            }
+            next.row = place.row + 1;
+        }
+        self.last = Some(place);
+        Ok(number)
+    }
+
+    /// After the last row.
+    fn end(&self, rows: usize) -> Result<(), Failure> {
+        let Some(next) = self.next else { return Ok(()) };
+        let wanted = u64::from(self.operation.choice).saturating_sub(rows as u64);
+        let end = self.job.workload.table.rows_per_partition.min(next.row.saturating_add(wanted));
+        (next.row..end).try_for_each(|row| Self::may_lack(self.job, Place { row, ..next }))
+    }
+
+    fn may_lack(job: &Job, place: Place) -> Result<(), Failure> {
+        match job.workload.table.row_at(place) {
+            Some(number) if number < job.workload.rows => Err(missing(number)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cold]
+fn missing(row: u64) -> Failure {
+    (ErrorKind::RowMissing, format!("no row {row}"))
+}
+
+#[cold]
+fn differs(row: u64, what: &str) -> Failure {
+    (ErrorKind::RowDiffers, format!("row {row}: {what}"))
+}
+
+#[cold]
+fn wrong_column(row: u64, column: &str) -> Failure {
+    (ErrorKind::RowDiffers, format!("column {column} of row {row}"))
+}
+
+#[cold]
+fn stale(row: u64, found: u64, floor: u64) -> Failure {
+    (ErrorKind::RowStale, format!("row {row} as written at {found} µs, not at {floor} µs or later"))
+}
+
+#[cold]
+fn failure(answer: Result<Response<'_>, DecodeError>, opcode: Opcode) -> Failure {
+    match answer {
+        Ok(Response::Error(error)) => {
+            (ErrorKind::Server(error.kind.code()), error.message.to_string())
+        }
+        Ok(_) => (ErrorKind::Unexpected, format!("the answer is {opcode:?}")),
+        Err(error) => (ErrorKind::Unexpected, error.to_string()),
+    }
+}

@@ -1,0 +1,17 @@
+//! What came of a load: counts, histograms, logs, doubts, and the report that is made of them.
+
+mod doubts;
+mod gathering;
+pub mod histogram;
+pub mod log;
+mod model;
+mod series;
+pub(crate) mod stats;
+
+pub use doubts::LoadDoubt;
+pub(crate) use gathering::{Gathering, cpu_share, ratio};
+pub use model::{
+    DoubtReport, ErrorCount, IntervalReport, JSON_VERSION, LATE_NS, LoadReport, OperationReport,
+    StepReport, Verified, WithoutService,
+};
+pub use tare_stats::steady::Steadiness;

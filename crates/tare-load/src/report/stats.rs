@@ -1,0 +1,321 @@
+//! What is counted: operations, errors by kind, latencies by operation, times without service, and
+//! what the client itself needed.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::report::histogram::{self, Histogram};
+
+/// Why an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ErrorKind {
+    /// The server answered with an ERROR of this code (CQL protocol, section 9).
+    Server(i32),
+    /// A read found no row although one was written.
+    RowMissing,
+    /// A read returned an older version of a row than was acknowledged before.
+    RowStale,
+    /// A read returned other bytes than were written.
+    RowDiffers,
+    /// The answer was not one to the request.
+    Unexpected,
+    /// The connection ended before the answer.
+    ConnectionClosed,
+    /// What came was not the protocol; the connection was given up.
+    Garbage,
+    /// No answer within the time that is waited after the load has ended.
+    NoAnswer,
+    /// No answer within the time that the user gave each attempt.
+    TimedOut,
+}
+
+impl ErrorKind {
+    /// True if another attempt may go well: the server, or the way there, was not up to it.
+    pub(crate) fn may_pass(self) -> bool {
+        match self {
+            // Server error, unavailable, overloaded, bootstrapping; time-outs and failures of
+            // writes and reads.
+            Self::Server(code) => {
+                matches!(code, 0x0000 | 0x1000..=0x1002 | 0x1100 | 0x1200 | 0x1300 | 0x1500)
+            }
+            Self::ConnectionClosed | Self::Garbage | Self::NoAnswer | Self::TimedOut => true,
+            Self::RowMissing | Self::RowStale | Self::RowDiffers | Self::Unexpected => false,
+        }
+    }
+
+    /// True if the operation failed because no answer came in time.
+    pub(crate) fn is_time_out(self) -> bool {
+        matches!(self, Self::NoAnswer | Self::TimedOut)
+    }
+
+    /// A name without a number where the number means something.
+    pub(crate) fn name(self) -> String {
+        let server = match self {
+            Self::RowMissing => return "row missing".into(),
+            Self::RowStale => return "row stale".into(),
+            Self::RowDiffers => return "row differs from what was written".into(),
+            Self::Unexpected => return "unexpected answer".into(),
+            Self::ConnectionClosed => return "connection closed".into(),
+            Self::Garbage => return "garbage on the connection".into(),
+            Self::NoAnswer => return "no answer".into(),
+            Self::TimedOut => return "timed out".into(),
+            Self::Server(code) => code,
+        };
+        let name = match server {
+            0x0000 => "server error",
+            0x000A => "protocol error",
+            0x0100 => "bad credentials",
+            0x1000 => "unavailable",
+            0x1001 => "overloaded",
+            0x1002 => "bootstrapping",
+            0x1003 => "truncate error",
+            0x1100 => "write timeout",
+            0x1200 => "read timeout",
+            0x1300 => "read failure",
+            0x1400 => "function failure",
+            0x1500 => "write failure",
+            0x2000 => "syntax error",
+            0x2100 => "unauthorized",
+            0x2200 => "invalid",
+            0x2300 => "configuration error",
+            0x2400 => "already exists",
+            0x2500 => "unprepared",
+            other => return format!("server answered error {other:#06x}"),
+        };
+        format!("server answered {name}")
+    }
+}
+
+/// Errors of one kind: how many, and what the first of them said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Errors {
+    pub(crate) count: u64,
+    pub(crate) first: String,
+}
+
+/// Latencies of one kind of operation. A histogram comes to be with its first time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Latency {
+    /// From the send.
+    pub(crate) service: Option<Histogram>,
+    /// Open loop only: from the intended start.
+    pub(crate) response: Option<Histogram>,
+}
+
+/// A time in which operations were due or in flight and none ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
+}
+
+impl Gap {
+    /// The shortest that is told, in ns.
+    pub(crate) const LEAST_NS: u64 = 100_000_000;
+
+    /// Several threads may have seen the same gap, or parts of it: what all of them saw, in order.
+    pub(crate) fn union(mut gaps: Vec<Self>) -> Vec<Self> {
+        gaps.sort_by_key(|gap| gap.from_ns);
+        let mut union: Vec<Self> = Vec::new();
+        for gap in gaps {
+            match union.last_mut() {
+                Some(last) if gap.from_ns <= last.to_ns => last.to_ns = last.to_ns.max(gap.to_ns),
+                _ => union.push(gap),
+            }
+        }
+        union
+    }
+}
+
+/// What one thread, or all of them, saw in one stretch of time.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// When the stretch began and ended, on the clock of `clock::now_ns`.
+    pub(crate) begin_ns: u64,
+    pub(crate) end_ns: u64,
+    /// Operations that ended well between begin and end.
+    pub operations: u64,
+    /// ... and of these the reads that found no row where none had to be.
+    pub(crate) not_found: u64,
+    pub(crate) errors: BTreeMap<ErrorKind, Errors>,
+    /// Open loop only: operations that were due in the window and never sent.
+    pub dropped: u64,
+    /// CPU time of the load threads between begin and end.
+    pub cpu_ns: u64,
+    /// How long the load threads were ready to run and had to wait for a CPU, where the kernel
+    /// tells.
+    pub(crate) run_delay_ns: Option<u64>,
+    /// By kind of operation.
+    pub(crate) latencies: Vec<Latency>,
+    /// Open loop only: how much later than intended operations were sent.
+    pub(crate) late: Option<Histogram>,
+    pub(crate) gaps: Vec<Gap>,
+    pub(crate) recovery: Recovered,
+}
+
+/// What was done about failures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Recovered {
+    /// Operations that were sent again after an attempt had failed.
+    pub retries: u64,
+    /// Attempts that got no answer within the time for one.
+    pub timeouts: u64,
+    /// Second attempts beside the first, and how many of them were answered first.
+    pub speculative: u64,
+    pub speculative_won: u64,
+    /// Answers to attempts that had been given up.
+    pub unused_answers: u64,
+    /// Connections that were made again.
+    pub reconnects: u64,
+    /// Statements that the server had forgotten and that were prepared again.
+    pub reprepared: u64,
+}
+
+impl Recovered {
+    fn merge(&mut self, other: &Self) {
+        self.retries += other.retries;
+        self.timeouts += other.timeouts;
+        self.speculative += other.speculative;
+        self.speculative_won += other.speculative_won;
+        self.unused_answers += other.unused_answers;
+        self.reconnects += other.reconnects;
+        self.reprepared += other.reprepared;
+    }
+}
+
+impl Stats {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts the times of an operation of a kind that ended well.
+    #[inline]
+    pub(crate) fn answered(&mut self, kind: usize, service_ns: u64, response_ns: Option<u64>) {
+        if kind >= self.latencies.len() {
+            self.latencies.resize(kind + 1, Latency::default());
+        }
+        let Latency { service, response } = &mut self.latencies[kind];
+        histogram::record(service.get_or_insert_with(histogram::new), service_ns);
+        if let Some(response_ns) = response_ns {
+            histogram::record(response.get_or_insert_with(histogram::new), response_ns);
+        }
+    }
+
+    /// Counts how much later than intended an operation was sent.
+    #[inline]
+    pub(crate) fn sent_late(&mut self, late_ns: u64) {
+        histogram::record(self.late.get_or_insert_with(histogram::new), late_ns);
+    }
+
+    /// Service times of all operations.
+    pub fn service(&self) -> Histogram {
+        sum(self.latencies.iter().filter_map(|latency| latency.service.as_ref()))
+    }
+
+    /// Response times of all operations.
+    pub fn response(&self) -> Histogram {
+        sum(self.latencies.iter().filter_map(|latency| latency.response.as_ref()))
+    }
+
+    /// Operations that failed, of all kinds.
+    pub(crate) fn failed(&self) -> u64 {
+        self.errors.values().map(|errors| errors.count).sum()
+    }
+
+    /// ... and of those the ones that got no answer in time.
+    pub(crate) fn timed_out(&self) -> u64 {
+        let errors = self.errors.iter().filter(|(kind, _)| kind.is_time_out());
+        errors.map(|(_, errors)| errors.count).sum()
+    }
+
+    /// Length of the stretch in ns.
+    pub fn window_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+
+    pub(crate) fn error(&mut self, kind: ErrorKind, message: &str, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let errors = self.errors.entry(kind).or_default();
+        if errors.count == 0 {
+            errors.first = message.into();
+        }
+        errors.count += count;
+    }
+
+    /// Adds what another thread saw in the same stretch, or what happened in the next one.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.begin_ns = if self.begin_ns == 0 { other.begin_ns } else { self.begin_ns };
+        self.end_ns = self.end_ns.max(other.end_ns);
+        self.operations += other.operations;
+        self.not_found += other.not_found;
+        self.dropped += other.dropped;
+        self.cpu_ns += other.cpu_ns;
+        if let Some(run_delay_ns) = other.run_delay_ns {
+            *self.run_delay_ns.get_or_insert(0) += run_delay_ns;
+        }
+        if self.latencies.len() < other.latencies.len() {
+            self.latencies.resize(other.latencies.len(), Latency::default());
+        }
+        for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
+            add(&mut mine.service, theirs.service.as_ref());
+            add(&mut mine.response, theirs.response.as_ref());
+        }
+        add(&mut self.late, other.late.as_ref());
+        self.gaps.extend_from_slice(&other.gaps);
+        self.recovery.merge(&other.recovery);
+        for (&kind, errors) in &other.errors {
+            self.error(kind, &errors.first, errors.count);
+        }
+    }
+
+    /// Errors as (kind, count).
+    pub fn errors_by_kind(&self) -> Vec<(String, u64)> {
+        self.errors.iter().map(|(kind, errors)| (kind.name(), errors.count)).collect()
+    }
+}
+
+fn add(sum: &mut Option<Histogram>, more: Option<&Histogram>) {
+    if let Some(more) = more {
+        histogram::merge(sum.get_or_insert_with(histogram::new), more);
+    }
+}
+
+fn sum<'h>(histograms: impl Iterator<Item = &'h Histogram>) -> Histogram {
+    let mut sum = histogram::new();
+    histograms.for_each(|one| histogram::merge(&mut sum, one));
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_threads_saw_is_one_gap() {
+        let gap = |from_ns, to_ns| Gap { from_ns, to_ns };
+        let check = |gaps: &[Gap], expect: &[Gap]| assert_eq!(Gap::union(gaps.to_vec()), expect);
+        check(&[], &[]);
+        check(&[gap(1, 5), gap(1, 5)], &[gap(1, 5)]);
+        check(&[gap(7, 9), gap(1, 5), gap(4, 6)], &[gap(1, 6), gap(7, 9)]);
+        check(&[gap(1, 9), gap(2, 3)], &[gap(1, 9)]);
+    }
+
+    #[test]
+    fn a_sum_holds_what_its_parts_hold() {
+        let (mut one, mut other) = (Stats::new(), Stats::new());
+        one.answered(0, 10, None);
+        one.run_delay_ns = Some(3);
+        other.answered(2, 1_000, Some(2_000));
+        other.sent_late(7);
+        other.error(ErrorKind::NoAnswer, "none", 2);
+        other.error(ErrorKind::RowMissing, "none", 1);
+        one.merge(&other);
+        assert_eq!((one.service().len(), one.response().len()), (2, 1));
+        assert_eq!((one.failed(), one.timed_out(), one.run_delay_ns), (3, 2, Some(3)));
+        assert_eq!(one.late.map(|late| late.len()), Some(1));
+        assert!(one.latencies[1].service.is_none() && one.latencies[0].response.is_none());
+    }
+}

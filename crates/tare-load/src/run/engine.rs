@@ -1,0 +1,534 @@
+//! The load generator: connections to systems, and threads, one per CPU, that load them.
+//!
+//! Connections of a system stay open between loads, so that a system may be frozen meanwhile:
+//! nothing is sent to it and nothing is awaited from it. Each thread owns its share of the
+//! connections; threads share nothing while they run.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
+use tare_std::cpus::CpuSet;
+
+use crate::access::{self, Access, Host, Recovery};
+use crate::error::LoadError;
+use crate::pacing::{Pace, Pacer};
+use crate::protocol::cluster::Cluster;
+use crate::protocol::connection::Connection;
+use crate::protocol::dial::Dialer;
+use crate::protocol::request::Job;
+use crate::report::stats::Stats;
+use crate::run::clock;
+use crate::run::gather::Gathered;
+use crate::run::redial::{Recipe, Redialer};
+pub use crate::run::worker::Edge;
+use crate::run::worker::{Plan, Shared, Source, Timetable, Worker};
+use crate::workload::operation::{Operations, Part};
+use crate::workload::table::Table;
+use crate::workload::{QueryKind, Workload, schema};
+
+/// After the window the load goes on for so long, so that accounts are read under load.
+const TAIL: Duration = Duration::from_millis(10);
+/// Between two attempts to reach a server.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// So long is waited for the answer to anything that is not part of a load.
+const EXCHANGE: Duration = Duration::from_secs(30);
+/// So long without any answer, and requests in flight are given up.
+const SILENCE: Duration = Duration::from_secs(5);
+const SILENCE_POPULATE: Duration = Duration::from_secs(30);
+/// So long after its end a load waits for answers in any case.
+const DRAIN: Duration = Duration::from_secs(20);
+/// Requests in flight over all connections, at most, of an open loop.
+const OPEN_IN_FLIGHT: u32 = 1 << 16;
+/// ... and at least, while rows are written.
+const POPULATE_IN_FLIGHT: u32 = 256;
+/// ... and so many times each write is sent again, if that may help.
+const POPULATE_RETRIES: u8 = 3;
+/// Stream ids are positive 16-bit numbers (CQL protocol v4, section 2.3).
+const STREAMS_MAX: u32 = 16 << 10;
+
+/// Threads on CPUs.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    cpus: Vec<u32>,
+}
+
+/// A system with its connections.
+#[derive(Debug)]
+pub struct Target {
+    /// The node that was named.
+    address: SocketAddr,
+    dialer: Dialer,
+    cluster: Cluster,
+    recovery: Recovery,
+    /// For schema statements, and the proof that the system answers.
+    control: Connection,
+    /// For the load.
+    connections: Vec<Connection>,
+    /// Seeds of the rows that were written, by table.
+    row_seeds: Vec<(String, u64)>,
+    /// Tables that are known to be there as the workload has them.
+    known: Vec<KnownTable>,
+}
+
+/// A table that is there as a workload has it, for slices too or not.
+#[derive(Debug)]
+struct KnownTable {
+    table: Table,
+    slices: bool,
+}
+
+/// What is asked of a system, apart from when, and over how many connections.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub workload: Arc<Workload>,
+    /// Which of the rows are this loader's.
+    pub part: Part,
+    pub connections: u32,
+    /// Requests in flight over all connections of a closed loop.
+    pub in_flight: u32,
+}
+
+/// One load.
+#[derive(Clone, Debug)]
+pub struct Order<'a> {
+    pub asked: &'a Asked,
+    /// How it is paced, and so how long the measured window is.
+    pub pace: &'a Pace,
+    pub lead_in: Duration,
+    /// The window is cut into stretches of this length, and at the steps of a schedule.
+    pub stretch: Duration,
+    pub seed: u64,
+    pub verify: bool,
+}
+
+/// How the caller follows a load.
+pub struct Follow<'a> {
+    pub stop: &'a AtomicBool,
+    /// Called on a load thread, at the edges of the window.
+    pub edge: &'a (dyn Fn(Edge) + Sync),
+    /// Called with every stretch once all threads have handed it over.
+    pub stretch: &'a mut dyn FnMut(&Stats),
+    /// True: that the system went away in the window is part of the result. False: it is an error.
+    pub outlives: bool,
+}
+
+impl fmt::Debug for Follow<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follow").field("outlives", &self.outlives).finish_non_exhaustive()
+    }
+}
+
+impl Target {
+    /// Connects to a node and, where that is wanted, learns of the others.
+    fn reach(
+        host: &Host,
+        dialer: &Dialer,
+        access: &Access,
+        deadline: Instant,
+    ) -> Result<Self, LoadError> {
+        let mut control = dialer.open(host, None, deadline)?;
+        let mut cluster = match access.discover {
+            true => Cluster::discover(host.clone(), &mut control, deadline)?,
+            false => Cluster::single(host.clone()),
+        };
+        cluster.learn(&control);
+        Ok(Self {
+            address: host.address,
+            dialer: dialer.clone(),
+            cluster,
+            recovery: access.recovery,
+            control,
+            connections: Vec::new(),
+            row_seeds: Vec::new(),
+            known: Vec::new(),
+        })
+    }
+
+    /// Refuses a table that is not there, or is another one than the workload's.
+    fn check_table(&mut self, workload: &Workload) -> Result<(), LoadError> {
+        let table = &workload.table;
+        let slices = workload.queries.iter().any(|query| query.kind == QueryKind::Slice);
+        let is_known = |known: &KnownTable| known.table == *table && (known.slices || !slices);
+        if self.known.iter().any(is_known) {
+            return Ok(());
+        }
+        let (question, deadline) = (schema::question(table), Instant::now() + EXCHANGE);
+        let asked = self.control.query("a question about the table", &question, deadline, |rows| {
+            rows.map(|rows| schema::told(&rows))
+        });
+        let (address, name) = (self.address, table.full_name());
+        match asked {
+            Ok(Some(told)) if told.is_empty() => {
+                return Err(LoadError::NoTable { address, table: name });
+            }
+            Ok(Some(told)) => {
+                schema::compare(table, &told, slices).map_err(|difference| {
+                    let difference = Box::new(difference);
+                    LoadError::OtherTable { address, table: name, difference }
+                })?;
+            }
+            // It does not know, or does not say: PREPARE will tell.
+            Ok(None) | Err(LoadError::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.known.push(KnownTable { table: table.clone(), slices });
+        Ok(())
+    }
+}
+
+impl Engine {
+    pub fn new(cpus: &CpuSet) -> Result<Self, LoadError> {
+        if cpus.is_empty() {
+            return Err(LoadError::NoCpus);
+        }
+        Ok(Self { cpus: cpus.iter().collect() })
+    }
+
+    /// How many CPUs the load has.
+    pub(crate) fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Connects to a system, again and again until it answers or `deadline` has passed.
+    pub fn open(
+        &self,
+        access: &Access,
+        deadline: Duration,
+        stop: &AtomicBool,
+    ) -> Result<Target, LoadError> {
+        let dialer = Dialer::new(access)?;
+        let begin = Instant::now();
+        let end = begin + deadline;
+        let hosts: Vec<Host> =
+            access.nodes.iter().map(|node| access::resolve(node)).collect::<Result<_, _>>()?;
+        let mut candidates = hosts.iter().cycle();
+        // The last attempt may be cut short by the deadline: that it was says nothing.
+        let mut told = None;
+        loop {
+            let host = candidates.next().ok_or(LoadError::NoNode)?;
+            // An attempt that hangs, as before a frozen server, must not eat the others' time.
+            let attempt = end.min(Instant::now() + Duration::from_secs(2));
+            let error = match Target::reach(host, &dialer, access, attempt) {
+                Ok(target) => return Ok(target),
+                Err(error) if !error.may_pass() => return Err(error),
+                Err(error) => error,
+            };
+            let cut_short = attempt == end && error.is_time_out();
+            if told.is_none() || !cut_short {
+                told = Some((host.address, error));
+            }
+            if Instant::now() >= end || stop.load(Ordering::Relaxed) {
+                let waited_s = begin.elapsed().as_secs_f64();
+                let (address, error) = told.ok_or(LoadError::NoNode)?;
+                return Err(LoadError::NotReady { address, waited_s, source: Box::new(error) });
+            }
+            // Soon at first, since a server that starts is waited for so; later less often.
+            let pause = (begin.elapsed() / 16).clamp(PAUSE_MIN, PAUSE_MAX);
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// Makes the schema and writes every row of the workload once.
+    pub fn populate(
+        &self,
+        target: &mut Target,
+        asked: &Asked,
+        seed: u64,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), LoadError> {
+        let (first, rows) = check(asked)?;
+        let [keyspace, table] = asked.workload.table.schema();
+        for (what, statement) in [("CREATE KEYSPACE", &keyspace), ("CREATE TABLE", &table)] {
+            target.control.query(what, statement, Instant::now() + EXCHANGE, |_| ())?;
+        }
+        target.cluster.wait_for_schema(&mut target.control, Instant::now() + EXCHANGE)?;
+        target.check_table(&asked.workload)?;
+        let job = Job::populate(Arc::clone(&asked.workload), seed, first, clock::since_epoch_us());
+        let limits = limits(asked.connections, asked.in_flight.max(POPULATE_IN_FLIGHT));
+        let timetable = Timetable {
+            boundaries: Vec::new(),
+            stop_ns: u64::MAX,
+            silence_ns: nanoseconds(SILENCE_POPULATE),
+            drain_ns: nanoseconds(DRAIN),
+        };
+        self.connect(target, &job.statements(), asked.connections)?;
+        let table = asked.workload.table.full_name();
+        let source = |part, parts| Source::Rows { next: part, step: parts, end: rows };
+        let mut follow = Follow { stop, edge: &|_| {}, stretch: &mut |_| {}, outlives: false };
+        let total =
+            self.drive(target, &job, &limits, &timetable, &source, &mut follow, &mut |n| {
+                progress(n, rows);
+            })?;
+        if let Some(errors) = total.errors.values().next() {
+            let count = total.errors.values().map(|errors| errors.count).sum();
+            return Err(LoadError::Populate {
+                address: target.address,
+                table,
+                count,
+                first: errors.first.clone(),
+            });
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(LoadError::PopulateInterrupted { table });
+        }
+        target.row_seeds.retain(|(other, _)| *other != table);
+        target.row_seeds.push((table, seed));
+        progress(rows, rows);
+        Ok(())
+    }
+
+    /// Runs one load. Returns what was counted in its window.
+    pub fn run(
+        &self,
+        target: &mut Target,
+        order: &Order<'_>,
+        follow: &mut Follow<'_>,
+    ) -> Result<Stats, LoadError> {
+        let asked = order.asked;
+        check(asked)?;
+        target.check_table(&asked.workload)?;
+        let table = asked.workload.table.full_name();
+        let seeds = &target.row_seeds;
+        let row_seed = seeds.iter().find(|(other, _)| *other == table).map(|&(_, seed)| seed);
+        let job = Job::load(
+            Arc::clone(&asked.workload),
+            row_seed.unwrap_or(order.seed),
+            Operations::new(&asked.workload, order.seed, asked.part),
+            order.verify.then(clock::since_epoch_us),
+        );
+        let connections = asked.connections;
+        let limits = match order.pace {
+            Pace::Closed(_) => limits(connections, asked.in_flight),
+            Pace::Open(_) => limits(connections, OPEN_IN_FLIGHT.max(connections)),
+        };
+        self.connect(target, &job.statements(), connections)?;
+        // Threads need a moment to start; an operation due before would be late.
+        let start_ns = clock::now_ns() + 1_000_000 + 100_000 * self.cpus.len() as u64;
+        let begin_ns = start_ns + nanoseconds(order.lead_in);
+        let boundaries = boundaries(order.pace, begin_ns, nanoseconds(order.stretch).max(1));
+        let end_ns = boundaries.last().copied().unwrap_or(begin_ns);
+        let timetable = Timetable {
+            boundaries,
+            stop_ns: end_ns + nanoseconds(TAIL),
+            silence_ns: nanoseconds(SILENCE),
+            drain_ns: nanoseconds(DRAIN),
+        };
+        let source = |part, parts| match order.pace {
+            Pace::Closed(_) => Source::Closed { next: part, step: parts },
+            Pace::Open(schedule) => {
+                let part = (part, parts);
+                Source::Open(Pacer::new(schedule, order.lead_in, start_ns, part, order.seed))
+            }
+        };
+        self.drive(target, &job, &limits, &timetable, &source, follow, &mut |_| {})
+    }
+
+    /// Brings the number of prepared, working connections to `count`.
+    fn connect(
+        &self,
+        target: &mut Target,
+        statements: &[String],
+        count: u32,
+    ) -> Result<(), LoadError> {
+        let count = count as usize;
+        // Where one is gone the others do not lead to all nodes and shards alike.
+        if !target.connections.iter().all(Connection::is_idle) {
+            target.connections.clear();
+        }
+        target.connections.truncate(count);
+        while target.connections.len() < count {
+            let number = target.connections.len();
+            let deadline = Instant::now() + EXCHANGE;
+            let connection = target.cluster.connect(&target.dialer, number, deadline)?;
+            target.connections.push(connection);
+        }
+        for connection in &mut target.connections {
+            connection.prepare(statements, Instant::now() + EXCHANGE)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the threads. `limits` says how many requests each connection may have in flight; those
+    /// without a limit stay idle.
+    #[expect(clippy::too_many_arguments, reason = "private, called twice, each is another thing")]
+    fn drive(
+        &self,
+        target: &mut Target,
+        job: &Job,
+        limits: &[i16],
+        timetable: &Timetable,
+        source: &dyn Fn(u64, u64) -> Source,
+        follow: &mut Follow<'_>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Stats, LoadError> {
+        let shared = Shared {
+            stop: follow.stop,
+            alive: AtomicUsize::new(limits.len()),
+            done: AtomicU64::new(0),
+            edge: follow.edge,
+            served_ns: AtomicU64::new(clock::now_ns()),
+        };
+        let share = limits.len().div_ceil(self.cpus.len());
+        let (sender, receiver) = mpsc::channel();
+        let mut gathered = Gathered::new(limits.len().div_ceil(share));
+        // While rows are written nothing is measured, and nothing may be missing in the end.
+        let recovery = match job.is_populating() {
+            true => Recovery { retries: POPULATE_RETRIES, ..Recovery::default() },
+            false => target.recovery,
+        };
+        let statements = job.statements();
+        let (dialer, cluster) = (&target.dialer, &target.cluster);
+        let recipe = |part: u64| Recipe {
+            dialer: dialer.clone(),
+            cluster: cluster.clone(),
+            statements: statements.clone(),
+            first: usize::try_from(part).unwrap_or_default() * share,
+        };
+        let result = std::thread::scope(|scope| {
+            let mut parts = Vec::new();
+            let connections = &mut target.connections[..limits.len()];
+            let ring = &cluster.ring;
+            let shares = connections.chunks_mut(share).zip(limits.chunks(share));
+            let count = shares.len() as u64;
+            for (part, ((connections, limits), &cpu)) in (0..).zip(shares.zip(&self.cpus)) {
+                let plan = Plan {
+                    source: source(part, count),
+                    timetable: timetable.clone(),
+                    first: part == 0,
+                    recovery,
+                    redialer: recovery.reconnect.then(|| Redialer::new(recipe(part))),
+                };
+                let (shared, chunks) = (&shared, sender.clone());
+                let work = move || {
+                    pin(cpu)?;
+                    Worker::new(connections, ring, job, shared, plan, chunks)?.run(limits)
+                };
+                let thread = std::thread::Builder::new().name(format!("load-{cpu}"));
+                parts.push(thread.spawn_scoped(scope, work));
+            }
+            drop(sender);
+            loop {
+                match receiver.recv_timeout(Duration::from_millis(200)) {
+                    Ok(chunk) => gathered.take(chunk, follow.stretch),
+                    Err(RecvTimeoutError::Timeout) => {
+                        progress(shared.done.load(Ordering::Relaxed));
+                    }
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            }
+            parts.into_iter().try_for_each(|part| {
+                match part.map_err(|source| LoadError::Thread { source })?.join() {
+                    Ok(result) => result,
+                    // A panic in a thread is ours, not the system's: let it be seen.
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            })
+        });
+        let total = gathered.finish(follow.stretch);
+        result?;
+        let is_result = follow.outlives && total.operations > 0;
+        if shared.alive.load(Ordering::Relaxed) == 0 && !is_result {
+            let mut reasons = total.errors.iter().map(|(kind, errors)| (kind.name(), errors));
+            let reason = reasons.next_back();
+            let reason = reason
+                .map_or_else(String::new, |(kind, errors)| format!("{kind}: {}", errors.first));
+            return Err(LoadError::NoConnection { address: target.address, reason });
+        }
+        Ok(total)
+    }
+}
+
+/// The edges of the window's stretches: every `stretch_ns` from the beginning of each step on.
+fn boundaries(pace: &Pace, begin_ns: u64, stretch_ns: u64) -> Vec<u64> {
+    let lengths: Vec<Duration> = match pace {
+        Pace::Closed(window) => vec![*window],
+        Pace::Open(schedule) => schedule.steps().iter().map(|step| step.length).collect(),
+    };
+    let mut boundaries = Vec::new();
+    let mut at_ns = begin_ns;
+    for length in lengths {
+        let end_ns = at_ns + nanoseconds(length);
+        while at_ns < end_ns {
+            boundaries.push(at_ns);
+            at_ns += stretch_ns;
+        }
+        at_ns = end_ns;
+    }
+    boundaries.push(at_ns);
+    boundaries
+}
+
+/// Divides `in_flight` over `connections`; the first ones get the remainder. Connections that would
+/// get none are left out.
+fn limits(connections: u32, in_flight: u32) -> Vec<i16> {
+    let connections = connections.min(in_flight);
+    let (each, more) = (in_flight / connections, in_flight % connections);
+    (0..connections)
+        .map(|index| (each + u32::from(index < more)).min(STREAMS_MAX))
+        .map(|limit| i16::try_from(limit).expect("at most STREAMS_MAX"))
+        .collect()
+}
+
+/// Refuses what the engine cannot do. Returns the first of this loader's rows and their number.
+fn check(asked: &Asked) -> Result<(u64, u64), LoadError> {
+    let refuse = |what, value: String, expected| Err(LoadError::Setting { what, value, expected });
+    let Asked { connections, in_flight, part, .. } = *asked;
+    let rows = asked.workload.rows;
+    if rows == 0 || rows > 1 << 62 {
+        return refuse("number of rows", rows.to_string(), "at least 1 and at most 2^62");
+    }
+    if connections == 0 || connections > 10_000 {
+        return refuse("number of connections", connections.to_string(), "from 1 to 10000");
+    }
+    if in_flight == 0 || in_flight.div_ceil(connections) > STREAMS_MAX {
+        let expected = "at least 1 and at most 16384 a connection";
+        return refuse("number of requests in flight", in_flight.to_string(), expected);
+    }
+    let weights: f64 = asked.workload.queries.iter().map(|query| query.weight).sum();
+    if !(weights.is_finite() && weights > 0.0) {
+        return refuse("weights of queries", weights.to_string(), "above 0 together");
+    }
+    let (first, count) = part.of(rows);
+    if count == 0 {
+        let expected = "a part with a row of the workload at least";
+        return refuse("part", part.to_string(), expected);
+    }
+    Ok((first, count))
+}
+
+/// Binds the calling thread to a CPU.
+fn pin(cpu: u32) -> Result<(), LoadError> {
+    let mut affinity = Affinity::new();
+    if (cpu as usize) < Affinity::MAX_CPU {
+        affinity.set(cpu as usize);
+    }
+    sched_setaffinity(None, &affinity).map_err(|errno| LoadError::Pin { cpu, source: errno.into() })
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn in_flight_is_divided_without_loss(connections in 1u32..300, in_flight in 1u32..5_000) {
+            let limits = limits(connections, in_flight);
+            prop_assert_eq!(limits.len(), connections.min(in_flight) as usize);
+            prop_assert_eq!(limits.iter().map(|&n| i64::from(n)).sum::<i64>(), i64::from(in_flight));
+            let spread = limits.iter().max().unwrap() - limits.iter().min().unwrap();
+            prop_assert!(spread <= 1);
+        }
+    }
+}

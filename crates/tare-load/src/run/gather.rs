@@ -1,0 +1,69 @@
+//! From what each thread counted to what all of them did.
+
+use crate::report::stats::Stats;
+use crate::run::worker::Chunk;
+
+/// Puts the stretches of the threads together.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    threads: usize,
+    /// Stretches that not all threads have handed over, and how many have.
+    pending: Vec<(Stats, usize)>,
+    /// Stretches told.
+    told: usize,
+    total: Option<Stats>,
+    tail: Option<Stats>,
+}
+
+impl Gathered {
+    pub(crate) fn new(threads: usize) -> Self {
+        Self { threads, ..Self::default() }
+    }
+
+    /// Takes what one thread counted. Calls `tell` with stretches that are complete.
+    pub(crate) fn take(&mut self, chunk: Chunk, tell: &mut dyn FnMut(&Stats)) {
+        match chunk {
+            Chunk::Tail(stats) => add(&mut self.tail, &stats),
+            Chunk::Stretch(number, stats) => {
+                while self.told + self.pending.len() <= number {
+                    self.pending.push((Stats::new(), 0));
+                }
+                let (sum, threads) = &mut self.pending[number - self.told];
+                sum.merge(&stats);
+                *threads += 1;
+                // The newest one is kept back: the tail may belong to it.
+                while self.pending.len() > 1 && self.pending[0].1 == self.threads {
+                    self.tell_first(tell);
+                }
+            }
+        }
+    }
+
+    fn tell_first(&mut self, tell: &mut dyn FnMut(&Stats)) {
+        let (stats, _) = self.pending.remove(0);
+        tell(&stats);
+        self.told += 1;
+        add(&mut self.total, &stats);
+        // They have been told; a sum of them would grow with time.
+        self.total.iter_mut().for_each(|total| total.gaps.clear());
+    }
+
+    /// Tells the rest and returns the sum.
+    pub(crate) fn finish(mut self, tell: &mut dyn FnMut(&Stats)) -> Stats {
+        while self.pending.len() > 1 {
+            self.tell_first(tell);
+        }
+        let tail = self.tail.take().unwrap_or_default();
+        if let Some((last, _)) = self.pending.first_mut() {
+            let (begin_ns, end_ns) = (last.begin_ns, last.end_ns);
+            last.merge(&tail);
+            (last.begin_ns, last.end_ns) = (begin_ns, end_ns);
+            self.tell_first(tell);
+        }
+        self.total.unwrap_or(Stats { begin_ns: 0, end_ns: 0, ..tail })
+    }
+}
+
+fn add(sum: &mut Option<Stats>, stats: &Stats) {
+    sum.get_or_insert_with(Stats::new).merge(stats);
+}

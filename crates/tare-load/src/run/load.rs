@@ -1,0 +1,171 @@
+//! `tare load`: one load from the command line, told second by second and as a report.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime};
+
+use tare_std::error_line;
+
+use tare_std::cpus::CpuSet;
+
+use crate::access::Access;
+use crate::error::LoadError;
+use crate::pacing::Pace;
+use crate::report::histogram::{Histogram, Quantiles};
+use crate::report::log::Log;
+use crate::report::stats::Stats;
+use crate::report::{Gathering, LoadReport, Verified, cpu_share, ratio};
+use crate::run::engine::{Asked, Engine, Follow, Order, Target};
+use crate::run::search::search_run::SearchRun;
+
+/// What to load, how, and for how long.
+#[derive(Clone, Debug)]
+pub struct LoadConfig {
+    pub access: Access,
+    /// One thread runs on each of these.
+    pub cpus: CpuSet,
+    pub asked: Asked,
+    pub pace: Pace,
+    /// Write every row once before the load.
+    pub populate: bool,
+    /// Load before the measured window.
+    pub lead_in: Duration,
+    /// Every operation derives from (seed, index), every row from (seed, key).
+    pub seed: u64,
+    /// Compare every row read with what was written. The rows must have been written with the same
+    /// seed.
+    pub verify: bool,
+    /// Where to write an HdrHistogram log with an interval per second.
+    pub hdr_file: Option<PathBuf>,
+    /// How long to wait for the server to answer at all.
+    pub connect_deadline: Duration,
+}
+
+/// What is told while a load runs.
+#[derive(Debug)]
+pub enum LoadEvent<'a> {
+    /// So many rows of the table are written.
+    Populating { table: &'a str, done: u64, all: u64 },
+    /// A second of the window has passed.
+    Interval(Interval<'a>),
+    /// The search for the highest rate has tried one.
+    Tried(&'a SearchRun),
+}
+
+/// What was seen in a part of the window.
+#[derive(Debug)]
+pub struct Interval<'a> {
+    /// When it ended, from the beginning of the window.
+    pub end: Duration,
+    pub throughput_per_s: f64,
+    /// True if the latencies are response times, false if they are service times.
+    pub is_open: bool,
+    pub latency: Quantiles,
+    /// The same latencies, whole.
+    pub histogram: &'a Histogram,
+    pub failed: u64,
+    pub client_cpu_us_per_operation: Option<f64>,
+    pub client_cpu_share: f64,
+}
+
+/// Runs a load to its end or until `stop`; the report then covers what there was.
+///
+/// # Errors
+/// What kept the load from being made. Operations that fail, a server that goes away for a while
+/// and a log that cannot be finished are in the report.
+pub fn run(
+    config: &LoadConfig,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(&LoadEvent<'_>),
+) -> Result<LoadReport, LoadError> {
+    let log = config.hdr_file.as_deref().map(Log::create).transpose()?;
+    Session::open(config, stop, tell)?.run(&config.pace, log, tell)
+}
+
+/// Connections to a system whose rows are there.
+pub(crate) struct Session<'a> {
+    config: &'a LoadConfig,
+    stop: &'a AtomicBool,
+    engine: Engine,
+    target: Target,
+}
+
+impl<'a> Session<'a> {
+    /// Connects and, if the configuration says so, writes the rows.
+    pub(crate) fn open(
+        config: &'a LoadConfig,
+        stop: &'a AtomicBool,
+        tell: &mut dyn FnMut(&LoadEvent<'_>),
+    ) -> Result<Self, LoadError> {
+        let engine = Engine::new(&config.cpus)?;
+        // Settings are refused before the server is asked for anything.
+        let table = config.asked.workload.table.full_name();
+        let mut target = engine.open(&config.access, config.connect_deadline, stop)?;
+        if config.populate {
+            let mut told = 0;
+            let mut progress = |done, all| {
+                let tenth = done * 10 / all;
+                if tenth > told {
+                    told = tenth;
+                    tell(&LoadEvent::Populating { table: &table, done, all });
+                }
+            };
+            engine.populate(&mut target, &config.asked, config.seed, stop, &mut progress)?;
+        }
+        Ok(Self { config, stop, engine, target })
+    }
+
+    /// Runs one load.
+    pub(crate) fn run(
+        &mut self,
+        pace: &Pace,
+        mut log: Option<Log>,
+        tell: &mut dyn FnMut(&LoadEvent<'_>),
+    ) -> Result<LoadReport, LoadError> {
+        let config = self.config;
+        if let Some(log) = &mut log {
+            log.begin(SystemTime::now() + config.lead_in);
+        }
+        let order = Order {
+            asked: &config.asked,
+            pace,
+            lead_in: config.lead_in,
+            stretch: Duration::from_secs(1),
+            seed: config.seed,
+            verify: config.verify,
+        };
+        let cpus = self.engine.cpus();
+        let is_open = matches!(pace, Pace::Open(_));
+        let kinds = config.asked.workload.query_names();
+        let mut gathering = Gathering::new(pace);
+        let mut stretch = |stats: &Stats| {
+            let histogram = if is_open { stats.response() } else { stats.service() };
+            let begin = gathering.take(stats, &histogram);
+            if let Some(log) = &mut log {
+                log.stretch(begin, stats, &kinds);
+            }
+            tell(&LoadEvent::Interval(Interval {
+                end: begin + Duration::from_nanos(stats.window_ns()),
+                throughput_per_s: ratio(stats.operations as f64, stats.window_ns() as f64 / 1e9)
+                    .unwrap_or(0.0),
+                is_open,
+                latency: Quantiles::of(&histogram),
+                histogram: &histogram,
+                failed: stats.failed(),
+                client_cpu_us_per_operation: ratio(
+                    stats.cpu_ns as f64 / 1e3,
+                    stats.operations as f64,
+                ),
+                client_cpu_share: cpu_share(stats, cpus),
+            }));
+        };
+        let mut follow =
+            Follow { stop: self.stop, edge: &|_| {}, stretch: &mut stretch, outlives: true };
+        let total = self.engine.run(&mut self.target, &order, &mut follow)?;
+        let mut report = gathering.report(pace, &total, &kinds, cpus);
+        let reads = config.asked.workload.queries.iter().map(|query| query.kind.reads());
+        report.verify = config.verify.then(|| Verified::of(&total, reads));
+        report.log_error = log.map(Log::finish).and_then(Result::err).map(|error| error_line(&error));
+        Ok(report)
+    }
+}

@@ -1,0 +1,12 @@
+//! Loads as they run: threads that send and receive, one load with its report, and the search for the
+//! highest rate.
+
+mod clock;
+pub mod engine;
+mod gather;
+pub mod load;
+mod queue;
+mod redial;
+mod routing;
+pub mod search;
+mod worker;

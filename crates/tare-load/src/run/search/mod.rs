@@ -1,0 +1,266 @@
+//! The highest rate at which a system keeps a service level objective (SLO).
+//!
+//! A search brackets it: from a first guess the rate goes up until the SLO breaks and down until it
+//! holds, then the bracket is halved until its ends are 10 % apart. One run near the limit says
+//! little, for there it holds at times only. So rates around the bracket, 5 % apart, are each tried
+//! several times in random order. The highest rate up to which every run held is the result; it and
+//! the lowest rate from which on every run broke are its interval.
+//!
+//! Every run is an open loop. What was never sent, failed or got no answer counts as slower than
+//! any limit: an SLO cannot be kept by not answering.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+use tare_std::rng::Rng;
+
+use crate::error::LoadError;
+use crate::pacing::{Arrivals, Pace, Schedule, Step};
+use crate::report::{JSON_VERSION, LoadReport};
+use crate::run::load::{LoadConfig, LoadEvent, Session};
+
+pub(super) mod search_run;
+mod slo;
+
+pub use search_run::SearchRun;
+pub use slo::{Limit, Slo};
+
+/// Up and down from the first guess by this factor.
+const STRIDE: f64 = 1.5;
+/// The ends of the bracket are at most this far apart before rates are confirmed.
+const BRACKET: f64 = 1.10;
+/// Rates that are confirmed are apart by this factor.
+const GRID: f64 = 1.05;
+/// So many rates are confirmed at once.
+const GRID_RATES: i32 = 5;
+/// The search gives up below this rate, in operations/s.
+const RATE_MIN: f64 = 1.0;
+/// Runs before the confirmation, at most.
+const RUNS_MAX: usize = 40;
+/// How often the confirmation may move to other rates.
+const MOVES_MAX: usize = 6;
+
+/// What to search for, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Search {
+    pub slo: Slo,
+    /// Where to begin; without it at half of what a closed loop reaches.
+    pub first_per_s: Option<f64>,
+    pub arrivals: Arrivals,
+    /// Length of a run.
+    pub window: Duration,
+    /// Runs at each rate that is confirmed.
+    pub confirmations: u32,
+}
+
+/// What came of a search.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SearchReport {
+    pub version: u32,
+    pub slo: Vec<Limit>,
+    pub arrivals: &'static str,
+    pub window_s: f64,
+    pub confirmations: u32,
+    /// The highest rate up to which the SLO held in every confirming run, in operations/s. None if it
+    /// cannot be kept.
+    pub rate_per_s: Option<f64>,
+    /// The lowest rate from which on it broke in every confirming run; none if it was not reached.
+    pub broken_per_s: Option<f64>,
+    /// What a closed loop reached, where it was asked.
+    pub closed_loop_per_s: Option<f64>,
+    /// True if the search was interrupted or ran out of runs, so that the rates are those known
+    /// until then.
+    pub is_unfinished: bool,
+    /// Why no further run could be made.
+    pub error: Option<String>,
+    /// Every run in its order: the latency curve.
+    pub runs: Vec<SearchRun>,
+}
+
+/// Searches for the highest rate at which the system of `config` keeps the SLO. The pace of
+/// `config` is not used.
+///
+/// # Errors
+/// What kept a load from being made.
+pub fn find_max(
+    config: &LoadConfig,
+    search: &Search,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(&LoadEvent<'_>),
+) -> Result<SearchReport, LoadError> {
+    let mut session = Session::open(config, stop, tell)?;
+    let mut closed_loop_per_s = None;
+    let first_per_s = match search.first_per_s {
+        Some(rate) => rate,
+        None => {
+            let closed = session.run(&Pace::Closed(search.window), None, tell)?;
+            closed_loop_per_s = Some(closed.throughput_per_s);
+            (closed.throughput_per_s / 2.0).max(RATE_MIN)
+        }
+    };
+    let mut run = |rate_per_s: f64, confirms: bool| {
+        let steps = vec![Step::steady(rate_per_s, search.window)];
+        let schedule = Schedule::new(steps, search.arrivals)?;
+        let report = session.run(&Pace::Open(schedule), None, tell)?;
+        let tried = judge(&search.slo, rate_per_s, confirms, &report);
+        tell(&LoadEvent::Tried(&tried));
+        Ok::<_, LoadError>(tried)
+    };
+    let mut found = Found::default();
+    let outcome = found.search(first_per_s, search.confirmations, config.seed, stop, &mut run);
+    // A server that goes away in the middle does not take with it what was found.
+    let error = match outcome {
+        Err(error) if found.runs.is_empty() => return Err(error),
+        outcome => outcome.err().map(|error| tare_std::error_line(&error)),
+    };
+    Ok(SearchReport {
+        version: JSON_VERSION,
+        slo: search.slo.limits().to_vec(),
+        arrivals: match search.arrivals {
+            Arrivals::Constant => "constant",
+            Arrivals::Poisson => "poisson",
+        },
+        window_s: search.window.as_secs_f64(),
+        confirmations: search.confirmations,
+        rate_per_s: found.holds_per_s,
+        broken_per_s: found.broken_per_s,
+        closed_loop_per_s,
+        is_unfinished: found.is_unfinished || error.is_some(),
+        error,
+        runs: found.runs,
+    })
+}
+
+/// Judges a run.
+fn judge(slo: &Slo, rate_per_s: f64, confirms: bool, report: &LoadReport) -> SearchRun {
+    let failed: u64 = report.errors.iter().map(|error| error.count).sum();
+    let missing = report.dropped + failed;
+    let latencies_ns = match &report.response_times {
+        Some(response) => slo.latencies_ns(response, missing),
+        None => vec![None; slo.limits().len()],
+    };
+    SearchRun {
+        rate_per_s,
+        throughput_per_s: report.throughput_per_s,
+        holds: slo.holds(&latencies_ns),
+        latencies_ns,
+        confirms,
+        doubts: report.doubts.iter().map(|doubt| doubt.text.clone()).collect(),
+    }
+}
+
+/// What a search has found.
+#[derive(Debug, Default)]
+struct Found {
+    holds_per_s: Option<f64>,
+    broken_per_s: Option<f64>,
+    is_unfinished: bool,
+    runs: Vec<SearchRun>,
+}
+
+impl Found {
+    /// Searches with `run`, which tries a rate, to confirm it or not. What was found until then stays
+    /// where it fails.
+    fn search<E>(
+        &mut self,
+        first_per_s: f64,
+        confirmations: u32,
+        seed: u64,
+        stop: &AtomicBool,
+        run: &mut dyn FnMut(f64, bool) -> Result<SearchRun, E>,
+    ) -> Result<(), E> {
+        let Some(mut low) = self.bracket(first_per_s, stop, run)? else { return Ok(()) };
+        let mut rng = Rng::stream(seed, 0x0073_6c6f);
+        for _ in 0..MOVES_MAX {
+            // The rate that held is the middle one.
+            let rates: Vec<f64> =
+                (0..GRID_RATES).map(|place| low * GRID.powi(place - GRID_RATES / 2)).collect();
+            let Some(held) = self.confirm(&rates, confirmations, &mut rng, stop, run)? else {
+                self.is_unfinished = true;
+                return Ok(());
+            };
+            let all_held = |runs: &Vec<bool>| runs.iter().all(|&held| held);
+            let kept = held.iter().take_while(|runs| all_held(runs)).count();
+            let none_held = |runs: &&Vec<bool>| runs.iter().all(|&held| !held);
+            let broken = held.iter().rev().take_while(none_held).count();
+            let rate_at = |place: Option<usize>| place.and_then(|place| rates.get(place)).copied();
+            self.holds_per_s = rate_at(kept.checked_sub(1));
+            self.broken_per_s =
+                if broken == 0 { None } else { rate_at(Some(rates.len() - broken)) };
+            let span = GRID.powi(GRID_RATES - 1);
+            match (self.holds_per_s, self.broken_per_s) {
+                (None, _) if low / span < RATE_MIN => return Ok(()),
+                (None, _) => low /= span,
+                (Some(_), None) if kept == rates.len() => low *= span,
+                (Some(_), _) => return Ok(()),
+            }
+        }
+        self.is_unfinished = true;
+        Ok(())
+    }
+
+    /// The highest rate that held, once it and the lowest that did not are close. None if none
+    /// holds.
+    fn bracket<E>(
+        &mut self,
+        first_per_s: f64,
+        stop: &AtomicBool,
+        run: &mut dyn FnMut(f64, bool) -> Result<SearchRun, E>,
+    ) -> Result<Option<f64>, E> {
+        let (mut low, mut high) = (None::<f64>, None::<f64>);
+        let mut rate = first_per_s;
+        for _ in 0..RUNS_MAX {
+            let tried = run(rate, false)?;
+            let holds = tried.holds;
+            self.runs.push(tried);
+            if stop.load(Ordering::Relaxed) {
+                self.is_unfinished = true;
+                return Ok(None);
+            }
+            if holds {
+                low = Some(rate)
+            } else {
+                high = Some(rate)
+            }
+            rate = match (low, high) {
+                (Some(low), Some(high)) if high / low <= BRACKET => return Ok(Some(low)),
+                (Some(low), Some(high)) => (low * high).sqrt(),
+                (Some(low), None) => low * STRIDE,
+                (None, _) if rate <= RATE_MIN => return Ok(None),
+                (None, _) => (rate / (STRIDE * STRIDE)).max(RATE_MIN),
+            };
+        }
+        self.is_unfinished = low.is_none();
+        Ok(low)
+    }
+
+    /// Tries each rate several times, in random order. None if interrupted.
+    fn confirm<E>(
+        &mut self,
+        rates: &[f64],
+        confirmations: u32,
+        rng: &mut Rng,
+        stop: &AtomicBool,
+        run: &mut dyn FnMut(f64, bool) -> Result<SearchRun, E>,
+    ) -> Result<Option<Vec<Vec<bool>>>, E> {
+        let mut held = vec![Vec::new(); rates.len()];
+        for _ in 0..confirmations {
+            let mut order: Vec<usize> = (0..rates.len()).collect();
+            rng.shuffle(&mut order);
+            for place in order {
+                let tried = run(rates[place], true)?;
+                let holds = tried.holds;
+                self.runs.push(tried);
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                held[place].push(holds);
+            }
+        }
+        Ok(Some(held))
+    }
+}
+
+#[cfg(test)]
+mod tests;

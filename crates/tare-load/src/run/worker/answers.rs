@@ -1,0 +1,176 @@
+//! What comes back: answers are judged, failures are handed to `recovery`, connections that broke
+//! are given up.
+
+use std::sync::atomic::Ordering;
+
+use super::{Source, Worker};
+use crate::protocol::connection::{CONTROL, Connection, State};
+use crate::protocol::request::Judged;
+use crate::protocol::wire::Progress;
+use crate::report::stats::ErrorKind;
+use crate::run::clock;
+
+impl Worker<'_> {
+    /// Takes the answers of one connection and sends what follows from them.
+    pub(super) fn serve(&mut self, index: usize) {
+        if !self.connections[index].alive {
+            return;
+        }
+        let progress = match self.connections[index].receive() {
+            Ok(progress) => progress,
+            Err(error) => return self.lose(index, ErrorKind::Garbage, &error.to_string()),
+        };
+        let now_ns = clock::now_ns();
+        let taken = self.take_answers(index, now_ns);
+        if !self.failed.is_empty() || !self.beaten.is_empty() {
+            self.settle();
+        }
+        if let Err(reason) = taken {
+            return self.lose(index, ErrorKind::Garbage, &reason);
+        }
+        match progress {
+            Progress::Ended => {
+                return self.lose(index, ErrorKind::ConnectionClosed, "closed by the server");
+            }
+            // The queue will not tell of it again. It is not this connection's turn either.
+            Progress::More => self.again.push(index),
+            Progress::Blocked => {}
+        }
+        if self.stopped_ns.is_none() && !matches!(self.source, Source::Open(_)) {
+            self.fill(index, now_ns);
+        }
+        self.flush(index);
+    }
+
+    /// Judges every whole answer that was received. Fails if the bytes are no answers.
+    #[inline]
+    fn take_answers(&mut self, index: usize, now_ns: u64) -> Result<(), String> {
+        let connection = &mut self.connections[index];
+        let is_open = matches!(self.source, Source::Open(_));
+        let in_window = self.crossed > 0 && self.crossed < self.timetable.boundaries.len();
+        let mut offset = 0;
+        // The earliest intended start of what ended well.
+        let mut served_ns = None::<u64>;
+        let result = loop {
+            let bytes = &connection.input[offset..];
+            let (frame, length) = match Connection::frame_at(bytes) {
+                Ok(Some(found)) => found,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error.to_string()),
+            };
+            offset += length;
+            let stream = frame.stream;
+            let slot =
+                usize::try_from(stream).ok().and_then(|place| connection.slots.get_mut(place));
+            let Some(slot) = slot else {
+                if stream == CONTROL && connection.preparing.is_some() {
+                    match connection.end_preparing(offset - length, self.job) {
+                        Ok(()) => self.stats.recovery.reprepared += 1,
+                        Err(failed) => self.failed.extend(failed),
+                    }
+                    continue;
+                }
+                if stream < 0 {
+                    continue; // An event that nobody asked for.
+                }
+                break Err(format!("an answer on stream {stream} without a request"));
+            };
+            match slot.state {
+                State::Waiting => {}
+                State::GivenUp => {
+                    slot.state = State::Free;
+                    connection.free.push(stream);
+                    connection.given_up -= 1;
+                    self.stats.recovery.unused_answers += 1;
+                    continue;
+                }
+                State::Free | State::Parked => {
+                    break Err(format!("an answer on stream {stream} without a request"));
+                }
+            }
+            self.answer_ns = now_ns;
+            let (job, operation) = (self.job, slot.operation);
+            let judged = job.judge(operation, &frame);
+            if let Ok(Judged::Then(next)) = judged {
+                // The operation began with its first request, and ends with the answer to this one.
+                slot.operation = next;
+                self.beaten.extend(slot.twin.take());
+                let head = connection.head(stream);
+                let encoded = job.encode(next, &connection.prepared, head, &mut connection.out);
+                assert!(encoded, "the engine prepares every statement before the load");
+                continue;
+            }
+            let slot = *slot;
+            if let Err((kind, message)) = judged {
+                let forgotten = kind == ErrorKind::Server(UNPREPARED);
+                if !(forgotten && connection.park(stream, job.statement(operation))) {
+                    connection.release(stream);
+                    self.failed.push((slot, (kind, message)));
+                }
+                continue;
+            }
+            connection.release(stream);
+            self.in_flight -= 1;
+            self.stats.operations += u64::from(in_window);
+            self.stats.not_found += u64::from(in_window && judged == Ok(Judged::NotFound));
+            let counts = if is_open {
+                slot.intended_ns >= self.window_ns.0 && slot.intended_ns < self.window_ns.1
+            } else {
+                in_window
+            };
+            if counts {
+                let service_ns = now_ns.saturating_sub(slot.sent_ns);
+                let response_ns = is_open.then(|| now_ns.saturating_sub(slot.intended_ns));
+                self.stats.answered(job.kind(&operation), service_ns, response_ns);
+            }
+            served_ns = Some(served_ns.unwrap_or(u64::MAX).min(slot.intended_ns));
+            if let Some(twin) = slot.twin {
+                self.stats.recovery.speculative_won += u64::from(slot.is_second);
+                self.beaten.push(twin);
+            }
+            if job.is_populating() {
+                self.shared.done.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        connection.consume(offset);
+        if let Some(intended_ns) = served_ns {
+            self.served(intended_ns, now_ns);
+        }
+        result
+    }
+
+    /// Gives a connection up, and has it made again where that is wanted.
+    #[cold]
+    pub(super) fn lose(&mut self, index: usize, kind: ErrorKind, reason: &str) {
+        let connection = &mut self.connections[index];
+        if !connection.alive {
+            return;
+        }
+        self.queue.forget(connection);
+        let lost = connection.give_up();
+        if lost.is_empty() {
+            self.stats.error(kind, reason, 1);
+        }
+        self.failed.extend(lost.into_iter().map(|slot| (slot, (kind, reason.to_string()))));
+        self.shared.alive.fetch_sub(1, Ordering::Relaxed);
+        if self.stopped_ns.is_none() {
+            self.redial(index);
+        }
+        self.settle();
+    }
+
+    /// Gives up everything that still waits for an answer.
+    pub(super) fn abandon(&mut self) {
+        self.stopped_ns.get_or_insert_with(clock::now_ns);
+        for index in 0..self.connections.len() {
+            // Answers to attempts that were given up are awaited by nobody.
+            if self.connections[index].is_awaiting() {
+                self.lose(index, ErrorKind::NoAnswer, "no answer after the load had ended");
+            }
+        }
+        self.drop_retries();
+    }
+}
+
+/// The server has forgotten a statement (CQL protocol, section 9).
+const UNPREPARED: i32 = 0x2500;

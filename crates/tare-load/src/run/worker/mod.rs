@@ -1,0 +1,513 @@
+//! One thread of load: an event loop over its connections.
+//!
+//! Every turn sends what is due, in one send per connection; waits for answers, for the next due
+//! operation or for the next edge; and takes the answers, in one receive per connection. Before a
+//! due operation the thread sleeps on a timer that is set early by what timers have been late, and
+//! polls for the rest, so that operations leave on time without a CPU spinning all the while.
+//!
+//! The event queue is epoll, edge-triggered. Where batches are smallest (64 connections with one
+//! request each, over the loopback) 68 % of the thread's CPU time were TCP's sending, the receiver's
+//! part included, 13 % its receiving, and 2.5 % the event queue: io_uring could save the last and
+//! some system call entries, and would be missing wherever a seccomp profile forbids it.
+//!
+//! The load is cut into stretches by boundaries. At each one the thread reads its CPU clock and
+//! hands over what it counted since the one before.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+
+use rustix::event::epoll::Event;
+
+use crate::access::Recovery;
+use crate::error::LoadError;
+use crate::pacing::{Due, Pacer};
+use crate::protocol::cluster::Ring;
+use crate::protocol::connection::{Connection, Slot, Twin};
+use crate::protocol::request::{Failure, Job};
+use crate::protocol::wire::Progress;
+use crate::report::stats::{ErrorKind, Gap, Stats};
+use crate::run::clock::{self, RunDelay};
+use crate::run::queue::Queue;
+use crate::run::redial::Redialer;
+use crate::run::routing::{Ready, Routing};
+
+use recovery::Recoverer;
+
+mod answers;
+mod recovery;
+
+/// The two instants at which the caller reads its own accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// The measured window opens.
+    Begin,
+    /// The measured window has closed; the load still runs.
+    End,
+}
+
+/// Where a thread's operations come from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// The next one when one has ended: indices `next`, `next + step` ...
+    Closed { next: u64, step: u64 },
+    /// By the clock.
+    Open(Pacer),
+    /// Every row once: keys `next`, `next + step` ... below `end`.
+    Rows { next: u64, step: u64, end: u64 },
+}
+
+impl Source {
+    /// The next operation, if one may be sent now.
+    #[inline]
+    fn take(&mut self, now_ns: u64) -> Option<Due> {
+        let (next, step) = match self {
+            Self::Open(pacer) => return pacer.take(now_ns),
+            Self::Rows { next, end, .. } if *next >= *end => return None,
+            Self::Rows { next, step, .. } | Self::Closed { next, step } => (next, *step),
+        };
+        let index = *next;
+        *next += step;
+        Some(Due { index, intended_ns: now_ns })
+    }
+
+    fn is_exhausted(&self) -> bool {
+        matches!(self, Self::Rows { next, end, .. } if next >= end)
+    }
+}
+
+/// When a load begins, is cut and ends, in ns on the clock of `clock::now_ns`.
+#[derive(Clone, Debug)]
+pub(crate) struct Timetable {
+    /// The first opens the measured window, the last closes it. Empty: nothing is measured.
+    pub(crate) boundaries: Vec<u64>,
+    /// No operation is sent from here on.
+    pub(crate) stop_ns: u64,
+    /// So long without any answer, once no operation is sent, and those in flight are given up.
+    pub(crate) silence_ns: u64,
+    /// So long after the stop they are given up in any case.
+    pub(crate) drain_ns: u64,
+}
+
+/// What all threads of a load share.
+pub(crate) struct Shared<'a> {
+    pub(crate) stop: &'a AtomicBool,
+    /// Connections that still work.
+    pub(crate) alive: AtomicUsize,
+    /// Operations that ended, well or not; counted only while rows are written.
+    pub(crate) done: AtomicU64,
+    /// Called by the first thread at the edges of the window.
+    pub(crate) edge: &'a (dyn Fn(Edge) + Sync),
+    /// When any thread last had an operation that ended well, to `SERVED_NS`.
+    pub(crate) served_ns: AtomicU64,
+}
+
+/// What a thread counted.
+pub(crate) enum Chunk {
+    /// In the stretch between two boundaries, numbered from 0.
+    Stretch(usize, Stats),
+    /// After the last boundary: the ends of operations that belong to the window, and errors.
+    Tail(Stats),
+}
+
+/// How a thread paces its load.
+pub(crate) struct Plan {
+    pub(crate) source: Source,
+    pub(crate) timetable: Timetable,
+    /// True for the one thread that calls `Shared::edge`.
+    pub(crate) first: bool,
+    /// What is done about failures.
+    pub(crate) recovery: Recovery,
+    /// How connections that broke are made again, where they are.
+    pub(crate) redialer: Option<Redialer>,
+}
+
+/// The stop flag is looked at so often, in ns.
+const ATTENTION_NS: u64 = 100_000_000;
+/// Threads tell each other that there is service so often, in ns: seldom enough that their caches
+/// share the word.
+const SERVED_NS: u64 = 1_000_000;
+/// Events taken from the queue at once. Edges are noticed between two such batches.
+const EVENTS_MAX: usize = 64;
+
+pub(crate) struct Worker<'a> {
+    connections: &'a mut [Connection],
+    job: &'a Job,
+    shared: &'a Shared<'a>,
+    source: Source,
+    /// Where there are several nodes or shards.
+    routing: Option<Routing<'a>>,
+    timetable: Timetable,
+    first: bool,
+    chunks: Sender<Chunk>,
+    queue: Queue,
+    stats: Stats,
+    /// Boundaries crossed.
+    crossed: usize,
+    /// The span whose operations count, as planned.
+    window_ns: (u64, u64),
+    /// The thread's CPU clock at the last boundary.
+    cpu_ns: u64,
+    /// Operations that have been sent and have not ended.
+    in_flight: usize,
+    /// The most of them, over all connections, and by connection.
+    in_flight_max: usize,
+    limits: Vec<i16>,
+    recoverer: Recoverer,
+    /// Attempts that failed in the batch of answers at hand ...
+    failed: Vec<(Slot, Failure)>,
+    /// ... and those that another one has beaten.
+    beaten: Vec<Twin>,
+    /// Open loop: where the search for a connection with room goes on.
+    turn: usize,
+    /// Connections that were given something in this turn.
+    given: Vec<usize>,
+    /// Connections that may have more to receive than was taken.
+    again: Vec<usize>,
+    /// When the last answer came, or the load began.
+    answer_ns: u64,
+    /// When the thread stopped sending.
+    stopped_ns: Option<u64>,
+    /// The earliest intended start of what failed since something last ended well.
+    unserved_ns: Option<u64>,
+    run_delay: RunDelay,
+    /// The thread's run delay at the last boundary.
+    run_delay_ns: Option<u64>,
+}
+
+impl<'a> Worker<'a> {
+    /// Registers the connections with an event queue of the calling thread.
+    pub(crate) fn new(
+        connections: &'a mut [Connection],
+        ring: &'a Ring,
+        job: &'a Job,
+        shared: &'a Shared<'a>,
+        plan: Plan,
+        chunks: Sender<Chunk>,
+    ) -> Result<Self, LoadError> {
+        let queue = Queue::new(connections)?;
+        let routing = Routing::new(connections, ring);
+        let boundaries = &plan.timetable.boundaries;
+        let window_ns = match (boundaries.first(), boundaries.last()) {
+            (Some(&begin), Some(&end)) => (begin, end),
+            _ => (u64::MAX, u64::MAX),
+        };
+        Ok(Self {
+            connections,
+            job,
+            shared,
+            source: plan.source,
+            routing,
+            timetable: plan.timetable,
+            first: plan.first,
+            chunks,
+            queue,
+            stats: Stats::new(),
+            crossed: 0,
+            window_ns,
+            cpu_ns: 0,
+            in_flight: 0,
+            in_flight_max: 0,
+            limits: Vec::new(),
+            recoverer: Recoverer::new(plan.recovery, plan.redialer),
+            failed: Vec::new(),
+            beaten: Vec::new(),
+            turn: 0,
+            given: Vec::new(),
+            again: Vec::new(),
+            answer_ns: 0,
+            stopped_ns: None,
+            unserved_ns: None,
+            run_delay: RunDelay::of_this_thread(),
+            run_delay_ns: None,
+        })
+    }
+
+    /// Runs the load to its end. `in_flight` is the most that each connection may have in flight.
+    pub(crate) fn run(mut self, in_flight: &[i16]) -> Result<(), LoadError> {
+        for (connection, &limit) in self.connections.iter_mut().zip(in_flight) {
+            connection.reserve(limit);
+            self.in_flight_max += usize::try_from(limit).unwrap_or_default();
+        }
+        self.limits.extend_from_slice(in_flight);
+        self.given.reserve(self.connections.len());
+        self.answer_ns = clock::now_ns();
+        if !matches!(self.source, Source::Open(_)) {
+            let now_ns = self.answer_ns;
+            for index in 0..self.connections.len() {
+                self.fill(index, now_ns);
+                self.flush(index);
+            }
+        }
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        loop {
+            let now_ns = clock::now_ns();
+            self.cross_boundaries(now_ns);
+            if self.is_over(now_ns) {
+                break;
+            }
+            self.recover(now_ns);
+            if self.stopped_ns.is_none() && matches!(self.source, Source::Open(_)) {
+                self.send_due(now_ns);
+            }
+            let unfinished = self.again.len();
+            self.wait(&mut events)?;
+            for event in &events {
+                match usize::try_from(event.data.u64()) {
+                    Ok(index) if index < self.connections.len() => self.serve(index),
+                    _ => {}
+                }
+            }
+            for turn in 0..unfinished {
+                self.serve(self.again[turn]);
+            }
+            self.again.drain(..unfinished);
+        }
+        self.abandon();
+        self.send_chunk(Chunk::Tail);
+        Ok(())
+    }
+
+    /// True once nothing is sent and nothing is awaited any more.
+    fn is_over(&mut self, now_ns: u64) -> bool {
+        let interrupted = self.shared.stop.load(Ordering::Relaxed);
+        let dead =
+            !self.recoverer.wanted.reconnect && self.shared.alive.load(Ordering::Relaxed) == 0;
+        if self.stopped_ns.is_none() && (now_ns >= self.timetable.stop_ns || interrupted || dead) {
+            self.stopped_ns = Some(now_ns);
+            self.answer_ns = self.answer_ns.max(now_ns);
+            self.end_window_early(now_ns);
+            if let (Source::Open(pacer), true) = (&self.source, self.crossed > 0) {
+                self.stats.dropped = pacer.not_taken(self.window_ns.0, self.window_ns.1);
+            }
+        }
+        let silent = now_ns.saturating_sub(self.answer_ns) >= self.timetable.silence_ns;
+        if let Some(stopped_ns) = self.stopped_ns {
+            return self.in_flight == 0 || silent || now_ns >= stopped_ns + self.timetable.drain_ns;
+        }
+        let waiting = self.routing.as_ref().is_some_and(Routing::has_waiting);
+        if self.source.is_exhausted() && self.in_flight == 0 && !waiting {
+            return true;
+        }
+        // While rows are written, silence is the only limit. A measured load ends by the clock.
+        matches!(self.source, Source::Rows { .. }) && silent
+    }
+
+    fn cross_boundaries(&mut self, now_ns: u64) {
+        while self.timetable.boundaries.get(self.crossed).is_some_and(|&at_ns| at_ns <= now_ns) {
+            self.cross(now_ns);
+        }
+    }
+
+    /// Crosses the next boundary now.
+    fn cross(&mut self, now_ns: u64) {
+        let cpu_ns = clock::thread_cpu_ns();
+        let run_delay_ns = self.run_delay.read_ns();
+        let is_last = self.crossed + 1 == self.timetable.boundaries.len();
+        if self.crossed == 0 {
+            if self.first {
+                (self.shared.edge)(Edge::Begin);
+            }
+            // What happened before the window does not count, but a broken connection does.
+            let before = std::mem::replace(&mut self.stats, Stats::new());
+            for (kind, errors) in before.errors {
+                if matches!(kind, ErrorKind::ConnectionClosed | ErrorKind::Garbage) {
+                    self.stats.error(kind, &errors.first, errors.count);
+                }
+            }
+        } else {
+            self.stats.end_ns = now_ns;
+            self.stats.cpu_ns = cpu_ns - self.cpu_ns;
+            let delays = run_delay_ns.zip(self.run_delay_ns);
+            self.stats.run_delay_ns = delays.map(|(now, before)| now.saturating_sub(before));
+            if is_last {
+                if self.first {
+                    (self.shared.edge)(Edge::End);
+                }
+                if self.is_waiting(now_ns) {
+                    let served_ns = self.shared.served_ns.load(Ordering::Relaxed);
+                    self.note_gap(served_ns, now_ns);
+                }
+            }
+            let number = self.crossed - 1;
+            self.send_chunk(|stats| Chunk::Stretch(number, stats));
+        }
+        self.crossed += 1;
+        self.stats.begin_ns = now_ns;
+        self.cpu_ns = cpu_ns;
+        self.run_delay_ns = run_delay_ns;
+    }
+
+    /// True if anything is due or in flight, or has failed since something last ended well.
+    fn is_waiting(&self, now_ns: u64) -> bool {
+        let is_due = match &self.source {
+            Source::Open(pacer) => pacer.next_due_ns() < now_ns,
+            source => !source.is_exhausted(),
+        };
+        is_due || self.in_flight > 0 || self.unserved_ns.is_some()
+    }
+
+    /// Operations ended well now; the one of them that should have started first, at
+    /// `intended_ns`.
+    #[inline]
+    fn served(&mut self, intended_ns: u64, now_ns: u64) {
+        let unserved_ns = self.unserved_ns.take();
+        if now_ns < self.shared.served_ns.load(Ordering::Relaxed) + SERVED_NS {
+            return;
+        }
+        let served_ns = self.shared.served_ns.fetch_max(now_ns, Ordering::Relaxed);
+        // In a closed loop there is always something that could be done.
+        let from_ns = match &self.source {
+            Source::Open(_) => served_ns.max(unserved_ns.unwrap_or(u64::MAX).min(intended_ns)),
+            _ => served_ns,
+        };
+        self.note_gap(from_ns, now_ns);
+    }
+
+    /// An operation that should have started at `intended_ns` failed.
+    fn unserved(&mut self, intended_ns: u64) {
+        let earliest_ns = self.unserved_ns.unwrap_or(u64::MAX).min(intended_ns);
+        self.unserved_ns = Some(earliest_ns);
+    }
+
+    /// Counts a time without service, if it is long enough and in the window.
+    fn note_gap(&mut self, from_ns: u64, to_ns: u64) {
+        let gap =
+            Gap { from_ns: from_ns.max(self.window_ns.0), to_ns: to_ns.min(self.window_ns.1) };
+        if gap.to_ns.saturating_sub(gap.from_ns) >= Gap::LEAST_NS {
+            self.stats.gaps.push(gap);
+        }
+    }
+
+    /// Closes the window now if it is open; if it has not begun, it never will.
+    fn end_window_early(&mut self, now_ns: u64) {
+        let remaining = self.timetable.boundaries.len() - self.crossed;
+        if remaining == 0 {
+            return;
+        }
+        self.timetable.boundaries.truncate(self.crossed);
+        if self.crossed > 0 {
+            self.timetable.boundaries.push(now_ns);
+            self.window_ns.1 = now_ns;
+            self.cross(now_ns);
+        }
+    }
+
+    fn send_chunk(&mut self, chunk: impl FnOnce(Stats) -> Chunk) {
+        let stats = std::mem::replace(&mut self.stats, Stats::new());
+        // The receiver lives as long as the threads; if it is gone nobody wants the figures.
+        let _ = self.chunks.send(chunk(stats));
+    }
+
+    /// Open loop: hands everything that is due to the connections, in turn.
+    fn send_due(&mut self, now_ns: u64) {
+        while let Some(index) = self.connection_with_room(|_| true) {
+            let Some(due) = self.source.take(now_ns) else { break };
+            let operation = self.job.operation(due.index);
+            let owner = self.routing.as_ref().and_then(|routing| {
+                let owner = routing.owner(self.job.token(operation))?;
+                self.connection_with_room(|index| routing.leads_to(index, owner))
+            });
+            let index = owner.unwrap_or(index);
+            self.turn = index + 1;
+            if self.connections[index].queued.is_empty() {
+                self.given.push(index);
+            }
+            self.encode(index, Ready { operation, intended_ns: due.intended_ns });
+        }
+        while let Some(index) = self.given.pop() {
+            self.flush(index);
+        }
+    }
+
+    /// The next connection, in turn, that can take a request and suits.
+    #[inline]
+    fn connection_with_room(&self, suits: impl Fn(usize) -> bool) -> Option<usize> {
+        let count = self.connections.len();
+        (0..count)
+            .map(|offset| {
+                let index = self.turn + offset;
+                if index >= count { index % count } else { index }
+            })
+            .find(|&index| self.connections[index].has_room() && suits(index))
+    }
+
+    /// Closed loop: puts as many operations on a connection as it may have in flight.
+    #[inline]
+    fn fill(&mut self, index: usize, now_ns: u64) {
+        while self.in_flight < self.in_flight_max && self.connections[index].has_room() {
+            let (source, job) = (&mut self.source, self.job);
+            let mut take = || {
+                let due = source.take(now_ns)?;
+                let operation = job.operation(due.index);
+                Some(Ready { operation, intended_ns: due.intended_ns })
+            };
+            let ready = match &mut self.routing {
+                None => take(),
+                Some(routing) => routing.next(index, || {
+                    let ready = take()?;
+                    Some((ready, job.token(ready.operation)))
+                }),
+            };
+            let Some(ready) = ready else { break };
+            self.encode(index, ready);
+        }
+    }
+
+    #[inline]
+    fn encode(&mut self, index: usize, ready: Ready) {
+        let connection = &mut self.connections[index];
+        let slot = Slot::new(ready.operation, ready.intended_ns);
+        let Some(stream) = connection.take_stream(slot) else {
+            return;
+        };
+        self.in_flight += 1;
+        let head = connection.head(stream);
+        let encoded =
+            self.job.encode(ready.operation, &connection.prepared, head, &mut connection.out);
+        assert!(encoded, "the engine prepares every connection before the load");
+    }
+
+    /// Sends what is encoded for a connection.
+    #[inline]
+    fn flush(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if !connection.has_output() {
+            return;
+        }
+        let now_ns = clock::now_ns();
+        if matches!(self.source, Source::Open(_)) {
+            for &stream in &connection.queued {
+                let slot = &connection.slots[usize::try_from(stream).unwrap_or_default()];
+                let Slot { intended_ns, sent_ns: 0, .. } = *slot else { continue };
+                if intended_ns >= self.window_ns.0 && intended_ns < self.window_ns.1 {
+                    self.stats.sent_late(now_ns.saturating_sub(intended_ns));
+                }
+            }
+        }
+        if connection.flush(now_ns) == Progress::Ended {
+            self.lose(index, ErrorKind::ConnectionClosed, "cannot send");
+        }
+    }
+
+    /// Waits for answers, at most until the next boundary or due operation.
+    fn wait(&mut self, events: &mut Vec<Event>) -> Result<(), LoadError> {
+        let now_ns = clock::now_ns();
+        let mut until_ns = (now_ns + ATTENTION_NS).min(self.recoverer.look_ns(now_ns));
+        if let Some(&boundary_ns) = self.timetable.boundaries.get(self.crossed) {
+            until_ns = until_ns.min(boundary_ns);
+        }
+        if self.stopped_ns.is_none() {
+            until_ns = until_ns.min(self.timetable.stop_ns);
+            if let Source::Open(pacer) = &self.source
+                && self.connections.iter().any(Connection::has_room)
+            {
+                let due_ns = pacer.next_due_ns();
+                if due_ns < until_ns {
+                    until_ns = self.queue.early(due_ns);
+                }
+            }
+        }
+        let until_ns = if self.again.is_empty() { until_ns } else { now_ns };
+        self.queue.wait(events, now_ns, until_ns)
+    }
+}

@@ -1,0 +1,277 @@
+//! What is done about operations that fail and connections that break, where the user asked for it:
+//! attempts are given up after a time, made again, or made twice; connections are made anew.
+//!
+//! Nothing of it costs an operation that goes well anything but a comparison: how long attempts have
+//! been under way is looked at some sixteen times within the shortest of the times that were asked
+//! for, so a time-out comes up to a sixteenth late. An attempt that is given up keeps its stream,
+//! because its answer may still come; the connection gets another one for the next.
+
+use std::collections::VecDeque;
+
+use super::{Source, Worker};
+use crate::access::Recovery;
+use crate::protocol::connection::{Slot, Twin};
+use crate::report::stats::ErrorKind;
+use crate::run::redial::Redialer;
+use crate::workload::operation::Operation;
+
+/// Attempts are looked at so often at most, in ns.
+const SWEEP_NS_MIN: u64 = 250_000;
+/// While connections are being made, the thread looks for them so often, in ns.
+const REDIAL_NS: u64 = 5_000_000;
+/// Answers that never came, and the connection is taken for broken.
+const GIVEN_UP_MAX: usize = 4_096;
+
+/// An operation that is to be sent again.
+#[derive(Clone, Debug)]
+pub(super) struct Again {
+    slot: Slot,
+    /// What became of it last.
+    kind: ErrorKind,
+    message: String,
+}
+
+/// What a thread remembers for its recovery.
+#[derive(Debug)]
+pub(super) struct Recoverer {
+    pub(super) wanted: Recovery,
+    /// When attempts are looked at next; never where nothing was asked for.
+    sweep_ns: u64,
+    every_ns: u64,
+    again: VecDeque<Again>,
+    redialer: Option<Redialer>,
+}
+
+impl Recoverer {
+    pub(super) fn new(wanted: Recovery, redialer: Option<Redialer>) -> Self {
+        let shortest = wanted.timeout.into_iter().chain(wanted.speculative).min();
+        let every_ns = shortest.map(|time| nanoseconds(time) / 16);
+        Self {
+            wanted,
+            sweep_ns: every_ns.map_or(u64::MAX, |_| 0),
+            every_ns: every_ns.map_or(u64::MAX, |ns| ns.max(SWEEP_NS_MIN)),
+            again: VecDeque::new(),
+            redialer,
+        }
+    }
+
+    /// When the thread has to look, at the latest.
+    #[inline]
+    pub(super) fn look_ns(&self, now_ns: u64) -> u64 {
+        let redialling = self.redialer.as_ref().is_some_and(Redialer::is_busy);
+        let redial_ns = if redialling { now_ns + REDIAL_NS } else { u64::MAX };
+        self.sweep_ns.min(redial_ns)
+    }
+}
+
+impl Worker<'_> {
+    /// Looks after attempts that take too long, operations to be sent again and connections that
+    /// have been made.
+    #[inline]
+    pub(super) fn recover(&mut self, now_ns: u64) {
+        if now_ns >= self.recoverer.sweep_ns {
+            self.recoverer.sweep_ns = now_ns + self.recoverer.every_ns;
+            self.sweep(now_ns);
+        }
+        if self.recoverer.redialer.as_ref().is_some_and(Redialer::is_busy) {
+            self.take_connections(now_ns);
+        }
+        if !self.recoverer.again.is_empty() {
+            self.send_again();
+        }
+    }
+
+    /// Decides what becomes of failed attempts, and of those that another one has beaten.
+    #[cold]
+    pub(super) fn settle(&mut self) {
+        while let Some(twin) = self.beaten.pop() {
+            if let Some(connection) = self.connections.get_mut(twin.connection) {
+                connection.give_up_attempt(twin.stream);
+            }
+        }
+        for (slot, (kind, message)) in std::mem::take(&mut self.failed) {
+            self.fail(slot, kind, message);
+        }
+    }
+
+    fn fail(&mut self, slot: Slot, kind: ErrorKind, message: String) {
+        // Where there is a second attempt, it decides.
+        if let Some(twin) = slot.twin.and_then(|twin| self.waiting(twin)) {
+            twin.twin = None;
+            return;
+        }
+        let may_retry = slot.retries < self.recoverer.wanted.retries && kind.may_pass();
+        if may_retry && self.stopped_ns.is_none() {
+            self.stats.recovery.retries += 1;
+            let retries = slot.retries + 1;
+            let (twin, is_second, had_twin) = (None, false, false);
+            let slot = Slot { retries, twin, is_second, had_twin, ..slot };
+            self.recoverer.again.push_back(Again { slot, kind, message });
+            return;
+        }
+        self.count(&slot, kind, &message);
+    }
+
+    /// Counts an operation that has failed for good.
+    fn count(&mut self, slot: &Slot, kind: ErrorKind, message: &str) {
+        self.in_flight -= 1;
+        self.stats.error(kind, message, 1);
+        self.unserved(slot.intended_ns);
+        if self.job.is_populating() {
+            self.shared.done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// The load has ended: what was to be sent again has failed.
+    pub(super) fn drop_retries(&mut self) {
+        for Again { slot, kind, message } in std::mem::take(&mut self.recoverer.again) {
+            self.count(&slot, kind, &message);
+        }
+    }
+
+    fn waiting(&mut self, twin: Twin) -> Option<&mut Slot> {
+        let connection = self.connections.get_mut(twin.connection)?;
+        let slot = connection.slots.get_mut(usize::try_from(twin.stream).ok()?)?;
+        slot.is_awaited().then_some(slot)
+    }
+
+    fn send_again(&mut self) {
+        if self.stopped_ns.is_some() {
+            return self.drop_retries();
+        }
+        while let Some(Again { slot, kind, message }) = self.recoverer.again.pop_front() {
+            if !self.attempt(None, slot) {
+                // No connection works just now.
+                self.recoverer.again.push_front(Again { slot, kind, message });
+                break;
+            }
+        }
+        self.flush_given();
+    }
+
+    /// Makes another attempt, over the next connection in turn that is not `other_than`.
+    fn attempt(&mut self, other_than: Option<usize>, slot: Slot) -> bool {
+        let count = self.connections.len();
+        let turn = self.turn;
+        let index = (0..count)
+            .map(|offset| (turn + offset) % count)
+            .find(|&index| self.connections[index].alive && Some(index) != other_than);
+        let Some(index) = index else { return false };
+        self.turn = index + 1;
+        let connection = &mut self.connections[index];
+        connection.extend();
+        let Some(stream) = connection.take_stream(slot) else { return false };
+        if let Some(first) = slot.twin.and_then(|twin| self.waiting(twin)) {
+            first.twin = Some(Twin { connection: index, stream });
+            first.had_twin = true;
+        }
+        self.encode_on(index, stream, slot.operation);
+        true
+    }
+
+    fn sweep(&mut self, now_ns: u64) {
+        let Recovery { timeout, speculative, .. } = self.recoverer.wanted;
+        let timeout_ns = timeout.map_or(u64::MAX, nanoseconds);
+        let speculative_ns = speculative.map_or(u64::MAX, nanoseconds);
+        let (mut slow, mut late) = (Vec::new(), Vec::new());
+        for (index, connection) in self.connections.iter().enumerate() {
+            for (stream, slot) in (0..).zip(&connection.slots) {
+                let age_ns = now_ns.saturating_sub(slot.attempt_ns);
+                if !slot.is_awaited() || slot.attempt_ns == 0 {
+                    continue;
+                }
+                if age_ns >= timeout_ns {
+                    late.push(Twin { connection: index, stream });
+                } else if age_ns >= speculative_ns && !slot.had_twin {
+                    slow.push(Twin { connection: index, stream });
+                }
+            }
+        }
+        for attempt in &late {
+            // Looked at anew: it may have been one of two, of which the other has just been given up.
+            let Some(slot) = self.waiting(*attempt).copied() else { continue };
+            self.connections[attempt.connection].give_up_attempt(attempt.stream);
+            self.stats.recovery.timeouts += 1;
+            let message = format!("no answer within {:?}", timeout.unwrap_or_default());
+            self.fail(slot, ErrorKind::TimedOut, message);
+        }
+        for index in 0..self.connections.len() {
+            if self.connections[index].given_up > GIVEN_UP_MAX {
+                let reason = format!("more than {GIVEN_UP_MAX} requests were never answered");
+                self.lose(index, ErrorKind::NoAnswer, &reason);
+            }
+        }
+        if self.stopped_ns.is_none() {
+            for first in slow {
+                let Some(slot) = self.waiting(first).copied() else { continue };
+                let second = Slot { twin: Some(first), is_second: true, had_twin: true, ..slot };
+                if self.attempt(Some(first.connection), second) {
+                    self.stats.recovery.speculative += 1;
+                }
+            }
+        }
+        if !late.is_empty() {
+            self.refill(now_ns);
+        }
+        self.flush_given();
+    }
+
+    /// Closed loop: other operations take the places of those that were given up.
+    fn refill(&mut self, now_ns: u64) {
+        if self.stopped_ns.is_some() || matches!(self.source, Source::Open(_)) {
+            return;
+        }
+        for index in 0..self.connections.len() {
+            self.fill(index, now_ns);
+            self.flush(index);
+        }
+    }
+
+    /// Has a connection that broke made again.
+    pub(super) fn redial(&mut self, index: usize) {
+        if let Some(redialer) = &mut self.recoverer.redialer {
+            redialer.order(index);
+        }
+    }
+
+    /// Takes connections that have been made again.
+    fn take_connections(&mut self, now_ns: u64) {
+        while let Some((index, connection)) =
+            self.recoverer.redialer.as_mut().and_then(Redialer::take)
+        {
+            if self.stopped_ns.is_some() || self.queue.watch(index, &connection).is_err() {
+                continue;
+            }
+            self.connections[index] = connection;
+            self.connections[index].reserve(self.limits[index]);
+            if let Some(routing) = &mut self.routing {
+                routing.moved(index, &self.connections[index]);
+            }
+            self.shared.alive.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.stats.recovery.reconnects += 1;
+            if !matches!(self.source, Source::Open(_)) {
+                self.fill(index, now_ns);
+            }
+            self.flush(index);
+        }
+    }
+
+    /// Encodes the request of an operation on a stream that was taken for it.
+    fn encode_on(&mut self, index: usize, stream: i16, operation: Operation) {
+        let connection = &mut self.connections[index];
+        let head = connection.head(stream);
+        let encoded = self.job.encode(operation, &connection.prepared, head, &mut connection.out);
+        assert!(encoded, "every connection is prepared before it is used");
+        self.given.push(index);
+    }
+
+    fn flush_given(&mut self) {
+        while let Some(index) = self.given.pop() {
+            self.flush(index);
+        }
+    }
+}
+
+fn nanoseconds(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

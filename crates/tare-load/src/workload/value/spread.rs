@@ -1,0 +1,78 @@
+//! Whole numbers out of a range: sizes of values, numbers in columns, limits of scans.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tare_std::rng::Rng;
+
+use crate::workload::keys::cut;
+
+/// How a whole number is drawn. Both ends belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Spread {
+    Fixed(u64),
+    Uniform(u64, u64),
+    /// Mean in the middle, three standard deviations to the ends, what lies outside moved there.
+    Gaussian(u64, u64),
+}
+
+/// A text that is no spread.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write a whole number, uniform:LEAST:MOST or gaussian:LEAST:MOST")]
+pub struct SpreadError;
+
+impl Spread {
+    pub fn least(&self) -> u64 {
+        match *self {
+            Self::Fixed(number) | Self::Uniform(number, _) | Self::Gaussian(number, _) => number,
+        }
+    }
+
+    pub fn most(&self) -> u64 {
+        match *self {
+            Self::Fixed(number) | Self::Uniform(_, number) | Self::Gaussian(_, number) => number,
+        }
+    }
+
+    /// A number out of a seed.
+    #[inline]
+    pub(crate) fn draw(&self, seed: u64) -> u64 {
+        match *self {
+            Self::Fixed(number) => number,
+            Self::Uniform(least, most) => {
+                least + Rng::new(seed).below((most - least).saturating_add(1))
+            }
+            Self::Gaussian(least, most) => {
+                let (middle, range) = ((least as f64 + most as f64) / 2.0, (most - least) as f64);
+                let sample = middle + Rng::new(seed).normal() * range / 6.0;
+                cut(sample + 0.5).clamp(least, most)
+            }
+        }
+    }
+}
+
+impl FromStr for Spread {
+    type Err = SpreadError;
+
+    fn from_str(text: &str) -> Result<Self, SpreadError> {
+        let number = |text: &str| text.trim().parse().map_err(|_| SpreadError);
+        let parts: Vec<&str> = text.split(':').collect();
+        let spread = match parts.as_slice() {
+            [one] => Self::Fixed(number(one)?),
+            ["uniform", least, most] => Self::Uniform(number(least)?, number(most)?),
+            ["gaussian", least, most] => Self::Gaussian(number(least)?, number(most)?),
+            _ => return Err(SpreadError),
+        };
+        (spread.least() <= spread.most()).then_some(spread).ok_or(SpreadError)
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(number) => write!(f, "{number}"),
+            Self::Uniform(least, most) => write!(f, "uniform:{least}:{most}"),
+            Self::Gaussian(least, most) => write!(f, "gaussian:{least}:{most}"),
+        }
+    }
+}
