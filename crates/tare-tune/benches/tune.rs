@@ -10,14 +10,15 @@ use tare_tune::plan::{Action, Change, Form, Group, Identity, Item, Key, Need, Op
 use tare_tune::planner::plan;
 use tare_tune::{LiveHost, Purpose, Tuning};
 
-const SETTINGS: usize = 2000;
-
 fn main() {
-    let mut host = Host::new(2, 64, 2);
-    for number in 0..8 {
+    // Without the flag of `cargo bench` this is a test, with tiny inputs.
+    let tiny = !std::env::args().any(|argument| argument == "--bench");
+    let (nics, disks, settings, times) = if tiny { (1, 1, 20, 1) } else { (8, 32, 2000, 10) };
+    let mut host = if tiny { Host::new(1, 2, 1) } else { Host::new(2, 64, 2) };
+    for number in 0..nics {
         host.nics.push(Nic::new(&format!("eth{number}"), "mlx5_core", 64));
     }
-    for number in 0..32 {
+    for number in 0..disks {
         host.disks.push(Disk::new(&format!("nvme{number}n1"), DiskKind::Nvme, 64));
     }
     let devices = host.disks.iter().map(|disk| disk.name.clone()).collect();
@@ -25,7 +26,7 @@ fn main() {
     let snapshot = host.build();
     let mut millis: Vec<f64> = Vec::new();
     let mut changes = 0;
-    for _ in 0..20 {
+    for _ in 0..2 * times {
         let begin = Instant::now();
         match plan(&snapshot, &options) {
             Ok(plan) => changes = plan.changes().count(),
@@ -33,13 +34,13 @@ fn main() {
         }
         millis.push(begin.elapsed().as_secs_f64() * 1e3);
     }
-    show("plan of 256 CPUs, 8 NICs of 64 queues, 32 disks (ms)", &mut millis);
+    show(&format!("plan of {nics} NICs of 64 queues, {disks} disks (ms)"), &mut millis);
     println!("  changes in it: {changes}");
 
     // The directory stands for files of the kernel, so it is in memory; the journal is on a disk.
     let root = tempfile::tempdir_in("/dev/shm").unwrap();
     let state = tempfile::tempdir().unwrap();
-    let files: Vec<String> = (0..SETTINGS)
+    let files: Vec<String> = (0..settings)
         .map(|number| format!("/sys/class/net/eth{}/queues/rx-{number}/rps_cpus", number % 8))
         .collect();
     for file in &files {
@@ -52,17 +53,17 @@ fn main() {
     let purpose = Purpose::Temporary { run: "bench".into() };
     let mut tuning = Tuning::begin(state.path(), &store, purpose).unwrap();
     let (mut applied, mut reverted) = (Vec::new(), Vec::new());
-    for _ in 0..10 {
+    for _ in 0..times {
         let begin = Instant::now();
         let done = tuning.apply(&mut store, &items).unwrap();
         applied.push(begin.elapsed().as_secs_f64() * 1e3);
-        assert_eq!(done.written().count(), SETTINGS);
+        assert_eq!(done.written().count(), settings);
         let begin = Instant::now();
         assert!(tuning.revert(&mut store).is_whole());
         reverted.push(begin.elapsed().as_secs_f64() * 1e3);
     }
     println!("  first apply (journal written): {:.1} ms", applied[0]);
-    show("apply of 2,000 settings on a directory (ms)", &mut applied);
+    show(&format!("apply of {settings} settings on a directory (ms)"), &mut applied);
     show("revert of them (ms)", &mut reverted);
 }
 

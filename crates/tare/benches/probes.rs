@@ -20,6 +20,8 @@ use tare_probe::Roots;
 use tare_system::Way;
 use tare_testkit::EnvironmentBuilder;
 
+mod tiny;
+
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// As in the study that ships.
@@ -96,7 +98,9 @@ fn slice(
 }
 
 fn main() -> Result<()> {
-    let slices: u64 = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(60);
+    let (words, tiny) = tiny::words();
+    let named = words.iter().find_map(|word| word.parse().ok());
+    let slices: u64 = named.unwrap_or(if tiny { 4 } else { 60 });
     if !rustix::process::geteuid().is_root() {
         println!("skipped: probes: needs root");
         return Ok(());

@@ -1,6 +1,6 @@
-//! Everything that must pass before a change is good, in the order in which it fails fastest. At the end
-//! it prints the time of each step, the slowest tests, how many tests passed, failed and were skipped,
-//! and each skip with its reason.
+//! Everything that must pass before a change is good, in the order in which it fails fastest. At
+//! the end it prints the time of each step, the slowest tests, how many tests passed, failed and
+//! were skipped, and each skip with its reason.
 
 mod libtest;
 mod skips;
@@ -88,6 +88,9 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
         run.step(name, || cargo_test(root, name, arguments, &mut counts))?;
         suite.doc_tests += counts;
     }
+    for (name, check) in crate::steps::ALL.iter().filter(|_| compiles) {
+        run.step(name, || Ok(crate::steps::run(root, *check)))?;
+    }
     let skips = skips::read(&skips)?;
     say("");
     skips::print(&skips);
@@ -111,7 +114,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     bail!("ci: failed: {}", run.failed.join(", "))
 }
 
-/// Runs the tests of the workspace, and other people's clients against the database.
+/// Runs the tests of the workspace, and third-party clients against the database.
 fn tests(root: &Path, run: &mut Run, suite: &mut Suite, skips: &Path) -> anyhow::Result<()> {
     let mut binaries = Vec::new();
     let built = run.step("build of the tests", || match suite::build(root)? {

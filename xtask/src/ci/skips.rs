@@ -99,7 +99,8 @@ fn always() -> bool {
     true
 }
 
-/// Whether there is no Go that builds gVisor: it takes 1.21, which gets the version that a module asks for.
+/// Whether there is no Go that builds gVisor: it takes 1.21, which gets the version that a module
+/// asks for.
 fn no_go() -> bool {
     let version = |program: &str| {
         let output = Command::new(program).arg("version").output().ok()?;

@@ -1,11 +1,12 @@
-//! The test binaries of the workspace: built by cargo, then started one after another as `cargo test`
-//! does, so that the time of each binary and of each test is known.
+//! The test binaries of the workspace: built by cargo, then started one after another as `cargo
+//! test` does, so that the time of each binary and of each test is known.
 //!
-//! Two lanes run side by side at first: the suites whose time goes by in an emulated guest, and those that
-//! only compute. See [`IN_GUESTS`] and [`COMPUTING`]. All others measure, or look at the state of the
-//! whole host, so that each of them runs alone.
+//! Two lanes run side by side at first: the suites whose time goes by in an emulated guest, and
+//! those that only compute. See [`IN_GUESTS`] and [`COMPUTING`]. All others measure, or look at the
+//! state of the whole host, so that each of them runs alone.
 //!
-//! libtest reports the time of a test with an unstable option alone, which `RUSTC_BOOTSTRAP` allows.
+//! libtest reports the time of a test with an unstable option alone, which `RUSTC_BOOTSTRAP`
+//! allows.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,8 +23,9 @@ use crate::say;
 /// How many of the slowest are printed.
 const SLOWEST: usize = 10;
 
-/// Suites whose time goes by in guests with an emulated CPU. They assert what happens, not how fast, and
-/// with limits of minutes. One at a time: they look for what their guests leave on the host.
+/// Suites whose time goes by in guests with an emulated CPU. They assert what happens, not how
+/// fast, and with limits of minutes. One at a time: they look for what their guests leave on the
+/// host.
 const IN_GUESTS: &[(&str, &str)] = &[
     ("tare", "inside"),
     ("tare-env", "conformance_vm"),
@@ -32,8 +34,8 @@ const IN_GUESTS: &[(&str, &str)] = &[
     ("tare-env", "storage"),
 ];
 
-/// Packages whose tests compute in their own process and its temporary files alone: no links, mounts,
-/// cgroups or loop devices, nothing is measured, and nothing has to happen within a time.
+/// Packages whose tests compute in their own process and its temporary files alone: no links,
+/// mounts, cgroups or loop devices, nothing is measured, and nothing has to happen within a time.
 const COMPUTING: &[&str] =
     &["tare-cql", "tare-sim", "tare-std", "tare-store", "tare-testkit", "xtask"];
 
@@ -161,7 +163,8 @@ pub(super) fn build(root: &Path) -> anyhow::Result<Option<Vec<Binary>>> {
     Ok(Some(binaries))
 }
 
-/// The test binary that a message of cargo is about, if it is about one. `None` if it makes no sense.
+/// The test binary that a message of cargo is about, if it is about one. `None` if it makes no
+/// sense.
 fn binary(message: &str) -> Option<Option<Binary>> {
     let message: Value = serde_json::from_str(message).ok()?;
     let is_test = message["profile"]["test"].as_bool().unwrap_or(false);

@@ -12,8 +12,8 @@ const EXCEPTIONS: [(&str, &str, &str); 8] = [
     ("tare-db", "rows_are_written_and_read_by_every_kind_of_condition", "one story of a table"),
     ("tare-env", "begin", "the order in which an environment starts, with its undoing"),
     ("tare-env", "read_layers", "one step for each layer"),
-    ("tare-host", "settings", "one step for each flag"),
-    ("tare-host", "pod", "one manifest"),
+    ("tare-tune", "settings", "one step for each flag"),
+    ("tare-tune", "pod", "one manifest"),
     ("tare-lab", "workloads_and_schedules_that_cannot_be", "one table of cases"),
 ];
 

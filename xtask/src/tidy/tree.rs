@@ -73,6 +73,13 @@ impl Tree {
         self.files.range(folder.clone()..).next().is_some_and(|(file, _)| file.starts_with(&folder))
     }
 
+    /// Whether a file below `folder` (of the whole tree if that is empty) ends in `/suffix`.
+    pub(crate) fn has_suffix(&self, folder: &str, suffix: &str) -> bool {
+        let suffix = format!("/{}", suffix.trim_end_matches('/'));
+        let inside = |path: &&String| folder.is_empty() || path.starts_with(&format!("{folder}/"));
+        self.files.keys().filter(inside).any(|path| path.ends_with(&suffix))
+    }
+
     /// Names of the packages of the workspace: the folders of `crates`, and `xtask`.
     pub(crate) fn packages(&self) -> BTreeSet<&str> {
         let manifest = |path: &'static str| self.files.contains_key(path).then_some("xtask");
