@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use tare_lab::study::OptionInfo;
 
 use super::Program;
-use super::tool::Words;
-use super::words::{OptionError, Options, option};
+use super::option_reader::{OptionError, OptionReader, option};
+use super::tool::CommandLine;
 
 pub(super) const HDRHISTOGRAM: OptionInfo = option(
     "hdrhistogram",
@@ -45,7 +45,7 @@ impl JavaHome {
     }
 
     /// Reads `home`, `hdrhistogram` and `program`.
-    pub(super) fn read(&self, words: Options<'_>) -> Result<Java, OptionError> {
+    pub(super) fn read(&self, words: OptionReader<'_>) -> Result<Java, OptionError> {
         let home = PathBuf::from(words.text("home", self.default));
         if !home.join(self.needs.0).exists() {
             return Err(words.missing("home", self.needs.1));
@@ -66,7 +66,7 @@ impl JavaHome {
 
 impl Java {
     /// Runs a class.
-    pub(super) fn words(&self, class: &str) -> Words {
-        Words::new(self.program.as_str()).word("-cp").word(self.classes.as_str()).word(class)
+    pub(super) fn words(&self, class: &str) -> CommandLine {
+        CommandLine::new(self.program.as_str()).arg("-cp").arg(self.classes.as_str()).arg(class)
     }
 }

@@ -16,23 +16,23 @@ mod cassandra_stress;
 pub mod fio;
 mod java;
 mod latte;
+mod multi_instance;
+mod option_reader;
 mod pgbench;
-mod place;
+mod placement;
 mod redis_benchmark;
 mod scylla_bench;
-mod several;
 mod targets;
 mod tool;
-mod words;
 mod ycsb;
 
 pub use built_in::{AgentError, DriverError, StudyWorkloadError, TareLoad, agent};
 pub use fio::Fio;
-pub use place::PlaceError;
-pub use several::SeveralError;
+pub use multi_instance::MultiInstanceError;
+pub use option_reader::OptionError;
+pub use placement::PlacementError;
 pub use targets::NoTarget;
 pub use tool::{OutputError, ToolError};
-pub use words::OptionError;
 
 /// One driver as `tare list` shows it.
 #[derive(Clone, Copy)]
@@ -113,7 +113,7 @@ impl DriverInfo {
     ) -> Result<Box<dyn Driver>, PartError> {
         match instances {
             Instances { cluster: false, count: 2.. } => {
-                Ok(Box::new(several::Several::make(self, client, instances.count)?))
+                Ok(Box::new(multi_instance::MultiInstance::make(self, client, instances.count)?))
             }
             _ => Ok((self.make)(client)?),
         }

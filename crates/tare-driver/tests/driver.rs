@@ -18,7 +18,7 @@ use tare_std::cpus::CpuSet;
 #[allow(dead_code, reason = "the load generator's own tests use more of it")]
 mod server;
 
-use server::{Manner, Server};
+use server::{Server, ServerBehaviour};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
 /// A server as a process of its own, until its standard input closes. Its exit code is the number
 /// of connections that it had.
 fn serve() -> ExitCode {
-    let server = Server::start(Manner::Good);
+    let server = Server::start(ServerBehaviour::Good);
     std::io::stdout().write_all(format!("{}\n", server.address).as_bytes()).unwrap();
     let _ = std::io::stdin().read(&mut [0]);
     ExitCode::from(u8::try_from(server.connections()).unwrap())
@@ -102,7 +102,7 @@ fn slice(pacing: Pacing) -> SliceOrder {
 }
 
 fn the_driver_drives_its_agent() {
-    let server = Server::start(Manner::Good);
+    let server = Server::start(ServerBehaviour::Good);
     let mut driver = TareLoad::start(&program(), &cpus(), None, "test").unwrap();
     let target = driver.open(server.address, Duration::from_secs(10)).unwrap();
     assert_eq!(driver.pids().len(), 1);

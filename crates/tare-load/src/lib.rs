@@ -23,7 +23,7 @@ pub use error::LoadError;
 pub use protocol::dial::execute;
 pub use report::stats::{Recovered, Stats};
 pub use report::{LoadDoubt, LoadReport, Steadiness, histogram, log};
-pub use run::engine::{self, Asked};
+pub use run::engine::{self, LoadSpec};
 pub use run::load::{self, LoadConfig, run};
 pub use run::search;
 pub use workload::operation::{Operations, Part, PartError};

@@ -19,7 +19,7 @@ use tare_load::load::{LoadEvent, run};
 use tare_load::pacing::{Arrivals, Pace, Schedule, Step};
 use tare_load::rows::{KeyType, Shape};
 use tare_load::workload::Workload;
-use tare_load::{Access, Asked, LoadConfig, LoadReport, Part, histogram};
+use tare_load::{Access, LoadConfig, LoadReport, LoadSpec, Part, histogram};
 use tare_std::cpus::CpuSet;
 
 #[path = "../src/tests/server.rs"]
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
 
 /// The server, until its standard input closes.
 fn serve() -> ExitCode {
-    let server = server::Server::start(server::Manner::Good);
+    let server = server::Server::start(server::ServerBehaviour::Good);
     std::io::stdout().write_all(format!("{}\n", server.address).as_bytes()).unwrap();
     let _ = std::io::stdin().read(&mut [0]);
     ExitCode::SUCCESS
@@ -165,7 +165,7 @@ fn config(address: SocketAddr, connections: u32, in_flight: u32, pace: Pace) -> 
     LoadConfig {
         access: Access::to(address),
         cpus: cpus(),
-        asked: Asked { workload: Arc::new(workload), part: Part::ALL, connections, in_flight },
+        asked: LoadSpec { workload: Arc::new(workload), part: Part::ALL, connections, in_flight },
         pace,
         populate: true,
         lead_in: Duration::ZERO,

@@ -27,11 +27,11 @@ use tare_lab::system::{Instances, MemoryNeed, OwnAccount, System};
 use tare_std::units::parse_bytes;
 
 use super::SystemInfo;
+use super::client_route::{ClientRoute, ClientRouteError};
 use super::cql::{Cells, Session, text};
 use super::instances;
 use super::options::Options;
-use super::starter::Recipe;
-use super::way::{Way, WayError};
+use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "cassandra",
@@ -71,7 +71,9 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::CLUSTER,
     ],
     takes_device: false,
-    make: |spec, way| Ok(Box::new(Cassandra::new(Options::new(spec), way.clone())?)),
+    make: |spec, client_route| {
+        Ok(Box::new(Cassandra::new(Options::new(spec), client_route.clone())?))
+    },
 };
 
 /// Pinned to few CPUs on a busy machine its start takes half a minute, and more where it is limited.
@@ -192,7 +194,7 @@ pub struct Cassandra {
     options: Options,
     instances: Instances,
     heap_bytes: u64,
-    way: Way,
+    client_route: ClientRoute,
     jars: PathBuf,
     /// The program itself, not a link to it: the rest of Java lies beside it. A name where the host has
     /// none.
@@ -200,7 +202,7 @@ pub struct Cassandra {
 }
 
 impl Cassandra {
-    fn new(options: Options, way: Way) -> Result<Self, PartError> {
+    fn new(options: Options, client_route: ClientRoute) -> Result<Self, PartError> {
         let wanted =
             "an installation of Cassandra, or a directory of its jars (or set CASSANDRA_HOME)";
         let directory = match installation() {
@@ -221,7 +223,7 @@ impl Cassandra {
         // A root file system may have one where the host has none.
         let java = java.unwrap_or_else(|| name.into());
         let jars = std::path::absolute(jars)?;
-        Ok(Self { options, instances, heap_bytes, way, jars, java })
+        Ok(Self { options, instances, heap_bytes, client_route, jars, java })
     }
 
     /// The configuration of a node, counted from 0.
@@ -344,14 +346,14 @@ impl System for Cassandra {
     }
 
     fn launch_instance(&self, cpus: usize, number: u32) -> Launch {
-        let recipe = Recipe {
+        let recipe = StartPlan {
             files: vec![
                 ("conf/cassandra.yaml".into(), self.configuration(number)),
                 ("conf/logback.xml".into(), LOGGING.into()),
                 ("tmp/README".into(), "Libraries that Java unpacks.\n".into()),
             ],
             command: self.words(cpus),
-            ..Recipe::default()
+            ..StartPlan::default()
         };
         // Debian keeps what of Java can be configured in /etc, with links to it.
         let etc =
@@ -377,7 +379,7 @@ impl System for Cassandra {
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        let mut session = Session::open(&self.way, at)?;
+        let mut session = Session::open(&self.client_route, at)?;
         if self.instances.cluster {
             sees_all(&mut session, at, self.instances.count)?;
         }
@@ -385,7 +387,7 @@ impl System for Cassandra {
     }
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
-        let mut session = Session::open(&self.way, at)?;
+        let mut session = Session::open(&self.client_route, at)?;
         let version = session.query("SELECT release_version FROM system.local")?;
         let version =
             version.into_iter().flatten().map(|cell| ("release_version".into(), text(&cell)));
@@ -397,7 +399,7 @@ impl System for Cassandra {
     }
 
     fn pending(&self, at: &Endpoint) -> Result<Option<String>, PartError> {
-        let mut session = Session::open(&self.way, at)?;
+        let mut session = Session::open(&self.client_route, at)?;
         let pools = session
             .query("SELECT name, active_tasks, pending_tasks FROM system_views.thread_pools")?;
         let tasks = session
@@ -424,12 +426,12 @@ fn tokens(number: u32, count: u32, each: u32) -> String {
 }
 
 /// Whether a node has all others in its ring, and takes them for alive.
-fn sees_all(session: &mut Session, at: &Endpoint, count: u32) -> Result<(), WayError> {
+fn sees_all(session: &mut Session, at: &Endpoint, count: u32) -> Result<(), ClientRouteError> {
     let peers = session.query("SELECT peer, tokens FROM system.peers_v2")?;
     let joined = peers.iter().filter(|row| row.get(1).is_some_and(|tokens| !tokens.is_empty()));
     let seen = joined.count() + 1;
     if seen != usize::try_from(count).unwrap_or(usize::MAX) {
-        return Err(WayError::Nodes { address: at.address, seen, count });
+        return Err(ClientRouteError::Nodes { address: at.address, seen, count });
     }
     let all = Settings { consistency: Consistency::All, ..Settings::DEFAULT };
     session.query_at(REPLICATED, &all).map(drop)
@@ -526,7 +528,7 @@ mod tests {
         };
         let lines = |system: &dyn System, number| -> Vec<String> {
             let arguments = system.launch_instance(1, number).arguments;
-            let recipe: Recipe = serde_json::from_str(arguments.last().unwrap()).unwrap();
+            let recipe: StartPlan = serde_json::from_str(arguments.last().unwrap()).unwrap();
             recipe.files[0].1.lines().map(String::from).collect()
         };
         let cluster =

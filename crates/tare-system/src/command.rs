@@ -10,11 +10,11 @@ use tare_lab::study::OptionInfo;
 use tare_lab::system::{Instances, OwnAccount, System};
 
 use super::SystemInfo;
+use super::client_route::ClientRoute;
 use super::instances;
 use super::options::Options;
 use super::readiness::{self, Readiness};
-use super::starter::Recipe;
-use super::way::Way;
+use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "command",
@@ -53,11 +53,11 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::INSTANCES,
     ],
     takes_device: false,
-    make: |spec, way| {
+    make: |spec, client_route| {
         let options = Options::new(spec);
         options.need("command", "the program and its arguments")?;
         let (readiness, instances) = (Readiness::of(&options)?, instances::read(&options)?);
-        Ok(Box::new(Command { options, instances, readiness, way: way.clone() }))
+        Ok(Box::new(Command { options, instances, readiness, client_route: client_route.clone() }))
     },
 };
 
@@ -67,7 +67,7 @@ pub struct Command {
     options: Options,
     instances: Instances,
     readiness: Readiness,
-    way: Way,
+    client_route: ClientRoute,
 }
 
 impl System for Command {
@@ -82,7 +82,7 @@ impl System for Command {
             *program = "{program}".into();
         }
         let unprivileged = self.options.text("user") == Some("nobody");
-        let arguments = Recipe { command, unprivileged, ..Recipe::default() }.arguments();
+        let arguments = StartPlan { command, unprivileged, ..StartPlan::default() }.arguments();
         let folders = self.options.words("folders").into_iter().map(PathBuf::from).collect();
         Launch {
             arguments,
@@ -104,7 +104,7 @@ impl System for Command {
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        self.readiness.look(&self.way, at)
+        self.readiness.look(&self.client_route, at)
     }
 
     /// Nobody knows how to ask it.

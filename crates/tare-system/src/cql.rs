@@ -8,7 +8,7 @@ use tare_cql::request::{self, Settings};
 use tare_cql::response::{Response, Row};
 use tare_lab::environment::Endpoint;
 
-use super::way::{Line, Way, WayError};
+use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 
 /// For an answer: a virtual table is made while it is read.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
@@ -18,13 +18,16 @@ pub(crate) type Cells = Vec<Vec<u8>>;
 
 /// A session.
 pub(crate) struct Session {
-    line: Line,
+    line: SystemConnection,
 }
 
 impl Session {
     /// Connects and says `STARTUP`.
-    pub(crate) fn open(way: &Way, at: &Endpoint) -> Result<Self, WayError> {
-        let mut session = Self { line: way.connect(at.address)? };
+    pub(crate) fn open(
+        client_route: &ClientRoute,
+        at: &Endpoint,
+    ) -> Result<Self, ClientRouteError> {
+        let mut session = Self { line: client_route.connect(at.address)? };
         session.line.limit(ANSWER_LIMIT);
         let mut out = Vec::new();
         request::encode_startup(&mut out, 0, &[("CQL_VERSION", tare_cql::CQL_VERSION)]);
@@ -34,7 +37,7 @@ impl Session {
     }
 
     /// The rows that a statement answers.
-    pub(crate) fn query(&mut self, statement: &str) -> Result<Vec<Cells>, WayError> {
+    pub(crate) fn query(&mut self, statement: &str) -> Result<Vec<Cells>, ClientRouteError> {
         self.query_at(statement, &Settings::DEFAULT)
     }
 
@@ -43,7 +46,7 @@ impl Session {
         &mut self,
         statement: &str,
         settings: &Settings<'_>,
-    ) -> Result<Vec<Cells>, WayError> {
+    ) -> Result<Vec<Cells>, ClientRouteError> {
         let mut out = Vec::new();
         request::encode_query(&mut out, 0, statement, settings, &[]);
         self.ask(statement, &out, |response| match response {
@@ -62,7 +65,7 @@ impl Session {
         question: &str,
         bytes: &[u8],
         answer: impl FnOnce(&Response<'_>) -> Option<T>,
-    ) -> Result<T, WayError> {
+    ) -> Result<T, ClientRouteError> {
         self.line.send(question, bytes)?;
         let mut frame = self.line.bytes(HEADER_BYTES)?;
         let length = [frame[5], frame[6], frame[7], frame[8]];
@@ -70,14 +73,14 @@ impl Session {
         frame.extend(self.line.bytes(length)?);
         let frame = match frame::decode(&frame, Direction::Response, length) {
             Ok(Some((frame, _))) => frame,
-            Ok(None) => return Err(self.line.nonsense("half a frame".into())),
-            Err(error) => return Err(self.line.nonsense(error.to_string())),
+            Ok(None) => return Err(self.line.unexpected_answer("half a frame".into())),
+            Err(error) => return Err(self.line.unexpected_answer(error.to_string())),
         };
         let response = match Response::decode(&frame) {
             Ok(response) => response,
-            Err(error) => return Err(self.line.nonsense(error.to_string())),
+            Err(error) => return Err(self.line.unexpected_answer(error.to_string())),
         };
-        answer(&response).ok_or_else(|| self.line.nonsense(format!("{response:?}")))
+        answer(&response).ok_or_else(|| self.line.unexpected_answer(format!("{response:?}")))
     }
 }
 

@@ -13,10 +13,10 @@ use tare_lab::study::OptionInfo;
 use tare_lab::system::{OwnAccount, System};
 
 use super::SystemInfo;
+use super::client_route::ClientRoute;
 use super::options::{OptionError, Options};
 use super::readiness::{self, Readiness};
-use super::starter::Recipe;
-use super::way::Way;
+use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "image",
@@ -54,7 +54,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         readiness::LIMIT,
     ],
     takes_device: false,
-    make: |spec, way| Ok(Box::new(Image::new(Options::new(spec), way.clone())?)),
+    make: |spec, client_route| Ok(Box::new(Image::new(Options::new(spec), client_route.clone())?)),
 };
 
 /// The program of an image as a study describes it.
@@ -64,11 +64,11 @@ pub struct Image {
     variables: Vec<(String, String)>,
     port: Option<u16>,
     readiness: Readiness,
-    way: Way,
+    client_route: ClientRoute,
 }
 
 impl Image {
-    fn new(options: Options, way: Way) -> Result<Self, OptionError> {
+    fn new(options: Options, client_route: ClientRoute) -> Result<Self, OptionError> {
         let port = options.text("port").map(|text| {
             let port = text.parse().ok().filter(|port| *port != 0);
             port.ok_or_else(|| options.bad("port", text, "a port from 1 to 65535"))
@@ -84,7 +84,7 @@ impl Image {
             let wanted = "the one that it listens on, or {port} in command or variables";
             options.need("port", wanted)?;
         }
-        Ok(Self { command, variables, port, readiness: Readiness::of(&options)?, way })
+        Ok(Self { command, variables, port, readiness: Readiness::of(&options)?, client_route })
     }
 }
 
@@ -94,11 +94,11 @@ impl System for Image {
     }
 
     fn launch(&self, _cpus: usize) -> Launch {
-        let recipe = Recipe {
+        let recipe = StartPlan {
             command: self.command.clone(),
             variables: self.variables.clone(),
             from_image: true,
-            ..Recipe::default()
+            ..StartPlan::default()
         };
         let (arguments, port) = (recipe.arguments(), self.port);
         Launch { arguments, program: None, from_image: true, port }
@@ -113,7 +113,7 @@ impl System for Image {
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        self.readiness.look(&self.way, at)
+        self.readiness.look(&self.client_route, at)
     }
 
     /// Nobody knows how to ask it.

@@ -2,10 +2,11 @@
 //! per implementation, all of them in `ALL`.
 //!
 //! Those that are somebody else's programs are started by `starter` from inside their environment, and
-//! asked over the network (`way`) whether they answer, what they chose, and whether they are quiet.
+//! asked over the network (`client_route`) whether they answer, what they chose, and whether they are quiet.
 #![forbid(unsafe_code)]
 
 mod cassandra;
+mod client_route;
 mod command;
 mod cql;
 mod fio;
@@ -22,13 +23,13 @@ mod starter;
 mod tare_db;
 #[cfg(test)]
 mod tests;
-mod way;
 
 use tare_lab::PartError;
 use tare_lab::study::{OptionInfo, SystemSpec};
 use tare_lab::system::System;
 
 pub use cassandra::{Cassandra, CassandraError};
+pub use client_route::{ClientRoute, ClientRouteError};
 pub use command::Command;
 pub use fio::{Fio, FioReportError};
 pub use image::Image;
@@ -40,9 +41,8 @@ pub use redis::Redis;
 pub use scylla::{Scylla, ScyllaError};
 pub use starter::{StartSystemError, start};
 pub use tare_db::{TareDb, TareDbError};
-pub use way::{Way, WayError};
 
-type Make = fn(&SystemSpec, &Way) -> Result<Box<dyn System>, PartError>;
+type Make = fn(&SystemSpec, &ClientRoute) -> Result<Box<dyn System>, PartError>;
 
 /// One system as `tare list` shows it.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +69,12 @@ impl SystemInfo {
     ///
     /// # Errors
     /// When the value of an option means nothing, or its program is nowhere to be found.
-    pub fn make(&self, spec: &SystemSpec, way: &Way) -> Result<Box<dyn System>, PartError> {
-        (self.make)(spec, way)
+    pub fn make(
+        &self,
+        spec: &SystemSpec,
+        client_route: &ClientRoute,
+    ) -> Result<Box<dyn System>, PartError> {
+        (self.make)(spec, client_route)
     }
 
     /// The protocol of the system as a study describes it.

@@ -7,10 +7,10 @@ use tare_lab::study::OptionInfo;
 use tare_lab::system::{Instances, OwnAccount, System};
 
 use super::SystemInfo;
+use super::client_route::{ClientRoute, ClientRouteError};
 use super::instances;
 use super::options::Options;
-use super::starter::Recipe;
-use super::way::{Way, WayError};
+use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "memcached",
@@ -37,12 +37,18 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::INSTANCES,
     ],
     takes_device: false,
-    make: |spec, way| {
+    make: |spec, client_route| {
         let options = Options::new(spec);
         let memory_mb = options.count("memory_mb", 1024)?;
         let threads = options.text("threads").map(|_| options.count("threads", 1)).transpose()?;
         let instances = instances::read(&options)?;
-        Ok(Box::new(Memcached { options, instances, memory_mb, threads, way: way.clone() }))
+        Ok(Box::new(Memcached {
+            options,
+            instances,
+            memory_mb,
+            threads,
+            client_route: client_route.clone(),
+        }))
     },
 };
 
@@ -60,13 +66,13 @@ pub struct Memcached {
     instances: Instances,
     memory_mb: u32,
     threads: Option<u32>,
-    way: Way,
+    client_route: ClientRoute,
 }
 
 impl Memcached {
     /// The statistics as (name, value): `STAT name value` each, `END` at the end.
-    fn stats(&self, at: &Endpoint) -> Result<Vec<(String, String)>, WayError> {
-        let mut line = self.way.connect(at.address)?;
+    fn stats(&self, at: &Endpoint) -> Result<Vec<(String, String)>, ClientRouteError> {
+        let mut line = self.client_route.connect(at.address)?;
         line.send("stats", b"stats\r\n")?;
         let mut stats = Vec::new();
         loop {
@@ -74,7 +80,7 @@ impl Memcached {
             match text.strip_prefix("STAT ").and_then(|rest| rest.split_once(' ')) {
                 Some((name, value)) => stats.push((name.to_string(), value.to_string())),
                 None if text == "END" => return Ok(stats),
-                None => return Err(line.nonsense(text)),
+                None => return Err(line.unexpected_answer(text)),
             }
         }
     }
@@ -94,7 +100,8 @@ impl System for Memcached {
         let mut command: Vec<String> = words.map(String::from).collect();
         command.extend(self.options.words("arguments"));
         // It refuses to be root unless it is told whom to be, and there may be no list of users.
-        let arguments = Recipe { command, unprivileged: true, ..Recipe::default() }.arguments();
+        let arguments =
+            StartPlan { command, unprivileged: true, ..StartPlan::default() }.arguments();
         let name = self.options.text_or("program", "memcached").to_string();
         Launch {
             arguments,

@@ -17,10 +17,10 @@ use tare_lab::study::OptionInfo;
 use tare_lab::system::{Instances, OwnAccount, System};
 
 use super::SystemInfo;
+use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::instances;
 use super::options::Options;
-use super::starter::Recipe;
-use super::way::{Line, Way, WayError};
+use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "postgres",
@@ -60,7 +60,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::INSTANCES,
     ],
     takes_device: false,
-    make: |spec, way| {
+    make: |spec, client_route| {
         let options = Options::new(spec);
         options.count("max_connections", 200)?;
         let setting = |text: &str| text.contains('=');
@@ -68,7 +68,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
             return Err(options.bad("settings", bad, "words NAME=VALUE").into());
         }
         let instances = instances::read(&options)?;
-        Ok(Box::new(Postgres { options, instances, way: way.clone() }))
+        Ok(Box::new(Postgres { options, instances, client_route: client_route.clone() }))
     },
 };
 
@@ -106,7 +106,7 @@ const WORKERS: &str = "SELECT backend_type, query FROM pg_stat_activity \
 pub struct Postgres {
     options: Options,
     instances: Instances,
-    way: Way,
+    client_route: ClientRoute,
 }
 
 impl Postgres {
@@ -119,8 +119,8 @@ impl Postgres {
         newest().unwrap_or_else(|| Path::new(VERSIONS).join("15/bin"))
     }
 
-    fn session(&self, at: &Endpoint, limit: Duration) -> Result<Session, WayError> {
-        Session::open(self.way.connect(at.address)?, limit)
+    fn session(&self, at: &Endpoint, limit: Duration) -> Result<Session, ClientRouteError> {
+        Session::open(self.client_route.connect(at.address)?, limit)
     }
 }
 
@@ -181,7 +181,7 @@ impl System for Postgres {
         let mut command: Vec<String> =
             ["{program}", "-D", "{data}/cluster"].map(String::from).into();
         command.extend(settings.into_iter().flat_map(|setting| ["-c".into(), setting]));
-        let recipe = Recipe {
+        let recipe = StartPlan {
             // The network is the study's own.
             files: vec![("access".into(), "host all all 0.0.0.0/0 trust\n".into())],
             before: vec![before],
@@ -190,7 +190,7 @@ impl System for Postgres {
             unprivileged: true,
             // A killed server leaves the segment by which it knows whether another one runs.
             own_ipc: true,
-            ..Recipe::default()
+            ..StartPlan::default()
         };
         let there = SYSTEM_FILES.iter().map(PathBuf::from).filter(|path| path.is_file());
         let program = HostProgram {
@@ -237,11 +237,11 @@ impl System for Postgres {
 
 /// A session with simple queries, answered in text.
 struct Session {
-    line: Line,
+    line: SystemConnection,
 }
 
 impl Session {
-    fn open(mut line: Line, limit: Duration) -> Result<Self, WayError> {
+    fn open(mut line: SystemConnection, limit: Duration) -> Result<Self, ClientRouteError> {
         line.limit(limit);
         let mut body = PROTOCOL.to_be_bytes().to_vec();
         for word in ["user", NAME, "database", NAME, "application_name", "tare", ""] {
@@ -255,14 +255,14 @@ impl Session {
     }
 
     /// Runs a statement and returns its rows, NULL as an empty text.
-    fn query(&mut self, statement: &str) -> Result<Vec<Vec<String>>, WayError> {
+    fn query(&mut self, statement: &str) -> Result<Vec<Vec<String>>, ClientRouteError> {
         let body = [statement.as_bytes(), &[0]].concat();
         self.line.send(statement, &framed(Some(b'Q'), &body))?;
         self.until_ready()
     }
 
     /// Reads messages until the server waits for the next statement.
-    fn until_ready(&mut self) -> Result<Vec<Vec<String>>, WayError> {
+    fn until_ready(&mut self) -> Result<Vec<Vec<String>>, ClientRouteError> {
         let mut rows = Vec::new();
         loop {
             let head = self.line.bytes(5)?;
@@ -272,16 +272,16 @@ impl Session {
             match head[0] {
                 b'Z' => return Ok(rows),
                 b'D' => rows.push(cells(&body)),
-                b'E' => return Err(self.line.nonsense(complaint(&body))),
+                b'E' => return Err(self.line.unexpected_answer(complaint(&body))),
                 // Authentication: 0 is done, everything else asks for a password.
                 b'R' if body != [0; 4] => {
-                    return Err(self.line.nonsense("a request for a password".into()));
+                    return Err(self.line.unexpected_answer("a request for a password".into()));
                 }
                 // Settings, keys, descriptions of rows, notices, ends of statements.
                 b'R' | b'S' | b'K' | b'T' | b'N' | b'C' | b'I' => {}
                 other => {
                     let said = format!("a message of kind {:?}", char::from(other));
-                    return Err(self.line.nonsense(said));
+                    return Err(self.line.unexpected_answer(said));
                 }
             }
         }

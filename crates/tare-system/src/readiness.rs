@@ -9,8 +9,8 @@ use tare_lab::environment::Endpoint;
 use tare_lab::study::OptionInfo;
 use tare_lab::system::READY_LIMIT;
 
+use super::client_route::ClientRoute;
 use super::options::{OptionError, Options};
-use super::way::Way;
 
 /// For one run of the command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(10);
@@ -67,15 +67,15 @@ impl Readiness {
     ///
     /// # Errors
     /// What is not so yet.
-    pub(crate) fn look(&self, way: &Way, at: &Endpoint) -> Result<(), PartError> {
-        let mut line = way.connect(at.address)?;
+    pub(crate) fn look(&self, client_route: &ClientRoute, at: &Endpoint) -> Result<(), PartError> {
+        let mut line = client_route.connect(at.address)?;
         if let Some(question) = &self.send {
             line.send(question, question.as_bytes())?;
         }
         if let Some(expected) = &self.expect {
             let answer = line.line()?;
             if !answer.contains(expected) {
-                return Err(line.nonsense(answer).into());
+                return Err(line.unexpected_answer(answer).into());
             }
         }
         let (address, port) = (at.address.ip().to_string(), at.address.port().to_string());
@@ -83,7 +83,7 @@ impl Readiness {
         let words: Vec<String> = self.command.iter().map(fill).collect();
         let Some((program, arguments)) = words.split_first() else { return Ok(()) };
         let mut command = Command::new(program).args(arguments).time_limit(COMMAND_LIMIT);
-        if let Some(namespace) = &way.namespace {
+        if let Some(namespace) = &client_route.namespace {
             command = command.in_namespace(namespace);
         }
         Ok(command.run().map(drop)?)
@@ -115,7 +115,7 @@ mod tests {
             let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
             let spec = SystemSpec { name: "command".into(), options };
             let readiness = Readiness::of(&Options::new(&spec)).unwrap();
-            readiness.look(&Way::default(), &at).map_err(|error| error.to_string())
+            readiness.look(&ClientRoute::default(), &at).map_err(|error| error.to_string())
         };
         let asked = ("ready_send", "PING");
         assert_eq!(look(&[]), Ok(()));

@@ -9,9 +9,9 @@ use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::{OptionInfo, SystemSpec};
 use tare_lab::system::{Instances, OwnAccount, System};
 
+use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::options::Options;
-use super::starter::Recipe;
-use super::way::{Line, Way, WayError};
+use super::starter::StartPlan;
 use super::{SystemInfo, instances};
 
 pub(super) const REDIS: SystemInfo = SystemInfo {
@@ -21,14 +21,14 @@ pub(super) const REDIS: SystemInfo = SystemInfo {
     found: Some(|| super::program("redis-server", "apt-get install redis-server")),
     options: OPTIONS,
     takes_device: false,
-    make: |spec, way| make("redis", spec, way),
+    make: |spec, client_route| make("redis", spec, client_route),
 };
 
 pub(super) const VALKEY: SystemInfo = SystemInfo {
     name: "valkey",
     found: Some(|| super::program("valkey-server", "apt-get install valkey-server")),
     help: "Valkey of the host (apt-get install valkey-server)",
-    make: |spec, way| make("valkey", spec, way),
+    make: |spec, client_route| make("valkey", spec, client_route),
     ..REDIS
 };
 
@@ -84,19 +84,23 @@ pub struct Redis {
     name: &'static str,
     options: Options,
     instances: Instances,
-    way: Way,
+    client_route: ClientRoute,
 }
 
-fn make(name: &'static str, spec: &SystemSpec, way: &Way) -> Result<Box<dyn System>, PartError> {
+fn make(
+    name: &'static str,
+    spec: &SystemSpec,
+    client_route: &ClientRoute,
+) -> Result<Box<dyn System>, PartError> {
     let options = Options::new(spec);
     let instances = instances::read(&options)?;
-    Ok(Box::new(Redis { name, options, instances, way: way.clone() }))
+    Ok(Box::new(Redis { name, options, instances, client_route: client_route.clone() }))
 }
 
 impl Redis {
     /// `INFO` as (name, value).
-    fn info(&self, at: &Endpoint) -> Result<Vec<(String, String)>, WayError> {
-        let mut line = self.way.connect(at.address)?;
+    fn info(&self, at: &Endpoint) -> Result<Vec<(String, String)>, ClientRouteError> {
+        let mut line = self.client_route.connect(at.address)?;
         line.send("INFO", b"INFO\r\n")?;
         Ok(pairs(&bulk(&mut line)?))
     }
@@ -124,7 +128,7 @@ impl System for Redis {
             command.extend(["--io-threads".into(), threads.into()]);
         }
         command.extend(self.options.words("arguments"));
-        let arguments = Recipe { command, ..Recipe::default() }.arguments();
+        let arguments = StartPlan { command, ..StartPlan::default() }.arguments();
         let program = HostProgram { name, ..HostProgram::default() };
         Launch { arguments, program: Some(program), ..Launch::default() }
     }
@@ -134,11 +138,11 @@ impl System for Redis {
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        let mut line = self.way.connect(at.address)?;
+        let mut line = self.client_route.connect(at.address)?;
         line.send("PING", b"PING\r\n")?;
         let answer = line.line()?;
         // While it loads its log: `-LOADING Redis is loading the dataset in memory`.
-        if answer == "+PONG" { Ok(()) } else { Err(line.nonsense(answer).into()) }
+        if answer == "+PONG" { Ok(()) } else { Err(line.unexpected_answer(answer).into()) }
     }
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
@@ -158,10 +162,10 @@ impl System for Redis {
 }
 
 /// A bulk string: `$LENGTH`, then so many bytes and a line's end.
-fn bulk(line: &mut Line) -> Result<String, WayError> {
+fn bulk(line: &mut SystemConnection) -> Result<String, ClientRouteError> {
     let head = line.line()?;
     let length = head.strip_prefix('$').and_then(|length| length.parse().ok());
-    let Some(length): Option<usize> = length else { return Err(line.nonsense(head)) };
+    let Some(length): Option<usize> = length else { return Err(line.unexpected_answer(head)) };
     let bytes = line.bytes(length)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

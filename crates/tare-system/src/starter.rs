@@ -29,7 +29,7 @@ const NOBODY: User = User { uid: 65534, gid: 65534 };
 /// How a program is started. In its words and files stand words such as `{listen}`, which the
 /// environment replaces (`tare_lab::environment::Launch` lists them).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Recipe {
+pub(crate) struct StartPlan {
     /// Files in the data directory, by their names, with their contents.
     pub(crate) files: Vec<(String, String)>,
     /// Commands that run to their end before, each after the last.
@@ -54,7 +54,7 @@ pub enum StartSystemError {
     #[error(
         "the recipe of the system cannot be read; is there a quote or a backslash in the path of the state directory?"
     )]
-    Recipe(#[source] serde_json::Error),
+    StartPlan(#[source] serde_json::Error),
     #[error("cannot write {}", .path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("cannot give {} to user {uid}", .path.display())]
@@ -69,7 +69,7 @@ pub enum StartSystemError {
     NoCommand,
 }
 
-impl Recipe {
+impl StartPlan {
     /// The arguments of Tare's program.
     pub(crate) fn arguments(&self) -> Vec<String> {
         // Strings and flags are always JSON.
@@ -90,7 +90,7 @@ impl Recipe {
 /// # Errors
 /// When it cannot; otherwise it does not return.
 pub fn start(recipe: &str, data: &Path, image: Option<&str>) -> StartSystemError {
-    let prepared = serde_json::from_str(recipe).map_err(StartSystemError::Recipe);
+    let prepared = serde_json::from_str(recipe).map_err(StartSystemError::StartPlan);
     match prepared.and_then(|recipe| prepare(&recipe, data, image)) {
         Ok((program, mut command)) => StartSystemError::Run { program, source: command.exec() },
         Err(error) => error,
@@ -98,7 +98,7 @@ pub fn start(recipe: &str, data: &Path, image: Option<&str>) -> StartSystemError
 }
 
 fn prepare(
-    recipe: &Recipe,
+    recipe: &StartPlan,
     data: &Path,
     image: Option<&str>,
 ) -> Result<(String, Command), StartSystemError> {
@@ -153,7 +153,7 @@ fn prepare(
 
 fn command(
     words: &[String],
-    recipe: &Recipe,
+    recipe: &StartPlan,
     folder: &Path,
     user: Option<User>,
 ) -> Result<(String, Command), StartSystemError> {
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_recipe_survives_its_way_through_an_argument() {
-        let recipe = Recipe {
+        let recipe = StartPlan {
             files: vec![("conf/a.yaml".into(), "cluster: 'x \"y\"'\n".into())],
             before: vec![words(&["init", "{data}"])],
             command: words(&["{program}", "--save", ""]),
@@ -199,20 +199,20 @@ mod tests {
         };
         let arguments = recipe.arguments();
         assert_eq!(arguments[..3], words(&[COMMAND, "--data", "{data}"]));
-        assert_eq!(serde_json::from_str::<Recipe>(&arguments[3]).unwrap(), recipe);
+        assert_eq!(serde_json::from_str::<StartPlan>(&arguments[3]).unwrap(), recipe);
     }
 
     #[test]
     fn files_are_written_and_what_fails_before_is_told() {
         let data = tempfile::tempdir().unwrap();
-        let recipe = Recipe {
+        let recipe = StartPlan {
             files: vec![("conf/a".into(), "text".into())],
             before: vec![words(&["sh", "-c", "cat conf/a; echo; echo wrong >&2; exit 3"])],
-            ..Recipe::default()
+            ..StartPlan::default()
         };
         let error = prepare(&recipe, data.path(), None).unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("text | wrong"), "{error}");
-        let gone = Recipe { command: words(&["/nowhere/program"]), ..Recipe::default() };
+        let gone = StartPlan { command: words(&["/nowhere/program"]), ..StartPlan::default() };
         let text = serde_json::to_string(&gone).unwrap();
         let error = start(&text, data.path(), None).to_string();
         assert_eq!(error, "cannot run /nowhere/program");

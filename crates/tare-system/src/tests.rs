@@ -6,8 +6,8 @@ use tare_lab::environment::Endpoint;
 use tare_lab::study::SystemSpec;
 use tare_lab::system::System;
 
-use crate::Way;
-use crate::starter::Recipe;
+use crate::ClientRoute;
+use crate::starter::StartPlan;
 
 /// A system that answers nowhere, with its data there.
 pub(crate) fn at(data: &Path) -> Endpoint {
@@ -21,7 +21,7 @@ pub(crate) fn try_make(
 ) -> Result<Box<dyn System>, tare_lab::PartError> {
     let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let spec = SystemSpec { name: name.into(), options };
-    crate::find(name).unwrap().make(&spec, &Way::default())
+    crate::find(name).unwrap().make(&spec, &ClientRoute::default())
 }
 
 pub(crate) fn make(name: &str, options: &[(&str, &str)]) -> Box<dyn System> {
@@ -29,7 +29,7 @@ pub(crate) fn make(name: &str, options: &[(&str, &str)]) -> Box<dyn System> {
 }
 
 /// What its starter is handed for two CPUs.
-pub(crate) fn recipe_of(system: &dyn System) -> Recipe {
+pub(crate) fn recipe_of(system: &dyn System) -> StartPlan {
     let arguments = system.launch(2).arguments;
     serde_json::from_str(arguments.last().unwrap()).unwrap()
 }

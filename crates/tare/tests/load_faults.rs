@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::{stderr, stdout, tare};
-use server::{Manner, Server};
+use server::{ServerBehaviour, Server};
 
 fn load(address: SocketAddr, words: &[&str]) -> Output {
     let mut command = tare();
@@ -99,7 +99,7 @@ fn what_is_no_cql_server_is_told_in_one_line() {
 
 #[test]
 fn servers_that_begin_to_misbehave_are_a_result() {
-    let check = |manner: Manner, kind: &str| {
+    let check = |manner: ServerBehaviour, kind: &str| {
         let server = Server::start(manner);
         let output = load(server.address, &["--populate", "--verify"]);
         let report: serde_json::Value = serde_json::from_str(&stdout(&output))
@@ -114,14 +114,14 @@ fn servers_that_begin_to_misbehave_are_a_result() {
     };
     thread::scope(|scope| {
         let cases = [
-            (Manner::CloseOnce(1_500), "connection closed"),
-            (Manner::CloseAfter(1_500), "connection closed"),
-            (Manner::GarbageAfter(1_500), "garbage on the connection"),
-            (Manner::OtherStreams(1_500), "garbage on the connection"),
-            (Manner::SilentAfter(1_500), "no answer"),
-            (Manner::Reversed, ""),
-            (Manner::Corrupt, "row differs from what was written"),
-            (Manner::Stale, "row stale"),
+            (ServerBehaviour::CloseOnce(1_500), "connection closed"),
+            (ServerBehaviour::CloseAfter(1_500), "connection closed"),
+            (ServerBehaviour::GarbageAfter(1_500), "garbage on the connection"),
+            (ServerBehaviour::OtherStreams(1_500), "garbage on the connection"),
+            (ServerBehaviour::SilentAfter(1_500), "no answer"),
+            (ServerBehaviour::Reversed, ""),
+            (ServerBehaviour::Corrupt, "row differs from what was written"),
+            (ServerBehaviour::Stale, "row stale"),
         ];
         for (manner, kind) in cases {
             scope.spawn(move || check(manner, kind));
@@ -131,7 +131,7 @@ fn servers_that_begin_to_misbehave_are_a_result() {
 
 #[test]
 fn rows_that_cannot_be_written_are_told_in_one_line() {
-    let server = Server::start(Manner::Refuses);
+    let server = Server::start(ServerBehaviour::Refuses);
     let told = failure(&load(server.address, &["--populate"]), 1);
     assert!(told.contains("cannot fill tare.row3x64") && told.contains("too much of it"), "{told}");
 }
@@ -139,7 +139,7 @@ fn rows_that_cannot_be_written_are_told_in_one_line() {
 #[test]
 fn a_search_keeps_its_runs_when_the_server_goes_away() {
     // Three closed connections in a row are a server that has gone: the port is closed too.
-    let server = Server::start(Manner::CloseAfter(2_000));
+    let server = Server::start(ServerBehaviour::CloseAfter(2_000));
     let words = ["--populate", "--rate", "500", "--find-max", "--slo", "p50=10s", "--no-reconnect"];
     let output = load(server.address, &words);
     let (text, report) = (stderr(&output), stdout(&output));

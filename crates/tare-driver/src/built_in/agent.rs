@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use tare_lab::driver::{Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_load::access::{Access, Recovery};
-use tare_load::engine::{self, Edge, Engine, Follow, Target};
+use tare_load::engine::{self, Edge, Engine, LoadObserver, Target};
 use tare_load::pacing::ScheduleError;
 use tare_load::{LoadError, Stats, histogram};
 use tare_std::cpus::CpuSet;
@@ -142,7 +142,7 @@ impl<W: Write + Send> Agent<W> {
         };
         let asked = workload::asked(&order.workload)?;
         let pace = workload::pace(order.pacing, order.window)?;
-        let load = engine::Order {
+        let load = engine::LoadOrder {
             asked: &asked,
             pace: &pace,
             lead_in: order.lead_in,
@@ -151,7 +151,7 @@ impl<W: Write + Send> Agent<W> {
             verify: false,
         };
         let mut follow =
-            Follow { stop: &self.stop, edge: &edge, stretch: &mut |_| {}, outlives: false };
+            LoadObserver { stop: &self.stop, edge: &edge, stretch: &mut |_| {}, outlives: false };
         let stats = self.engine.run(opened, &load, &mut follow)?;
         Ok(Answer::Ran((&slice_load(&stats, order.pacing)).into()))
     }

@@ -19,7 +19,7 @@ use tare_lab::driver::{Driver, Edge, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 
-use crate::{Client, DriverInfo, PlaceError, place};
+use crate::{Client, DriverInfo, PlacementError, placement};
 
 mod agent;
 mod protocol;
@@ -28,7 +28,7 @@ mod tests;
 mod workload;
 
 pub use agent::{AgentError, agent};
-use protocol::{Answer, Order, Ran};
+use protocol::{Answer, Order, SliceResult};
 pub use workload::StudyWorkloadError;
 
 pub(super) const INFO: DriverInfo = DriverInfo {
@@ -60,7 +60,7 @@ const QUIT: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Place(#[from] PlacementError),
     #[error("cannot start {program} as load agent", program = program.display())]
     Spawn { program: PathBuf, source: std::io::Error },
     #[error("the load agent ended{}", said(.stderr))]
@@ -68,7 +68,7 @@ pub enum DriverError {
     #[error("the load agent did not answer {order} within {waited_s:.0} s and was killed")]
     Silent { order: &'static str, waited_s: f64 },
     #[error("the load agent answered {order} with {line:?}")]
-    Nonsense { order: &'static str, line: String },
+    UnexpectedAnswer { order: &'static str, line: String },
     #[error("{error}")]
     Failed { error: String },
     #[error("the load agent has been stopped")]
@@ -117,8 +117,8 @@ impl TareLoad {
             .stderr(Stdio::piped());
         // A child inherits namespace and affinity from the thread that starts it. The thread is a
         // fresh one, so nothing else is moved.
-        let mut child = place::within(network_namespace, || {
-            place::bind(cpus)?;
+        let mut child = placement::within(network_namespace, || {
+            placement::bind(cpus)?;
             command.spawn().map_err(|source| DriverError::Spawn { program: program.into(), source })
         })??;
         let (sender, answers) = mpsc::channel();
@@ -173,9 +173,9 @@ impl TareLoad {
                 Ok(answer) => match last(answer) {
                     Ok(Some(result)) => return Ok(result),
                     Ok(None) => {}
-                    Err(_) => return Err(DriverError::Nonsense { order: name, line }),
+                    Err(_) => return Err(DriverError::UnexpectedAnswer { order: name, line }),
                 },
-                Err(_) => return Err(DriverError::Nonsense { order: name, line }),
+                Err(_) => return Err(DriverError::UnexpectedAnswer { order: name, line }),
             }
         }
     }
@@ -257,7 +257,7 @@ impl Driver for TareLoad {
     ) -> Result<SliceLoad, PartError> {
         let patience = order.lead_in + order.window + GRACE;
         let order = Order::Run { target, order: order.clone() };
-        let ran: Ran = self.ask("run", &order, patience, |answer| match answer {
+        let ran: SliceResult = self.ask("run", &order, patience, |answer| match answer {
             Answer::Begin => {
                 edge(Edge::Begin);
                 Ok(None)

@@ -56,14 +56,14 @@ pub(crate) enum Answer {
     Populated,
     Begin,
     End,
-    Ran(Ran),
+    Ran(SliceResult),
     Closed,
     Failed { error: String },
 }
 
 /// `SliceLoad` with its histograms as text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Ran {
+pub(crate) struct SliceResult {
     window_ns: u64,
     operations: u64,
     errors: Vec<(String, u64)>,
@@ -73,7 +73,7 @@ pub(crate) struct Ran {
     service: String,
 }
 
-impl From<&SliceLoad> for Ran {
+impl From<&SliceLoad> for SliceResult {
     fn from(load: &SliceLoad) -> Self {
         Self {
             window_ns: load.window_ns,
@@ -87,10 +87,10 @@ impl From<&SliceLoad> for Ran {
     }
 }
 
-impl TryFrom<Ran> for SliceLoad {
+impl TryFrom<SliceResult> for SliceLoad {
     type Error = base64::DecodeError;
 
-    fn try_from(ran: Ran) -> Result<Self, Self::Error> {
+    fn try_from(ran: SliceResult) -> Result<Self, Self::Error> {
         Ok(Self {
             window_ns: ran.window_ns,
             operations: ran.operations,
@@ -142,6 +142,6 @@ mod tests {
             response: Vec::new(),
             service: vec![0, 1, 2, 255],
         };
-        assert_eq!(SliceLoad::try_from(Ran::from(&load)).unwrap(), load);
+        assert_eq!(SliceLoad::try_from(SliceResult::from(&load)).unwrap(), load);
     }
 }

@@ -16,7 +16,7 @@ use crate::tests::{cpus, workload};
 #[allow(dead_code, reason = "the load generator's own tests use more of it")]
 mod server;
 
-use server::{Manner, Server};
+use server::{Server, ServerBehaviour};
 
 /// An agent in a thread, spoken to over a pair of sockets.
 struct Agent {
@@ -75,7 +75,7 @@ fn slice(pacing: Pacing) -> SliceOrder {
 
 #[test]
 fn the_agent_keeps_several_systems_and_tells_the_edges() {
-    let servers = [Server::start(Manner::Good), Server::start(Manner::Good)];
+    let servers = [Server::start(ServerBehaviour::Good), Server::start(ServerBehaviour::Good)];
     let mut agent = Agent::start();
     for (number, server) in (0..).zip(&servers) {
         assert_eq!(agent.ask(&open(server)), Answer::Opened { target: TargetId(number) });
@@ -110,7 +110,7 @@ fn the_agent_keeps_several_systems_and_tells_the_edges() {
 #[test]
 fn a_connection_that_breaks_in_a_slice_is_made_again() {
     // One of the first slice's operations ends its connection, and those in flight on it.
-    let server = Server::start(Manner::CloseOnce(1_100));
+    let server = Server::start(ServerBehaviour::CloseOnce(1_100));
     let mut agent = Agent::start();
     agent.ask(&open(&server));
     let target = TargetId(0);
@@ -130,7 +130,7 @@ fn a_connection_that_breaks_in_a_slice_is_made_again() {
 
 #[test]
 fn the_agent_ends_with_its_input_even_under_load() {
-    let server = Server::start(Manner::Good);
+    let server = Server::start(ServerBehaviour::Good);
     let mut agent = Agent::start();
     agent.ask(&open(&server));
     let order = SliceOrder { window: Duration::from_secs(3_600), ..slice(Pacing::Closed) };

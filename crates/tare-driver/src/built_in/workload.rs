@@ -9,7 +9,7 @@ use tare_load::keys::Keys;
 use tare_load::pacing::{Arrivals, Pace, Schedule, ScheduleError, Step};
 use tare_load::rows::{KeyType, Shape, ShapeError};
 use tare_load::workload::{RowsError, Workload, shipped};
-use tare_load::{Asked, Part};
+use tare_load::{LoadSpec, Part};
 
 /// Why the generator cannot make a study's workload.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -42,10 +42,10 @@ pub(super) fn of_study(spec: &WorkloadSpec) -> Result<Workload, StudyWorkloadErr
 }
 
 /// What a study asks, and over how many connections.
-pub(super) fn asked(spec: &WorkloadSpec) -> Result<Asked, StudyWorkloadError> {
+pub(super) fn asked(spec: &WorkloadSpec) -> Result<LoadSpec, StudyWorkloadError> {
     let WorkloadSpec { connections, in_flight, .. } = *spec;
     let workload = Arc::new(of_study(spec)?);
-    Ok(Asked { workload, part: Part::ALL, connections, in_flight })
+    Ok(LoadSpec { workload, part: Part::ALL, connections, in_flight })
 }
 
 /// How a slice is paced over its window.

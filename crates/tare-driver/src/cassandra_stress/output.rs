@@ -11,7 +11,7 @@
 //! The times of the log count from a start that is cut to whole seconds, so only the difference to
 //! the times of the lines is known: both end with the same interval.
 
-use crate::tool::outcome::{Cut, Outcome, OutputError, add, bad, ns, whole};
+use crate::tool::outcome::{Outcome, OutputError, WindowCut, add, bad, ns, whole};
 use crate::tool::{Count, Progress};
 use tare_load::{histogram, log};
 
@@ -26,7 +26,11 @@ pub(super) fn progress(line: &str) -> Option<Progress> {
 ///
 /// # Errors
 /// When a part is missing, or the log and the totals disagree.
-pub(super) fn read(printed: &str, log: &str, cut: Option<&Cut>) -> Result<Outcome, OutputError> {
+pub(super) fn read(
+    printed: &str,
+    log: &str,
+    cut: Option<&WindowCut>,
+) -> Result<Outcome, OutputError> {
     let results = printed.split_once("\nResults:").map(|(_, results)| results);
     let results = results.ok_or(OutputError::Missing { what: "its results" })?;
     let operations = by_kind(results, "Total partitions")?;
@@ -128,7 +132,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let cut = Cut { unix_s: (0.0, 0.0), tool_s: Some((50.0, 60.0)) };
+        let cut = WindowCut { unix_s: (0.0, 0.0), tool_s: Some((50.0, 60.0)) };
         let part = read(&printed, &log, Some(&cut)).unwrap();
         let response = part.response.unwrap();
         assert_eq!(response.len(), count(60.0) - count(50.0));

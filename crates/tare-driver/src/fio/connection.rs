@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::FioError;
 use super::protocol::{Answer, Order};
-use crate::place;
+use crate::placement;
 
 /// Between two tries to connect.
 const RETRY: Duration = Duration::from_millis(20);
@@ -59,7 +59,8 @@ impl Connection {
     ) -> Result<Self, FioError> {
         let fail = |source| FioError::Connect { address, source };
         // A socket belongs to the namespace in which it was made, whoever uses it afterwards.
-        let connected = place::within(namespace, || TcpStream::connect_timeout(&address, limit))?;
+        let connected =
+            placement::within(namespace, || TcpStream::connect_timeout(&address, limit))?;
         let stream = connected.map_err(fail)?;
         stream.set_nodelay(true).map_err(fail)?;
         let reader = stream.try_clone().map_err(fail)?;

@@ -10,14 +10,14 @@ use tare_lab::driver::Pacing;
 use super::options::{Options, Steady};
 
 /// What the server replaces by where the files are.
-pub(super) const PLACE: &str = "{place}";
+pub(super) const PLACE: &str = "{placement}";
 
 /// How long a job runs at most if nobody stops it: whoever ordered it is gone then.
 const RUNTIME_MAX: Duration = Duration::from_secs(3600);
 
 /// Where the data of the jobs is: a file of its own for each, below a directory, or a part of its own
 /// on a block device.
-pub(super) fn place(data: &Path, is_directory: bool, size: u64) -> String {
+pub(super) fn placement(data: &Path, is_directory: bool, size: u64) -> String {
     let data = data.display();
     match is_directory {
         true => format!("directory={data}"),
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn on_a_device_each_job_has_its_own_part() {
-        let at = |directory| place(Path::new("/data"), directory, 4096);
+        let at = |directory| placement(Path::new("/data"), directory, 4096);
         assert_eq!(at(true), "directory=/data");
         assert_eq!(at(false), "filename=/data\noffset_increment=4096");
     }

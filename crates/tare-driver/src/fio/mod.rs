@@ -26,9 +26,9 @@ use tare_lab::doubt::Doubt;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 
+use super::option_reader::OptionError;
 use super::targets::{NoTarget, Targets};
-use super::words::OptionError;
-use super::{DriverInfo, PlaceError, Program};
+use super::{DriverInfo, PlacementError, Program};
 use tare_load::histogram;
 
 mod connection;
@@ -73,7 +73,7 @@ pub enum FioError {
     #[error(transparent)]
     Option(#[from] OptionError),
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Place(#[from] PlacementError),
     #[error("cannot connect to {address}")]
     Connect { address: SocketAddr, source: std::io::Error },
     #[error("{address} takes connections, but there is no fio server behind it")]

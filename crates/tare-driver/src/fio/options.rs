@@ -2,7 +2,7 @@
 
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
-use crate::words::{self, OptionError, option};
+use crate::option_reader::{OptionError, OptionReader, option};
 
 /// Every word, with its default.
 pub(super) const OPTIONS: &[OptionInfo] = &[
@@ -72,7 +72,7 @@ impl Options {
     /// # Errors
     /// The first value that is none.
     pub(super) fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
-        let words = words::Options { tool: "fio", workload };
+        let words = OptionReader { tool: "fio", workload };
         let steady = match words.get("steadystate") {
             None => None,
             Some(_) => Some(Steady {
@@ -106,7 +106,7 @@ impl Options {
 }
 
 /// A name of a distribution and its parameters: nothing that would end a line of a job.
-fn distribution(words: words::Options<'_>) -> Result<Option<String>, OptionError> {
+fn distribution(words: OptionReader<'_>) -> Result<Option<String>, OptionError> {
     let Some(value) = words.get("random_distribution") else { return Ok(None) };
     let (name, rest) = value.split_once(':').unwrap_or((value, "0"));
     let known = ["random", "zipf", "pareto", "normal"].contains(&name);
@@ -117,7 +117,7 @@ fn distribution(words: words::Options<'_>) -> Result<Option<String>, OptionError
     }
 }
 
-fn criterion(words: words::Options<'_>) -> Result<String, OptionError> {
+fn criterion(words: OptionReader<'_>) -> Result<String, OptionError> {
     let value = words.get("steadystate").unwrap_or_default();
     let kinds = ["iops", "iops_slope", "bw", "bw_slope"];
     let valid = value.split_once(':').is_some_and(|(kind, limit)| {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::job::{PLACE, place};
+use super::job::{PLACE, placement};
 use super::protocol::{Answer, Order};
 
 /// Between two looks at the threads of a job that is starting.
@@ -122,7 +122,7 @@ fn converse(mut stream: TcpStream, program: &Path, data: &Path, version: &str) -
     while let Ok(Event::Order(order)) = events.recv() {
         let done = match order {
             Order::Run { job, jobs, size } => {
-                let job = job.replace(PLACE, &place(data, data.is_dir(), size));
+                let job = job.replace(PLACE, &placement(data, data.is_dir(), size));
                 run(&mut stream, &events, program, &job, jobs)
             }
             // The job had ended by itself, and that has been said.
@@ -204,7 +204,7 @@ fn run(
 
 /// Bytes that a process has moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Moved {
+struct IoProgress {
     /// Through read(2) and write(2) and their like.
     calls: u64,
     /// To and from a disk, or into pages that will be written.
@@ -212,12 +212,12 @@ struct Moved {
 }
 
 /// Reads `/proc/PID/io` (proc_pid_io(5)).
-fn moved(text: &str) -> Moved {
+fn io_progress(text: &str) -> IoProgress {
     let value = |name: &str| -> u64 {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
     };
-    Moved {
+    IoProgress {
         calls: value("rchar") + value("wchar"),
         disk: value("read_bytes") + value("write_bytes"),
     }
@@ -227,7 +227,7 @@ fn moved(text: &str) -> Moved {
 struct Fio {
     child: Child,
     /// When all threads were first seen, and what had been moved by then.
-    threads_there: Option<(Instant, Moved)>,
+    threads_there: Option<(Instant, IoProgress)>,
     stdout: Option<thread::JoinHandle<String>>,
     stderr: Option<thread::JoinHandle<String>>,
 }
@@ -264,10 +264,12 @@ impl Fio {
         if threads < jobs + OWN_THREADS {
             return false;
         }
-        let moved = moved(&fs::read_to_string(format!("{folder}/io")).unwrap_or_default());
-        let (since, before) = *self.threads_there.get_or_insert_with(|| (Instant::now(), moved));
-        moved.disk > before.disk
-            || moved.calls >= before.calls + START_BYTES
+        let io_progress =
+            io_progress(&fs::read_to_string(format!("{folder}/io")).unwrap_or_default());
+        let (since, before) =
+            *self.threads_there.get_or_insert_with(|| (Instant::now(), io_progress));
+        io_progress.disk > before.disk
+            || io_progress.calls >= before.calls + START_BYTES
             || since.elapsed() > START_LIMIT
     }
 
@@ -315,8 +317,8 @@ mod tests {
     #[test]
     fn what_a_process_moved_is_read() {
         let text = "rchar: 100\nwchar: 20\nsyscr: 5\nread_bytes: 4096\nwrite_bytes: 8192\n";
-        assert_eq!(moved(text), Moved { calls: 120, disk: 12_288 });
-        assert_eq!(moved(""), Moved::default());
+        assert_eq!(io_progress(text), IoProgress { calls: 120, disk: 12_288 });
+        assert_eq!(io_progress(""), IoProgress::default());
     }
 
     #[test]

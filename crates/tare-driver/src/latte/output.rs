@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use crate::tool::outcome::{Cut, Outcome, OutputError, add, ns};
+use crate::tool::outcome::{Outcome, OutputError, WindowCut, add, ns};
 use crate::tool::{Count, Progress};
 use tare_load::histogram;
 
@@ -60,7 +60,7 @@ pub(super) fn progress(line: &str) -> Option<Progress> {
 pub(super) fn read(
     report: &str,
     scheduled: bool,
-    cut: Option<&Cut>,
+    cut: Option<&WindowCut>,
 ) -> Result<Outcome, OutputError> {
     let Report { result } = serde_json::from_str(report)?;
     let (mut service, mut response) = (histogram::new(), histogram::new());
@@ -122,7 +122,7 @@ mod tests {
         let lines: Vec<Progress> = printed.lines().filter_map(progress).collect();
         assert_eq!(lines.len(), 37);
         let at = |number: usize| lines[number].tool_s.unwrap();
-        let cut = Cut { unix_s: (0.0, 0.0), tool_s: Some((at(4), at(6))) };
+        let cut = WindowCut { unix_s: (0.0, 0.0), tool_s: Some((at(4), at(6))) };
         let part = read(&report, true, Some(&cut)).unwrap();
         assert_eq!(part.service.unwrap().len(), 15_577 + 14_062);
         assert_eq!(part.response.unwrap().len(), 15_577 + 14_062);

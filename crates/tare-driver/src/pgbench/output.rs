@@ -5,7 +5,7 @@
 //! At a fixed rate (`--rate`) the time of a line counts from when the transaction was due, and the
 //! lag of its start stands beside it.
 
-use crate::tool::outcome::{Cut, Outcome, OutputError, bad, ns, whole};
+use crate::tool::outcome::{Outcome, OutputError, WindowCut, bad, ns, whole};
 use crate::tool::{Count, Progress};
 use tare_load::histogram;
 
@@ -30,7 +30,11 @@ pub(super) fn progress(line: &str) -> Option<Progress> {
 ///
 /// # Errors
 /// When a part is missing, or the log lacks transactions that it says it did.
-pub(super) fn read(printed: &str, log: &str, cut: Option<&Cut>) -> Result<Outcome, OutputError> {
+pub(super) fn read(
+    printed: &str,
+    log: &str,
+    cut: Option<&WindowCut>,
+) -> Result<Outcome, OutputError> {
     let field = |name: &'static str| {
         let line = printed.lines().find_map(|line| line.trim().strip_prefix(name));
         line.ok_or(OutputError::Missing { what: name })
@@ -118,7 +122,7 @@ mod tests {
         assert!(whole.errors.is_empty() && whole.response.is_none());
         let service = whole.service.unwrap();
         assert!((service.mean() / 3.658e6 - 1.0).abs() < 0.02, "{}", service.mean());
-        let cut = Cut { unix_s: (1_795_290_483.5, 1_795_290_484.0), tool_s: None };
+        let cut = WindowCut { unix_s: (1_795_290_483.5, 1_795_290_484.0), tool_s: None };
         let part = read(&printed, &log, Some(&cut)).unwrap();
         let inside = log.lines().filter(|line| {
             let words: Vec<&str> = line.split(' ').collect();

@@ -12,11 +12,11 @@ use std::time::Duration;
 use tare_lab::driver::SliceOrder;
 use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
 
+use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
-    self, About, Ask, At, Cut, Edges, FILL_LIMIT, Outcome, Printed, Progress, SPARE, SliceRun,
-    Tool, ToolError, Words, closed_loop, unusable,
+    self, CommandLine, EdgeSource, FILL_LIMIT, Outcome, Progress, SPARE, SliceRun, Tool,
+    ToolCommand, ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, closed_loop, unusable,
 };
-use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
 
 mod output;
@@ -64,7 +64,7 @@ struct Options {
 
 impl Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
-        let words = words::Options { tool: NAME, workload };
+        let words = OptionReader { tool: NAME, workload };
         Ok(Self {
             test: words.text("test", "get"),
             clients: words.whole("clients", 50, 1..=10_000)?,
@@ -76,12 +76,12 @@ impl Options {
         })
     }
 
-    fn words(&self, address: SocketAddr, operations: u64) -> Words {
+    fn words(&self, address: SocketAddr, operations: u64) -> CommandLine {
         let Self { test, clients, pipeline, data_size, keyspace, threads, program } = self;
-        let words = Words::new(program.as_str())
-            .and(&format!("-h {} -p {} -n {operations} -t {test}", address.ip(), address.port()))
-            .and(&format!("-c {clients} -P {pipeline} -d {data_size} -r {keyspace}"));
-        if *threads > 1 { words.and(&format!("--threads {threads}")) } else { words }
+        let words = CommandLine::new(program.as_str())
+            .args(&format!("-h {} -p {} -n {operations} -t {test}", address.ip(), address.port()))
+            .args(&format!("-c {clients} -P {pipeline} -d {data_size} -r {keyspace}"));
+        if *threads > 1 { words.args(&format!("--threads {threads}")) } else { words }
     }
 }
 
@@ -89,8 +89,8 @@ impl Options {
 struct RedisBenchmark;
 
 impl Tool for RedisBenchmark {
-    const ABOUT: About =
-        About { name: NAME, edges: Edges::AtLines, greeting: &[], cuts_latency: false };
+    const INFO: ToolInfo =
+        ToolInfo { name: NAME, edges: EdgeSource::AtLines, greeting: &[], cuts_latency: false };
 
     fn counts_from_due(_options: &Options) -> bool {
         false
@@ -108,19 +108,19 @@ impl Tool for RedisBenchmark {
         Ok(study.workloads.iter().try_for_each(options)?)
     }
 
-    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+    fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
         let time = run.order.lead_in + run.order.window + TAIL;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
         let needed = (run.seen.rate_per_s * time.as_secs_f64() * SPARE).max(0.0) as u64;
         // What it sends together, it counts together.
         let step = options.clients * options.pipeline;
         let operations = needed.div_ceil(step).max(1) * step;
-        Ask { words: options.words(run.address, operations), operations: Some(operations) }
+        ToolCommand { words: options.words(run.address, operations), operations: Some(operations) }
     }
 
     fn populate(
         &mut self,
-        at: &At<'_>,
+        at: &ToolTarget<'_>,
         options: &Options,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError> {
@@ -142,10 +142,10 @@ impl Tool for RedisBenchmark {
     fn read(
         &self,
         _options: &Options,
-        printed: &Printed,
+        printed: &ToolOutput,
         _scratch: &Path,
         _order: &SliceOrder,
-        _cut: &Cut,
+        _cut: &WindowCut,
     ) -> Result<Outcome, ToolError> {
         output::read(&printed.stdout).map_err(unusable(NAME, printed))
     }

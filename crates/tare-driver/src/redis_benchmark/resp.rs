@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::tool::{At, ToolError};
+use crate::tool::{ToolError, ToolTarget};
 
 /// Keys that are sent together.
 const BATCH: u64 = 1_000;
@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Sets the keys 0 to `keys` - 1 to values of `bytes` bytes.
 pub(super) fn fill(
-    at: &At<'_>,
+    at: &ToolTarget<'_>,
     keys: u64,
     bytes: u64,
     progress: &mut dyn FnMut(u64, u64),

@@ -11,11 +11,14 @@ use tare_lab::doubt::Doubt;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 
-use super::follower::{Follower, LIMITS, Limits, Mark};
-use super::process::Running;
-use super::{Ask, At, Cut, Edges, Seen, SliceRun, Stand, Tool, ToolError, finished};
+use super::follower::{Follower, LIMITS, TimeLimits, WindowEdge};
+use super::process::RunningTool;
+use super::{
+    ClientPlacement, EdgeSource, ObservedTool, SliceRun, Tool, ToolCommand, ToolError, ToolTarget,
+    WindowCut, finished,
+};
 use crate::targets::Targets;
-use crate::{Client, place};
+use crate::{Client, placement};
 use tare_load::histogram;
 
 /// Between two attempts to connect to a system that starts.
@@ -40,7 +43,7 @@ const FIRST_START: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct ToolDriver<T> {
     tool: T,
-    stand: Stand,
+    placement: ClientPlacement,
     targets: Targets<SocketAddr>,
     /// Operations/s that a workload reached the last time.
     rates: HashMap<(TargetId, String), f64>,
@@ -48,28 +51,28 @@ pub(crate) struct ToolDriver<T> {
     start: Option<Duration>,
     /// Whether a workload of a target is asked at a rate, and its latency is not from when it was due.
     omits: HashSet<TargetId>,
-    pub(super) limits: Limits,
+    pub(super) limits: TimeLimits,
 }
 
 /// A run of a tool, up to the window's end.
 #[derive(Debug)]
-struct Measured {
-    running: Running,
-    begin: Mark,
-    end: Mark,
+struct MeasuredRun {
+    running: RunningTool,
+    begin: WindowEdge,
+    end: WindowEdge,
     asked: Option<u64>,
 }
 
 impl<T: Tool> ToolDriver<T> {
     pub(crate) fn new(tool: T, client: &Client<'_>) -> Self {
-        let stand = Stand {
+        let placement = ClientPlacement {
             cpus: client.cpus.clone(),
             namespace: client.namespace.map(Path::to_path_buf),
             run: client.run.to_string(),
             scratch: client.scratch.join("load-tool"),
         };
         let (targets, rates, omits) = (Targets::default(), HashMap::new(), HashSet::new());
-        Self { tool, stand, targets, rates, start: None, omits, limits: LIMITS }
+        Self { tool, placement, targets, rates, start: None, omits, limits: LIMITS }
     }
 
     /// What it takes to begin, with something to spare.
@@ -89,9 +92,9 @@ impl<T: Tool> ToolDriver<T> {
         let mut rate_per_s = self.rates.get(&key).copied().unwrap_or(FIRST_RATE_PER_S);
         let mut starts = 0;
         for _ in 0..ATTEMPTS_MAX {
-            let seen = Seen { rate_per_s, start: self.start() };
-            let run = SliceRun { address, order, seen, scratch: &self.stand.scratch };
-            let ask = self.tool.ask(&options, &run);
+            let seen = ObservedTool { rate_per_s, start: self.start() };
+            let run = SliceRun { address, order, seen, scratch: &self.placement.scratch };
+            let ask = self.tool.command(&options, &run);
             let window = match self.window(&ask, order, edge) {
                 Err(ToolError::Unbegun { .. }) if starts + 1 < STARTS_MAX => {
                     starts += 1;
@@ -109,28 +112,28 @@ impl<T: Tool> ToolDriver<T> {
                 Err(seen_per_s) => rate_per_s = seen_per_s.max(rate_per_s * 2.0),
             }
         }
-        Err(ToolError::Unsteady { tool: T::ABOUT.name })
+        Err(ToolError::Unsteady { tool: T::INFO.name })
     }
 
     /// Runs the tool up to the end of the window; or says how fast it was where its number of
     /// operations does not reach that far, before the window was begun.
     fn window(
         &mut self,
-        ask: &Ask,
+        ask: &ToolCommand,
         order: &SliceOrder,
         edge: &mut dyn FnMut(Edge),
-    ) -> Result<Result<Measured, f64>, ToolError> {
+    ) -> Result<Result<MeasuredRun, f64>, ToolError> {
         let started = Instant::now();
         let mut follower = Follower {
             tool: &self.tool,
-            running: Running::start(&self.stand, &ask.words)?,
+            running: RunningTool::start(&self.placement, &ask.words)?,
             limits: self.limits,
             operations: 0.0,
             last: None,
         };
-        let begin = match T::ABOUT.edges {
-            Edges::AtLines => follower.lead_in(order.lead_in, ask.operations.is_some())?,
-            Edges::ByTheClock => Some((follower.begin(order.lead_in)?, None)),
+        let begin = match T::INFO.edges {
+            EdgeSource::AtLines => follower.lead_in(order.lead_in, ask.operations.is_some())?,
+            EdgeSource::ByTheClock => Some((follower.begin(order.lead_in)?, None)),
         };
         let start = follower.last.map(|(first, _)| first.duration_since(started));
         self.start = self.start.max(start);
@@ -144,9 +147,9 @@ impl<T: Tool> ToolDriver<T> {
         }
         let begin = follower.mark(at, tool_s);
         edge(Edge::Begin);
-        let (at, tool_s) = match T::ABOUT.edges {
-            Edges::AtLines => follower.until(at + order.window)?,
-            Edges::ByTheClock => {
+        let (at, tool_s) = match T::INFO.edges {
+            EdgeSource::AtLines => follower.until(at + order.window)?,
+            EdgeSource::ByTheClock => {
                 follower.sleep(order.window.saturating_sub(at.elapsed()))?;
                 (Instant::now(), None)
             }
@@ -154,24 +157,25 @@ impl<T: Tool> ToolDriver<T> {
         let end = follower.mark(at, tool_s);
         edge(Edge::End);
         let asked = ask.operations;
-        Ok(Ok(Measured { running: follower.running, begin, end, asked }))
+        Ok(Ok(MeasuredRun { running: follower.running, begin, end, asked }))
     }
 
     /// Waits for the tool's end and makes the slice's figures of its report.
     fn finish(
         &self,
-        measured: Measured,
+        measured: MeasuredRun,
         options: &T::Options,
         order: &SliceOrder,
     ) -> Result<SliceLoad, ToolError> {
-        let Measured { mut running, begin, end, asked } = measured;
-        let tool = T::ABOUT.name;
+        let MeasuredRun { mut running, begin, end, asked } = measured;
+        let tool = T::INFO.name;
         let limit = self.limits.end + order.window + order.lead_in;
         let ended = running.end(Instant::now() + limit);
         finished(tool, &running, ended, limit)?;
-        let cut = Cut { unix_s: (begin.unix_s, end.unix_s), tool_s: begin.tool_s.zip(end.tool_s) };
+        let cut =
+            WindowCut { unix_s: (begin.unix_s, end.unix_s), tool_s: begin.tool_s.zip(end.tool_s) };
         let outcome =
-            self.tool.read(options, &running.printed, &self.stand.scratch, order, &cut)?;
+            self.tool.read(options, &running.printed, &self.placement.scratch, order, &cut)?;
         if let Some(asked) = asked.filter(|asked| outcome.total() < *asked) {
             let (done, said) = (outcome.total(), running.printed.said());
             return Err(ToolError::Short { tool, asked, done, said });
@@ -182,9 +186,9 @@ impl<T: Tool> ToolDriver<T> {
             let said = running.printed.said();
             return Err(ToolError::Uncovered { tool, ran_ms, window_ms, said });
         }
-        let operations = match T::ABOUT.edges {
-            Edges::AtLines => rounded(end.operations - begin.operations),
-            Edges::ByTheClock => outcome.total(),
+        let operations = match T::INFO.edges {
+            EdgeSource::AtLines => rounded(end.operations - begin.operations),
+            EdgeSource::ByTheClock => outcome.total(),
         };
         let (response, unsent) = match order.pacing {
             Pacing::Closed => (None, 0),
@@ -234,10 +238,12 @@ pub(super) fn rounded(operations: f64) -> u64 {
 
 impl<T: Tool> Driver for ToolDriver<T> {
     fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
-        let greeting = T::ABOUT.greeting;
-        place::within(self.stand.namespace.as_deref(), || answers(address, greeting, deadline))
-            .map_err(ToolError::from)?
-            .map_err(|source| ToolError::Connect { address, source })?;
+        let greeting = T::INFO.greeting;
+        placement::within(self.placement.namespace.as_deref(), || {
+            answers(address, greeting, deadline)
+        })
+        .map_err(ToolError::from)?
+        .map_err(|source| ToolError::Connect { address, source })?;
         Ok(self.targets.add(address))
     }
 
@@ -254,7 +260,7 @@ impl<T: Tool> Driver for ToolDriver<T> {
         if is_rated && !T::counts_from_due(&options) {
             self.omits.insert(target);
         }
-        let at = At { tool: T::ABOUT.name, target, address, stand: &self.stand };
+        let at = ToolTarget { tool: T::INFO.name, target, address, placement: &self.placement };
         Ok(self.tool.populate(&at, &options, progress)?)
     }
 
@@ -268,12 +274,12 @@ impl<T: Tool> Driver for ToolDriver<T> {
     }
 
     fn doubts(&mut self, target: TargetId) -> Vec<Doubt> {
-        let driver = || T::ABOUT.name.to_string();
+        let driver = || T::INFO.name.to_string();
         let mut doubts = Vec::new();
         if self.omits.contains(&target) {
             doubts.push(Doubt::CoordinatedOmission { driver: driver() });
         }
-        if !T::ABOUT.cuts_latency {
+        if !T::INFO.cuts_latency {
             doubts.push(Doubt::LatencyBeyondWindow { driver: driver() });
         }
         doubts

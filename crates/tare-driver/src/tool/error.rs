@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::OutputError;
-use crate::PlaceError;
+use crate::PlacementError;
+use crate::option_reader::OptionError;
 use crate::targets::NoTarget;
-use crate::words::OptionError;
 use tare_load::LoadError;
 
 /// Why a tool could not be asked, or gave no figures.
@@ -16,7 +16,7 @@ pub enum ToolError {
     #[error(transparent)]
     Option(#[from] OptionError),
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Place(#[from] PlacementError),
     #[error("cannot find {program}; `tare doctor` says how to get it")]
     NotFound { program: String },
     #[error("cannot start {program}")]

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::process::{Heard, Running};
+use super::process::{LineEvent, RunningTool};
 use super::{Count, Progress, Tool, ToolError};
 
 /// How long a tool is waited for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct TimeLimits {
     /// To begin with its load: a Java one takes seconds, more on a busy host.
     pub(super) start: Duration,
     /// Between two of its lines. A system that stands still for longer is not measured by a tool that
@@ -17,7 +17,7 @@ pub(super) struct Limits {
     pub(super) end: Duration,
 }
 
-pub(super) const LIMITS: Limits = Limits {
+pub(super) const LIMITS: TimeLimits = TimeLimits {
     start: Duration::from_secs(90),
     silence: Duration::from_secs(30),
     end: Duration::from_secs(60),
@@ -25,7 +25,7 @@ pub(super) const LIMITS: Limits = Limits {
 
 /// One edge of the window.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
+pub(super) struct WindowEdge {
     pub(super) at: Instant,
     pub(super) unix_s: f64,
     pub(super) cpu_ns: u64,
@@ -36,17 +36,17 @@ pub(super) struct Mark {
 /// A tool that runs, and what its lines have said up to now.
 pub(super) struct Follower<'t, T> {
     pub(super) tool: &'t T,
-    pub(super) running: Running,
-    pub(super) limits: Limits,
+    pub(super) running: RunningTool,
+    pub(super) limits: TimeLimits,
     pub(super) operations: f64,
     /// When the first and the last line with figures came.
     pub(super) last: Option<(Instant, Instant)>,
 }
 
 impl<T: Tool> Follower<'_, T> {
-    pub(super) fn mark(&self, at: Instant, tool_s: Option<f64>) -> Mark {
+    pub(super) fn mark(&self, at: Instant, tool_s: Option<f64>) -> WindowEdge {
         let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Mark {
+        WindowEdge {
             at,
             unix_s: unix_s.as_secs_f64(),
             cpu_ns: self.running.cpu_ns(),
@@ -66,10 +66,10 @@ impl<T: Tool> Follower<'_, T> {
         let deadline = Instant::now() + limit;
         loop {
             let line = match self.running.hear(deadline) {
-                Heard::Line(line) => line,
-                Heard::Ended => return Ok(None),
-                Heard::Late => {
-                    let (tool, said) = (T::ABOUT.name, self.running.printed.said());
+                LineEvent::Line(line) => line,
+                LineEvent::Ended => return Ok(None),
+                LineEvent::Late => {
+                    let (tool, said) = (T::INFO.name, self.running.printed.said());
                     return Err(match self.last {
                         None => ToolError::NotBegun { tool, limit, said },
                         Some(_) => ToolError::Silent { tool, limit, said },
@@ -98,7 +98,7 @@ impl<T: Tool> Follower<'_, T> {
             Ok(Some(status)) => status.to_string(),
             _ => "it has closed its output".into(),
         };
-        let (tool, said) = (T::ABOUT.name, self.running.printed.said());
+        let (tool, said) = (T::INFO.name, self.running.printed.said());
         match self.last {
             None => ToolError::Unbegun { tool, status, said },
             Some(_) => ToolError::Early { tool, status, said },
@@ -155,9 +155,9 @@ impl<T: Tool> Follower<'_, T> {
         let deadline = Instant::now() + time;
         loop {
             match self.running.hear(deadline) {
-                Heard::Line(_) => {}
-                Heard::Late => return Ok(()),
-                Heard::Ended => return Err(self.early()),
+                LineEvent::Line(_) => {}
+                LineEvent::Late => return Ok(()),
+                LineEvent::Ended => return Err(self.early()),
             }
         }
     }

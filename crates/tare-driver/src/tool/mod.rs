@@ -23,8 +23,8 @@ use tare_lab::PartError;
 use tare_lab::driver::{Driver, SliceOrder, TargetId};
 use tare_lab::study::{Study, WorkloadSpec};
 
-use super::words::OptionError;
-use super::{Client, place};
+use super::option_reader::OptionError;
+use super::{Client, placement};
 
 mod driver;
 mod error;
@@ -37,9 +37,9 @@ pub(super) mod tests;
 pub(super) use driver::{SPARE, ToolDriver};
 pub use error::ToolError;
 pub use outcome::OutputError;
-pub(super) use outcome::{Cut, Outcome};
-use process::Running;
-pub(super) use process::{Printed, Stand, Words};
+pub(super) use outcome::{Outcome, WindowCut};
+use process::RunningTool;
+pub(super) use process::{ClientPlacement, CommandLine, ToolOutput};
 
 /// What a line says of the interval that ends with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,7 +62,7 @@ pub(super) enum Count {
 
 /// Where the edges of the window are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Edges {
+pub(super) enum EdgeSource {
     /// At the lines that it prints.
     AtLines,
     /// By the clock: its report can be cut anywhere.
@@ -71,15 +71,15 @@ pub(super) enum Edges {
 
 /// One run of a tool.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
-    pub(super) words: Words,
+pub(super) struct ToolCommand {
+    pub(super) words: CommandLine,
     /// It ends after so many operations, not after a time.
     pub(super) operations: Option<u64>,
 }
 
 /// What was seen of a tool and its system before; a guess at first.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct ObservedTool {
     /// Operations/s of the workload.
     pub(super) rate_per_s: f64,
     /// What it takes to begin with its load, at most.
@@ -88,10 +88,10 @@ pub(super) struct Seen {
 
 /// What a tool is, in values.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct About {
+pub(super) struct ToolInfo {
     /// Name as in a study.
     pub(super) name: &'static str,
-    pub(super) edges: Edges,
+    pub(super) edges: EdgeSource,
     /// What a system is sent when it starts: once it sends anything back, it answers. Empty: taking a
     /// connection is enough.
     pub(super) greeting: &'static [u8],
@@ -104,14 +104,14 @@ pub(super) struct About {
 pub(super) struct SliceRun<'a> {
     pub(super) address: SocketAddr,
     pub(super) order: &'a SliceOrder,
-    pub(super) seen: Seen,
+    pub(super) seen: ObservedTool,
     /// An empty directory for what the tool writes, in which it runs.
     pub(super) scratch: &'a Path,
 }
 
 /// What distinguishes one tool from the others.
 pub(super) trait Tool: fmt::Debug {
-    const ABOUT: About;
+    const INFO: ToolInfo;
 
     /// What a workload asks of it, read and checked.
     type Options;
@@ -130,12 +130,12 @@ pub(super) trait Tool: fmt::Debug {
     }
 
     /// The command that runs a slice.
-    fn ask(&self, options: &Self::Options, run: &SliceRun<'_>) -> Ask;
+    fn command(&self, options: &Self::Options, run: &SliceRun<'_>) -> ToolCommand;
 
     /// Makes schema and rows.
     fn populate(
         &mut self,
-        at: &At<'_>,
+        at: &ToolTarget<'_>,
         options: &Self::Options,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError>;
@@ -152,10 +152,10 @@ pub(super) trait Tool: fmt::Debug {
     fn read(
         &self,
         options: &Self::Options,
-        printed: &Printed,
+        printed: &ToolOutput,
         scratch: &Path,
         order: &SliceOrder,
-        cut: &Cut,
+        cut: &WindowCut,
     ) -> Result<Outcome, ToolError>;
 }
 
@@ -173,17 +173,21 @@ pub(super) fn make<T: Tool + Default + Send + 'static>(
 
 /// A system and where the client stands that loads it.
 #[derive(Debug)]
-pub(super) struct At<'s> {
+pub(super) struct ToolTarget<'s> {
     pub(super) tool: &'static str,
     pub(super) target: TargetId,
     pub(super) address: SocketAddr,
-    pub(super) stand: &'s Stand,
+    pub(super) placement: &'s ClientPlacement,
 }
 
-impl At<'_> {
+impl ToolTarget<'_> {
     /// Runs a tool to its end, and takes a bad exit code for a failure; a good one proves nothing.
-    pub(super) fn complete(&self, words: &Words, limit: Duration) -> Result<Printed, ToolError> {
-        let mut running = Running::start(self.stand, words)?;
+    pub(super) fn complete(
+        &self,
+        words: &CommandLine,
+        limit: Duration,
+    ) -> Result<ToolOutput, ToolError> {
+        let mut running = RunningTool::start(self.placement, words)?;
         let end = running.end(Instant::now() + limit);
         finished(self.tool, &running, end, limit)?;
         Ok(std::mem::take(&mut running.printed))
@@ -192,9 +196,9 @@ impl At<'_> {
     /// Writes rows by a run of the tool itself, whose report must count as many as were asked.
     pub(super) fn fill(
         &self,
-        words: &Words,
+        words: &CommandLine,
         asked: u64,
-        read: impl FnOnce(&Printed) -> Result<Outcome, ToolError>,
+        read: impl FnOnce(&ToolOutput) -> Result<Outcome, ToolError>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError> {
         progress(0, asked);
@@ -210,7 +214,7 @@ impl At<'_> {
 
     /// Runs `work` where the client stands.
     pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, ToolError> {
-        Ok(place::within(self.stand.namespace.as_deref(), work)?)
+        Ok(placement::within(self.placement.namespace.as_deref(), work)?)
     }
 }
 
@@ -251,7 +255,7 @@ pub(super) fn written(tool: &'static str, path: &Path) -> Result<String, ToolErr
 /// What a tool printed cannot be used.
 pub(super) fn unusable(
     tool: &'static str,
-    printed: &Printed,
+    printed: &ToolOutput,
 ) -> impl FnOnce(OutputError) -> ToolError {
     let said = printed.said();
     move |source| ToolError::Output { tool, said, source }
@@ -264,7 +268,7 @@ pub(super) const CQL_OPTIONS: &[u8] = &[4, 0, 0, 0, 5, 0, 0, 0, 0];
 /// Refuses a tool that does not end, or ends badly.
 fn finished(
     tool: &'static str,
-    running: &Running,
+    running: &RunningTool,
     ended: io::Result<Option<ExitStatus>>,
     limit: Duration,
 ) -> Result<(), ToolError> {

@@ -21,7 +21,7 @@ pub(crate) struct Outcome {
 
 /// The part of a run that counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Cut {
+pub(crate) struct WindowCut {
     /// Its edges, in seconds since 1970.
     pub(crate) unix_s: (f64, f64),
     /// Its edges as the tool's own lines say, in seconds since its start.

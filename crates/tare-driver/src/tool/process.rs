@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tare_std::cpus::CpuSet;
 
 use super::ToolError;
-use crate::place;
+use crate::placement;
 
 /// Environment variable that marks the processes of a study, so that leftovers are found.
 const RUN_VARIABLE: &str = "TARE_RUN";
@@ -23,7 +23,7 @@ const REAP_LIMIT: Duration = Duration::from_secs(10);
 
 /// Where the client stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Stand {
+pub(crate) struct ClientPlacement {
     pub(crate) cpus: CpuSet,
     pub(crate) namespace: Option<PathBuf>,
     pub(crate) run: String,
@@ -33,24 +33,24 @@ pub(crate) struct Stand {
 
 /// A tool and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Words {
+pub(crate) struct CommandLine {
     pub(crate) program: String,
     pub(crate) arguments: Vec<String>,
 }
 
-impl Words {
+impl CommandLine {
     pub(crate) fn new(program: impl Into<String>) -> Self {
         Self { program: program.into(), arguments: Vec::new() }
     }
 
     /// Adds arguments, which are parted by blanks.
-    pub(crate) fn and(mut self, arguments: &str) -> Self {
+    pub(crate) fn args(mut self, arguments: &str) -> Self {
         self.arguments.extend(arguments.split_whitespace().map(String::from));
         self
     }
 
     /// Adds one argument as it is.
-    pub(crate) fn word(mut self, argument: impl Into<String>) -> Self {
+    pub(crate) fn arg(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
         self
     }
@@ -66,12 +66,12 @@ pub(super) struct Line {
 
 /// What a tool has said.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Printed {
+pub(crate) struct ToolOutput {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Printed {
+impl ToolOutput {
     fn keep(&mut self, line: &Line) {
         let into = if line.is_error { &mut self.stderr } else { &mut self.stdout };
         if into.len() < KEPT_BYTES {
@@ -103,33 +103,36 @@ fn is_frame(line: &str) -> bool {
 
 /// A tool that runs. It is killed and reaped when this is dropped.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningTool {
     child: Child,
     lines: Receiver<Line>,
-    pub(super) printed: Printed,
+    pub(super) printed: ToolOutput,
 }
 
 /// What came of waiting for a line.
-pub(super) enum Heard {
+pub(super) enum LineEvent {
     Line(Line),
     /// It has closed its output.
     Ended,
     Late,
 }
 
-impl Running {
+impl RunningTool {
     /// Starts a tool in a scratch directory that is empty.
-    pub(super) fn start(stand: &Stand, words: &Words) -> Result<Self, ToolError> {
-        let scratch = |source| ToolError::Scratch { path: stand.scratch.clone(), source };
-        if stand.scratch.exists() {
-            fs::remove_dir_all(&stand.scratch).map_err(scratch)?;
+    pub(super) fn start(
+        placement: &ClientPlacement,
+        words: &CommandLine,
+    ) -> Result<Self, ToolError> {
+        let scratch = |source| ToolError::Scratch { path: placement.scratch.clone(), source };
+        if placement.scratch.exists() {
+            fs::remove_dir_all(&placement.scratch).map_err(scratch)?;
         }
-        fs::create_dir_all(&stand.scratch).map_err(scratch)?;
+        fs::create_dir_all(&placement.scratch).map_err(scratch)?;
         let mut command = Command::new(&words.program);
         command
             .args(&words.arguments)
-            .current_dir(&stand.scratch)
-            .env(RUN_VARIABLE, &stand.run)
+            .current_dir(&placement.scratch)
+            .env(RUN_VARIABLE, &placement.run)
             // Numbers with points, messages in English.
             .env("LC_ALL", "C")
             // The terminal's interrupt is for the harness, which ends the tool in good order.
@@ -138,8 +141,8 @@ impl Running {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         // A child inherits namespace and affinity from the thread that starts it, a fresh one.
-        let mut child = place::within(stand.namespace.as_deref(), || {
-            place::bind(&stand.cpus)?;
+        let mut child = placement::within(placement.namespace.as_deref(), || {
+            placement::bind(&placement.cpus)?;
             let program = || words.program.clone();
             command.spawn().map_err(|source| match source.kind() {
                 std::io::ErrorKind::NotFound => ToolError::NotFound { program: program() },
@@ -154,18 +157,18 @@ impl Running {
         if let Some(stderr) = child.stderr.take() {
             std::thread::spawn(move || pass(stderr, true, &sender));
         }
-        Ok(Self { child, lines, printed: Printed::default() })
+        Ok(Self { child, lines, printed: ToolOutput::default() })
     }
 
     /// The next line, until `deadline`.
-    pub(super) fn hear(&mut self, deadline: Instant) -> Heard {
+    pub(super) fn hear(&mut self, deadline: Instant) -> LineEvent {
         match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {
                 self.printed.keep(&line);
-                Heard::Line(line)
+                LineEvent::Line(line)
             }
-            Err(RecvTimeoutError::Disconnected) => Heard::Ended,
-            Err(RecvTimeoutError::Timeout) => Heard::Late,
+            Err(RecvTimeoutError::Disconnected) => LineEvent::Ended,
+            Err(RecvTimeoutError::Timeout) => LineEvent::Late,
         }
     }
 
@@ -173,9 +176,9 @@ impl Running {
     pub(super) fn end(&mut self, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
         loop {
             match self.hear(deadline) {
-                Heard::Line(_) => {}
-                Heard::Late => return Ok(None),
-                Heard::Ended => break,
+                LineEvent::Line(_) => {}
+                LineEvent::Late => return Ok(None),
+                LineEvent::Ended => break,
             }
         }
         let deadline = Instant::now() + REAP_LIMIT;
@@ -199,7 +202,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTool {
     fn drop(&mut self) {
         // It may have ended by itself; then there is nothing to kill.
         let _ = self.child.kill();

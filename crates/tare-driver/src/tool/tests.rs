@@ -8,7 +8,7 @@ use std::path::Path;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad};
 
 use super::driver::rounded;
-use super::follower::Limits;
+use super::follower::TimeLimits;
 use super::*;
 use crate::Client;
 use crate::tests::cpus;
@@ -44,8 +44,8 @@ pub(crate) fn mangled(text: &str) -> impl Iterator<Item = String> {
 struct Script(String);
 
 impl Tool for Script {
-    const ABOUT: About =
-        About { name: "script", edges: Edges::AtLines, greeting: &[], cuts_latency: false };
+    const INFO: ToolInfo =
+        ToolInfo { name: "script", edges: EdgeSource::AtLines, greeting: &[], cuts_latency: false };
 
     type Options = ();
 
@@ -53,20 +53,20 @@ impl Tool for Script {
         Ok(())
     }
 
-    fn ask(&self, (): &(), run: &SliceRun<'_>) -> Ask {
+    fn command(&self, (): &(), run: &SliceRun<'_>) -> ToolCommand {
         let seconds = (run.order.lead_in + run.order.window).as_secs_f64() * SPARE;
         let operations = rounded(run.seen.rate_per_s * seconds);
-        let words = Words::new(self.0.as_str()).word(operations.to_string());
-        Ask { words, operations: Some(operations) }
+        let words = CommandLine::new(self.0.as_str()).arg(operations.to_string());
+        ToolCommand { words, operations: Some(operations) }
     }
 
     fn populate(
         &mut self,
-        at: &At<'_>,
+        at: &ToolTarget<'_>,
         (): &(),
         _: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError> {
-        at.complete(&Words::new(self.0.as_str()).word("1"), Duration::from_secs(20)).map(drop)
+        at.complete(&CommandLine::new(self.0.as_str()).arg("1"), Duration::from_secs(20)).map(drop)
     }
 
     fn progress(&self, line: &str) -> Option<Progress> {
@@ -76,10 +76,10 @@ impl Tool for Script {
     fn read(
         &self,
         (): &(),
-        printed: &Printed,
+        printed: &ToolOutput,
         _: &Path,
         _: &SliceOrder,
-        _: &Cut,
+        _: &WindowCut,
     ) -> Result<Outcome, ToolError> {
         let done = printed.stdout.lines().find_map(|line| line.strip_prefix("done "));
         let missing = OutputError::Missing { what: "what was done" };
@@ -118,7 +118,7 @@ fn run(program: &str, folder: &Path) -> (Result<SliceLoad, String>, Vec<Edge>) {
         run: "ab12",
     };
     let mut driver = ToolDriver::new(Script(program.into()), &client);
-    driver.limits = Limits {
+    driver.limits = TimeLimits {
         start: Duration::from_millis(700),
         silence: Duration::from_millis(700),
         end: Duration::from_secs(20),

@@ -20,11 +20,11 @@ use tare_load::Access;
 
 use super::DriverInfo;
 use super::java::{self, Java, JavaHome};
+use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
-    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, SliceRun, Tool,
-    ToolError, Words, unusable, written,
+    self, CQL_OPTIONS, CommandLine, EdgeSource, Outcome, Progress, SliceRun, Tool, ToolCommand,
+    ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, unusable, written,
 };
-use super::words::{self, OptionError, option};
 
 mod output;
 
@@ -101,7 +101,7 @@ struct Options {
 
 impl Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
-        let words = words::Options { tool: NAME, workload };
+        let words = OptionReader { tool: NAME, workload };
         let name = words.text("workload", "a");
         let mix = MIXES.into_iter().find(|mix| mix.name == name);
         Ok(Self {
@@ -148,13 +148,13 @@ impl Options {
     }
 
     /// The words of one phase: `-load` or `-t`, which runs the mix.
-    fn words(&self, address: SocketAddr, phase: &str) -> Words {
+    fn words(&self, address: SocketAddr, phase: &str) -> CommandLine {
         let (host, port) = (address.ip(), address.port());
         let Self { mix, threads, rows, fields, field_bytes, consistency, java } = self;
         let keyspace = self.keyspace();
         let mut words = java
             .words("site.ycsb.Client")
-            .and(&format!("{phase} -s -threads {threads} -db site.ycsb.db.CassandraCQLClient"));
+            .args(&format!("{phase} -s -threads {threads} -db site.ycsb.db.CassandraCQLClient"));
         let share = |kind: &str| {
             let found = mix.shares.iter().find(|(name, _)| *name == kind);
             found.map_or("0", |(_, share)| *share)
@@ -179,14 +179,14 @@ impl Options {
             format!("cassandra.writeconsistencylevel={consistency}"),
         ];
         for property in shares.iter().chain(&own) {
-            words = words.word("-p").word(property.as_str());
+            words = words.arg("-p").arg(property.as_str());
         }
         words
     }
 }
 
 /// Makes keyspace and table, where the client stands.
-fn make_schema(at: &At<'_>, options: &Options) -> Result<(), ToolError> {
+fn make_schema(at: &ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
     let deadline = Instant::now() + SCHEMA_LIMIT;
     let statements: Vec<_> =
         ["CREATE KEYSPACE", "CREATE TABLE"].into_iter().zip(options.schema()).collect();
@@ -198,8 +198,12 @@ fn make_schema(at: &At<'_>, options: &Options) -> Result<(), ToolError> {
 struct Ycsb;
 
 impl Tool for Ycsb {
-    const ABOUT: About =
-        About { name: NAME, edges: Edges::AtLines, greeting: CQL_OPTIONS, cuts_latency: true };
+    const INFO: ToolInfo = ToolInfo {
+        name: NAME,
+        edges: EdgeSource::AtLines,
+        greeting: CQL_OPTIONS,
+        cuts_latency: true,
+    };
 
     type Options = Options;
 
@@ -207,29 +211,30 @@ impl Tool for Ycsb {
         Options::read(workload)
     }
 
-    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+    fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
         // Its time counts from before it connects.
         let seconds =
             tool::seconds(run.order, Duration::from_secs(1)) + run.seen.start.as_secs_f64().ceil();
-        let words = options.words(run.address, "-t").and(&format!("-p maxexecutiontime={seconds}"));
+        let words =
+            options.words(run.address, "-t").args(&format!("-p maxexecutiontime={seconds}"));
         let words = match run.order.pacing {
             Pacing::Closed => words,
             Pacing::Open { rate_per_s } => {
-                words.and(&format!("-target {}", rate_per_s.round().max(1.0)))
+                words.args(&format!("-target {}", rate_per_s.round().max(1.0)))
             }
         };
-        Ask { words, operations: None }
+        ToolCommand { words, operations: None }
     }
 
     fn populate(
         &mut self,
-        at: &At<'_>,
+        at: &ToolTarget<'_>,
         options: &Options,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError> {
         make_schema(at, options)?;
-        let read = |printed: &Printed| {
-            let logs = logs(&at.stand.scratch)?;
+        let read = |printed: &ToolOutput| {
+            let logs = logs(&at.placement.scratch)?;
             output::read(&printed.stdout, &logs, false, None).map_err(unusable(NAME, printed))
         };
         at.fill(&options.words(at.address, "-load"), options.rows, read, progress)
@@ -246,10 +251,10 @@ impl Tool for Ycsb {
     fn read(
         &self,
         _options: &Options,
-        printed: &Printed,
+        printed: &ToolOutput,
         scratch: &Path,
         order: &SliceOrder,
-        cut: &Cut,
+        cut: &WindowCut,
     ) -> Result<Outcome, ToolError> {
         let is_open = matches!(order.pacing, Pacing::Open { .. });
         output::read(&printed.stdout, &logs(scratch)?, is_open, Some(cut))

@@ -11,7 +11,7 @@
 //! totals by kind, the operations of all of it, and the logs are compared. Its rate counts
 //! operations that failed, whose times have kinds of their own (`READ-FAILED`).
 
-use crate::tool::outcome::{Cut, Outcome, OutputError, add, bad, ns, whole};
+use crate::tool::outcome::{Outcome, OutputError, WindowCut, add, bad, ns, whole};
 use crate::tool::{Count, Progress};
 use tare_load::{histogram, log};
 
@@ -45,7 +45,7 @@ pub(super) fn read(
     printed: &str,
     logs: &[(String, String)],
     open: bool,
-    cut: Option<&Cut>,
+    cut: Option<&WindowCut>,
 ) -> Result<Outcome, OutputError> {
     let number = |of: &str, name: &str| -> Option<Result<f64, OutputError>> {
         let head = format!("[{of}], {name}, ");
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(lines.len(), 4);
         assert_eq!(lines[0].count, Count::Total(31_687));
         // Its lines of 00:34:35 and 00:34:55.
-        let cut = Cut { unix_s: (1_795_221_275.42, 1_795_221_295.42), tool_s: None };
+        let cut = WindowCut { unix_s: (1_795_221_275.42, 1_795_221_295.42), tool_s: None };
         let part = read(&printed, &logs, false, Some(&cut)).unwrap().service.unwrap();
         let share = part.len() as f64 / f64::from(159_183 - 31_687);
         assert!((share - 1.0).abs() < 0.002, "{share}");
@@ -171,13 +171,13 @@ mod tests {
         near(&response, &[(1.0, 151.679e6)], 0.002);
         assert!(read(&printed, &logs, false, None).unwrap().response.is_none());
         // Its lines of 23:55:22 and 23:55:32, ten seconds apart.
-        let cut = Cut { unix_s: (1_795_305_322.06, 1_795_305_332.06), tool_s: None };
+        let cut = WindowCut { unix_s: (1_795_305_322.06, 1_795_305_332.06), tool_s: None };
         let part = read(&printed, &logs, true, Some(&cut)).unwrap().response.unwrap();
         assert!((part.len() as f64 / f64::from(2_335 - 335) - 1.0).abs() < 0.005, "{}", part.len());
         // Lines follow when its load is over.
-        let place = |text: &str| printed.lines().position(|line| line.contains(text)).unwrap();
+        let placement = |text: &str| printed.lines().position(|line| line.contains(text)).unwrap();
         let last = printed.lines().position(|line| line == LAST).unwrap();
-        assert!(place("27 sec: ") < last && last < place("28 sec: "), "{last}");
+        assert!(placement("27 sec: ") < last && last < placement("28 sec: "), "{last}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tare_cql::wire::Reader;
 use crate::access::Host;
 use crate::error::LoadError;
 use crate::protocol::connection::Connection;
-use crate::protocol::dial::{Dialer, Door};
+use crate::protocol::dial::{Dialer, ShardAwarePort};
 
 /// Between two looks at the schema of the nodes.
 const SCHEMA_LOOK: Duration = Duration::from_millis(20);
@@ -34,14 +34,14 @@ pub(crate) struct Cluster {
 pub(crate) struct Node {
     pub(crate) host: Host,
     /// Number of shards and the port to choose one by, where that works.
-    door: Option<(u16, u16)>,
+    shard_port: Option<(u16, u16)>,
     /// False until its first connection.
     learned: bool,
 }
 
 impl Node {
     fn new(host: Host) -> Self {
-        Self { host, door: None, learned: false }
+        Self { host, shard_port: None, learned: false }
     }
 }
 
@@ -159,15 +159,17 @@ impl Cluster {
         let (node_number, turn) = (number % count, number / count);
         let node = &mut self.nodes[node_number];
         let mut connection = None;
-        if let Some((shards, port)) = node.door {
+        if let Some((shards, port)) = node.shard_port {
             let shard = u16::try_from(turn % usize::from(shards)).unwrap_or(0);
-            connection = dialer.open(&node.host, Some(Door { port, shard, shards }), deadline).ok();
+            connection = dialer
+                .open(&node.host, Some(ShardAwarePort { port, shard, shards }), deadline)
+                .ok();
             // Behind an address translation the door leads anywhere, or nowhere.
             let led_there = connection
                 .as_ref()
                 .is_some_and(|connection| connection.sharding.is_some_and(|is| is.shard == shard));
             if !led_there {
-                node.door = None;
+                node.shard_port = None;
             }
         }
         let mut connection = match connection {
@@ -185,7 +187,7 @@ impl Cluster {
         if std::mem::replace(&mut node.learned, true) {
             return;
         }
-        node.door = connection
+        node.shard_port = connection
             .sharding
             .filter(|sharding| sharding.shards > 1)
             .and_then(|sharding| Some((sharding.shards, sharding.aware_port?)));

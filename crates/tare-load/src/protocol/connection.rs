@@ -16,7 +16,7 @@ use tare_cql::response::Response;
 use crate::protocol::prepared::{Prepared, Statement};
 use crate::protocol::request::{Failure, Job};
 use crate::protocol::sharding::Sharding;
-use crate::protocol::wire::{self, ANSWER_BYTES_MAX, Garbage, Progress, Wire};
+use crate::protocol::wire::{self, ANSWER_BYTES_MAX, Progress, ReceiveError, Wire};
 use crate::report::stats::ErrorKind;
 use crate::workload::operation::Operation;
 
@@ -36,9 +36,9 @@ pub(crate) struct Slot {
     /// How often the server had forgotten the statement.
     pub(crate) unprepared: u8,
     /// Another attempt under way at the same time, and whether this one is the later.
-    pub(crate) twin: Option<Twin>,
+    pub(crate) other_attempt: Option<AttemptRef>,
     pub(crate) is_second: bool,
-    pub(crate) had_twin: bool,
+    pub(crate) had_other_attempt: bool,
 }
 
 impl Slot {
@@ -50,7 +50,7 @@ impl Slot {
     /// True while an answer decides about the operation.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
-        matches!(self.state, State::Waiting | State::Parked)
+        matches!(self.state, State::Waiting | State::AwaitingPrepare)
     }
 }
 
@@ -63,14 +63,14 @@ pub(crate) enum State {
     /// A request awaits its answer.
     Waiting,
     /// A request is to be sent again when its statement is prepared.
-    Parked,
+    AwaitingPrepare,
     /// Nobody is interested in the answer any more, but it may come.
     GivenUp,
 }
 
 /// Where an attempt is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Twin {
+pub(crate) struct AttemptRef {
     pub(crate) connection: usize,
     pub(crate) stream: i16,
 }
@@ -104,7 +104,7 @@ pub(crate) struct Connection {
     pub(crate) given_up: usize,
     /// The statement that is being prepared again, and the streams that wait for it.
     pub(crate) preparing: Option<usize>,
-    parked: Vec<i16>,
+    awaiting_prepare: Vec<i16>,
     /// Stream ids not in use, the most recently freed last.
     pub(crate) free: Vec<i16>,
     /// Stream ids encoded but not yet handed to the kernel for the first time.
@@ -135,7 +135,7 @@ impl Connection {
             limit: 0,
             given_up: 0,
             preparing: None,
-            parked: Vec::new(),
+            awaiting_prepare: Vec::new(),
             free: Vec::new(),
             queued: Vec::new(),
             alive: true,
@@ -213,7 +213,7 @@ impl Connection {
     pub(crate) fn give_up_attempt(&mut self, stream: i16) {
         let place = usize::try_from(stream).unwrap_or(usize::MAX);
         let Some(slot) = self.slots.get_mut(place) else { return };
-        slot.twin = None;
+        slot.other_attempt = None;
         match slot.state {
             State::Free | State::GivenUp => {}
             State::Waiting => {
@@ -221,8 +221,8 @@ impl Connection {
                 self.given_up += 1;
                 self.extend();
             }
-            State::Parked => {
-                self.parked.retain(|parked| *parked != stream);
+            State::AwaitingPrepare => {
+                self.awaiting_prepare.retain(|awaiting_prepare| *awaiting_prepare != stream);
                 self.release(stream);
             }
         }
@@ -241,8 +241,8 @@ impl Connection {
             return false;
         }
         slot.unprepared += 1;
-        slot.state = State::Parked;
-        self.parked.push(stream);
+        slot.state = State::AwaitingPrepare;
+        self.awaiting_prepare.push(stream);
         if self.preparing.is_none() {
             self.preparing = Some(statement);
             request::encode_prepare(&mut self.out, head, text);
@@ -260,13 +260,13 @@ impl Connection {
     ) -> Result<(), Vec<(Slot, Failure)>> {
         let statement = self.preparing.take().and_then(|n| self.prepared.statements.get_mut(n));
         let frame = Self::frame_at(&self.input[offset..]);
-        let parked = std::mem::take(&mut self.parked);
+        let awaiting_prepare = std::mem::take(&mut self.awaiting_prepare);
         let failure = match frame.ok().flatten().map(|(frame, _)| Response::decode(&frame)) {
             Some(Ok(Response::Prepared(prepared))) => {
                 if let Some(statement) = statement {
                     *statement = Statement::new(std::mem::take(&mut statement.text), &prepared);
                 }
-                for stream in parked {
+                for stream in awaiting_prepare {
                     let slot = &mut self.slots[usize::try_from(stream).unwrap_or_default()];
                     slot.state = State::Waiting;
                     let head = Head { version: self.version, stream };
@@ -281,7 +281,7 @@ impl Connection {
             _ => (ErrorKind::Unexpected, "the answer to PREPARE is another".into()),
         };
         let mut failed = Vec::new();
-        for stream in parked {
+        for stream in awaiting_prepare {
             failed.push((self.slots[usize::try_from(stream).unwrap_or_default()], failure.clone()));
             self.release(stream);
         }
@@ -317,7 +317,7 @@ impl Connection {
 
     /// Receives what there is, up to the size of the buffer.
     #[inline]
-    pub(crate) fn receive(&mut self) -> Result<Progress, Garbage> {
+    pub(crate) fn receive(&mut self) -> Result<Progress, ReceiveError> {
         self.wire.receive(&self.socket, &mut self.input)
     }
 
@@ -339,7 +339,7 @@ impl Connection {
         let slots = std::mem::take(&mut self.slots);
         self.given_up = 0;
         self.preparing = None;
-        self.parked.clear();
+        self.awaiting_prepare.clear();
         self.free.clear();
         self.queued.clear();
         self.out.clear();

@@ -22,21 +22,21 @@ use crate::error::LoadError;
 use crate::protocol::connection::Connection;
 use crate::protocol::prepared::Statement;
 use crate::protocol::sharding::Sharding;
-use crate::protocol::tls::Dialect;
-use crate::protocol::wire::{Garbage, Progress, Wire};
+use crate::protocol::tls::TlsSettings;
+use crate::protocol::wire::{Progress, ReceiveError, Wire};
 
 /// What connections to a system are made with.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     version: Version,
     lz4: bool,
-    tls: Option<Dialect>,
+    tls: Option<TlsSettings>,
     login: Option<Login>,
 }
 
 /// A door to one shard: the server looks at the port that the client comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Door {
+pub(crate) struct ShardAwarePort {
     /// The shard-aware port of the server.
     pub(crate) port: u16,
     pub(crate) shard: u16,
@@ -56,7 +56,7 @@ impl Dialer {
         Ok(Self {
             version: access.version,
             lz4: access.lz4,
-            tls: access.tls.as_ref().map(Dialect::new).transpose()?,
+            tls: access.tls.as_ref().map(TlsSettings::new).transpose()?,
             login: access.login.clone(),
         })
     }
@@ -65,17 +65,17 @@ impl Dialer {
     pub(crate) fn open(
         &self,
         host: &Host,
-        door: Option<Door>,
+        shard_port: Option<ShardAwarePort>,
         deadline: Instant,
     ) -> Result<Connection, LoadError> {
         let mut address = host.address;
-        if let Some(door) = door {
-            address.set_port(door.port);
+        if let Some(shard_port) = shard_port {
+            address.set_port(shard_port.port);
         }
         let fail = |source| LoadError::Connect { address, source };
-        let socket = match door {
+        let socket = match shard_port {
             None => TcpStream::connect_timeout(&address, remaining(deadline)).map_err(fail)?,
-            Some(door) => through(address, door, deadline).map_err(fail)?,
+            Some(shard_port) => through(address, shard_port, deadline).map_err(fail)?,
         };
         socket.set_nodelay(true).map_err(fail)?;
         socket.set_nonblocking(true).map_err(fail)?;
@@ -111,14 +111,18 @@ pub fn execute(
 }
 
 /// Connects from a port that says which shard is wanted.
-fn through(address: SocketAddr, door: Door, deadline: Instant) -> io::Result<TcpStream> {
+fn through(
+    address: SocketAddr,
+    shard_port: ShardAwarePort,
+    deadline: Instant,
+) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let from_any = |port| match address {
         SocketAddr::V4(_) => SocketAddr::from(([0, 0, 0, 0], port)),
         SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], port)),
     };
-    let shards = usize::from(door.shards.max(1));
-    let ports = SOURCE_PORTS.filter(|port| port % door.shards.max(1) == door.shard);
+    let shards = usize::from(shard_port.shards.max(1));
+    let ports = SOURCE_PORTS.filter(|port| port % shard_port.shards.max(1) == shard_port.shard);
     let count = (usize::from(*SOURCE_PORTS.end() - *SOURCE_PORTS.start()) + 1) / shards;
     // Each search begins where the one before may have ended, and those of two programs apart.
     let begin = NEXT_SEARCH.fetch_add(1, Ordering::Relaxed);
@@ -324,7 +328,7 @@ impl Connection {
         match self.receive() {
             Ok(Progress::Ended) if self.input.len() == before => Err(self.closed(what)),
             Ok(_) => Ok(()),
-            Err(Garbage::Tls(TlsError::Peer { source: reason })) => {
+            Err(ReceiveError::Tls(TlsError::Peer { source: reason })) => {
                 // Tells the server why, as far as it still listens.
                 let _ = self.send();
                 Err(LoadError::Tls { address: self.address, reason })

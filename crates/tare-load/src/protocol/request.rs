@@ -12,8 +12,8 @@ use crate::protocol::prepared::Prepared;
 use crate::report::stats::ErrorKind;
 use crate::workload::column::{Verdict, row_start};
 use crate::workload::operation::{Operation, Operations};
-use crate::workload::table::Place;
-use crate::workload::versions::{Done, Floor, Versions};
+use crate::workload::table::RowPosition;
+use crate::workload::versions::{ExpectedVersion, Versions, WriteState};
 use crate::workload::{Query, QueryKind, Workload};
 
 /// What is asked of the system, apart from when.
@@ -52,7 +52,7 @@ pub(crate) type Failure = (ErrorKind, String);
 
 /// What a good answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Judged {
+pub(crate) enum AnswerOutcome {
     Done,
     /// There is no row, and none had to be there.
     NotFound,
@@ -61,7 +61,7 @@ pub(crate) enum Judged {
 }
 
 /// What one request asks for.
-enum Ask {
+enum RequestKind {
     Row,
     Columns(usize),
     Read,
@@ -119,7 +119,7 @@ impl Job {
         let mut operation = operations.derive(index);
         if let Some(check) = &self.check {
             operation.version = check.begin_us + 1 + index;
-            operation.floor = check.versions.floor(operation.row);
+            operation.expected = check.versions.expected(operation.row);
         }
         operation
     }
@@ -145,7 +145,7 @@ impl Job {
     }
 
     #[inline]
-    fn place(&self, operation: Operation) -> Place {
+    fn place(&self, operation: Operation) -> RowPosition {
         let mut place = self.workload.table.place(operation.row);
         if operation.absent {
             // Partitions that are not there are numbered from the other end.
@@ -165,22 +165,22 @@ impl Job {
 
     /// What the request of an operation asks for, and by which statement.
     #[inline]
-    fn ask(&self, operation: Operation) -> (Ask, usize) {
-        let Some(query) = self.query(operation) else { return (Ask::Row, 0) };
+    fn ask(&self, operation: Operation) -> (RequestKind, usize) {
+        let Some(query) = self.query(operation) else { return (RequestKind::Row, 0) };
         let writes = || match query.columns {
-            0 => (Ask::Row, 0),
+            0 => (RequestKind::Row, 0),
             columns => {
                 let first = operation.choice as usize % query.choices;
-                (Ask::Columns(columns), query.write + first)
+                (RequestKind::Columns(columns), query.write + first)
             }
         };
         match query.kind {
-            QueryKind::Write | QueryKind::Insert => (Ask::Row, 0),
+            QueryKind::Write | QueryKind::Insert => (RequestKind::Row, 0),
             QueryKind::Update => writes(),
             QueryKind::ReadModifyWrite if operation.modifies => writes(),
-            QueryKind::Read | QueryKind::ReadModifyWrite => (Ask::Read, query.read),
-            QueryKind::Slice | QueryKind::Scan => (Ask::Range, query.read),
-            QueryKind::Delete => (Ask::Delete, query.write),
+            QueryKind::Read | QueryKind::ReadModifyWrite => (RequestKind::Read, query.read),
+            QueryKind::Slice | QueryKind::Scan => (RequestKind::Range, query.read),
+            QueryKind::Delete => (RequestKind::Delete, query.write),
         }
     }
 
@@ -196,31 +196,33 @@ impl Job {
         let (ask, statement) = self.ask(operation);
         let Some(statement) = prepared.statements.get(statement) else { return false };
         let mut settings = statement.settings();
-        if let (Some(check), false) = (&self.check, matches!(ask, Ask::Read | Ask::Range)) {
+        if let (Some(check), false) =
+            (&self.check, matches!(ask, RequestKind::Read | RequestKind::Range))
+        {
             let time_us = operation.version.max(check.begin_us);
             settings.timestamp_us = Some(time_us.cast_signed());
-            if matches!(ask, Ask::Delete) {
-                check.versions.note(operation.row, operation.version, Done::DeleteSent);
+            if matches!(ask, RequestKind::Delete) {
+                check.versions.note(operation.row, operation.version, WriteState::DeleteSent);
             }
         }
         let table = &self.workload.table;
         let (place, start) = (self.place(operation), row_start(self.row_seed, operation.row));
         let values = request::execute(out, head, &statement.id, &settings);
         match ask {
-            Ask::Row => {
+            RequestKind::Row => {
                 let values = self.put_key(values, place, true);
                 self.put_columns(values, 0..table.columns.len(), start, operation.version).finish();
             }
-            Ask::Columns(count) => {
+            RequestKind::Columns(count) => {
                 let (first, all) = (operation.choice as usize, table.columns.len());
                 let columns = (first..first + count).map(|column| column % all);
                 let values = self.put_columns(values, columns, start, operation.version);
                 self.put_key(values, place, true).finish();
             }
-            Ask::Read | Ask::Delete => {
+            RequestKind::Read | RequestKind::Delete => {
                 self.put_key(values, place, true).finish();
             }
-            Ask::Range => {
+            RequestKind::Range => {
                 let is_slice =
                     self.query(operation).is_some_and(|query| query.kind == QueryKind::Slice);
                 self.put_key(values, place, is_slice)
@@ -236,7 +238,7 @@ impl Job {
     fn put_key<'o, 's>(
         &self,
         mut values: ValuesWriter<'o, 's>,
-        place: Place,
+        place: RowPosition,
         whole: bool,
     ) -> ValuesWriter<'o, 's> {
         let table = &self.workload.table;
@@ -267,26 +269,33 @@ impl Job {
 
     /// Whether an answer is the one to the request of an operation.
     #[inline]
-    pub(crate) fn judge(&self, operation: Operation, frame: &Frame<'_>) -> Result<Judged, Failure> {
+    pub(crate) fn judge(
+        &self,
+        operation: Operation,
+        frame: &Frame<'_>,
+    ) -> Result<AnswerOutcome, Failure> {
         let (ask, _) = self.ask(operation);
         match (Response::decode(frame), ask) {
-            (Ok(Response::Void), Ask::Row | Ask::Columns(_) | Ask::Delete) => {
+            (
+                Ok(Response::Void),
+                RequestKind::Row | RequestKind::Columns(_) | RequestKind::Delete,
+            ) => {
                 self.note(operation);
-                Ok(Judged::Done)
+                Ok(AnswerOutcome::Done)
             }
-            (Ok(Response::Rows(rows)), Ask::Read) => {
+            (Ok(Response::Rows(rows)), RequestKind::Read) => {
                 let found = self.judge_row(operation, &rows)?;
                 let goes_on = self
                     .query(operation)
                     .is_some_and(|query| query.kind == QueryKind::ReadModifyWrite);
                 Ok(match found {
-                    Judged::Done if goes_on => {
-                        Judged::Then(Operation { modifies: true, ..operation })
+                    AnswerOutcome::Done if goes_on => {
+                        AnswerOutcome::Then(Operation { modifies: true, ..operation })
                     }
                     other => other,
                 })
             }
-            (Ok(Response::Rows(rows)), Ask::Range) => self.judge_range(operation, &rows),
+            (Ok(Response::Rows(rows)), RequestKind::Range) => self.judge_range(operation, &rows),
             (other, _) => Err(failure(other, frame.opcode)),
         }
     }
@@ -295,34 +304,35 @@ impl Job {
     #[inline]
     fn note(&self, operation: Operation) {
         let (Some(check), Some(query)) = (&self.check, self.query(operation)) else { return };
-        let done = if query.kind == QueryKind::Delete { Done::Deleted } else { Done::Written };
+        let done =
+            if query.kind == QueryKind::Delete { WriteState::Deleted } else { WriteState::Written };
         check.versions.note(operation.row, operation.version, done);
     }
 
     #[inline]
-    fn judge_row(&self, operation: Operation, rows: &Rows<'_>) -> Result<Judged, Failure> {
+    fn judge_row(&self, operation: Operation, rows: &Rows<'_>) -> Result<AnswerOutcome, Failure> {
         let mut all = rows.iter();
         let Some(row) = all.next() else {
             let excused = operation.absent || !self.must_be_there(operation);
-            return if excused { Ok(Judged::NotFound) } else { Err(missing(operation.row)) };
+            return if excused { Ok(AnswerOutcome::NotFound) } else { Err(missing(operation.row)) };
         };
         if operation.absent || all.next().is_some() {
             return Err(differs(operation.row, "a row that nobody wrote"));
         }
         if let Some(check) = &self.check {
-            self.check_row(check, &row, 0, operation.row, operation.floor)?;
+            self.check_row(check, &row, 0, operation.row, operation.expected)?;
         }
-        Ok(Judged::Done)
+        Ok(AnswerOutcome::Done)
     }
 
     /// Whether a row must be found.
     fn must_be_there(&self, operation: Operation) -> bool {
         let was_filled = operation.row < self.workload.rows;
-        match operation.floor {
-            Floor::Written(_) => true,
-            Floor::Open | Floor::Deleted(_) => false,
+        match operation.expected {
+            ExpectedVersion::Written(_) => true,
+            ExpectedVersion::Open | ExpectedVersion::Deleted(_) => false,
             // Of a row whose entry was taken by another nothing is known.
-            Floor::Unknown => {
+            ExpectedVersion::Unknown => {
                 let forgets = |check: &Check| !check.versions.is_exact(self.workload.rows);
                 was_filled
                     && (!self.workload.has_deletes()
@@ -339,7 +349,7 @@ impl Job {
         row: &Row<'_>,
         skip: usize,
         number: u64,
-        floor: Floor,
+        expected: ExpectedVersion,
     ) -> Result<(), Failure> {
         let start = row_start(self.row_seed, number);
         let mut cells = row.cells();
@@ -372,43 +382,47 @@ impl Job {
             return Ok(()); // No column tells.
         }
         let seen = if check.has_partial_writes { most } else { least };
-        match floor {
-            Floor::Written(floor) if seen < floor => Err(stale(number, seen, floor)),
-            Floor::Deleted(floor) if most < floor => Err(stale(number, most, floor)),
+        match expected {
+            ExpectedVersion::Written(expected) if seen < expected => {
+                Err(stale(number, seen, expected))
+            }
+            ExpectedVersion::Deleted(expected) if most < expected => {
+                Err(stale(number, most, expected))
+            }
             _ => Ok(()),
         }
     }
 
     /// Slices and scans: every row must be one, with what was written, in order; and a slice must
     /// not lack any.
-    fn judge_range(&self, operation: Operation, rows: &Rows<'_>) -> Result<Judged, Failure> {
+    fn judge_range(&self, operation: Operation, rows: &Rows<'_>) -> Result<AnswerOutcome, Failure> {
         let is_slice = self.query(operation).is_some_and(|query| query.kind == QueryKind::Slice);
         if rows.len() as u64 > u64::from(operation.choice) {
             return Err(differs(operation.row, "more rows than were asked for"));
         }
         if let Some(check) = &self.check {
-            let mut follower = Follower::new(self, operation, is_slice && !check.has_deletes);
+            let mut follower = RangeCheck::new(self, operation, is_slice && !check.has_deletes);
             for row in rows {
                 let number = follower.take(&row)?;
                 let skip = self.workload.table.width() - self.workload.table.columns.len();
-                self.check_row(check, &row, skip, number, Floor::Unknown)?;
+                self.check_row(check, &row, skip, number, ExpectedVersion::Unknown)?;
             }
             follower.end(rows.len())?;
         }
-        Ok(if rows.is_empty() { Judged::NotFound } else { Judged::Done })
+        Ok(if rows.is_empty() { AnswerOutcome::NotFound } else { AnswerOutcome::Done })
     }
 }
 
 /// Follows the rows of a slice or a scan.
-struct Follower<'a> {
+struct RangeCheck<'a> {
     job: &'a Job,
     operation: Operation,
     /// The row of the partition that comes next, where none may lack.
-    next: Option<Place>,
-    last: Option<Place>,
+    next: Option<RowPosition>,
+    last: Option<RowPosition>,
 }
 
-impl<'a> Follower<'a> {
+impl<'a> RangeCheck<'a> {
     fn new(job: &'a Job, operation: Operation, whole: bool) -> Self {
         let next = (whole && !operation.absent).then(|| job.place(operation));
         Self { job, operation, next, last: None }
@@ -432,7 +446,7 @@ impl<'a> Follower<'a> {
                 return Err(differs(number, "a row that was not asked for"));
             }
             for lacking in next.row..place.row {
-                Self::may_lack(self.job, Place { row: lacking, ..place })?;
+                Self::may_lack(self.job, RowPosition { row: lacking, ..place })?;
             }
             next.row = place.row + 1;
         }
@@ -445,10 +459,10 @@ impl<'a> Follower<'a> {
         let Some(next) = self.next else { return Ok(()) };
         let wanted = u64::from(self.operation.choice).saturating_sub(rows as u64);
         let end = self.job.workload.table.rows_per_partition.min(next.row.saturating_add(wanted));
-        (next.row..end).try_for_each(|row| Self::may_lack(self.job, Place { row, ..next }))
+        (next.row..end).try_for_each(|row| Self::may_lack(self.job, RowPosition { row, ..next }))
     }
 
-    fn may_lack(job: &Job, place: Place) -> Result<(), Failure> {
+    fn may_lack(job: &Job, place: RowPosition) -> Result<(), Failure> {
         match job.workload.table.row_at(place) {
             Some(number) if number < job.workload.rows => Err(missing(number)),
             _ => Ok(()),
@@ -472,8 +486,11 @@ fn wrong_column(row: u64, column: &str) -> Failure {
 }
 
 #[cold]
-fn stale(row: u64, found: u64, floor: u64) -> Failure {
-    (ErrorKind::RowStale, format!("row {row} as written at {found} µs, not at {floor} µs or later"))
+fn stale(row: u64, found: u64, expected: u64) -> Failure {
+    (
+        ErrorKind::RowStale,
+        format!("row {row} as written at {found} µs, not at {expected} µs or later"),
+    )
 }
 
 #[cold]

@@ -16,12 +16,12 @@ use crate::error::LoadError;
 
 /// What TLS sessions are made with.
 #[derive(Clone, Debug)]
-pub(crate) struct Dialect {
+pub(crate) struct TlsSettings {
     config: Arc<ClientConfig>,
     server_name: Option<String>,
 }
 
-impl Dialect {
+impl TlsSettings {
     /// Reads the certificates of the authorities.
     pub(crate) fn new(asked: &access::Tls) -> Result<Self, LoadError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -31,7 +31,7 @@ impl Dialect {
         let config = match &asked.trust {
             Trust::Anyone => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Credulous(provider)))
+                .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
                 .with_no_client_auth(),
             Trust::Authorities(path) => {
                 let fail =
@@ -91,9 +91,9 @@ impl Session {
 
 /// Takes every certificate, but not a signature that its key did not make.
 #[derive(Debug)]
-struct Credulous(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Credulous {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

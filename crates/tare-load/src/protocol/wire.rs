@@ -36,7 +36,7 @@ pub(crate) enum Progress {
 
 /// Why what was received is of no use; the connection has ended.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Garbage {
+pub(crate) enum ReceiveError {
     #[error(transparent)]
     Framing(#[from] FramingError),
     #[error("{}", one_line(.0))]
@@ -91,7 +91,7 @@ impl Wire {
         &mut self,
         socket: &TcpStream,
         input: &mut Vec<u8>,
-    ) -> Result<Progress, Garbage> {
+    ) -> Result<Progress, ReceiveError> {
         if self.is_direct() {
             return Ok(receive(socket, input));
         }

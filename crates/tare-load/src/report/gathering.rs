@@ -14,14 +14,14 @@ use crate::report::stats::{Gap, Stats};
 
 /// What is gathered while a load runs, beside the sum of what its threads counted.
 #[derive(Debug)]
-pub(crate) struct Gathering {
+pub(crate) struct ReportBuilder {
     begin_ns: Option<u64>,
     steps: Vec<(Step, Stats)>,
     without_service: WithoutService,
     series: Series,
 }
 
-impl Gathering {
+impl ReportBuilder {
     pub(crate) fn new(pace: &Pace) -> Self {
         let steps = match pace {
             Pace::Open(schedule) if schedule.steps().len() > 1 => schedule.steps(),

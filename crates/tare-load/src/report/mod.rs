@@ -10,7 +10,7 @@ pub(crate) mod stats;
 mod steady;
 
 pub use doubts::LoadDoubt;
-pub(crate) use gathering::{Gathering, cpu_share, ratio};
+pub(crate) use gathering::{ReportBuilder, cpu_share, ratio};
 pub use model::{
     DoubtReport, ErrorCount, IntervalReport, JSON_VERSION, LATE_NS, LoadReport, OperationReport,
     StepReport, Verified, WithoutService,

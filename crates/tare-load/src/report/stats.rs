@@ -23,7 +23,7 @@ pub(crate) enum ErrorKind {
     /// The connection ended before the answer.
     ConnectionClosed,
     /// What came was not the protocol; the connection was given up.
-    Garbage,
+    Malformed,
     /// No answer within the time that is waited after the load has ended.
     NoAnswer,
     /// No answer within the time that the user gave each attempt.
@@ -39,7 +39,7 @@ impl ErrorKind {
             Self::Server(code) => {
                 matches!(code, 0x0000 | 0x1000..=0x1002 | 0x1100 | 0x1200 | 0x1300 | 0x1500)
             }
-            Self::ConnectionClosed | Self::Garbage | Self::NoAnswer | Self::TimedOut => true,
+            Self::ConnectionClosed | Self::Malformed | Self::NoAnswer | Self::TimedOut => true,
             Self::RowMissing | Self::RowStale | Self::RowDiffers | Self::Unexpected => false,
         }
     }
@@ -57,7 +57,7 @@ impl ErrorKind {
             Self::RowDiffers => return "row differs from what was written".into(),
             Self::Unexpected => return "unexpected answer".into(),
             Self::ConnectionClosed => return "connection closed".into(),
-            Self::Garbage => return "garbage on the connection".into(),
+            Self::Malformed => return "garbage on the connection".into(),
             Self::NoAnswer => return "no answer".into(),
             Self::TimedOut => return "timed out".into(),
             Self::Server(code) => code,

@@ -23,10 +23,10 @@ use crate::protocol::dial::Dialer;
 use crate::protocol::request::Job;
 use crate::report::stats::Stats;
 use crate::run::clock;
-use crate::run::gather::Gathered;
-use crate::run::redial::{Recipe, Redialer};
+use crate::run::gather::StatsMerger;
+use crate::run::redial::{ConnectionSpec, Redialer};
 pub use crate::run::worker::Edge;
-use crate::run::worker::{Plan, Shared, Source, Timetable, Worker};
+use crate::run::worker::{SharedState, Source, WindowTimes, Worker, WorkerPlan};
 use crate::workload::operation::{Operations, Part};
 use crate::workload::table::Table;
 use crate::workload::{QueryKind, Workload, schema};
@@ -85,7 +85,7 @@ struct KnownTable {
 
 /// What is asked of a system, apart from when, and over how many connections.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct LoadSpec {
     pub workload: Arc<Workload>,
     /// Which of the rows are this loader's.
     pub part: Part,
@@ -96,8 +96,8 @@ pub struct Asked {
 
 /// One load.
 #[derive(Clone, Debug)]
-pub struct Order<'a> {
-    pub asked: &'a Asked,
+pub struct LoadOrder<'a> {
+    pub asked: &'a LoadSpec,
     /// How it is paced, and so how long the measured window is.
     pub pace: &'a Pace,
     pub lead_in: Duration,
@@ -108,7 +108,7 @@ pub struct Order<'a> {
 }
 
 /// How the caller follows a load.
-pub struct Follow<'a> {
+pub struct LoadObserver<'a> {
     pub stop: &'a AtomicBool,
     /// Called on a load thread, at the edges of the window.
     pub edge: &'a (dyn Fn(Edge) + Sync),
@@ -118,7 +118,7 @@ pub struct Follow<'a> {
     pub outlives: bool,
 }
 
-impl fmt::Debug for Follow<'_> {
+impl fmt::Debug for LoadObserver<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Follow").field("outlives", &self.outlives).finish_non_exhaustive()
     }
@@ -238,7 +238,7 @@ impl Engine {
     pub fn populate(
         &self,
         target: &mut Target,
-        asked: &Asked,
+        asked: &LoadSpec,
         seed: u64,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(u64, u64),
@@ -252,7 +252,7 @@ impl Engine {
         target.check_table(&asked.workload)?;
         let job = Job::populate(Arc::clone(&asked.workload), seed, first, clock::since_epoch_us());
         let limits = limits(asked.connections, asked.in_flight.max(POPULATE_IN_FLIGHT));
-        let timetable = Timetable {
+        let timetable = WindowTimes {
             boundaries: Vec::new(),
             stop_ns: u64::MAX,
             silence_ns: nanoseconds(SILENCE_POPULATE),
@@ -261,7 +261,8 @@ impl Engine {
         self.connect(target, &job.statements(), asked.connections)?;
         let table = asked.workload.table.full_name();
         let source = |part, parts| Source::Rows { next: part, step: parts, end: rows };
-        let mut follow = Follow { stop, edge: &|_| {}, stretch: &mut |_| {}, outlives: false };
+        let mut follow =
+            LoadObserver { stop, edge: &|_| {}, stretch: &mut |_| {}, outlives: false };
         let total =
             self.drive(target, &job, &limits, &timetable, &source, &mut follow, &mut |n| {
                 progress(n, rows);
@@ -288,8 +289,8 @@ impl Engine {
     pub fn run(
         &self,
         target: &mut Target,
-        order: &Order<'_>,
-        follow: &mut Follow<'_>,
+        order: &LoadOrder<'_>,
+        follow: &mut LoadObserver<'_>,
     ) -> Result<Stats, LoadError> {
         let asked = order.asked;
         check(asked)?;
@@ -314,7 +315,7 @@ impl Engine {
         let begin_ns = start_ns + nanoseconds(order.lead_in);
         let boundaries = boundaries(order.pace, begin_ns, nanoseconds(order.stretch).max(1));
         let end_ns = boundaries.last().copied().unwrap_or(begin_ns);
-        let timetable = Timetable {
+        let timetable = WindowTimes {
             boundaries,
             stop_ns: end_ns + nanoseconds(TAIL),
             silence_ns: nanoseconds(SILENCE),
@@ -363,12 +364,12 @@ impl Engine {
         target: &mut Target,
         job: &Job,
         limits: &[i16],
-        timetable: &Timetable,
+        timetable: &WindowTimes,
         source: &dyn Fn(u64, u64) -> Source,
-        follow: &mut Follow<'_>,
+        follow: &mut LoadObserver<'_>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Stats, LoadError> {
-        let shared = Shared {
+        let shared = SharedState {
             stop: follow.stop,
             alive: AtomicUsize::new(limits.len()),
             done: AtomicU64::new(0),
@@ -377,7 +378,7 @@ impl Engine {
         };
         let share = limits.len().div_ceil(self.cpus.len());
         let (sender, receiver) = mpsc::channel();
-        let mut gathered = Gathered::new(limits.len().div_ceil(share));
+        let mut gathered = StatsMerger::new(limits.len().div_ceil(share));
         // While rows are written nothing is measured, and nothing may be missing in the end.
         let recovery = match job.is_populating() {
             true => Recovery { retries: POPULATE_RETRIES, ..Recovery::default() },
@@ -385,7 +386,7 @@ impl Engine {
         };
         let statements = job.statements();
         let (dialer, cluster) = (&target.dialer, &target.cluster);
-        let recipe = |part: u64| Recipe {
+        let recipe = |part: u64| ConnectionSpec {
             dialer: dialer.clone(),
             cluster: cluster.clone(),
             statements: statements.clone(),
@@ -398,7 +399,7 @@ impl Engine {
             let shares = connections.chunks_mut(share).zip(limits.chunks(share));
             let count = shares.len() as u64;
             for (part, ((connections, limits), &cpu)) in (0..).zip(shares.zip(&self.cpus)) {
-                let plan = Plan {
+                let plan = WorkerPlan {
                     source: source(part, count),
                     timetable: timetable.clone(),
                     first: part == 0,
@@ -477,9 +478,9 @@ fn limits(connections: u32, in_flight: u32) -> Vec<i16> {
 }
 
 /// Refuses what the engine cannot do. Returns the first of this loader's rows and their number.
-fn check(asked: &Asked) -> Result<(u64, u64), LoadError> {
+fn check(asked: &LoadSpec) -> Result<(u64, u64), LoadError> {
     let refuse = |what, value: String, expected| Err(LoadError::Setting { what, value, expected });
-    let Asked { connections, in_flight, part, .. } = *asked;
+    let LoadSpec { connections, in_flight, part, .. } = *asked;
     let rows = asked.workload.rows;
     if rows == 0 || rows > 1 << 62 {
         return refuse("number of rows", rows.to_string(), "at least 1 and at most 2^62");

@@ -1,11 +1,11 @@
 //! From what each thread counted to what all of them did.
 
 use crate::report::stats::Stats;
-use crate::run::worker::Chunk;
+use crate::run::worker::StretchCounts;
 
 /// Puts the stretches of the threads together.
 #[derive(Default)]
-pub(crate) struct Gathered {
+pub(crate) struct StatsMerger {
     threads: usize,
     /// Stretches that not all threads have handed over, and how many have.
     pending: Vec<(Stats, usize)>,
@@ -15,16 +15,16 @@ pub(crate) struct Gathered {
     tail: Option<Stats>,
 }
 
-impl Gathered {
+impl StatsMerger {
     pub(crate) fn new(threads: usize) -> Self {
         Self { threads, ..Self::default() }
     }
 
     /// Takes what one thread counted. Calls `tell` with stretches that are complete.
-    pub(crate) fn take(&mut self, chunk: Chunk, tell: &mut dyn FnMut(&Stats)) {
+    pub(crate) fn take(&mut self, chunk: StretchCounts, tell: &mut dyn FnMut(&Stats)) {
         match chunk {
-            Chunk::Tail(stats) => add(&mut self.tail, &stats),
-            Chunk::Stretch(number, stats) => {
+            StretchCounts::Tail(stats) => add(&mut self.tail, &stats),
+            StretchCounts::Stretch(number, stats) => {
                 while self.told + self.pending.len() <= number {
                     self.pending.push((Stats::new(), 0));
                 }

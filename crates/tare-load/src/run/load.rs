@@ -13,8 +13,8 @@ use crate::pacing::Pace;
 use crate::report::histogram::{Histogram, Quantiles};
 use crate::report::log::Log;
 use crate::report::stats::Stats;
-use crate::report::{Gathering, LoadReport, Verified, cpu_share, ratio};
-use crate::run::engine::{Asked, Engine, Follow, Order, Target};
+use crate::report::{LoadReport, ReportBuilder, Verified, cpu_share, ratio};
+use crate::run::engine::{Engine, LoadObserver, LoadOrder, LoadSpec, Target};
 use crate::run::search::search_run::SearchRun;
 
 /// What to load, how, and for how long.
@@ -23,7 +23,7 @@ pub struct LoadConfig {
     pub access: Access,
     /// One thread runs on each of these.
     pub cpus: CpuSet,
-    pub asked: Asked,
+    pub asked: LoadSpec,
     pub pace: Pace,
     /// Write every row once before the load.
     pub populate: bool,
@@ -125,7 +125,7 @@ impl<'a> Session<'a> {
         if let Some(log) = &mut log {
             log.begin(SystemTime::now() + config.lead_in);
         }
-        let order = Order {
+        let order = LoadOrder {
             asked: &config.asked,
             pace,
             lead_in: config.lead_in,
@@ -136,7 +136,7 @@ impl<'a> Session<'a> {
         let cpus = self.engine.cpus();
         let is_open = matches!(pace, Pace::Open(_));
         let kinds = config.asked.workload.query_names();
-        let mut gathering = Gathering::new(pace);
+        let mut gathering = ReportBuilder::new(pace);
         let mut stretch = |stats: &Stats| {
             let histogram = if is_open { stats.response() } else { stats.service() };
             let begin = gathering.take(stats, &histogram);
@@ -159,7 +159,7 @@ impl<'a> Session<'a> {
             }));
         };
         let mut follow =
-            Follow { stop: self.stop, edge: &|_| {}, stretch: &mut stretch, outlives: true };
+            LoadObserver { stop: self.stop, edge: &|_| {}, stretch: &mut stretch, outlives: true };
         let total = self.engine.run(&mut self.target, &order, &mut follow)?;
         let mut report = gathering.report(pace, &total, &kinds, cpus);
         let reads = config.asked.workload.queries.iter().map(|query| query.kind.reads());

@@ -18,7 +18,7 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// What a connection is made with.
 #[derive(Clone, Debug)]
-pub(crate) struct Recipe {
+pub(crate) struct ConnectionSpec {
     pub(crate) dialer: Dialer,
     pub(crate) cluster: Cluster,
     pub(crate) statements: Vec<String>,
@@ -27,20 +27,20 @@ pub(crate) struct Recipe {
 }
 
 /// Connections that have been made, with their indices.
-type Made = Receiver<(usize, Connection)>;
+type Reconnected = Receiver<(usize, Connection)>;
 
 /// The thread that makes connections, seen from the one that uses them.
 #[derive(Debug)]
 pub(crate) struct Redialer {
-    recipe: Recipe,
-    thread: Option<(Sender<usize>, Made)>,
+    recipe: ConnectionSpec,
+    thread: Option<(Sender<usize>, Reconnected)>,
     /// How many are being made.
     pending: usize,
 }
 
 impl Redialer {
     /// Starts nothing yet.
-    pub(crate) fn new(recipe: Recipe) -> Self {
+    pub(crate) fn new(recipe: ConnectionSpec) -> Self {
         Self { recipe, thread: None, pending: 0 }
     }
 
@@ -65,23 +65,23 @@ impl Redialer {
 }
 
 /// A connection to be made.
-struct Order {
+struct RedialOrder {
     index: usize,
     next: Instant,
     wait: Duration,
 }
 
-fn start(mut recipe: Recipe) -> (Sender<usize>, Made) {
+fn start(mut recipe: ConnectionSpec) -> (Sender<usize>, Reconnected) {
     let (sender, orders) = mpsc::channel();
     let (made, receiver) = mpsc::channel();
     let work = move || {
-        let mut pending: VecDeque<Order> = VecDeque::new();
+        let mut pending: VecDeque<RedialOrder> = VecDeque::new();
         loop {
             let now = Instant::now();
             let next = pending.iter().map(|order| order.next).min();
             let patience = next.map_or(WAIT_MAX, |next| next.saturating_duration_since(now));
             match orders.recv_timeout(patience) {
-                Ok(index) => pending.push_back(Order { index, next: now, wait: WAIT_MIN }),
+                Ok(index) => pending.push_back(RedialOrder { index, next: now, wait: WAIT_MIN }),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -115,7 +115,7 @@ fn start(mut recipe: Recipe) -> (Sender<usize>, Made) {
     (sender, receiver)
 }
 
-impl Recipe {
+impl ConnectionSpec {
     fn connect(&mut self, index: usize, deadline: Instant) -> Option<Connection> {
         let number = self.first + index;
         let mut connection = self.cluster.connect(&self.dialer, number, deadline).ok()?;

@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 64;
 
 /// An operation that is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyOperation {
     pub(crate) operation: Operation,
     /// When it should be sent, in ns; response time counts from here.
     pub(crate) intended_ns: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Ready {
 
 /// A shard of a node, or a node without shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct ShardSlot(usize);
 
 /// The routing of one thread's operations.
 #[derive(Debug)]
@@ -41,9 +41,9 @@ pub(crate) struct Routing<'a> {
     /// By node: its sharding, if it has any, and the number of its first place.
     nodes: Vec<(Option<Sharding>, usize)>,
     /// By connection.
-    places: Vec<Place>,
+    places: Vec<ShardSlot>,
     /// By place: what waits for it; `None` where no connection of this thread leads.
-    waiting: Vec<Option<VecDeque<Ready>>>,
+    waiting: Vec<Option<VecDeque<ReadyOperation>>>,
 }
 
 impl<'a> Routing<'a> {
@@ -59,11 +59,11 @@ impl<'a> Routing<'a> {
             *first = count;
             count += sharding.map_or(1, |sharding| usize::from(sharding.shards));
         }
-        let places: Vec<Place> = connections
+        let places: Vec<ShardSlot> = connections
             .iter()
             .map(|connection| {
                 let shard = connection.sharding.map_or(0, |sharding| usize::from(sharding.shard));
-                Place(nodes[usize::from(connection.node)].1 + shard)
+                ShardSlot(nodes[usize::from(connection.node)].1 + shard)
             })
             .collect();
         let mut waiting = vec![None; count];
@@ -80,8 +80,8 @@ impl<'a> Routing<'a> {
     pub(crate) fn next(
         &mut self,
         connection: usize,
-        mut take: impl FnMut() -> Option<(Ready, Token)>,
-    ) -> Option<Ready> {
+        mut take: impl FnMut() -> Option<(ReadyOperation, Token)>,
+    ) -> Option<ReadyOperation> {
         let place = self.places[connection];
         if let Some(ready) = self.waiting[place.0].as_mut().and_then(VecDeque::pop_front) {
             return Some(ready);
@@ -102,18 +102,18 @@ impl<'a> Routing<'a> {
 
     /// The place that a token belongs to, if a connection leads there.
     #[inline]
-    pub(crate) fn owner(&self, token: Token) -> Option<Place> {
+    pub(crate) fn owner(&self, token: Token) -> Option<ShardSlot> {
         let (sharding, first) = *self.nodes.get(usize::from(self.ring.owner(token)))?;
         let shard = sharding.map_or(0, |sharding| usize::from(sharding.owner(token)));
         let place = first + shard;
-        self.waiting.get(place)?.is_some().then_some(Place(place))
+        self.waiting.get(place)?.is_some().then_some(ShardSlot(place))
     }
 
     /// A connection has been made again, and may lead elsewhere.
     pub(crate) fn moved(&mut self, index: usize, connection: &Connection) {
         let Some((_, first)) = self.nodes.get(usize::from(connection.node)) else { return };
         let shard = connection.sharding.map_or(0, |sharding| usize::from(sharding.shard));
-        let place = Place(first + shard);
+        let place = ShardSlot(first + shard);
         if let Some(waiting) = self.waiting.get_mut(place.0) {
             waiting.get_or_insert_with(|| VecDeque::with_capacity(WAITING_MAX));
             self.places[index] = place;
@@ -122,7 +122,7 @@ impl<'a> Routing<'a> {
 
     /// Whether a connection leads to a place.
     #[inline]
-    pub(crate) fn leads_to(&self, connection: usize, place: Place) -> bool {
+    pub(crate) fn leads_to(&self, connection: usize, place: ShardSlot) -> bool {
         self.places[connection] == place
     }
 
@@ -141,7 +141,7 @@ mod tests {
         Routing {
             ring,
             nodes: vec![(Some(sharding), 0)],
-            places: vec![Place(0), Place(1)],
+            places: vec![ShardSlot(0), ShardSlot(1)],
             waiting: vec![Some(VecDeque::new()); 2],
         }
     }
@@ -160,7 +160,7 @@ mod tests {
             let take = || {
                 let key = keys.next()?;
                 let operation = Operation { row: key, ..Operation::default() };
-                Some((Ready { operation, intended_ns: 0 }, token(key)))
+                Some((ReadyOperation { operation, intended_ns: 0 }, token(key)))
             };
             let Some(ready) = routing.next(connection, take) else { break };
             let key = ready.operation.row;

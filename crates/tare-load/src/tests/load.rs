@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::server::{Manner, Server};
+use super::server::{Server, ServerBehaviour};
 use super::{PlainLoad, cpus, workload};
 use crate::access::Access;
 use crate::error::LoadError;
@@ -48,7 +48,7 @@ pub(super) fn kinds(report: &LoadReport) -> Vec<&str> {
 
 #[test]
 fn populate_writes_every_row_once_with_its_bytes() {
-    let server = Server::start(Manner::Good);
+    let server = Server::start(ServerBehaviour::Good);
     let config = reading(&server);
     load(&config).unwrap();
     let rows = server.rows();
@@ -67,7 +67,7 @@ fn populate_writes_every_row_once_with_its_bytes() {
 
 #[test]
 fn a_closed_loop_counts_what_it_does() {
-    let server = Server::start(Manner::Good);
+    let server = Server::start(ServerBehaviour::Good);
     let report = load(&config(&server)).unwrap();
     assert!(report.operations > 0 && report.errors.is_empty(), "{report:?}");
     assert_eq!(report.service.count, report.operations);
@@ -80,7 +80,7 @@ fn a_closed_loop_counts_what_it_does() {
 
 #[test]
 fn an_open_loop_sends_exactly_what_is_due_or_tells() {
-    let server = Server::start(Manner::Good);
+    let server = Server::start(ServerBehaviour::Good);
     let pace = open(2_000.0, Duration::from_millis(200));
     let report = load(&LoadConfig { pace, ..config(&server) }).unwrap();
     let response = report.response.as_ref().unwrap();
@@ -98,7 +98,7 @@ fn bad_servers_are_counted_or_told_and_never_hang() {
         let server = Server::start(manner);
         let mut config = config(&server);
         // The rows are those of a server that behaved until now.
-        config.populate = !matches!(manner, Manner::Errors);
+        config.populate = !matches!(manner, ServerBehaviour::Errors);
         let began = Instant::now();
         let report = load(&config);
         assert!(began.elapsed() < Duration::from_secs(60));
@@ -113,18 +113,18 @@ fn bad_servers_are_counted_or_told_and_never_hang() {
             Err(error) => panic!("{manner:?} {error:?}"),
         }
     };
-    check(Manner::CloseAfter(1_500), &["connection closed"]);
-    check(Manner::GarbageAfter(1_500), &["garbage on the connection"]);
-    check(Manner::SilentAfter(1_500), &["no answer"]);
-    check(Manner::OtherStreams(1_500), &["garbage on the connection"]);
-    check(Manner::Errors, &["server answered overloaded"]);
-    check(Manner::Corrupt, &["row differs from what was written"]);
-    check(Manner::Stale, &["row stale"]);
+    check(ServerBehaviour::CloseAfter(1_500), &["connection closed"]);
+    check(ServerBehaviour::GarbageAfter(1_500), &["garbage on the connection"]);
+    check(ServerBehaviour::SilentAfter(1_500), &["no answer"]);
+    check(ServerBehaviour::OtherStreams(1_500), &["garbage on the connection"]);
+    check(ServerBehaviour::Errors, &["server answered overloaded"]);
+    check(ServerBehaviour::Corrupt, &["row differs from what was written"]);
+    check(ServerBehaviour::Stale, &["row stale"]);
 }
 
 #[test]
 fn rows_that_were_never_written_are_missing() {
-    let server = Server::start(Manner::Good);
+    let server = Server::start(ServerBehaviour::Good);
     let mut config = reading(&server);
     config.populate = false;
     let report = load(&config).unwrap();
@@ -133,19 +133,19 @@ fn rows_that_were_never_written_are_missing() {
 
 #[test]
 fn errors_while_rows_are_written_are_told() {
-    let server = Server::start(Manner::Refuses);
+    let server = Server::start(ServerBehaviour::Refuses);
     let error = load(&config(&server)).unwrap_err();
     assert!(
         error.to_string().ends_with("1000 of the writes failed, the first: too much of it"),
         "{error}"
     );
-    let server = Server::start(Manner::CloseAfter(10));
+    let server = Server::start(ServerBehaviour::CloseAfter(10));
     assert!(load(&config(&server)).is_err());
 }
 
 #[test]
 fn what_cannot_be_is_refused_in_one_line() {
-    let server = Server::start(Manner::Login);
+    let server = Server::start(ServerBehaviour::Login);
     let refused = |change: &dyn Fn(&mut LoadConfig)| {
         let mut config = config(&server);
         config.connect_deadline = Duration::from_millis(50);
@@ -162,7 +162,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     let shape = PlainLoad { columns: 0, ..workload() }.asked().unwrap_err();
     assert_eq!(shape.to_string(), "a row of 0 columns x 20 bytes: give 1 to 1000 columns");
     assert!(refused(&|config| config.cpus = "".parse().unwrap()).contains("no CPU to run on"));
-    let server = Server::start(Manner::Good);
+    let server = Server::start(ServerBehaviour::Good);
     let refused = |change: &dyn Fn(&mut PlainLoad)| {
         let mut workload = workload();
         change(&mut workload);
@@ -182,7 +182,7 @@ fn what_cannot_be_is_refused_in_one_line() {
 
 #[test]
 fn an_interrupted_load_reports_what_there_was() {
-    let server = Server::start(Manner::Good);
+    let server = Server::start(ServerBehaviour::Good);
     let mut config = config(&server);
     config.pace = Pace::Closed(Duration::from_secs(3_600));
     let stop = AtomicBool::new(false);
@@ -200,7 +200,7 @@ fn an_interrupted_load_reports_what_there_was() {
 
 #[test]
 fn events_and_log_tell_every_second() {
-    let server = Server::start(Manner::Good);
+    let server = Server::start(ServerBehaviour::Good);
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(&server);
     config.pace = open(500.0, Duration::from_millis(2_500));
@@ -236,7 +236,7 @@ fn events_and_log_tell_every_second() {
 
 #[test]
 fn a_schedule_in_steps_is_told_in_steps() {
-    let server = Server::start(Manner::Good);
+    let server = Server::start(ServerBehaviour::Good);
     let length = Duration::from_millis(300);
     let ramp = Step { from_per_s: 1_000.0, to_per_s: 3_000.0, length };
     let steps = vec![Step::steady(500.0, length), ramp];
@@ -255,7 +255,7 @@ fn a_schedule_in_steps_is_told_in_steps() {
 
 #[test]
 fn a_server_that_falls_silent_is_time_without_service() {
-    let server = Server::start(Manner::SilentAfter(1_500));
+    let server = Server::start(ServerBehaviour::SilentAfter(1_500));
     let mut config = config(&server);
     config.pace = open(1_000.0, Duration::from_millis(1_500));
     let report = load(&config).unwrap();
@@ -275,7 +275,7 @@ fn a_server_that_falls_silent_is_time_without_service() {
 
 #[test]
 fn a_full_disk_ends_the_log_and_not_the_load() {
-    let server = Server::start(Manner::Good);
+    let server = Server::start(ServerBehaviour::Good);
     let mut config = config(&server);
     config.hdr_file = Some("/dev/full".into());
     let report = load(&config).unwrap();

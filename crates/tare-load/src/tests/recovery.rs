@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::load::{config, kinds, load};
-use super::server::{Manner, Server};
+use super::server::{Server, ServerBehaviour};
 use super::{PlainLoad, workload};
 use crate::access::Recovery;
 use crate::pacing::Pace;
 use crate::report::LoadReport;
 
 /// A load of 300 ms, all of it measured, of a server of this manner.
-fn recovered(manner: Manner, recovery: Recovery) -> LoadReport {
+fn recovered(manner: ServerBehaviour, recovery: Recovery) -> LoadReport {
     let server = Server::start(manner);
     let mut config = config(&server);
     config.populate = false;
@@ -24,13 +24,13 @@ fn recovered(manner: Manner, recovery: Recovery) -> LoadReport {
 
 #[test]
 fn answers_may_come_in_any_order() {
-    let report = recovered(Manner::Reversed, Recovery::default());
+    let report = recovered(ServerBehaviour::Reversed, Recovery::default());
     assert!(report.operations > 0 && report.errors.is_empty(), "{report:?}");
 }
 
 #[test]
 fn forgotten_statements_are_prepared_again() {
-    let report = recovered(Manner::Forgets, Recovery::default());
+    let report = recovered(ServerBehaviour::Forgets, Recovery::default());
     assert!(report.operations > 0 && report.errors.is_empty(), "{report:?}");
     assert!(report.recovery.reprepared > 0, "{report:?}");
 }
@@ -38,11 +38,12 @@ fn forgotten_statements_are_prepared_again() {
 #[test]
 fn attempts_without_an_answer_are_made_again_if_asked_for() {
     let timeout = Some(Duration::from_millis(20));
-    let report = recovered(Manner::Drops, Recovery { timeout, ..Recovery::default() });
+    let report = recovered(ServerBehaviour::Drops, Recovery { timeout, ..Recovery::default() });
     assert_eq!(kinds(&report), ["timed out"], "{report:?}");
     assert_eq!(report.recovery.retries, 0);
     assert!(report.operations > 0 && report.recovery.timeouts > 0, "{report:?}");
-    let report = recovered(Manner::Drops, Recovery { timeout, retries: 9, ..Recovery::default() });
+    let report =
+        recovered(ServerBehaviour::Drops, Recovery { timeout, retries: 9, ..Recovery::default() });
     assert!(report.recovery.retries > 0, "{report:?}");
     // What was under way at the end is not sent again.
     let failed: u64 = report.errors.iter().map(|error| error.count).sum();
@@ -52,7 +53,7 @@ fn attempts_without_an_answer_are_made_again_if_asked_for() {
 #[test]
 fn a_second_attempt_may_be_answered_where_the_first_is_not() {
     let speculative = Some(Duration::from_millis(5));
-    let report = recovered(Manner::Drops, Recovery { speculative, ..Recovery::default() });
+    let report = recovered(ServerBehaviour::Drops, Recovery { speculative, ..Recovery::default() });
     let recovery = report.recovery;
     assert!(recovery.speculative > 0 && recovery.speculative_won > 0, "{report:?}");
     assert!(recovery.speculative_won <= recovery.speculative, "{report:?}");
@@ -62,10 +63,10 @@ fn a_second_attempt_may_be_answered_where_the_first_is_not() {
 #[test]
 fn connections_that_break_are_made_again() {
     let recovery = Recovery { reconnect: true, ..Recovery::default() };
-    let report = recovered(Manner::CloseOnce(500), recovery);
+    let report = recovered(ServerBehaviour::CloseOnce(500), recovery);
     assert_eq!(kinds(&report), ["connection closed"], "{report:?}");
     assert_eq!(report.recovery.reconnects, 1, "{report:?}");
     let retried = Recovery { retries: 1, ..recovery };
-    let report = recovered(Manner::CloseOnce(500), retried);
+    let report = recovered(ServerBehaviour::CloseOnce(500), retried);
     assert!(report.errors.is_empty() && report.recovery.retries > 0, "{report:?}");
 }

@@ -15,7 +15,7 @@ use tare_cql::wire::Value;
 
 /// What the server does with the requests that execute something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum ServerBehaviour {
     Good,
     /// Answers this many, then closes every connection.
     CloseAfter(u64),
@@ -49,7 +49,7 @@ pub(crate) enum Manner {
 type Rows = Mutex<HashMap<u64, (i64, Vec<Vec<u8>>)>>;
 
 struct State {
-    manner: Manner,
+    manner: ServerBehaviour,
     rows: Rows,
     executed: AtomicU64,
     connections: AtomicU64,
@@ -64,7 +64,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(manner: Manner) -> Self {
+    pub(crate) fn start(manner: ServerBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
@@ -132,7 +132,7 @@ fn serve(mut socket: TcpStream, state: &State) {
             let mut one = Vec::new();
             let goes_on = answer(&frame, state, &mut one);
             match state.manner {
-                Manner::Reversed => out.splice(0..0, one),
+                ServerBehaviour::Reversed => out.splice(0..0, one),
                 _ => out.splice(out.len().., one),
             };
             if !goes_on {
@@ -153,7 +153,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
     let note = |statement: &str| state.statements.lock().unwrap().push(statement.into());
     match Request::decode(frame).unwrap() {
         Request::Options => response::encode_supported(out, reply, &[]),
-        Request::Startup { .. } if state.manner == Manner::Login => {
+        Request::Startup { .. } if state.manner == ServerBehaviour::Login => {
             response::encode_authenticate(out, reply, "PasswordAuthenticator");
         }
         Request::Startup { .. } => response::encode_ready(out, reply),
@@ -171,20 +171,20 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
         Request::Execute { id, parameters } => {
             let executed = state.executed.fetch_add(1, Ordering::Relaxed);
             match state.manner {
-                Manner::CloseAfter(count) if executed >= count => return false,
-                Manner::SilentAfter(count) if executed >= count => return true,
-                Manner::GarbageAfter(count) if executed >= count => {
+                ServerBehaviour::CloseAfter(count) if executed >= count => return false,
+                ServerBehaviour::SilentAfter(count) if executed >= count => return true,
+                ServerBehaviour::GarbageAfter(count) if executed >= count => {
                     out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n\r\n");
                     return true;
                 }
-                Manner::CloseOnce(count) if executed == count => return false,
-                Manner::Drops if executed % 50 == 49 => return true,
-                Manner::OtherStreams(count) if executed >= count => {
+                ServerBehaviour::CloseOnce(count) if executed == count => return false,
+                ServerBehaviour::Drops if executed % 50 == 49 => return true,
+                ServerBehaviour::OtherStreams(count) if executed >= count => {
                     let head = Head { stream: 12_345, ..Head::from(reply) };
                     response::encode_void(out, head);
                     return true;
                 }
-                Manner::Forgets
+                ServerBehaviour::Forgets
                     if executed % 1_000 == 999 || state.forgotten.load(Ordering::Relaxed) =>
                 {
                     state.forgotten.store(true, Ordering::Relaxed);
@@ -192,8 +192,8 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     response::encode_error(out, reply, &kind, "forgotten");
                     return true;
                 }
-                Manner::Errors | Manner::Refuses
-                    if executed.is_multiple_of(7) || state.manner == Manner::Refuses =>
+                ServerBehaviour::Errors | ServerBehaviour::Refuses
+                    if executed.is_multiple_of(7) || state.manner == ServerBehaviour::Refuses =>
                 {
                     let kind = ErrorKind::Overloaded;
                     response::encode_error(out, reply, &kind, "too much of it");
@@ -214,7 +214,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     let now_us = known.0 + 1;
                     let time_us = parameters.settings.timestamp_us.unwrap_or(now_us);
                     let row = (time_us, values.collect());
-                    if row.0 > known.0 && (known.0 == 0 || state.manner != Manner::Stale) {
+                    if row.0 > known.0 && (known.0 == 0 || state.manner != ServerBehaviour::Stale) {
                         *known = row;
                     }
                     response::encode_void(out, reply);
@@ -227,7 +227,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     let columns = EncodedColumns::new("", "", vec![column; count]);
                     let mut rows = RowsWriter::begin(out, reply, &columns, None);
                     if let Some(mut row) = row {
-                        if state.manner == Manner::Corrupt {
+                        if state.manner == ServerBehaviour::Corrupt {
                             *row.last_mut().unwrap().last_mut().unwrap() ^= 1;
                         }
                         row.iter().for_each(|cell| rows.cell(Some(cell)));

@@ -19,7 +19,7 @@ use crate::workload::column::{Column, Verdict, row_start};
 use crate::workload::keys::Keys;
 use crate::workload::rows::{KeyType, Shape, ShapeError};
 use crate::workload::table::Table;
-use crate::workload::value::Spread;
+use crate::workload::value::Distribution;
 
 pub use parse::parse;
 pub use schema::{PrimaryKey, TableDifference};
@@ -49,7 +49,7 @@ pub struct Query {
     /// Share of the operations that ask for a row that is not there, 0 to 1.
     pub misses: f64,
     /// Rows that a slice or a scan asks for.
-    pub limit: Spread,
+    pub limit: Distribution,
     /// How many columns an update writes.
     pub(crate) columns: usize,
     /// Position of its statement that reads, and of the first that writes.
@@ -110,7 +110,7 @@ impl Query {
             weight,
             keys,
             misses: 0.0,
-            limit: Spread::Fixed(1),
+            limit: Distribution::Fixed(1),
             columns: 0,
             read: 0,
             write: 0,

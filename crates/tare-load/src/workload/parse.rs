@@ -9,7 +9,7 @@ use crate::workload::column::Content;
 use crate::workload::keys::Keys;
 use crate::workload::rows::{COLUMNS_MAX, ROW_BYTES_MAX};
 use crate::workload::table::{KeyColumn, Table, push_column};
-use crate::workload::value::{Form, SCALARS, SHORT_MAX, Spread};
+use crate::workload::value::{Distribution, Form, SCALARS, SHORT_MAX};
 
 const ROOT: &[&str] = &["title", "table", "partition", "clustering", "column", "query"];
 const TABLE: &[&str] =
@@ -105,9 +105,9 @@ fn kind(table: &Toml<'_>) -> Result<Type, TomlError> {
 }
 
 /// A size in bytes of the types that have one; refused for the others.
-fn size(table: &Toml<'_>, kind: &Type, default: u64) -> Result<Spread, TomlError> {
+fn size(table: &Toml<'_>, kind: &Type, default: u64) -> Result<Distribution, TomlError> {
     let sized = matches!(kind, Type::Blob | Type::Text | Type::Ascii);
-    let Some(item) = table.get("size") else { return Ok(Spread::Fixed(default)) };
+    let Some(item) = table.get("size") else { return Ok(Distribution::Fixed(default)) };
     if !sized {
         return Err(item.bad_value(&format!("a {kind} has no size of its own")));
     }
@@ -118,7 +118,7 @@ fn size(table: &Toml<'_>, kind: &Type, default: u64) -> Result<Spread, TomlError
     Ok(spread)
 }
 
-fn spread(item: &Item<'_>) -> Result<Spread, TomlError> {
+fn spread(item: &Item<'_>) -> Result<Distribution, TomlError> {
     item.scalar()?.parse().map_err(|error| item.bad_value(&format!("{error}")))
 }
 
@@ -135,7 +135,7 @@ fn form(table: &Toml<'_>, kind: &Type) -> Result<Form, TomlError> {
     let digits = if matches!(kind, Type::Blob) { 8 } else { 20 };
     let size = size(table, kind, digits + prefix.len() as u64)?;
     let bytes = match size {
-        Spread::Fixed(bytes) if bytes <= 64 => usize::try_from(bytes).unwrap_or(64),
+        Distribution::Fixed(bytes) if bytes <= 64 => usize::try_from(bytes).unwrap_or(64),
         _ => return Err(table.need("size")?.bad_value("a key column has one size, at most 64")),
     };
     if bytes <= prefix.len() {

@@ -45,7 +45,7 @@ impl fmt::Display for PrimaryKey {
 
 /// A column as the server tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ServerColumn {
     name: String,
     /// A word of `ColumnKind`, or one that it does not have.
     kind: String,
@@ -65,12 +65,12 @@ pub(crate) fn question(table: &Table) -> String {
 }
 
 /// The columns in an answer to the question.
-pub(crate) fn told(rows: &Rows<'_>) -> Vec<Told> {
+pub(crate) fn told(rows: &Rows<'_>) -> Vec<ServerColumn> {
     let told = |row: tare_cql::response::Row<'_>| {
         let mut cells = row.cells();
         let mut next = || cells.next().flatten();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Some(Told {
+        Some(ServerColumn {
             name: text(next()?),
             kind: text(next()?),
             position: i32::from_be_bytes(next()?.try_into().ok()?),
@@ -83,7 +83,11 @@ pub(crate) fn told(rows: &Rows<'_>) -> Vec<Told> {
 
 /// Compares the columns that a server told with those of a workload's table. `slices`: rows are read
 /// in the order of their clustering columns.
-pub(crate) fn compare(table: &Table, told: &[Told], slices: bool) -> Result<(), TableDifference> {
+pub(crate) fn compare(
+    table: &Table,
+    told: &[ServerColumn],
+    slices: bool,
+) -> Result<(), TableDifference> {
     let keys = table.partition.iter().chain(&table.clustering).map(|key| (&key.name, &key.kind));
     let columns = table.columns.iter().map(|column| (&column.name, &column.kind));
     for (name, kind) in keys.chain(columns) {
@@ -112,8 +116,9 @@ pub(crate) fn compare(table: &Table, told: &[Told], slices: bool) -> Result<(), 
 }
 
 /// The names of the columns of a kind, in their order.
-fn of_kind(told: &[Told], kind: ColumnKind) -> Vec<String> {
-    let mut columns: Vec<&Told> = told.iter().filter(|told| told.kind == kind.name()).collect();
+fn of_kind(told: &[ServerColumn], kind: ColumnKind) -> Vec<String> {
+    let mut columns: Vec<&ServerColumn> =
+        told.iter().filter(|told| told.kind == kind.name()).collect();
     columns.sort_by_key(|told| told.position);
     columns.into_iter().map(|told| told.name.clone()).collect()
 }
@@ -134,10 +139,10 @@ mod tests {
     }
 
     /// Columns as `name kind position order type`.
-    fn told(lines: &[&str]) -> Vec<Told> {
+    fn told(lines: &[&str]) -> Vec<ServerColumn> {
         let line = |line: &&str| {
             let words: Vec<&str> = line.split(' ').collect();
-            Told {
+            ServerColumn {
                 name: words[0].into(),
                 kind: words[1].into(),
                 position: words[2].parse().unwrap(),

@@ -10,7 +10,7 @@ use tare_cql::types::Type;
 use tare_std::rng::mix64;
 
 use crate::workload::column::{Column, Content};
-use crate::workload::value::{Form, Short, Sink, Spread};
+use crate::workload::value::{Distribution, Form, ShortBytes, Sink};
 
 /// A table to load.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +50,7 @@ impl KeyColumn {
 
 /// A row's place: the number of its partition, and its own within.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RowPosition {
     pub(crate) partition: u64,
     pub(crate) row: u64,
 }
@@ -68,7 +68,7 @@ impl Table {
             step: 1,
             values: u64::MAX,
         };
-        let size = Spread::Fixed(u64::from(column_bytes));
+        let size = Distribution::Fixed(u64::from(column_bytes));
         let mut all = Vec::new();
         for column in 0..columns {
             let content = Content::Blob { size, random_share: 1.0 };
@@ -194,18 +194,18 @@ impl Table {
     }
 
     #[inline]
-    pub(crate) fn place(&self, row: u64) -> Place {
+    pub(crate) fn place(&self, row: u64) -> RowPosition {
         if self.rows_per_partition == 1 {
-            return Place { partition: row, row: 0 };
+            return RowPosition { partition: row, row: 0 };
         }
         let together = self.interleave * self.rows_per_partition;
         let (group, inside) = (row / together, row % together);
         let partition = group * self.interleave + inside % self.interleave;
-        Place { partition, row: inside / self.interleave }
+        RowPosition { partition, row: inside / self.interleave }
     }
 
     #[inline]
-    pub(crate) fn row_at(&self, place: Place) -> Option<u64> {
+    pub(crate) fn row_at(&self, place: RowPosition) -> Option<u64> {
         let group = place.partition / self.interleave;
         let inside = place.row * self.interleave + place.partition % self.interleave;
         group.checked_mul(self.interleave * self.rows_per_partition)?.checked_add(inside)
@@ -234,7 +234,7 @@ impl Table {
     pub(crate) fn place_of<'a>(
         &self,
         cells: &mut impl Iterator<Item = Option<&'a [u8]>>,
-    ) -> Option<Place> {
+    ) -> Option<RowPosition> {
         let mut partition = 0;
         for (index, key) in self.partition.iter().enumerate() {
             let cell = cells.next()??;
@@ -253,19 +253,19 @@ impl Table {
             let number = key.form.number(cells.next()??)?;
             row += number.checked_mul(key.step).filter(|_| number < key.values)?;
         }
-        Some(Place { partition, row })
+        Some(RowPosition { partition, row })
     }
 
     /// The token of a partition.
     #[inline]
     pub(crate) fn token(&self, partition: u64) -> Token {
-        let mut key = Short::new();
+        let mut key = ShortBytes::new();
         if let [_] = self.partition.as_slice() {
             self.put_partition(0, partition, &mut key);
             return Token::of(key.as_slice());
         }
         for index in 0..self.partition.len() {
-            let mut part = Short::new();
+            let mut part = ShortBytes::new();
             self.put_partition(index, partition, &mut part);
             let part = part.as_slice();
             key.push(&u16::try_from(part.len()).unwrap_or_default().to_be_bytes());

@@ -2,7 +2,7 @@ use super::shipped::{ALL, REFUSED};
 use super::*;
 use crate::workload::column::row_start;
 use crate::workload::rows::Shape;
-use crate::workload::table::Place;
+use crate::workload::table::RowPosition;
 use proptest::prelude::*;
 
 const SPEC: &str = r#"title = "everything"
@@ -93,9 +93,9 @@ fn a_specification_becomes_statements() {
     assert!(table.delete().starts_with("DELETE FROM ks.\"Things\" WHERE day = ?"));
     // Four partitions are filled side by side.
     let place = |row| table.place(row);
-    assert_eq!(place(1), Place { partition: 1, row: 0 });
-    assert_eq!(place(4), Place { partition: 0, row: 1 });
-    assert_eq!(place(121), Place { partition: 5, row: 0 });
+    assert_eq!(place(1), RowPosition { partition: 1, row: 0 });
+    assert_eq!(place(4), RowPosition { partition: 0, row: 1 });
+    assert_eq!(place(121), RowPosition { partition: 5, row: 0 });
     assert_eq!(workload.queries[0].kind, QueryKind::Slice);
     assert_eq!(workload.queries[1].misses, 0.1);
 }

@@ -19,7 +19,7 @@ const DONE_BITS: u32 = 2;
 
 /// What must be found of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Floor {
+pub(crate) enum ExpectedVersion {
     /// Nothing is known.
     #[default]
     Unknown,
@@ -33,7 +33,7 @@ pub(crate) enum Floor {
 
 /// What was done to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
+pub(crate) enum WriteState {
     Written = 1,
     DeleteSent = 2,
     Deleted = 3,
@@ -65,7 +65,7 @@ impl Versions {
 
     /// Remembers what was done, unless something later is known of this entry's rows.
     #[inline]
-    pub(crate) fn note(&self, row: u64, version: u64, done: Done) {
+    pub(crate) fn note(&self, row: u64, version: u64, done: WriteState) {
         let since = version.saturating_sub(self.base);
         let (entry, tag) = self.entry(row);
         if since >= 1 << VERSION_BITS {
@@ -78,18 +78,18 @@ impl Versions {
 
     /// What a read that is sent now must find.
     #[inline]
-    pub(crate) fn floor(&self, row: u64) -> Floor {
+    pub(crate) fn expected(&self, row: u64) -> ExpectedVersion {
         let (entry, tag) = self.entry(row);
         let word = entry.load(Ordering::Acquire);
         if word == 0 || word & ((1 << ROW_BITS) - 1) != tag {
-            return Floor::Unknown;
+            return ExpectedVersion::Unknown;
         }
         let word = word >> ROW_BITS;
         let version = self.base + (word >> DONE_BITS);
         match word & ((1 << DONE_BITS) - 1) {
-            1 => Floor::Written(version),
-            2 => Floor::Open,
-            _ => Floor::Deleted(version),
+            1 => ExpectedVersion::Written(version),
+            2 => ExpectedVersion::Open,
+            _ => ExpectedVersion::Deleted(version),
         }
     }
 
@@ -108,19 +108,22 @@ mod tests {
     #[test]
     fn the_latest_counts_and_others_are_forgotten() {
         let versions = Versions::with_entries(4, 100);
-        assert_eq!(versions.floor(1), Floor::Unknown);
-        versions.note(1, 107, Done::Written);
-        versions.note(1, 105, Done::Deleted);
-        assert_eq!(versions.floor(1), Floor::Written(107));
-        versions.note(1, 109, Done::DeleteSent);
-        assert_eq!(versions.floor(1), Floor::Open);
-        versions.note(1, 109, Done::Deleted);
-        assert_eq!(versions.floor(1), Floor::Deleted(109));
+        assert_eq!(versions.expected(1), ExpectedVersion::Unknown);
+        versions.note(1, 107, WriteState::Written);
+        versions.note(1, 105, WriteState::Deleted);
+        assert_eq!(versions.expected(1), ExpectedVersion::Written(107));
+        versions.note(1, 109, WriteState::DeleteSent);
+        assert_eq!(versions.expected(1), ExpectedVersion::Open);
+        versions.note(1, 109, WriteState::Deleted);
+        assert_eq!(versions.expected(1), ExpectedVersion::Deleted(109));
         // Row 5 has the same entry.
-        versions.note(5, 108, Done::Written);
-        assert_eq!(versions.floor(5), Floor::Unknown);
-        versions.note(5, 110, Done::Written);
-        assert_eq!((versions.floor(5), versions.floor(1)), (Floor::Written(110), Floor::Unknown));
+        versions.note(5, 108, WriteState::Written);
+        assert_eq!(versions.expected(5), ExpectedVersion::Unknown);
+        versions.note(5, 110, WriteState::Written);
+        assert_eq!(
+            (versions.expected(5), versions.expected(1)),
+            (ExpectedVersion::Written(110), ExpectedVersion::Unknown)
+        );
     }
 
     proptest! {
@@ -132,17 +135,17 @@ mod tests {
             let versions = Versions::with_entries(entries, 7);
             let mut latest: HashMap<u64, u64> = HashMap::new();
             for (row, version) in notes {
-                versions.note(row, 7 + version, Done::Written);
+                versions.note(row, 7 + version, WriteState::Written);
                 let known = latest.entry(row).or_default();
                 *known = version.max(*known);
                 for row in 0..40 {
-                    match versions.floor(row) {
-                        Floor::Unknown => {}
-                        Floor::Written(floor) => prop_assert_eq!(floor, 7 + latest[&row]),
+                    match versions.expected(row) {
+                        ExpectedVersion::Unknown => {}
+                        ExpectedVersion::Written(expected) => prop_assert_eq!(expected, 7 + latest[&row]),
                         other => prop_assert!(false, "{other:?}"),
                     }
                 }
-                prop_assert!(entries < 40 || versions.floor(row) != Floor::Unknown);
+                prop_assert!(entries < 40 || versions.expected(row) != ExpectedVersion::Unknown);
             }
         }
     }

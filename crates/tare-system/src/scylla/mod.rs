@@ -24,11 +24,11 @@ use tare_std::cpus::CpuSet;
 use tare_std::units::parse_bytes;
 
 use super::SystemInfo;
+use super::client_route::{ClientRoute, ClientRouteError};
 use super::cql::{Cells, Session, text};
 use super::instances;
 use super::options::Options;
-use super::starter::Recipe;
-use super::way::{Way, WayError};
+use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "scylla",
@@ -85,7 +85,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::CLUSTER,
     ],
     takes_device: false,
-    make: |spec, way| Ok(Box::new(Scylla::new(Options::new(spec), way.clone())?)),
+    make: |spec, client_route| Ok(Box::new(Scylla::new(Options::new(spec), client_route.clone())?)),
 };
 
 const READY_LIMIT: Duration = Duration::from_secs(180);
@@ -141,14 +141,14 @@ pub struct Scylla {
     options: Options,
     instances: Instances,
     memory_bytes: u64,
-    way: Way,
+    client_route: ClientRoute,
     directory: PathBuf,
     /// What iotune wrote, about the data directory.
     io_properties: Option<String>,
 }
 
 impl Scylla {
-    fn new(options: Options, way: Way) -> Result<Self, PartError> {
+    fn new(options: Options, client_route: ClientRoute) -> Result<Self, PartError> {
         let directory = options.need("directory", "its installation, such as /opt/scylladb")?;
         let directory = std::path::absolute(directory)?;
         if !directory.join("libexec/scylla").is_file()
@@ -179,7 +179,7 @@ impl Scylla {
             }
             None => None,
         };
-        Ok(Self { options, instances, memory_bytes, way, directory, io_properties })
+        Ok(Self { options, instances, memory_bytes, client_route, directory, io_properties })
     }
 
     fn configuration(&self) -> String {
@@ -266,7 +266,7 @@ impl System for Scylla {
         let io_properties = self.io_properties.iter();
         let files = io_properties.map(|text| ("conf/io_properties.yaml".into(), text.clone()));
         let libraries = self.directory.join("libreloc").to_string_lossy().into_owned();
-        let recipe = Recipe {
+        let recipe = StartPlan {
             files: files.chain([("conf/scylla.yaml".into(), self.configuration())]).collect(),
             command: self.words(cpus),
             // As the script bin/scylla of an installation sets them.
@@ -275,7 +275,7 @@ impl System for Scylla {
                 ("LD_LIBRARY_PATH".into(), libraries),
                 ("SCYLLA_CONF".into(), "{data}/conf".into()),
             ],
-            ..Recipe::default()
+            ..StartPlan::default()
         };
         // Its loader and its libraries lie beside it; the loader itself needs none.
         let program = HostProgram {
@@ -291,19 +291,19 @@ impl System for Scylla {
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        let mut session = Session::open(&self.way, at)?;
+        let mut session = Session::open(&self.client_route, at)?;
         if self.instances.cluster {
             let nodes = session.query("SELECT up, status FROM system.cluster_status")?;
             let (seen, count) = (up_and_normal(&nodes), self.instances.count);
             if seen != usize::try_from(count).unwrap_or(usize::MAX) {
-                return Err(WayError::Nodes { address: at.address, seen, count }.into());
+                return Err(ClientRouteError::Nodes { address: at.address, seen, count }.into());
             }
         }
         Ok(())
     }
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
-        let mut session = Session::open(&self.way, at)?;
+        let mut session = Session::open(&self.client_route, at)?;
         let version = session.query("SELECT version FROM system.versions")?;
         let version = version.into_iter().flatten().map(|cell| ("version".into(), text(&cell)));
         let config = session.query("SELECT name, value FROM system.config")?;

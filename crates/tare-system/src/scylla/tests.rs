@@ -13,7 +13,7 @@ fn installation() -> (tempfile::TempDir, String) {
     (directory, path)
 }
 
-fn recipe(options: &[(&str, &str)]) -> Recipe {
+fn recipe(options: &[(&str, &str)]) -> StartPlan {
     let (_directory, path) = installation();
     let named = [("directory", path.as_str()), ("memory", "2G")];
     let options: Vec<_> = named.into_iter().chain(options.iter().copied()).collect();

@@ -107,7 +107,7 @@ pub fn find_max(
         tell(&LoadEvent::Tried(&tried));
         Ok::<_, LoadError>(tried)
     };
-    let mut found = Found::default();
+    let mut found = SearchState::default();
     let outcome = found.search(first_per_s, search.confirmations, config.seed, stop, &mut run);
     // A server that goes away in the middle does not take with it what was found.
     let error = match outcome {
@@ -152,14 +152,14 @@ fn judge(slo: &Slo, rate_per_s: f64, confirms: bool, report: &LoadReport) -> Sea
 
 /// What a search has found.
 #[derive(Debug, Default)]
-struct Found {
+struct SearchState {
     holds_per_s: Option<f64>,
     broken_per_s: Option<f64>,
     is_unfinished: bool,
     runs: Vec<SearchRun>,
 }
 
-impl Found {
+impl SearchState {
     /// Searches with `run`, which tries a rate, to confirm it or not. What was found until then stays
     /// where it fails.
     fn search<E>(

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use tare_std::rng::Rng;
 
 /// A system that keeps the SLO up to a rate that varies a little from run to run.
-fn search(capacity_per_s: f64, noise_share: f64, first_per_s: f64, seed: u64) -> Found {
+fn search(capacity_per_s: f64, noise_share: f64, first_per_s: f64, seed: u64) -> SearchState {
     let mut noise = Rng::new(seed);
     let mut run = |rate_per_s: f64, confirms: bool| {
         let limit_per_s = capacity_per_s * (1.0 + noise_share * (2.0 * noise.next_f64() - 1.0));
@@ -17,7 +17,7 @@ fn search(capacity_per_s: f64, noise_share: f64, first_per_s: f64, seed: u64) ->
             doubts: Vec::new(),
         })
     };
-    let mut found = Found::default();
+    let mut found = SearchState::default();
     found.search(first_per_s, 3, seed, &AtomicBool::new(false), &mut run).unwrap();
     found
 }
@@ -41,7 +41,7 @@ fn an_interrupted_search_keeps_its_runs() {
         doubts: Vec::new(),
     };
     let mut run = |_, _| Ok::<_, ()>(tried.clone());
-    let mut found = Found::default();
+    let mut found = SearchState::default();
     found.search(10.0, 3, 1, &stop, &mut run).unwrap();
     assert!(found.is_unfinished && found.runs.len() == 1 && found.holds_per_s.is_none());
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Source, Worker};
 use crate::protocol::connection::{CONTROL, Connection, State};
-use crate::protocol::request::Judged;
+use crate::protocol::request::AnswerOutcome;
 use crate::protocol::wire::Progress;
 use crate::report::stats::ErrorKind;
 use crate::run::clock;
@@ -18,7 +18,7 @@ impl Worker<'_> {
         }
         let progress = match self.connections[index].receive() {
             Ok(progress) => progress,
-            Err(error) => return self.lose(index, ErrorKind::Garbage, &error.to_string()),
+            Err(error) => return self.lose(index, ErrorKind::Malformed, &error.to_string()),
         };
         let now_ns = clock::now_ns();
         let taken = self.take_answers(index, now_ns);
@@ -26,7 +26,7 @@ impl Worker<'_> {
             self.settle();
         }
         if let Err(reason) = taken {
-            return self.lose(index, ErrorKind::Garbage, &reason);
+            return self.lose(index, ErrorKind::Malformed, &reason);
         }
         match progress {
             Progress::Ended => {
@@ -84,17 +84,17 @@ impl Worker<'_> {
                     self.stats.recovery.unused_answers += 1;
                     continue;
                 }
-                State::Free | State::Parked => {
+                State::Free | State::AwaitingPrepare => {
                     break Err(format!("an answer on stream {stream} without a request"));
                 }
             }
             self.answer_ns = now_ns;
             let (job, operation) = (self.job, slot.operation);
             let judged = job.judge(operation, &frame);
-            if let Ok(Judged::Then(next)) = judged {
+            if let Ok(AnswerOutcome::Then(next)) = judged {
                 // The operation began with its first request, and ends with the answer to this one.
                 slot.operation = next;
-                self.beaten.extend(slot.twin.take());
+                self.beaten.extend(slot.other_attempt.take());
                 let head = connection.head(stream);
                 let encoded = job.encode(next, &connection.prepared, head, &mut connection.out);
                 assert!(encoded, "the engine prepares every statement before the load");
@@ -112,7 +112,7 @@ impl Worker<'_> {
             connection.release(stream);
             self.in_flight -= 1;
             self.stats.operations += u64::from(in_window);
-            self.stats.not_found += u64::from(in_window && judged == Ok(Judged::NotFound));
+            self.stats.not_found += u64::from(in_window && judged == Ok(AnswerOutcome::NotFound));
             let counts = if is_open {
                 slot.intended_ns >= self.window_ns.0 && slot.intended_ns < self.window_ns.1
             } else {
@@ -124,9 +124,9 @@ impl Worker<'_> {
                 self.stats.answered(job.kind(&operation), service_ns, response_ns);
             }
             served_ns = Some(served_ns.unwrap_or(u64::MAX).min(slot.intended_ns));
-            if let Some(twin) = slot.twin {
+            if let Some(other_attempt) = slot.other_attempt {
                 self.stats.recovery.speculative_won += u64::from(slot.is_second);
-                self.beaten.push(twin);
+                self.beaten.push(other_attempt);
             }
             if job.is_populating() {
                 self.shared.done.fetch_add(1, Ordering::Relaxed);

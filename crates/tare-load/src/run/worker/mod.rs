@@ -22,16 +22,16 @@ use crate::access::Recovery;
 use crate::error::LoadError;
 use crate::pacing::{Due, Pacer};
 use crate::protocol::cluster::Ring;
-use crate::protocol::connection::{Connection, Slot, Twin};
+use crate::protocol::connection::{AttemptRef, Connection, Slot};
 use crate::protocol::request::{Failure, Job};
 use crate::protocol::wire::Progress;
 use crate::report::stats::{ErrorKind, Gap, Stats};
 use crate::run::clock::{self, RunDelay};
 use crate::run::queue::Queue;
 use crate::run::redial::Redialer;
-use crate::run::routing::{Ready, Routing};
+use crate::run::routing::{ReadyOperation, Routing};
 
-use recovery::Recoverer;
+use recovery::RecoveryState;
 
 mod answers;
 mod recovery;
@@ -77,7 +77,7 @@ impl Source {
 
 /// When a load begins, is cut and ends, in ns on the clock of `clock::now_ns`.
 #[derive(Clone, Debug)]
-pub(crate) struct Timetable {
+pub(crate) struct WindowTimes {
     /// The first opens the measured window, the last closes it. Empty: nothing is measured.
     pub(crate) boundaries: Vec<u64>,
     /// No operation is sent from here on.
@@ -89,7 +89,7 @@ pub(crate) struct Timetable {
 }
 
 /// What all threads of a load share.
-pub(crate) struct Shared<'a> {
+pub(crate) struct SharedState<'a> {
     pub(crate) stop: &'a AtomicBool,
     /// Connections that still work.
     pub(crate) alive: AtomicUsize,
@@ -102,7 +102,7 @@ pub(crate) struct Shared<'a> {
 }
 
 /// What a thread counted.
-pub(crate) enum Chunk {
+pub(crate) enum StretchCounts {
     /// In the stretch between two boundaries, numbered from 0.
     Stretch(usize, Stats),
     /// After the last boundary: the ends of operations that belong to the window, and errors.
@@ -110,10 +110,10 @@ pub(crate) enum Chunk {
 }
 
 /// How a thread paces its load.
-pub(crate) struct Plan {
+pub(crate) struct WorkerPlan {
     pub(crate) source: Source,
-    pub(crate) timetable: Timetable,
-    /// True for the one thread that calls `Shared::edge`.
+    pub(crate) timetable: WindowTimes,
+    /// True for the one thread that calls `SharedState::edge`.
     pub(crate) first: bool,
     /// What is done about failures.
     pub(crate) recovery: Recovery,
@@ -132,13 +132,13 @@ const EVENTS_MAX: usize = 64;
 pub(crate) struct Worker<'a> {
     connections: &'a mut [Connection],
     job: &'a Job,
-    shared: &'a Shared<'a>,
+    shared: &'a SharedState<'a>,
     source: Source,
     /// Where there are several nodes or shards.
     routing: Option<Routing<'a>>,
-    timetable: Timetable,
+    timetable: WindowTimes,
     first: bool,
-    chunks: Sender<Chunk>,
+    chunks: Sender<StretchCounts>,
     queue: Queue,
     stats: Stats,
     /// Boundaries crossed.
@@ -152,11 +152,11 @@ pub(crate) struct Worker<'a> {
     /// The most of them, over all connections, and by connection.
     in_flight_max: usize,
     limits: Vec<i16>,
-    recoverer: Recoverer,
+    recoverer: RecoveryState,
     /// Attempts that failed in the batch of answers at hand ...
     failed: Vec<(Slot, Failure)>,
     /// ... and those that another one has beaten.
-    beaten: Vec<Twin>,
+    beaten: Vec<AttemptRef>,
     /// Open loop: where the search for a connection with room goes on.
     turn: usize,
     /// Connections that were given something in this turn.
@@ -180,9 +180,9 @@ impl<'a> Worker<'a> {
         connections: &'a mut [Connection],
         ring: &'a Ring,
         job: &'a Job,
-        shared: &'a Shared<'a>,
-        plan: Plan,
-        chunks: Sender<Chunk>,
+        shared: &'a SharedState<'a>,
+        plan: WorkerPlan,
+        chunks: Sender<StretchCounts>,
     ) -> Result<Self, LoadError> {
         let queue = Queue::new(connections)?;
         let routing = Routing::new(connections, ring);
@@ -208,7 +208,7 @@ impl<'a> Worker<'a> {
             in_flight: 0,
             in_flight_max: 0,
             limits: Vec::new(),
-            recoverer: Recoverer::new(plan.recovery, plan.redialer),
+            recoverer: RecoveryState::new(plan.recovery, plan.redialer),
             failed: Vec::new(),
             beaten: Vec::new(),
             turn: 0,
@@ -263,7 +263,7 @@ impl<'a> Worker<'a> {
             self.again.drain(..unfinished);
         }
         self.abandon();
-        self.send_chunk(Chunk::Tail);
+        self.send_chunk(StretchCounts::Tail);
         Ok(())
     }
 
@@ -310,7 +310,7 @@ impl<'a> Worker<'a> {
             // What happened before the window does not count, but a broken connection does.
             let before = std::mem::replace(&mut self.stats, Stats::new());
             for (kind, errors) in before.errors {
-                if matches!(kind, ErrorKind::ConnectionClosed | ErrorKind::Garbage) {
+                if matches!(kind, ErrorKind::ConnectionClosed | ErrorKind::Malformed) {
                     self.stats.error(kind, &errors.first, errors.count);
                 }
             }
@@ -329,7 +329,7 @@ impl<'a> Worker<'a> {
                 }
             }
             let number = self.crossed - 1;
-            self.send_chunk(|stats| Chunk::Stretch(number, stats));
+            self.send_chunk(|stats| StretchCounts::Stretch(number, stats));
         }
         self.crossed += 1;
         self.stats.begin_ns = now_ns;
@@ -392,7 +392,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn send_chunk(&mut self, chunk: impl FnOnce(Stats) -> Chunk) {
+    fn send_chunk(&mut self, chunk: impl FnOnce(Stats) -> StretchCounts) {
         let stats = std::mem::replace(&mut self.stats, Stats::new());
         // The receiver lives as long as the threads; if it is gone nobody wants the figures.
         let _ = self.chunks.send(chunk(stats));
@@ -412,7 +412,7 @@ impl<'a> Worker<'a> {
             if self.connections[index].queued.is_empty() {
                 self.given.push(index);
             }
-            self.encode(index, Ready { operation, intended_ns: due.intended_ns });
+            self.encode(index, ReadyOperation { operation, intended_ns: due.intended_ns });
         }
         while let Some(index) = self.given.pop() {
             self.flush(index);
@@ -439,7 +439,7 @@ impl<'a> Worker<'a> {
             let mut take = || {
                 let due = source.take(now_ns)?;
                 let operation = job.operation(due.index);
-                Some(Ready { operation, intended_ns: due.intended_ns })
+                Some(ReadyOperation { operation, intended_ns: due.intended_ns })
             };
             let ready = match &mut self.routing {
                 None => take(),
@@ -454,7 +454,7 @@ impl<'a> Worker<'a> {
     }
 
     #[inline]
-    fn encode(&mut self, index: usize, ready: Ready) {
+    fn encode(&mut self, index: usize, ready: ReadyOperation) {
         let connection = &mut self.connections[index];
         let slot = Slot::new(ready.operation, ready.intended_ns);
         let Some(stream) = connection.take_stream(slot) else {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use super::{Source, Worker};
 use crate::access::Recovery;
-use crate::protocol::connection::{Slot, Twin};
+use crate::protocol::connection::{AttemptRef, Slot};
 use crate::report::stats::ErrorKind;
 use crate::run::redial::Redialer;
 use crate::workload::operation::Operation;
@@ -24,7 +24,7 @@ const GIVEN_UP_MAX: usize = 4_096;
 
 /// An operation that is to be sent again.
 #[derive(Clone, Debug)]
-pub(super) struct Again {
+pub(super) struct Retry {
     slot: Slot,
     /// What became of it last.
     kind: ErrorKind,
@@ -33,16 +33,16 @@ pub(super) struct Again {
 
 /// What a thread remembers for its recovery.
 #[derive(Debug)]
-pub(super) struct Recoverer {
+pub(super) struct RecoveryState {
     pub(super) wanted: Recovery,
     /// When attempts are looked at next; never where nothing was asked for.
     sweep_ns: u64,
     every_ns: u64,
-    again: VecDeque<Again>,
+    again: VecDeque<Retry>,
     redialer: Option<Redialer>,
 }
 
-impl Recoverer {
+impl RecoveryState {
     pub(super) fn new(wanted: Recovery, redialer: Option<Redialer>) -> Self {
         let shortest = wanted.timeout.into_iter().chain(wanted.speculative).min();
         let every_ns = shortest.map(|time| nanoseconds(time) / 16);
@@ -84,9 +84,9 @@ impl Worker<'_> {
     /// Decides what becomes of failed attempts, and of those that another one has beaten.
     #[cold]
     pub(super) fn settle(&mut self) {
-        while let Some(twin) = self.beaten.pop() {
-            if let Some(connection) = self.connections.get_mut(twin.connection) {
-                connection.give_up_attempt(twin.stream);
+        while let Some(other_attempt) = self.beaten.pop() {
+            if let Some(connection) = self.connections.get_mut(other_attempt.connection) {
+                connection.give_up_attempt(other_attempt.stream);
             }
         }
         for (slot, (kind, message)) in std::mem::take(&mut self.failed) {
@@ -96,17 +96,19 @@ impl Worker<'_> {
 
     fn fail(&mut self, slot: Slot, kind: ErrorKind, message: String) {
         // Where there is a second attempt, it decides.
-        if let Some(twin) = slot.twin.and_then(|twin| self.waiting(twin)) {
-            twin.twin = None;
+        if let Some(other_attempt) =
+            slot.other_attempt.and_then(|other_attempt| self.waiting(other_attempt))
+        {
+            other_attempt.other_attempt = None;
             return;
         }
         let may_retry = slot.retries < self.recoverer.wanted.retries && kind.may_pass();
         if may_retry && self.stopped_ns.is_none() {
             self.stats.recovery.retries += 1;
             let retries = slot.retries + 1;
-            let (twin, is_second, had_twin) = (None, false, false);
-            let slot = Slot { retries, twin, is_second, had_twin, ..slot };
-            self.recoverer.again.push_back(Again { slot, kind, message });
+            let (other_attempt, is_second, had_other_attempt) = (None, false, false);
+            let slot = Slot { retries, other_attempt, is_second, had_other_attempt, ..slot };
+            self.recoverer.again.push_back(Retry { slot, kind, message });
             return;
         }
         self.count(&slot, kind, &message);
@@ -124,14 +126,14 @@ impl Worker<'_> {
 
     /// The load has ended: what was to be sent again has failed.
     pub(super) fn drop_retries(&mut self) {
-        for Again { slot, kind, message } in std::mem::take(&mut self.recoverer.again) {
+        for Retry { slot, kind, message } in std::mem::take(&mut self.recoverer.again) {
             self.count(&slot, kind, &message);
         }
     }
 
-    fn waiting(&mut self, twin: Twin) -> Option<&mut Slot> {
-        let connection = self.connections.get_mut(twin.connection)?;
-        let slot = connection.slots.get_mut(usize::try_from(twin.stream).ok()?)?;
+    fn waiting(&mut self, other_attempt: AttemptRef) -> Option<&mut Slot> {
+        let connection = self.connections.get_mut(other_attempt.connection)?;
+        let slot = connection.slots.get_mut(usize::try_from(other_attempt.stream).ok()?)?;
         slot.is_awaited().then_some(slot)
     }
 
@@ -139,10 +141,10 @@ impl Worker<'_> {
         if self.stopped_ns.is_some() {
             return self.drop_retries();
         }
-        while let Some(Again { slot, kind, message }) = self.recoverer.again.pop_front() {
+        while let Some(Retry { slot, kind, message }) = self.recoverer.again.pop_front() {
             if !self.attempt(None, slot) {
                 // No connection works just now.
-                self.recoverer.again.push_front(Again { slot, kind, message });
+                self.recoverer.again.push_front(Retry { slot, kind, message });
                 break;
             }
         }
@@ -161,9 +163,11 @@ impl Worker<'_> {
         let connection = &mut self.connections[index];
         connection.extend();
         let Some(stream) = connection.take_stream(slot) else { return false };
-        if let Some(first) = slot.twin.and_then(|twin| self.waiting(twin)) {
-            first.twin = Some(Twin { connection: index, stream });
-            first.had_twin = true;
+        if let Some(first) =
+            slot.other_attempt.and_then(|other_attempt| self.waiting(other_attempt))
+        {
+            first.other_attempt = Some(AttemptRef { connection: index, stream });
+            first.had_other_attempt = true;
         }
         self.encode_on(index, stream, slot.operation);
         true
@@ -181,9 +185,9 @@ impl Worker<'_> {
                     continue;
                 }
                 if age_ns >= timeout_ns {
-                    late.push(Twin { connection: index, stream });
-                } else if age_ns >= speculative_ns && !slot.had_twin {
-                    slow.push(Twin { connection: index, stream });
+                    late.push(AttemptRef { connection: index, stream });
+                } else if age_ns >= speculative_ns && !slot.had_other_attempt {
+                    slow.push(AttemptRef { connection: index, stream });
                 }
             }
         }
@@ -204,7 +208,12 @@ impl Worker<'_> {
         if self.stopped_ns.is_none() {
             for first in slow {
                 let Some(slot) = self.waiting(first).copied() else { continue };
-                let second = Slot { twin: Some(first), is_second: true, had_twin: true, ..slot };
+                let second = Slot {
+                    other_attempt: Some(first),
+                    is_second: true,
+                    had_other_attempt: true,
+                    ..slot
+                };
                 if self.attempt(Some(first.connection), second) {
                     self.stats.recovery.speculative += 1;
                 }

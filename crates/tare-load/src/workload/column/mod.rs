@@ -12,7 +12,7 @@
 use tare_cql::types::Type;
 use tare_std::rng::mix64;
 
-use crate::workload::value::{Comparison, Form, Sink, Spread};
+use crate::workload::value::{Comparison, Distribution, Form, Sink};
 
 pub(crate) const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 /// What keeps the size of a value independent of its bytes.
@@ -31,11 +31,11 @@ pub(crate) struct Column {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Content {
     /// `random_share` of the bytes are random, the rest repeats one byte.
-    Blob { size: Spread, random_share: f64 },
+    Blob { size: Distribution, random_share: f64 },
     /// The same in printable ASCII, 6 random bits a character.
-    Text { size: Spread, random_share: f64 },
+    Text { size: Distribution, random_share: f64 },
     /// A number out of a range, or any that the type holds.
-    Number { form: Form, range: Option<Spread> },
+    Number { form: Form, range: Option<Distribution> },
 }
 
 /// What a cell turned out to be.
@@ -178,9 +178,9 @@ fn next(state: &mut u64) -> u64 {
 }
 
 #[inline]
-fn size_of(size: &Spread, body: u64) -> u64 {
+fn size_of(size: &Distribution, body: u64) -> u64 {
     match *size {
-        Spread::Fixed(size) => size,
+        Distribution::Fixed(size) => size,
         spread => spread.draw(mix64(body ^ SIZE_SALT)),
     }
 }

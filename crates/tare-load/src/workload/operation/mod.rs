@@ -8,8 +8,8 @@
 use tare_std::rng::{Rng, mix64};
 
 use crate::workload::keys::Sampler;
-use crate::workload::value::Spread;
-use crate::workload::versions::Floor;
+use crate::workload::value::Distribution;
+use crate::workload::versions::ExpectedVersion;
 use crate::workload::{QueryKind, Workload};
 
 /// One operation, as it is kept while it is under way.
@@ -20,7 +20,7 @@ pub(crate) struct Operation {
     /// What a write writes: 0, or its time in µs since the epoch.
     pub(crate) version: u64,
     /// What a read must find.
-    pub(crate) floor: Floor,
+    pub(crate) expected: ExpectedVersion,
     /// Rows that a slice or scan asks for, or which columns are updated.
     pub(crate) choice: u32,
     /// Position among the workload's queries.
@@ -103,7 +103,7 @@ struct Share {
     kind: QueryKind,
     sampler: Sampler,
     misses: f64,
-    limit: Spread,
+    limit: Distribution,
     choices: u64,
 }
 

@@ -7,7 +7,7 @@ mod spread;
 
 use tare_cql::types::Type;
 
-pub use spread::{Spread, SpreadError};
+pub use spread::{Distribution, DistributionError};
 
 /// The scalar types of CQL that values can be derived for: all but counters.
 pub(crate) const SCALARS: [&str; 20] = [
@@ -128,7 +128,7 @@ impl Sink for Comparison<'_> {
 
 /// A value's bytes on the stack: numbers are short.
 #[derive(Debug)]
-pub(crate) struct Short {
+pub(crate) struct ShortBytes {
     bytes: [u8; SHORT_MAX],
     length: usize,
 }
@@ -136,7 +136,7 @@ pub(crate) struct Short {
 /// A value that holds a number is at most so long, and so is a whole partition key.
 pub(crate) const SHORT_MAX: usize = 128;
 
-impl Short {
+impl ShortBytes {
     #[inline]
     pub(crate) fn new() -> Self {
         Self { bytes: [0; SHORT_MAX], length: 0 }
@@ -156,7 +156,7 @@ impl Short {
     }
 }
 
-impl Sink for Short {
+impl Sink for ShortBytes {
     #[inline]
     fn bytes(&mut self, bytes: &[u8]) {
         self.push(bytes);

@@ -45,7 +45,7 @@ fn values_are_what_cql_prints() {
 #[test]
 fn spreads_are_read_and_keep_their_ends() {
     for text in ["34", "uniform:1:100", "gaussian:10:20"] {
-        let spread: Spread = text.parse().unwrap();
+        let spread: Distribution = text.parse().unwrap();
         assert_eq!(spread.to_string(), text);
         let drawn: Vec<u64> = (0..2_000).map(|n| spread.draw(n * 77)).collect();
         assert!(drawn.iter().all(|n| (spread.least()..=spread.most()).contains(n)), "{text}");
@@ -53,7 +53,7 @@ fn spreads_are_read_and_keep_their_ends() {
         assert!(distinct * 10 > (spread.most() - spread.least()) * 7, "{text}: {distinct}");
     }
     for bad in ["", "x", "uniform:5:1", "uniform:5", "zipf:1:2", "-1"] {
-        assert!(bad.parse::<Spread>().is_err(), "{bad}");
+        assert!(bad.parse::<Distribution>().is_err(), "{bad}");
     }
 }
 

@@ -25,7 +25,7 @@ use tare_load::histogram::{self, DecodeError};
 
 /// Why instances could not be loaded together.
 #[derive(Debug, thiserror::Error)]
-pub enum SeveralError {
+pub enum MultiInstanceError {
     #[error("the driver is made for {made} instances of the system and was given {given}")]
     Number { made: usize, given: usize },
     #[error(transparent)]
@@ -41,13 +41,13 @@ pub enum SeveralError {
 }
 
 /// A driver for each instance.
-pub(super) struct Several {
+pub(super) struct MultiInstance {
     drivers: Vec<Box<dyn Driver + Send>>,
     /// What each driver calls it, in their order.
     targets: Targets<Vec<TargetId>>,
 }
 
-impl Several {
+impl MultiInstance {
     /// Starts so many drivers.
     pub(super) fn make(
         info: &DriverInfo,
@@ -67,13 +67,14 @@ impl Several {
     fn each(
         &mut self,
         target: TargetId,
-    ) -> Result<impl Iterator<Item = (&mut Box<dyn Driver + Send>, TargetId)>, SeveralError> {
+    ) -> Result<impl Iterator<Item = (&mut Box<dyn Driver + Send>, TargetId)>, MultiInstanceError>
+    {
         let targets = self.targets.get(target)?;
         Ok(self.drivers.iter_mut().zip(targets.iter().copied()))
     }
 }
 
-impl Driver for Several {
+impl Driver for MultiInstance {
     fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
         self.open_all(&[address], deadline)
     }
@@ -85,7 +86,7 @@ impl Driver for Several {
     ) -> Result<TargetId, PartError> {
         let (made, given) = (self.drivers.len(), addresses.len());
         if made != given {
-            return Err(SeveralError::Number { made, given }.into());
+            return Err(MultiInstanceError::Number { made, given }.into());
         }
         let open = |(driver, address): (&mut Box<dyn Driver + Send>, &SocketAddr)| {
             driver.open(*address, deadline)
@@ -158,7 +159,7 @@ impl Driver for Several {
         });
         let loads = loads.into_iter().collect::<Result<Vec<_>, _>>()?;
         if apart {
-            return Err(SeveralError::Apart.into());
+            return Err(MultiInstanceError::Apart.into());
         }
         Ok(sum(&loads)?)
     }
@@ -193,7 +194,7 @@ impl Driver for Several {
 }
 
 /// What all drivers saw together.
-fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, SeveralError> {
+fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, MultiInstanceError> {
     let mut sum = SliceLoad::default();
     let windows: u64 = loads.iter().map(|load| load.window_ns).sum();
     sum.window_ns = windows / u64::try_from(loads.len()).unwrap_or(1).max(1);
@@ -214,7 +215,7 @@ fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, SeveralError> {
 }
 
 /// One histogram of several, without loss; none where one is missing.
-fn merged<'a>(mut parts: impl Iterator<Item = &'a [u8]>) -> Result<Vec<u8>, SeveralError> {
+fn merged<'a>(mut parts: impl Iterator<Item = &'a [u8]>) -> Result<Vec<u8>, MultiInstanceError> {
     let Some(first) = parts.next().filter(|bytes| !bytes.is_empty()) else { return Ok(Vec::new()) };
     let mut all = histogram::decode(first)?;
     all.auto(true);

@@ -16,14 +16,14 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// Where the client stands.
 #[derive(Clone, Debug, Default)]
-pub struct Way {
+pub struct ClientRoute {
     /// Such as `/run/netns/NAME`; without one, where this process stands.
     pub namespace: Option<PathBuf>,
 }
 
 /// Why a system could not be asked.
 #[derive(Debug, thiserror::Error)]
-pub enum WayError {
+pub enum ClientRouteError {
     #[error(transparent)]
     Namespace(#[from] NetnsError),
     #[error("it does not answer on {address}")]
@@ -38,7 +38,7 @@ pub enum WayError {
 
 /// A connection to a running system.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct SystemConnection {
     stream: TcpStream,
     address: SocketAddr,
     question: String,
@@ -46,43 +46,46 @@ pub(crate) struct Line {
     deadline: Instant,
 }
 
-impl Way {
+impl ClientRoute {
     /// Connects.
     ///
     /// # Errors
     /// When nothing listens there, or not yet.
-    pub(crate) fn connect(&self, address: SocketAddr) -> Result<Line, WayError> {
+    pub(crate) fn connect(
+        &self,
+        address: SocketAddr,
+    ) -> Result<SystemConnection, ClientRouteError> {
         let connect = || TcpStream::connect_timeout(&address, LIMIT);
         let stream = match &self.namespace {
             Some(namespace) => netns::within(namespace, connect)?,
             None => connect(),
         };
-        let fail = |source| WayError::Connect { address, source };
+        let fail = |source| ClientRouteError::Connect { address, source };
         let stream = stream.map_err(fail)?;
         stream.set_nodelay(true).map_err(fail)?;
         stream.set_write_timeout(Some(LIMIT)).map_err(fail)?;
         let (question, deadline) = (String::new(), Instant::now() + LIMIT);
-        Ok(Line { stream, address, question, limit: LIMIT, deadline })
+        Ok(SystemConnection { stream, address, question, limit: LIMIT, deadline })
     }
 }
 
-impl Line {
+impl SystemConnection {
     /// For answers that take longer than others.
     pub(crate) fn limit(&mut self, limit: Duration) {
         self.limit = limit;
     }
 
     /// Sends bytes; `question` names them in errors.
-    pub(crate) fn send(&mut self, question: &str, bytes: &[u8]) -> Result<(), WayError> {
+    pub(crate) fn send(&mut self, question: &str, bytes: &[u8]) -> Result<(), ClientRouteError> {
         self.question = question.into();
         self.deadline = Instant::now() + self.limit;
         self.stream.write_all(bytes).map_err(|source| self.broke_off(source))
     }
 
     /// Exactly so many bytes of the answer.
-    pub(crate) fn bytes(&mut self, count: usize) -> Result<Vec<u8>, WayError> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<Vec<u8>, ClientRouteError> {
         if count > ANSWER_BYTES_MAX {
-            return Err(self.nonsense(format!("an answer of {count} bytes")));
+            return Err(self.unexpected_answer(format!("an answer of {count} bytes")));
         }
         let mut bytes = vec![0; count];
         let mut filled = 0;
@@ -102,26 +105,26 @@ impl Line {
     }
 
     /// A line of the answer, without its end.
-    pub(crate) fn line(&mut self) -> Result<String, WayError> {
+    pub(crate) fn line(&mut self) -> Result<String, ClientRouteError> {
         let mut line = Vec::new();
         loop {
             match self.bytes(1)?[0] {
                 b'\n' => break,
                 byte if line.len() < ANSWER_BYTES_MAX => line.push(byte),
-                _ => return Err(self.nonsense("a line without an end".into())),
+                _ => return Err(self.unexpected_answer("a line without an end".into())),
             }
         }
         Ok(String::from_utf8_lossy(&line).trim_end_matches('\r').to_string())
     }
 
     /// An answer that is none.
-    pub(crate) fn nonsense(&self, mut answer: String) -> WayError {
+    pub(crate) fn unexpected_answer(&self, mut answer: String) -> ClientRouteError {
         let end = answer.char_indices().nth(200).map_or(answer.len(), |(at, _)| at);
         answer.truncate(end);
-        WayError::Answer { address: self.address, question: self.question.clone(), answer }
+        ClientRouteError::Answer { address: self.address, question: self.question.clone(), answer }
     }
 
-    fn broke_off(&self, source: io::Error) -> WayError {
-        WayError::Ask { address: self.address, question: self.question.clone(), source }
+    fn broke_off(&self, source: io::Error) -> ClientRouteError {
+        ClientRouteError::Ask { address: self.address, question: self.question.clone(), source }
     }
 }

@@ -41,12 +41,12 @@ pub enum OptionError {
 
 /// The words of one workload for one tool.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Options<'w> {
+pub(super) struct OptionReader<'w> {
     pub(super) tool: &'static str,
     pub(super) workload: &'w WorkloadSpec,
 }
 
-impl<'w> Options<'w> {
+impl<'w> OptionReader<'w> {
     pub(super) fn get(&self, option: &str) -> Option<&'w str> {
         let found = self.workload.options.iter().find(|(name, _)| name == option);
         found.map(|(_, value)| value.as_str())
