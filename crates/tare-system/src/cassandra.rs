@@ -23,7 +23,7 @@ use tare_host::exec;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, MemoryNeed, OwnAccount, System};
+use tare_lab::system::{Instances, MemoryNeed, System};
 use tare_std::units::parse_bytes;
 
 use super::SystemInfo;
@@ -405,10 +405,6 @@ impl System for Cassandra {
         let tasks = session
             .query("SELECT keyspace_name, table_name, kind FROM system_views.sstable_tasks")?;
         Ok(busy(&pools, &tasks))
-    }
-
-    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
     }
 }
 

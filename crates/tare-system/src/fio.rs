@@ -1,10 +1,10 @@
 //! fio, run by Tare's own program inside the environment; the driver `fio` says which job.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
-use tare_lab::system::{OwnAccount, System};
+use tare_lab::system::System;
 
 use super::SystemInfo;
 
@@ -63,10 +63,6 @@ impl System for Fio {
         let report: std::collections::BTreeMap<String, String> =
             serde_json::from_str(&text).map_err(|source| FioReportError::Form { path, source })?;
         Ok(report.into_iter().collect())
-    }
-
-    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
     }
 }
 

@@ -4,18 +4,12 @@
 //!
 //! Limits: one port. What the image keeps elsewhere than in `{data}` lies in its root file system.
 
-use std::path::Path;
-use std::time::Duration;
-
-use tare_lab::PartError;
-use tare_lab::environment::{Endpoint, Launch};
+use tare_lab::environment::Launch;
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{OwnAccount, System};
 
 use super::SystemInfo;
-use super::client_route::ClientRoute;
 use super::options::{OptionError, Options};
-use super::readiness::{self, Readiness};
+use super::readiness::{self, DescribedStart, DescribedSystem};
 use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
@@ -54,21 +48,23 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         readiness::LIMIT,
     ],
     takes_device: false,
-    make: |spec, client_route| Ok(Box::new(Image::new(Options::new(spec), client_route.clone())?)),
+    make: |spec, client_route| {
+        let options = Options::new(spec);
+        let image = Image::new(&options)?;
+        Ok(Box::new(DescribedSystem::new(image, &options, client_route)?))
+    },
 };
 
 /// The program of an image as a study describes it.
 #[derive(Clone, Debug)]
-pub struct Image {
+pub(super) struct Image {
     command: Vec<String>,
     variables: Vec<(String, String)>,
     port: Option<u16>,
-    readiness: Readiness,
-    client_route: ClientRoute,
 }
 
 impl Image {
-    fn new(options: Options, client_route: ClientRoute) -> Result<Self, OptionError> {
+    fn new(options: &Options) -> Result<Self, OptionError> {
         let port = options.text("port").map(|text| {
             let port = text.parse().ok().filter(|port| *port != 0);
             port.ok_or_else(|| options.bad("port", text, "a port from 1 to 65535"))
@@ -84,45 +80,22 @@ impl Image {
             let wanted = "the one that it listens on, or {port} in command or variables";
             options.need("port", wanted)?;
         }
-        Ok(Self { command, variables, port, readiness: Readiness::of(&options)?, client_route })
+        Ok(Self { command, variables, port })
     }
 }
 
-impl System for Image {
-    fn name(&self) -> &str {
-        INFO.name
-    }
+impl DescribedStart for Image {
+    const NAME: &'static str = INFO.name;
 
-    fn launch(&self, _cpus: usize) -> Launch {
-        let recipe = StartPlan {
+    fn launch(&self) -> Launch {
+        let plan = StartPlan {
             command: self.command.clone(),
             variables: self.variables.clone(),
             from_image: true,
             ..StartPlan::default()
         };
-        let (arguments, port) = (recipe.arguments(), self.port);
+        let (arguments, port) = (plan.arguments(), self.port);
         Launch { arguments, program: None, from_image: true, port }
-    }
-
-    fn ready_limit(&self) -> Duration {
-        self.readiness.limit
-    }
-
-    fn announces(&self) -> Option<&str> {
-        self.readiness.says.as_deref()
-    }
-
-    fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        self.readiness.look(&self.client_route, at)
-    }
-
-    /// Nobody knows how to ask it.
-    fn settings(&self, _at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
-        Ok(Vec::new())
-    }
-
-    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
     }
 }
 

@@ -30,9 +30,7 @@ use tare_lab::system::System;
 
 pub use cassandra::{Cassandra, CassandraError};
 pub use client_route::{ClientRoute, ClientRouteError};
-pub use command::Command;
 pub use fio::{Fio, FioReportError};
-pub use image::Image;
 pub use image_start::ImageStartError;
 pub use memcached::Memcached;
 pub use options::OptionError;

@@ -4,7 +4,7 @@
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, OwnAccount, System};
+use tare_lab::system::{Instances, System};
 
 use super::SystemInfo;
 use super::client_route::{ClientRoute, ClientRouteError};
@@ -128,10 +128,6 @@ impl System for Memcached {
         let mut stats = self.stats(at)?;
         stats.retain(|(name, value)| BUSY.contains(&name.as_str()) && value != "0");
         Ok(stats.first().map(|(name, value)| format!("{name} = {value}")))
-    }
-
-    fn own_account(&self, _data: &std::path::Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, OwnAccount, System};
+use tare_lab::system::{Instances, System};
 
 use super::SystemInfo;
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
@@ -228,10 +228,6 @@ impl System for Postgres {
         session.query("CHECKPOINT")?;
         let workers = session.query(WORKERS)?;
         Ok(workers.first().map(|worker| worker.join(": ")))
-    }
-
-    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
     }
 }
 

@@ -1,13 +1,14 @@
 //! When a program that nothing is known of is ready: what it has said, what it answers, and what a
 //! command of the host says of it. All of what a study names has to be so.
 
+use std::fmt;
 use std::time::Duration;
 
 use tare_host::exec::Command;
 use tare_lab::PartError;
-use tare_lab::environment::Endpoint;
+use tare_lab::environment::{Endpoint, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::READY_LIMIT;
+use tare_lab::system::{Instances, READY_LIMIT, System};
 
 use super::client_route::ClientRoute;
 use super::options::{OptionError, Options};
@@ -46,13 +47,13 @@ pub(crate) const LIMIT: OptionInfo = OptionInfo {
 pub(crate) struct Readiness {
     send: Option<String>,
     expect: Option<String>,
-    pub(crate) says: Option<String>,
+    says: Option<String>,
     command: Vec<String>,
-    pub(crate) limit: Duration,
+    limit: Duration,
 }
 
 impl Readiness {
-    pub(crate) fn of(options: &Options) -> Result<Self, OptionError> {
+    fn of(options: &Options) -> Result<Self, OptionError> {
         let text = |info: &OptionInfo| options.text(info.name).map(String::from);
         Ok(Self {
             send: text(&SEND),
@@ -67,7 +68,7 @@ impl Readiness {
     ///
     /// # Errors
     /// What is not so yet.
-    pub(crate) fn look(&self, client_route: &ClientRoute, at: &Endpoint) -> Result<(), PartError> {
+    fn look(&self, client_route: &ClientRoute, at: &Endpoint) -> Result<(), PartError> {
         let mut line = client_route.connect(at.address)?;
         if let Some(question) = &self.send {
             line.send(question, question.as_bytes())?;
@@ -87,6 +88,64 @@ impl Readiness {
             command = command.in_namespace(namespace);
         }
         Ok(command.run().map(drop)?)
+    }
+}
+
+/// How a program is started of which Tare knows nothing else.
+pub(crate) trait DescribedStart: fmt::Debug {
+    const NAME: &'static str;
+
+    fn launch(&self) -> Launch;
+
+    fn instances(&self) -> Instances {
+        Instances::ONE
+    }
+}
+
+/// A system that a study describes whole: how it is started, and when it is ready.
+#[derive(Debug)]
+pub(crate) struct DescribedSystem<S> {
+    start: S,
+    readiness: Readiness,
+    client_route: ClientRoute,
+}
+
+impl<S> DescribedSystem<S> {
+    /// # Errors
+    /// When an option about readiness means nothing.
+    pub(crate) fn new(
+        start: S,
+        options: &Options,
+        client_route: &ClientRoute,
+    ) -> Result<Self, OptionError> {
+        let readiness = Readiness::of(options)?;
+        Ok(Self { start, readiness, client_route: client_route.clone() })
+    }
+}
+
+impl<S: DescribedStart> System for DescribedSystem<S> {
+    fn name(&self) -> &str {
+        S::NAME
+    }
+
+    fn launch(&self, _cpus: usize) -> Launch {
+        self.start.launch()
+    }
+
+    fn instances(&self) -> Instances {
+        self.start.instances()
+    }
+
+    fn ready_limit(&self) -> Duration {
+        self.readiness.limit
+    }
+
+    fn announces(&self) -> Option<&str> {
+        self.readiness.says.as_deref()
+    }
+
+    fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
+        self.readiness.look(&self.client_route, at)
     }
 }
 

@@ -7,7 +7,7 @@
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::{OptionInfo, SystemSpec};
-use tare_lab::system::{Instances, OwnAccount, System};
+use tare_lab::system::{Instances, System};
 
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::options::Options;
@@ -154,10 +154,6 @@ impl System for Redis {
     fn pending(&self, at: &Endpoint) -> Result<Option<String>, PartError> {
         let info = self.info(at)?;
         Ok(busy(&info))
-    }
-
-    fn own_account(&self, _at: &std::path::Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, MemoryNeed, OwnAccount, System};
+use tare_lab::system::{Instances, MemoryNeed, System};
 use tare_std::cpus::CpuSet;
 use tare_std::units::parse_bytes;
 
@@ -311,10 +311,6 @@ impl System for Scylla {
         let config = config.iter().filter_map(pair);
         let config = config.filter(|(name, _)| SETTINGS.contains(&name.as_str()));
         Ok(version.chain(config).collect())
-    }
-
-    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
     }
 }
 
