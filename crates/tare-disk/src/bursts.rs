@@ -47,7 +47,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Whether the rate may be believed.
+    /// Returns whether the rate may be believed.
     pub(crate) fn is_enough(&self) -> bool {
         match self.bursty {
             true => self.bursts >= BURSTS_MIN,

@@ -66,7 +66,7 @@ impl Device {
         })
     }
 
-    /// Whether it is memory: its name says so.
+    /// Returns whether it is memory: its name says so.
     pub(crate) fn is_memory(&self) -> bool {
         self.name.starts_with("zram") || self.name.starts_with("ram")
     }

@@ -369,7 +369,7 @@ impl Running {
         bursts::count(&self.completions, since(edge), since(end))
     }
 
-    /// Whether the rate is steady at the end of so many parts.
+    /// Returns whether the rate is steady at the end of so many parts.
     fn steady(&self, parts: usize) -> bool {
         self.slots.get(LEAD_IN_SLOTS as usize..parts).is_some_and(rules::steady)
     }
@@ -383,7 +383,7 @@ impl Running {
         }
     }
 
-    /// The intended start of the next operation, if it has come.
+    /// Returns the intended start of the next operation, if it has come.
     fn due_at(&self, start: Instant, now: Instant) -> Option<Instant> {
         match self.stream.pacing {
             Pacing::Closed { depth } => (self.in_flight < depth).then_some(now),
@@ -401,7 +401,7 @@ impl Running {
     }
 }
 
-/// How long to wait for a completion: until the next operation is due or the window ends.
+/// Returns how long to wait for a completion: until the next operation is due or the window ends.
 fn pause(
     running: &[Running],
     free: bool,
@@ -419,7 +419,7 @@ fn pause(
     (wait >= SLEEP_MIN).then_some(wait)
 }
 
-/// How many whole parts of a window have passed.
+/// Returns how many whole parts of a window have passed.
 fn parts(passed: Duration, part: Duration) -> usize {
     usize::try_from(passed.as_nanos() / part.as_nanos()).unwrap_or(usize::MAX)
 }

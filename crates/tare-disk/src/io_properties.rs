@@ -12,7 +12,7 @@ pub struct IoProperties {
     pub write_bandwidth: f64,
 }
 
-/// The file's text.
+/// Returns the file's text.
 pub fn yaml(mount_point: &Path, disk: &IoProperties) -> String {
     // A quoted scalar of YAML is JSON's, apart from the slash, which needs no escape in either.
     let quoted = mount_point.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");

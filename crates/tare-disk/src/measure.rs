@@ -122,7 +122,7 @@ pub enum MeasureError {
 }
 
 impl MeasureError {
-    /// Whether it was ended by `stop`.
+    /// Returns whether it was ended by `stop`.
     pub fn interrupted(&self) -> bool {
         matches!(self, Self::Engine(EngineError::Interrupted))
     }
@@ -217,7 +217,7 @@ fn open(path: &Path, options: &Options) -> Result<File, MeasureError> {
     })
 }
 
-/// How much is read and written over: whole MiB.
+/// Returns how much is read and written over: whole MiB.
 fn size(target: &Target, options: &Options) -> Result<u64, MeasureError> {
     let path = &target.path;
     let there = match target.kind {
@@ -372,7 +372,7 @@ impl Session<'_> {
         Ok(outcomes.swap_remove(0))
     }
 
-    /// The shortest window for a rate under the limits that are in force.
+    /// Returns the shortest window for a rate under the limits that are in force.
     fn least(&self) -> Duration {
         match self.target.limits.is_empty() {
             true => Duration::ZERO,
@@ -380,14 +380,15 @@ impl Session<'_> {
         }
     }
 
-    /// A closed loop, for as long as it takes to count enough for a rate.
+    /// Returns a closed loop, for as long as it takes to count enough for a rate.
     fn saturated(&mut self, stream: Stream, window: Window) -> Result<Outcome, EngineError> {
         let outcome = self.run_one(stream, Window { longer: self.overtime, ..window })?;
         self.overtime = self.overtime.saturating_sub(outcome.longer);
         Ok(outcome)
     }
 
-    /// Every load at rising depths, and the longest time from one burst to the next if there were any.
+    /// Returns every load at rising depths, and the longest time from one burst to the next if
+    /// there were any.
     fn climbs(
         &mut self,
         loads: &[&Load],
@@ -427,7 +428,7 @@ impl Session<'_> {
         Ok((climbs, Duration::from_secs_f64(period_s)))
     }
 
-    /// Every load at saturation and at each share of it, in rounds of random order.
+    /// Returns every load at saturation and at each share of it, in rounds of random order.
     fn rounds(
         &mut self,
         loads: &[&Load],

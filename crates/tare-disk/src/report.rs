@@ -172,7 +172,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What Seastar wants to know, if everything for it was measured.
+    /// Returns what Seastar wants to know, if everything for it was measured.
     pub fn io_properties(&self) -> Option<IoProperties> {
         let load = |write, random| {
             self.loads.iter().find(|load| load.write == write && load.random == random)

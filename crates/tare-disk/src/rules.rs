@@ -30,8 +30,8 @@ pub struct Step {
     pub steady: bool,
 }
 
-/// Whether the last parts of a window are alike (see [`STEADY_BAND`]), and their straight line
-/// rises or falls by no more than half the band from end to end.
+/// Returns whether the last parts of a window are alike (see [`STEADY_BAND`]), and their straight
+/// line rises or falls by no more than half the band from end to end.
 pub(crate) fn steady(rates: &[f64]) -> bool {
     let Some(last) = rates.len().checked_sub(STEADY_SLOTS).map(|from| &rates[from..]) else {
         return false;
@@ -53,7 +53,7 @@ pub(crate) fn steady(rates: &[f64]) -> bool {
     inside && drift.abs() <= STEADY_BAND / 2.0
 }
 
-/// Whether a further depth is not worth trying.
+/// Returns whether a further depth is not worth trying.
 pub(crate) fn climbed(steps: &[Step]) -> bool {
     let mut best: f64 = 0.0;
     let mut flat = 0;
@@ -64,7 +64,7 @@ pub(crate) fn climbed(steps: &[Step]) -> bool {
     flat >= FLAT_STEPS
 }
 
-/// The saturation depth: the least that reaches [`SATURATED_SHARE`] of the best rate.
+/// Returns the saturation depth: the least that reaches [`SATURATED_SHARE`] of the best rate.
 pub(crate) fn saturation(steps: &[Step]) -> Option<Step> {
     let best = steps.iter().map(|step| step.operations_per_s).fold(0.0, f64::max);
     let reaches = |step: &&Step| step.operations_per_s >= best * SATURATED_SHARE;

@@ -30,8 +30,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring with so many bytes of buffers, filled with random bytes: nothing below can compress
-    /// them, and each write is stamped, so that nothing can be deduplicated either.
+    /// Returns a ring with so many bytes of buffers, filled with random bytes: nothing below can
+    /// compress them, and each write is stamped, so that nothing can be deduplicated either.
     pub(crate) fn new(usable: usize, seed: u64) -> io::Result<Self> {
         let ring: IoUring = IoUring::builder().setup_cqsize(2048).build(1024)?;
         if !ring.params().is_feature_ext_arg() {
@@ -46,7 +46,7 @@ impl Ring {
         Ok(Self { ring, memory, start, usable, in_flight: 0, stamp: seed })
     }
 
-    /// How many slots of this size there are.
+    /// Returns how many slots of this size there are.
     pub(crate) fn slots(&self, block: usize) -> usize {
         (self.usable / block).min(SLOTS_MAX)
     }

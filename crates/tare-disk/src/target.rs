@@ -164,8 +164,8 @@ impl Target {
 }
 
 impl Mount {
-    /// The device's number. A file system of several devices (btrfs) has one of its own that no
-    /// disk bears; then it is that of the mounted source.
+    /// Returns the device's number. A file system of several devices (btrfs) has one of its own
+    /// that no disk bears; then it is that of the mounted source.
     fn device_number(&self) -> String {
         let source = fs::metadata(&self.source).ok().filter(|m| m.file_type().is_block_device());
         match source {
@@ -179,7 +179,7 @@ fn number(device: u64) -> String {
     format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
 }
 
-/// The mount of a path: the last one among those with the longest mount point (proc(5)).
+/// Returns the mount of a path: the last one among those with the longest mount point (proc(5)).
 fn mount_of(table: &str, path: &Path) -> Option<Mount> {
     let mut best: Option<Mount> = None;
     for line in table.lines() {

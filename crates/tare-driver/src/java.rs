@@ -39,7 +39,7 @@ pub(super) struct Java {
 }
 
 impl JavaHome {
-    /// What `tare doctor` looks for.
+    /// Returns what `tare doctor` looks for.
     pub(super) const fn program(&self, get: &'static str) -> Program {
         Program { name: "java", home: Some((self.default, self.needs.0)), get }
     }

@@ -126,8 +126,8 @@ impl fmt::Debug for DriverInfo {
     }
 }
 
-/// The driver of a study, which can load its system and be asked for its workloads. `speaks` is the
-/// protocol of the system.
+/// Returns the driver of a study, which can load its system and be asked for its workloads.
+/// `speaks` is the protocol of the system.
 ///
 /// # Errors
 /// When driver and system do not go together, or a workload asks for what the driver cannot do.

@@ -3,7 +3,7 @@
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 use tare_std::units::{UnitError, parse_bytes};
 
-/// A word as `tare list` shows it.
+/// Returns a word as `tare list` shows it.
 pub(super) const fn option(
     name: &'static str,
     values: &'static [&'static str],

@@ -3,7 +3,7 @@
 use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_std::cpus::CpuSet;
 
-/// A small workload.
+/// Returns a small workload.
 pub(crate) fn workload() -> WorkloadSpec {
     WorkloadSpec {
         name: "test".into(),

@@ -51,8 +51,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A server as a process of its own, until its standard input closes. Its exit code is the number
-/// of connections that it had.
+/// Returns a server as a process of its own, until its standard input closes. Its exit code is the
+/// number of connections that it had.
 fn serve() -> ExitCode {
     let server = Server::start(ServerBehaviour::Good);
     std::io::stdout().write_all(format!("{}\n", server.address).as_bytes()).unwrap();

@@ -8,7 +8,7 @@ use crate::pacing::ScheduleError;
 use crate::workload::TableDifference;
 
 impl LoadError {
-    /// True where waiting and trying again may mend it: a server that is not up yet.
+    /// Returns true where waiting and trying again may mend it: a server that is not up yet.
     pub(crate) fn may_pass(&self) -> bool {
         !matches!(
             self,
@@ -26,7 +26,7 @@ impl LoadError {
         )
     }
 
-    /// True where nothing but the time for it ended an attempt.
+    /// Returns true where nothing but the time for it ended an attempt.
     pub(crate) fn is_time_out(&self) -> bool {
         match self {
             Self::Connect { source, .. } | Self::Exchange { source, .. } => {

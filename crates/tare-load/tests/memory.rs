@@ -112,7 +112,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The server, until its standard input closes.
+/// Returns the server, until its standard input closes.
 fn serve() -> ExitCode {
     let server = server::Server::start(server::ServerBehaviour::Good);
     std::io::stdout().write_all(format!("{}\n", server.address).as_bytes()).unwrap();
@@ -235,7 +235,7 @@ fn memory_is_bounded_and_does_not_grow(address: SocketAddr) {
     }
 }
 
-/// The most memory that this process has had, program and libraries included.
+/// Returns the most memory that this process has had, program and libraries included.
 fn resident_bytes_max() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

@@ -96,7 +96,7 @@ impl CpuSet {
         Ok(Self(set))
     }
 
-    /// The mask as hwloc prints it: `0x00000001,,0x00000001`; the empty set is `0x0`.
+    /// Returns the mask as hwloc prints it: `0x00000001,,0x00000001`; the empty set is `0x0`.
     pub fn to_mask(&self) -> String {
         let Some(last) = self.0.last() else { return "0x0".into() };
         let mut words = vec![0u32; (last / 32 + 1) as usize];
@@ -114,7 +114,7 @@ impl CpuSet {
         texts.join(",")
     }
 
-    /// The mask as the kernel's files take it: `00000001,00000000,00000001`.
+    /// Returns the mask as the kernel's files take it: `00000001,00000000,00000001`.
     pub fn to_kernel_mask(&self) -> String {
         let words = self.0.last().map_or(1, |last| last / 32 + 1);
         let word = |index: u32| {
@@ -213,7 +213,7 @@ fn mended(text: &str) -> Option<String> {
 }
 
 impl fmt::Display for CpuSet {
-    /// The list form: `0-3,8`.
+    /// Returns the list form: `0-3,8`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut cpus = self.0.iter().copied().peekable();
         let mut separator = "";

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// An error with its sources, in one line: `cannot open the file: permission denied`.
+/// Returns an error with its sources, in one line: `cannot open the file: permission denied`.
 pub fn one_line(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,9 +1,9 @@
 //! Seeded random numbers. Everything random in Tare derives from a seed that is recorded, so that
 //! an order, a key or a row can be derived again from (seed, index) by anyone.
 
-/// The 64-bit finaliser of SplitMix64: a bijection that spreads every input bit over the output.
-/// Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014),
-/// with Stafford's variant 13 constants.
+/// Returns the 64-bit finaliser of SplitMix64: a bijection that spreads every input bit over the
+/// output. Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA
+/// 2014), with Stafford's variant 13 constants.
 #[inline]
 pub fn mix64(value: u64) -> u64 {
     let mut z = value;

@@ -32,7 +32,8 @@ pub enum UnitError {
     Bytes { text: String },
 }
 
-/// A duration in ns with three significant digits and its unit: `812 ns`, `1.24 ms`, `31.0 s`.
+/// Returns a duration in ns with three significant digits and its unit: `812 ns`, `1.24 ms`, `31.0
+/// s`.
 pub fn nanoseconds(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         x if x < 999.5 => (ns, "ns"),
@@ -43,8 +44,8 @@ pub fn nanoseconds(ns: f64) -> String {
     format!("{} {unit}", significant(value, 3))
 }
 
-/// A number with so many significant digits, never in exponent form. Digits before the point are
-/// kept: `significant(1234.6, 3)` is `1235`, `significant(1.2345, 3)` is `1.23`.
+/// Returns a number with so many significant digits, never in exponent form. Digits before the
+/// point are kept: `significant(1234.6, 3)` is `1235`, `significant(1.2345, 3)` is `1.23`.
 pub fn significant(value: f64, digits: u32) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value:.0}");
@@ -55,7 +56,7 @@ pub fn significant(value: f64, digits: u32) -> String {
     format!("{value:.*}", usize::try_from(decimals).unwrap_or(0))
 }
 
-/// A whole number with commas between thousands: `1,234,567`.
+/// Returns a whole number with commas between thousands: `1,234,567`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

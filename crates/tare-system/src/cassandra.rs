@@ -226,7 +226,7 @@ impl Cassandra {
         Ok(Self { options, instances, heap_bytes, client_route, jars, java })
     }
 
-    /// The configuration of a node, counted from 0.
+    /// Returns the configuration of a node, counted from 0.
     fn configuration(&self, number: u32) -> String {
         let own = self.options.words("settings");
         let own: Vec<(&str, &str)> = own.iter().filter_map(|text| text.split_once('=')).collect();
@@ -292,13 +292,13 @@ impl Cassandra {
         words
     }
 
-    /// The directory of this Java, `bin` being in it.
+    /// Returns the directory of this Java, `bin` being in it.
     fn home(&self) -> &Path {
         self.java.parent().and_then(Path::parent).unwrap_or(&self.java)
     }
 }
 
-/// Where Cassandra is, if a study does not say: what its own scripts are told, else where a
+/// Returns where Cassandra is, if a study does not say: what its own scripts are told, else where a
 /// distribution is unpacked.
 fn installation() -> Option<PathBuf> {
     let told = std::env::var_os("CASSANDRA_HOME").map(PathBuf::from);
@@ -306,7 +306,7 @@ fn installation() -> Option<PathBuf> {
     told.into_iter().chain([usual]).find(|directory| jars_of(directory).is_some())
 }
 
-/// Where the jars of an installation, or of a directory of jars, are.
+/// Returns where the jars of an installation, or of a directory of jars, are.
 fn jars_of(directory: &Path) -> Option<PathBuf> {
     let mut places = [directory.join("lib"), directory.to_path_buf()].into_iter();
     places.find(|place| {
@@ -314,7 +314,7 @@ fn jars_of(directory: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The first jar in a directory whose name begins so.
+/// Returns the first jar in a directory whose name begins so.
 fn jar(directory: &Path, name: &str) -> Option<PathBuf> {
     let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut jars: Vec<PathBuf> = files.map(|file| file.path()).collect();
@@ -408,8 +408,8 @@ impl System for Cassandra {
     }
 }
 
-/// The evenly spread tokens of a node among `count` that have so many each, separated by commas: those
-/// of the nodes take turns on the ring.
+/// Returns the evenly spread tokens of a node among `count` that have so many each, separated by
+/// commas: those of the nodes take turns on the ring.
 fn tokens(number: u32, count: u32, each: u32) -> String {
     let all = i128::from(count) * i128::from(each.max(1));
     let token = |turn: u32| {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tare_host::netns::{self, NetnsError};
 
-/// For a connection, and for each answer.
+/// Time limit for a connection, and for each answer.
 const LIMIT: Duration = Duration::from_secs(5);
 /// Answers are settings and counters; more is nonsense.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -104,7 +104,7 @@ impl SystemConnection {
         Ok(bytes)
     }
 
-    /// A line of the answer, without its end.
+    /// Returns a line of the answer, without its end.
     pub(crate) fn line(&mut self) -> Result<String, ClientRouteError> {
         let mut line = Vec::new();
         loop {

@@ -10,7 +10,7 @@ use tare_lab::environment::Endpoint;
 
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 
-/// For an answer: a virtual table is made while it is read.
+/// Time limit for an answer: a virtual table is made while it is read.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
 /// A row's cells; null is empty.
@@ -84,7 +84,7 @@ impl Session {
     }
 }
 
-/// A cell as text.
+/// Returns a cell as text.
 pub(crate) fn text(cell: &[u8]) -> String {
     String::from_utf8_lossy(cell).into_owned()
 }

@@ -66,7 +66,8 @@ impl ImageProgram {
         })
     }
 
-    /// The words that start it: the entry point, then the study's words or else the image's own.
+    /// Returns the words that start it: the entry point, then the study's words or else the image's
+    /// own.
     pub(crate) fn words(&self, own: &[String]) -> Vec<String> {
         let command = if own.is_empty() { &self.command } else { own };
         self.entry.iter().chain(command).cloned().collect()

@@ -19,7 +19,7 @@ pub(crate) const CLUSTER: OptionInfo = OptionInfo {
     help: "true: the instances are the nodes of one cluster; false: each stands alone (default)",
 };
 
-/// What a study says of instances. A system that forms no clusters has no option for that.
+/// Returns what a study says of instances. A system that forms no clusters has no option for that.
 pub(crate) fn read(options: &Options) -> Result<Instances, OptionError> {
     let cluster = options.text("cluster") == Some("true");
     let count = options.count("instances", if cluster { 2 } else { 1 })?;

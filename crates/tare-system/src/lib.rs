@@ -62,8 +62,8 @@ pub struct SystemInfo {
 }
 
 impl SystemInfo {
-    /// The system as a study describes it. The options must be those of `options`, which the
-    /// study's parser checks.
+    /// Returns the system as a study describes it. The options must be those of `options`, which
+    /// the study's parser checks.
     ///
     /// # Errors
     /// When the value of an option means nothing, or its program is nowhere to be found.
@@ -75,7 +75,7 @@ impl SystemInfo {
         (self.make)(spec, client_route)
     }
 
-    /// The protocol of the system as a study describes it.
+    /// Returns the protocol of the system as a study describes it.
     pub fn speaks(&self, spec: &SystemSpec) -> String {
         (self.speaks)(spec)
     }
@@ -95,12 +95,12 @@ pub const ALL: &[SystemInfo] = &[
     fio::INFO,
 ];
 
-/// The system of that name.
+/// Returns the system of that name.
 pub fn find(name: &str) -> Option<&'static SystemInfo> {
     ALL.iter().find(|system| system.name == name)
 }
 
-/// A program on PATH, or how to get it.
+/// Returns a program on PATH, or how to get it.
 fn program(name: &str, remedy: &'static str) -> Result<String, &'static str> {
     let found = tare_host::exec::find(name).map(|path| path.display().to_string());
     found.ok_or(remedy)

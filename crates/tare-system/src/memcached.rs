@@ -70,7 +70,7 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    /// The statistics as (name, value): `STAT name value` each, `END` at the end.
+    /// Returns the statistics as (name, value): `STAT name value` each, `END` at the end.
     fn stats(&self, at: &Endpoint) -> Result<Vec<(String, String)>, ClientRouteError> {
         let mut line = self.client_route.connect(at.address)?;
         line.send("stats", b"stats\r\n")?;

@@ -24,7 +24,7 @@ impl Options {
         Self { spec: spec.clone() }
     }
 
-    /// The value of an option, if it has one.
+    /// Returns the value of an option, if it has one.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let found = self.spec.options.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
@@ -34,7 +34,7 @@ impl Options {
         self.text(name).unwrap_or(default)
     }
 
-    /// The words of an option, divided at spaces.
+    /// Returns the words of an option, divided at spaces.
     pub(crate) fn words(&self, name: &str) -> Vec<String> {
         let text = self.text(name).unwrap_or_default();
         text.split_whitespace().map(String::from).collect()
@@ -49,7 +49,7 @@ impl Options {
         self.text(name).ok_or_else(|| OptionError::Missing { system: system(), name, wanted })
     }
 
-    /// A time, such as `90s`.
+    /// Returns a time, such as `90s`.
     pub(crate) fn duration(
         &self,
         name: &'static str,
@@ -60,7 +60,7 @@ impl Options {
         })
     }
 
-    /// A whole number of at least 1.
+    /// Returns a whole number of at least 1.
     pub(crate) fn count(&self, name: &'static str, default: u32) -> Result<u32, OptionError> {
         self.text(name).map_or(Ok(default), |text| {
             let count = text.parse().ok().filter(|count| *count > 0);

@@ -80,9 +80,9 @@ const ELSEWHERE: &[&str] = &["/usr/pgsql/bin", "/usr/local/pgsql/bin", "/usr/bin
 const SYSTEM_FILES: &[&str] = &["/bin/sh", "/etc/passwd", "/etc/group"];
 const SYSTEM_FOLDERS: &[&str] = &["/usr/share/zoneinfo"];
 
-/// For a new cluster to be made and the server to start.
+/// Time limit for a new cluster to be made and the server to start.
 const READY_LIMIT: Duration = Duration::from_secs(120);
-/// For a checkpoint: everything that was loaded goes to the disk.
+/// Time limit for a checkpoint: everything that was loaded goes to the disk.
 const CHECKPOINT_LIMIT: Duration = Duration::from_secs(240);
 
 /// Version 3.0 of the protocol, in the startup message
@@ -110,7 +110,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Where its programs are: as the study says, else the newest version's.
+    /// Returns where its programs are: as the study says, else the newest version's.
     fn directory(&self) -> PathBuf {
         if let Some(directory) = self.options.text("directory") {
             return directory.into();
@@ -124,7 +124,7 @@ impl Postgres {
     }
 }
 
-/// The directory of the newest version that is installed.
+/// Returns the directory of the newest version that is installed.
 fn newest() -> Option<PathBuf> {
     let versions = std::fs::read_dir(VERSIONS).into_iter().flatten().flatten();
     let number = |path: &Path| -> Option<u32> { path.file_name()?.to_str()?.parse().ok() };
@@ -137,7 +137,7 @@ fn has_server(directory: &Path) -> bool {
     directory.join("postgres").is_file() && directory.join("initdb").is_file()
 }
 
-/// What the programs open by name: their own libraries and texts, beside them.
+/// Returns what the programs open by name: their own libraries and texts, beside them.
 fn folders(directory: &Path) -> Vec<PathBuf> {
     let version = directory.parent().unwrap_or(directory);
     let share = version.file_name().map(|name| Path::new("/usr/share/postgresql").join(name));
@@ -284,13 +284,13 @@ impl Session {
     }
 }
 
-/// A message: its kind, its length with the length, its body.
+/// Returns a message: its kind, its length with the length, its body.
 fn framed(kind: Option<u8>, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
     kind.into_iter().chain(length.to_be_bytes()).chain(body.iter().copied()).collect()
 }
 
-/// The cells of a row: a count, and each with its length, which is -1 for NULL.
+/// Returns the cells of a row: a count, and each with its length, which is -1 for NULL.
 fn cells(body: &[u8]) -> Vec<String> {
     let mut cells = Vec::new();
     let mut rest = body.get(2..).unwrap_or_default();
@@ -303,7 +303,7 @@ fn cells(body: &[u8]) -> Vec<String> {
     cells
 }
 
-/// The message (field `M`) of an error.
+/// Returns the message (field `M`) of an error.
 fn complaint(body: &[u8]) -> String {
     let fields = body.split(|byte| *byte == 0);
     let mut messages = fields.filter_map(|field| field.strip_prefix(b"M"));

@@ -13,7 +13,7 @@ use tare_lab::system::{Instances, READY_LIMIT, System};
 use super::client_route::ClientRoute;
 use super::options::{OptionError, Options};
 
-/// For one run of the command.
+/// Time limit for one run of the command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) const SEND: OptionInfo = OptionInfo {

@@ -157,7 +157,7 @@ impl System for Redis {
     }
 }
 
-/// A bulk string: `$LENGTH`, then so many bytes and a line's end.
+/// Returns a bulk string: `$LENGTH`, then so many bytes and a line's end.
 fn bulk(line: &mut SystemConnection) -> Result<String, ClientRouteError> {
     let head = line.line()?;
     let length = head.strip_prefix('$').and_then(|length| length.parse().ok());
@@ -166,7 +166,7 @@ fn bulk(line: &mut SystemConnection) -> Result<String, ClientRouteError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The lines `name:value` of `INFO`.
+/// Returns the lines `name:value` of `INFO`.
 fn pairs(info: &str) -> Vec<(String, String)> {
     let pair = |line: &str| {
         let (name, value) = line.trim().split_once(':')?;

@@ -70,7 +70,7 @@ pub enum StartSystemError {
 }
 
 impl StartPlan {
-    /// The arguments of Tare's program.
+    /// Returns the arguments of Tare's program.
     pub(crate) fn arguments(&self) -> Vec<String> {
         // Strings and flags are always JSON.
         let recipe = serde_json::to_string(self).unwrap_or_default();

@@ -14,7 +14,7 @@ pub(crate) fn at(data: &Path) -> Endpoint {
     Endpoint { address: ([127, 0, 0, 1], 1).into(), data: Some(data.into()) }
 }
 
-/// A system by its name, with options.
+/// Returns a system by its name, with options.
 pub(crate) fn try_make(
     name: &str,
     options: &[(&str, &str)],
@@ -28,13 +28,13 @@ pub(crate) fn make(name: &str, options: &[(&str, &str)]) -> Box<dyn System> {
     try_make(name, options).unwrap()
 }
 
-/// What its starter is handed for two CPUs.
+/// Returns what its starter is handed for two CPUs.
 pub(crate) fn recipe_of(system: &dyn System) -> StartPlan {
     let arguments = system.launch(2).arguments;
     serde_json::from_str(arguments.last().unwrap()).unwrap()
 }
 
-/// The command that it becomes, its words joined by spaces.
+/// Returns the command that it becomes, its words joined by spaces.
 pub(crate) fn command_of(system: &dyn System) -> String {
     recipe_of(system).command.join(" ")
 }

@@ -104,7 +104,7 @@ impl TomlError {
     }
 }
 
-/// The line, from 1, of a byte of `text`.
+/// Returns the line, from 1, of a byte of `text`.
 pub(crate) fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }

@@ -29,7 +29,7 @@ impl<'s> Source<'s> {
         line_of(self.text, span.start)
     }
 
-    /// The text as a tree.
+    /// Returns the text as a tree.
     ///
     /// # Errors
     /// If it is no TOML.
@@ -41,7 +41,7 @@ impl<'s> Source<'s> {
         Ok(document.into_inner())
     }
 
-    /// The table of the whole file.
+    /// Returns the table of the whole file.
     ///
     /// # Errors
     /// If it has a key that is not known.
@@ -54,7 +54,7 @@ impl<'s> Source<'s> {
         Table::new(self, title, self.first_line(), document, known)
     }
 
-    /// Where something is that concerns the file as a whole.
+    /// Returns where something is that concerns the file as a whole.
     pub fn first_line(&self) -> Range<usize> {
         0..self.text.lines().next().map_or(0, str::len)
     }
@@ -113,7 +113,7 @@ impl<'s> Table<'s> {
         Self { source, title: title.to_string(), span, entries }
     }
 
-    /// All items, in the order of the file.
+    /// Returns all items, in the order of the file.
     pub fn items(&self) -> Vec<Item<'s>> {
         let item = |(key, value): (&toml::Spanned<_>, &'s toml::Spanned<DeValue<'s>>)| Item {
             source: self.source,
@@ -151,7 +151,7 @@ impl<'s> Table<'s> {
         }
     }
 
-    /// A text by its key, with the place of its value.
+    /// Returns a text by its key, with the place of its value.
     pub fn text(&self, key: &str) -> Result<Option<(String, Item<'s>)>, TomlError> {
         self.get(key).map(|item| Ok((item.text()?.to_string(), item))).transpose()
     }
@@ -212,7 +212,7 @@ impl<'s> Table<'s> {
         }
     }
 
-    /// The tables of an array (`[[key]]`), in the order of the file.
+    /// Returns the tables of an array (`[[key]]`), in the order of the file.
     pub fn tables(&self, key: &str, known: &[&str]) -> Result<Vec<Table<'s>>, TomlError> {
         let Some(item) = self.get(key) else { return Ok(Vec::new()) };
         let title = format!("[[{key}]]");
@@ -229,7 +229,7 @@ impl<'s> Table<'s> {
         Ok(tables)
     }
 
-    /// A table inside this one.
+    /// Returns a table inside this one.
     pub fn table(&self, key: &str, known: &[&str]) -> Result<Option<Table<'s>>, TomlError> {
         self.get(key).map(|item| item.table(&format!("[{key}]"), known)).transpose()
     }
@@ -284,7 +284,7 @@ impl<'s> Item<'s> {
         self.value.is_table()
     }
 
-    /// The values of a list, each under this key; `None` for anything else.
+    /// Returns the values of a list, each under this key; `None` for anything else.
     pub fn list(&self) -> Option<Vec<Item<'s>>> {
         let DeValue::Array(array) = self.value else { return None };
         let item = |value: &'s toml::Spanned<DeValue<'s>>| Item {
@@ -312,7 +312,7 @@ impl<'s> Item<'s> {
         Err(self.error(Problem::UnknownValue { key, value, hint }))
     }
 
-    /// A number or text as an option's text.
+    /// Returns a number or text as an option's text.
     pub fn scalar(&self) -> Result<String, TomlError> {
         match self.value {
             DeValue::String(text) => Ok(text.to_string()),
@@ -356,7 +356,7 @@ impl<'s> Item<'s> {
         value.filter(|value| range.contains(value)).ok_or_else(|| self.out_of_range(&words))
     }
 
-    /// A share: a number from 0 to 1, or a percentage as text.
+    /// Returns a share: a number from 0 to 1, or a percentage as text.
     pub fn share(&self) -> Result<f64, TomlError> {
         let share = match self.value {
             DeValue::String(text) => {
@@ -379,7 +379,7 @@ impl<'s> Item<'s> {
         range.contains(&value).then_some(value).ok_or_else(|| self.out_of_range(&words))
     }
 
-    /// An amount of memory: bytes, or a text with a unit. `None` for `"none"`.
+    /// Returns an amount of memory: bytes, or a text with a unit. `None` for `"none"`.
     pub fn bytes_or_none(&self) -> Result<Option<u64>, TomlError> {
         match self.value {
             DeValue::String(text) if text == "none" => Ok(None),
@@ -411,7 +411,7 @@ impl<'s> Item<'s> {
     }
 }
 
-/// Whether `value` is one of `known`, prefix forms included.
+/// Returns whether `value` is one of `known`, prefix forms included.
 pub fn is_known(value: &str, known: &[String]) -> bool {
     known.iter().any(|word| match word.strip_suffix('*') {
         Some(prefix) => value.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()),

@@ -161,7 +161,7 @@ impl<W: Write + Send> Agent<W> {
     }
 }
 
-/// What the driver is told of a slice.
+/// Returns what the driver is told of a slice.
 fn slice_load(stats: &Stats, pacing: Pacing) -> SliceLoad {
     let response = match pacing {
         Pacing::Closed => Vec::new(),

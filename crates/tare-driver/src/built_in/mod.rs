@@ -51,9 +51,9 @@ pub(super) const INFO: DriverInfo = DriverInfo {
 const RUN_VARIABLE: &str = "TARE_RUN";
 /// Beyond the time that an order itself may take.
 const GRACE: Duration = Duration::from_secs(30);
-/// Between two lines of progress while rows are written, and after the last.
+/// Time between two lines of progress while rows are written, and after the last.
 const PROGRESS: Duration = Duration::from_secs(90);
-/// For the agent to end when told to.
+/// Time limit for the agent to end when told to.
 const QUIT: Duration = Duration::from_secs(2);
 
 /// What went wrong between the driver and its agent, or what the agent reported.
@@ -290,7 +290,7 @@ impl Driver for TareLoad {
     }
 }
 
-/// The last 2,000 bytes or so that the agent wrote to standard error.
+/// Returns the last 2,000 bytes or so that the agent wrote to standard error.
 fn tail(stderr: impl Read) -> String {
     let mut text = String::new();
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {

@@ -24,7 +24,7 @@ pub enum StudyWorkloadError {
     Rows(#[from] RowsError),
 }
 
-/// The workload of a study: one that ships, by its name, or rows of blobs.
+/// Returns the workload of a study: one that ships, by its name, or rows of blobs.
 ///
 /// # Errors
 /// If none that ships has the name, or there cannot be such rows, or so many.
@@ -41,7 +41,7 @@ pub(super) fn of_study(spec: &WorkloadSpec) -> Result<Workload, StudyWorkloadErr
     Ok(Workload::plain(shape, rows, write_share, keys(spec.keys))?)
 }
 
-/// What a study asks, and over how many connections.
+/// Returns what a study asks, and over how many connections.
 pub(super) fn asked(spec: &WorkloadSpec) -> Result<LoadSpec, StudyWorkloadError> {
     let WorkloadSpec { connections, in_flight, .. } = *spec;
     let workload = Arc::new(of_study(spec)?);

@@ -95,7 +95,7 @@ impl Options {
         })
     }
 
-    /// The words that both a run and the writing of rows begin and end with.
+    /// Returns the words that both a run and the writing of rows begin and end with.
     fn words(
         &self,
         address: SocketAddr,
@@ -116,7 +116,7 @@ impl Options {
     }
 }
 
-/// The command, with its ratio.
+/// Returns the command, with its ratio.
 fn command(words: OptionReader<'_>) -> Result<String, OptionError> {
     let command = words.text("command", "write");
     let ratio = words.text("ratio", "1:1");

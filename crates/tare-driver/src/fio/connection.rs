@@ -11,7 +11,7 @@ use super::FioError;
 use super::protocol::{Answer, Order};
 use crate::placement;
 
-/// Between two tries to connect.
+/// Time between two tries to connect.
 const RETRY: Duration = Duration::from_millis(20);
 /// Without any sign of life, which is due every second.
 const SILENCE: Duration = Duration::from_secs(30);

@@ -15,8 +15,8 @@ pub(super) const PLACE: &str = "{placement}";
 /// How long a job runs at most if nobody stops it: whoever ordered it is gone then.
 const RUNTIME_MAX: Duration = Duration::from_secs(3600);
 
-/// Where the data of the jobs is: a file of its own for each, below a directory, or a part of its own
-/// on a block device.
+/// Returns where the data of the jobs is: a file of its own for each, below a directory, or a part
+/// of its own on a block device.
 pub(super) fn placement(data: &Path, is_directory: bool, size: u64) -> String {
     let data = data.display();
     match is_directory {
@@ -28,7 +28,7 @@ pub(super) fn placement(data: &Path, is_directory: bool, size: u64) -> String {
 /// Bytes of one write while files are laid out.
 const FILL_BYTES: u64 = 1 << 20;
 
-/// The job that writes every byte of every file once, in order.
+/// Returns the job that writes every byte of every file once, in order.
 pub(super) fn fill(options: &Options) -> String {
     let mut job = files(options);
     // Whatever the engine is that will be measured, plain writes are everywhere.
@@ -91,7 +91,7 @@ fn rates(options: &Options, rate_per_s: f64) -> Option<[u64; 2]> {
     (!starved(rates[0], share) && !starved(rates[1], 1.0 - share)).then_some(rates)
 }
 
-/// Where the files are, and how many of what size.
+/// Returns where the files are, and how many of what size.
 fn files(options: &Options) -> String {
     let Options { size, numjobs, direct, .. } = options;
     format!(

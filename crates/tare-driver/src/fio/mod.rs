@@ -58,11 +58,12 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     make: |client| Ok(Box::new(Fio::new(client.namespace))),
 };
 
-/// For fio to start its threads, beyond the lead-in. A guest that is emulated takes seconds.
+/// Time limit for fio to start its threads, beyond the lead-in. A guest that is emulated takes
+/// seconds.
 const START_LIMIT: Duration = Duration::from_secs(90);
-/// For fio to end and print, once it was told to.
+/// Time limit for fio to end and print, once it was told to.
 const END_LIMIT: Duration = Duration::from_secs(60);
-/// For files to be laid out: it takes as long as the disk does, and gives signs of life.
+/// Time limit for files to be laid out: it takes as long as the disk does, and gives signs of life.
 const FILL_LIMIT: Duration = Duration::from_secs(6 * 3600);
 /// Share of the window that fio must have measured: with less it had not begun.
 const COVERED_SHARE: f64 = 0.1;
@@ -217,7 +218,7 @@ fn totals(output: &str, stderr: &str) -> Result<Totals, FioError> {
     }
 }
 
-/// What fio wrote to standard error, on one line.
+/// Returns what fio wrote to standard error, on one line.
 fn said(stderr: &str) -> String {
     let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     match lines.is_empty() {
@@ -226,7 +227,7 @@ fn said(stderr: &str) -> String {
     }
 }
 
-/// What a slice's figures are, from what fio counted.
+/// Returns what a slice's figures are, from what fio counted.
 fn slice(totals: Totals, window: Duration, pacing: Pacing) -> SliceLoad {
     let seconds = window.as_secs_f64();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]

@@ -105,7 +105,7 @@ impl Options {
     }
 }
 
-/// A name of a distribution and its parameters: nothing that would end a line of a job.
+/// Returns a name of a distribution and its parameters: nothing that would end a line of a job.
 fn distribution(words: OptionReader<'_>) -> Result<Option<String>, OptionError> {
     let Some(value) = words.get("random_distribution") else { return Ok(None) };
     let (name, rest) = value.split_once(':').unwrap_or((value, "0"));

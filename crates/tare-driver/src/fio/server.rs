@@ -24,9 +24,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::job::{PLACE, placement};
 use super::protocol::{Answer, Order};
 
-/// Between two looks at the threads of a job that is starting.
+/// Time between two looks at the threads of a job that is starting.
 const LOOK: Duration = Duration::from_millis(2);
-/// Between two signs of life.
+/// Time between two signs of life.
 const SIGN: Duration = Duration::from_secs(1);
 /// How long fio may take to end when it was interrupted: its operations have to end.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
@@ -255,9 +255,10 @@ impl Fio {
         Ok(fio)
     }
 
-    /// Whether its jobs have begun. Threads are there before their first operation, and on a busy host
-    /// long before, so that bytes have to move too, as far as the kernel counts them (not those of
-    /// io_submit(2) that stay in memory) and the rate is not so low that none are due.
+    /// Returns whether its jobs have begun. Threads are there before their first operation, and on
+    /// a busy host long before, so that bytes have to move too, as far as the kernel counts them
+    /// (not those of io_submit(2) that stay in memory) and the rate is not so low that none are
+    /// due.
     fn works(&mut self, jobs: u64) -> bool {
         let folder = format!("/proc/{}", self.child.id());
         let threads = fs::read_dir(format!("{folder}/task")).map_or(0, Iterator::count) as u64;

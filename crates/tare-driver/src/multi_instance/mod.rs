@@ -63,7 +63,7 @@ impl MultiInstance {
         Ok(Self { drivers, targets: Targets::default() })
     }
 
-    /// Every driver with what it calls a target.
+    /// Returns every driver with what it calls a target.
     fn each(
         &mut self,
         target: TargetId,
@@ -193,7 +193,7 @@ impl Driver for MultiInstance {
     }
 }
 
-/// What all drivers saw together.
+/// Returns what all drivers saw together.
 fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, MultiInstanceError> {
     let mut sum = SliceLoad::default();
     let windows: u64 = loads.iter().map(|load| load.window_ns).sum();

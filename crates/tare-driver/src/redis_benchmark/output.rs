@@ -52,7 +52,8 @@ fn point(line: &str) -> Option<(u64, u64)> {
     Some((whole(rest.strip_suffix(')')?)?, ns(ms.parse::<f64>().ok()? / 1e3)?))
 }
 
-/// The percentiles of the summary: `avg min p50 p95 p99 max`, then their values on the next line.
+/// Returns the percentiles of the summary: `avg min p50 p95 p99 max`, then their values on the next
+/// line.
 fn summary(lines: &[&str], done: u64) -> Result<Vec<(u64, u64)>, OutputError> {
     let head = ["avg", "min", "p50", "p95", "p99", "max"];
     let at = lines.iter().position(|line| line.split_whitespace().eq(head));

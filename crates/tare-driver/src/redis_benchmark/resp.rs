@@ -10,7 +10,7 @@ use crate::tool::{ToolError, ToolTarget};
 
 /// Keys that are sent together.
 const BATCH: u64 = 1_000;
-/// For a connection, and for the answer to a batch.
+/// Time limit for a connection, and for the answer to a batch.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Sets the keys 0 to `keys` - 1 to values of `bytes` bytes.

@@ -58,7 +58,7 @@ pub(super) fn read(printed: &str, open: bool) -> Result<Outcome, OutputError> {
     })
 }
 
-/// A block of percentiles under its title.
+/// Returns a block of percentiles under its title.
 fn block(results: &str, title: &'static str, done: u64) -> Result<Histogram, OutputError> {
     let (_, rest) = results.split_once(title).ok_or(OutputError::Missing { what: title })?;
     let point = |(name, of_1000): (&'static str, u64)| {
@@ -72,7 +72,7 @@ fn block(results: &str, title: &'static str, done: u64) -> Result<Histogram, Out
     Ok(of_points(points?))
 }
 
-/// A duration as Go prints it, such as `1m2.5s` or `12.5ms`, in seconds.
+/// Returns a duration as Go prints it, such as `1m2.5s` or `12.5ms`, in seconds.
 fn duration(text: &str) -> Option<f64> {
     let mut rest = text;
     let mut seconds = 0.0;

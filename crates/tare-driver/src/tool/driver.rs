@@ -21,9 +21,9 @@ use crate::targets::Targets;
 use crate::{Client, placement};
 use tare_load::histogram;
 
-/// Between two attempts to connect to a system that starts.
+/// Time between two attempts to connect to a system that starts.
 const RETRY: Duration = Duration::from_millis(20);
-/// For the answer to a greeting.
+/// Time limit for the answer to a greeting.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
 /// Share of the window that its own time must reach; it may be rounded.
 const COVERED_PERCENT: u128 = 90;
@@ -75,7 +75,7 @@ impl<T: Tool> ToolDriver<T> {
         Self { tool, placement, targets, rates, start: None, omits, limits: LIMITS }
     }
 
-    /// What it takes to begin, with something to spare.
+    /// Returns what it takes to begin, with something to spare.
     fn start(&self) -> Duration {
         self.start.map_or(FIRST_START, |start| start.mul_f64(1.5) + Duration::from_secs(1))
     }

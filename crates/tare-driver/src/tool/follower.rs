@@ -61,7 +61,7 @@ impl<T: Tool> Follower<'_, T> {
         self.operations / last.duration_since(first).as_secs_f64().max(0.01)
     }
 
-    /// The next line with figures; `None` once it has ended.
+    /// Returns the next line with figures; `None` once it has ended.
     fn next(&mut self, limit: Duration) -> Result<Option<(Instant, Progress)>, ToolError> {
         let deadline = Instant::now() + limit;
         loop {

@@ -124,12 +124,12 @@ pub(super) trait Tool: fmt::Debug {
         Ok(study.workloads.iter().try_for_each(options)?)
     }
 
-    /// Whether its latency at a fixed rate counts from when an operation was due.
+    /// Returns whether its latency at a fixed rate counts from when an operation was due.
     fn counts_from_due(_options: &Self::Options) -> bool {
         true
     }
 
-    /// The command that runs a slice.
+    /// Returns the command that runs a slice.
     fn command(&self, options: &Self::Options, run: &SliceRun<'_>) -> ToolCommand;
 
     /// Makes schema and rows.
@@ -143,7 +143,7 @@ pub(super) trait Tool: fmt::Debug {
     /// Reads a line that it prints.
     fn progress(&self, line: &str) -> Option<Progress>;
 
-    /// Whether a line says that its load is over, though others may follow.
+    /// Returns whether a line says that its load is over, though others may follow.
     fn is_last(&self, _line: &str) -> bool {
         false
     }
@@ -225,7 +225,7 @@ const LATE: Duration = Duration::from_millis(1_500);
 /// Windows from this on are cut by whole seconds.
 const LONG: Duration = Duration::from_secs(5);
 
-/// How often a tool prints a line, where it can be told.
+/// Returns how often a tool prints a line, where it can be told.
 pub(super) fn interval(order: &SliceOrder) -> Duration {
     Duration::from_millis(if order.window < LONG { 200 } else { 1_000 })
 }

@@ -64,7 +64,7 @@ pub(crate) fn bad(line: &str, form: &'static str) -> OutputError {
     OutputError::Line { line: shown(line), form }
 }
 
-/// A number without thousands separators.
+/// Returns a number without thousands separators.
 pub(crate) fn whole(text: &str) -> Option<u64> {
     text.trim().replace(',', "").parse().ok()
 }
@@ -83,8 +83,9 @@ pub(crate) fn add(into: &mut Histogram, from: &Histogram, unit_ns: u64) {
     }
 }
 
-/// A histogram from points of a distribution, (operations that took at most so long, ns). What
-/// lies between two points counts as the slower one: exact at the points, too slow between them.
+/// Returns a histogram from points of a distribution, (operations that took at most so long, ns).
+/// What lies between two points counts as the slower one: exact at the points, too slow between
+/// them.
 pub(crate) fn of_points(mut points: Vec<(u64, u64)>) -> Histogram {
     points.sort_unstable_by_key(|(count, ns)| (*ns, *count));
     let (mut histogram, mut counted) = (histogram::new(), 0);

@@ -18,7 +18,7 @@ use crate::placement;
 const RUN_VARIABLE: &str = "TARE_RUN";
 /// What is kept of what a tool prints. One that prints a line each 200 ms for a day needs less.
 const KEPT_BYTES: usize = 64 << 20;
-/// For a process that has closed its output to be gone.
+/// Time limit for a process that has closed its output to be gone.
 const REAP_LIMIT: Duration = Duration::from_secs(10);
 
 /// Where the client stands.
@@ -80,7 +80,7 @@ impl ToolOutput {
         }
     }
 
-    /// What it said last, on one line: its errors, else its output.
+    /// Returns what it said last, on one line: its errors, else its output.
     pub(crate) fn said(&self) -> String {
         let text = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
         let lines: Vec<&str> = text
@@ -96,7 +96,7 @@ impl ToolOutput {
     }
 }
 
-/// A line of where a Java program was when it failed.
+/// Returns a line of where a Java program was when it failed.
 fn is_frame(line: &str) -> bool {
     line.starts_with("at ") || line.starts_with("... ")
 }
@@ -160,7 +160,7 @@ impl RunningTool {
         Ok(Self { child, lines, printed: ToolOutput::default() })
     }
 
-    /// The next line, until `deadline`.
+    /// Returns the next line, until `deadline`.
     pub(super) fn hear(&mut self, deadline: Instant) -> LineEvent {
         match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {

@@ -14,7 +14,7 @@ use crate::Client;
 use crate::tests::cpus;
 use tare_load::histogram::Histogram;
 
-/// A recorded output.
+/// Returns a recorded output.
 pub(crate) fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/load-tools").join(name);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -28,7 +28,7 @@ pub(crate) fn near(histogram: &Histogram, points: &[(f64, f64)], share: f64) {
     }
 }
 
-/// The text cut off at 16 places, and with a byte changed there.
+/// Returns the text cut off at 16 places, and with a byte changed there.
 pub(crate) fn mangled(text: &str) -> impl Iterator<Item = String> {
     let places = (0..16).map(|number| text.len() * number / 16);
     places.flat_map(|at| {
@@ -99,7 +99,7 @@ impl Tool for Script {
 const GOOD: &str =
     "n=0; while [ $n -lt $1 ]; do echo $n; n=$((n + 1000)); sleep 0.02; done; echo done $1";
 
-/// What a slice of a tool with this script gives, and the edges that it told.
+/// Returns what a slice of a tool with this script gives, and the edges that it told.
 fn slice(script: &str) -> (Result<SliceLoad, String>, Vec<Edge>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("script");

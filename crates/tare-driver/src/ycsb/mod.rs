@@ -65,7 +65,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     make: tool::make::<Ycsb>,
 };
 
-/// For the table to be made.
+/// Time limit for the table to be made.
 const SCHEMA_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a core workload does: shares of its operations, and how keys are drawn.
@@ -120,7 +120,7 @@ impl Options {
         format!("ycsb_{}_{}", self.fields, self.field_bytes)
     }
 
-    /// The statements that make keyspace and table, as the binding wants them.
+    /// Returns the statements that make keyspace and table, as the binding wants them.
     fn schema(&self) -> [String; 2] {
         let keyspace = self.keyspace();
         let fields = (0..self.fields).map(|field| format!("field{field} varchar, "));
@@ -147,7 +147,7 @@ impl Options {
         }
     }
 
-    /// The words of one phase: `-load` or `-t`, which runs the mix.
+    /// Returns the words of one phase: `-load` or `-t`, which runs the mix.
     fn words(&self, address: SocketAddr, phase: &str) -> CommandLine {
         let (host, port) = (address.ip(), address.port());
         let Self { mix, threads, rows, fields, field_bytes, consistency, java } = self;
@@ -262,7 +262,7 @@ impl Tool for Ycsb {
     }
 }
 
-/// The logs that it wrote, one of each kind of operation, by their names.
+/// Returns the logs that it wrote, one of each kind of operation, by their names.
 fn logs(scratch: &Path) -> Result<Vec<(String, String)>, ToolError> {
     let unread = |source| ToolError::Read { tool: NAME, path: scratch.to_path_buf(), source };
     let mut logs = Vec::new();

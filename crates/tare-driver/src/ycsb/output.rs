@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::tool::tests::{fixture, mangled, near};
 
-    /// A recorded run and its logs.
+    /// Returns a recorded run and its logs.
     fn run(name: &str, kinds: &[&str]) -> (String, Vec<(String, String)>) {
         let log = |kind: &&str| (kind.to_string(), fixture(&format!("{name}.{kind}.hdr")));
         (fixture(&format!("{name}.txt")), kinds.iter().map(log).collect())

@@ -27,7 +27,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// The length of the measured window.
+    /// Returns the length of the measured window.
     pub fn window(&self) -> Duration {
         match self {
             Self::Closed(window) => *window,
@@ -98,13 +98,13 @@ impl Pacer {
         pacer
     }
 
-    /// When the next operation is due.
+    /// Returns when the next operation is due.
     #[inline]
     pub fn next_due_ns(&self) -> u64 {
         self.next.intended_ns
     }
 
-    /// The next operation, if it is due by `now_ns`. The caller sends it.
+    /// Returns the next operation, if it is due by `now_ns`. The caller sends it.
     #[inline]
     pub fn take(&mut self, now_ns: u64) -> Option<Due> {
         if self.next.intended_ns > now_ns {
@@ -120,8 +120,8 @@ impl Pacer {
         Some(due)
     }
 
-    /// How many of this thread's operations are due in [`from_ns`, `to_ns`) and not yet taken. It
-    /// counts them one by one.
+    /// Returns how many of this thread's operations are due in [`from_ns`, `to_ns`) and not yet
+    /// taken. It counts them one by one.
     pub fn not_taken(&self, from_ns: u64, to_ns: u64) -> u64 {
         let mut rest = self.clone();
         let mut count = 0;

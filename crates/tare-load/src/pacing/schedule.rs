@@ -16,7 +16,7 @@ impl Step {
         Self { from_per_s: rate_per_s, to_per_s: rate_per_s, length }
     }
 
-    /// The mean rate in operations/s.
+    /// Returns the mean rate in operations/s.
     pub fn mean_per_s(&self) -> f64 {
         f64::midpoint(self.from_per_s, self.to_per_s)
     }
@@ -67,7 +67,7 @@ impl Schedule {
         &self.steps
     }
 
-    /// The mean rate over all steps in operations/s.
+    /// Returns the mean rate over all steps in operations/s.
     pub fn mean_per_s(&self) -> f64 {
         let length_s = |step: &Step| step.length.as_secs_f64();
         let operations: f64 =
@@ -79,8 +79,8 @@ impl Schedule {
         self.arrivals
     }
 
-    /// The curve of how many operations are due by when, `lead_in` before the first step at that
-    /// one's rate.
+    /// Returns the curve of how many operations are due by when, `lead_in` before the first step at
+    /// that one's rate.
     pub(super) fn curve(&self, lead_in: Duration) -> Curve {
         let mut segments = Vec::new();
         let mut begin = Segment { at_s: 0.0, count: 0.0, rate: 0.0, slope: 0.0 };
@@ -123,7 +123,7 @@ struct Segment {
 }
 
 impl Curve {
-    /// The segment in which `position` operations are due, not before `from`.
+    /// Returns the segment in which `position` operations are due, not before `from`.
     #[inline]
     pub(super) fn segment_at(&self, position: f64, from: usize) -> usize {
         let mut at = from;
@@ -133,7 +133,7 @@ impl Curve {
         at
     }
 
-    /// When `position` operations are due, in ns from the start.
+    /// Returns when `position` operations are due, in ns from the start.
     #[inline]
     pub(super) fn due_ns(&self, position: f64, segment: usize) -> u64 {
         let Segment { at_s, count, rate, slope } = self.segments[segment];

@@ -37,14 +37,14 @@ impl Model {
     }
 }
 
-/// A pacer of one rate.
+/// Returns a pacer of one rate.
 fn steady(rate_per_s: f64, start_ns: u64, part: (u64, u64)) -> Pacer {
     let steps = vec![Step::steady(rate_per_s, Duration::from_secs(1))];
     let schedule = Schedule::new(steps, Arrivals::Constant).unwrap();
     Pacer::new(&schedule, Duration::ZERO, start_ns, part, 1)
 }
 
-/// When everything of `parts` threads is due before `end_ns`, in order of time.
+/// Returns when everything of `parts` threads is due before `end_ns`, in order of time.
 fn all_due(schedule: &Schedule, lead_in: Duration, parts: u64, end_ns: u64) -> Vec<u64> {
     let mut times = Vec::new();
     for part in 0..parts {

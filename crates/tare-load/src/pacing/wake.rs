@@ -18,7 +18,7 @@ const DOWN_NS: u64 = 1_000;
 pub(super) const EARLY_NS_MAX: u64 = 60_000;
 
 impl WakeEarly {
-    /// When to set the timer for something due at `due_ns`.
+    /// Returns when to set the timer for something due at `due_ns`.
     pub(crate) fn timer_ns(&self, due_ns: u64) -> u64 {
         due_ns.saturating_sub(self.late_ns)
     }

@@ -19,7 +19,7 @@ use crate::error::LoadError;
 use crate::protocol::connection::Connection;
 use crate::protocol::dial::{Dialer, ShardAwarePort};
 
-/// Between two looks at the schema of the nodes.
+/// Time between two looks at the schema of the nodes.
 const SCHEMA_LOOK: Duration = Duration::from_millis(20);
 
 /// The nodes that are loaded.
@@ -55,7 +55,7 @@ impl Ring {
         Self(tokens)
     }
 
-    /// The node that owns a token; the first where only one is known.
+    /// Returns the node that owns a token; the first where only one is known.
     #[inline]
     pub(crate) fn owner(&self, token: Token) -> u16 {
         if self.0.is_empty() {
@@ -220,7 +220,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The tokens of a node: a set of numbers as text.
+/// Returns the tokens of a node: a set of numbers as text.
 fn tokens(bytes: &[u8]) -> Option<Vec<Token>> {
     let mut reader = Reader::new(bytes);
     let count = reader.count("number of tokens").ok()?;

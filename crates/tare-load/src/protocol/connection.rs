@@ -47,7 +47,7 @@ impl Slot {
         Self { operation, intended_ns, ..Self::default() }
     }
 
-    /// True while an answer decides about the operation.
+    /// Returns true while an answer decides about the operation.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         matches!(self.state, State::Waiting | State::AwaitingPrepare)
@@ -142,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// The header of a request on a stream.
+    /// Returns the header of a request on a stream.
     #[inline]
     pub(crate) fn head(&self, stream: i16) -> Head {
         Head { version: self.version, stream }
@@ -159,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// True if the peer has neither closed the connection nor sent anything unasked.
+    /// Returns true if the peer has neither closed the connection nor sent anything unasked.
     pub(crate) fn is_idle(&self) -> bool {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         let mut byte = [0u8];
@@ -172,12 +172,12 @@ impl Connection {
         self.slots.len() - self.free.len()
     }
 
-    /// True if an answer is missing.
+    /// Returns true if an answer is missing.
     pub(crate) fn is_awaiting(&self) -> bool {
         self.in_flight() > self.given_up
     }
 
-    /// True if another request may be sent.
+    /// Returns true if another request may be sent.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         !self.free.is_empty() && self.in_flight() - self.given_up < self.limit
@@ -309,7 +309,7 @@ impl Connection {
         self.wire.send(&self.socket, &mut self.out, &mut self.out_sent)
     }
 
-    /// True if the kernel has not yet taken everything.
+    /// Returns true if the kernel has not yet taken everything.
     #[inline]
     pub(crate) fn has_output(&self) -> bool {
         !self.out.is_empty() || self.wire.has_output()
@@ -321,7 +321,7 @@ impl Connection {
         self.wire.receive(&self.socket, &mut self.input)
     }
 
-    /// The frame at the front of received bytes and its length.
+    /// Returns the frame at the front of received bytes and its length.
     #[inline]
     pub(crate) fn frame_at(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, frame::FrameError> {
         frame::decode(input, Direction::Response, ANSWER_BYTES_MAX)

@@ -351,7 +351,7 @@ impl Connection {
         })
     }
 
-    /// The answer in `input`. An ERROR becomes one of ours.
+    /// Returns the answer in `input`. An ERROR becomes one of ours.
     fn response(&self, what: &'static str) -> Result<Response<'_>, LoadError> {
         let frame = match Self::frame_at(&self.input) {
             Ok(Some((frame, _))) => frame,

@@ -101,13 +101,13 @@ impl Job {
         matches!(self.stage, Stage::Populate { .. })
     }
 
-    /// The place of an operation's kind in `Workload::query_names`.
+    /// Returns the place of an operation's kind in `Workload::query_names`.
     #[inline]
     pub(crate) fn kind(&self, operation: &Operation) -> usize {
         usize::from(operation.query)
     }
 
-    /// The operation of an index.
+    /// Returns the operation of an index.
     #[inline]
     pub(crate) fn operation(&self, index: u64) -> Operation {
         let operations = match &self.stage {
@@ -124,7 +124,7 @@ impl Job {
         operation
     }
 
-    /// The statements that operations execute, to be prepared in this order.
+    /// Returns the statements that operations execute, to be prepared in this order.
     pub(crate) fn statements(&self) -> Vec<String> {
         match self.stage {
             Stage::Populate { .. } => self.workload.statements()[..1].to_vec(),
@@ -132,13 +132,13 @@ impl Job {
         }
     }
 
-    /// Which of the statements an operation executes.
+    /// Returns which of the statements an operation executes.
     #[inline]
     pub(crate) fn statement(&self, operation: Operation) -> usize {
         self.ask(operation).1
     }
 
-    /// The token of the partition that an operation touches, for who knows the way there.
+    /// Returns the token of the partition that an operation touches, for who knows the way there.
     #[inline]
     pub(crate) fn token(&self, operation: Operation) -> Token {
         self.workload.table.token(self.place(operation).partition)
@@ -163,7 +163,7 @@ impl Job {
         }
     }
 
-    /// What the request of an operation asks for, and by which statement.
+    /// Returns what the request of an operation asks for, and by which statement.
     #[inline]
     fn ask(&self, operation: Operation) -> (RequestKind, usize) {
         let Some(query) = self.query(operation) else { return (RequestKind::Row, 0) };
@@ -233,7 +233,7 @@ impl Job {
         true
     }
 
-    /// The values of the key columns: those of the partition, and of the row within.
+    /// Returns the values of the key columns: those of the partition, and of the row within.
     #[inline]
     fn put_key<'o, 's>(
         &self,
@@ -251,7 +251,7 @@ impl Job {
         values
     }
 
-    /// The values of these columns of a row, in a version.
+    /// Returns the values of these columns of a row, in a version.
     #[inline]
     fn put_columns<'o, 's>(
         &self,
@@ -267,7 +267,7 @@ impl Job {
         values
     }
 
-    /// Whether an answer is the one to the request of an operation.
+    /// Returns whether an answer is the one to the request of an operation.
     #[inline]
     pub(crate) fn judge(
         &self,
@@ -325,7 +325,7 @@ impl Job {
         Ok(AnswerOutcome::Done)
     }
 
-    /// Whether a row must be found.
+    /// Returns whether a row must be found.
     fn must_be_there(&self, operation: Operation) -> bool {
         let was_filled = operation.row < self.workload.rows;
         match operation.expected {
@@ -428,7 +428,7 @@ impl<'a> RangeCheck<'a> {
         Self { job, operation, next, last: None }
     }
 
-    /// The number of a row.
+    /// Returns the number of a row.
     fn take(&mut self, row: &Row<'_>) -> Result<u64, Failure> {
         let table = &self.job.workload.table;
         let place = table.place_of(&mut row.cells());

@@ -52,7 +52,7 @@ impl TlsSettings {
         Ok(Self { config: Arc::new(config), server_name: asked.server_name.clone() })
     }
 
-    /// A session with a server of this name.
+    /// Returns a session with a server of this name.
     pub(crate) fn session(&self, host: &str) -> Result<Session, LoadError> {
         let name = self.server_name.as_deref().unwrap_or(host);
         let server_name = ServerName::try_from(name.to_string())
@@ -73,7 +73,7 @@ impl Session {
         tls::decrypt(&mut self.0, received, plain)
     }
 
-    /// True while the session is being agreed on.
+    /// Returns true while the session is being agreed on.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.0.is_handshaking()
     }

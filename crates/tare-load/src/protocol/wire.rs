@@ -79,7 +79,7 @@ impl Wire {
         self.framing == Framing::Plain && self.tls.is_none()
     }
 
-    /// Whether something waits to be sent beside the frames in `out`.
+    /// Returns whether something waits to be sent beside the frames in `out`.
     #[inline]
     pub(crate) fn has_output(&self) -> bool {
         !self.packed.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.has_output())
@@ -167,7 +167,7 @@ impl Wire {
     }
 }
 
-/// Whether no frame is cut short.
+/// Returns whether no frame is cut short.
 fn is_whole(mut frames: &[u8]) -> Result<bool, FramingError> {
     while let Some((_, length)) = frame::decode(frames, Direction::Response, ANSWER_BYTES_MAX)? {
         frames = &frames[length..];

@@ -28,7 +28,7 @@ pub enum LoadDoubt {
 }
 
 impl LoadDoubt {
-    /// The name of the kind, as in a study's record: `client_saturated`, `sent_late` ...
+    /// Returns the name of the kind, as in a study's record: `client_saturated`, `sent_late` ...
     pub fn kind(&self) -> &'static str {
         match self {
             Self::ClientSaturated { .. } => "client_saturated",
@@ -39,7 +39,7 @@ impl LoadDoubt {
         }
     }
 
-    /// What was seen, as one sentence without its full stop.
+    /// Returns what was seen, as one sentence without its full stop.
     pub fn text(&self) -> String {
         let percent = |share: &f64| format!("{} %", significant(share * 100.0, 2));
         match self {
@@ -69,7 +69,7 @@ impl LoadDoubt {
         }
     }
 
-    /// What to do about it, as one sentence without its full stop.
+    /// Returns what to do about it, as one sentence without its full stop.
     pub fn advice(&self) -> &'static str {
         match self {
             Self::ClientSaturated { .. } => {
@@ -97,7 +97,7 @@ impl From<&LoadDoubt> for DoubtReport {
     }
 }
 
-/// The doubts of a load.
+/// Returns the doubts of a load.
 pub(crate) fn of(report: &LoadReport) -> Vec<LoadDoubt> {
     let mut doubts = Vec::new();
     let share = report.client_cpu_share;

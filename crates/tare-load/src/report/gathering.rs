@@ -63,7 +63,7 @@ impl ReportBuilder {
         begin
     }
 
-    /// The report on a load whose threads counted `total`.
+    /// Returns the report on a load whose threads counted `total`.
     pub(crate) fn report(
         self,
         pace: &Pace,

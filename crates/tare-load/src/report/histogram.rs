@@ -10,7 +10,7 @@ pub type Histogram = hdrhistogram::Histogram<u64>;
 /// One hour in ns.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// An empty histogram.
+/// Returns an empty histogram.
 pub fn new() -> Histogram {
     let bounds = Histogram::new_with_bounds(1, LONGEST_NS, 3);
     bounds.expect("constant bounds that HdrHistogram accepts")
@@ -27,7 +27,7 @@ pub(crate) fn merge(histogram: &mut Histogram, other: &Histogram) {
     histogram.add(other).expect("histograms of one shape");
 }
 
-/// The largest value that the histogram cannot tell from `ns`.
+/// Returns the largest value that the histogram cannot tell from `ns`.
 #[cfg(test)]
 pub(crate) fn equivalent(histogram: &Histogram, ns: u64) -> u64 {
     histogram.highest_equivalent(ns)

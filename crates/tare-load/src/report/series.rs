@@ -49,8 +49,8 @@ impl Series {
         self.intervals.clone()
     }
 
-    /// Whether the latency, in a closed loop the throughput, was the same all the time. None if
-    /// there is too little to tell.
+    /// Returns whether the latency, in a closed loop the throughput, was the same all the time.
+    /// None if there is too little to tell.
     pub(crate) fn steadiness(&self, is_open: bool) -> Option<Steadiness> {
         let full_s = self.intervals.first()?.length_s / 2.0;
         let whole = self.intervals.iter().filter(|interval| interval.length_s > full_s);

@@ -31,7 +31,7 @@ pub(crate) enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// True if another attempt may go well: the server, or the way there, was not up to it.
+    /// Returns true if another attempt may go well: the server, or the way there, was not up to it.
     pub(crate) fn may_pass(self) -> bool {
         match self {
             // Server error, unavailable, overloaded, bootstrapping; time-outs and failures of
@@ -44,12 +44,12 @@ impl ErrorKind {
         }
     }
 
-    /// True if the operation failed because no answer came in time.
+    /// Returns true if the operation failed because no answer came in time.
     pub(crate) fn is_time_out(self) -> bool {
         matches!(self, Self::NoAnswer | Self::TimedOut)
     }
 
-    /// A name without a number where the number means something.
+    /// Returns a name without a number where the number means something.
     pub(crate) fn name(self) -> String {
         let server = match self {
             Self::RowMissing => return "row missing".into(),

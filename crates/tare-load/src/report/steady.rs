@@ -45,9 +45,9 @@ impl Steadiness {
     }
 }
 
-/// The sum of the squared partial sums of the residuals, over n^2 times their long-run variance. That
-/// one takes in autocorrelation up to a lag of 4 (n / 100)^(1/4) with Bartlett's weights: equations 10 to
-/// 13 of the paper. 0 for a constant series.
+/// Returns the sum of the squared partial sums of the residuals, over n^2 times their long-run
+/// variance. That one takes in autocorrelation up to a lag of 4 (n / 100)^(1/4) with Bartlett's
+/// weights: equations 10 to 13 of the paper. 0 for a constant series.
 fn statistic(values: &[f64]) -> f64 {
     let count = values.len() as f64;
     let mean = mean(values);

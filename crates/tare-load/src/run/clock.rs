@@ -16,7 +16,7 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     read(ClockId::ThreadCPUTime)
 }
 
-/// The time of writing for what is written now, in µs since the epoch.
+/// Returns the time of writing for what is written now, in µs since the epoch.
 pub(crate) fn since_epoch_us() -> u64 {
     read(ClockId::Realtime) / 1_000
 }

@@ -33,7 +33,7 @@ use crate::workload::{QueryKind, Workload, schema};
 
 /// After the window the load goes on for so long, so that accounts are read under load.
 const TAIL: Duration = Duration::from_millis(10);
-/// Between two attempts to reach a server.
+/// Time between two attempts to reach a server.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// So long is waited for the answer to anything that is not part of a load.
@@ -190,7 +190,7 @@ impl Engine {
         Ok(Self { cpus: cpus.iter().collect() })
     }
 
-    /// How many CPUs the load has.
+    /// Returns how many CPUs the load has.
     pub(crate) fn cpus(&self) -> usize {
         self.cpus.len()
     }
@@ -446,7 +446,8 @@ impl Engine {
     }
 }
 
-/// The edges of the window's stretches: every `stretch_ns` from the beginning of each step on.
+/// Returns the edges of the window's stretches: every `stretch_ns` from the beginning of each step
+/// on.
 fn boundaries(pace: &Pace, begin_ns: u64, stretch_ns: u64) -> Vec<u64> {
     let lengths: Vec<Duration> = match pace {
         Pace::Closed(window) => vec![*window],

@@ -47,7 +47,7 @@ impl Queue {
         epoll::add(&self.epoll, &connection.socket, data, flags).map_err(fail)
     }
 
-    /// When to stop waiting so as to be running at `due_ns`.
+    /// Returns when to stop waiting so as to be running at `due_ns`.
     pub(crate) fn early(&self, due_ns: u64) -> u64 {
         self.wake.timer_ns(due_ns)
     }

@@ -120,13 +120,13 @@ impl<'a> Routing<'a> {
         }
     }
 
-    /// Whether a connection leads to a place.
+    /// Returns whether a connection leads to a place.
     #[inline]
     pub(crate) fn leads_to(&self, connection: usize, place: ShardSlot) -> bool {
         self.places[connection] == place
     }
 
-    /// Whether operations wait.
+    /// Returns whether operations wait.
     pub(crate) fn has_waiting(&self) -> bool {
         self.waiting.iter().flatten().any(|waiting| !waiting.is_empty())
     }

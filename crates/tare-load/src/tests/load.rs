@@ -32,7 +32,7 @@ fn open(rate_per_s: f64, length: Duration) -> Pace {
     Pace::Open(Schedule::new(steps, Arrivals::Constant).unwrap())
 }
 
-/// A load that only reads.
+/// Returns a load that only reads.
 fn reading(server: &Server) -> LoadConfig {
     let workload = PlainLoad { write_share: 0.0, ..workload() };
     LoadConfig { asked: workload.asked().unwrap(), ..config(server) }

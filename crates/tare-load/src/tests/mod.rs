@@ -20,7 +20,7 @@ pub(crate) struct PlainLoad {
     pub(crate) in_flight: u32,
 }
 
-/// A small workload.
+/// Returns a small workload.
 pub(crate) fn workload() -> PlainLoad {
     PlainLoad {
         write_share: 0.5,

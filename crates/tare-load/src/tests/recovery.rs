@@ -9,7 +9,7 @@ use crate::access::Recovery;
 use crate::pacing::Pace;
 use crate::report::LoadReport;
 
-/// A load of 300 ms, all of it measured, of a server of this manner.
+/// Returns a load of 300 ms, all of it measured, of a server of this manner.
 fn recovered(manner: ServerBehaviour, recovery: Recovery) -> LoadReport {
     let server = Server::start(manner);
     let mut config = config(&server);

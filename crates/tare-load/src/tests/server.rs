@@ -95,13 +95,13 @@ impl Server {
         rows.iter().map(|(key, (_, cells))| (*key, cells.clone())).collect()
     }
 
-    /// How many connections there have been.
+    /// Returns how many connections there have been.
     #[allow(dead_code, reason = "not every test program asks")]
     pub(crate) fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
     }
 
-    /// Every statement that was run or prepared.
+    /// Returns every statement that was run or prepared.
     pub(crate) fn statements(&self) -> Vec<String> {
         self.state.statements.lock().unwrap().clone()
     }

@@ -150,12 +150,12 @@ impl Workload {
         Ok(Self::new("load".into(), String::new(), table, rows, queries))
     }
 
-    /// The names of the queries, by which results and logs tell operations apart.
+    /// Returns the names of the queries, by which results and logs tell operations apart.
     pub fn query_names(&self) -> Vec<&str> {
         self.queries.iter().map(|query| query.name.as_str()).collect()
     }
 
-    /// The statements that operations execute, by position.
+    /// Returns the statements that operations execute, by position.
     pub fn statements(&self) -> &[String] {
         &self.statements
     }
@@ -195,7 +195,7 @@ impl Workload {
         }));
     }
 
-    /// Whether these are the cells of a row's columns, in any version.
+    /// Returns whether these are the cells of a row's columns, in any version.
     #[inline]
     pub fn is_row<'c>(&self, seed: u64, row: u64, cells: impl Iterator<Item = &'c [u8]>) -> bool {
         let start = row_start(seed, row);
@@ -203,7 +203,7 @@ impl Workload {
         all.all(|(column, cell)| column.check(start, cell) != Verdict::Wrong)
     }
 
-    /// Whether some writes leave columns as they are.
+    /// Returns whether some writes leave columns as they are.
     pub(crate) fn has_partial_writes(&self) -> bool {
         let all = self.table.columns.len();
         self.queries.iter().any(|query| query.writes_columns() && query.columns < all)
@@ -213,12 +213,12 @@ impl Workload {
         self.queries.iter().any(|query| query.kind == QueryKind::Delete && query.weight > 0.0)
     }
 
-    /// The most bytes that the columns of a row have together, its key left out.
+    /// Returns the most bytes that the columns of a row have together, its key left out.
     pub fn row_bytes_most(&self) -> u64 {
         self.table.row_bytes_most()
     }
 
-    /// Whether rows tell their version, so that stale ones can be told.
+    /// Returns whether rows tell their version, so that stale ones can be told.
     pub fn has_versions(&self) -> bool {
         self.table.columns.iter().any(Column::has_versions)
     }
@@ -255,7 +255,7 @@ impl Workload {
 }
 
 impl Query {
-    /// Whether it writes by UPDATE.
+    /// Returns whether it writes by UPDATE.
     pub(crate) fn writes_columns(&self) -> bool {
         self.columns > 0
     }

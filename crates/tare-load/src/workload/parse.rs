@@ -59,7 +59,8 @@ pub fn parse(text: &str, file: &str, name: &str) -> Result<Workload, TomlError> 
     Ok(Workload::new(name.into(), title, table, rows, queries))
 }
 
-/// A name of a keyspace, table or column: letters, digits and underscores, beginning with a letter.
+/// Returns a name of a keyspace, table or column: letters, digits and underscores, beginning with a
+/// letter.
 fn identifier(table: &Toml<'_>, key: &str) -> Result<String, TomlError> {
     let item = table.need(key)?;
     let name = item.text()?;
@@ -71,7 +72,7 @@ fn identifier(table: &Toml<'_>, key: &str) -> Result<String, TomlError> {
     })
 }
 
-/// The name of a column, which no other has.
+/// Returns the name of a column, which no other has.
 fn column_name(table: &Toml<'_>, names: &mut Vec<String>) -> Result<String, TomlError> {
     let name = identifier(table, "name")?;
     unique(&table.need("name")?, &name, names)?;
@@ -104,7 +105,7 @@ fn kind(table: &Toml<'_>) -> Result<Type, TomlError> {
     })
 }
 
-/// A size in bytes of the types that have one; refused for the others.
+/// Returns a size in bytes of the types that have one; refused for the others.
 fn size(table: &Toml<'_>, kind: &Type, default: u64) -> Result<Distribution, TomlError> {
     let sized = matches!(kind, Type::Blob | Type::Text | Type::Ascii);
     let Some(item) = table.get("size") else { return Ok(Distribution::Fixed(default)) };
@@ -122,7 +123,7 @@ fn spread(item: &Item<'_>) -> Result<Distribution, TomlError> {
     item.scalar()?.parse().map_err(|error| item.bad_value(&format!("{error}")))
 }
 
-/// The form of a key column: its type, size and prefix.
+/// Returns the form of a key column: its type, size and prefix.
 fn form(table: &Toml<'_>, kind: &Type) -> Result<Form, TomlError> {
     let prefix = table.text("prefix")?;
     if let Some((_, item)) = prefix.as_ref().filter(|_| !matches!(kind, Type::Text | Type::Ascii)) {

@@ -115,7 +115,7 @@ pub(crate) fn compare(
     descending.map_or(Ok(()), |told| Err(TableDifference::Descending { column: told.name.clone() }))
 }
 
-/// The names of the columns of a kind, in their order.
+/// Returns the names of the columns of a kind, in their order.
 fn of_kind(told: &[ServerColumn], kind: ColumnKind) -> Vec<String> {
     let mut columns: Vec<&ServerColumn> =
         told.iter().filter(|told| told.kind == kind.name()).collect();

@@ -56,7 +56,7 @@ pub const REFUSED: &[Refused] = &[
 ];
 
 impl Shipped {
-    /// The workload.
+    /// Returns the workload.
     ///
     /// # Errors
     /// Never, as the tests see to.
@@ -65,7 +65,7 @@ impl Shipped {
     }
 }
 
-/// The workload with this name.
+/// Returns the workload with this name.
 pub fn find(name: &str) -> Option<&'static Shipped> {
     ALL.iter().find(|shipped| shipped.name == name)
 }

@@ -91,7 +91,7 @@ impl Table {
         format!("{}.{}", quoted(&self.keyspace), quoted(&self.name))
     }
 
-    /// The statements that make keyspace and table where they are missing, in order.
+    /// Returns the statements that make keyspace and table where they are missing, in order.
     pub fn schema(&self) -> [String; 2] {
         let keys = self.partition.iter().chain(&self.clustering);
         let keys = keys.map(|key| (&key.name, &key.kind));
@@ -168,23 +168,24 @@ impl Table {
         keys.chain(columns).collect::<Vec<_>>().join(", ")
     }
 
-    /// How many columns there are, those of the key included.
+    /// Returns how many columns there are, those of the key included.
     pub(crate) fn width(&self) -> usize {
         self.partition.len() + self.clustering.len() + self.columns.len()
     }
 
-    /// The most bytes that a row's cells may have together.
+    /// Returns the most bytes that a row's cells may have together.
     pub(crate) fn row_bytes_most(&self) -> u64 {
         self.columns.iter().map(Column::bytes_most).sum()
     }
 
-    /// How many rows there may be: the other half of the partitions are those that are not there.
+    /// Returns how many rows there may be: the other half of the partitions are those that are not
+    /// there.
     pub(crate) fn rows_most(&self) -> u64 {
         let partitions = (self.partition_number_most() / 2).saturating_sub(self.interleave);
         partitions.saturating_mul(self.rows_per_partition).min(1 << 62)
     }
 
-    /// The greatest number that a partition may have.
+    /// Returns the greatest number that a partition may have.
     #[inline]
     pub(crate) fn partition_number_most(&self) -> u64 {
         match self.partition.first() {
@@ -230,7 +231,8 @@ impl Table {
         key.form.put(key.number(row), out);
     }
 
-    /// The place of a row that was read, from the cells of its key; `None` if no row has this key.
+    /// Returns the place of a row that was read, from the cells of its key; `None` if no row has
+    /// this key.
     pub(crate) fn place_of<'a>(
         &self,
         cells: &mut impl Iterator<Item = Option<&'a [u8]>>,
@@ -256,7 +258,7 @@ impl Table {
         Some(RowPosition { partition, row })
     }
 
-    /// The token of a partition.
+    /// Returns the token of a partition.
     #[inline]
     pub(crate) fn token(&self, partition: u64) -> Token {
         let mut key = ShortBytes::new();
@@ -297,7 +299,7 @@ fn equal(keys: &[KeyColumn]) -> String {
     tests.join(" AND ")
 }
 
-/// The inverse of `mix64`: its steps backwards.
+/// Returns the inverse of `mix64`: its steps backwards.
 fn unmix64(value: u64) -> u64 {
     let mut z = value;
     z = (z ^ z >> 31 ^ z >> 62).wrapping_mul(INVERSE_2);
@@ -308,7 +310,8 @@ fn unmix64(value: u64) -> u64 {
 const INVERSE_1: u64 = inverse(0xbf58_476d_1ce4_e5b9);
 const INVERSE_2: u64 = inverse(0x94d0_49bb_1331_11eb);
 
-/// The inverse of an odd number modulo 2^64, by Newton's iteration: each step doubles the bits.
+/// Returns the inverse of an odd number modulo 2^64, by Newton's iteration: each step doubles the
+/// bits.
 const fn inverse(odd: u64) -> u64 {
     let mut found = odd;
     let mut step = 0;

@@ -76,7 +76,7 @@ impl Versions {
         entry.fetch_max(word, Ordering::AcqRel);
     }
 
-    /// What a read that is sent now must find.
+    /// Returns what a read that is sent now must find.
     #[inline]
     pub(crate) fn expected(&self, row: u64) -> ExpectedVersion {
         let (entry, tag) = self.entry(row);
@@ -93,7 +93,7 @@ impl Versions {
         }
     }
 
-    /// Whether every row has an entry of its own.
+    /// Returns whether every row has an entry of its own.
     pub(crate) fn is_exact(&self, rows: u64) -> bool {
         rows <= self.entries.len() as u64
     }

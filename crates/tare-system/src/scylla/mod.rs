@@ -231,7 +231,7 @@ impl Scylla {
     }
 }
 
-/// What iotune wrote, with the data directory in place of the mountpoint that it measured.
+/// Returns what iotune wrote, with the data directory in place of the mountpoint that it measured.
 fn io_properties(path: &Path) -> Result<String, ScyllaError> {
     let read = std::fs::read_to_string(path);
     let path = path.to_path_buf();
@@ -314,7 +314,7 @@ impl System for Scylla {
     }
 }
 
-/// How many nodes of `system.cluster_status` are up and take part, by (up, status).
+/// Returns how many nodes of `system.cluster_status` are up and take part, by (up, status).
 fn up_and_normal(nodes: &[Cells]) -> usize {
     let is = |row: &&Cells| {
         let (up, status) = (row.first(), row.get(1));

@@ -130,7 +130,7 @@ fn add(sum: &mut Option<Histogram>, mut histogram: Histogram) {
     }
 }
 
-/// The histogram of an interval. Those before say the unit and precision that it must have.
+/// Returns the histogram of an interval. Those before say the unit and precision that it must have.
 fn decoded(
     path: &Path,
     interval: &Interval<'_>,

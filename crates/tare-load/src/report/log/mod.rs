@@ -33,7 +33,7 @@ struct Span {
     length: Duration,
 }
 
-/// The head of a log whose intervals count from `start`, in time since 1970.
+/// Returns the head of a log whose intervals count from `start`, in time since 1970.
 fn head(start: Duration) -> String {
     let start = start.as_secs_f64();
     format!(

@@ -35,7 +35,7 @@ pub struct Interval<'t> {
 }
 
 impl Interval<'_> {
-    /// When it ended, on the clock of `begin`.
+    /// Returns when it ended, on the clock of `begin`.
     pub fn end(&self) -> Duration {
         self.begin.saturating_add(self.length)
     }
@@ -48,7 +48,7 @@ impl Interval<'_> {
     }
 }
 
-/// The intervals of a log, in its order.
+/// Returns the intervals of a log, in its order.
 ///
 /// # Errors
 /// Names the first line that is no part of such a log; one that is torn is none.

@@ -19,7 +19,7 @@ fn write(path: &Path, start_ms: u64, stretches: &[Vec<u64>]) {
     log.finish().unwrap();
 }
 
-/// Every histogram of a log by tag, added up.
+/// Returns every histogram of a log by tag, added up.
 fn total(text: &str, tag: &str) -> Histogram {
     let mut sum = histogram::new();
     for entry in IntervalLogIterator::new(text.as_bytes()) {

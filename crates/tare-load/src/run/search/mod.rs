@@ -200,8 +200,8 @@ impl SearchState {
         Ok(())
     }
 
-    /// The highest rate that held, once it and the lowest that did not are close. None if none
-    /// holds.
+    /// Returns the highest rate that held, once it and the lowest that did not are close. None if
+    /// none holds.
     fn bracket<E>(
         &mut self,
         first_per_s: f64,

@@ -30,8 +30,8 @@ impl Slo {
         &self.0
     }
 
-    /// The limited latencies, with `missing` operations that were slower than any. None where the
-    /// quantile is among those.
+    /// Returns the limited latencies, with `missing` operations that were slower than any. None
+    /// where the quantile is among those.
     pub(super) fn latencies_ns(&self, response: &Histogram, missing: u64) -> Vec<Option<u64>> {
         let all = response.len() + missing;
         let latency = |limit: &Limit| {

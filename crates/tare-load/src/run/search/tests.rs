@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use tare_std::rng::Rng;
 
-/// A system that keeps the SLO up to a rate that varies a little from run to run.
+/// Returns a system that keeps the SLO up to a rate that varies a little from run to run.
 fn search(capacity_per_s: f64, noise_share: f64, first_per_s: f64, seed: u64) -> SearchState {
     let mut noise = Rng::new(seed);
     let mut run = |rate_per_s: f64, confirms: bool| {

@@ -57,7 +57,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The next operation, if one may be sent now.
+    /// Returns the next operation, if one may be sent now.
     #[inline]
     fn take(&mut self, now_ns: u64) -> Option<Due> {
         let (next, step) = match self {
@@ -267,7 +267,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// True once nothing is sent and nothing is awaited any more.
+    /// Returns true once nothing is sent and nothing is awaited any more.
     fn is_over(&mut self, now_ns: u64) -> bool {
         let interrupted = self.shared.stop.load(Ordering::Relaxed);
         let dead =
@@ -337,7 +337,7 @@ impl<'a> Worker<'a> {
         self.run_delay_ns = run_delay_ns;
     }
 
-    /// True if anything is due or in flight, or has failed since something last ended well.
+    /// Returns true if anything is due or in flight, or has failed since something last ended well.
     fn is_waiting(&self, now_ns: u64) -> bool {
         let is_due = match &self.source {
             Source::Open(pacer) => pacer.next_due_ns() < now_ns,
@@ -419,7 +419,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The next connection, in turn, that can take a request and suits.
+    /// Returns the next connection, in turn, that can take a request and suits.
     #[inline]
     fn connection_with_room(&self, suits: impl Fn(usize) -> bool) -> Option<usize> {
         let count = self.connections.len();

@@ -55,7 +55,7 @@ impl RecoveryState {
         }
     }
 
-    /// When the thread has to look, at the latest.
+    /// Returns when the thread has to look, at the latest.
     #[inline]
     pub(super) fn look_ns(&self, now_ns: u64) -> u64 {
         let redialling = self.redialer.as_ref().is_some_and(Redialer::is_busy);

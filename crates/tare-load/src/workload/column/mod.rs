@@ -52,7 +52,7 @@ impl Column {
         Self { name, kind, content, first_word }
     }
 
-    /// How many words of the row's generator it may take.
+    /// Returns how many words of the row's generator it may take.
     pub(crate) fn words(&self) -> u64 {
         self.bytes_most().div_ceil(8)
     }
@@ -64,7 +64,7 @@ impl Column {
         }
     }
 
-    /// Whether its values tell their version.
+    /// Returns whether its values tell their version.
     pub(crate) fn has_versions(&self) -> bool {
         match &self.content {
             Content::Blob { size, random_share } => random(size.least(), *random_share) >= 16,
@@ -134,7 +134,7 @@ impl Column {
         }
     }
 
-    /// What a cell of a row is.
+    /// Returns what a cell of a row is.
     #[inline]
     pub(crate) fn check(&self, row: u64, cell: &[u8]) -> Verdict {
         let start = row.wrapping_add(self.first_word.wrapping_mul(GOLDEN_GAMMA));
@@ -149,7 +149,7 @@ impl Column {
         if same.is_same() { Verdict::Right(version) } else { Verdict::Wrong }
     }
 
-    /// The version that the first bytes of a cell tell.
+    /// Returns the version that the first bytes of a cell tell.
     #[inline]
     fn version(&self, start: u64, cell: &[u8]) -> Option<u64> {
         let mut state = start;
@@ -165,7 +165,7 @@ impl Column {
     }
 }
 
-/// The seed of a row.
+/// Returns the seed of a row.
 #[inline]
 pub(crate) fn row_start(seed: u64, key: u64) -> u64 {
     mix64(seed ^ mix64(key.wrapping_add(1).wrapping_mul(GOLDEN_GAMMA)))
@@ -185,9 +185,10 @@ fn size_of(size: &Distribution, body: u64) -> u64 {
     }
 }
 
-/// How many bytes of a value are random, so that LZ4 leaves `share` of it: a value costs about six
-/// besides (a token and two lengths beyond it, one literal of the run, the match's offset: LZ4 block
-/// format; and a byte or two until the run is found) and one more for every 255 of the run.
+/// Returns how many bytes of a value are random, so that LZ4 leaves `share` of it: a value costs
+/// about six besides (a token and two lengths beyond it, one literal of the run, the match's
+/// offset: LZ4 block format; and a byte or two until the run is found) and one more for every 255
+/// of the run.
 #[inline]
 fn random(size: u64, share: f64) -> u64 {
     if share >= 1.0 {
@@ -203,8 +204,8 @@ fn printable(word: u64) -> u64 {
     (word & 0x3f3f_3f3f_3f3f_3f3f) + 0x3030_3030_3030_3030
 }
 
-/// A version as 4 bits a byte, its lower half first. They change only the lower half of a printable
-/// character, whose upper half is 3 to 6 all the same.
+/// Returns a version as 4 bits a byte, its lower half first. They change only the lower half of a
+/// printable character, whose upper half is 3 to 6 all the same.
 #[inline]
 fn nibbles(version: u64) -> [u64; 2] {
     let spread = |half: u64| {

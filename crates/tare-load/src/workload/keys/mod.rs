@@ -176,8 +176,9 @@ impl Sampler {
         Self { keys, shape }
     }
 
-    /// The key of the operation with this index, below the number of keys. `rng` is that of the
-    /// operation; `newest` counts the keys that were added since the beginning, which `latest` sees.
+    /// Returns the key of the operation with this index, below the number of keys. `rng` is that of
+    /// the operation; `newest` counts the keys that were added since the beginning, which `latest`
+    /// sees.
     #[inline]
     pub fn draw(&self, index: u64, rng: &mut Rng, newest: u64) -> u64 {
         let last = self.keys - 1;
@@ -208,7 +209,7 @@ impl Sampler {
     }
 }
 
-/// The whole part of a number; 0 below 0.
+/// Returns the whole part of a number; 0 below 0.
 #[inline]
 pub(crate) fn cut(number: f64) -> u64 {
     #[expect(

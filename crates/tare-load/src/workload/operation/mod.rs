@@ -48,7 +48,7 @@ pub struct PartError;
 impl Part {
     pub const ALL: Self = Self { index: 0, count: 1 };
 
-    /// The first of its rows and how many there are.
+    /// Returns the first of its rows and how many there are.
     pub(crate) fn of(self, rows: u64) -> (u64, u64) {
         let cut = |index: u64| {
             let product = u128::from(rows) * u128::from(index) / u128::from(self.count);
@@ -144,7 +144,7 @@ impl Operations {
         Self { seed, rows: workload.rows, first, count, part, queries, inserts }
     }
 
-    /// The operation with this index.
+    /// Returns the operation with this index.
     #[inline]
     pub(crate) fn derive(&self, index: u64) -> Operation {
         let block = index / BLOCK;
@@ -181,20 +181,21 @@ impl Operations {
         }
     }
 
-    /// The number of the row that the operation with this index touches.
+    /// Returns the number of the row that the operation with this index touches.
     #[inline]
     pub fn row(&self, index: u64) -> u64 {
         self.derive(index).row
     }
 
-    /// The number of a row that this loader inserts.
+    /// Returns the number of a row that this loader inserts.
     #[inline]
     fn inserted(&self, ordinal: u64) -> u64 {
         self.rows + ordinal * self.part.count + self.part.index
     }
 }
 
-/// A permutation of the places of a block, another one for every key: steps that can each be undone.
+/// Returns a permutation of the places of a block, another one for every key: steps that can each
+/// be undone.
 #[inline]
 fn scatter(place: u64, key: u64) -> u64 {
     const MASK: u64 = BLOCK - 1;

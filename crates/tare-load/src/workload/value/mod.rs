@@ -80,7 +80,7 @@ impl<'a> Comparison<'a> {
         Self { rest: cell, same: true }
     }
 
-    /// Whether all of the cell, and no more, was put in.
+    /// Returns whether all of the cell, and no more, was put in.
     #[inline]
     pub(crate) fn is_same(&self) -> bool {
         self.same && self.rest.is_empty()
@@ -243,7 +243,7 @@ impl Form {
         })
     }
 
-    /// How many numbers it holds: those from 0 to this, exclusively.
+    /// Returns how many numbers it holds: those from 0 to this, exclusively.
     pub(crate) fn capacity(&self) -> u64 {
         match self {
             Self::Boolean => 2,
@@ -269,7 +269,7 @@ impl Form {
         }
     }
 
-    /// The most bytes that a value has.
+    /// Returns the most bytes that a value has.
     pub(crate) fn bytes_most(&self) -> usize {
         match self {
             Self::Blob { bytes } => *bytes,
@@ -278,7 +278,7 @@ impl Form {
         }
     }
 
-    /// Whether it holds every number of 64 bits.
+    /// Returns whether it holds every number of 64 bits.
     pub(crate) fn holds_any(&self) -> bool {
         match self {
             Self::Bigint => true,
@@ -288,7 +288,7 @@ impl Form {
         }
     }
 
-    /// The number that a random word stands for.
+    /// Returns the number that a random word stands for.
     #[inline]
     pub(crate) fn of_word(&self, word: u64) -> u64 {
         match self {
@@ -341,7 +341,7 @@ impl Form {
         }
     }
 
-    /// The number that a value holds; `None` where it holds none.
+    /// Returns the number that a value holds; `None` where it holds none.
     pub(crate) fn number(&self, cell: &[u8]) -> Option<u64> {
         let whole = |bytes: &[u8]| {
             let (high, low) = bytes.split_at_checked(bytes.len().saturating_sub(8))?;
@@ -378,7 +378,7 @@ impl Form {
     }
 }
 
-/// A number with a byte for its sign.
+/// Returns a number with a byte for its sign.
 fn wide(number: u64) -> [u8; 9] {
     let mut bytes = [0; 9];
     bytes[1..].copy_from_slice(&number.to_be_bytes());

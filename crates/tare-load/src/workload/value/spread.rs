@@ -34,7 +34,7 @@ impl Distribution {
         }
     }
 
-    /// A number out of a seed.
+    /// Returns a number out of a seed.
     #[inline]
     pub(crate) fn draw(&self, seed: u64) -> u64 {
         match *self {
