@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-/// What Seastar wants to know of one disk. Bandwidths in bytes, rates in operations, per second.
+/// The properties of one disk for Seastar. Bandwidths in bytes per second, rates in operations per
+/// second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IoProperties {
     pub read_iops: f64,
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_is_seastars() {
+    fn yaml_matches_seastar() {
         let disk = IoProperties {
             read_iops: 95_000.4,
             read_bandwidth: 545e6,

@@ -1,8 +1,8 @@
 //! What a disk can do: sequential bandwidth and random I/O per second, the depth that saturates it,
 //! the latency below that, and a map of read latency over read and write rates.
 //!
-//! Direct I/O through an io_uring of its own on a file that was written in full with random bytes;
-//! the device's own counters are compared with what was asked of it.
+//! It does direct I/O through an io_uring of its own on a file written in full with random bytes,
+//! and compares the device's own counters with its own.
 
 mod bursts;
 mod device;

@@ -1,4 +1,4 @@
-//! Where a client stands: its network namespace and its CPUs.
+//! Where a client runs: its network namespace and its CPUs.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::thread::{CpuSet as Affinity, LinkNameSpaceType, move_into_link_name_space};
 use tare_std::cpus::CpuSet;
 
-/// Why a client cannot stand there.
+/// Why a client cannot be placed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlacementError {
     #[error("cannot open the network namespace {path}", path = path.display())]
@@ -18,7 +18,7 @@ pub enum PlacementError {
     Affinity { cpus: CpuSet, source: std::io::Error },
 }
 
-/// Runs `work` in a network namespace, on a thread of its own, so that nothing else is moved.
+/// Runs `work` in a network namespace on a thread of its own, so that no other thread moves.
 pub(super) fn within<T: Send>(
     namespace: Option<&Path>,
     work: impl FnOnce() -> T + Send,

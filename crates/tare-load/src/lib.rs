@@ -2,9 +2,9 @@
 //! a schedule (open loop), and counts what comes back. `run` makes one load and reports on it;
 //! `engine` keeps connections to several systems open and loads one of them at a time.
 //!
-//! Thread per CPU, many requests in flight per connection, no allocation per operation. Response
-//! time counts from the intended start, service time from the send. Every operation derives from
-//! (seed, index), every row from (seed, key).
+//! One thread per CPU, many requests in flight per connection, no allocation per operation.
+//! Response time counts from the intended start, service time from the send. Every operation
+//! derives from (seed, index), every row from (seed, key).
 //!
 //! **Invariant:** the client's own CPU time and lateness are measured and reported with every
 //! result, and no wait is without a deadline.

@@ -1,7 +1,7 @@
-//! What the load generator allocates, counted by an allocator of its own: nothing per operation, no more
-//! with time, and with 10,000 requests in flight at most 32 MiB and its histograms.
+//! Counts what the load generator allocates: nothing per operation, no more with time, and with
+//! 10,000 requests in flight at most 32 MiB besides its histograms.
 //!
-//! The server is this program, started again, so that what it allocates does not count.
+//! The server runs as another process of this program, so its allocations do not count.
 
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 #![allow(unsafe_code, reason = "an allocator has no safe interface")]
@@ -26,15 +26,15 @@ use tare_std::cpus::CpuSet;
 #[allow(dead_code, reason = "the library's own tests use more of it")]
 mod server;
 
-/// With 10,000 requests in flight, beside histograms, in bytes.
+/// The limit with 10,000 requests in flight, without histograms, in bytes.
 const LIMIT_BYTES: u64 = 32 << 20;
-/// What may be allocated more at the end of a load than after its first second, in bytes: buffers
-/// that grow when a read fills them.
+/// How much more memory a load may hold at its end than after its first second, in bytes: buffers
+/// grow when a read fills them.
 const GROWTH_BYTES: isize = 256 << 10;
 /// A run with so many times fewer allocations than operations allocates nothing per operation.
 const OPERATIONS_PER_ALLOCATION: u64 = 100;
 
-/// Allocations made, and bytes held; those of histograms apart, which are told by their size.
+/// Allocations made, and bytes held. Histograms, recognised by their size, count apart.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static HELD_BYTES: AtomicIsize = AtomicIsize::new(0);
 static HISTOGRAM_BYTES: AtomicIsize = AtomicIsize::new(0);
@@ -112,7 +112,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns the server, until its standard input closes.
+/// Serves until standard input closes.
 fn serve() -> ExitCode {
     let server = server::Server::start(server::ServerBehaviour::Good);
     std::io::stdout().write_all(format!("{}\n", server.address).as_bytes()).unwrap();
@@ -142,7 +142,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both may fail only because it has ended already.
+        // Both fail only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

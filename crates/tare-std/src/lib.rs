@@ -1,4 +1,4 @@
-//! What the rest of Tare stands on: units, CPU sets, error chains, seeded random numbers.
+//! Types that all of Tare uses: units, CPU sets, error chains, seeded random numbers.
 #![forbid(unsafe_code)]
 
 pub mod cpus;

@@ -1,7 +1,7 @@
 //! Units as people write and read them.
 
-/// Parses an amount of memory as docker does: bytes, or a number with `K`, `M`, `G`, `T` (powers
-/// of 1,024; `KiB` and `kb` mean the same), such as `512M` or `1.5G`.
+/// Parses an amount of memory as docker does: bytes, or a number with `K`, `M`, `G`, `T` (powers of
+/// 1,024; `KiB` and `kb` mean the same), such as `512M` or `1.5G`.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     let bad = || UnitError::Bytes { text: text.to_string() };
     let trimmed = text.trim();
@@ -25,14 +25,14 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     Ok(bytes)
 }
 
-/// A text that is no quantity of the asked kind.
+/// Why a text is not an amount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    #[error("{text:?} is no amount of memory; write it like 512M or 6G")]
+    #[error("{text:?} is not an amount of memory; write it like 512M or 6G")]
     Bytes { text: String },
 }
 
-/// Returns a duration in ns with three significant digits and its unit: `812 ns`, `1.24 ms`, `31.0
+/// Formats a duration in ns with three significant digits and its unit: `812 ns`, `1.24 ms`, `31.0
 /// s`.
 pub fn nanoseconds(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
@@ -44,7 +44,7 @@ pub fn nanoseconds(ns: f64) -> String {
     format!("{} {unit}", significant(value, 3))
 }
 
-/// Returns a number with so many significant digits, never in exponent form. Digits before the
+/// Formats a number with this many significant digits, never in exponent form. Digits before the
 /// point are kept: `significant(1234.6, 3)` is `1235`, `significant(1.2345, 3)` is `1.23`.
 pub fn significant(value: f64, digits: u32) -> String {
     if value == 0.0 || !value.is_finite() {
@@ -56,7 +56,7 @@ pub fn significant(value: f64, digits: u32) -> String {
     format!("{value:.*}", usize::try_from(decimals).unwrap_or(0))
 }
 
-/// Returns a whole number with commas between thousands: `1,234,567`.
+/// Formats a whole number with commas between thousands: `1,234,567`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_as_docker_reads_it() {
+    fn memory_parses_as_in_docker() {
         assert_eq!(parse_bytes("6G"), Ok(6 << 30));
         assert_eq!(parse_bytes("512 MiB"), Ok(512 << 20));
         assert_eq!(parse_bytes("1.5k"), Ok(1536));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_format_for_people() {
         assert_eq!(nanoseconds(812.4), "812 ns");
         assert_eq!(nanoseconds(1_240_000.0), "1.24 ms");
         assert_eq!(nanoseconds(31e9), "31.0 s");

@@ -1,6 +1,6 @@
-//! The way to a running system: TCP from where the client stands, because only there its address
-//! means anything. What a system is asked on it (`INFO`, `SHOW`, `stats`) is asked seldom, outside of
-//! what is measured; every exchange has a limit.
+//! The route to a running system: TCP from where the client runs, because its address means
+//! something only there. A system is asked seldom (`INFO`, `SHOW`, `stats`) and outside of the
+//! measured windows; every exchange has a limit.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,24 +11,24 @@ use tare_host::netns::{self, NetnsError};
 
 /// Time limit for a connection, and for each answer.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Answers are settings and counters; more is nonsense.
+/// The most bytes of an answer: settings and counters need less.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// Where the client stands.
+/// The place of the client in the network.
 #[derive(Clone, Debug, Default)]
 pub struct ClientRoute {
-    /// Such as `/run/netns/NAME`; without one, where this process stands.
+    /// The network namespace, such as `/run/netns/NAME`; `None`: that of this process.
     pub namespace: Option<PathBuf>,
 }
 
-/// Why a system could not be asked.
+/// Why a system gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientRouteError {
     #[error(transparent)]
     Namespace(#[from] NetnsError),
     #[error("it does not answer on {address}")]
     Connect { address: SocketAddr, source: io::Error },
-    #[error("it takes connections on {address}, but breaks off when it is asked {question:?}")]
+    #[error("it accepts connections on {address}, but ends the connection after {question:?}")]
     Ask { address: SocketAddr, question: String, source: io::Error },
     #[error("{address} sees {seen} of the {count} nodes of its cluster")]
     Nodes { address: SocketAddr, seen: usize, count: u32 },
@@ -47,10 +47,10 @@ pub(crate) struct SystemConnection {
 }
 
 impl ClientRoute {
-    /// Connects.
+    /// Connects to a system.
     ///
     /// # Errors
-    /// When nothing listens there, or not yet.
+    /// If nothing listens there, or not yet.
     pub(crate) fn connect(
         &self,
         address: SocketAddr,
@@ -70,7 +70,7 @@ impl ClientRoute {
 }
 
 impl SystemConnection {
-    /// For answers that take longer than others.
+    /// Sets the time limit of further answers.
     pub(crate) fn limit(&mut self, limit: Duration) {
         self.limit = limit;
     }
@@ -82,7 +82,7 @@ impl SystemConnection {
         self.stream.write_all(bytes).map_err(|source| self.broke_off(source))
     }
 
-    /// Exactly so many bytes of the answer.
+    /// Reads exactly `count` bytes of the answer.
     pub(crate) fn bytes(&mut self, count: usize) -> Result<Vec<u8>, ClientRouteError> {
         if count > ANSWER_BYTES_MAX {
             return Err(self.unexpected_answer(format!("an answer of {count} bytes")));
@@ -91,7 +91,7 @@ impl SystemConnection {
         let mut filled = 0;
         while filled < count {
             let left = self.deadline.saturating_duration_since(Instant::now());
-            // Zero would wait for ever.
+            // Zero means no limit.
             let left = left.max(Duration::from_millis(1));
             let read = self.stream.set_read_timeout(Some(left));
             match read.and_then(|()| self.stream.read(&mut bytes[filled..])) {
@@ -104,7 +104,7 @@ impl SystemConnection {
         Ok(bytes)
     }
 
-    /// Returns a line of the answer, without its end.
+    /// Reads a line of the answer, without its end.
     pub(crate) fn line(&mut self) -> Result<String, ClientRouteError> {
         let mut line = Vec::new();
         loop {
@@ -117,7 +117,7 @@ impl SystemConnection {
         Ok(String::from_utf8_lossy(&line).trim_end_matches('\r').to_string())
     }
 
-    /// An answer that is none.
+    /// Makes an error of an answer that does not fit.
     pub(crate) fn unexpected_answer(&self, mut answer: String) -> ClientRouteError {
         let end = answer.char_indices().nth(200).map_or(answer.len(), |(at, _)| at);
         answer.truncate(end);

@@ -1,5 +1,5 @@
-//! Any program of the host that listens on a port: the study says how it is started and what it
-//! answers once it is ready.
+//! Any program of the host that listens on a port. The study names its command and what it answers
+//! once it is ready.
 
 use std::path::PathBuf;
 
@@ -59,7 +59,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
     },
 };
 
-/// A program as a study describes it.
+/// A program that a study describes.
 #[derive(Clone, Debug)]
 pub(super) struct Command {
     options: Options,
@@ -97,7 +97,7 @@ mod tests {
     use tare_lab::study::SystemSpec;
 
     #[test]
-    fn the_study_says_how_it_is_started() {
+    fn study_sets_the_command() {
         let options =
             [("command", "redis-server --port {port} --bind {listen}"), ("speaks", "redis")];
         let system = make("command", &options);

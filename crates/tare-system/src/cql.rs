@@ -1,5 +1,5 @@
-//! A CQL connection to a system, for the few questions that it is asked outside of what is measured.
-//! Version 4 of the protocol, one question at a time, answers in one page.
+//! A CQL connection to a system for a few queries outside of the measured windows. It uses version
+//! 4, one query at a time, and answers of one page.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tare_lab::environment::Endpoint;
 
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 
-/// Time limit for an answer: a virtual table is made while it is read.
+/// Time limit for an answer: a virtual table is computed while it is read.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-/// A row's cells; null is empty.
+/// The cells of a row; null is empty.
 pub(crate) type Cells = Vec<Vec<u8>>;
 
 /// A session.
@@ -22,7 +22,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects and says `STARTUP`.
+    /// Connects and sends `STARTUP`.
     pub(crate) fn open(
         client_route: &ClientRoute,
         at: &Endpoint,
@@ -36,12 +36,12 @@ impl Session {
         Ok(session)
     }
 
-    /// The rows that a statement answers.
+    /// Runs a statement and returns its rows.
     pub(crate) fn query(&mut self, statement: &str) -> Result<Vec<Cells>, ClientRouteError> {
         self.query_at(statement, &Settings::DEFAULT)
     }
 
-    /// The same with settings of its own.
+    /// Runs a statement with settings of its own.
     pub(crate) fn query_at(
         &mut self,
         statement: &str,

@@ -1,8 +1,8 @@
-//! The program of an image, started as the image says: its entry point and command, its environment,
-//! directory and user. Which image that is, is the environment's (`rootfs`), so that one study may
-//! weigh the same program in several, or several against each other.
+//! The program of an image, started as the image describes: its entry point and command, its
+//! variables, directory and user. The environment names the image (`rootfs`), so one study may
+//! weigh a program in several images, or several images against each other.
 //!
-//! Limits: one port. What the image keeps elsewhere than in `{data}` lies in its root file system.
+//! Limits: one port. Files that the image keeps outside of `{data}` lie in its root file system.
 
 use tare_lab::environment::Launch;
 use tare_lab::study::OptionInfo;
@@ -55,7 +55,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
     },
 };
 
-/// The program of an image as a study describes it.
+/// The options of a study for the program of an image.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     command: Vec<String>,
@@ -101,21 +101,21 @@ impl DescribedStart for Image {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::{make, recipe_of, try_make};
+    use crate::tests::{make, plan_of, try_make};
 
     #[test]
-    fn the_image_says_how_it_is_started_and_the_study_what_differs() {
+    fn study_options_change_the_image_start() {
         let system = make("image", &[("port", "6379"), ("ready_says", "Ready")]);
         let launch = system.launch(1);
         assert!(launch.from_image && launch.program.is_none());
         assert_eq!(launch.port, Some(6379));
         assert!(launch.arguments.windows(2).any(|pair| pair == ["--image", "{image}"]));
         assert_eq!(system.announces(), Some("Ready"));
-        assert!(recipe_of(&*system).command.is_empty());
+        assert!(plan_of(&*system).command.is_empty());
         let options = [("command", "serve --port {port}"), ("variables", "A={data} B=c=d")];
-        let recipe = recipe_of(&*make("image", &options));
-        assert_eq!(recipe.command, ["serve", "--port", "{port}"]);
-        assert_eq!(recipe.variables[1], ("B".to_string(), "c=d".to_string()));
+        let plan = plan_of(&*make("image", &options));
+        assert_eq!(plan.command, ["serve", "--port", "{port}"]);
+        assert_eq!(plan.variables[1], ("B".to_string(), "c=d".to_string()));
         for (options, expect) in [
             (&[("command", "serve")][..], "needs port"),
             (&[("port", "0")], "is not a port"),

@@ -1,8 +1,9 @@
 //! Systems under test: what a study can weigh. The contract is `tare_lab::system::System`; one file
 //! per implementation, all of them in `ALL`.
 //!
-//! Those that are somebody else's programs are started by `starter` from inside their environment, and
-//! asked over the network (`client_route`) whether they answer, what they chose, and whether they are quiet.
+//! Programs of other projects are started by `starter` from inside their environment.
+//! `client_route` asks them over the network whether they are ready, what they chose, and whether
+//! they are quiet.
 #![forbid(unsafe_code)]
 
 mod cassandra;
@@ -45,18 +46,18 @@ type Make = fn(&SystemSpec, &ClientRoute) -> Result<Box<dyn System>, PartError>;
 /// One system as `tare list` shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemInfo {
-    /// Name as in a study.
+    /// The name in a study.
     pub name: &'static str,
-    /// One line.
+    /// One line of help.
     pub help: &'static str,
-    /// What a study may set under `[system]`.
+    /// The options that a study may set under `[system]`.
     pub options: &'static [OptionInfo],
     /// Whether its data may be a block device (storage `raw`) in place of a directory.
     pub takes_device: bool,
-    /// The protocol that it answers, in the word by which drivers know it: `cql`, `redis` ...
+    /// The protocol that it speaks, in the drivers' word for it: `cql`, `redis` ...
     speaks: fn(&SystemSpec) -> String,
-    /// Looks for its program on this host: what is there, or how to get it. `None` where it is part of
-    /// Tare's own, or the study names it.
+    /// Looks for its program on this host: returns its path, or how to install it. `None` if it is
+    /// part of Tare, or the study names it.
     pub found: Option<fn() -> Result<String, &'static str>>,
     make: Make,
 }
@@ -66,7 +67,7 @@ impl SystemInfo {
     /// the study's parser checks.
     ///
     /// # Errors
-    /// When the value of an option means nothing, or its program is nowhere to be found.
+    /// If an option has a wrong value, or the program cannot be found.
     pub fn make(
         &self,
         spec: &SystemSpec,
@@ -81,7 +82,7 @@ impl SystemInfo {
     }
 }
 
-/// Every system that a study may name.
+/// All systems that a study may name.
 pub const ALL: &[SystemInfo] = &[
     tare_db::INFO,
     redis::REDIS,
@@ -95,12 +96,12 @@ pub const ALL: &[SystemInfo] = &[
     fio::INFO,
 ];
 
-/// Returns the system of that name.
+/// Returns the system with this name.
 pub fn find(name: &str) -> Option<&'static SystemInfo> {
     ALL.iter().find(|system| system.name == name)
 }
 
-/// Returns a program on PATH, or how to get it.
+/// Returns the path of a program on PATH, or how to install it.
 fn program(name: &str, remedy: &'static str) -> Result<String, &'static str> {
     let found = tare_host::exec::find(name).map(|path| path.display().to_string());
     found.ok_or(remedy)

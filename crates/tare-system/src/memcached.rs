@@ -1,4 +1,4 @@
-//! memcached, asked in its text protocol
+//! memcached, with its text protocol
 //! (<https://github.com/memcached/memcached/blob/master/doc/protocol.txt>).
 
 use tare_lab::PartError;
@@ -70,7 +70,7 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    /// Returns the statistics as (name, value): `STAT name value` each, `END` at the end.
+    /// Reads the statistics as (name, value): `STAT name value` each, `END` at the end.
     fn stats(&self, at: &Endpoint) -> Result<Vec<(String, String)>, ClientRouteError> {
         let mut line = self.client_route.connect(at.address)?;
         line.send("stats", b"stats\r\n")?;
@@ -99,7 +99,7 @@ impl System for Memcached {
         let words = words.into_iter().chain([&*threads, "--memory-limit", &*memory]);
         let mut command: Vec<String> = words.map(String::from).collect();
         command.extend(self.options.words("arguments"));
-        // It refuses to be root unless it is told whom to be, and there may be no list of users.
+        // It refuses to run as root unless a user is named, and there may be no list of users.
         let arguments =
             StartPlan { command, unprivileged: true, ..StartPlan::default() }.arguments();
         let name = self.options.text_or("program", "memcached").to_string();
@@ -136,7 +136,7 @@ mod tests {
     use crate::tests::{command_of, make};
 
     #[test]
-    fn it_has_a_thread_for_each_cpu_unless_the_study_says_otherwise() {
+    fn threads_default_to_cpus() {
         let expect = "{program} --listen={listen} --port={port} --udp-port=0 --threads 2 --memory-limit 1024";
         assert_eq!(command_of(&*make("memcached", &[])), expect);
         let system =

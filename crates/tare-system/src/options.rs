@@ -1,10 +1,10 @@
-//! Options of a system as a study gives them, looked up by name.
+//! The options of a study's system, looked up by name.
 
 use std::time::Duration;
 
 use tare_lab::study::{SystemSpec, parse_duration};
 
-/// An option that means nothing.
+/// Why an option is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     #[error("[system] of {system}: {name} = {value:?} is not {wanted}")]
@@ -13,7 +13,7 @@ pub enum OptionError {
     Missing { system: String, name: &'static str, wanted: &'static str },
 }
 
-/// What a study says of its system.
+/// A study's options for its system.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     spec: SystemSpec,
@@ -34,7 +34,7 @@ impl Options {
         self.text(name).unwrap_or(default)
     }
 
-    /// Returns the words of an option, divided at spaces.
+    /// Returns the words of an option, split at spaces.
     pub(crate) fn words(&self, name: &str) -> Vec<String> {
         let text = self.text(name).unwrap_or_default();
         text.split_whitespace().map(String::from).collect()
@@ -49,7 +49,7 @@ impl Options {
         self.text(name).ok_or_else(|| OptionError::Missing { system: system(), name, wanted })
     }
 
-    /// Returns a time, such as `90s`.
+    /// Returns a duration such as `90s`.
     pub(crate) fn duration(
         &self,
         name: &'static str,

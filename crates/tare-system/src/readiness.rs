@@ -1,5 +1,5 @@
-//! When a program that nothing is known of is ready: what it has said, what it answers, and what a
-//! command of the host says of it. All of what a study names has to be so.
+//! Decides when an unknown program is ready: what it has printed, what it answers, and whether a
+//! command of the host succeeds. All conditions that a study names must hold.
 
 use std::fmt;
 use std::time::Duration;
@@ -29,12 +29,12 @@ pub(crate) const EXPECT: OptionInfo = OptionInfo {
 pub(crate) const SAYS: OptionInfo = OptionInfo {
     name: "ready_says",
     values: &[],
-    help: "what must stand among the last lines that it printed",
+    help: "what the last lines that it printed must contain",
 };
 pub(crate) const RUN: OptionInfo = OptionInfo {
     name: "ready_command",
     values: &[],
-    help: "a command of the host that must succeed, where the client stands; {address} and {port} are filled in",
+    help: "a command of the host that must succeed, run where the client runs; {address} and {port} are filled in",
 };
 pub(crate) const LIMIT: OptionInfo = OptionInfo {
     name: "ready_limit",
@@ -42,7 +42,7 @@ pub(crate) const LIMIT: OptionInfo = OptionInfo {
     help: "how long it may take until it is ready (default 60s)",
 };
 
-/// What a study says of it.
+/// The conditions that a study names.
 #[derive(Clone, Debug)]
 pub(crate) struct Readiness {
     send: Option<String>,
@@ -64,10 +64,10 @@ impl Readiness {
         })
     }
 
-    /// One look at whether it answers.
+    /// Checks once whether it is ready.
     ///
     /// # Errors
-    /// What is not so yet.
+    /// The condition that does not hold yet.
     fn look(&self, client_route: &ClientRoute, at: &Endpoint) -> Result<(), PartError> {
         let mut line = client_route.connect(at.address)?;
         if let Some(question) = &self.send {
@@ -91,7 +91,7 @@ impl Readiness {
     }
 }
 
-/// How a program is started of which Tare knows nothing else.
+/// How to start a program of which Tare knows nothing else.
 pub(crate) trait DescribedStart: fmt::Debug {
     const NAME: &'static str;
 
@@ -102,7 +102,7 @@ pub(crate) trait DescribedStart: fmt::Debug {
     }
 }
 
-/// A system that a study describes whole: how it is started, and when it is ready.
+/// A system that a study describes completely: how it is started, and when it is ready.
 #[derive(Debug)]
 pub(crate) struct DescribedSystem<S> {
     start: S,
@@ -112,7 +112,7 @@ pub(crate) struct DescribedSystem<S> {
 
 impl<S> DescribedSystem<S> {
     /// # Errors
-    /// When an option about readiness means nothing.
+    /// If an option about readiness is wrong.
     pub(crate) fn new(
         start: S,
         options: &Options,
@@ -159,7 +159,7 @@ mod tests {
     use tare_lab::study::SystemSpec;
 
     #[test]
-    fn all_that_is_named_has_to_be_so() {
+    fn all_ready_conditions_must_hold() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = Endpoint { address: listener.local_addr().unwrap(), data: None };
         thread::spawn(move || {

@@ -1,8 +1,9 @@
 //! Redis and Valkey, which differ in the name of their program.
 //!
-//! It is asked with inline commands and answers in RESP
-//! (<https://redis.io/docs/latest/develop/reference/protocol-spec/>). Nothing is saved to the disk
-//! unless the study says `appendonly`: a snapshot forks the process in the middle of a slice.
+//! It takes inline commands and answers in RESP
+//! (<https://redis.io/docs/latest/develop/reference/protocol-spec/>). Nothing is saved to disk
+//! unless the study sets `appendonly`, because a snapshot forks the process in the middle of a
+//! slice.
 
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
@@ -56,7 +57,7 @@ const OPTIONS: &[OptionInfo] = &[
     instances::INSTANCES,
 ];
 
-/// What may differ from one environment to the next, or changes what an operation costs.
+/// Settings that may differ between environments or change the cost of an operation.
 const SETTINGS: &[&str] = &[
     "redis_version",
     "valkey_version",
@@ -98,7 +99,7 @@ fn make(
 }
 
 impl Redis {
-    /// `INFO` as (name, value).
+    /// Reads `INFO` as (name, value).
     fn info(&self, at: &Endpoint) -> Result<Vec<(String, String)>, ClientRouteError> {
         let mut line = self.client_route.connect(at.address)?;
         line.send("INFO", b"INFO\r\n")?;
@@ -115,7 +116,8 @@ impl System for Redis {
         let default = format!("{}-server", self.name);
         let name = self.options.text_or("program", &default).to_string();
         let words = ["{program}", "--bind", "{listen}", "--port", "{port}", "--dir", "{data}"];
-        // The network is the study's own; without a password Redis would answer to loopback alone.
+        // The network belongs to the study alone; without a password Redis would answer only on
+        // loopback.
         let words = words.into_iter().chain(["--protected-mode", "no", "--save", ""]);
         let mut command: Vec<String> = words.map(String::from).collect();
         match self.options.text_or("appendonly", "no") {
@@ -141,7 +143,7 @@ impl System for Redis {
         let mut line = self.client_route.connect(at.address)?;
         line.send("PING", b"PING\r\n")?;
         let answer = line.line()?;
-        // While it loads its log: `-LOADING Redis is loading the dataset in memory`.
+        // It answers `-LOADING Redis is loading the dataset in memory` while it loads its log.
         if answer == "+PONG" { Ok(()) } else { Err(line.unexpected_answer(answer).into()) }
     }
 
@@ -157,7 +159,7 @@ impl System for Redis {
     }
 }
 
-/// Returns a bulk string: `$LENGTH`, then so many bytes and a line's end.
+/// Reads a bulk string: `$LENGTH`, then so many bytes and a line's end.
 fn bulk(line: &mut SystemConnection) -> Result<String, ClientRouteError> {
     let head = line.line()?;
     let length = head.strip_prefix('$').and_then(|length| length.parse().ok());
@@ -166,7 +168,7 @@ fn bulk(line: &mut SystemConnection) -> Result<String, ClientRouteError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the lines `name:value` of `INFO`.
+/// Reads the lines `name:value` of `INFO`.
 fn pairs(info: &str) -> Vec<(String, String)> {
     let pair = |line: &str| {
         let (name, value) = line.trim().split_once(':')?;
@@ -187,7 +189,7 @@ mod tests {
     use crate::tests::{command_of, make};
 
     #[test]
-    fn options_become_words_of_its_command_line() {
+    fn options_become_arguments() {
         let command = command_of(&*make("redis", &[]));
         let expect = "{program} --bind {listen} --port {port} --dir {data} --protected-mode no --save  --appendonly no";
         assert_eq!(command, expect);
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn info_says_what_it_is_and_whether_it_is_busy() {
+    fn info_has_settings_and_background_work() {
         let text = "# Server\r\nredis_version:7.0.15\r\nloading:0\r\nrdb_bgsave_in_progress:0\r\n";
         let info = pairs(text);
         assert!(info.contains(&("redis_version".into(), "7.0.15".into())), "{info:?}");

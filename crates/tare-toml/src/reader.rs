@@ -1,7 +1,7 @@
-//! TOML tables read key by key, where every error knows its place.
+//! Reads TOML tables key by key, so that every error knows its place.
 //!
-//! serde's own errors come after a key's place is lost (`deny_unknown_fields` points at the table),
-//! so the parsed tree is walked by hand.
+//! serde loses a key's place before it reports an error (`deny_unknown_fields` points at the
+//! table), so the parsed tree is walked by hand.
 
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -29,10 +29,10 @@ impl<'s> Source<'s> {
         line_of(self.text, span.start)
     }
 
-    /// Returns the text as a tree.
+    /// Parses the text into a tree.
     ///
     /// # Errors
-    /// If it is no TOML.
+    /// If it is not TOML.
     pub fn document(&self) -> Result<DeTable<'s>, TomlError> {
         let document = DeTable::parse(self.text).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
@@ -41,10 +41,10 @@ impl<'s> Source<'s> {
         Ok(document.into_inner())
     }
 
-    /// Returns the table of the whole file.
+    /// Returns the table of the whole file, after checking its keys.
     ///
     /// # Errors
-    /// If it has a key that is not known.
+    /// If it has an unknown key.
     pub fn root(
         self,
         title: &str,
@@ -54,7 +54,7 @@ impl<'s> Source<'s> {
         Table::new(self, title, self.first_line(), document, known)
     }
 
-    /// Returns where something is that concerns the file as a whole.
+    /// Returns the place of errors about the file as a whole.
     pub fn first_line(&self) -> Range<usize> {
         0..self.text.lines().next().map_or(0, str::len)
     }
@@ -64,7 +64,7 @@ impl<'s> Source<'s> {
 #[derive(Clone, Debug)]
 pub struct Table<'s> {
     source: Source<'s>,
-    /// `[schedule]`, `[[environment]]`, for messages.
+    /// The name in messages, such as `[schedule]` or `[[environment]]`.
     title: String,
     span: Range<usize>,
     entries: &'s DeTable<'s>,
@@ -81,7 +81,7 @@ pub struct Item<'s> {
 }
 
 impl<'s> Table<'s> {
-    /// Takes a table and refuses the first key, in the order of the file, that is not known.
+    /// Returns a table, or refuses its first unknown key in the order of the file.
     pub fn new(
         source: Source<'s>,
         title: &str,
@@ -103,7 +103,7 @@ impl<'s> Table<'s> {
         }
     }
 
-    /// The table as it is, whatever its keys.
+    /// Returns the table without checking its keys.
     pub fn unchecked(
         source: Source<'s>,
         title: &str,
@@ -140,7 +140,7 @@ impl<'s> Table<'s> {
         self.source.error(self.span.clone(), problem)
     }
 
-    /// Two keys that exclude each other.
+    /// Refuses two keys that exclude each other.
     pub fn exclusive(&self, key: &str, other: &str, why: &str) -> Result<(), TomlError> {
         match (self.get(key), self.get(other)) {
             (Some(item), Some(_)) => Err(self.source.error(
@@ -156,7 +156,7 @@ impl<'s> Table<'s> {
         self.get(key).map(|item| Ok((item.text()?.to_string(), item))).transpose()
     }
 
-    /// One of the known words by its key.
+    /// Returns one of the known words by its key.
     pub fn word(&self, key: &str, known: &[String]) -> Result<Option<String>, TomlError> {
         let Some((value, item)) = self.text(key)? else { return Ok(None) };
         item.known(&value, known)?;
@@ -234,7 +234,7 @@ impl<'s> Table<'s> {
         self.get(key).map(|item| item.table(&format!("[{key}]"), known)).transpose()
     }
 
-    /// A table that the file does not have.
+    /// Returns a table that the file does not have.
     pub fn empty(&self, title: &str, entries: &'s DeTable<'s>) -> Table<'s> {
         Self::unchecked(self.source, title, self.span.clone(), entries)
     }
@@ -323,7 +323,7 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// The same, or a list of words as one text with spaces between them.
+    /// Returns a scalar's text, or a list of words as one text with spaces between them.
     pub fn words(&self) -> Result<String, TomlError> {
         let Some(items) = self.list() else { return self.scalar() };
         let mut words = Vec::new();

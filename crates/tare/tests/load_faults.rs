@@ -166,8 +166,8 @@ fn files_that_cannot_be_used_have_their_exit_code() {
     check(&["--user", "ann"], 2, "give --password-file");
     check(&["--user", "ann", "--password-file", &empty], 3, "holds no password");
     check(&["--user", "ann", "--password-file", "/nowhere"], 3, "cannot read the password");
-    check(&["--tls-ca", &empty], 3, "cannot take the authorities to trust");
-    check(&["--tls-ca", "/nowhere"], 3, "cannot take the authorities to trust from /nowhere");
+    check(&["--tls-ca", &empty], 3, "cannot read the trusted authorities");
+    check(&["--tls-ca", "/nowhere"], 3, "cannot read the trusted authorities in /nowhere");
     check(&["--tls-name", "db"], 2, "say whom to trust");
     check(&["--workload", "/nowhere.toml"], 3, "cannot read the workload");
     check(&["--workload", "ycsb-z"], 2, "did you mean \"ycsb-");

@@ -1,4 +1,4 @@
-//! The words between a study's driver and its load agent: JSON, one message a line.
+//! The messages between a study's driver and its load agent: JSON, one message per line.
 //!
 //! Order (to the agent's standard input) -> answers (from its standard output):
 //!
@@ -23,11 +23,11 @@ use serde::{Deserialize, Serialize};
 use tare_lab::driver::{SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 
-/// From the driver to the agent.
+/// A message from the driver to the agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// More than one address: the nodes of a cluster, all of which are loaded.
+    /// Several addresses are the nodes of a cluster, all of which are loaded.
     Open {
         addresses: Vec<SocketAddr>,
         deadline: Duration,
@@ -47,7 +47,7 @@ pub(crate) enum Order {
     Quit,
 }
 
-/// From the agent to the driver.
+/// A message from the agent to the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
@@ -61,7 +61,7 @@ pub(crate) enum Answer {
     Failed { error: String },
 }
 
-/// `SliceLoad` with its histograms as text.
+/// A `SliceLoad` with its histograms as text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SliceResult {
     window_ns: u64,
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_the_table_are_the_words_on_the_wire() {
+    fn messages_match_the_documented_table() {
         let check = |order: Order, text: &str| {
             assert_eq!(serde_json::to_string(&order).unwrap(), text);
             assert_eq!(serde_json::from_str::<Order>(text).unwrap(), order);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_survives_the_journey() {
+    fn slice_result_round_trips() {
         let load = SliceLoad {
             window_ns: 200_000_123,
             operations: 12_345,

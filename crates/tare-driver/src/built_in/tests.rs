@@ -1,4 +1,4 @@
-//! The agent, in a thread.
+//! The agent in a thread.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ mod server;
 
 use server::{Server, ServerBehaviour};
 
-/// An agent in a thread, spoken to over a pair of sockets.
+/// An agent in a thread, connected by a pair of sockets.
 struct Agent {
     orders: Option<TcpStream>,
     answers: BufReader<TcpStream>,
@@ -47,7 +47,7 @@ impl Agent {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Gives an order and returns the first answer that is no progress.
+    /// Sends an order and returns the first answer that is not progress.
     fn ask(&mut self, order: &Order) -> Answer {
         self.order(order);
         loop {
@@ -74,7 +74,7 @@ fn slice(pacing: Pacing) -> SliceOrder {
 }
 
 #[test]
-fn the_agent_keeps_several_systems_and_tells_the_edges() {
+fn agent_loads_several_systems_and_reports_edges() {
     let servers = [Server::start(ServerBehaviour::Good), Server::start(ServerBehaviour::Good)];
     let mut agent = Agent::start();
     for (number, server) in (0..).zip(&servers) {
@@ -108,8 +108,8 @@ fn the_agent_keeps_several_systems_and_tells_the_edges() {
 }
 
 #[test]
-fn a_connection_that_breaks_in_a_slice_is_made_again() {
-    // One of the first slice's operations ends its connection, and those in flight on it.
+fn broken_connection_is_replaced_in_a_slice() {
+    // One of the first slice's operations ends its connection, with those in flight on it.
     let server = Server::start(ServerBehaviour::CloseOnce(1_100));
     let mut agent = Agent::start();
     agent.ask(&open(&server));
@@ -124,12 +124,12 @@ fn a_connection_that_breaks_in_a_slice_is_made_again() {
         assert_eq!(kinds, if broken { vec!["connection closed"] } else { vec![] }, "{load:?}");
         assert!(load.operations > 0, "{load:?}");
     }
-    // One to ask over, four to load over, and the one that was made again.
+    // One control connection, four for the load, and one replacement.
     assert_eq!(server.connections(), 6);
 }
 
 #[test]
-fn the_agent_ends_with_its_input_even_under_load() {
+fn agent_ends_with_its_input_under_load() {
     let server = Server::start(ServerBehaviour::Good);
     let mut agent = Agent::start();
     agent.ask(&open(&server));
@@ -138,12 +138,12 @@ fn the_agent_ends_with_its_input_even_under_load() {
     assert_eq!(agent.answer(), Answer::Begin);
     agent.orders.take().unwrap().shutdown(std::net::Shutdown::Write).unwrap();
     agent.thread.take().unwrap().join().unwrap().unwrap();
-    // The answers in between are of no matter here.
+    // The answers in between do not matter here.
     let _ = agent.answers.read_to_end(&mut Vec::new());
 }
 
 #[test]
-fn nonsense_is_answered() {
+fn unknown_order_is_answered() {
     let mut agent = Agent::start();
     agent.orders.as_ref().unwrap().write_all(b"{\"dance\":1}\n").unwrap();
     let Answer::Failed { error } = agent.answer() else { panic!() };

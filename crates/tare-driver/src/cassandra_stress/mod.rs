@@ -1,10 +1,10 @@
-//! cassandra-stress as a driver: Cassandra's own load tool, its standard table, closed loop or at a fixed
-//! rate.
+//! cassandra-stress as a driver: Cassandra's own load tool on its standard table, closed loop or at
+//! a fixed rate.
 //!
-//! It logs histograms each interval, which can be cut at the lines that it prints. At a fixed
-//! rate (`fixed=`) its response time counts from when an operation was due. (`throttle=` has no schedule and is
-//! not used.) Each slice is a new Java process, whose first seconds are those of its compiler: the
-//! lead-in should be 10 s and more, the window as long.
+//! It logs a histogram for each interval, which can be cut at the lines that it prints. At a fixed
+//! rate (`fixed=`) its response time counts from when an operation was due. (`throttle=` has no
+//! schedule and is not used.) Each slice is a new Java process, which spends its first seconds
+//! compiling itself: the lead-in should be 10 s or more, and the window as long.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -65,7 +65,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     make: tool::make::<CassandraStress>,
 };
 
-/// Its log, in the scratch directory.
+/// The log in the scratch directory.
 const LOG: &str = "latency.hdr";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Options {
         })
     }
 
-    /// Returns the words that both a run and the writing of rows begin and end with.
+    /// Returns the command line that runs and fills share.
     fn words(
         &self,
         address: SocketAddr,
@@ -105,7 +105,7 @@ impl Options {
     ) -> CommandLine {
         let Self { columns, column_bytes, threads, consistency, java, .. } = self;
         let (host, port) = (address.ip(), address.port());
-        // Rows of another shape are another table.
+        // Rows of another shape go into another table.
         let keyspace = format!("stress_{columns}_{column_bytes}");
         java.words("org.apache.cassandra.stress.Stress")
             .args(&format!("{command} no-warmup cl={consistency} {rest}"))

@@ -1,8 +1,8 @@
-//! latte as a driver: CQL by a script of the user's, closed loop or at a fixed rate.
+//! latte as a driver: CQL from a script of the user, closed loop or at a fixed rate.
 //!
-//! Its report holds a histogram of each sample, which can be cut at the lines that it prints. At a fixed
-//! rate the branch of scylladb counts a cycle from when it was due; pkolaczk's leaves out the starts that it
-//! misses, so that its latency is service time alone.
+//! Its report has a histogram of each sample, which can be cut at the lines that it prints. At a
+//! fixed rate scylladb's branch counts a cycle from when it was due. pkolaczk's branch skips starts
+//! that it misses, so its latency is service time only.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     make: tool::make::<Latte>,
 };
 
-/// Its report, in the scratch directory.
+/// The report in the scratch directory.
 const REPORT: &str = "report.json";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Options {
             .map(String::from)
             .collect();
         if params.iter().any(|one| !one.contains('=')) {
-            return Err(words.bad("params", "NAME=VALUE, parted by commas"));
+            return Err(words.bad("params", "NAME=VALUE, separated by commas"));
         }
         Ok(Self {
             script: script.into(),
@@ -88,13 +88,13 @@ impl Options {
         })
     }
 
-    /// One of its commands on the script.
+    /// Returns the command line of one of its commands on the script.
     fn words(&self, command: &str) -> CommandLine {
         let words = CommandLine::new(self.program.as_str()).arg(command);
         self.params.iter().fold(words, |words, param| words.arg("-P").arg(param.as_str()))
     }
 
-    /// Script and address, which come last.
+    /// Appends script and address, which come last.
     fn on(&self, words: CommandLine, address: SocketAddr) -> CommandLine {
         words.arg(self.script.as_str()).arg(address.to_string())
     }
@@ -102,7 +102,7 @@ impl Options {
 
 #[derive(Debug, Default)]
 struct Latte {
-    /// Scripts whose load has been run, by their words.
+    /// Scripts whose load function has been run, by their parameters.
     filled: HashSet<(TargetId, Vec<String>)>,
 }
 

@@ -1,13 +1,13 @@
-//! Several instances of a system that know nothing of each other, loaded at the same time: a driver for
-//! each, all of them where the client stands.
+//! Loads several separate instances of a system at the same time: a driver for each, all where the
+//! client runs.
 //!
-//! Method: every instance holds all rows and is asked the whole workload; a fixed rate is divided among
-//! them. Accounts are read once the last window has begun, and again when the first one ends; counts are
-//! added up, and histograms merged.
+//! Method: every instance holds all rows and gets the whole workload; a fixed rate is divided among
+//! them. Accounts are read once the last window has begun, and again when the first one ends.
+//! Counts are added up, and histograms merged.
 //!
-//! Limits: windows begin and end apart by what the drivers need to be told, about a millisecond, and
-//! with tools whose windows follow the lines that they print by up to such an interval: long windows
-//! make that small.
+//! Limits: windows begin and end about a millisecond apart, the time to reach the drivers. With
+//! tools whose windows follow their lines it is up to one such interval; long windows make that
+//! small.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -31,7 +31,7 @@ pub enum MultiInstanceError {
     #[error(transparent)]
     NoTarget(#[from] NoTarget),
     #[error(
-        "the window of one instance had ended before that of another began; take a longer one (schedule.window)"
+        "the window of one instance ended before that of another began; take a longer one (schedule.window)"
     )]
     Apart,
     #[error("a driver's latency cannot be merged")]
@@ -43,12 +43,12 @@ pub enum MultiInstanceError {
 /// A driver for each instance.
 pub(super) struct MultiInstance {
     drivers: Vec<Box<dyn Driver + Send>>,
-    /// What each driver calls it, in their order.
+    /// The number that each driver gave a target, in the order of the drivers.
     targets: Targets<Vec<TargetId>>,
 }
 
 impl MultiInstance {
-    /// Starts so many drivers.
+    /// Starts this many drivers.
     pub(super) fn make(
         info: &DriverInfo,
         client: &Client<'_>,
@@ -63,7 +63,7 @@ impl MultiInstance {
         Ok(Self { drivers, targets: Targets::default() })
     }
 
-    /// Returns every driver with what it calls a target.
+    /// Returns every driver with its number for a target.
     fn each(
         &mut self,
         target: TargetId,
@@ -193,7 +193,7 @@ impl Driver for MultiInstance {
     }
 }
 
-/// Returns what all drivers saw together.
+/// Adds up the results of all drivers.
 fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, MultiInstanceError> {
     let mut sum = SliceLoad::default();
     let windows: u64 = loads.iter().map(|load| load.window_ns).sum();
@@ -214,7 +214,7 @@ fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, MultiInstanceError> {
     Ok(sum)
 }
 
-/// One histogram of several, without loss; none where one is missing.
+/// Merges histograms without loss; empty if one is missing.
 fn merged<'a>(mut parts: impl Iterator<Item = &'a [u8]>) -> Result<Vec<u8>, MultiInstanceError> {
     let Some(first) = parts.next().filter(|bytes| !bytes.is_empty()) else { return Ok(Vec::new()) };
     let mut all = histogram::decode(first)?;

@@ -1,11 +1,11 @@
 use super::*;
 use tare_lab::study::KeyDistribution;
 
-/// A driver that sees what it was made to see.
+/// A driver with a prepared result.
 struct Scripted {
     load: SliceLoad,
     edges: Vec<Edge>,
-    /// Waits for a word before its edges.
+    /// Waits for a message before its edges.
     gate: Option<mpsc::Receiver<()>>,
     asked: mpsc::Sender<Pacing>,
 }
@@ -95,7 +95,7 @@ fn addresses() -> [SocketAddr; 2] {
 }
 
 #[test]
-fn loads_are_added_up_and_a_rate_is_divided() {
+fn loads_add_up_and_rate_is_divided() {
     let (asked, paces) = mpsc::channel();
     let edges = vec![Edge::Begin, Edge::End];
     let (open, gate) = mpsc::channel();
@@ -117,7 +117,7 @@ fn loads_are_added_up_and_a_rate_is_divided() {
     let workload = order(Pacing::Closed).workload;
     multi_instance.populate(target, &workload, 1, &mut |done, all| seen.push((done, all))).unwrap();
     assert_eq!(seen, [(10, 20), (20, 20)]);
-    // The second begins later than the first, by whatever the threads take.
+    // The second driver begins later than the first.
     open.send(()).unwrap();
     let mut edges = Vec::new();
     let pacing = Pacing::Open { rate_per_s: 100.0 };
@@ -136,7 +136,7 @@ fn loads_are_added_up_and_a_rate_is_divided() {
 }
 
 #[test]
-fn windows_that_never_meet_are_refused() {
+fn windows_that_never_overlap_are_refused() {
     let (asked, _paces) = mpsc::channel();
     let one = |edges: &[Edge]| -> Box<dyn Driver + Send> {
         let (edges, gate, asked) = (edges.to_vec(), None, asked.clone());

@@ -1,9 +1,9 @@
-//! pgbench as a driver: PostgreSQL's own load tool, its built-in scripts, closed loop or at a fixed
-//! rate.
+//! pgbench as a driver: PostgreSQL's own load tool with its built-in scripts, closed loop or at a
+//! fixed rate.
 //!
-//! It logs each transaction with the time of its end, so the window is cut exactly. At a fixed rate it
-//! draws a schedule (Poisson) and never skips a start: its latency counts from when a
-//! transaction was due.
+//! It logs the end time of each transaction, so the window is cut exactly. At a fixed rate it draws
+//! a schedule (Poisson) and never skips a start: its latency counts from when a transaction was
+//! due.
 
 use std::collections::HashSet;
 use std::fs;
@@ -52,9 +52,9 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     make: tool::make::<Pgbench>,
 };
 
-/// User and database of a system that speaks this.
+/// The user and the database of such a system.
 const USER: &str = "postgres";
-/// Time that it gets beyond lead-in and window: its first line comes after a second.
+/// Extra time beyond lead-in and window: its first line comes after a second.
 const TAIL: Duration = Duration::from_millis(1_500);
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
-//! redis-benchmark as a driver: a closed loop of one command, of Redis or of what speaks as it does.
+//! redis-benchmark as a driver: a closed loop of one command, for Redis and compatible servers.
 //!
-//! It takes a number of operations, not a time, so the number follows from the rate that the system
-//! showed before. It prints its rate each 250 ms, which is where the edges of the window are;
-//! its latency cannot be cut, and is that of the whole run.
+//! It takes a number of operations, not a time, so the number follows from earlier throughput. It
+//! prints its rate each 250 ms; the edges of the window are at those lines. Its latency cannot be
+//! cut and is that of the whole run.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -48,7 +48,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     make: tool::make::<RedisBenchmark>,
 };
 
-/// Time that the tool gets beyond lead-in and window.
+/// Extra time beyond lead-in and window.
 const TAIL: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Tool for RedisBenchmark {
         let time = run.order.lead_in + run.order.window + TAIL;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
         let needed = (run.seen.rate_per_s * time.as_secs_f64() * SPARE).max(0.0) as u64;
-        // What it sends together, it counts together.
+        // Requests that it sends together count together.
         let step = options.clients * options.pipeline;
         let operations = needed.div_ceil(step).max(1) * step;
         ToolCommand { words: options.words(run.address, operations), operations: Some(operations) }
@@ -127,7 +127,7 @@ impl Tool for RedisBenchmark {
         if matches!(options.test.as_str(), "get" | "set") {
             return resp::fill(at, options.keyspace, options.data_size, progress);
         }
-        // Of keys drawn twice as often as there are keys, 86 % are there.
+        // With twice as many draws as keys, 86 % of the keys exist.
         let operations = options.keyspace.saturating_mul(2);
         let printed = at.complete(&options.words(at.address, operations), FILL_LIMIT)?;
         output::read(&printed.stdout).map_err(unusable(NAME, &printed))?;

@@ -1,8 +1,8 @@
 //! scylla-bench as a driver: Scylla's load tool, closed loop or at a fixed rate.
 //!
-//! At a fixed rate (`-max-rate`) its "c-o fixed" latency counts from when an operation was due. It tells
-//! percentiles of its whole run alone, which cannot be cut. When a replica is gone it sends the same
-//! operations again for ever, so the deadlines of a slice end it.
+//! At a fixed rate (`-max-rate`) its "c-o fixed" latency counts from when an operation was due. It
+//! reports only percentiles of its whole run, which cannot be cut. When a replica is gone it
+//! repeats the same operations for ever; then the deadlines of a slice end it.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A tool as a driver of a study: its runs, their windows, and the figures that are made of them.
+//! A tool as a driver of a study: its runs, their windows, and the figures made from them.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
@@ -25,18 +25,18 @@ use tare_load::histogram;
 const RETRY: Duration = Duration::from_millis(20);
 /// Time limit for the answer to a greeting.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
-/// Share of the window that its own time must reach; it may be rounded.
+/// The share of the window that the tool's own time must reach; tools round it.
 const COVERED_PERCENT: u128 = 90;
-/// Runs of a tool that takes a number of operations, until that covers the window.
+/// The most runs of a tool that takes a number of operations, until that covers the window.
 const ATTEMPTS_MAX: u32 = 6;
-/// Starts of a tool that ends before it has begun. A Java one gives the system 5 s to answer its first
-/// questions, which is short where both still compile themselves on few CPUs.
+/// The most starts of a tool that ends before it has begun. A Java tool gives the system 5 s to
+/// answer its first questions, which is short while both still compile themselves on few CPUs.
 const STARTS_MAX: u32 = 3;
-/// Operations of such a tool beyond what its rate needs, so that it does not end in the window.
+/// How many times the needed operations such a tool gets, so that it does not end in the window.
 pub(crate) const SPARE: f64 = 1.3;
-/// Its first guess of a rate, in operations/s. Too low costs a short run more.
+/// The first guess of a rate, in operations/s. A low guess costs one short run more.
 const FIRST_RATE_PER_S: f64 = 5_000.0;
-/// Its first guess of the time that a tool takes to begin: a Java one on a busy host.
+/// The first guess of a tool's start time: that of a Java tool on a busy host.
 const FIRST_START: Duration = Duration::from_secs(10);
 
 /// A tool as a driver.
@@ -45,16 +45,16 @@ pub(crate) struct ToolDriver<T> {
     tool: T,
     placement: ClientPlacement,
     targets: Targets<SocketAddr>,
-    /// Operations/s that a workload reached the last time.
+    /// The last throughput of each workload, in operations/s.
     rates: HashMap<(TargetId, String), f64>,
-    /// The longest that it took from its start to its first figures.
+    /// The longest time from a start to the first figures.
     start: Option<Duration>,
-    /// Whether a workload of a target is asked at a rate, and its latency is not from when it was due.
+    /// Targets with a workload at a fixed rate whose latency does not count from when it was due.
     omits: HashSet<TargetId>,
     pub(super) limits: TimeLimits,
 }
 
-/// A run of a tool, up to the window's end.
+/// A run of a tool up to the end of the window.
 #[derive(Debug)]
 struct MeasuredRun {
     running: RunningTool,
@@ -75,7 +75,7 @@ impl<T: Tool> ToolDriver<T> {
         Self { tool, placement, targets, rates, start: None, omits, limits: LIMITS }
     }
 
-    /// Returns what it takes to begin, with something to spare.
+    /// Returns the expected start time, with a reserve.
     fn start(&self) -> Duration {
         self.start.map_or(FIRST_START, |start| start.mul_f64(1.5) + Duration::from_secs(1))
     }
@@ -115,8 +115,8 @@ impl<T: Tool> ToolDriver<T> {
         Err(ToolError::Unsteady { tool: T::INFO.name })
     }
 
-    /// Runs the tool up to the end of the window; or says how fast it was where its number of
-    /// operations does not reach that far, before the window was begun.
+    /// Runs the tool up to the end of the window. If its number of operations does not reach that
+    /// far, returns its rate before the window begins.
     fn window(
         &mut self,
         ask: &ToolCommand,
@@ -160,7 +160,7 @@ impl<T: Tool> ToolDriver<T> {
         Ok(Ok(MeasuredRun { running: follower.running, begin, end, asked }))
     }
 
-    /// Waits for the tool's end and makes the slice's figures of its report.
+    /// Waits for the tool's end and makes the slice's figures from its report.
     fn finish(
         &self,
         measured: MeasuredRun,
@@ -230,7 +230,7 @@ fn answers(address: SocketAddr, greeting: &[u8], limit: Duration) -> io::Result<
     }
 }
 
-/// A count that was computed.
+/// Rounds a computed count.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
 pub(super) fn rounded(operations: f64) -> u64 {
     operations.round().max(0.0) as u64

@@ -1,16 +1,17 @@
-//! Other people's load tools as drivers: a process of the tool for each slice, where the client
-//! stands.
+//! Load tools of other projects as drivers: one process of the tool for each slice, where the
+//! client runs.
 //!
-//! Method: the tool is started with a length that covers the lead-in, the window and a tail. The edges
-//! of the window are read while it loads: where it prints a line each interval, as such a line comes
-//! (the next one after the lead-in, the nearest to the window's end); where it logs each operation, by
-//! the clock, and its log is cut. Then it comes to its end by itself, and its report is read.
+//! Method: the tool is started with a length that covers the lead-in, the window and a tail. The
+//! edges of the window are read while it loads. If it prints a line each interval, they are at such
+//! lines (the next one after the lead-in, the nearest to the window's end). If it logs each
+//! operation, they are set by the clock, and its log is cut. Then the tool ends by itself, and its
+//! report is read.
 //!
-//! Neither an exit code nor a silence is trusted: each wait has a deadline, what was done is
-//! compared with what was asked, and what is printed with what is logged.
+//! Exit codes and silence are not trusted: each wait has a deadline, the work done is compared with
+//! the work asked for, and the printed figures with the logged ones.
 //!
-//! Limits: the probes that look at the client's processes see none, since those live for a slice.
-//! Errors are those of the tool's whole run.
+//! Limits: probes of the client's processes see none, because those live for one slice. Errors are
+//! those of the tool's whole run.
 
 use std::fmt;
 use std::io;
@@ -41,7 +42,7 @@ pub(super) use outcome::{Outcome, WindowCut};
 use process::RunningTool;
 pub(super) use process::{ClientPlacement, CommandLine, ToolOutput};
 
-/// What a line says of the interval that ends with it.
+/// What a line reports of the interval that ends with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Progress {
     /// The tool's own time, in seconds.
@@ -49,10 +50,10 @@ pub(super) struct Progress {
     pub(super) count: Count,
 }
 
-/// Operations, as a line says them.
+/// Operations as a line reports them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Count {
-    /// Since the tool began.
+    /// Since the start of the tool.
     Total(u64),
     /// In the interval.
     Interval(u64),
@@ -60,42 +61,42 @@ pub(super) enum Count {
     Rate(f64),
 }
 
-/// Where the edges of the window are.
+/// How the edges of the window are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EdgeSource {
-    /// At the lines that it prints.
+    /// They are at the lines that it prints.
     AtLines,
-    /// By the clock: its report can be cut anywhere.
+    /// They are set by the clock, because its report can be cut anywhere.
     ByTheClock,
 }
 
-/// One run of a tool.
+/// The command for one run of a tool.
 #[derive(Clone, Debug)]
 pub(super) struct ToolCommand {
     pub(super) words: CommandLine,
-    /// It ends after so many operations, not after a time.
+    /// The operations after which it ends, if it does not end by time.
     pub(super) operations: Option<u64>,
 }
 
-/// What was seen of a tool and its system before; a guess at first.
+/// What is known of a tool and its system from earlier runs; a guess at first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ObservedTool {
-    /// Operations/s of the workload.
+    /// The workload's operations/s.
     pub(super) rate_per_s: f64,
-    /// What it takes to begin with its load, at most.
+    /// The longest start time so far.
     pub(super) start: Duration,
 }
 
-/// What a tool is, in values.
+/// The constant properties of a tool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ToolInfo {
-    /// Name as in a study.
+    /// The name in a study.
     pub(super) name: &'static str,
     pub(super) edges: EdgeSource,
-    /// What a system is sent when it starts: once it sends anything back, it answers. Empty: taking a
-    /// connection is enough.
+    /// Bytes that are sent to a starting system; it is ready once it sends anything back. Empty:
+    /// accepting a connection is enough.
     pub(super) greeting: &'static [u8],
-    /// Whether its latency can be cut to the window.
+    /// Whether its latencies can be cut to the window.
     pub(super) cuts_latency: bool,
 }
 
@@ -113,7 +114,7 @@ pub(super) struct SliceRun<'a> {
 pub(super) trait Tool: fmt::Debug {
     const INFO: ToolInfo;
 
-    /// What a workload asks of it, read and checked.
+    /// A workload's options, read and checked.
     type Options;
 
     fn options(workload: &WorkloadSpec) -> Result<Self::Options, OptionError>;
@@ -132,7 +133,7 @@ pub(super) trait Tool: fmt::Debug {
     /// Returns the command that runs a slice.
     fn command(&self, options: &Self::Options, run: &SliceRun<'_>) -> ToolCommand;
 
-    /// Makes schema and rows.
+    /// Creates schema and rows.
     fn populate(
         &mut self,
         at: &ToolTarget<'_>,
@@ -140,7 +141,7 @@ pub(super) trait Tool: fmt::Debug {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError>;
 
-    /// Reads a line that it prints.
+    /// Reads a line of its output.
     fn progress(&self, line: &str) -> Option<Progress>;
 
     /// Returns whether a line says that its load is over, though others may follow.
@@ -171,7 +172,7 @@ pub(super) fn make<T: Tool + Default + Send + 'static>(
     Ok(Box::new(ToolDriver::new(T::default(), client)))
 }
 
-/// A system and where the client stands that loads it.
+/// A system, and where the client that loads it runs.
 #[derive(Debug)]
 pub(super) struct ToolTarget<'s> {
     pub(super) tool: &'static str,
@@ -181,7 +182,7 @@ pub(super) struct ToolTarget<'s> {
 }
 
 impl ToolTarget<'_> {
-    /// Runs a tool to its end, and takes a bad exit code for a failure; a good one proves nothing.
+    /// Runs a tool to its end. A bad exit code is a failure; a good one proves nothing.
     pub(super) fn complete(
         &self,
         words: &CommandLine,
@@ -193,7 +194,7 @@ impl ToolTarget<'_> {
         Ok(std::mem::take(&mut running.printed))
     }
 
-    /// Writes rows by a run of the tool itself, whose report must count as many as were asked.
+    /// Writes rows by a run of the tool itself, whose report must count as many as were asked for.
     pub(super) fn fill(
         &self,
         words: &CommandLine,
@@ -212,7 +213,7 @@ impl ToolTarget<'_> {
         Ok(())
     }
 
-    /// Runs `work` where the client stands.
+    /// Runs `work` where the client runs.
     pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, ToolError> {
         Ok(placement::within(self.placement.namespace.as_deref(), work)?)
     }
@@ -220,30 +221,30 @@ impl ToolTarget<'_> {
 
 /// How long a tool may take to write the rows of a workload.
 pub(super) const FILL_LIMIT: Duration = Duration::from_secs(4 * 3600);
-/// What a tool may print its lines late by.
+/// How late a tool may print its lines.
 const LATE: Duration = Duration::from_millis(1_500);
-/// Windows from this on are cut by whole seconds.
+/// Windows of this length and more are cut by whole seconds.
 const LONG: Duration = Duration::from_secs(5);
 
-/// Returns how often a tool prints a line, where it can be told.
+/// Returns how often a tool prints a line, if that can be set.
 pub(super) fn interval(order: &SliceOrder) -> Duration {
     Duration::from_millis(if order.window < LONG { 200 } else { 1_000 })
 }
 
-/// For how many seconds a tool has to run that prints a line each `interval`: up to one is lost at each
-/// edge, and one at its start.
+/// Returns how many seconds a tool must run that prints a line each `interval`: up to one interval
+/// is lost at each edge, and one at its start.
 pub(super) fn seconds(order: &SliceOrder, interval: Duration) -> f64 {
     (order.lead_in + order.window + 4 * interval + LATE).as_secs_f64().ceil()
 }
 
-/// Refuses workloads with a fixed rate for a tool that holds none.
+/// Refuses fixed rates for a tool that cannot hold one.
 pub(super) fn closed_loop(tool: &'static str, workloads: &[WorkloadSpec]) -> Result<(), ToolError> {
     let rated = workloads.iter().find(|one| one.latency_share > 0.0 || one.rate_per_s.is_some());
     let refuse = |one: &WorkloadSpec| ToolError::ClosedLoop { tool, workload: one.name.clone() };
     rated.map_or(Ok(()), |one| Err(refuse(one)))
 }
 
-/// Reads a file that a tool was to write.
+/// Reads a file that a tool should have written.
 pub(super) fn written(tool: &'static str, path: &Path) -> Result<String, ToolError> {
     std::fs::read_to_string(path).map_err(|source| ToolError::Read {
         tool,
@@ -252,7 +253,7 @@ pub(super) fn written(tool: &'static str, path: &Path) -> Result<String, ToolErr
     })
 }
 
-/// What a tool printed cannot be used.
+/// Makes an error of unusable output.
 pub(super) fn unusable(
     tool: &'static str,
     printed: &ToolOutput,
@@ -261,11 +262,12 @@ pub(super) fn unusable(
     move |source| ToolError::Output { tool, said, source }
 }
 
-/// CQL's OPTIONS in version 4, which every server answers before anything else.
-/// <https://github.com/apache/cassandra/blob/trunk/doc/native_protocol_v4.spec>, section 2 and 4.1.3.
+/// An OPTIONS request of CQL version 4, which every server answers before anything else.
+/// <https://github.com/apache/cassandra/blob/trunk/doc/native_protocol_v4.spec>, sections 2 and
+/// 4.1.3.
 pub(super) const CQL_OPTIONS: &[u8] = &[4, 0, 0, 0, 5, 0, 0, 0, 0];
 
-/// Refuses a tool that does not end, or ends badly.
+/// Refuses a tool that does not end, or that fails.
 fn finished(
     tool: &'static str,
     running: &RunningTool,

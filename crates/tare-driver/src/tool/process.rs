@@ -1,5 +1,5 @@
-//! A load tool as a child process, where the client stands: its lines as they come, its CPU time, and
-//! an end in every case.
+//! A load tool as a child process where the client runs: its lines as they arrive, its CPU time,
+//! and a certain end.
 
 use std::fs;
 use std::io::{BufReader, Read};
@@ -14,24 +14,24 @@ use tare_std::cpus::CpuSet;
 use super::ToolError;
 use crate::placement;
 
-/// Environment variable that marks the processes of a study, so that leftovers are found.
+/// The environment variable that marks the processes of a study, so that leftovers are found.
 const RUN_VARIABLE: &str = "TARE_RUN";
-/// What is kept of what a tool prints. One that prints a line each 200 ms for a day needs less.
+/// The most output that is kept. A tool that prints a line each 200 ms for a day needs less.
 const KEPT_BYTES: usize = 64 << 20;
-/// Time limit for a process that has closed its output to be gone.
+/// Time limit for a process to end after it has closed its output.
 const REAP_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where the client stands.
+/// Where the client runs.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientPlacement {
     pub(crate) cpus: CpuSet,
     pub(crate) namespace: Option<PathBuf>,
     pub(crate) run: String,
-    /// A directory for what the tool writes. It is emptied before each run of the tool.
+    /// The directory for the tool's files. It is emptied before each run of the tool.
     pub(crate) scratch: PathBuf,
 }
 
-/// A tool and its arguments.
+/// A program and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CommandLine {
     pub(crate) program: String,
@@ -43,7 +43,7 @@ impl CommandLine {
         Self { program: program.into(), arguments: Vec::new() }
     }
 
-    /// Adds arguments, which are parted by blanks.
+    /// Adds arguments separated by blanks.
     pub(crate) fn args(mut self, arguments: &str) -> Self {
         self.arguments.extend(arguments.split_whitespace().map(String::from));
         self
@@ -56,7 +56,7 @@ impl CommandLine {
     }
 }
 
-/// A line as it came.
+/// A line and when it arrived.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) at: Instant,
@@ -64,7 +64,7 @@ pub(super) struct Line {
     is_error: bool,
 }
 
-/// What a tool has said.
+/// What a tool has printed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolOutput {
     pub(crate) stdout: String,
@@ -80,7 +80,7 @@ impl ToolOutput {
         }
     }
 
-    /// Returns what it said last, on one line: its errors, else its output.
+    /// Returns the last lines of its errors, or else of its output, on one line.
     pub(crate) fn said(&self) -> String {
         let text = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
         let lines: Vec<&str> = text
@@ -96,12 +96,12 @@ impl ToolOutput {
     }
 }
 
-/// Returns a line of where a Java program was when it failed.
+/// Returns whether a line is a frame of a Java stack trace.
 fn is_frame(line: &str) -> bool {
     line.starts_with("at ") || line.starts_with("... ")
 }
 
-/// A tool that runs. It is killed and reaped when this is dropped.
+/// A running tool. Dropping this kills and reaps it.
 #[derive(Debug)]
 pub(super) struct RunningTool {
     child: Child,
@@ -109,7 +109,7 @@ pub(super) struct RunningTool {
     pub(super) printed: ToolOutput,
 }
 
-/// What came of waiting for a line.
+/// The result of waiting for a line.
 pub(super) enum LineEvent {
     Line(Line),
     /// It has closed its output.
@@ -118,7 +118,7 @@ pub(super) enum LineEvent {
 }
 
 impl RunningTool {
-    /// Starts a tool in a scratch directory that is empty.
+    /// Starts a tool in an empty scratch directory.
     pub(super) fn start(
         placement: &ClientPlacement,
         words: &CommandLine,
@@ -133,14 +133,14 @@ impl RunningTool {
             .args(&words.arguments)
             .current_dir(&placement.scratch)
             .env(RUN_VARIABLE, &placement.run)
-            // Numbers with points, messages in English.
+            // Numbers with decimal points and messages in English.
             .env("LC_ALL", "C")
-            // The terminal's interrupt is for the harness, which ends the tool in good order.
+            // The terminal's interrupt goes to the harness, which ends the tool in good order.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // A child inherits namespace and affinity from the thread that starts it, a fresh one.
+        // A child inherits namespace and affinity from the thread that starts it, here a new one.
         let mut child = placement::within(placement.namespace.as_deref(), || {
             placement::bind(&placement.cpus)?;
             let program = || words.program.clone();
@@ -191,7 +191,7 @@ impl RunningTool {
         Ok(None)
     }
 
-    /// CPU time of its threads that are there now, in ns, by the scheduler's account.
+    /// Returns the CPU time of its living threads in ns, by the scheduler's account.
     pub(super) fn cpu_ns(&self) -> u64 {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let of_task = |path: PathBuf| {
@@ -210,7 +210,7 @@ impl Drop for RunningTool {
     }
 }
 
-/// Passes lines on, which end with a newline or a carriage return.
+/// Passes lines on; they end with a newline or a carriage return.
 fn pass(from: impl Read, is_error: bool, to: &Sender<Line>) {
     let mut line = Vec::new();
     let send = |line: &mut Vec<u8>| {

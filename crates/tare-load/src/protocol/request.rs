@@ -1,4 +1,4 @@
-//! From operation to request, and from answer to verdict.
+//! Turns operations into requests, and answers into verdicts.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::workload::table::RowPosition;
 use crate::workload::versions::{ExpectedVersion, Versions, WriteState};
 use crate::workload::{Query, QueryKind, Workload};
 
-/// What is asked of the system, apart from when.
+/// A workload as requests and checks, without its timing.
 #[derive(Debug)]
 pub(crate) struct Job {
     workload: Arc<Workload>,
-    /// Rows derive from this and their number.
+    /// Rows derive from this seed and their number.
     row_seed: u64,
     stage: Stage,
     check: Option<Check>,
@@ -28,35 +28,35 @@ pub(crate) struct Job {
 
 #[derive(Debug)]
 enum Stage {
-    /// Rows from this one on are written: the index says which.
+    /// Write rows from this number on; the index selects the row.
     Populate {
         first: u64,
     },
     Load(Operations),
 }
 
-/// Rows that are read are compared with what was written.
+/// Compares rows that are read with what was written.
 #[derive(Debug)]
 pub(crate) struct Check {
-    /// Versions begin here: the time of the beginning, in µs since the epoch.
+    /// The first version: the time of the start, in µs since the epoch.
     begin_us: u64,
     versions: Versions,
-    /// A row that is not there may have been deleted.
+    /// A missing row may have been deleted.
     has_deletes: bool,
     /// A row may have columns of several versions.
     has_partial_writes: bool,
 }
 
-/// Why an answer is none, with what the server said.
+/// Why an operation failed, with what the server said.
 pub(crate) type Failure = (ErrorKind, String);
 
-/// What a good answer means.
+/// What a valid answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerOutcome {
     Done,
-    /// There is no row, and none had to be there.
+    /// There is no row, and none was expected.
     NotFound,
-    /// The operation goes on with this request.
+    /// The operation continues with this request.
     Then(Operation),
 }
 
@@ -70,7 +70,7 @@ enum RequestKind {
 }
 
 impl Job {
-    /// Writes the rows from `first` on. `begin_us` is their time of writing.
+    /// Returns a job that writes rows from `first` on, with the write time `begin_us`.
     pub(crate) fn populate(workload: Arc<Workload>, seed: u64, first: u64, begin_us: u64) -> Self {
         let check = Check {
             begin_us,
@@ -81,7 +81,8 @@ impl Job {
         Self { workload, row_seed: seed, stage: Stage::Populate { first }, check: Some(check) }
     }
 
-    /// Runs a workload. `check_from_us`: rows are checked, and versions begin at this time.
+    /// Returns a job that runs a workload. With `check_from_us` it checks rows, whose versions
+    /// begin at this time.
     pub(crate) fn load(
         workload: Arc<Workload>,
         row_seed: u64,
@@ -101,13 +102,13 @@ impl Job {
         matches!(self.stage, Stage::Populate { .. })
     }
 
-    /// Returns the place of an operation's kind in `Workload::query_names`.
+    /// Returns the index of an operation's kind in `Workload::query_names`.
     #[inline]
     pub(crate) fn kind(&self, operation: &Operation) -> usize {
         usize::from(operation.query)
     }
 
-    /// Returns the operation of an index.
+    /// Returns the operation with this index.
     #[inline]
     pub(crate) fn operation(&self, index: u64) -> Operation {
         let operations = match &self.stage {
@@ -124,7 +125,7 @@ impl Job {
         operation
     }
 
-    /// Returns the statements that operations execute, to be prepared in this order.
+    /// Returns the statements to prepare, in this order.
     pub(crate) fn statements(&self) -> Vec<String> {
         match self.stage {
             Stage::Populate { .. } => self.workload.statements()[..1].to_vec(),
@@ -138,7 +139,7 @@ impl Job {
         self.ask(operation).1
     }
 
-    /// Returns the token of the partition that an operation touches, for who knows the way there.
+    /// Returns the token of the partition that an operation touches, for routing.
     #[inline]
     pub(crate) fn token(&self, operation: Operation) -> Token {
         self.workload.table.token(self.place(operation).partition)
@@ -148,7 +149,7 @@ impl Job {
     fn place(&self, operation: Operation) -> RowPosition {
         let mut place = self.workload.table.place(operation.row);
         if operation.absent {
-            // Partitions that are not there are numbered from the other end.
+            // Absent partitions are numbered from the other end.
             let most = self.workload.table.partition_number_most();
             place.partition = most - place.partition;
         }
@@ -163,7 +164,7 @@ impl Job {
         }
     }
 
-    /// Returns what the request of an operation asks for, and by which statement.
+    /// Returns what the request of an operation does, and by which statement.
     #[inline]
     fn ask(&self, operation: Operation) -> (RequestKind, usize) {
         let Some(query) = self.query(operation) else { return (RequestKind::Row, 0) };
@@ -184,7 +185,7 @@ impl Job {
         }
     }
 
-    /// Appends the request of an operation. False if its statement is not prepared.
+    /// Appends the request of an operation. Returns false if its statement is not prepared.
     #[inline]
     pub(crate) fn encode(
         &self,
@@ -267,7 +268,7 @@ impl Job {
         values
     }
 
-    /// Returns whether an answer is the one to the request of an operation.
+    /// Checks the answer to the request of an operation.
     #[inline]
     pub(crate) fn judge(
         &self,
@@ -300,7 +301,7 @@ impl Job {
         }
     }
 
-    /// Remembers a write that was acknowledged.
+    /// Remembers an acknowledged write.
     #[inline]
     fn note(&self, operation: Operation) {
         let (Some(check), Some(query)) = (&self.check, self.query(operation)) else { return };
@@ -317,7 +318,7 @@ impl Job {
             return if excused { Ok(AnswerOutcome::NotFound) } else { Err(missing(operation.row)) };
         };
         if operation.absent || all.next().is_some() {
-            return Err(differs(operation.row, "a row that nobody wrote"));
+            return Err(differs(operation.row, "a row that was never written"));
         }
         if let Some(check) = &self.check {
             self.check_row(check, &row, 0, operation.row, operation.expected)?;
@@ -325,13 +326,13 @@ impl Job {
         Ok(AnswerOutcome::Done)
     }
 
-    /// Returns whether a row must be found.
+    /// Returns whether the row must exist.
     fn must_be_there(&self, operation: Operation) -> bool {
         let was_filled = operation.row < self.workload.rows;
         match operation.expected {
             ExpectedVersion::Written(_) => true,
             ExpectedVersion::Open | ExpectedVersion::Deleted(_) => false,
-            // Of a row whose entry was taken by another nothing is known.
+            // Another row took the entry, so nothing is known of this one.
             ExpectedVersion::Unknown => {
                 let forgets = |check: &Check| !check.versions.is_exact(self.workload.rows);
                 was_filled
@@ -341,7 +342,7 @@ impl Job {
         }
     }
 
-    /// Compares a row, whose first `skip` cells are its key, with what was written.
+    /// Compares a row with what was written. Its first `skip` cells are the key.
     #[inline]
     fn check_row(
         &self,
@@ -367,7 +368,7 @@ impl Job {
                     Verdict::Right(None) => {}
                     Verdict::Wrong => return Err(wrong_column(number, &column.name)),
                 },
-                // A column of a row that was deleted, or not inserted yet, when others of it were
+                // This column's row was deleted or not inserted yet when other columns of it were
                 // updated.
                 Some(None)
                     if check.has_partial_writes
@@ -379,7 +380,7 @@ impl Job {
             }
         }
         if least == u64::MAX {
-            return Ok(()); // No column tells.
+            return Ok(()); // No column holds a version.
         }
         let seen = if check.has_partial_writes { most } else { least };
         match expected {
@@ -393,12 +394,12 @@ impl Job {
         }
     }
 
-    /// Slices and scans: every row must be one, with what was written, in order; and a slice must
-    /// not lack any.
+    /// Checks a slice or scan: every row must be one that was written, in order; a slice must have
+    /// no gaps.
     fn judge_range(&self, operation: Operation, rows: &Rows<'_>) -> Result<AnswerOutcome, Failure> {
         let is_slice = self.query(operation).is_some_and(|query| query.kind == QueryKind::Slice);
         if rows.len() as u64 > u64::from(operation.choice) {
-            return Err(differs(operation.row, "more rows than were asked for"));
+            return Err(differs(operation.row, "more rows than requested"));
         }
         if let Some(check) = &self.check {
             let mut follower = RangeCheck::new(self, operation, is_slice && !check.has_deletes);
@@ -413,11 +414,11 @@ impl Job {
     }
 }
 
-/// Follows the rows of a slice or a scan.
+/// Checks the order of the rows of a slice or a scan.
 struct RangeCheck<'a> {
     job: &'a Job,
     operation: Operation,
-    /// The row of the partition that comes next, where none may lack.
+    /// The next row of the partition, if none may be missing.
     next: Option<RowPosition>,
     last: Option<RowPosition>,
 }
@@ -434,7 +435,7 @@ impl<'a> RangeCheck<'a> {
         let place = table.place_of(&mut row.cells());
         let number = place.and_then(|place| table.row_at(place));
         let (Some(place), Some(number)) = (place, number) else {
-            return Err(differs(self.operation.row, "a row with a key that nobody wrote"));
+            return Err(differs(self.operation.row, "a row with a key that was never written"));
         };
         let in_order =
             self.last.is_none_or(|last| last.partition != place.partition || last.row < place.row);
@@ -443,7 +444,7 @@ impl<'a> RangeCheck<'a> {
         }
         if let Some(next) = &mut self.next {
             if place.partition != next.partition || place.row < next.row {
-                return Err(differs(number, "a row that was not asked for"));
+                return Err(differs(number, "a row that was not requested"));
             }
             for lacking in next.row..place.row {
                 Self::may_lack(self.job, RowPosition { row: lacking, ..place })?;
@@ -454,7 +455,7 @@ impl<'a> RangeCheck<'a> {
         Ok(number)
     }
 
-    /// After the last row.
+    /// Checks what must have come by the last row.
     fn end(&self, rows: usize) -> Result<(), Failure> {
         let Some(next) = self.next else { return Ok(()) };
         let wanted = u64::from(self.operation.choice).saturating_sub(rows as u64);

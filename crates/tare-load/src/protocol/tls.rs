@@ -1,4 +1,4 @@
-//! TLS of the client's side, by rustls, without I/O: bytes go in and out of buffers.
+//! Client-side TLS with rustls, without I/O: bytes go in and out of buffers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tare_cql::tls::{self, TlsError};
 use crate::access::{self, Trust};
 use crate::error::LoadError;
 
-/// What TLS sessions are made with.
+/// The settings of TLS sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsSettings {
     config: Arc<ClientConfig>,
@@ -22,7 +22,7 @@ pub(crate) struct TlsSettings {
 }
 
 impl TlsSettings {
-    /// Reads the certificates of the authorities.
+    /// Reads the certificates of the trusted authorities.
     pub(crate) fn new(asked: &access::Tls) -> Result<Self, LoadError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -52,7 +52,7 @@ impl TlsSettings {
         Ok(Self { config: Arc::new(config), server_name: asked.server_name.clone() })
     }
 
-    /// Returns a session with a server of this name.
+    /// Returns a new session with a server of this name.
     pub(crate) fn session(&self, host: &str) -> Result<Session, LoadError> {
         let name = self.server_name.as_deref().unwrap_or(host);
         let server_name = ServerName::try_from(name.to_string())
@@ -68,12 +68,12 @@ impl TlsSettings {
 pub(crate) struct Session(ClientConnection);
 
 impl Session {
-    /// Takes what was received and appends what it says to `plain`.
+    /// Decrypts received bytes and appends them to `plain`.
     pub(crate) fn decrypt(&mut self, received: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsError> {
         tls::decrypt(&mut self.0, received, plain)
     }
 
-    /// Returns true while the session is being agreed on.
+    /// Returns true during the handshake.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.0.is_handshaking()
     }
@@ -83,13 +83,13 @@ impl Session {
         self.0.wants_write()
     }
 
-    /// Appends the records that hold `plain`, and whatever else is to be sent, to `out`.
+    /// Appends the records that hold `plain`, and pending handshake data, to `out`.
     pub(crate) fn encrypt(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         tls::encrypt(&mut self.0, plain, out);
     }
 }
 
-/// Takes every certificate, but not a signature that its key did not make.
+/// Accepts any certificate, but still checks that its key made the signatures.
 #[derive(Debug)]
 struct AcceptAnyCertificate(Arc<CryptoProvider>);
 

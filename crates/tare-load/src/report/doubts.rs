@@ -4,11 +4,11 @@ use tare_std::units::significant;
 
 use crate::report::model::{DoubtReport, LoadReport};
 
-/// Of its CPUs; the same share as in a study.
+/// Share of the client's CPUs; the same as in a study.
 const SATURATED_SHARE: f64 = 0.85;
 /// Late operations above this share reach the p99.9.
 const LATE_SHARE: f64 = 0.001;
-/// Rates are reached to this share: the last operations of a window end after it.
+/// A rate counts as reached from this share on: the last operations of a window end after it.
 const RATE_SHARE: f64 = 0.98;
 
 /// A reason to believe the figures of a load less. Shares are 0 to 1.
@@ -39,7 +39,7 @@ impl LoadDoubt {
         }
     }
 
-    /// Returns what was seen, as one sentence without its full stop.
+    /// Returns what was observed, as one sentence without its full stop.
     pub fn text(&self) -> String {
         let percent = |share: &f64| format!("{} %", significant(share * 100.0, 2));
         match self {

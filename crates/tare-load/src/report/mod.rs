@@ -1,4 +1,4 @@
-//! What came of a load: counts, histograms, logs, doubts, and the report that is made of them.
+//! The results of a load: counts, histograms, logs, doubts, and the report that is made of them.
 
 mod doubts;
 mod gathering;

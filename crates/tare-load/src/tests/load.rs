@@ -66,7 +66,7 @@ fn populate_writes_every_row_once_with_its_bytes() {
 }
 
 #[test]
-fn a_closed_loop_counts_what_it_does() {
+fn closed_loop_counts_operations() {
     let server = Server::start(ServerBehaviour::Good);
     let report = load(&config(&server)).unwrap();
     assert!(report.operations > 0 && report.errors.is_empty(), "{report:?}");
@@ -79,12 +79,12 @@ fn a_closed_loop_counts_what_it_does() {
 }
 
 #[test]
-fn an_open_loop_sends_exactly_what_is_due_or_tells() {
+fn open_loop_sends_what_is_due_or_counts_it_dropped() {
     let server = Server::start(ServerBehaviour::Good);
     let pace = open(2_000.0, Duration::from_millis(200));
     let report = load(&LoadConfig { pace, ..config(&server) }).unwrap();
     let response = report.response.as_ref().unwrap();
-    // 2,000/s for 0.2 s: every one is answered sooner or later, or told as dropped.
+    // 2,000/s for 0.2 s: every operation is answered sooner or later, or counted as dropped.
     assert_eq!(response.count + report.dropped, 400, "{report:?}");
     assert_eq!(response.count, report.service.count);
     assert!(report.errors.is_empty() && response.mean_ns >= report.service.mean_ns, "{report:?}");
@@ -93,11 +93,11 @@ fn an_open_loop_sends_exactly_what_is_due_or_tells() {
 }
 
 #[test]
-fn bad_servers_are_counted_or_told_and_never_hang() {
+fn bad_servers_are_errors_and_never_hang() {
     let check = |manner, expect: &[&str]| {
         let server = Server::start(manner);
         let mut config = config(&server);
-        // The rows are those of a server that behaved until now.
+        // The rows were written before the server began to misbehave.
         config.populate = !matches!(manner, ServerBehaviour::Errors);
         let began = Instant::now();
         let report = load(&config);
@@ -132,7 +132,7 @@ fn rows_that_were_never_written_are_missing() {
 }
 
 #[test]
-fn errors_while_rows_are_written_are_told() {
+fn populate_reports_failed_writes() {
     let server = Server::start(ServerBehaviour::Refuses);
     let error = load(&config(&server)).unwrap_err();
     assert!(
@@ -144,7 +144,7 @@ fn errors_while_rows_are_written_are_told() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_line() {
+fn bad_settings_are_refused() {
     let server = Server::start(ServerBehaviour::Login);
     let refused = |change: &dyn Fn(&mut LoadConfig)| {
         let mut config = config(&server);

@@ -1,5 +1,5 @@
-//! A server that speaks just enough CQL: one thread per connection, rows in a map. It can be told
-//! to misbehave.
+//! A server that speaks just enough CQL: one thread per connection, rows in a map. Tests can make
+//! it misbehave.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

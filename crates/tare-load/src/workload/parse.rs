@@ -1,5 +1,5 @@
-//! TOML text -> `Workload`. Unknown keys, types and values are refused with their place, as in
-//! studies; the format is in docs/reference/load-spec.md.
+//! Parses a `Workload` from TOML. Unknown keys, types and values are refused with their place in
+//! the file, as in studies. The format is in docs/reference/load-spec.md.
 
 use tare_cql::types::Type;
 use tare_toml::{Hint, Item, Problem, Source, Table as Toml, TomlError};
@@ -19,16 +19,16 @@ const CLUSTERING: &[&str] = &["name", "type", "size", "prefix", "values"];
 const COLUMN: &[&str] = &["name", "type", "count", "size", "values", "compressed_to"];
 const QUERY: &[&str] = &["name", "kind", "weight", "keys", "misses", "limit", "columns"];
 
-/// Most rows that a slice or scan may ask for, and most bytes of them: an answer has 16 MiB.
+/// The most rows of a slice or scan, and the most bytes of them: an answer has at most 16 MiB.
 const LIMIT_MAX: u64 = 10_000;
 const ANSWER_BYTES_MAX: u64 = 12 << 20;
-/// Most rows of a workload.
+/// The most rows of a workload.
 const ROWS_MAX: u64 = 1 << 62;
 
-/// Reads and checks a workload. `name` is its own, `file` the one that messages name.
+/// Parses and checks a workload. `name` is its name; error messages name `file`.
 ///
 /// # Errors
-/// The first thing that is wrong, with line and column.
+/// The first mistake, with line and column.
 pub fn parse(text: &str, file: &str, name: &str) -> Result<Workload, TomlError> {
     let source = Source { file, text };
     let document = source.document()?;
@@ -59,8 +59,7 @@ pub fn parse(text: &str, file: &str, name: &str) -> Result<Workload, TomlError> 
     Ok(Workload::new(name.into(), title, table, rows, queries))
 }
 
-/// Returns a name of a keyspace, table or column: letters, digits and underscores, beginning with a
-/// letter.
+/// Reads the name of a keyspace, table or column: letters, digits and underscores, a letter first.
 fn identifier(table: &Toml<'_>, key: &str) -> Result<String, TomlError> {
     let item = table.need(key)?;
     let name = item.text()?;
@@ -72,7 +71,7 @@ fn identifier(table: &Toml<'_>, key: &str) -> Result<String, TomlError> {
     })
 }
 
-/// Returns the name of a column, which no other has.
+/// Reads the name of a column, which must be unique.
 fn column_name(table: &Toml<'_>, names: &mut Vec<String>) -> Result<String, TomlError> {
     let name = identifier(table, "name")?;
     unique(&table.need("name")?, &name, names)?;
@@ -92,7 +91,7 @@ fn kind(table: &Toml<'_>) -> Result<Type, TomlError> {
     let name = item.text()?;
     if name.eq_ignore_ascii_case("counter") {
         return Err(item.bad_value(
-            "a counter has no value of its own that could be derived or verified; tare load does not count",
+            "tare load cannot derive or verify the value of a counter, so counters are not supported",
         ));
     }
     let known = SCALARS.iter().any(|known| known.eq_ignore_ascii_case(name));
@@ -105,7 +104,7 @@ fn kind(table: &Toml<'_>) -> Result<Type, TomlError> {
     })
 }
 
-/// Returns a size in bytes of the types that have one; refused for the others.
+/// Reads a size in bytes; only some types have one.
 fn size(table: &Toml<'_>, kind: &Type, default: u64) -> Result<Distribution, TomlError> {
     let sized = matches!(kind, Type::Blob | Type::Text | Type::Ascii);
     let Some(item) = table.get("size") else { return Ok(Distribution::Fixed(default)) };
@@ -123,7 +122,7 @@ fn spread(item: &Item<'_>) -> Result<Distribution, TomlError> {
     item.scalar()?.parse().map_err(|error| item.bad_value(&format!("{error}")))
 }
 
-/// Returns the form of a key column: its type, size and prefix.
+/// Reads the form of a key column: its type, size and prefix.
 fn form(table: &Toml<'_>, kind: &Type) -> Result<Form, TomlError> {
     let prefix = table.text("prefix")?;
     if let Some((_, item)) = prefix.as_ref().filter(|_| !matches!(kind, Type::Text | Type::Ascii)) {

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use tare_std::rng::Rng;
 
-/// Returns a system that keeps the SLO up to a rate that varies a little from run to run.
+/// Searches on a system that keeps the SLO up to a rate that varies a little from run to run.
 fn search(capacity_per_s: f64, noise_share: f64, first_per_s: f64, seed: u64) -> SearchState {
     let mut noise = Rng::new(seed);
     let mut run = |rate_per_s: f64, confirms: bool| {
@@ -23,7 +23,7 @@ fn search(capacity_per_s: f64, noise_share: f64, first_per_s: f64, seed: u64) ->
 }
 
 #[test]
-fn a_slo_that_cannot_be_kept_is_told_soon() {
+fn impossible_slo_ends_soon() {
     let found = search(0.0, 0.0, 1e5, 1);
     assert_eq!((found.holds_per_s, found.is_unfinished), (None, false));
     assert!(found.runs.len() < 20, "{}", found.runs.len());
@@ -55,7 +55,8 @@ proptest! {
         let found = search(capacity, noise, (capacity * first).max(1.0), seed);
         prop_assert!(!found.is_unfinished);
         let holds = found.holds_per_s.unwrap();
-        // Without noise the interval holds the limit; with it the limit is off by the noise at most.
+        // Without noise the interval holds the limit; with noise the limit is off by at most the
+        // noise.
         prop_assert!(holds <= capacity * (1.0 + noise));
         prop_assert!(found.broken_per_s.is_none_or(|broken| broken >= capacity * (1.0 - noise)));
         prop_assert!(holds >= capacity * (1.0 - noise) / GRID.powi(GRID_RATES));

@@ -1,5 +1,4 @@
-//! What comes back: answers are judged, failures are handed to `recovery`, connections that broke
-//! are given up.
+//! Handles answers: judges them, passes failures to `recovery`, and gives up broken connections.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +10,7 @@ use crate::report::stats::ErrorKind;
 use crate::run::clock;
 
 impl Worker<'_> {
-    /// Takes the answers of one connection and sends what follows from them.
+    /// Takes the answers of one connection and sends the requests that follow from them.
     pub(super) fn serve(&mut self, index: usize) {
         if !self.connections[index].alive {
             return;
@@ -32,7 +31,7 @@ impl Worker<'_> {
             Progress::Ended => {
                 return self.lose(index, ErrorKind::ConnectionClosed, "closed by the server");
             }
-            // The queue will not tell of it again. It is not this connection's turn either.
+            // The edge-triggered queue will not report it again, and other connections come first.
             Progress::More => self.again.push(index),
             Progress::Blocked => {}
         }
@@ -42,14 +41,14 @@ impl Worker<'_> {
         self.flush(index);
     }
 
-    /// Judges every whole answer that was received. Fails if the bytes are no answers.
+    /// Judges every complete answer. Fails if the bytes are not answers.
     #[inline]
     fn take_answers(&mut self, index: usize, now_ns: u64) -> Result<(), String> {
         let connection = &mut self.connections[index];
         let is_open = matches!(self.source, Source::Open(_));
         let in_window = self.crossed > 0 && self.crossed < self.timetable.boundaries.len();
         let mut offset = 0;
-        // The earliest intended start of what ended well.
+        // The earliest intended start among the operations that succeeded.
         let mut served_ns = None::<u64>;
         let result = loop {
             let bytes = &connection.input[offset..];
@@ -71,7 +70,7 @@ impl Worker<'_> {
                     continue;
                 }
                 if stream < 0 {
-                    continue; // An event that nobody asked for.
+                    continue; // An unrequested event.
                 }
                 break Err(format!("an answer on stream {stream} without a request"));
             };
@@ -92,7 +91,7 @@ impl Worker<'_> {
             let (job, operation) = (self.job, slot.operation);
             let judged = job.judge(operation, &frame);
             if let Ok(AnswerOutcome::Then(next)) = judged {
-                // The operation began with its first request, and ends with the answer to this one.
+                // The operation began with its first request and ends with the answer to this one.
                 slot.operation = next;
                 self.beaten.extend(slot.other_attempt.take());
                 let head = connection.head(stream);
@@ -139,7 +138,7 @@ impl Worker<'_> {
         result
     }
 
-    /// Gives a connection up, and has it made again where that is wanted.
+    /// Gives a connection up, and orders a new one if that is wanted.
     #[cold]
     pub(super) fn lose(&mut self, index: usize, kind: ErrorKind, reason: &str) {
         let connection = &mut self.connections[index];
@@ -159,11 +158,11 @@ impl Worker<'_> {
         self.settle();
     }
 
-    /// Gives up everything that still waits for an answer.
+    /// Gives up all requests that still wait for an answer.
     pub(super) fn abandon(&mut self) {
         self.stopped_ns.get_or_insert_with(clock::now_ns);
         for index in 0..self.connections.len() {
-            // Answers to attempts that were given up are awaited by nobody.
+            // Nobody awaits answers to attempts that were given up.
             if self.connections[index].is_awaiting() {
                 self.lose(index, ErrorKind::NoAnswer, "no answer after the load had ended");
             }
@@ -172,5 +171,5 @@ impl Worker<'_> {
     }
 }
 
-/// The server has forgotten a statement (CQL protocol, section 9).
+/// The error code for a forgotten statement (CQL protocol, section 9).
 const UNPREPARED: i32 = 0x2500;

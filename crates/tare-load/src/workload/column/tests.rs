@@ -16,7 +16,7 @@ fn bytes(column: &Column, row: u64, version: u64) -> Vec<u8> {
 }
 
 #[test]
-fn values_compress_to_what_was_asked() {
+fn values_compress_as_asked() {
     for share in [0.2, 0.33, 0.5, 0.75, 1.0] {
         for make in [blob, text] {
             for size in [
@@ -71,7 +71,7 @@ fn numbers_keep_their_range() {
 
 proptest! {
     #[test]
-    fn a_value_tells_its_version_and_every_change_of_it(
+    fn values_reveal_version_and_any_change(
         row: u64, version: u64, size in 0u64..200, more in 0u64..50, share in 0.0f64..1.2, flip: u64,
     ) {
         for column in [blob(Distribution::Uniform(size, size + more), share), text(Distribution::Fixed(size), share)] {

@@ -13,11 +13,11 @@ use super::cut;
 pub struct Zipfian {
     exponent: f64,
     n: f64,
-    /// The integral of the weight's hat at 1.5, less the weight of the first rank.
+    /// The integral of the hat of the weights at 1.5, less the weight of the first rank.
     low: f64,
-    /// The same at n + 0.5.
+    /// The integral at n + 0.5.
     high: f64,
-    /// Where the hat is closer than this to a rank it is accepted without another look.
+    /// A rank is accepted without another check if the hat is closer to it than this.
     near: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Whole numbers out of a range: sizes of values, numbers in columns, limits of scans.
+//! Distributions of whole numbers: sizes of values, numbers in columns, limits of scans.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +7,17 @@ use tare_std::rng::Rng;
 
 use crate::workload::keys::cut;
 
-/// How a whole number is drawn. Both ends belong to it.
+/// A distribution of whole numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Distribution {
     Fixed(u64),
     Uniform(u64, u64),
-    /// Mean in the middle, three standard deviations to the ends, what lies outside moved there.
+    /// The mean is in the middle, three standard deviations reach the ends, and samples outside are
+    /// moved to the ends.
     Gaussian(u64, u64),
 }
 
-/// A text that is no spread.
+/// A text that is not a distribution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write a whole number, uniform:LEAST:MOST or gaussian:LEAST:MOST")]
 pub struct DistributionError;
@@ -34,7 +35,7 @@ impl Distribution {
         }
     }
 
-    /// Returns a number out of a seed.
+    /// Draws a number from a seed.
     #[inline]
     pub(crate) fn draw(&self, seed: u64) -> u64 {
         match *self {
