@@ -14,6 +14,21 @@ pub struct IoProperties {
 }
 
 /// Returns the file's text.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use tare_disk::io_properties::{IoProperties, yaml};
+///
+/// let disk = IoProperties {
+///     read_iops: 95_000.0,
+///     read_bandwidth: 545e6,
+///     write_iops: 60_000.0,
+///     write_bandwidth: 430e6,
+/// };
+/// let text = yaml(Path::new("/var/lib/scylla"), &disk);
+/// assert!(text.starts_with("disks:\n  - mountpoint: /var/lib/scylla\n    read_iops: 95000\n"));
+/// ```
 pub fn yaml(mount_point: &Path, disk: &IoProperties) -> String {
     // A quoted scalar of YAML is JSON's, apart from the slash, which needs no escape in either.
     let quoted = mount_point.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");

@@ -196,7 +196,8 @@ fn load(config: &LoadConfig, tell: &mut dyn FnMut()) -> LoadReport {
     report
 }
 
-/// A load and one of several times as many operations, each in one stretch, differ by a few buffers.
+/// A load and one of several times as many operations, each in one stretch, differ by a few
+/// buffers.
 fn nothing_is_allocated_per_operation(address: SocketAddr) {
     let counted = |pace: Pace| {
         let config = config(address, 4, 64, pace);

@@ -14,6 +14,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const CPUS_MAX: u32 = 4096;
 
 /// A set of CPUs by their kernel numbers.
+///
+/// ```
+/// use tare_std::cpus::CpuSet;
+///
+/// let cpus: CpuSet = "0-3,8".parse()?;
+/// assert_eq!(cpus.to_mask(), "0x0000010f");
+/// # Ok::<(), tare_std::cpus::ParseCpuSetError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuSet(BTreeSet<u32>);
 

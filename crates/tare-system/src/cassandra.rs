@@ -1,5 +1,6 @@
-//! Apache Cassandra 4.0 and later, from an installation directory or from the jars that are published
-//! (`org.apache.cassandra:cassandra-all` and what it depends on, copied into one directory).
+//! Apache Cassandra 4.0 and later, from an installation directory or from the jars that are
+//! published (`org.apache.cassandra:cassandra-all` and what it depends on, copied into one
+//! directory).
 //!
 //! Method: the configuration is written into the data directory; the study's settings replace lines
 //! of it. It listens for clients where the environment asks, and for other nodes on an address of

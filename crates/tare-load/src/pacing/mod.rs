@@ -45,6 +45,20 @@ pub struct Due {
 }
 
 /// One thread's part of a schedule, and its progress.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tare_load::pacing::{Arrivals, Pacer, Schedule, Step};
+///
+/// let steps = vec![Step::steady(1_000.0, Duration::from_secs(1))];
+/// let schedule = Schedule::new(steps, Arrivals::Constant)?;
+/// let mut pacer = Pacer::new(&schedule, Duration::ZERO, 0, (0, 1), 7);
+/// // A stall of 5 ms: everything that was due meanwhile is sent late, and nothing is skipped.
+/// let late: Vec<u64> = std::iter::from_fn(|| pacer.take(5_000_000)).map(|due| due.index).collect();
+/// assert_eq!(late, [0, 1, 2, 3, 4, 5]);
+/// # Ok::<(), tare_load::pacing::ScheduleError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pacer {
     schedule: Arc<schedule::Curve>,

@@ -18,8 +18,8 @@ pub enum LoadDoubt {
     ClientSaturated { share: f64 },
     /// The open loop did not send at the rate that was asked.
     RateNotReached { asked_per_s: f64, reached_per_s: f64 },
-    /// The client sent operations more than 1 ms late. Its threads waited for a CPU for this share of
-    /// the time, where the kernel tells.
+    /// The client sent operations more than 1 ms late. Its threads waited for a CPU for this share
+    /// of the time, where the kernel tells.
     SentLate { late_share: f64, waited_share: Option<f64> },
     /// Operations failed.
     OperationErrors { error: String, count: u64, operations: u64 },

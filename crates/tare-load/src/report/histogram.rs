@@ -34,6 +34,15 @@ pub(crate) fn equivalent(histogram: &Histogram, ns: u64) -> u64 {
 }
 
 /// Encodes a histogram in HdrHistogram's V2 compressed form.
+///
+/// ```
+/// use tare_load::histogram::{decode, encode, new, record};
+///
+/// let mut times = new();
+/// record(&mut times, 1_500_000);
+/// assert_eq!(decode(&encode(&times))?, times);
+/// # Ok::<(), tare_load::histogram::DecodeError>(())
+/// ```
 pub fn encode(histogram: &Histogram) -> Vec<u8> {
     let mut bytes = Vec::new();
     let written = V2DeflateSerializer::new().serialize(histogram, &mut bytes);

@@ -23,7 +23,18 @@ use crate::workload::value::Distribution;
 pub use parse::parse;
 pub use schema::{PrimaryKey, TableDifference};
 
-/// A table and the queries on it.
+/// A table and the queries on it. Its rows are a pure function of a seed and their number.
+///
+/// ```
+/// use tare_load::workload::shipped;
+///
+/// let workload = shipped::find("ycsb-a").expect("it ships").read()?;
+/// assert_eq!(workload.query_names(), ["read", "update"]);
+/// let mut cells = Vec::new();
+/// workload.append_cells(1, 42, 0, &mut cells);
+/// assert!(workload.is_row(1, 42, cells.iter().map(Vec::as_slice)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     pub name: String,

@@ -54,6 +54,13 @@ pub struct TagReport {
 
 /// Merges the logs at `paths` into `out`.
 ///
+/// ```
+/// use tare_load::log;
+///
+/// let error = log::merge(&["/nowhere/load.hdr".into()], &mut Vec::new()).unwrap_err();
+/// assert_eq!(error.to_string(), "cannot read the log /nowhere/load.hdr");
+/// ```
+///
 /// # Errors
 /// If a file is not an HdrHistogram log or cannot be added without loss; the error names file and
 /// line.

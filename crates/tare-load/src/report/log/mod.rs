@@ -4,8 +4,8 @@
 //! `HistogramLogWriter` and `HistogramLogReader`.
 //!
 //! Times count in ns; interval maxima are in ms, as cassandra-stress writes them. The head has the
-//! lines of version 1.3, which hdrhistogram's own writer does not write; a merged log keeps maxima in
-//! the unit of its parts, which that writer cannot be given.
+//! lines of version 1.3, which hdrhistogram's own writer does not write; a merged log keeps maxima
+//! in the unit of its parts, which that writer cannot be given.
 
 mod merge;
 mod read;

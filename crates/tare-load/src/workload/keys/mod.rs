@@ -39,8 +39,8 @@ pub enum Keys {
         keys: f64,
         operations: f64,
     },
-    /// Exponential, cut off at the last key: a share of the operations goes to the first share of the
-    /// keys (YCSB's `exponential` has 0.95 and 0.857).
+    /// Exponential, cut off at the last key: a share of the operations goes to the first share of
+    /// the keys (YCSB's `exponential` has 0.95 and 0.857).
     Exponential {
         operations: f64,
         keys: f64,
@@ -131,6 +131,17 @@ impl fmt::Display for Keys {
 }
 
 /// A distribution over a number of keys, with its constants computed.
+///
+/// ```
+/// use tare_load::keys::{Keys, Sampler};
+/// use tare_std::rng::Rng;
+///
+/// let keys: Keys = "zipfian:1.2".parse()?;
+/// let sampler = Sampler::new(keys, 1_000);
+/// let mut rng = Rng::stream(42, 0);
+/// assert!(sampler.draw(0, &mut rng, 0) < 1_000);
+/// # Ok::<(), tare_load::keys::KeysError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampler {
     keys: u64,

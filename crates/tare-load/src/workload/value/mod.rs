@@ -320,8 +320,8 @@ impl Form {
             Self::Float => out.bytes(&(number as f32).to_be_bytes()),
             Self::Double => out.bytes(&(number as f64).to_be_bytes()),
             Self::Date => out.bytes(&(EPOCH_DAY | number as u32).to_be_bytes()),
-            // Months, days and nanoseconds, each so small that its vint is one byte, twice the number
-            // (CQL protocol v5, section 6.6).
+            // Months, days and nanoseconds, each so small that its vint is one byte, twice the
+            // number (CQL protocol v5, section 6.6).
             Self::Duration => {
                 let part =
                     |shift: u32, bits: u32| ((number >> shift & ((1 << bits) - 1)) * 2) as u8;
