@@ -1,53 +1,54 @@
-//! The rate of a window whose completions may come in bursts. Pure functions of their times, so that
-//! they are tested on streams with a known rate.
+//! Computes the rate of a window whose completions may come in bursts. Pure functions of the
+//! completion times, so that they are tested on streams with a known rate.
 //!
-//! A throttle lets through what a slice of time allows at once and nothing until the next: blk-throttle
-//! rounds the time that has passed up to whole slices of 100 ms (tg_within_bps_limit in the kernel's
-//! block/blk-throttle.c), token buckets of clouds do alike. Counting completions between two fixed
-//! times then counts a burst too many or too few, and, because the throttle begins a new slice with
-//! each window, the same one in every round: wrong, and with no spread that would tell. So a window
-//! is counted from the end of one burst to the end of another: whole periods only. A stream without
-//! bursts is counted from its first completion to its last, which is right to less than one
-//! operation where a fixed window is not.
+//! A throttle lets the allowance of a time slice through at once and nothing until the next:
+//! blk-throttle rounds elapsed time up to whole slices of 100 ms (tg_within_bps_limit in the
+//! kernel's block/blk-throttle.c); token buckets of clouds are similar. Counting completions
+//! between two fixed times then counts a burst too many or too few. Because the throttle begins a
+//! new slice with each window, it is the same error in every round: wrong, without a spread that
+//! would show it. So a window is counted from the end of one burst to the end of another, in whole
+//! periods. A stream without bursts is counted from its first completion to its last, which is
+//! exact to less than one operation; a fixed window is not.
 
-/// A burst ends in silence of more than so many mean distances between completions ...
+/// A burst ends with a silence longer than this many mean distances between completions ...
 const GAP: f64 = 4.0;
 
-/// ... and of more than this share of the longest silence: within a throttle's bursts a device may
-/// answer in batches, which are bursts of another scale.
+/// ... and longer than this share of the longest silence: within a throttle's bursts a device may
+/// answer in batches, which are bursts on another scale.
 const LONGEST_SHARE: f64 = 0.25;
 
 /// Streams whose silences fill less of the time than this are smooth. With exponential distances (4
-/// + 1) e^-4 = 9 % would be such silences by chance; a throttle at half of a disk's rate leaves 50 %.
+/// + 1) e^-4 = 9 % would be such silences by chance; a throttle at half of a disk's rate leaves 50
+/// %.
 const SILENT_SHARE: f64 = 0.25;
 
-/// Whole bursts without which a rate is not believed.
+/// The fewest whole bursts for a reliable rate.
 pub(crate) const BURSTS_MIN: usize = 5;
 
-/// Completions of a smooth stream without which a rate is not believed.
+/// The fewest completions of a smooth stream for a reliable rate.
 const OPERATIONS_MIN: u64 = 8;
 
-/// Completions that came at about the same time.
+/// Completions at about the same time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Completions {
-    /// Of the last of them, in seconds since the window began.
+    /// The time of the last of them, in seconds since the window began.
     pub at_s: f64,
     pub count: u64,
 }
 
-/// What was counted.
+/// The result of counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Counted {
     pub operations: u64,
     pub seconds: f64,
-    /// Whole bursts; 0 in a smooth stream.
+    /// How many whole bursts there were; 0 in a smooth stream.
     pub bursts: usize,
-    /// Whether it came in bursts, even if not one of them was whole.
+    /// Whether completions came in bursts, even if none of them was whole.
     pub bursty: bool,
 }
 
 impl Counted {
-    /// Whether the rate may be believed.
+    /// Returns whether the rate is reliable.
     pub(crate) fn is_enough(&self) -> bool {
         match self.bursty {
             true => self.bursts >= BURSTS_MIN,
@@ -55,7 +56,7 @@ impl Counted {
         }
     }
 
-    /// Mean time from one burst to the next, in seconds.
+    /// Returns the mean time from one burst to the next, in seconds.
     pub(crate) fn period_s(&self) -> Option<f64> {
         (self.bursts > 0).then(|| self.seconds / self.bursts as f64)
     }
@@ -103,7 +104,7 @@ mod tests {
         (counted.operations as f64 / counted.seconds, counted)
     }
 
-    /// `per_burst` operations at the start of each period, `apart_s` from each other.
+    /// Returns `per_burst` operations at the start of each period, `apart_s` from each other.
     fn bursts(period_s: f64, per_burst: u32, apart_s: f64, end_s: f64) -> Vec<Completions> {
         let mut all = Vec::new();
         let mut begin_s = 0.0;
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_throttled_stream_has_its_rate_wherever_the_window_lies() {
+    fn throttled_rate_is_independent_of_window_place() {
         // 100 MiB/s in operations of 1 MiB: ten in each 100 ms, through within 8 ms.
         let all = bursts(0.1, 10, 0.0008, 3.0);
         for (edge_s, end_s) in [(0.03, 0.3), (0.025, 0.26), (0.0, 0.61), (0.1, 1.0), (0.205, 2.95)]
@@ -124,7 +125,7 @@ mod tests {
             let (found, counted) = rate(&all, edge_s, end_s);
             assert!(counted.bursty, "{edge_s} {end_s}");
             assert!((found / 100.0 - 1.0).abs() < 1e-9, "{edge_s} {end_s}: {found}");
-            // What a fixed window says.
+            // The count of a fixed window.
             let inside = all.iter().filter(|one| (edge_s..end_s).contains(&one.at_s)).count();
             let fixed = inside as f64 / (end_s - edge_s);
             assert!((fixed / 100.0 - 1.0).abs() < 0.5, "{fixed}");
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_within_bursts_are_not_taken_for_bursts() {
+    fn batches_within_bursts_are_not_bursts() {
         // 2,560 operations in each 100 ms, in batches of 256 that are 1 ms apart.
         let batch = |period: u32, index: u32| Completions {
             at_s: f64::from(period) * 0.1 + f64::from(index) * 0.001,
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_shorter_than_a_period_is_not_believed() {
+    fn short_window_is_not_enough() {
         let all = bursts(0.1, 10, 0.0008, 3.0);
         for (edge_s, end_s) in [(0.101, 0.14), (0.15, 0.19), (0.01, 0.15)] {
             let counted = count(&all, edge_s, end_s);
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smooth_stream_is_not_taken_for_bursts() {
+    fn smooth_stream_has_no_bursts() {
         let even = bursts(0.01, 1, 0.0, 3.0);
         let (found, counted) = rate(&even, 0.033, 0.255);
         assert!(!counted.bursty && counted.is_enough());

@@ -1,6 +1,5 @@
-//! The block device below a path, from sysfs: what it is made of, how its queue is set, and its own
-//! count of the bytes that went through it.
-//! Formats: Documentation/ABI/stable/sysfs-block, Documentation/block/stat.rst.
+//! The block device below a path, from sysfs: what it is made of, the settings of its queue, and
+//! its own count of bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use serde::Serialize;
 /// The unit of `stat` and `size`, whatever the device (Documentation/block/stat.rst).
 const SECTOR_BYTES: u64 = 512;
 
-/// A whole disk: of a partition, the disk that it is a part of.
+/// A whole disk; for a partition, the disk that it is part of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Device {
     pub name: String,
@@ -18,11 +17,11 @@ pub struct Device {
     pub number: String,
     pub size_bytes: u64,
     pub rotational: bool,
-    /// The scheduler in force, where there is one.
+    /// The scheduler in force, if any.
     pub scheduler: Option<String>,
     /// `write back` or `write through`.
     pub write_cache: Option<String>,
-    /// What the device stands on, itself first.
+    /// The device and all devices below it.
     pub layers: Vec<Layer>,
     #[serde(skip)]
     folder: PathBuf,
@@ -32,11 +31,11 @@ pub struct Device {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Layer {
     pub name: String,
-    /// What kind of device it is, where that hides something below it.
+    /// The kind of device, if it hides something below it.
     pub note: Option<String>,
 }
 
-/// Bytes that went through a device since it came.
+/// Bytes that went through a device since it appeared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub read_bytes: u64,
@@ -44,7 +43,7 @@ pub(crate) struct Counters {
 }
 
 impl Device {
-    /// The disk of a device number, with /sys below `root`.
+    /// Reads the disk of a device number, with /sys below `root`.
     pub(crate) fn read(root: &Path, number: &str) -> Option<Self> {
         let folder = fs::canonicalize(root.join("sys/dev/block").join(number)).ok()?;
         let folder = match folder.join("partition").exists() {
@@ -66,7 +65,7 @@ impl Device {
         })
     }
 
-    /// Whether it is memory: its name says so.
+    /// Returns whether it is memory, by its name.
     pub(crate) fn is_memory(&self) -> bool {
         self.name.starts_with("zram") || self.name.starts_with("ram")
     }
@@ -81,7 +80,7 @@ impl Device {
     }
 }
 
-/// The device and, depth first, all that it stands on.
+/// Collects the device and, depth first, all devices below it.
 fn walk(folder: &Path, layers: &mut Vec<Layer>) {
     layers.push(Layer { name: name(folder), note: note(folder) });
     for slave in fs::read_dir(folder.join("slaves")).into_iter().flatten().flatten() {

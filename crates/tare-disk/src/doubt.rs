@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::bursts::BURSTS_MIN;
 
-/// A reason to trust the figures less, or to expect other ones from a database.
+/// A reason to trust the figures less, or to expect others from a database.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Doubt {
@@ -27,12 +27,12 @@ pub enum Doubt {
     Layered {
         stack: String,
     },
-    /// The disk is that of a guest in which the measurement ran.
+    /// The measurement ran in a guest, on the guest's disk.
     Inside {
         kernel: String,
         accelerator: String,
     },
-    /// Others moved so many bytes through the device meanwhile.
+    /// Other processes moved this many bytes through the device meanwhile.
     Busy {
         device: String,
         bytes: u64,
@@ -49,7 +49,7 @@ pub enum Doubt {
     Cached {
         pages: u64,
     },
-    /// The file became smaller than asked, for want of time.
+    /// The file became smaller than asked, because the time was too short.
     Cut {
         asked_bytes: u64,
         bytes: u64,
@@ -59,10 +59,11 @@ pub enum Doubt {
         slices: usize,
         of: usize,
     },
-    /// Operations were let through in bursts, which are counted whole.
+    /// Operations came through in bursts, which are counted whole.
     Bursty {
         load: &'static str,
-        /// Time from one burst to the next; of a slice that held none whole, its length.
+        /// The time from one burst to the next, in ms; the length of a slice that held no whole
+        /// one.
         period_ms: f64,
         /// The fewest whole bursts in a slice.
         bursts: usize,
@@ -73,7 +74,7 @@ pub enum Doubt {
         load: &'static str,
         cpu_percent: f64,
     },
-    /// The climb ended at the greatest depth there is, and the rate still grew.
+    /// The climb ended at the largest depth, and the rate still grew.
     NotSaturated {
         load: &'static str,
         depth: usize,

@@ -2,10 +2,10 @@
 //! loop at a rate.
 //!
 //! Method: one thread, one io_uring, direct I/O. In the open loop every operation has an intended
-//! start on a fixed schedule, and its latency counts from there, so that a stall is charged to all
-//! that it delays. The first part of a window (the lead-in) is not counted, and a rate that comes in
-//! bursts is counted over whole bursts (`bursts`). Limits: one thread,
-//! which a device of some 500,000 operations per second may outrun; then its CPU use says so.
+//! start on a fixed schedule, and its latency counts from there, so that a stall is charged to
+//! everything that it delays. The first part of a window (the lead-in) is not counted, and a rate
+//! in bursts is counted over whole bursts (`bursts`). Limits: one thread, which a device with more
+//! than about 500,000 operations per second may exceed; its CPU use shows that.
 
 use std::fs::File;
 use std::io;
@@ -20,20 +20,20 @@ use crate::offsets::Permutation;
 use crate::rules;
 use crate::sys::Ring;
 
-/// How long a device may leave an operation unanswered.
+/// Time limit for the answer to an operation.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// Memory of the buffers: 64 operations of 1 MiB.
+/// The memory of the buffers: 64 operations of 1 MiB.
 const BUFFER_BYTES: usize = 64 << 20;
 
-/// A wait shorter than this is not slept: the timer would be late.
+/// Shorter waits are spent polling, because a timer would be late.
 const SLEEP_MIN: Duration = Duration::from_micros(60);
 
-/// Parts of a window whose rates are compared, and how many of them the lead-in is.
+/// The parts of a window whose rates are compared, and how many of them are the lead-in.
 const SLOTS: u32 = 20;
 const LEAD_IN_SLOTS: u32 = 2;
 
-/// Completions that are nearer to each other than a window's length by this are one entry.
+/// Completions closer to each other than a window's length divided by this are one entry.
 const ENTRIES: u32 = 4096;
 
 /// Why the load could not be run.
@@ -69,7 +69,7 @@ pub(crate) struct Stream {
     pub pacing: Pacing,
 }
 
-/// How long a window lasts: `most`, less when `until_steady` and the rate is steady, and up to
+/// How long a window lasts: `most`, less if `until_steady` and the rate is steady, and up to
 /// `longer` more while too little was counted for a rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
@@ -78,16 +78,16 @@ pub(crate) struct Window {
     pub longer: Duration,
 }
 
-/// What one stream did in the measured part of a window.
+/// The result of one stream in the measured part of a window.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub counted: Counted,
-    /// Length of the window, and how much longer than `Window::most` that is.
+    /// The length of the window, and how much longer than `Window::most` it was.
     pub window_s: f64,
     pub longer: Duration,
-    /// ns, from the intended start.
+    /// Latencies in ns, from the intended start.
     pub latency_ns: Histogram<u64>,
-    /// Operations that were due before the end and had not been begun.
+    /// Operations that were due before the end and not started.
     pub unsent: u64,
     pub steady: bool,
     /// Bytes moved in the whole window, lead-in and drain too.
@@ -127,7 +127,7 @@ pub(crate) struct Engine {
     file: File,
     bytes: u64,
     seed: u64,
-    /// Where sequential reads and writes go on.
+    /// The offsets at which sequential reads and writes continue.
     cursors: [u64; 2],
     orders: Vec<(bool, u32, Permutation)>,
 }
@@ -142,14 +142,14 @@ impl Engine {
         &self.file
     }
 
-    /// Where the file ends from now on.
+    /// Sets the size of the file.
     pub(crate) fn set_bytes(&mut self, bytes: u64) {
         self.bytes = bytes;
         self.cursors = [0; 2];
         self.orders.clear();
     }
 
-    /// Most operations of this size that can be under way.
+    /// Returns the most operations of this size in flight.
     pub(crate) fn depth_max(&self, block: u32) -> usize {
         self.ring.slots(block as usize)
     }
@@ -173,7 +173,7 @@ impl Engine {
         self.orders[index].2.next() * block
     }
 
-    /// Writes from `from` on, sequentially, until `to` or the deadline; returns where it ended.
+    /// Writes sequentially from `from` until `to` or the deadline; returns where it ended.
     pub(crate) fn lay_out(
         &mut self,
         to: u64,
@@ -210,7 +210,7 @@ impl Engine {
         self.ring.enter(wait).map_err(|source| EngineError::Enter { source })
     }
 
-    /// Runs the streams for one window. Nothing is under way when it returns.
+    /// Runs the streams for one window. No operation is in flight when it returns.
     pub(crate) fn run(
         &mut self,
         streams: &[Stream],
@@ -354,7 +354,7 @@ impl Running {
         }
     }
 
-    /// Notes a completion.
+    /// Records a completion.
     fn complete(&mut self, at_s: f64, apart_s: f64) {
         match self.completions.last_mut() {
             Some(last) if at_s - last.at_s < apart_s => {
@@ -369,12 +369,12 @@ impl Running {
         bursts::count(&self.completions, since(edge), since(end))
     }
 
-    /// Whether the rate is steady at the end of so many parts.
+    /// Returns whether the rate is steady at the end of so many parts.
     fn steady(&self, parts: usize) -> bool {
         self.slots.get(LEAD_IN_SLOTS as usize..parts).is_some_and(rules::steady)
     }
 
-    /// Operations whose intended start is before this time.
+    /// Returns how many operations have an intended start before this time.
     fn due(&self, elapsed_s: f64) -> u64 {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         match self.stream.pacing {
@@ -383,7 +383,7 @@ impl Running {
         }
     }
 
-    /// The intended start of the next operation, if it has come.
+    /// Returns the intended start of the next operation, if it has come.
     fn due_at(&self, start: Instant, now: Instant) -> Option<Instant> {
         match self.stream.pacing {
             Pacing::Closed { depth } => (self.in_flight < depth).then_some(now),
@@ -401,7 +401,7 @@ impl Running {
     }
 }
 
-/// How long to wait for a completion: until the next operation is due or the window ends.
+/// Returns how long to wait for a completion: until the next operation is due or the window ends.
 fn pause(
     running: &[Running],
     free: bool,
@@ -419,7 +419,7 @@ fn pause(
     (wait >= SLEEP_MIN).then_some(wait)
 }
 
-/// How many whole parts of a window have passed.
+/// Returns how many whole parts of a window have passed.
 fn parts(passed: Duration, part: Duration) -> usize {
     usize::try_from(passed.as_nanos() / part.as_nanos()).unwrap_or(usize::MAX)
 }
@@ -437,7 +437,7 @@ fn moved(
     }
 }
 
-/// CPU time of this process, its io_uring workers too.
+/// Returns the CPU time of this process, its io_uring workers included.
 fn cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9

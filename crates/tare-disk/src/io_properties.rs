@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-/// What Seastar wants to know of one disk. Bandwidths in bytes, rates in operations, per second.
+/// The properties of one disk for Seastar. Bandwidths in bytes per second, rates in operations per
+/// second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IoProperties {
     pub read_iops: f64,
@@ -12,7 +13,22 @@ pub struct IoProperties {
     pub write_bandwidth: f64,
 }
 
-/// The file's text.
+/// Returns the file's text.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use tare_disk::io_properties::{IoProperties, yaml};
+///
+/// let disk = IoProperties {
+///     read_iops: 95_000.0,
+///     read_bandwidth: 545e6,
+///     write_iops: 60_000.0,
+///     write_bandwidth: 430e6,
+/// };
+/// let text = yaml(Path::new("/var/lib/scylla"), &disk);
+/// assert!(text.starts_with("disks:\n  - mountpoint: /var/lib/scylla\n    read_iops: 95000\n"));
+/// ```
 pub fn yaml(mount_point: &Path, disk: &IoProperties) -> String {
     // A quoted scalar of YAML is JSON's, apart from the slash, which needs no escape in either.
     let quoted = mount_point.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
@@ -33,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_is_seastars() {
+    fn yaml_matches_seastar() {
         let disk = IoProperties {
             read_iops: 95_000.4,
             read_bandwidth: 545e6,

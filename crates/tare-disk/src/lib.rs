@@ -1,8 +1,18 @@
 //! What a disk can do: sequential bandwidth and random I/O per second, the depth that saturates it,
 //! the latency below that, and a map of read latency over read and write rates.
 //!
-//! Direct I/O through an io_uring of its own on a file that was written in full with random bytes;
-//! the device's own counters are compared with what was asked of it.
+//! It does direct I/O through an io_uring of its own on a file written in full with random bytes,
+//! and compares the device's own counters with its own.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use tare_disk::{Target, TargetError};
+//!
+//! // A path that is not on a disk is refused, because a cache would be measured.
+//! let refused = Target::find(Path::new("/proc"), Path::new("/"));
+//! assert!(matches!(refused, Err(TargetError::FileSystem { .. } | TargetError::NoDevice { .. })));
+//! ```
 
 mod bursts;
 mod device;

@@ -1,8 +1,8 @@
-//! The measurement: lay the file out, climb to saturation, then rounds of every load at saturation,
-//! 50 % and 80 %, each round in another order; at last the map.
+//! The measurement: fill the file, climb to saturation, then rounds of every load at saturation, 50
+//! % and 80 %, each round in another order; at last the map.
 //!
-//! The budget is divided beforehand: 20 % at most for the file, half of what is left for the map
-//! if it is asked for, then 35 % for the climb and the rest for the rounds.
+//! The budget is divided in advance: at most 20 % for the file, half of the rest for the map if it
+//! is asked for, then 35 % for the climb and the rest for the rounds.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -25,42 +25,42 @@ use crate::rules::{self, Step};
 use crate::target::{Kind, SIZE_MIN_BYTES, Target};
 use crate::throttle;
 
-/// Size of the file unless asked otherwise, if that is no more than a tenth of what is free.
+/// The default size of the file, if that is at most a tenth of the free space.
 const SIZE_DEFAULT_BYTES: u64 = 4 << 30;
 
 const LAYOUT_SHARE: f64 = 0.2;
 const MAP_SHARE: f64 = 0.5;
 const CLIMB_SHARE: f64 = 0.35;
 
-/// Shares of the saturated rate at which latency is measured.
+/// The shares of the saturated rate at which latency is measured.
 const SHARES: [f64; 2] = [0.5, 0.8];
 
-/// Rounds: the first that leaves slices of `SLICE_MIN`, else the last.
+/// The number of rounds: the first of these that leaves slices of `SLICE_MIN`, else the last.
 const ROUNDS: [u32; 3] = [7, 5, 3];
 const SLICE_MIN: Duration = Duration::from_millis(250);
 
-/// What may be spent above the budget, as a share of it, where operations come through in bursts that
-/// a window is too short for. Where a limit is known to make bursts, windows are never that short,
-/// whatever the budget: one that lies in a single burst would show the disk without its limit.
+/// How much time may be spent above the budget, as a share of it, if bursts need longer windows. If
+/// a limit is known to make bursts, windows always are long enough, whatever the budget: a window
+/// inside one burst would show the disk without its limit.
 const OVERTIME_SHARE: f64 = 0.5;
 const OVERTIME_CLIMB_SHARE: f64 = 0.25;
 
-/// Bursts that are nearer to each other are a device's batches and nothing to doubt.
+/// Bursts closer to each other are a device's batches and no reason to doubt.
 const PERIOD_MIN_S: f64 = 0.01;
 
-/// Bursts that a slice is to hold: the whole ones, and those at its ends and in its lead-in.
+/// How many bursts a slice should hold: the whole ones, and those at its ends and in its lead-in.
 const SLICE_BURSTS: u32 = 7;
 
-/// Block of the writes of the map: what Seastar's scheduler hands to a disk at most.
+/// The block of the map's writes: the most that Seastar's scheduler sends to a disk.
 const MAP_WRITE_BYTES: u32 = 128 << 10;
 const MAP_STEP_PERCENT: u32 = 5;
 const MAP_PROBE_PERCENT: f64 = 1.0;
 const MAP_READS_MIN: u64 = 20;
 
-/// Resident pages below this share of the file are no matter.
+/// Resident pages below this share of the file do not matter.
 const RESIDENT_MAX_SHARE: f64 = 0.001;
 
-/// How far the device's count may be off ours.
+/// How far the device's count may be off the engine's.
 const COUNT_TOLERANCE: f64 = 0.1;
 
 struct Load {
@@ -80,18 +80,18 @@ const LOADS: [Load; 4] = [
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The file to make, if the target is a directory. It is the caller's to remove.
+    /// The file to create if the target is a directory. The caller must remove it.
     pub file: Option<PathBuf>,
     /// Whether a device may be written over.
     pub destroy: bool,
-    /// Bytes of the file, or of the device's start.
+    /// The bytes of the file, or of the device's start.
     pub size_bytes: Option<u64>,
     pub budget: Duration,
     pub map: bool,
     pub seed: u64,
 }
 
-/// Where a measurement stands.
+/// The progress of a measurement.
 #[derive(Clone, Debug)]
 pub struct Progress {
     pub what: String,
@@ -99,7 +99,7 @@ pub struct Progress {
     pub budget: Duration,
 }
 
-/// Why there is no result.
+/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     #[error("{} takes no direct I/O: a cache would be measured; give a path on a disk", .path.display())]
@@ -122,7 +122,7 @@ pub enum MeasureError {
 }
 
 impl MeasureError {
-    /// Whether it was ended by `stop`.
+    /// Returns whether `stop` ended it.
     pub fn interrupted(&self) -> bool {
         matches!(self, Self::Engine(EngineError::Interrupted))
     }
@@ -136,16 +136,16 @@ struct Session<'a> {
     started: Instant,
     progress: &'a mut dyn FnMut(&Progress),
     doubts: Vec<Doubt>,
-    /// What is left to spend above the budget.
+    /// The time left to spend above the budget.
     overtime: Duration,
-    /// Bytes that we moved.
+    /// The bytes that the engine moved.
     moved: Counters,
 }
 
 /// Measures a target within the budget.
 ///
 /// # Errors
-/// When the file cannot be made, the kernel allows no io_uring, or an operation fails.
+/// If the file cannot be created, the kernel allows no io_uring, or an operation fails.
 pub fn measure(
     target: &Target,
     options: &Options,
@@ -205,7 +205,7 @@ pub fn measure(
 
 fn open(path: &Path, options: &Options) -> Result<File, MeasureError> {
     let make = options.file.is_some();
-    // A device that is held so can be mounted by nobody meanwhile (open(2), O_EXCL).
+    // Nobody can mount a device that is held like this (open(2), O_EXCL).
     let exclusive = if options.destroy { OFlags::EXCL } else { OFlags::empty() };
     let flags = i32::try_from((OFlags::DIRECT | exclusive).bits()).unwrap_or_default();
     let mut open = OpenOptions::new();
@@ -217,7 +217,7 @@ fn open(path: &Path, options: &Options) -> Result<File, MeasureError> {
     })
 }
 
-/// How much is read and written over: whole MiB.
+/// Returns how many bytes are read and written over: whole MiB.
 fn size(target: &Target, options: &Options) -> Result<u64, MeasureError> {
     let path = &target.path;
     let there = match target.kind {
@@ -247,7 +247,7 @@ fn size(target: &Target, options: &Options) -> Result<u64, MeasureError> {
 
 fn allocate(file: &File, path: &Path, bytes: u64) -> Result<(), MeasureError> {
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // Some file systems cannot; the layout then finds out whether there is room.
+        // Some file systems cannot do this; then filling the file shows whether there is room.
         Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
         Err(Errno::NOSPC | Errno::DQUOT) => {
             let path = path.parent().unwrap_or(path).to_path_buf();
@@ -259,7 +259,7 @@ fn allocate(file: &File, path: &Path, bytes: u64) -> Result<(), MeasureError> {
     }
 }
 
-/// Doubts that are known before anything is measured.
+/// Returns the doubts that are known before anything is measured.
 fn standing_doubts(target: &Target) -> Vec<Doubt> {
     let device = &target.device;
     let mut doubts = Vec::new();
@@ -287,7 +287,7 @@ fn standing_doubts(target: &Target) -> Vec<Doubt> {
     doubts
 }
 
-/// What the rounds gathered of one load.
+/// The results of all rounds of one load.
 #[derive(Default)]
 struct Gathered {
     rates: Vec<f64>,
@@ -295,9 +295,9 @@ struct Gathered {
     cpu_us: Vec<f64>,
     cpu_share: f64,
     unsteady: usize,
-    /// Operations that the rates were counted from.
+    /// The operations from which the rates were counted.
     operations: u64,
-    /// Of the rounds that came in bursts: periods in seconds, and the fewest whole ones.
+    /// For rounds in bursts: periods in seconds, and the fewest whole ones.
     periods_s: Vec<f64>,
     bursts_min: usize,
     points: [GatheredPoint; SHARES.len()],
@@ -340,7 +340,7 @@ impl Session<'_> {
         Ok(bytes)
     }
 
-    /// Puts the file out of the page cache. What stays is found by `check_resident`.
+    /// Removes the file from the page cache. `check_resident` finds what stays.
     fn evict(&mut self, bytes: u64) {
         let file = self.engine.file();
         let length = std::num::NonZeroU64::new(bytes);
@@ -348,7 +348,7 @@ impl Session<'_> {
     }
 
     fn check_resident(&mut self, bytes: u64) {
-        // A table of bytes, one per page: of a large device only the first part is asked for.
+        // This takes a byte per page, so of a large device only the first part is checked.
         let bytes = bytes.min(SIZE_DEFAULT_BYTES);
         let Ok(pages) = crate::sys::resident_pages(self.engine.file(), bytes) else { return };
         if pages as f64 > bytes as f64 / 4096.0 * RESIDENT_MAX_SHARE {
@@ -372,7 +372,7 @@ impl Session<'_> {
         Ok(outcomes.swap_remove(0))
     }
 
-    /// The shortest window for a rate under the limits that are in force.
+    /// Returns the shortest window for a rate under the limits in force.
     fn least(&self) -> Duration {
         match self.target.limits.is_empty() {
             true => Duration::ZERO,
@@ -380,14 +380,15 @@ impl Session<'_> {
         }
     }
 
-    /// A closed loop, for as long as it takes to count enough for a rate.
+    /// Runs a closed loop for as long as it takes to count enough for a rate.
     fn saturated(&mut self, stream: Stream, window: Window) -> Result<Outcome, EngineError> {
         let outcome = self.run_one(stream, Window { longer: self.overtime, ..window })?;
         self.overtime = self.overtime.saturating_sub(outcome.longer);
         Ok(outcome)
     }
 
-    /// Every load at rising depths, and the longest time from one burst to the next if there were any.
+    /// Runs every load at rising depths. Also returns the longest time from one burst to the next,
+    /// if there were bursts.
     fn climbs(
         &mut self,
         loads: &[&Load],
@@ -427,7 +428,7 @@ impl Session<'_> {
         Ok((climbs, Duration::from_secs_f64(period_s)))
     }
 
-    /// Every load at saturation and at each share of it, in rounds of random order.
+    /// Runs every load at saturation and at each share of it, in rounds of random order.
     fn rounds(
         &mut self,
         loads: &[&Load],
@@ -482,7 +483,7 @@ impl Session<'_> {
         found.rates.push(outcome.operations_per_s());
         found.cpu_us.push(outcome.cpu_s * 1e6 / outcome.operations_all.max(1) as f64);
         found.cpu_share = found.cpu_share.max(outcome.cpu_share);
-        // A stream of bursts has no steady rate, and needs none.
+        // A stream in bursts has no steady rate and needs none.
         found.unsteady += usize::from(!outcome.steady && !counted.bursty);
         found.service.push(outcome.latency_ns);
         let saturated = median(found.rates.iter().copied()).unwrap_or(0.0);
@@ -526,7 +527,7 @@ impl Session<'_> {
         }
     }
 
-    /// Read latency at every pair of shares, in random order.
+    /// Measures read latency at every pair of shares, in random order.
     fn map(&mut self, loads: &[LoadReport], time: Duration) -> Result<Map, EngineError> {
         let read = loads.iter().find(|load| load.random && !load.write);
         let write = loads.iter().find(|load| !load.random && load.write);
@@ -563,7 +564,7 @@ impl Session<'_> {
                     pacing: Pacing::Open { rate_per_s },
                 });
             }
-            // What earlier cells took too long (draining) is taken from the later ones.
+            // Time that earlier cells overran (draining) is taken from the later ones.
             let left = end.saturating_duration_since(Instant::now());
             let cells_left = u32::try_from(count - index).unwrap_or(u32::MAX);
             let most = most.min(left / cells_left).max(Duration::from_millis(5));
@@ -591,7 +592,7 @@ impl Session<'_> {
         })
     }
 
-    /// Compares the device's account with ours.
+    /// Compares the device's count with the engine's.
     fn check_counters(&mut self, before: Option<Counters>) {
         let device = self.target.device.name.clone();
         let (Some(before), Some(after)) = (before, self.target.device.counters()) else {
@@ -652,7 +653,7 @@ impl Gathered {
     }
 }
 
-/// Fisher and Yates.
+/// Shuffles in place (Fisher and Yates).
 fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     for last in (1..items.len()).rev() {
         let other = usize::try_from(rng.below(last as u64 + 1)).unwrap_or(last);

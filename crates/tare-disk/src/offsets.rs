@@ -1,5 +1,5 @@
-//! Random offsets that do not repeat soon: a permutation of all blocks, so that each is used once
-//! before any is used again, and no cache of any size below is hit by chance.
+//! Random offsets without early repeats: a permutation of all blocks, so that each is used once
+//! before any is used again, and no cache of any size is hit by chance.
 
 use tare_std::rng::mix64;
 
@@ -53,7 +53,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_block_comes_once_in_each_pass(count in 1u64..3000, seed: u64) {
+        fn each_pass_visits_every_block_once(count in 1u64..3000, seed: u64) {
             let mut order = Permutation::new(count, seed);
             for _ in 0..2 {
                 let mut seen: Vec<u64> = (0..count).map(|_| order.next()).collect();

@@ -1,4 +1,4 @@
-//! What a measurement says. The JSON of `tare disk --json` is this, field by field.
+//! The report of a measurement. The JSON of `tare disk --json` has these fields.
 
 use std::path::PathBuf;
 
@@ -12,14 +12,14 @@ use crate::io_properties::IoProperties;
 use crate::rules::Step;
 use crate::target::{Kind, Mount};
 
-/// Version of the JSON.
+/// The version of the JSON.
 pub(crate) const VERSION: u32 = 1;
 
 /// A figure with its 95 % interval over the rounds (`tare_stats::estimate` of the logarithms).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figure {
     pub value: f64,
-    /// Absent with fewer than two rounds, or where a round had 0.
+    /// Absent with fewer than two rounds, or if a round had 0.
     pub low: Option<f64>,
     pub high: Option<f64>,
     pub rounds: usize,
@@ -41,9 +41,9 @@ impl Figure {
         }
     }
 
-    /// The interval widened to what so many operations a round can tell: one more or less. Rounds that
-    /// agree better than that agree because what limits them is a clock, which begins anew with each of
-    /// them and so puts the same operation inside or outside in all.
+    /// Widens the interval to the resolution of a round's count: one operation more or less. Rounds
+    /// that agree better do so because a clock limits them; it restarts with each round and always
+    /// puts the same operations inside.
     pub(crate) fn counted(self, operations: u64) -> Self {
         let one = 1.0 / operations.max(1) as f64;
         let low = self.low.map(|low| low.min(self.value * (1.0 - one)));
@@ -51,14 +51,15 @@ impl Figure {
         Self { low, high, ..self }
     }
 
-    /// The same interval around a value that was found otherwise, widened to hold it.
+    /// Returns the same interval around another value, widened to hold it.
     fn around(self, value: f64) -> Self {
         let low = self.low.map(|low| low.min(value));
         Self { value, low, high: self.high.map(|high| high.max(value)), rounds: self.rounds }
     }
 }
 
-/// Latency in ns. Each quantile is of all rounds' histograms merged, its interval of the rounds'.
+/// Latencies in ns. Each quantile is that of all rounds' histograms merged; its interval comes from
+/// the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Latency {
     pub operations: u64,
@@ -75,7 +76,7 @@ impl Latency {
             Histogram::new(3).unwrap_or_else(|error| unreachable!("constant digits: {error}"))
         });
         for round in rounds.iter().skip(1) {
-            // All are made with the same bounds.
+            // All histograms have the same bounds.
             let _added = all.add(round);
         }
         let quantile = |q: f64| {
@@ -94,16 +95,16 @@ impl Latency {
     }
 }
 
-/// Latency in the open loop at a share of the saturated rate.
+/// The latency of the open loop at a share of the saturated rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
     pub share: f64,
-    /// Operations per second that were asked for, and that were done.
+    /// Operations per second as requested, and as done.
     pub asked_per_s: Figure,
     pub operations_per_s: Figure,
-    /// From the intended start.
+    /// Latencies from the intended start.
     pub latency: Latency,
-    /// Operations that were due and not begun.
+    /// Operations that were due and not started.
     pub unsent: u64,
 }
 
@@ -116,7 +117,7 @@ pub struct LoadReport {
     pub block_bytes: u32,
     pub climb: Vec<Step>,
     pub saturation_depth: usize,
-    /// At the saturation depth, closed loop.
+    /// The rate at the saturation depth, closed loop.
     pub operations_per_s: Figure,
     pub bytes_per_s: Figure,
     /// Service time: in the closed loop a stall hides the operations that it delays.
@@ -135,14 +136,14 @@ pub struct Cell {
     pub reads: u64,
     /// Absent with fewer than 20 reads.
     pub read_p95_ns: Option<u64>,
-    /// Share of the due operations (both kinds) that were not begun.
+    /// The share of due operations (both kinds) that were not started.
     pub unsent_share: f64,
 }
 
 /// Read latency over read and write rates.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Map {
-    /// What 100 % is: random reads of 4 KiB per second, and bytes written per second.
+    /// The rates at 100 %: random reads of 4 KiB per second, and bytes written per second.
     pub read_per_s: f64,
     pub write_bytes_per_s: f64,
     /// Reads of 0 % are a probe at this share.
@@ -160,7 +161,7 @@ pub struct Report {
     pub kind: Kind,
     pub mount: Option<Mount>,
     pub device: Device,
-    /// Bytes that were read and written over.
+    /// The bytes that were read and written over.
     pub size_bytes: u64,
     pub seed: u64,
     pub budget_s: f64,
@@ -172,7 +173,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What Seastar wants to know, if everything for it was measured.
+    /// Returns the properties for Seastar, if all of them were measured.
     pub fn io_properties(&self) -> Option<IoProperties> {
         let load = |write, random| {
             self.loads.iter().find(|load| load.write == write && load.random == random)

@@ -3,26 +3,26 @@
 
 use serde::Serialize;
 
-/// A further depth that gains less than this share over the best so far gains nothing.
+/// A further depth that gains less than this share over the best so far is no gain.
 pub(crate) const GROWTH_MIN: f64 = 0.05;
 
-/// So many depths in a row without gain end the climb.
+/// This many depths in a row without gain end the climb.
 pub(crate) const FLAT_STEPS: usize = 2;
 
 /// The saturation depth is the least one that reaches this share of the best rate.
 pub(crate) const SATURATED_SHARE: f64 = 0.95;
 
-/// A window is steady when in its last `STEADY_SLOTS` parts no rate is further than this share
-/// from their mean.
+/// A window is steady if no rate in its last `STEADY_SLOTS` parts is further than this share from
+/// their mean.
 pub(crate) const STEADY_BAND: f64 = 0.10;
 
-/// See [`STEADY_BAND`].
+/// How many parts at the end of a window must be alike (see [`STEADY_BAND`]).
 pub(crate) const STEADY_SLOTS: usize = 5;
 
 /// One step of the climb.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// Operations under way, always that many (closed loop).
+    /// The operations in flight, always this many (closed loop).
     pub depth: usize,
     /// Operations per second.
     pub operations_per_s: f64,
@@ -30,8 +30,8 @@ pub struct Step {
     pub steady: bool,
 }
 
-/// Whether the last parts of a window are alike (see [`STEADY_BAND`]), and their straight line
-/// rises or falls by no more than half the band from end to end.
+/// Returns whether the last parts of a window are alike (see [`STEADY_BAND`]), and their straight
+/// line rises or falls by at most half the band from end to end.
 pub(crate) fn steady(rates: &[f64]) -> bool {
     let Some(last) = rates.len().checked_sub(STEADY_SLOTS).map(|from| &rates[from..]) else {
         return false;
@@ -53,7 +53,7 @@ pub(crate) fn steady(rates: &[f64]) -> bool {
     inside && drift.abs() <= STEADY_BAND / 2.0
 }
 
-/// Whether a further depth is not worth trying.
+/// Returns whether a further depth is not worth trying.
 pub(crate) fn climbed(steps: &[Step]) -> bool {
     let mut best: f64 = 0.0;
     let mut flat = 0;
@@ -64,7 +64,7 @@ pub(crate) fn climbed(steps: &[Step]) -> bool {
     flat >= FLAT_STEPS
 }
 
-/// The saturation depth: the least that reaches [`SATURATED_SHARE`] of the best rate.
+/// Returns the saturation depth: the least that reaches [`SATURATED_SHARE`] of the best rate.
 pub(crate) fn saturation(steps: &[Step]) -> Option<Step> {
     let best = steps.iter().map(|step| step.operations_per_s).fold(0.0, f64::max);
     let reaches = |step: &&Step| step.operations_per_s >= best * SATURATED_SHARE;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn saturation_on_curves_with_a_known_answer() {
+    fn saturation_of_known_curves() {
         // Linear to 16, then flat.
         assert_eq!(climb(|depth| depth.min(16) as f64 * 1000.0), (7, 16));
         // Flat from the first.
@@ -111,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn steady_windows() {
+    fn steadiness_of_known_windows() {
         let check = |rates: &[f64], expect: bool| assert_eq!(steady(rates), expect, "{rates:?}");
         check(&[], false);
         check(&[100.0; 4], false);
         check(&[100.0; 5], true);
         check(&[0.0; 5], false);
-        // A start that is far off is no matter.
+        // A start far off does not matter.
         check(&[900.0, 300.0, 101.0, 99.0, 100.0, 102.0, 98.0], true);
         // A write cache that fills.
         check(&[100.0, 98.0, 96.0, 94.0, 92.0], false);

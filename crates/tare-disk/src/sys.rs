@@ -14,10 +14,10 @@ use io_uring::{IoUring, opcode};
 use rustix::io::Errno;
 use tare_std::rng::Rng;
 
-/// Alignment that satisfies direct I/O on every usual device (open(2), O_DIRECT).
+/// An alignment that satisfies direct I/O on every usual device (open(2), O_DIRECT).
 pub(crate) const ALIGN: usize = 4096;
 
-/// Most operations under way.
+/// The most operations in flight.
 pub(crate) const SLOTS_MAX: usize = 512;
 
 pub(crate) struct Ring {
@@ -30,8 +30,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring with so many bytes of buffers, filled with random bytes: nothing below can compress
-    /// them, and each write is stamped, so that nothing can be deduplicated either.
+    /// Returns a ring with this many bytes of buffers, filled with random bytes: nothing below can
+    /// compress them, and each write is stamped, so that nothing can be deduplicated either.
     pub(crate) fn new(usable: usize, seed: u64) -> io::Result<Self> {
         let ring: IoUring = IoUring::builder().setup_cqsize(2048).build(1024)?;
         if !ring.params().is_feature_ext_arg() {
@@ -46,7 +46,7 @@ impl Ring {
         Ok(Self { ring, memory, start, usable, in_flight: 0, stamp: seed })
     }
 
-    /// How many slots of this size there are.
+    /// Returns how many slots of this size there are.
     pub(crate) fn slots(&self, block: usize) -> usize {
         (self.usable / block).min(SLOTS_MAX)
     }
@@ -90,12 +90,12 @@ impl Ring {
                 self.in_flight += 1;
                 return;
             }
-            // The queue is full: hand it over. An error shows again at the next `enter`.
+            // The queue is full, so submit it. An error shows again at the next `enter`.
             let _ = self.ring.submit();
         }
     }
 
-    /// Hands over what is queued, and waits for one completion for at most this long.
+    /// Submits what is queued, and waits for one completion for at most this long.
     pub(crate) fn enter(&mut self, wait: Option<Duration>) -> io::Result<()> {
         let entered = match wait {
             Some(wait) if self.ring.completion().is_empty() => {
@@ -116,7 +116,7 @@ impl Ring {
         }
     }
 
-    /// A slot whose operation has ended, and what it returned.
+    /// Returns a slot whose operation has ended, and its result.
     pub(crate) fn reap(&mut self) -> Option<(usize, io::Result<u32>)> {
         let entry = self.ring.completion().next()?;
         self.in_flight -= 1;
@@ -136,8 +136,8 @@ impl Drop for Ring {
     }
 }
 
-/// Pages of the first `bytes` of a file that are in the page cache (mincore(2); since Linux 5.2 it
-/// answers only for files that the caller owns or may write).
+/// Returns how many pages of the first `bytes` of a file are in the page cache (mincore(2); since
+/// Linux 5.2 it answers only for files that the caller owns or may write).
 pub(crate) fn resident_pages(file: &File, bytes: u64) -> io::Result<u64> {
     let length = usize::try_from(bytes).map_err(io::Error::other)?;
     if length == 0 {

@@ -1,6 +1,6 @@
-//! What a path is, and whether a measurement of it would be one of a disk: file systems that are
-//! memory, that stand on another machine, or that answer direct I/O from a cache are refused by
-//! name; so is whatever has no block device below it.
+//! Decides whether a measurement of a path would measure a disk. File systems in memory, on another
+//! machine, or that answer direct I/O from a cache are refused by name, and so is everything
+//! without a block device below it.
 
 use std::fs;
 use std::io;
@@ -13,18 +13,18 @@ use tare_std::mountinfo;
 use crate::device::Device;
 use crate::throttle::{self, Limit};
 
-/// Least size of what is read: twice the most that is under way (64 operations of 1 MiB).
+/// The smallest size that is measured: twice the most bytes in flight (64 operations of 1 MiB).
 pub const SIZE_MIN_BYTES: u64 = 128 << 20;
 
-/// What was named.
+/// The kind of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A file is made in it.
+    /// A directory; a file is created in it.
     Directory,
-    /// Is only read.
+    /// A file, which is only read.
     File,
-    /// Is only read, unless its data may be destroyed.
+    /// A block device, which is only read unless its data may be destroyed.
     Device,
 }
 
@@ -33,7 +33,7 @@ pub enum Kind {
 pub struct Target {
     pub path: PathBuf,
     pub kind: Kind,
-    /// Of a directory or a file.
+    /// The mount of a directory or a file.
     pub mount: Option<Mount>,
     pub device: Device,
     pub(crate) limits: Vec<Limit>,
@@ -50,7 +50,7 @@ pub struct Mount {
     source: PathBuf,
 }
 
-/// Why a path is not measured.
+/// Why a path cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     #[error("cannot look at {}", .path.display())]
@@ -70,7 +70,7 @@ pub enum TargetError {
     Small { path: PathBuf, bytes: u64 },
 }
 
-/// File systems that are refused, and why. A trailing `*` stands for any rest.
+/// File systems that are refused, and why. A trailing `*` matches any rest.
 const REFUSED: [(&str, &str); 20] = [
     ("tmpfs", MEMORY),
     ("ramfs", MEMORY),
@@ -106,15 +106,15 @@ fn refusal(file_system: &str) -> Option<&'static str> {
         Some(start) => file_system.starts_with(start),
         None => file_system == pattern,
     };
-    // A fuseblk file system has a block device, and still a program in between.
+    // A fuseblk file system has a block device, but still a program in between.
     REFUSED.iter().find(|(pattern, _)| is(pattern)).map(|(_, why)| *why)
 }
 
 impl Target {
-    /// Looks at a path, with /proc and /sys below `root`.
+    /// Examines a path, with /proc and /sys below `root`.
     ///
     /// # Errors
-    /// When it is nothing that can be measured, or what would be measured is no disk.
+    /// If it cannot be measured, or is not on a disk.
     pub fn find(path: &Path, root: &Path) -> Result<Self, TargetError> {
         let look = |source| TargetError::Look { path: path.into(), source };
         let real = fs::canonicalize(path).map_err(look)?;
@@ -165,8 +165,8 @@ impl Target {
 }
 
 impl Mount {
-    /// The device's number. A file system of several devices (btrfs) has one of its own that no
-    /// disk bears; then it is that of the mounted source.
+    /// Returns the device's number. A file system of several devices (btrfs) has a number that no
+    /// disk has; then it is that of the mounted source.
     fn device_number(&self) -> String {
         let source = fs::metadata(&self.source).ok().filter(|m| m.file_type().is_block_device());
         match source {
@@ -180,7 +180,7 @@ fn number(device: u64) -> String {
     format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
 }
 
-/// The mount of a path.
+/// Returns the mount of a path: the last one among those with the longest mount point (proc(5)).
 fn mount_of(table: &str, path: &Path) -> Option<Mount> {
     let mount = mountinfo::mount_of(table, path)?;
     Some(Mount {
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mount_of_a_path_is_the_longest_and_last() {
+    fn mount_is_longest_and_last_match() {
         let table = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
             30 27 0:30 / /data rw - tmpfs none rw\n\
             31 27 8:1 / /data rw shared:2 - xfs /dev/sda1 rw\n\
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_that_are_no_disk_are_refused() {
+    fn file_systems_without_disk_are_refused() {
         for name in
             ["tmpfs", "ramfs", "nfs", "nfs4", "overlay", "9p", "fuse.sshfs", "fuseblk", "zfs"]
         {

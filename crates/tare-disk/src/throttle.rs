@@ -1,16 +1,15 @@
-//! Limits on the disk I/O of this very process: cgroup v1 `blkio.throttle.*` and v2 `io.max`, of
-//! its own cgroup and of every one above it.
-//! Formats: Documentation/admin-guide/cgroup-v1/blkio-controller.rst and cgroup-v2.rst.
+//! Limits on the disk I/O of this process: cgroup v1 `blkio.throttle.*` and v2 `io.max`, of its own
+//! cgroup and of all those above it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Time for which a limit lets through what it allows at once: `DFL_THROTL_SLICE` of the kernel's
+/// The time slice whose allowance a limit lets through at once: `DFL_THROTL_SLICE` of the kernel's
 /// block/blk-throttle.c, a tenth of a second.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
-/// One limit: the file it stands in and the line of it.
+/// One limit: its file and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub file: PathBuf,
@@ -24,7 +23,8 @@ const V1: [&str; 4] = [
     "blkio.throttle.write_iops_device",
 ];
 
-/// Limits of this process on a device (`MAJOR:MINOR`), with /proc and /sys below `root`.
+/// Returns the limits of this process on a device (`MAJOR:MINOR`), with /proc and /sys below
+/// `root`.
 pub(crate) fn limits(root: &Path, device: &str) -> Vec<Limit> {
     let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mut found = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) fn limits(root: &Path, device: &str) -> Vec<Limit> {
     found
 }
 
-/// Lines of one file that limit this device.
+/// Returns the lines of one file that limit this device.
 fn of_device(file: &Path, text: &str, device: &str) -> Vec<Limit> {
     let limits = |line: &&str| {
         let Some((number, rest)) = line.split_once(' ') else { return false };
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_both_versions_and_of_parents() {
+    fn limits_of_both_versions_and_parents() {
         let v2 = ("proc/self/cgroup", "0::/a/b\n");
         let io = "254:0 rbps=1048576 wbps=max riops=max wiops=max\n";
         check(

@@ -1,15 +1,15 @@
-//! Load tools in Java: where their jars are, and the HdrHistogram that must come before theirs.
+//! Load tools in Java: their jars, and the HdrHistogram that must come before theirs.
 //!
-//! Both cassandra-stress and YCSB come with a HdrHistogram that needs `javax.xml.bind`, which Java has
-//! not had since version 11; the first one on the class path is the one that counts.
+//! cassandra-stress and YCSB both ship a HdrHistogram that needs `javax.xml.bind`, which Java lacks
+//! since version 11. The first one on the class path is used.
 
 use std::path::PathBuf;
 
 use tare_lab::study::OptionInfo;
 
 use super::Program;
-use super::tool::Words;
-use super::words::{OptionError, Options, option};
+use super::option_reader::{OptionError, OptionReader, option};
+use super::tool::CommandLine;
 
 pub(super) const HDRHISTOGRAM: OptionInfo = option(
     "hdrhistogram",
@@ -22,11 +22,12 @@ pub(super) const PROGRAM: OptionInfo =
 /// The home directory of a tool in Java.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JavaHome {
-    /// Where it is unless a study says otherwise.
+    /// The directory unless a study names another.
     pub(super) default: &'static str,
-    /// What must lie in it, and the same in words.
+    /// The file or directory that it must have, and the same in words.
     pub(super) needs: (&'static str, &'static str),
-    /// The class path, as parts of the home: what comes before the jar of HdrHistogram, and after it.
+    /// The class path as parts of the home: those before the jar of HdrHistogram, and those after
+    /// it.
     pub(super) before: &'static [&'static str],
     pub(super) after: &'static [&'static str],
 }
@@ -39,13 +40,13 @@ pub(super) struct Java {
 }
 
 impl JavaHome {
-    /// What `tare doctor` looks for.
+    /// Returns the program that `tare doctor` looks for.
     pub(super) const fn program(&self, get: &'static str) -> Program {
         Program { name: "java", home: Some((self.default, self.needs.0)), get }
     }
 
     /// Reads `home`, `hdrhistogram` and `program`.
-    pub(super) fn read(&self, words: Options<'_>) -> Result<Java, OptionError> {
+    pub(super) fn read(&self, words: OptionReader<'_>) -> Result<Java, OptionError> {
         let home = PathBuf::from(words.text("home", self.default));
         if !home.join(self.needs.0).exists() {
             return Err(words.missing("home", self.needs.1));
@@ -65,8 +66,8 @@ impl JavaHome {
 }
 
 impl Java {
-    /// Runs a class.
-    pub(super) fn words(&self, class: &str) -> Words {
-        Words::new(self.program.as_str()).word("-cp").word(self.classes.as_str()).word(class)
+    /// Returns the command line that runs a class.
+    pub(super) fn words(&self, class: &str) -> CommandLine {
+        CommandLine::new(self.program.as_str()).arg("-cp").arg(self.classes.as_str()).arg(class)
     }
 }

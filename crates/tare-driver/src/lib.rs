@@ -16,36 +16,36 @@ mod cassandra_stress;
 pub mod fio;
 mod java;
 mod latte;
+mod multi_instance;
+mod option_reader;
 mod pgbench;
-mod place;
+mod placement;
 mod redis_benchmark;
 mod scylla_bench;
-mod several;
 mod targets;
 mod tool;
-mod words;
 mod ycsb;
 
 pub use built_in::{AgentError, DriverError, StudyWorkloadError, TareLoad, agent};
 pub use fio::Fio;
-pub use place::PlaceError;
-pub use several::SeveralError;
+pub use multi_instance::MultiInstanceError;
+pub use option_reader::OptionError;
+pub use placement::PlacementError;
 pub use targets::NoTarget;
 pub use tool::{OutputError, ToolError};
-pub use words::OptionError;
 
 /// One driver as `tare list` shows it.
 #[derive(Clone, Copy)]
 pub struct DriverInfo {
-    /// Name as in a study.
+    /// The name in a study.
     pub name: &'static str,
-    /// One line.
+    /// One line of help.
     pub help: &'static str,
     /// The protocols that it speaks (`tare_lab::system::System::speaks`).
     pub speaks: &'static [&'static str],
-    /// The words in which a workload asks it, where it has its own; else it is asked for rows.
+    /// The options that a workload gives the driver; without any, it loads rows.
     pub options: &'static [OptionInfo],
-    /// The tool that it runs, where it is not part of Tare.
+    /// The tool that it runs, if that is not part of Tare.
     pub program: Option<Program>,
     check: fn(&Study) -> Result<(), PartError>,
     make: fn(&Client<'_>) -> Result<Box<dyn Driver + Send>, PartError>,
@@ -54,30 +54,30 @@ pub struct DriverInfo {
 /// Another project's program.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Name on PATH.
+    /// The name on PATH.
     pub name: &'static str,
-    /// Where the tool itself is unless a study says otherwise (`home`), and what that must have; where
-    /// it is more than the program.
+    /// The tool's directory unless a study names another (`home`), and what it must have; for tools
+    /// that are more than the program.
     pub home: Option<(&'static str, &'static str)>,
-    /// How to get it.
+    /// How to install it.
     pub get: &'static str,
 }
 
-/// Where the client stands, and what marks its processes.
+/// Where the client runs, and what marks its processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Client<'a> {
     /// Tare's own program.
     pub program: &'a Path,
     pub cpus: &'a CpuSet,
-    /// Such as `/run/netns/NAME`; without one, where the harness stands.
+    /// The network namespace, such as `/run/netns/NAME`; `None`: that of the harness.
     pub namespace: Option<&'a Path>,
-    /// A directory for what a tool writes while it runs.
+    /// The directory for files that a tool writes while it runs.
     pub scratch: &'a Path,
     /// The run's id.
     pub run: &'a str,
 }
 
-/// Why a study's driver cannot do what the study asks.
+/// Why a study cannot use its driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PairError {
     #[error("there is no driver {name:?}")]
@@ -88,7 +88,7 @@ pub enum PairError {
     Protocol { driver: String, system: String, known: String, speaks: String, remedy: String },
 }
 
-/// Every driver that a study may name.
+/// All drivers that a study may name.
 pub const ALL: &[DriverInfo] = &[
     built_in::INFO,
     fio::INFO,
@@ -101,11 +101,11 @@ pub const ALL: &[DriverInfo] = &[
 ];
 
 impl DriverInfo {
-    /// Starts the driver for a system of so many instances. A cluster is loaded as one; instances that
-    /// stand alone, each on its own.
+    /// Starts the driver for a system of this many instances. A cluster is loaded as one; separate
+    /// instances are loaded one by one, at the same time.
     ///
     /// # Errors
-    /// When the client cannot stand there or cannot be started.
+    /// If the client cannot be placed or started.
     pub fn make(
         &self,
         client: &Client<'_>,
@@ -113,7 +113,7 @@ impl DriverInfo {
     ) -> Result<Box<dyn Driver>, PartError> {
         match instances {
             Instances { cluster: false, count: 2.. } => {
-                Ok(Box::new(several::Several::make(self, client, instances.count)?))
+                Ok(Box::new(multi_instance::MultiInstance::make(self, client, instances.count)?))
             }
             _ => Ok((self.make)(client)?),
         }
@@ -126,11 +126,11 @@ impl fmt::Debug for DriverInfo {
     }
 }
 
-/// The driver of a study, which can load its system and be asked for its workloads. `speaks` is the
-/// protocol of the system.
+/// Returns the driver of a study, after checking that it can load the system and run the workloads.
+/// `speaks` is the protocol of the system.
 ///
 /// # Errors
-/// When driver and system do not go together, or a workload asks for what the driver cannot do.
+/// If driver and system do not match, or a workload asks for something that the driver cannot do.
 pub fn of(study: &Study, speaks: &str) -> Result<&'static DriverInfo, PartError> {
     let name = &study.driver;
     let driver = ALL.iter().find(|driver| driver.name == name);

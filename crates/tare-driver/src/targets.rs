@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use tare_lab::driver::TargetId;
 
-/// A driver was asked for a target that it does not have.
+/// A driver does not have this target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no target {}; it was never opened or has been closed", .0.0)]
 pub struct NoTarget(TargetId);
 
-/// What a driver keeps of each system that it has open.
+/// The systems that a driver has open.
 #[derive(Debug)]
 pub(crate) struct Targets<T> {
     open: HashMap<TargetId, T>,
@@ -23,7 +23,7 @@ impl<T> Default for Targets<T> {
 }
 
 impl<T> Targets<T> {
-    /// Keeps a system and gives it a number that no other had.
+    /// Adds a system and gives it a number of its own.
     pub(crate) fn add(&mut self, target: T) -> TargetId {
         let id = TargetId(self.next);
         self.next += 1;
@@ -39,7 +39,7 @@ impl<T> Targets<T> {
         self.open.get_mut(&id).ok_or(NoTarget(id))
     }
 
-    /// Forgets a system.
+    /// Removes a system.
     pub(crate) fn remove(&mut self, id: TargetId) -> Result<T, NoTarget> {
         self.open.remove(&id).ok_or(NoTarget(id))
     }

@@ -3,7 +3,7 @@
 use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_std::cpus::CpuSet;
 
-/// A small workload.
+/// Returns a small workload.
 pub(crate) fn workload() -> WorkloadSpec {
     WorkloadSpec {
         name: "test".into(),
@@ -21,7 +21,7 @@ pub(crate) fn workload() -> WorkloadSpec {
     }
 }
 
-/// CPUs that this process may use, at most so many.
+/// Returns at most so many CPUs that this process may use.
 pub(crate) fn cpus(most: usize) -> CpuSet {
     let affinity = rustix::thread::sched_getaffinity(None).unwrap();
     let numbers = (0u32..1_024).filter(|&cpu| affinity.is_set(cpu as usize));

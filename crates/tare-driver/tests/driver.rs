@@ -14,7 +14,7 @@ use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_load::histogram;
 use tare_std::cpus::CpuSet;
 
-use tare_testkit::fake_server::{FakeServer, Manner};
+use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 use tare_testkit::harness;
 use tare_testkit::{Machine, Reason, skip};
 
@@ -34,19 +34,19 @@ fn main() -> ExitCode {
         return serve();
     }
     let cases: [(&str, fn()); 4] = [
-        ("the_driver_drives_its_agent", the_driver_drives_its_agent),
-        ("the_agent_stands_where_it_was_put", the_agent_stands_where_it_was_put),
-        ("a_frozen_server_breaks_nothing", a_frozen_server_breaks_nothing),
-        ("a_dead_agent_is_told_with_its_last_words", a_dead_agent_is_told_with_its_last_words),
+        ("driver_runs_its_agent", driver_runs_its_agent),
+        ("agent_runs_where_it_was_placed", agent_runs_where_it_was_placed),
+        ("frozen_server_breaks_nothing", frozen_server_breaks_nothing),
+        ("dead_agent_is_an_error_with_its_output", dead_agent_is_an_error_with_its_output),
     ];
     harness::run(&cases);
     ExitCode::SUCCESS
 }
 
-/// A server as a process of its own, until its standard input closes. Its exit code is the number
-/// of connections that it had.
+/// Runs a server as a process until its standard input closes. Its exit code is the number of its
+/// connections.
 fn serve() -> ExitCode {
-    let server = FakeServer::start(Manner::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     std::io::stdout().write_all(format!("{}\n", server.address).as_bytes()).unwrap();
     let _ = std::io::stdin().read(&mut [0]);
     ExitCode::from(u8::try_from(server.connections()).unwrap())
@@ -88,8 +88,8 @@ fn slice(pacing: Pacing) -> SliceOrder {
     }
 }
 
-fn the_driver_drives_its_agent() {
-    let server = FakeServer::start(Manner::Good);
+fn driver_runs_its_agent() {
+    let server = FakeServer::start(ServerBehaviour::Good);
     let mut driver = TareLoad::start(&program(), &cpus(), None, "test").unwrap();
     let target = driver.open(server.address, Duration::from_secs(10)).unwrap();
     assert_eq!(driver.pids().len(), 1);
@@ -126,9 +126,9 @@ impl Drop for Guard {
     }
 }
 
-fn the_agent_stands_where_it_was_put() {
-    let test = "the_agent_stands_where_it_was_put";
-    // A network namespace that lives as long as a process of ours.
+fn agent_runs_where_it_was_placed() {
+    let test = "agent_runs_where_it_was_placed";
+    // This network namespace lives as long as a process of ours.
     let holder = Command::new("unshare")
         .args(["--net", "sh", "-c", "echo ready; exec sleep 60"])
         .stdout(Stdio::piped())
@@ -146,7 +146,7 @@ fn the_agent_stands_where_it_was_put() {
     let namespace = format!("/proc/{}/ns/net", holder.0.id());
     let mut driver =
         TareLoad::start(&program(), &cpus(), Some(Path::new(&namespace)), "run-7").unwrap();
-    // An agent that answers has got its environment; one that was just started may not have.
+    // An agent that answers has its environment; one that has just started may not.
     let nobody = driver.open("127.0.0.1:1".parse().unwrap(), Duration::from_millis(1));
     assert!(nobody.is_err_and(|error| error.to_string().contains("did not answer within")));
     let agent = format!("/proc/{}", driver.pids()[0]);
@@ -159,7 +159,7 @@ fn the_agent_stands_where_it_was_put() {
     assert!(status.contains(&format!("Cpus_allowed_list:\t{}\n", cpus())), "{status}");
 }
 
-fn a_frozen_server_breaks_nothing() {
+fn frozen_server_breaks_nothing() {
     let mut server = Guard(
         Command::new(program())
             .arg("serve")
@@ -182,7 +182,7 @@ fn a_frozen_server_breaks_nothing() {
         std::thread::sleep(Duration::from_millis(100));
         kill_process(pid, Signal::CONT).unwrap();
     }
-    // Frozen in mid-load: a closed loop waits for its answers, and gets them.
+    // The server is frozen under load: a closed loop waits for its answers and gets them.
     let mut edges = 0;
     let load = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -197,12 +197,12 @@ fn a_frozen_server_breaks_nothing() {
     let response = histogram::decode(&load.response).unwrap();
     assert!(edges == 2 && load.errors.is_empty(), "{load:?}");
     assert!((100 - load.unsent..=100).contains(&response.len()), "{load:?}");
-    // One connection for orders, four for the load, and no new one after any freeze.
+    // One control connection, four for the load, and no new one after any freeze.
     drop(server.0.stdin.take());
     assert_eq!(server.0.wait().unwrap().code(), Some(5));
 }
 
-fn a_dead_agent_is_told_with_its_last_words() {
+fn dead_agent_is_an_error_with_its_output() {
     // `sh load-agent --cpus N` finds no script of that name.
     let mut driver = TareLoad::start(Path::new("/bin/sh"), &cpus(), None, "test").unwrap();
     let address = "127.0.0.1:1".parse().unwrap();

@@ -91,8 +91,11 @@ pub trait System {
     }
 
     /// What the system found in its environment and chose (I/O engine, polling, shards ...): asked
-    /// of itself, or read from its data directory as the host sees it.
-    fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError>;
+    /// of itself, or read from its data directory as the host sees it. Nothing from a system that nobody
+    /// knows how to ask.
+    fn settings(&self, _at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
+        Ok(Vec::new())
+    }
 
     /// What the system still does in the background of its own accord, such as flushes and
     /// compactions, now that its data is loaded; `None` once it is quiet. Asked again until then.
@@ -119,5 +122,7 @@ pub trait System {
     }
 
     /// The system's own account of its CPU time, where it keeps one. Takes well under 1 ms.
-    fn own_account(&self, data: &Path) -> Result<Option<OwnAccount>, PartError>;
+    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
+        Ok(None)
+    }
 }

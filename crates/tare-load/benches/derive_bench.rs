@@ -1,5 +1,5 @@
-//! What the client spends on an operation besides sending it: deriving key and row, comparing a row,
-//! recording a time. Prints ns each; `cargo bench --package tare-load`. Asserts nothing.
+//! Measures what an operation costs the client besides sending: deriving key and row, comparing a
+//! row, recording a time. Prints ns for each; `cargo bench --package tare-load`. Asserts nothing.
 
 use std::hint::black_box;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! How a system is reached and what is done when it fails: what the user says, before anything is
-//! opened, read or resolved.
+//! How to reach a system, and what to do when requests fail: the user's settings, before anything
+//! is opened, read or resolved.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -10,19 +10,19 @@ pub use tare_cql::frame::Version;
 
 use crate::error::LoadError;
 
-/// The port of CQL where none is named.
+/// The CQL port when an address names none.
 pub const PORT: u16 = 9042;
 
-/// How a system is reached, and what is done when it fails.
+/// How to reach a system, and what to do when requests fail.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// `HOST`, `HOST:PORT` or `[IPV6]:PORT`; the first that answers is asked about the others.
+    /// `HOST`, `HOST:PORT` or `[IPV6]:PORT`. The first node that answers tells of the others.
     pub nodes: Vec<String>,
-    /// Load the other nodes of the cluster too, those in the data centre of the first.
+    /// Load the other nodes in the data centre of the first node too.
     pub discover: bool,
     /// Version of the protocol.
     pub version: Version,
-    /// Compress requests, and have answers compressed.
+    /// Compress requests and ask the server to compress answers.
     pub lz4: bool,
     pub tls: Option<Tls>,
     pub login: Option<Login>,
@@ -30,12 +30,12 @@ pub struct Access {
 }
 
 impl Access {
-    /// Plainly, and only this node.
+    /// Returns access to this node alone, without TLS, login or compression.
     pub fn to(address: SocketAddr) -> Self {
         Self::to_all(&[address])
     }
 
-    /// Plainly: one node alone, or the cluster of several.
+    /// Returns plain access to one node alone, or to the cluster of several nodes.
     pub fn to_all(nodes: &[SocketAddr]) -> Self {
         let discover = nodes.len() > 1;
         let nodes = nodes.iter().map(ToString::to_string).collect();
@@ -43,25 +43,25 @@ impl Access {
     }
 }
 
-/// What TLS is done with.
+/// Settings of TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// Whom to believe.
+    /// Which server certificates to accept.
     pub trust: Trust,
-    /// The name in the server's certificate; without it, the host as it was named.
+    /// The name that the server's certificate must have; `None`: the host name of the node.
     pub server_name: Option<String>,
 }
 
-/// Which certificates are taken.
+/// Which server certificates to accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Those that one of this PEM file vouches for.
+    /// Certificates that an authority in this PEM file has signed.
     Authorities(PathBuf),
-    /// Any: whoever stands between can read and change everything.
+    /// Any certificate. Anybody on the network path can then read and change the traffic.
     Anyone,
 }
 
-/// User and password (SASL PLAIN).
+/// A user and a password (SASL PLAIN).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     pub user: String,
@@ -74,21 +74,21 @@ impl fmt::Debug for Login {
     }
 }
 
-/// What is done when an answer or a connection is missing. By default nothing: the operation has
-/// failed and is counted.
+/// What to do when an answer or a connection is missing. The default does nothing: the operation
+/// fails and is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// An attempt without an answer for so long is given up.
+    /// Give an attempt up after this time without an answer.
     pub timeout: Option<Duration>,
-    /// An operation that failed in a way that may pass is sent again so many times at most.
+    /// Send an operation again at most so many times, if its failure may be temporary.
     pub retries: u8,
-    /// An attempt without an answer for so long is made a second time, over another connection.
+    /// After this time without an answer, send the request a second time over another connection.
     pub speculative: Option<Duration>,
-    /// Connections that broke are made again.
+    /// Reconnect when a connection breaks.
     pub reconnect: bool,
 }
 
-/// A node as it was named and where that is.
+/// A node's name as the user wrote it, and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     pub(crate) name: String,
@@ -106,7 +106,8 @@ pub(crate) fn resolve(node: &str) -> Result<Host, LoadError> {
     }
 }
 
-/// Host and port of an address; IPv6 addresses may stand without a port and without brackets.
+/// Splits an address into host and port. An IPv6 address may come without a port and without
+/// brackets.
 fn split(node: &str) -> (&str, u16) {
     let bare = node.trim_start_matches('[').trim_end_matches(']');
     if bare.parse::<std::net::Ipv6Addr>().is_ok() {
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_has_a_host_and_a_port() {
+    fn node_splits_into_host_and_port() {
         let check = |node, host, port| assert_eq!(split(node), (host, port), "{node}");
         check("db1", "db1", 9042);
         check("db1:19042", "db1", 19042);
@@ -136,13 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_not_told() {
+    fn debug_output_hides_passwords() {
         let login = Login { user: "ann".into(), password: "secret".into() };
         assert_eq!(format!("{login:?}"), r#"Login { user: "ann", .. }"#);
     }
 
     #[test]
-    fn a_host_that_nobody_knows_is_told_so() {
+    fn unknown_host_is_an_error() {
         let error = resolve("no-such-host.invalid:9042").unwrap_err().to_string();
         assert!(error.starts_with("cannot find the host no-such-host.invalid:9042"), "{error}");
     }

@@ -8,7 +8,7 @@ use crate::pacing::ScheduleError;
 use crate::workload::TableDifference;
 
 impl LoadError {
-    /// True where waiting and trying again may mend it: a server that is not up yet.
+    /// Returns true if waiting and trying again may help: the server may not be up yet.
     pub(crate) fn may_pass(&self) -> bool {
         !matches!(
             self,
@@ -26,7 +26,7 @@ impl LoadError {
         )
     }
 
-    /// True where nothing but the time for it ended an attempt.
+    /// Returns true if the attempt failed only because its time was over.
     pub(crate) fn is_time_out(&self) -> bool {
         match self {
             Self::Connect { source, .. } | Self::Exchange { source, .. } => {
@@ -37,11 +37,11 @@ impl LoadError {
     }
 }
 
-/// Why a load could not be made. Operations that fail are counted, not errors of this kind.
+/// Why a load could not be made. Failed operations are counted and are not errors of this kind.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(
-        "the nodes of the cluster have {versions} different schemas, and do not come to agree; are all of them up?"
+        "the nodes of the cluster have {versions} different schemas and do not agree on one; are all of them up?"
     )]
     Schema { versions: usize },
     #[error("cannot connect to {address}")]
@@ -60,19 +60,19 @@ pub enum LoadError {
     NoNode,
     #[error("{address} asks for a login ({authenticator}); give --user and --password-file")]
     Login { address: SocketAddr, authenticator: String },
-    #[error("{address} does not let {user:?} in: {message}")]
+    #[error("{address} refused the login of {user:?}: {message}")]
     WrongLogin { address: SocketAddr, user: String, message: String },
     #[error("{address} does not offer LZ4; load it without --lz4")]
     NoLz4 { address: SocketAddr },
     #[error(
-        "{address} speaks TLS; name whom to trust by --tls-ca, or trust anyone by --tls-insecure"
+        "{address} speaks TLS; name the trusted authorities with --tls-ca, or accept any certificate with --tls-insecure"
     )]
     SpeaksTls { address: SocketAddr },
     #[error(
-        "no TLS with {address}: {reason}; does it speak TLS, and is its certificate one to trust?"
+        "the TLS handshake with {address} failed: {reason}; does it speak TLS, and is its certificate trusted?"
     )]
     Tls { address: SocketAddr, reason: rustls::Error },
-    #[error("cannot take the authorities to trust from {path}: {reason}", path = path.display())]
+    #[error("cannot read the trusted authorities in {path}: {reason}", path = path.display())]
     TlsAuthorities { path: PathBuf, reason: String },
     #[error("{name:?} cannot be the name of a TLS server")]
     TlsName { name: String },

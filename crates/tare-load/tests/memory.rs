@@ -1,7 +1,7 @@
-//! What the load generator allocates, counted by an allocator of its own: nothing per operation, no more
-//! with time, and with 10,000 requests in flight at most 32 MiB and its histograms.
+//! Counts what the load generator allocates: nothing per operation, no more with time, and with
+//! 10,000 requests in flight at most 32 MiB besides its histograms.
 //!
-//! The server is this program, started again, so that what it allocates does not count.
+//! The server runs as another process of this program, so its allocations do not count.
 
 #![expect(clippy::unwrap_used, reason = "all of it is a test")]
 #![allow(unsafe_code, reason = "an allocator has no safe interface")]
@@ -19,20 +19,20 @@ use tare_load::load::{LoadEvent, run};
 use tare_load::pacing::{Arrivals, Pace, Schedule, Step};
 use tare_load::rows::{KeyType, Shape};
 use tare_load::workload::Workload;
-use tare_load::{Access, Asked, LoadConfig, LoadReport, Part, histogram};
+use tare_load::{Access, LoadConfig, LoadReport, LoadSpec, Part, histogram};
 use tare_std::cpus::CpuSet;
-use tare_testkit::fake_server::{FakeServer, Manner};
+use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 use tare_testkit::harness;
 
-/// With 10,000 requests in flight, beside histograms, in bytes.
+/// The limit with 10,000 requests in flight, without histograms, in bytes.
 const LIMIT_BYTES: u64 = 32 << 20;
-/// What may be allocated more at the end of a load than after its first second, in bytes: buffers
-/// that grow when a read fills them.
+/// How much more memory a load may hold at its end than after its first second, in bytes: buffers
+/// grow when a read fills them.
 const GROWTH_BYTES: isize = 256 << 10;
 /// A run with so many times fewer allocations than operations allocates nothing per operation.
 const OPERATIONS_PER_ALLOCATION: u64 = 100;
 
-/// Allocations made, and bytes held; those of histograms apart, which are told by their size.
+/// Allocations made, and bytes held. Histograms, recognised by their size, count apart.
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static HELD_BYTES: AtomicIsize = AtomicIsize::new(0);
 static HISTOGRAM_BYTES: AtomicIsize = AtomicIsize::new(0);
@@ -105,9 +105,9 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The server, until its standard input closes.
+/// Serves until standard input closes.
 fn serve() -> ExitCode {
-    let server = FakeServer::start(Manner::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     std::io::stdout().write_all(format!("{}\n", server.address).as_bytes()).unwrap();
     let _ = std::io::stdin().read(&mut [0]);
     ExitCode::SUCCESS
@@ -135,7 +135,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both may fail only because it has ended already.
+        // Both fail only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -158,7 +158,7 @@ fn config(address: SocketAddr, connections: u32, in_flight: u32, pace: Pace) -> 
     LoadConfig {
         access: Access::to(address),
         cpus: cpus(),
-        asked: Asked { workload: Arc::new(workload), part: Part::ALL, connections, in_flight },
+        asked: LoadSpec { workload: Arc::new(workload), part: Part::ALL, connections, in_flight },
         pace,
         populate: true,
         lead_in: Duration::ZERO,
@@ -189,7 +189,8 @@ fn load(config: &LoadConfig, tell: &mut dyn FnMut()) -> LoadReport {
     report
 }
 
-/// A load and one of several times as many operations, each in one stretch, differ by a few buffers.
+/// A load and one of several times as many operations, each in one stretch, differ by a few
+/// buffers.
 fn nothing_is_allocated_per_operation(address: SocketAddr) {
     let counted = |pace: Pace| {
         let config = config(address, 4, 64, pace);
@@ -228,7 +229,7 @@ fn memory_is_bounded_and_does_not_grow(address: SocketAddr) {
     }
 }
 
-/// The most memory that this process has had, program and libraries included.
+/// Returns the most memory that this process has had, program and libraries included.
 fn resident_bytes_max() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

@@ -2,20 +2,21 @@
 //! null hypothesis of stationarity against the alternative of a unit root" (Journal of Econometrics
 //! 54, 1992), for a constant level, on the intervals of the window.
 //!
-//! It assumes that the load was steady and says when that is hard to believe. With thousands of
-//! operations in an interval it finds drifts that matter to nobody, so a drift must be of some size
-//! as well. It cannot tell a slow change from a steady state that is longer than the window.
+//! The test assumes that the load was steady and reports when that is unlikely. With thousands of
+//! operations per interval it finds drifts too small to matter, so a drift must also exceed a size.
+//! A change slower than the window looks like a steady state.
 
 use serde::Serialize;
 
-/// Fewer intervals than this say nothing.
+/// The fewest intervals that allow a test.
 const INTERVALS_MIN: usize = 10;
-/// Exceeded once in a hundred steady series: table 1 of the paper, for a constant level.
+/// The critical value, exceeded by one in a hundred steady series: table 1 of the paper, for a
+/// constant level.
 const CRITICAL: f64 = 0.739;
-/// A smaller change from the first half to the second is no matter, as a share.
+/// A smaller change from the first half to the second does not matter, as a share.
 const DRIFT_SHARE: f64 = 0.05;
 
-/// What the test found.
+/// The result of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Steadiness {
     /// What was tested: `throughput` or `response time`.
@@ -45,9 +46,9 @@ impl Steadiness {
     }
 }
 
-/// The sum of the squared partial sums of the residuals, over n^2 times their long-run variance. That
-/// one takes in autocorrelation up to a lag of 4 (n / 100)^(1/4) with Bartlett's weights: equations 10 to
-/// 13 of the paper. 0 for a constant series.
+/// Returns the sum of the squared partial sums of the residuals, over n^2 times their long-run
+/// variance. That one takes in autocorrelation up to a lag of 4 (n / 100)^(1/4) with Bartlett's
+/// weights: equations 10 to 13 of the paper. 0 for a constant series.
 fn statistic(values: &[f64]) -> f64 {
     let count = values.len() as f64;
     let mean = mean(values);
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_statistic_is_the_papers() {
+    fn statistic_matches_the_paper() {
         // By hand: 1 .. 4 has the residuals -1.5 -0.5 0.5 1.5, the partial sums -1.5 -2 -1.5 0, so
         // 8.5; lag 1 (4 (4 / 100)^(1/4) = 1.79): variance 1.25 + 2 * 0.5 * 0.3125 = 1.5625.
         let expect = 8.5 / (16.0 * 1.5625);
@@ -114,7 +115,7 @@ mod tests {
         // A start that was slow for a third of the time, and for a twentieth.
         check(&noise(3, 60, |at| if at < 20 { -200.0 } else { 0.0 }), false);
         check(&noise(4, 60, |at| if at < 3 { -200.0 } else { 0.0 }), true);
-        // Certain, and no matter.
+        // Significant, but too small to matter.
         check(&noise(5, 600, |at| at as f64 / 30.0), true);
         assert!(Steadiness::of("throughput", &[1.0; 9]).is_none());
     }

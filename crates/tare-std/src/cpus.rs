@@ -10,14 +10,22 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The largest CPU number that is understood, plus one.
+/// The largest supported CPU number, plus one.
 pub const CPUS_MAX: u32 = 4096;
 
 /// A set of CPUs by their kernel numbers.
+///
+/// ```
+/// use tare_std::cpus::CpuSet;
+///
+/// let cpus: CpuSet = "0-3,8".parse()?;
+/// assert_eq!(cpus.to_mask(), "0x0000010f");
+/// # Ok::<(), tare_std::cpus::ParseCpuSetError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuSet(BTreeSet<u32>);
 
-/// Why a text is no set of CPUs.
+/// Why a text is not a set of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseCpuSetError {
     #[error("{text:?} is no CPU list: {part:?} is no number or range{}", suggest(.suggestion))]
@@ -35,7 +43,7 @@ fn suggest(suggestion: &Option<String>) -> String {
 }
 
 impl CpuSet {
-    /// No CPU.
+    /// Returns the empty set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -96,7 +104,7 @@ impl CpuSet {
         Ok(Self(set))
     }
 
-    /// The mask as hwloc prints it: `0x00000001,,0x00000001`; the empty set is `0x0`.
+    /// Returns the mask as hwloc prints it: `0x00000001,,0x00000001`; the empty set is `0x0`.
     pub fn to_mask(&self) -> String {
         let Some(last) = self.0.last() else { return "0x0".into() };
         let mut words = vec![0u32; (last / 32 + 1) as usize];
@@ -114,7 +122,7 @@ impl CpuSet {
         texts.join(",")
     }
 
-    /// The mask as the kernel's files take it: `00000001,00000000,00000001`.
+    /// Returns the mask as the kernel's files take it: `00000001,00000000,00000001`.
     pub fn to_kernel_mask(&self) -> String {
         let words = self.0.last().map_or(1, |last| last / 32 + 1);
         let word = |index: u32| {
@@ -128,7 +136,7 @@ impl CpuSet {
         self.0.contains(&cpu)
     }
 
-    /// Adds a CPU. Returns false if it was there.
+    /// Adds a CPU. Returns false if it was already in the set.
     ///
     /// # Panics
     /// If `cpu` is `CPUS_MAX` or above.
@@ -145,7 +153,7 @@ impl CpuSet {
         self.0.is_empty()
     }
 
-    /// In ascending order.
+    /// Returns the CPUs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().copied()
     }
@@ -183,7 +191,7 @@ fn parse_cpu(text: &str, part: &str, number: &str) -> Result<u32, ParseCpuSetErr
     }
 }
 
-/// A list that was probably meant: in `1,15-17-31` one dash stands where a comma belongs.
+/// Guesses the list that was meant: in `1,15-17-31` one dash is where a comma belongs.
 fn mended(text: &str) -> Option<String> {
     let parts = text.split(',').map(|part| {
         let numbers: Vec<&str> = part.split('-').collect();
@@ -193,7 +201,7 @@ fn mended(text: &str) -> Option<String> {
         }
     });
     let parts: Vec<(String, Option<&str>)> = parts.collect::<Option<_>>()?;
-    // `1,15-17-31`: the separators before and inside the odd part are taken to be swapped.
+    // `1,15-17-31`: the separators before and inside the odd part are swapped.
     let odd = parts.iter().position(|(_, third)| third.is_some())?;
     let mut words: Vec<String> = Vec::new();
     for (index, (part, third)) in parts.iter().enumerate() {
@@ -213,7 +221,7 @@ fn mended(text: &str) -> Option<String> {
 }
 
 impl fmt::Display for CpuSet {
-    /// The list form: `0-3,8`.
+    /// Writes the list form: `0-3,8`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut cpus = self.0.iter().copied().peekable();
         let mut separator = "";
@@ -235,7 +243,7 @@ impl fmt::Display for CpuSet {
 impl FromStr for CpuSet {
     type Err = ParseCpuSetError;
 
-    /// A text with `0x` is a mask, any other a list.
+    /// Parses a text with `0x` as a mask, any other as a list.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.contains("0x") { Self::parse_mask(text) } else { Self::parse_list(text) }
     }
@@ -273,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_of_hwloc_and_kernel() {
+    fn hwloc_and_kernel_masks_parse() {
         // Golden cases of hex2list and the defects of its missing padding.
         let check = |mask: &str, expect: &str| {
             assert_eq!(CpuSet::parse_mask(mask).unwrap().to_string(), expect, "{mask}");
@@ -291,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_of_machines_are_read_and_written() {
+    fn masks_of_real_machines_round_trip() {
         // Divisions of public clouds: scylla-cluster-tests #6192, scylladb #25320.
         let check = |mask: &str, cpus: &str| {
             assert_eq!(CpuSet::parse_mask(mask).unwrap().to_string(), cpus, "{mask}");
@@ -325,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_texts_say_what_is_wrong() {
+    fn bad_text_is_an_error_with_a_reason() {
         let error = |text: &str| text.parse::<CpuSet>().unwrap_err().to_string();
         assert!(
             error("1,15-17-31").ends_with("did you mean \"1-15,17-31\"?"),

@@ -1,5 +1,4 @@
-//! What the other crates share: units, CPU sets, seeded random numbers, the mount table, errors as
-//! one line.
+//! Types that all of Tare uses: units, CPU sets, the mount table, error chains, seeded random numbers.
 #![forbid(unsafe_code)]
 
 pub mod cpus;

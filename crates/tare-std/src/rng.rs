@@ -1,9 +1,9 @@
-//! Seeded random numbers. Everything random in Tare derives from a seed that is recorded, so that
-//! an order, a key or a row can be derived again from (seed, index) by anyone.
+//! Seeded random numbers. Everything random in Tare derives from a recorded seed, so that an order,
+//! a key or a row can be derived again from (seed, index).
 
-/// The 64-bit finaliser of SplitMix64: a bijection that spreads every input bit over the output.
-/// Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014),
-/// with Stafford's variant 13 constants.
+/// Mixes a number with the 64-bit finaliser of SplitMix64: a bijection that spreads every input bit
+/// over the output. Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators"
+/// (OOPSLA 2014), with Stafford's variant 13 constants.
 #[inline]
 pub fn mix64(value: u64) -> u64 {
     let mut z = value;
@@ -12,8 +12,8 @@ pub fn mix64(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A SplitMix64 generator: small, seedable from any number, and good enough for schedules,
-/// keys and resampling. Not for secrets.
+/// A SplitMix64 generator: small, seedable from any number, and good enough for schedules, keys and
+/// resampling, but not for secrets.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,
@@ -26,7 +26,7 @@ impl Rng {
         Self { state: seed }
     }
 
-    /// An independent generator for one purpose of a seed: `stream` numbers the purpose.
+    /// Returns an independent generator for one purpose of a seed; `stream` numbers the purpose.
     pub fn stream(seed: u64, stream: u64) -> Self {
         Self::new(mix64(seed ^ mix64(stream.wrapping_add(1).wrapping_mul(GOLDEN_GAMMA))))
     }
@@ -37,13 +37,14 @@ impl Rng {
         mix64(self.state)
     }
 
-    /// Uniform in [0, 1), with 53 random bits.
+    /// Returns a number that is uniform in [0, 1), with 53 random bits.
     #[inline]
     pub fn next_f64(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Uniform in [0, bound), by Lemire's multiplication; the bias is below bound / 2^64.
+    /// Returns a number that is uniform in [0, bound), by Lemire's multiplication; the bias is
+    /// below bound / 2^64.
     ///
     /// # Panics
     /// If `bound` is 0.
@@ -54,7 +55,8 @@ impl Rng {
         (product >> 64) as u64
     }
 
-    /// Standard normal, by the polar method of Marsaglia (one value of the pair is used).
+    /// Returns a standard normal number by the polar method of Marsaglia (one value of the pair is
+    /// used).
     pub fn normal(&mut self) -> f64 {
         loop {
             let u = 2.0 * self.next_f64() - 1.0;
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_one_sequence_and_streams_differ() {
+    fn seed_gives_one_sequence_per_stream() {
         let take = |mut rng: Rng| (0..4).map(|_| rng.next_u64()).collect::<Vec<_>>();
         assert_eq!(take(Rng::new(7)), take(Rng::new(7)));
         assert_ne!(take(Rng::stream(7, 0)), take(Rng::stream(7, 1)));

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Parses an amount of memory as docker does: bytes, or a number with `K`, `M`, `G`, `T` (powers
-/// of 1,024; `KiB` and `kb` mean the same), such as `512M` or `1.5G`.
+/// Parses an amount of memory as docker does: bytes, or a number with `K`, `M`, `G`, `T` (powers of
+/// 1,024; `KiB` and `kb` mean the same), such as `512M` or `1.5G`.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     let bad = || UnitError::Bytes { text: text.to_string() };
     let trimmed = text.trim();
@@ -84,18 +84,19 @@ fn seconds_of(unit: &str) -> Option<f64> {
     })
 }
 
-/// A text that is no quantity of the asked kind.
+/// Why a text is not an amount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     #[error(
-        "{text:?} is no duration; write a number with ns, us, ms, s, m or h, such as 400ms or 5m"
+        "{text:?} is not a duration; write a number with ns, us, ms, s, m or h, such as 400ms or 5m"
     )]
     Duration { text: String },
-    #[error("{text:?} is no amount of memory; write it like 512M or 6G")]
+    #[error("{text:?} is not an amount of memory; write it like 512M or 6G")]
     Bytes { text: String },
 }
 
-/// A duration in ns with three significant digits and its unit: `812 ns`, `1.24 ms`, `31.0 s`.
+/// Formats a duration in ns with three significant digits and its unit: `812 ns`, `1.24 ms`, `31.0
+/// s`.
 pub fn nanoseconds(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         x if x < 999.5 => (ns, "ns"),
@@ -106,8 +107,8 @@ pub fn nanoseconds(ns: f64) -> String {
     format!("{} {unit}", significant(value, 3))
 }
 
-/// A number with so many significant digits, never in exponent form. Digits before the point are
-/// kept: `significant(1234.6, 3)` is `1235`, `significant(1.2345, 3)` is `1.23`.
+/// Formats a number with this many significant digits, never in exponent form. Digits before the
+/// point are kept: `significant(1234.6, 3)` is `1235`, `significant(1.2345, 3)` is `1.23`.
 pub fn significant(value: f64, digits: u32) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value:.0}");
@@ -118,7 +119,7 @@ pub fn significant(value: f64, digits: u32) -> String {
     format!("{value:.*}", usize::try_from(decimals).unwrap_or(0))
 }
 
-/// A whole number with commas between thousands: `1,234,567`.
+/// Formats a whole number with commas between thousands: `1,234,567`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_as_docker_reads_it() {
+    fn memory_parses_as_in_docker() {
         assert_eq!(parse_bytes("6G"), Ok(6 << 30));
         assert_eq!(parse_bytes("512 MiB"), Ok(512 << 20));
         assert_eq!(parse_bytes("1.5k"), Ok(1536));
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_format_for_people() {
         assert_eq!(nanoseconds(812.4), "812 ns");
         assert_eq!(nanoseconds(1_240_000.0), "1.24 ms");
         assert_eq!(nanoseconds(31e9), "31.0 s");

@@ -1,18 +1,19 @@
-//! Apache Cassandra 4.0 and later, from an installation directory or from the jars that are published
-//! (`org.apache.cassandra:cassandra-all` and what it depends on, copied into one directory).
+//! Apache Cassandra 4.0 and later, from an installation directory or from the jars that are
+//! published (`org.apache.cassandra:cassandra-all` and what it depends on, copied into one
+//! directory).
 //!
-//! Method: the configuration is written new into the data directory, and the study's settings replace
-//! lines of it. It listens for clients where the environment says, and for other nodes on an
-//! address of its own, so that several fit into one network namespace. There is no JMX: what nodetool
-//! would ask (`tpstats`, `compactionstats`) stands in the virtual tables `system_views.thread_pools`
-//! and `system_views.sstable_tasks`, without the start of another JVM; what `status` would say is asked
-//! for by reading a table that has two replicas of each row from all of them.
+//! Method: the configuration is written into the data directory; the study's settings replace lines
+//! of it. It listens for clients where the environment asks, and for other nodes on an address of
+//! its own, so that several fit into one network namespace. JMX is off. What nodetool would show
+//! (`tpstats`, `compactionstats`) is in the virtual tables `system_views.thread_pools` and
+//! `system_views.sstable_tasks`, without starting another JVM. Instead of `status`, a table with
+//! two replicas of each row is read from all nodes.
 //!
-//! The nodes of a cluster are all seeds, so that they start at the same time, and own equal parts of
-//! the ring, the same in every environment: drawn by lot, tokens would be a difference that is no layer's.
+//! All nodes of a cluster are seeds, so they start at the same time. They own equal parts of the
+//! ring, the same in every environment: random tokens would be a difference that no layer causes.
 //!
-//! Limits: Java 11 or 17, as the version of Cassandra wants it. A JVM is slow until its code
-//! is compiled: a study warms it up (`lead_in`), or measures the compiler.
+//! Limits: it needs Java 11 or 17, depending on its version. A JVM is slow until its code is
+//! compiled: a study warms it up (`lead_in`), or measures the compiler.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,15 +24,15 @@ use tare_host::exec;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, MemoryNeed, OwnAccount, System};
+use tare_lab::system::{Instances, MemoryNeed, System};
 use tare_std::units::parse_bytes;
 
 use super::SystemInfo;
+use super::client_route::{ClientRoute, ClientRouteError};
 use super::cql::{Cells, Session, text};
 use super::instances;
 use super::options::Options;
-use super::starter::Recipe;
-use super::way::{Way, WayError};
+use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "cassandra",
@@ -71,13 +72,16 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::CLUSTER,
     ],
     takes_device: false,
-    make: |spec, way| Ok(Box::new(Cassandra::new(Options::new(spec), way.clone())?)),
+    make: |spec, client_route| {
+        Ok(Box::new(Cassandra::new(Options::new(spec), client_route.clone())?))
+    },
 };
 
-/// Pinned to few CPUs on a busy machine its start takes half a minute, and more where it is limited.
+/// Time limit for its start, which takes half a minute on a few CPUs of a busy machine, and more
+/// under limits.
 const READY_LIMIT: Duration = Duration::from_secs(240);
 
-/// Those of its pools that flush and compact.
+/// The thread pools that flush and compact.
 const POOLS: &[&str] = &[
     "CompactionExecutor",
     "MemtableFlushWriter",
@@ -87,7 +91,7 @@ const POOLS: &[&str] = &[
     "ViewBuildExecutor",
 ];
 
-/// What may differ from one environment to the next, or changes what an operation costs.
+/// Settings that may differ between environments or change the cost of an operation.
 const SETTINGS: &[&str] = &[
     "commitlog_sync",
     "commitlog_disk_access_mode",
@@ -103,8 +107,8 @@ const SETTINGS: &[&str] = &[
     "num_tokens",
 ];
 
-/// What Cassandra reaches inside the JDK, as the `jvm11-server.options` and `jvm17-server.options`
-/// of its versions list it.
+/// The packages of the JDK that Cassandra uses, as listed in `jvm11-server.options` and
+/// `jvm17-server.options` of its versions.
 const EXPORTS: &[&str] = &[
     "java.base/java.lang.ref",
     "java.base/jdk.internal.misc",
@@ -136,21 +140,23 @@ const OPENS: &[&str] = &[
     "jdk.management/com.sun.management.internal",
 ];
 
-/// What a JVM takes besides its heap: this and a tenth of it. Cassandra 5.0.9 under load held 443 MiB
-/// beside a heap of 256 MiB, 426 MiB beside 512 MiB, and 584 MiB beside 2 GiB.
+/// The memory of a JVM besides its heap: this and a tenth of the heap. Cassandra 5.0.9 under load
+/// held 443 MiB besides a heap of 256 MiB, 426 MiB besides 512 MiB, and 584 MiB besides 2 GiB.
 const BESIDE_HEAP_BYTES: u64 = 384 << 20;
 
-/// Has rows with two replicas each, since every version (`system_traces`: SimpleStrategy, factor 2).
+/// A query of a table with two replicas of each row in every version (`system_traces`:
+/// SimpleStrategy, factor 2).
 const REPLICATED: &str = "SELECT session_id FROM system_traces.sessions LIMIT 1";
-/// Where the study says nothing: tokens of a node, and its heap.
+/// Defaults: the tokens of a node, and its heap.
 const TOKENS: u32 = 16;
 const HEAP: &str = "1G";
-/// How long a node waits for the ring before it takes its place: long enough for the others to answer;
-/// a node without others has nobody to wait for.
+/// How long a node waits for the ring before it joins: long enough for the others to answer. A
+/// single node need not wait.
 const RING_DELAY: Duration = Duration::from_secs(2);
 const RING_DELAY_ALONE: Duration = Duration::from_millis(100);
 
-/// The configuration, line by line, before the study's settings. Names that every version since 4.0 has.
+/// The configuration, line by line, before the study's settings. All versions since 4.0 have these
+/// names.
 const CONFIGURATION: &[(&str, &str)] = &[
     ("cluster_name", "tare"),
     ("partitioner", "org.apache.cassandra.dht.Murmur3Partitioner"),
@@ -176,7 +182,7 @@ const LOGGING: &str = "<configuration><appender name=\"OUT\" class=\"ch.qos.logb
     <encoder><pattern>%-5level %msg%n</pattern></encoder></appender>\
     <root level=\"WARN\"><appender-ref ref=\"OUT\"/></root></configuration>\n";
 
-/// Why there is no Cassandra.
+/// Why Cassandra cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CassandraError {
     #[error(
@@ -192,15 +198,15 @@ pub struct Cassandra {
     options: Options,
     instances: Instances,
     heap_bytes: u64,
-    way: Way,
+    client_route: ClientRoute,
     jars: PathBuf,
-    /// The program itself, not a link to it: the rest of Java lies beside it. A name where the host has
-    /// none.
+    /// The resolved path of java, because the rest of Java is beside it; a plain name if the host
+    /// has none.
     java: PathBuf,
 }
 
 impl Cassandra {
-    fn new(options: Options, way: Way) -> Result<Self, PartError> {
+    fn new(options: Options, client_route: ClientRoute) -> Result<Self, PartError> {
         let wanted =
             "an installation of Cassandra, or a directory of its jars (or set CASSANDRA_HOME)";
         let directory = match installation() {
@@ -218,13 +224,13 @@ impl Cassandra {
         let jars = jars_of(&directory).ok_or(CassandraError::NoJars { directory })?;
         let name = options.text_or("java", "java").to_string();
         let java = exec::find(&name).and_then(|path| std::fs::canonicalize(path).ok());
-        // A root file system may have one where the host has none.
+        // The root file system may have one even if the host has none.
         let java = java.unwrap_or_else(|| name.into());
         let jars = std::path::absolute(jars)?;
-        Ok(Self { options, instances, heap_bytes, way, jars, java })
+        Ok(Self { options, instances, heap_bytes, client_route, jars, java })
     }
 
-    /// The configuration of a node, counted from 0.
+    /// Returns the configuration of a node, counted from 0.
     fn configuration(&self, number: u32) -> String {
         let own = self.options.words("settings");
         let own: Vec<(&str, &str)> = own.iter().filter_map(|text| text.split_once('=')).collect();
@@ -235,7 +241,7 @@ impl Cassandra {
         lines.push(("num_tokens", count.to_string()));
         if self.instances.cluster {
             lines.push(("initial_token", tokens(number, self.instances.count, count)));
-            // There is no data to fetch from the others, who may not be there yet.
+            // There is no data to fetch from other nodes, which may not be up yet.
             lines.push(("auto_bootstrap", "false".into()));
         }
         lines.retain(|(name, _)| own.iter().all(|(other, _)| name != other));
@@ -244,7 +250,7 @@ impl Cassandra {
     }
 
     fn words(&self, cpus: usize) -> Vec<String> {
-        // Java knows no units with an `i` or a fraction.
+        // Java has no units with an `i` or a fraction.
         let heap = self.heap_bytes;
         let jars = self.jars.display();
         let mut words = vec![
@@ -253,7 +259,7 @@ impl Cassandra {
             format!("-Xmx{heap}"),
             // Every environment gets the same threads, so that only the layer differs.
             format!("-XX:ActiveProcessorCount={cpus}"),
-            // No file in the host's /tmp.
+            // Creates no file in the host's /tmp.
             "-XX:+PerfDisableSharedMem".into(),
             "-Djava.io.tmpdir={data}/tmp".into(),
             "-Djna.tmpdir={data}/tmp".into(),
@@ -277,7 +283,7 @@ impl Cassandra {
                 "-Dcassandra.config=file://{data}/conf/cassandra.yaml",
                 "-Dcassandra.storagedir={data}",
                 "-Dcassandra-foreground=yes",
-                // Whether the nodes know each other is asked before anything is measured.
+                // The nodes are checked for knowing each other before anything is measured.
                 "-Dcassandra.skip_wait_for_gossip_to_settle=0",
             ]
             .map(String::from),
@@ -290,21 +296,21 @@ impl Cassandra {
         words
     }
 
-    /// The directory of this Java, `bin` being in it.
+    /// Returns the directory of this Java, the parent of `bin`.
     fn home(&self) -> &Path {
         self.java.parent().and_then(Path::parent).unwrap_or(&self.java)
     }
 }
 
-/// Where Cassandra is, if a study does not say: what its own scripts are told, else where a
-/// distribution is unpacked.
+/// Returns the directory of Cassandra if a study names none: the one that its own scripts use, or
+/// the usual place of a distribution.
 fn installation() -> Option<PathBuf> {
     let told = std::env::var_os("CASSANDRA_HOME").map(PathBuf::from);
     let usual = PathBuf::from("/opt/cassandra");
     told.into_iter().chain([usual]).find(|directory| jars_of(directory).is_some())
 }
 
-/// Where the jars of an installation, or of a directory of jars, are.
+/// Returns the directory of the jars, given an installation or that directory.
 fn jars_of(directory: &Path) -> Option<PathBuf> {
     let mut places = [directory.join("lib"), directory.to_path_buf()].into_iter();
     places.find(|place| {
@@ -312,7 +318,7 @@ fn jars_of(directory: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The first jar in a directory whose name begins so.
+/// Returns the first jar in a directory whose name begins with `name`.
 fn jar(directory: &Path, name: &str) -> Option<PathBuf> {
     let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut jars: Vec<PathBuf> = files.map(|file| file.path()).collect();
@@ -344,16 +350,16 @@ impl System for Cassandra {
     }
 
     fn launch_instance(&self, cpus: usize, number: u32) -> Launch {
-        let recipe = Recipe {
+        let plan = StartPlan {
             files: vec![
                 ("conf/cassandra.yaml".into(), self.configuration(number)),
                 ("conf/logback.xml".into(), LOGGING.into()),
                 ("tmp/README".into(), "Libraries that Java unpacks.\n".into()),
             ],
             command: self.words(cpus),
-            ..Recipe::default()
+            ..StartPlan::default()
         };
-        // Debian keeps what of Java can be configured in /etc, with links to it.
+        // Debian keeps Java's configuration in /etc, with links to it.
         let etc =
             std::fs::read_dir("/etc").into_iter().flatten().flatten().map(|entry| entry.path());
         let named = |path: &PathBuf| {
@@ -361,7 +367,7 @@ impl System for Cassandra {
                 && path.file_name().unwrap_or_default().to_string_lossy().starts_with("java-")
         };
         let home = Some(self.home().to_path_buf()).filter(|home| home.is_absolute());
-        // The program loads it by name; what the others need is among what it needs.
+        // The program loads it by name; its own needs include those of the others.
         let machine = self.home().join("lib/server/libjvm.so");
         let program = HostProgram {
             name: self.java.to_string_lossy().into_owned(),
@@ -369,7 +375,7 @@ impl System for Cassandra {
             folders: home.into_iter().chain(etc.filter(named)).collect(),
             named: vec![self.jars.clone()],
         };
-        Launch { arguments: recipe.arguments(), program: Some(program), ..Launch::default() }
+        Launch { arguments: plan.arguments(), program: Some(program), ..Launch::default() }
     }
 
     fn ready_limit(&self) -> Duration {
@@ -377,7 +383,7 @@ impl System for Cassandra {
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        let mut session = Session::open(&self.way, at)?;
+        let mut session = Session::open(&self.client_route, at)?;
         if self.instances.cluster {
             sees_all(&mut session, at, self.instances.count)?;
         }
@@ -385,7 +391,7 @@ impl System for Cassandra {
     }
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
-        let mut session = Session::open(&self.way, at)?;
+        let mut session = Session::open(&self.client_route, at)?;
         let version = session.query("SELECT release_version FROM system.local")?;
         let version =
             version.into_iter().flatten().map(|cell| ("release_version".into(), text(&cell)));
@@ -397,45 +403,42 @@ impl System for Cassandra {
     }
 
     fn pending(&self, at: &Endpoint) -> Result<Option<String>, PartError> {
-        let mut session = Session::open(&self.way, at)?;
+        let mut session = Session::open(&self.client_route, at)?;
         let pools = session
             .query("SELECT name, active_tasks, pending_tasks FROM system_views.thread_pools")?;
         let tasks = session
             .query("SELECT keyspace_name, table_name, kind FROM system_views.sstable_tasks")?;
         Ok(busy(&pools, &tasks))
     }
-
-    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
-    }
 }
 
-/// The evenly spread tokens of a node among `count` that have so many each, separated by commas: those
-/// of the nodes take turns on the ring.
+/// Returns the evenly spread tokens of a node among `count` with `each` tokens, separated by
+/// commas. The nodes take turns on the ring.
 fn tokens(number: u32, count: u32, each: u32) -> String {
     let all = i128::from(count) * i128::from(each.max(1));
     let token = |turn: u32| {
         let place = i128::from(turn) * i128::from(count) + i128::from(number);
-        // Half a step from the end: the least number is no token.
+        // Half a step from the end, because the least number is not a token.
         i128::from(i64::MIN) + ((2 * place + 1) << 63) / all
     };
     let tokens: Vec<String> = (0..each.max(1)).map(|turn| token(turn).to_string()).collect();
     tokens.join(",")
 }
 
-/// Whether a node has all others in its ring, and takes them for alive.
-fn sees_all(session: &mut Session, at: &Endpoint, count: u32) -> Result<(), WayError> {
+/// Checks that a node has all others in its ring and considers them alive.
+fn sees_all(session: &mut Session, at: &Endpoint, count: u32) -> Result<(), ClientRouteError> {
     let peers = session.query("SELECT peer, tokens FROM system.peers_v2")?;
     let joined = peers.iter().filter(|row| row.get(1).is_some_and(|tokens| !tokens.is_empty()));
     let seen = joined.count() + 1;
     if seen != usize::try_from(count).unwrap_or(usize::MAX) {
-        return Err(WayError::Nodes { address: at.address, seen, count });
+        return Err(ClientRouteError::Nodes { address: at.address, seen, count });
     }
     let all = Settings { consistency: Consistency::All, ..Settings::DEFAULT };
     session.query_at(REPLICATED, &all).map(drop)
 }
 
-/// What flushes and compacts: pools with (name, active tasks, pending tasks), and running tasks.
+/// Describes what flushes and compacts: pools with (name, active tasks, pending tasks), and running
+/// tasks.
 fn busy(pools: &[Cells], tasks: &[Cells]) -> Option<String> {
     let count = |cell: Option<&Vec<u8>>| {
         cell.and_then(|cell| cell.as_slice().try_into().ok()).map_or(0, i32::from_be_bytes)
@@ -457,13 +460,13 @@ fn busy(pools: &[Cells], tasks: &[Cells]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{recipe_of, try_make};
+    use crate::tests::{plan_of, try_make};
 
     #[test]
-    fn an_installation_and_a_directory_of_jars_are_found() {
+    fn installation_and_jar_directory_are_found() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().to_string_lossy().into_owned();
-        // Any program stands in for Java here.
+        // Any program serves as Java here.
         let options = [
             ("directory", path.as_str()),
             ("java", "sh"),
@@ -477,8 +480,8 @@ mod tests {
         for name in ["apache-cassandra-5.0.9.jar", "jamm-0.4.0.jar"] {
             std::fs::write(lib.join(name), "").unwrap();
         }
-        let recipe = recipe_of(&*try_make("cassandra", &options).unwrap());
-        let command = recipe.command.join(" ");
+        let plan = plan_of(&*try_make("cassandra", &options).unwrap());
+        let command = plan.command.join(" ");
         for part in [
             "-Xms268435456 -Xmx268435456 -XX:ActiveProcessorCount=2",
             "lib/jamm-0.4.0.jar",
@@ -486,7 +489,7 @@ mod tests {
         ] {
             assert!(command.contains(part), "{part} in {command}");
         }
-        let (_, configuration) = &recipe.files[0];
+        let (_, configuration) = &plan.files[0];
         assert!(configuration.contains("num_tokens: 1\na: b\n"), "{configuration}");
         assert!(!configuration.contains("num_tokens: 16"), "{configuration}");
         let error = try_make("cassandra", &[]).err().unwrap().to_string();
@@ -494,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_of_a_cluster_own_equal_parts_of_the_ring() {
+    fn cluster_nodes_own_equal_parts_of_ring() {
         let all = |count: u32, each: u32| -> Vec<i64> {
             let of = |number| tokens(number, count, each);
             let mut all: Vec<i64> = (0..count)
@@ -515,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_of_a_cluster_differ_in_their_tokens_alone() {
+    fn cluster_nodes_differ_only_in_tokens() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("cassandra-all-5.0.9.jar"), "").unwrap();
         let path = directory.path().to_string_lossy().into_owned();
@@ -526,8 +529,8 @@ mod tests {
         };
         let lines = |system: &dyn System, number| -> Vec<String> {
             let arguments = system.launch_instance(1, number).arguments;
-            let recipe: Recipe = serde_json::from_str(arguments.last().unwrap()).unwrap();
-            recipe.files[0].1.lines().map(String::from).collect()
+            let plan: StartPlan = serde_json::from_str(arguments.last().unwrap()).unwrap();
+            plan.files[0].1.lines().map(String::from).collect()
         };
         let cluster =
             options(&[("instances", "2"), ("cluster", "true"), ("settings", "num_tokens=2")]);
@@ -545,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jvm_needs_more_than_its_heap() {
+    fn jvm_needs_more_than_its_heap() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("cassandra-all-5.0.9.jar"), "").unwrap();
         let path = directory.path().to_string_lossy().into_owned();
@@ -556,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_that_flush_and_tables_that_compact_are_busy() {
+    fn flushes_and_compactions_are_busy() {
         let number = |n: i32| n.to_be_bytes().to_vec();
         let pool = |name: &str, active, pending| vec![name.into(), number(active), number(pending)];
         let quiet = [pool("CompactionExecutor", 0, 0), pool("Native-Transport-Requests", 1, 3)];

@@ -1,20 +1,17 @@
-//! Any program of the host that listens on a port: the study says how it is started and what it
-//! answers once it is ready.
+//! Any program of the host that listens on a port. The study names its command and what it answers
+//! once it is ready.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
-use tare_lab::PartError;
-use tare_lab::environment::{Endpoint, HostProgram, Launch};
+use tare_lab::environment::{HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, OwnAccount, System};
+use tare_lab::system::Instances;
 
 use super::SystemInfo;
 use super::instances;
 use super::options::Options;
-use super::readiness::{self, Readiness};
-use super::starter::Recipe;
-use super::way::Way;
+use super::readiness::{self, DescribedStart, DescribedSystem};
+use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "command",
@@ -53,36 +50,33 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::INSTANCES,
     ],
     takes_device: false,
-    make: |spec, way| {
+    make: |spec, client_route| {
         let options = Options::new(spec);
         options.need("command", "the program and its arguments")?;
-        let (readiness, instances) = (Readiness::of(&options)?, instances::read(&options)?);
-        Ok(Box::new(Command { options, instances, readiness, way: way.clone() }))
+        let instances = instances::read(&options)?;
+        let command = Command { options: options.clone(), instances };
+        Ok(Box::new(DescribedSystem::new(command, &options, client_route)?))
     },
 };
 
-/// A program as a study describes it.
+/// A program that a study describes.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub(super) struct Command {
     options: Options,
     instances: Instances,
-    readiness: Readiness,
-    way: Way,
 }
 
-impl System for Command {
-    fn name(&self) -> &str {
-        INFO.name
-    }
+impl DescribedStart for Command {
+    const NAME: &'static str = INFO.name;
 
-    fn launch(&self, _cpus: usize) -> Launch {
+    fn launch(&self) -> Launch {
         let mut command = self.options.words("command");
         let name = command.first().cloned().unwrap_or_default();
         if let Some(program) = command.first_mut() {
             *program = "{program}".into();
         }
         let unprivileged = self.options.text("user") == Some("nobody");
-        let arguments = Recipe { command, unprivileged, ..Recipe::default() }.arguments();
+        let arguments = StartPlan { command, unprivileged, ..StartPlan::default() }.arguments();
         let folders = self.options.words("folders").into_iter().map(PathBuf::from).collect();
         Launch {
             arguments,
@@ -91,29 +85,8 @@ impl System for Command {
         }
     }
 
-    fn ready_limit(&self) -> Duration {
-        self.readiness.limit
-    }
-
-    fn announces(&self) -> Option<&str> {
-        self.readiness.says.as_deref()
-    }
-
     fn instances(&self) -> Instances {
         self.instances
-    }
-
-    fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        self.readiness.look(&self.way, at)
-    }
-
-    /// Nobody knows how to ask it.
-    fn settings(&self, _at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
-        Ok(Vec::new())
-    }
-
-    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
     }
 }
 
@@ -124,7 +97,7 @@ mod tests {
     use tare_lab::study::SystemSpec;
 
     #[test]
-    fn the_study_says_how_it_is_started() {
+    fn study_sets_the_command() {
         let options =
             [("command", "redis-server --port {port} --bind {listen}"), ("speaks", "redis")];
         let system = make("command", &options);

@@ -1,5 +1,5 @@
-//! A CQL connection to a system, for the few questions that it is asked outside of what is measured.
-//! Version 4 of the protocol, one question at a time, answers in one page.
+//! A CQL connection to a system for a few queries outside of the measured windows. It uses version
+//! 4, one query at a time, and answers of one page.
 
 use std::time::Duration;
 
@@ -8,23 +8,26 @@ use tare_cql::request::{self, Settings};
 use tare_cql::response::{Response, Row};
 use tare_lab::environment::Endpoint;
 
-use super::way::{Line, Way, WayError};
+use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 
-/// For an answer: a virtual table is made while it is read.
+/// Time limit for an answer: a virtual table is computed while it is read.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-/// A row's cells; null is empty.
+/// The cells of a row; null is empty.
 pub(crate) type Cells = Vec<Vec<u8>>;
 
 /// A session.
 pub(crate) struct Session {
-    line: Line,
+    line: SystemConnection,
 }
 
 impl Session {
-    /// Connects and says `STARTUP`.
-    pub(crate) fn open(way: &Way, at: &Endpoint) -> Result<Self, WayError> {
-        let mut session = Self { line: way.connect(at.address)? };
+    /// Connects and sends `STARTUP`.
+    pub(crate) fn open(
+        client_route: &ClientRoute,
+        at: &Endpoint,
+    ) -> Result<Self, ClientRouteError> {
+        let mut session = Self { line: client_route.connect(at.address)? };
         session.line.limit(ANSWER_LIMIT);
         let mut out = Vec::new();
         request::encode_startup(&mut out, 0, &[("CQL_VERSION", tare_cql::CQL_VERSION)]);
@@ -33,17 +36,17 @@ impl Session {
         Ok(session)
     }
 
-    /// The rows that a statement answers.
-    pub(crate) fn query(&mut self, statement: &str) -> Result<Vec<Cells>, WayError> {
+    /// Runs a statement and returns its rows.
+    pub(crate) fn query(&mut self, statement: &str) -> Result<Vec<Cells>, ClientRouteError> {
         self.query_at(statement, &Settings::DEFAULT)
     }
 
-    /// The same with settings of its own.
+    /// Runs a statement with settings of its own.
     pub(crate) fn query_at(
         &mut self,
         statement: &str,
         settings: &Settings<'_>,
-    ) -> Result<Vec<Cells>, WayError> {
+    ) -> Result<Vec<Cells>, ClientRouteError> {
         let mut out = Vec::new();
         request::encode_query(&mut out, 0, statement, settings, &[]);
         self.ask(statement, &out, |response| match response {
@@ -62,7 +65,7 @@ impl Session {
         question: &str,
         bytes: &[u8],
         answer: impl FnOnce(&Response<'_>) -> Option<T>,
-    ) -> Result<T, WayError> {
+    ) -> Result<T, ClientRouteError> {
         self.line.send(question, bytes)?;
         let mut frame = self.line.bytes(HEADER_BYTES)?;
         let length = [frame[5], frame[6], frame[7], frame[8]];
@@ -70,18 +73,18 @@ impl Session {
         frame.extend(self.line.bytes(length)?);
         let frame = match frame::decode(&frame, Direction::Response, length) {
             Ok(Some((frame, _))) => frame,
-            Ok(None) => return Err(self.line.nonsense("half a frame".into())),
-            Err(error) => return Err(self.line.nonsense(error.to_string())),
+            Ok(None) => return Err(self.line.unexpected_answer("half a frame".into())),
+            Err(error) => return Err(self.line.unexpected_answer(error.to_string())),
         };
         let response = match Response::decode(&frame) {
             Ok(response) => response,
-            Err(error) => return Err(self.line.nonsense(error.to_string())),
+            Err(error) => return Err(self.line.unexpected_answer(error.to_string())),
         };
-        answer(&response).ok_or_else(|| self.line.nonsense(format!("{response:?}")))
+        answer(&response).ok_or_else(|| self.line.unexpected_answer(format!("{response:?}")))
     }
 }
 
-/// A cell as text.
+/// Returns a cell as text.
 pub(crate) fn text(cell: &[u8]) -> String {
     String::from_utf8_lossy(cell).into_owned()
 }

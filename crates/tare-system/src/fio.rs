@@ -1,10 +1,10 @@
-//! fio, run by Tare's own program inside the environment; the driver `fio` says which job.
+//! fio, run by Tare's own program inside the environment. The driver `fio` orders the jobs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
-use tare_lab::system::{OwnAccount, System};
+use tare_lab::system::System;
 
 use super::SystemInfo;
 
@@ -18,22 +18,22 @@ pub(super) const INFO: SystemInfo = SystemInfo {
     make: |_, _| Ok(Box::new(Fio)),
 };
 
-/// What the server inside writes of itself, in the data directory.
+/// The report of the server inside, in the data directory.
 const REPORT: &str = "fio.json";
 
-/// Directories in which distributions put fio's engines where they are no part of the program.
+/// Where distributions keep fio's engines that are not part of the program.
 const ENGINES: &[&str] = &["/usr/lib/fio", "/usr/lib64/fio", "/usr/lib/x86_64-linux-gnu/fio"];
 
-/// What the server inside wrote of itself cannot be used.
+/// Why the report of the server inside cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FioReportError {
-    #[error("cannot read what the fio server says of itself in {}", .path.display())]
+    #[error("cannot read the fio server's report {}", .path.display())]
     Read { path: PathBuf, source: std::io::Error },
     #[error("{} is not the report of a fio server of this version", .path.display())]
     Form { path: PathBuf, source: serde_json::Error },
 }
 
-/// fio, which has no options of its own: a workload has them.
+/// fio. It has no options of its own: a workload has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Fio;
 
@@ -64,10 +64,6 @@ impl System for Fio {
             serde_json::from_str(&text).map_err(|source| FioReportError::Form { path, source })?;
         Ok(report.into_iter().collect())
     }
-
-    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
-    }
 }
 
 #[cfg(test)]
@@ -75,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_started_by_our_own_program_with_the_hosts() {
+    fn fio_runs_under_our_server() {
         let launch = Fio.launch(2);
         let words = launch.arguments.join(" ");
         let expect = "fio-server --program {program} --listen {listen}:{port} --data {data} --report fio.json";
@@ -84,10 +80,10 @@ mod tests {
     }
 
     #[test]
-    fn settings_come_from_the_servers_report() {
+    fn settings_come_from_server_report() {
         let data = tempfile::tempdir().unwrap();
         let error = Fio.settings(&crate::tests::at(data.path())).unwrap_err().to_string();
-        assert!(error.contains("says of itself"), "{error}");
+        assert!(error.contains("the fio server's report"), "{error}");
         let path = data.path().join(REPORT);
         std::fs::write(path, r#"{"fio":"fio-3.33","program":"/usr/bin/fio"}"#).unwrap();
         let settings = Fio.settings(&crate::tests::at(data.path())).unwrap();

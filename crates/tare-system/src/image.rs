@@ -1,22 +1,16 @@
-//! The program of an image, started as the image says: its entry point and command, its environment,
-//! directory and user. Which image that is, is the environment's (`rootfs`), so that one study may
-//! weigh the same program in several, or several against each other.
+//! The program of an image, started as the image describes: its entry point and command, its
+//! variables, directory and user. The environment names the image (`rootfs`), so one study may
+//! weigh a program in several images, or several images against each other.
 //!
-//! Limits: one port. What the image keeps elsewhere than in `{data}` lies in its root file system.
+//! Limits: one port. Files that the image keeps outside of `{data}` lie in its root file system.
 
-use std::path::Path;
-use std::time::Duration;
-
-use tare_lab::PartError;
-use tare_lab::environment::{Endpoint, Launch};
+use tare_lab::environment::Launch;
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{OwnAccount, System};
 
 use super::SystemInfo;
 use super::options::{OptionError, Options};
-use super::readiness::{self, Readiness};
-use super::starter::Recipe;
-use super::way::Way;
+use super::readiness::{self, DescribedStart, DescribedSystem};
+use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "image",
@@ -54,21 +48,23 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         readiness::LIMIT,
     ],
     takes_device: false,
-    make: |spec, way| Ok(Box::new(Image::new(Options::new(spec), way.clone())?)),
+    make: |spec, client_route| {
+        let options = Options::new(spec);
+        let image = Image::new(&options)?;
+        Ok(Box::new(DescribedSystem::new(image, &options, client_route)?))
+    },
 };
 
-/// The program of an image as a study describes it.
+/// The options of a study for the program of an image.
 #[derive(Clone, Debug)]
-pub struct Image {
+pub(super) struct Image {
     command: Vec<String>,
     variables: Vec<(String, String)>,
     port: Option<u16>,
-    readiness: Readiness,
-    way: Way,
 }
 
 impl Image {
-    fn new(options: Options, way: Way) -> Result<Self, OptionError> {
+    fn new(options: &Options) -> Result<Self, OptionError> {
         let port = options.text("port").map(|text| {
             let port = text.parse().ok().filter(|port| *port != 0);
             port.ok_or_else(|| options.bad("port", text, "a port from 1 to 65535"))
@@ -84,65 +80,42 @@ impl Image {
             let wanted = "the one that it listens on, or {port} in command or variables";
             options.need("port", wanted)?;
         }
-        Ok(Self { command, variables, port, readiness: Readiness::of(&options)?, way })
+        Ok(Self { command, variables, port })
     }
 }
 
-impl System for Image {
-    fn name(&self) -> &str {
-        INFO.name
-    }
+impl DescribedStart for Image {
+    const NAME: &'static str = INFO.name;
 
-    fn launch(&self, _cpus: usize) -> Launch {
-        let recipe = Recipe {
+    fn launch(&self) -> Launch {
+        let plan = StartPlan {
             command: self.command.clone(),
             variables: self.variables.clone(),
             from_image: true,
-            ..Recipe::default()
+            ..StartPlan::default()
         };
-        let (arguments, port) = (recipe.arguments(), self.port);
+        let (arguments, port) = (plan.arguments(), self.port);
         Launch { arguments, program: None, from_image: true, port }
-    }
-
-    fn ready_limit(&self) -> Duration {
-        self.readiness.limit
-    }
-
-    fn announces(&self) -> Option<&str> {
-        self.readiness.says.as_deref()
-    }
-
-    fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        self.readiness.look(&self.way, at)
-    }
-
-    /// Nobody knows how to ask it.
-    fn settings(&self, _at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
-        Ok(Vec::new())
-    }
-
-    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::{make, recipe_of, try_make};
+    use crate::tests::{make, plan_of, try_make};
 
     #[test]
-    fn the_image_says_how_it_is_started_and_the_study_what_differs() {
+    fn study_options_change_the_image_start() {
         let system = make("image", &[("port", "6379"), ("ready_says", "Ready")]);
         let launch = system.launch(1);
         assert!(launch.from_image && launch.program.is_none());
         assert_eq!(launch.port, Some(6379));
         assert!(launch.arguments.windows(2).any(|pair| pair == ["--image", "{image}"]));
         assert_eq!(system.announces(), Some("Ready"));
-        assert!(recipe_of(&*system).command.is_empty());
+        assert!(plan_of(&*system).command.is_empty());
         let options = [("command", "serve --port {port}"), ("variables", "A={data} B=c=d")];
-        let recipe = recipe_of(&*make("image", &options));
-        assert_eq!(recipe.command, ["serve", "--port", "{port}"]);
-        assert_eq!(recipe.variables[1], ("B".to_string(), "c=d".to_string()));
+        let plan = plan_of(&*make("image", &options));
+        assert_eq!(plan.command, ["serve", "--port", "{port}"]);
+        assert_eq!(plan.variables[1], ("B".to_string(), "c=d".to_string()));
         for (options, expect) in [
             (&[("command", "serve")][..], "needs port"),
             (&[("port", "0")], "is not a port"),

@@ -1,13 +1,12 @@
-//! What an image says of how its program is started, read inside its root file system: the object
-//! `config` of the OCI's image configuration
-//! (<https://github.com/opencontainers/image-spec/blob/main/config.md>).
+//! Reads how an image starts its program, inside its root file system: the object `config` of the
+//! OCI image configuration (<https://github.com/opencontainers/image-spec/blob/main/config.md>).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// User and group that a program runs as, by their numbers.
+/// The numeric user and group of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) uid: u32,
@@ -17,13 +16,13 @@ pub(crate) struct User {
 /// Why the program of an image cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageStartError {
-    #[error("what the image says of its program cannot be read")]
+    #[error("the image's configuration of its program cannot be read")]
     Config(#[source] serde_json::Error),
     #[error("the image names a user {user:?} that its /etc/passwd and /etc/group do not know")]
     User { user: String },
 }
 
-/// As the image has it.
+/// The configuration as the image has it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Config {
@@ -34,19 +33,19 @@ struct Config {
     user: Option<String>,
 }
 
-/// How it is started.
+/// How the image's program is started.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ImageProgram {
     entry: Vec<String>,
     command: Vec<String>,
     pub(crate) variables: Vec<(String, String)>,
     pub(crate) folder: PathBuf,
-    /// `None`: as it is, which is root.
+    /// The user; `None`: root, as now.
     pub(crate) user: Option<User>,
 }
 
 impl ImageProgram {
-    /// Reads the configuration; names of users are looked up below `root`.
+    /// Reads the configuration and looks up names of users below `root`.
     pub(crate) fn read(text: &str, root: &Path) -> Result<Self, ImageStartError> {
         let config: Config = serde_json::from_str(text).map_err(ImageStartError::Config)?;
         let env = config.env.unwrap_or_default();
@@ -66,15 +65,15 @@ impl ImageProgram {
         })
     }
 
-    /// The words that start it: the entry point, then the study's words or else the image's own.
+    /// Returns the command: the entry point, then the study's words or else the image's own.
     pub(crate) fn words(&self, own: &[String]) -> Vec<String> {
         let command = if own.is_empty() { &self.command } else { own };
         self.entry.iter().chain(command).cloned().collect()
     }
 }
 
-/// `user`, `uid`, `user:group` or `uid:gid`, in any mixture. A user without a group has that of the
-/// list of users, or root's.
+/// Finds `user`, `uid`, `user:group` or `uid:gid`. A user without a group has that of the list of
+/// users, or root's.
 fn find(text: &str, root: &Path) -> Option<User> {
     let (user, group) = text.split_once(':').map_or((text, None), |(u, g)| (u, Some(g)));
     let users = fs::read_to_string(root.join("etc/passwd")).unwrap_or_default();
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_says_how_its_program_is_started() {
+    fn image_config_is_read() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("etc")).unwrap();
         fs::write(root.path().join("etc/passwd"), "root:x:0:0::/:\nredis:x:999:998::/data:\n")

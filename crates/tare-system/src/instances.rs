@@ -1,25 +1,25 @@
-//! Several instances of a system in one environment: what a study says of them.
+//! The options of a study for several instances of a system in one environment.
 
 use tare_lab::study::OptionInfo;
 use tare_lab::system::Instances;
 
 use super::options::{OptionError, Options};
 
-/// How many.
+/// How many instances there are.
 pub(crate) const INSTANCES: OptionInfo = OptionInfo {
     name: "instances",
     values: &[],
     help: "how many of it an environment runs, with its CPUs and limits divided (default 1)",
 };
 
-/// Whether they belong together.
+/// Whether they form a cluster.
 pub(crate) const CLUSTER: OptionInfo = OptionInfo {
     name: "cluster",
     values: &["true", "false"],
-    help: "true: the instances are the nodes of one cluster; false: each stands alone (default)",
+    help: "true: the instances are the nodes of one cluster; false: each is separate (default)",
 };
 
-/// What a study says of instances. A system that forms no clusters has no option for that.
+/// Reads the options of instances. A system that forms no clusters has no option `cluster`.
 pub(crate) fn read(options: &Options) -> Result<Instances, OptionError> {
     let cluster = options.text("cluster") == Some("true");
     let count = options.count("instances", if cluster { 2 } else { 1 })?;
@@ -36,7 +36,7 @@ mod tests {
     use tare_lab::study::SystemSpec;
 
     #[test]
-    fn a_study_says_how_many_and_whether_they_belong_together() {
+    fn instances_and_cluster_are_read() {
         let read = |pairs: &[(&str, &str)]| {
             let options = pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
             let spec = SystemSpec { name: "cassandra".into(), options };

@@ -1,11 +1,13 @@
 //! Systems under test: what a study can weigh. The contract is `tare_lab::system::System`; one file
 //! per implementation, all of them in `ALL`.
 //!
-//! Those that are somebody else's programs are started by `starter` from inside their environment, and
-//! asked over the network (`way`) whether they answer, what they chose, and whether they are quiet.
+//! Programs of other projects are started by `starter` from inside their environment.
+//! `client_route` asks them over the network whether they are ready, what they chose, and whether
+//! they are quiet.
 #![forbid(unsafe_code)]
 
 mod cassandra;
+mod client_route;
 mod command;
 mod cql;
 pub mod doctor;
@@ -23,16 +25,14 @@ mod starter;
 mod tare_db;
 #[cfg(test)]
 mod tests;
-mod way;
 
 use tare_lab::PartError;
 use tare_lab::study::{OptionInfo, SystemSpec};
 use tare_lab::system::System;
 
 pub use cassandra::{Cassandra, CassandraError};
-pub use command::Command;
+pub use client_route::{ClientRoute, ClientRouteError};
 pub use fio::{Fio, FioReportError};
-pub use image::Image;
 pub use image_start::ImageStartError;
 pub use memcached::Memcached;
 pub use options::OptionError;
@@ -41,46 +41,49 @@ pub use redis::Redis;
 pub use scylla::{Scylla, ScyllaError};
 pub use starter::{StartSystemError, start};
 pub use tare_db::{TareDb, TareDbError};
-pub use way::{Way, WayError};
 
-type Make = fn(&SystemSpec, &Way) -> Result<Box<dyn System>, PartError>;
+type Make = fn(&SystemSpec, &ClientRoute) -> Result<Box<dyn System>, PartError>;
 
 /// One system as `tare list` shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemInfo {
-    /// Name as in a study.
+    /// The name in a study.
     pub name: &'static str,
-    /// One line.
+    /// One line of help.
     pub help: &'static str,
-    /// What a study may set under `[system]`.
+    /// The options that a study may set under `[system]`.
     pub options: &'static [OptionInfo],
     /// Whether its data may be a block device (storage `raw`) in place of a directory.
     pub takes_device: bool,
-    /// The protocol that it answers, in the word by which drivers know it: `cql`, `redis` ...
+    /// The protocol that it speaks, in the drivers' word for it: `cql`, `redis` ...
     speaks: fn(&SystemSpec) -> String,
-    /// Looks for its program on this host: what is there, or how to get it. `None` where it is part of
-    /// Tare's own, or the study names it.
+    /// Looks for its program on this host: returns its path, or how to install it. `None` if it is
+    /// part of Tare, or the study names it.
     pub found: Option<fn() -> Result<String, &'static str>>,
     make: Make,
 }
 
 impl SystemInfo {
-    /// The system as a study describes it. The options must be those of `options`, which the
-    /// study's parser checks.
+    /// Returns the system as a study describes it. The options must be those of `options`, which
+    /// the study's parser checks.
     ///
     /// # Errors
-    /// When the value of an option means nothing, or its program is nowhere to be found.
-    pub fn make(&self, spec: &SystemSpec, way: &Way) -> Result<Box<dyn System>, PartError> {
-        (self.make)(spec, way)
+    /// If an option has a wrong value, or the program cannot be found.
+    pub fn make(
+        &self,
+        spec: &SystemSpec,
+        client_route: &ClientRoute,
+    ) -> Result<Box<dyn System>, PartError> {
+        (self.make)(spec, client_route)
     }
 
-    /// The protocol of the system as a study describes it.
+    /// Returns the protocol of the system as a study describes it.
     pub fn speaks(&self, spec: &SystemSpec) -> String {
         (self.speaks)(spec)
     }
 }
 
-/// Every system that a study may name.
+/// All systems that a study may name.
 pub const ALL: &[SystemInfo] = &[
     tare_db::INFO,
     redis::REDIS,
@@ -94,12 +97,12 @@ pub const ALL: &[SystemInfo] = &[
     fio::INFO,
 ];
 
-/// The system of that name.
+/// Returns the system with this name.
 pub fn find(name: &str) -> Option<&'static SystemInfo> {
     ALL.iter().find(|system| system.name == name)
 }
 
-/// A program on PATH, or how to get it.
+/// Returns the path of a program on PATH, or how to install it.
 fn program(name: &str, remedy: &'static str) -> Result<String, &'static str> {
     let found = tare_host::exec::find(name).map(|path| path.display().to_string());
     found.ok_or(remedy)

@@ -1,16 +1,16 @@
-//! memcached, asked in its text protocol
+//! memcached, with its text protocol
 //! (<https://github.com/memcached/memcached/blob/master/doc/protocol.txt>).
 
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, OwnAccount, System};
+use tare_lab::system::{Instances, System};
 
 use super::SystemInfo;
+use super::client_route::{ClientRoute, ClientRouteError};
 use super::instances;
 use super::options::Options;
-use super::starter::Recipe;
-use super::way::{Way, WayError};
+use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "memcached",
@@ -37,12 +37,18 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::INSTANCES,
     ],
     takes_device: false,
-    make: |spec, way| {
+    make: |spec, client_route| {
         let options = Options::new(spec);
         let memory_mb = options.count("memory_mb", 1024)?;
         let threads = options.text("threads").map(|_| options.count("threads", 1)).transpose()?;
         let instances = instances::read(&options)?;
-        Ok(Box::new(Memcached { options, instances, memory_mb, threads, way: way.clone() }))
+        Ok(Box::new(Memcached {
+            options,
+            instances,
+            memory_mb,
+            threads,
+            client_route: client_route.clone(),
+        }))
     },
 };
 
@@ -60,13 +66,13 @@ pub struct Memcached {
     instances: Instances,
     memory_mb: u32,
     threads: Option<u32>,
-    way: Way,
+    client_route: ClientRoute,
 }
 
 impl Memcached {
-    /// The statistics as (name, value): `STAT name value` each, `END` at the end.
-    fn stats(&self, at: &Endpoint) -> Result<Vec<(String, String)>, WayError> {
-        let mut line = self.way.connect(at.address)?;
+    /// Reads the statistics as (name, value): `STAT name value` each, `END` at the end.
+    fn stats(&self, at: &Endpoint) -> Result<Vec<(String, String)>, ClientRouteError> {
+        let mut line = self.client_route.connect(at.address)?;
         line.send("stats", b"stats\r\n")?;
         let mut stats = Vec::new();
         loop {
@@ -74,7 +80,7 @@ impl Memcached {
             match text.strip_prefix("STAT ").and_then(|rest| rest.split_once(' ')) {
                 Some((name, value)) => stats.push((name.to_string(), value.to_string())),
                 None if text == "END" => return Ok(stats),
-                None => return Err(line.nonsense(text)),
+                None => return Err(line.unexpected_answer(text)),
             }
         }
     }
@@ -93,8 +99,9 @@ impl System for Memcached {
         let words = words.into_iter().chain([&*threads, "--memory-limit", &*memory]);
         let mut command: Vec<String> = words.map(String::from).collect();
         command.extend(self.options.words("arguments"));
-        // It refuses to be root unless it is told whom to be, and there may be no list of users.
-        let arguments = Recipe { command, unprivileged: true, ..Recipe::default() }.arguments();
+        // It refuses to run as root unless a user is named, and there may be no list of users.
+        let arguments =
+            StartPlan { command, unprivileged: true, ..StartPlan::default() }.arguments();
         let name = self.options.text_or("program", "memcached").to_string();
         Launch {
             arguments,
@@ -122,10 +129,6 @@ impl System for Memcached {
         stats.retain(|(name, value)| BUSY.contains(&name.as_str()) && value != "0");
         Ok(stats.first().map(|(name, value)| format!("{name} = {value}")))
     }
-
-    fn own_account(&self, _data: &std::path::Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
-    }
 }
 
 #[cfg(test)]
@@ -133,7 +136,7 @@ mod tests {
     use crate::tests::{command_of, make};
 
     #[test]
-    fn it_has_a_thread_for_each_cpu_unless_the_study_says_otherwise() {
+    fn threads_default_to_cpus() {
         let expect = "{program} --listen={listen} --port={port} --udp-port=0 --threads 2 --memory-limit 1024";
         assert_eq!(command_of(&*make("memcached", &[])), expect);
         let system =

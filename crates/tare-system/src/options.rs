@@ -1,11 +1,11 @@
-//! Options of a system as a study gives them, looked up by name.
+//! The options of a study's system, looked up by name.
 
 use std::time::Duration;
 
 use tare_lab::study::SystemSpec;
 use tare_std::units::parse_duration;
 
-/// An option that means nothing.
+/// Why an option is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     #[error("[system] of {system}: {name} = {value:?} is not {wanted}")]
@@ -14,7 +14,7 @@ pub enum OptionError {
     Missing { system: String, name: &'static str, wanted: &'static str },
 }
 
-/// What a study says of its system.
+/// A study's options for its system.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     spec: SystemSpec,
@@ -25,7 +25,7 @@ impl Options {
         Self { spec: spec.clone() }
     }
 
-    /// The value of an option, if it has one.
+    /// Returns the value of an option, if it has one.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let found = self.spec.options.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
@@ -35,7 +35,7 @@ impl Options {
         self.text(name).unwrap_or(default)
     }
 
-    /// The words of an option, divided at spaces.
+    /// Returns the words of an option, split at spaces.
     pub(crate) fn words(&self, name: &str) -> Vec<String> {
         let text = self.text(name).unwrap_or_default();
         text.split_whitespace().map(String::from).collect()
@@ -50,7 +50,7 @@ impl Options {
         self.text(name).ok_or_else(|| OptionError::Missing { system: system(), name, wanted })
     }
 
-    /// A time, such as `90s`.
+    /// Returns a duration such as `90s`.
     pub(crate) fn duration(
         &self,
         name: &'static str,
@@ -61,7 +61,7 @@ impl Options {
         })
     }
 
-    /// A whole number of at least 1.
+    /// Returns a whole number of at least 1.
     pub(crate) fn count(&self, name: &'static str, default: u32) -> Result<u32, OptionError> {
         self.text(name).map_or(Ok(default), |text| {
             let count = text.parse().ok().filter(|count| *count > 0);

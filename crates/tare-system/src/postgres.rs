@@ -1,12 +1,11 @@
-//! PostgreSQL: a new cluster is made in the data directory by its own `initdb`, from inside, and the
-//! server listens on TCP for everybody without a password. Nothing of an installation's own clusters
-//! is touched.
+//! PostgreSQL. Its own `initdb` creates a new cluster in the data directory, from inside, and the
+//! server listens on TCP without a password. The clusters of an installation are not touched.
 //!
-//! Method: quiet means that a checkpoint was made after the load, that no automatic vacuum works, and
-//! that none is due to begin with the next look.
+//! Method: it is quiet once a checkpoint was made after the load, no automatic vacuum works, and
+//! none is due to begin soon.
 //!
-//! Limits: the processes that serve connections have no CPUs of their own. What `fsync` costs depends
-//! on the storage layer; the study says `synchronous_commit` and `fsync` where it wants that apart.
+//! Limits: the processes that serve connections have no CPUs of their own. The cost of `fsync`
+//! depends on the storage layer; a study sets `synchronous_commit` and `fsync` to separate it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,13 +13,13 @@ use std::time::Duration;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, OwnAccount, System};
+use tare_lab::system::{Instances, System};
 
 use super::SystemInfo;
+use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::instances;
 use super::options::Options;
-use super::starter::Recipe;
-use super::way::{Line, Way, WayError};
+use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "postgres",
@@ -60,7 +59,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::INSTANCES,
     ],
     takes_device: false,
-    make: |spec, way| {
+    make: |spec, client_route| {
         let options = Options::new(spec);
         options.count("max_connections", 200)?;
         let setting = |text: &str| text.contains('=');
@@ -68,30 +67,30 @@ pub(super) const INFO: SystemInfo = SystemInfo {
             return Err(options.bad("settings", bad, "words NAME=VALUE").into());
         }
         let instances = instances::read(&options)?;
-        Ok(Box::new(Postgres { options, instances, way: way.clone() }))
+        Ok(Box::new(Postgres { options, instances, client_route: client_route.clone() }))
     },
 };
 
-/// Where distributions of the Debian family put each version's programs.
+/// Where the Debian family keeps each version's programs.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// Where others put them.
+/// Where other distributions keep them.
 const ELSEWHERE: &[&str] = &["/usr/pgsql/bin", "/usr/local/pgsql/bin", "/usr/bin"];
-/// It reads time zones, and `initdb` asks who it is.
+/// Files that it needs: it reads time zones, and `initdb` looks up its user.
 const SYSTEM_FILES: &[&str] = &["/bin/sh", "/etc/passwd", "/etc/group"];
 const SYSTEM_FOLDERS: &[&str] = &["/usr/share/zoneinfo"];
 
-/// For a new cluster to be made and the server to start.
+/// Time limit for creating a new cluster and starting the server.
 const READY_LIMIT: Duration = Duration::from_secs(120);
-/// For a checkpoint: everything that was loaded goes to the disk.
+/// Time limit for a checkpoint: everything that was loaded goes to the disk.
 const CHECKPOINT_LIMIT: Duration = Duration::from_secs(240);
 
 /// Version 3.0 of the protocol, in the startup message
 /// (<https://www.postgresql.org/docs/current/protocol-message-formats.html>).
 const PROTOCOL: u32 = 3 << 16;
-/// User and database, which `initdb` makes.
+/// The user and the database that `initdb` creates.
 const NAME: &str = "postgres";
 
-/// What may differ from one environment to the next, or changes what a transaction costs.
+/// Settings that may differ between environments or change the cost of a transaction.
 const SETTINGS: &str = "SELECT name, current_setting(name) FROM pg_settings WHERE name IN (\
     'server_version', 'shared_buffers', 'fsync', 'synchronous_commit', 'full_page_writes', \
     'wal_sync_method', 'wal_buffers', 'max_wal_size', 'huge_pages', 'huge_pages_status', 'io_method', \
@@ -106,25 +105,25 @@ const WORKERS: &str = "SELECT backend_type, query FROM pg_stat_activity \
 pub struct Postgres {
     options: Options,
     instances: Instances,
-    way: Way,
+    client_route: ClientRoute,
 }
 
 impl Postgres {
-    /// Where its programs are: as the study says, else the newest version's.
+    /// Returns the directory of its programs: the study's, or that of the newest version.
     fn directory(&self) -> PathBuf {
         if let Some(directory) = self.options.text("directory") {
             return directory.into();
         }
-        // Where there is none, the error names the place that Debian's package fills.
+        // If there is none, the error names the place that Debian's package uses.
         newest().unwrap_or_else(|| Path::new(VERSIONS).join("15/bin"))
     }
 
-    fn session(&self, at: &Endpoint, limit: Duration) -> Result<Session, WayError> {
-        Session::open(self.way.connect(at.address)?, limit)
+    fn session(&self, at: &Endpoint, limit: Duration) -> Result<Session, ClientRouteError> {
+        Session::open(self.client_route.connect(at.address)?, limit)
     }
 }
 
-/// The directory of the newest version that is installed.
+/// Returns the directory of the newest installed version.
 fn newest() -> Option<PathBuf> {
     let versions = std::fs::read_dir(VERSIONS).into_iter().flatten().flatten();
     let number = |path: &Path| -> Option<u32> { path.file_name()?.to_str()?.parse().ok() };
@@ -137,7 +136,7 @@ fn has_server(directory: &Path) -> bool {
     directory.join("postgres").is_file() && directory.join("initdb").is_file()
 }
 
-/// What the programs open by name: their own libraries and texts, beside them.
+/// Returns the directories that the programs open by name: their own libraries and texts.
 fn folders(directory: &Path) -> Vec<PathBuf> {
     let version = directory.parent().unwrap_or(directory);
     let share = version.file_name().map(|name| Path::new("/usr/share/postgresql").join(name));
@@ -170,7 +169,7 @@ impl System for Postgres {
             "port={port}".into(),
             "unix_socket_directories=".into(),
             "hba_file={data}/access".into(),
-            // Files in /dev/shm would outlive a server that is killed.
+            // Files in /dev/shm would outlive a killed server.
             "dynamic_shared_memory_type=mmap".into(),
             option("shared_buffers", "256MB"),
             option("synchronous_commit", "on"),
@@ -181,16 +180,16 @@ impl System for Postgres {
         let mut command: Vec<String> =
             ["{program}", "-D", "{data}/cluster"].map(String::from).into();
         command.extend(settings.into_iter().flat_map(|setting| ["-c".into(), setting]));
-        let recipe = Recipe {
-            // The network is the study's own.
+        let plan = StartPlan {
+            // The network belongs to the study alone.
             files: vec![("access".into(), "host all all 0.0.0.0/0 trust\n".into())],
             before: vec![before],
             command,
             variables: vec![("LC_ALL".into(), "C".into())],
             unprivileged: true,
-            // A killed server leaves the segment by which it knows whether another one runs.
+            // A killed server leaves the shared memory segment by which it detects another server.
             own_ipc: true,
-            ..Recipe::default()
+            ..StartPlan::default()
         };
         let there = SYSTEM_FILES.iter().map(PathBuf::from).filter(|path| path.is_file());
         let program = HostProgram {
@@ -199,7 +198,7 @@ impl System for Postgres {
             folders: folders(&directory),
             ..HostProgram::default()
         };
-        Launch { arguments: recipe.arguments(), program: Some(program), ..Launch::default() }
+        Launch { arguments: plan.arguments(), program: Some(program), ..Launch::default() }
     }
 
     fn ready_limit(&self) -> Duration {
@@ -229,19 +228,15 @@ impl System for Postgres {
         let workers = session.query(WORKERS)?;
         Ok(workers.first().map(|worker| worker.join(": ")))
     }
-
-    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
-    }
 }
 
-/// A session with simple queries, answered in text.
+/// A session with simple queries and answers in text.
 struct Session {
-    line: Line,
+    line: SystemConnection,
 }
 
 impl Session {
-    fn open(mut line: Line, limit: Duration) -> Result<Self, WayError> {
+    fn open(mut line: SystemConnection, limit: Duration) -> Result<Self, ClientRouteError> {
         line.limit(limit);
         let mut body = PROTOCOL.to_be_bytes().to_vec();
         for word in ["user", NAME, "database", NAME, "application_name", "tare", ""] {
@@ -255,14 +250,14 @@ impl Session {
     }
 
     /// Runs a statement and returns its rows, NULL as an empty text.
-    fn query(&mut self, statement: &str) -> Result<Vec<Vec<String>>, WayError> {
+    fn query(&mut self, statement: &str) -> Result<Vec<Vec<String>>, ClientRouteError> {
         let body = [statement.as_bytes(), &[0]].concat();
         self.line.send(statement, &framed(Some(b'Q'), &body))?;
         self.until_ready()
     }
 
     /// Reads messages until the server waits for the next statement.
-    fn until_ready(&mut self) -> Result<Vec<Vec<String>>, WayError> {
+    fn until_ready(&mut self) -> Result<Vec<Vec<String>>, ClientRouteError> {
         let mut rows = Vec::new();
         loop {
             let head = self.line.bytes(5)?;
@@ -272,29 +267,29 @@ impl Session {
             match head[0] {
                 b'Z' => return Ok(rows),
                 b'D' => rows.push(cells(&body)),
-                b'E' => return Err(self.line.nonsense(complaint(&body))),
-                // Authentication: 0 is done, everything else asks for a password.
+                b'E' => return Err(self.line.unexpected_answer(complaint(&body))),
+                // Authentication: 0 means done, everything else asks for a password.
                 b'R' if body != [0; 4] => {
-                    return Err(self.line.nonsense("a request for a password".into()));
+                    return Err(self.line.unexpected_answer("a request for a password".into()));
                 }
                 // Settings, keys, descriptions of rows, notices, ends of statements.
                 b'R' | b'S' | b'K' | b'T' | b'N' | b'C' | b'I' => {}
                 other => {
                     let said = format!("a message of kind {:?}", char::from(other));
-                    return Err(self.line.nonsense(said));
+                    return Err(self.line.unexpected_answer(said));
                 }
             }
         }
     }
 }
 
-/// A message: its kind, its length with the length, its body.
+/// Encodes a message: its kind, its length with the length, its body.
 fn framed(kind: Option<u8>, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
     kind.into_iter().chain(length.to_be_bytes()).chain(body.iter().copied()).collect()
 }
 
-/// The cells of a row: a count, and each with its length, which is -1 for NULL.
+/// Reads the cells of a row: a count, and each with its length, which is -1 for NULL.
 fn cells(body: &[u8]) -> Vec<String> {
     let mut cells = Vec::new();
     let mut rest = body.get(2..).unwrap_or_default();
@@ -307,7 +302,7 @@ fn cells(body: &[u8]) -> Vec<String> {
     cells
 }
 
-/// The message (field `M`) of an error.
+/// Returns the message (field `M`) of an error.
 fn complaint(body: &[u8]) -> String {
     let fields = body.split(|byte| *byte == 0);
     let mut messages = fields.filter_map(|field| field.strip_prefix(b"M"));
@@ -317,23 +312,23 @@ fn complaint(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{command_of, make, recipe_of, try_make};
+    use crate::tests::{command_of, make, plan_of, try_make};
 
     #[test]
-    fn options_become_settings_of_the_server() {
+    fn options_become_server_settings() {
         let system = make("postgres", &[("fsync", "off"), ("settings", "wal_level=minimal a=b")]);
         let command = command_of(&*system);
         assert!(command.starts_with("{program} -D {data}/cluster -c listen_addresses={listen}"));
         assert!(
             command.contains("-c fsync=off -c max_connections=200 -c wal_level=minimal -c a=b")
         );
-        assert!(recipe_of(&*system).before[0][0].ends_with("/initdb"));
+        assert!(plan_of(&*system).before[0][0].ends_with("/initdb"));
         let error = try_make("postgres", &[("settings", "oops")]).err().unwrap().to_string();
         assert_eq!(error, "[system] of postgres: settings = \"oops\" is not words NAME=VALUE");
     }
 
     #[test]
-    fn messages_are_framed_and_read() {
+    fn messages_encode_and_decode() {
         assert_eq!(framed(Some(b'Q'), b"x\0"), b"Q\0\0\0\x06x\0");
         assert_eq!(framed(None, b"ab"), b"\0\0\0\x06ab");
         let row = b"\0\x03\0\0\0\x02ab\xff\xff\xff\xff\0\0\0\x01c";

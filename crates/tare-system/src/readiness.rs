@@ -1,18 +1,19 @@
-//! When a program that nothing is known of is ready: what it has said, what it answers, and what a
-//! command of the host says of it. All of what a study names has to be so.
+//! Decides when an unknown program is ready: what it has printed, what it answers, and whether a
+//! command of the host succeeds. All conditions that a study names must hold.
 
+use std::fmt;
 use std::time::Duration;
 
 use tare_host::exec::Command;
 use tare_lab::PartError;
-use tare_lab::environment::Endpoint;
+use tare_lab::environment::{Endpoint, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::READY_LIMIT;
+use tare_lab::system::{Instances, READY_LIMIT, System};
 
+use super::client_route::ClientRoute;
 use super::options::{OptionError, Options};
-use super::way::Way;
 
-/// For one run of the command.
+/// Time limit for one run of the command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) const SEND: OptionInfo = OptionInfo {
@@ -28,12 +29,12 @@ pub(crate) const EXPECT: OptionInfo = OptionInfo {
 pub(crate) const SAYS: OptionInfo = OptionInfo {
     name: "ready_says",
     values: &[],
-    help: "what must stand among the last lines that it printed",
+    help: "what the last lines that it printed must contain",
 };
 pub(crate) const RUN: OptionInfo = OptionInfo {
     name: "ready_command",
     values: &[],
-    help: "a command of the host that must succeed, where the client stands; {address} and {port} are filled in",
+    help: "a command of the host that must succeed, run where the client runs; {address} and {port} are filled in",
 };
 pub(crate) const LIMIT: OptionInfo = OptionInfo {
     name: "ready_limit",
@@ -41,18 +42,18 @@ pub(crate) const LIMIT: OptionInfo = OptionInfo {
     help: "how long it may take until it is ready (default 60s)",
 };
 
-/// What a study says of it.
+/// The conditions that a study names.
 #[derive(Clone, Debug)]
 pub(crate) struct Readiness {
     send: Option<String>,
     expect: Option<String>,
-    pub(crate) says: Option<String>,
+    says: Option<String>,
     command: Vec<String>,
-    pub(crate) limit: Duration,
+    limit: Duration,
 }
 
 impl Readiness {
-    pub(crate) fn of(options: &Options) -> Result<Self, OptionError> {
+    fn of(options: &Options) -> Result<Self, OptionError> {
         let text = |info: &OptionInfo| options.text(info.name).map(String::from);
         Ok(Self {
             send: text(&SEND),
@@ -63,19 +64,19 @@ impl Readiness {
         })
     }
 
-    /// One look at whether it answers.
+    /// Checks once whether it is ready.
     ///
     /// # Errors
-    /// What is not so yet.
-    pub(crate) fn look(&self, way: &Way, at: &Endpoint) -> Result<(), PartError> {
-        let mut line = way.connect(at.address)?;
+    /// The condition that does not hold yet.
+    fn look(&self, client_route: &ClientRoute, at: &Endpoint) -> Result<(), PartError> {
+        let mut line = client_route.connect(at.address)?;
         if let Some(question) = &self.send {
             line.send(question, question.as_bytes())?;
         }
         if let Some(expected) = &self.expect {
             let answer = line.line()?;
             if !answer.contains(expected) {
-                return Err(line.nonsense(answer).into());
+                return Err(line.unexpected_answer(answer).into());
             }
         }
         let (address, port) = (at.address.ip().to_string(), at.address.port().to_string());
@@ -83,10 +84,68 @@ impl Readiness {
         let words: Vec<String> = self.command.iter().map(fill).collect();
         let Some((program, arguments)) = words.split_first() else { return Ok(()) };
         let mut command = Command::new(program).args(arguments).time_limit(COMMAND_LIMIT);
-        if let Some(namespace) = &way.namespace {
+        if let Some(namespace) = &client_route.namespace {
             command = command.in_namespace(namespace);
         }
         Ok(command.run().map(drop)?)
+    }
+}
+
+/// How to start a program of which Tare knows nothing else.
+pub(crate) trait DescribedStart: fmt::Debug {
+    const NAME: &'static str;
+
+    fn launch(&self) -> Launch;
+
+    fn instances(&self) -> Instances {
+        Instances::ONE
+    }
+}
+
+/// A system that a study describes completely: how it is started, and when it is ready.
+#[derive(Debug)]
+pub(crate) struct DescribedSystem<S> {
+    start: S,
+    readiness: Readiness,
+    client_route: ClientRoute,
+}
+
+impl<S> DescribedSystem<S> {
+    /// # Errors
+    /// If an option about readiness is wrong.
+    pub(crate) fn new(
+        start: S,
+        options: &Options,
+        client_route: &ClientRoute,
+    ) -> Result<Self, OptionError> {
+        let readiness = Readiness::of(options)?;
+        Ok(Self { start, readiness, client_route: client_route.clone() })
+    }
+}
+
+impl<S: DescribedStart> System for DescribedSystem<S> {
+    fn name(&self) -> &str {
+        S::NAME
+    }
+
+    fn launch(&self, _cpus: usize) -> Launch {
+        self.start.launch()
+    }
+
+    fn instances(&self) -> Instances {
+        self.start.instances()
+    }
+
+    fn ready_limit(&self) -> Duration {
+        self.readiness.limit
+    }
+
+    fn announces(&self) -> Option<&str> {
+        self.readiness.says.as_deref()
+    }
+
+    fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
+        self.readiness.look(&self.client_route, at)
     }
 }
 
@@ -100,7 +159,7 @@ mod tests {
     use tare_lab::study::SystemSpec;
 
     #[test]
-    fn all_that_is_named_has_to_be_so() {
+    fn all_ready_conditions_must_hold() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = Endpoint { address: listener.local_addr().unwrap(), data: None };
         thread::spawn(move || {
@@ -115,7 +174,7 @@ mod tests {
             let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
             let spec = SystemSpec { name: "command".into(), options };
             let readiness = Readiness::of(&Options::new(&spec)).unwrap();
-            readiness.look(&Way::default(), &at).map_err(|error| error.to_string())
+            readiness.look(&ClientRoute::default(), &at).map_err(|error| error.to_string())
         };
         let asked = ("ready_send", "PING");
         assert_eq!(look(&[]), Ok(()));

@@ -1,17 +1,18 @@
 //! Redis and Valkey, which differ in the name of their program.
 //!
-//! It is asked with inline commands and answers in RESP
-//! (<https://redis.io/docs/latest/develop/reference/protocol-spec/>). Nothing is saved to the disk
-//! unless the study says `appendonly`: a snapshot forks the process in the middle of a slice.
+//! It takes inline commands and answers in RESP
+//! (<https://redis.io/docs/latest/develop/reference/protocol-spec/>). Nothing is saved to disk
+//! unless the study sets `appendonly`, because a snapshot forks the process in the middle of a
+//! slice.
 
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::{OptionInfo, SystemSpec};
-use tare_lab::system::{Instances, OwnAccount, System};
+use tare_lab::system::{Instances, System};
 
+use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::options::Options;
-use super::starter::Recipe;
-use super::way::{Line, Way, WayError};
+use super::starter::StartPlan;
 use super::{SystemInfo, instances};
 
 pub(super) const REDIS: SystemInfo = SystemInfo {
@@ -21,14 +22,14 @@ pub(super) const REDIS: SystemInfo = SystemInfo {
     found: Some(|| super::program("redis-server", "apt-get install redis-server")),
     options: OPTIONS,
     takes_device: false,
-    make: |spec, way| make("redis", spec, way),
+    make: |spec, client_route| make("redis", spec, client_route),
 };
 
 pub(super) const VALKEY: SystemInfo = SystemInfo {
     name: "valkey",
     found: Some(|| super::program("valkey-server", "apt-get install valkey-server")),
     help: "Valkey of the host (apt-get install valkey-server)",
-    make: |spec, way| make("valkey", spec, way),
+    make: |spec, client_route| make("valkey", spec, client_route),
     ..REDIS
 };
 
@@ -56,7 +57,7 @@ const OPTIONS: &[OptionInfo] = &[
     instances::INSTANCES,
 ];
 
-/// What may differ from one environment to the next, or changes what an operation costs.
+/// Settings that may differ between environments or change the cost of an operation.
 const SETTINGS: &[&str] = &[
     "redis_version",
     "valkey_version",
@@ -84,19 +85,23 @@ pub struct Redis {
     name: &'static str,
     options: Options,
     instances: Instances,
-    way: Way,
+    client_route: ClientRoute,
 }
 
-fn make(name: &'static str, spec: &SystemSpec, way: &Way) -> Result<Box<dyn System>, PartError> {
+fn make(
+    name: &'static str,
+    spec: &SystemSpec,
+    client_route: &ClientRoute,
+) -> Result<Box<dyn System>, PartError> {
     let options = Options::new(spec);
     let instances = instances::read(&options)?;
-    Ok(Box::new(Redis { name, options, instances, way: way.clone() }))
+    Ok(Box::new(Redis { name, options, instances, client_route: client_route.clone() }))
 }
 
 impl Redis {
-    /// `INFO` as (name, value).
-    fn info(&self, at: &Endpoint) -> Result<Vec<(String, String)>, WayError> {
-        let mut line = self.way.connect(at.address)?;
+    /// Reads `INFO` as (name, value).
+    fn info(&self, at: &Endpoint) -> Result<Vec<(String, String)>, ClientRouteError> {
+        let mut line = self.client_route.connect(at.address)?;
         line.send("INFO", b"INFO\r\n")?;
         Ok(pairs(&bulk(&mut line)?))
     }
@@ -111,7 +116,8 @@ impl System for Redis {
         let default = format!("{}-server", self.name);
         let name = self.options.text_or("program", &default).to_string();
         let words = ["{program}", "--bind", "{listen}", "--port", "{port}", "--dir", "{data}"];
-        // The network is the study's own; without a password Redis would answer to loopback alone.
+        // The network belongs to the study alone; without a password Redis would answer only on
+        // loopback.
         let words = words.into_iter().chain(["--protected-mode", "no", "--save", ""]);
         let mut command: Vec<String> = words.map(String::from).collect();
         match self.options.text_or("appendonly", "no") {
@@ -124,7 +130,7 @@ impl System for Redis {
             command.extend(["--io-threads".into(), threads.into()]);
         }
         command.extend(self.options.words("arguments"));
-        let arguments = Recipe { command, ..Recipe::default() }.arguments();
+        let arguments = StartPlan { command, ..StartPlan::default() }.arguments();
         let program = HostProgram { name, ..HostProgram::default() };
         Launch { arguments, program: Some(program), ..Launch::default() }
     }
@@ -134,11 +140,11 @@ impl System for Redis {
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        let mut line = self.way.connect(at.address)?;
+        let mut line = self.client_route.connect(at.address)?;
         line.send("PING", b"PING\r\n")?;
         let answer = line.line()?;
-        // While it loads its log: `-LOADING Redis is loading the dataset in memory`.
-        if answer == "+PONG" { Ok(()) } else { Err(line.nonsense(answer).into()) }
+        // It answers `-LOADING Redis is loading the dataset in memory` while it loads its log.
+        if answer == "+PONG" { Ok(()) } else { Err(line.unexpected_answer(answer).into()) }
     }
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
@@ -151,22 +157,18 @@ impl System for Redis {
         let info = self.info(at)?;
         Ok(busy(&info))
     }
-
-    fn own_account(&self, _at: &std::path::Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
-    }
 }
 
-/// A bulk string: `$LENGTH`, then so many bytes and a line's end.
-fn bulk(line: &mut Line) -> Result<String, WayError> {
+/// Reads a bulk string: `$LENGTH`, then so many bytes and a line's end.
+fn bulk(line: &mut SystemConnection) -> Result<String, ClientRouteError> {
     let head = line.line()?;
     let length = head.strip_prefix('$').and_then(|length| length.parse().ok());
-    let Some(length): Option<usize> = length else { return Err(line.nonsense(head)) };
+    let Some(length): Option<usize> = length else { return Err(line.unexpected_answer(head)) };
     let bytes = line.bytes(length)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The lines `name:value` of `INFO`.
+/// Reads the lines `name:value` of `INFO`.
 fn pairs(info: &str) -> Vec<(String, String)> {
     let pair = |line: &str| {
         let (name, value) = line.trim().split_once(':')?;
@@ -187,7 +189,7 @@ mod tests {
     use crate::tests::{command_of, make};
 
     #[test]
-    fn options_become_words_of_its_command_line() {
+    fn options_become_arguments() {
         let command = command_of(&*make("redis", &[]));
         let expect = "{program} --bind {listen} --port {port} --dir {data} --protected-mode no --save  --appendonly no";
         assert_eq!(command, expect);
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn info_says_what_it_is_and_whether_it_is_busy() {
+    fn info_has_settings_and_background_work() {
         let text = "# Server\r\nredis_version:7.0.15\r\nloading:0\r\nrdb_bgsave_in_progress:0\r\n";
         let info = pairs(text);
         assert!(info.contains(&("redis_version".into(), "7.0.15".into())), "{info:?}");

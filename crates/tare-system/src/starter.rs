@@ -1,13 +1,13 @@
-//! Starting somebody else's program as a system, from inside its environment (`tare start-system`):
-//! what it finds on its data has to be made where the data is, which may be a container's root or a
+//! Starts a program of another project as a system, from inside its environment (`tare
+//! start-system`). Its files must be made where its data is, which may be a container's root or a
 //! guest's disk that the host cannot write.
 //!
-//! Method: the harness hands over a recipe as one argument. Its files are written, its commands run
-//! to their end, and then the program takes this process's place, so that the system is the first
-//! process of its environment and nothing of Tare runs beside it.
+//! Method: the harness passes a start plan as one argument. This process writes the plan's files,
+//! runs its commands to their end, and then becomes the program, so that the system is the first
+//! process of its environment and nothing of Tare runs besides it.
 //!
-//! Limits: the environment replaces `{data}` inside the recipe, so that a state directory whose path
-//! has quotes or backslashes breaks its JSON; the error says so.
+//! Limits: the environment replaces `{data}` inside the plan, so a state directory whose path has
+//! quotes or backslashes breaks the plan's JSON; the error explains that.
 
 use std::fs;
 use std::io;
@@ -20,31 +20,31 @@ use serde::{Deserialize, Serialize};
 
 use super::image_start::{ImageProgram, ImageStartError, User};
 
-/// The subcommand of the program that does it.
+/// The subcommand that starts a system.
 pub(crate) const COMMAND: &str = "start-system";
 
-/// User and group of a system that must not be root: nobody, on every distribution.
+/// The user and group of a system that must not be root: nobody, on every distribution.
 const NOBODY: User = User { uid: 65534, gid: 65534 };
 
-/// How a program is started. In its words and files stand words such as `{listen}`, which the
+/// How to start a program. Its words and files may have placeholders such as `{listen}`, which the
 /// environment replaces (`tare_lab::environment::Launch` lists them).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Recipe {
-    /// Files in the data directory, by their names, with their contents.
+pub(crate) struct StartPlan {
+    /// Files in the data directory: name and content.
     pub(crate) files: Vec<(String, String)>,
-    /// Commands that run to their end before, each after the last.
+    /// Commands to run to their end before the program, one after the other.
     pub(crate) before: Vec<Vec<String>>,
-    /// The program and its arguments. With an image these words take the place of the image's own
-    /// command, behind its entry point; none leave it as it is.
+    /// The program and its arguments. With an image they replace the image's own command behind its
+    /// entry point; empty: the image's own.
     pub(crate) command: Vec<String>,
-    /// What it has in its environment besides.
+    /// Additional environment variables.
     pub(crate) variables: Vec<(String, String)>,
-    /// Run as nobody where Tare is root: some refuse to be root.
+    /// Run as nobody if Tare is root, because some programs refuse to be root.
     pub(crate) unprivileged: bool,
-    /// A System V IPC namespace of its own where it would have the host's, so that nothing that it
-    /// makes there outlives it.
+    /// Run in an own System V IPC namespace instead of the host's, so that nothing it makes there
+    /// outlives it.
     pub(crate) own_ipc: bool,
-    /// The program is that of the environment's image, with its environment, directory and user.
+    /// Run the program of the environment's image, with the image's variables, directory and user.
     pub(crate) from_image: bool,
 }
 
@@ -52,9 +52,9 @@ pub(crate) struct Recipe {
 #[derive(Debug, thiserror::Error)]
 pub enum StartSystemError {
     #[error(
-        "the recipe of the system cannot be read; is there a quote or a backslash in the path of the state directory?"
+        "the start plan of the system cannot be read; is there a quote or a backslash in the path of the state directory?"
     )]
-    Recipe(#[source] serde_json::Error),
+    StartPlan(#[source] serde_json::Error),
     #[error("cannot write {}", .path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("cannot give {} to user {uid}", .path.display())]
@@ -65,71 +65,71 @@ pub enum StartSystemError {
     Run { program: String, source: io::Error },
     #[error("{program} failed with {status} before the system was started: {said}")]
     Failed { program: String, status: ExitStatus, said: String },
-    #[error("the recipe has an empty command")]
+    #[error("the start plan has an empty command")]
     NoCommand,
 }
 
-impl Recipe {
-    /// The arguments of Tare's program.
+impl StartPlan {
+    /// Returns the arguments for Tare's program.
     pub(crate) fn arguments(&self) -> Vec<String> {
         // Strings and flags are always JSON.
-        let recipe = serde_json::to_string(self).unwrap_or_default();
+        let plan = serde_json::to_string(self).unwrap_or_default();
         let image = if self.from_image { &["--image", "{image}"][..] } else { &[] };
         [COMMAND, "--data", "{data}"]
             .iter()
             .chain(image)
             .map(|word| (*word).to_string())
-            .chain([recipe])
+            .chain([plan])
             .collect()
     }
 }
 
-/// Makes ready what a recipe says and becomes its program. `image` is what the environment's image
-/// says of its program, where it is that.
+/// Prepares what a plan asks for and becomes its program. `image` is the image's configuration, if
+/// the program is the image's.
 ///
 /// # Errors
-/// When it cannot; otherwise it does not return.
-pub fn start(recipe: &str, data: &Path, image: Option<&str>) -> StartSystemError {
-    let prepared = serde_json::from_str(recipe).map_err(StartSystemError::Recipe);
-    match prepared.and_then(|recipe| prepare(&recipe, data, image)) {
+/// Returns only if it fails.
+pub fn start(plan: &str, data: &Path, image: Option<&str>) -> StartSystemError {
+    let prepared = serde_json::from_str(plan).map_err(StartSystemError::StartPlan);
+    match prepared.and_then(|plan| prepare(&plan, data, image)) {
         Ok((program, mut command)) => StartSystemError::Run { program, source: command.exec() },
         Err(error) => error,
     }
 }
 
 fn prepare(
-    recipe: &Recipe,
+    plan: &StartPlan,
     data: &Path,
     image: Option<&str>,
 ) -> Result<(String, Command), StartSystemError> {
-    // On a container's own root nobody has made it.
+    // On a container's own root the directory does not exist yet.
     fs::create_dir_all(data)
         .map_err(|source| StartSystemError::Write { path: data.into(), source })?;
-    for (name, content) in &recipe.files {
+    for (name, content) in &plan.files {
         let path = data.join(name);
         let fail = |source| StartSystemError::Write { path: path.clone(), source };
         path.parent().map_or(Ok(()), fs::create_dir_all).map_err(fail)?;
         fs::write(&path, content).map_err(fail)?;
     }
-    let image = match (recipe.from_image, image) {
+    let image = match (plan.from_image, image) {
         (true, image) => Some(ImageProgram::read(image.unwrap_or_default(), Path::new("/"))?),
         (false, _) => None,
     };
     let user = match &image {
         Some(image) => image.user,
-        None => recipe.unprivileged.then_some(NOBODY),
+        None => plan.unprivileged.then_some(NOBODY),
     };
     let user = user.filter(|_| rustix::process::geteuid().is_root());
     if let Some(user) = user {
         give_away(data, user)?;
     }
-    if recipe.own_ipc {
-        // A container has one already, and may not make another.
+    if plan.own_ipc {
+        // A container has an own namespace already, and may not make another.
         #[expect(deprecated, reason = "unsafe only for the descriptor table, which stays shared")]
         let _ = rustix::thread::unshare(UnshareFlags::NEWIPC);
     }
-    for words in &recipe.before {
-        let (program, mut command) = command(words, recipe, data, user)?;
+    for words in &plan.before {
+        let (program, mut command) = command(words, plan, data, user)?;
         let run = |source| StartSystemError::Run { program: program.clone(), source };
         let output = command.output().map_err(run)?;
         if !output.status.success() {
@@ -139,12 +139,12 @@ fn prepare(
         }
     }
     match image {
-        None => command(&recipe.command, recipe, data, user),
+        None => command(&plan.command, plan, data, user),
         Some(image) => {
-            let words = image.words(&recipe.command);
-            let (program, mut command) = command(&words, recipe, &image.folder, user)?;
-            // What the study says goes before what the image says.
-            let own = |name: &str| recipe.variables.iter().any(|(known, _)| known == name);
+            let words = image.words(&plan.command);
+            let (program, mut command) = command(&words, plan, &image.folder, user)?;
+            // The study's variables override the image's.
+            let own = |name: &str| plan.variables.iter().any(|(known, _)| known == name);
             command.envs(image.variables.into_iter().filter(|(name, _)| !own(name)));
             Ok((program, command))
         }
@@ -153,20 +153,20 @@ fn prepare(
 
 fn command(
     words: &[String],
-    recipe: &Recipe,
+    plan: &StartPlan,
     folder: &Path,
     user: Option<User>,
 ) -> Result<(String, Command), StartSystemError> {
     let (program, arguments) = words.split_first().ok_or(StartSystemError::NoCommand)?;
     let mut command = Command::new(program);
-    command.args(arguments).envs(recipe.variables.iter().cloned()).current_dir(folder);
+    command.args(arguments).envs(plan.variables.iter().cloned()).current_dir(folder);
     if let Some(User { uid, gid }) = user {
         command.uid(uid).gid(gid);
     }
     Ok((program.clone(), command))
 }
 
-/// Gives a directory and what is in it to the user that the system runs as.
+/// Gives a directory and its contents to the user of the system.
 fn give_away(path: &Path, user: User) -> Result<(), StartSystemError> {
     let fail = |source| StartSystemError::Own { path: path.into(), uid: user.uid, source };
     std::os::unix::fs::lchown(path, Some(user.uid), Some(user.gid)).map_err(fail)?;
@@ -187,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn a_recipe_survives_its_way_through_an_argument() {
-        let recipe = Recipe {
+    fn plan_round_trips_through_an_argument() {
+        let plan = StartPlan {
             files: vec![("conf/a.yaml".into(), "cluster: 'x \"y\"'\n".into())],
             before: vec![words(&["init", "{data}"])],
             command: words(&["{program}", "--save", ""]),
@@ -197,22 +197,22 @@ mod tests {
             own_ipc: true,
             from_image: false,
         };
-        let arguments = recipe.arguments();
+        let arguments = plan.arguments();
         assert_eq!(arguments[..3], words(&[COMMAND, "--data", "{data}"]));
-        assert_eq!(serde_json::from_str::<Recipe>(&arguments[3]).unwrap(), recipe);
+        assert_eq!(serde_json::from_str::<StartPlan>(&arguments[3]).unwrap(), plan);
     }
 
     #[test]
-    fn files_are_written_and_what_fails_before_is_told() {
+    fn files_are_written_and_failures_reported() {
         let data = tempfile::tempdir().unwrap();
-        let recipe = Recipe {
+        let plan = StartPlan {
             files: vec![("conf/a".into(), "text".into())],
             before: vec![words(&["sh", "-c", "cat conf/a; echo; echo wrong >&2; exit 3"])],
-            ..Recipe::default()
+            ..StartPlan::default()
         };
-        let error = prepare(&recipe, data.path(), None).unwrap_err().to_string();
+        let error = prepare(&plan, data.path(), None).unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("text | wrong"), "{error}");
-        let gone = Recipe { command: words(&["/nowhere/program"]), ..Recipe::default() };
+        let gone = StartPlan { command: words(&["/nowhere/program"]), ..StartPlan::default() };
         let text = serde_json::to_string(&gone).unwrap();
         let error = start(&text, data.path(), None).to_string();
         assert_eq!(error, "cannot run /nowhere/program");

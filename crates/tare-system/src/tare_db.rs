@@ -47,13 +47,13 @@ pub(super) const INFO: SystemInfo = SystemInfo {
     },
 };
 
-/// How long a server may take to end in good order: it writes out what is in memory.
+/// Time limit for a server to end in good order: it writes out its memory.
 const END_LIMIT: Duration = Duration::from_secs(60);
 
-/// What the database wrote of itself cannot be used, or its data not kept.
+/// Why the database's report cannot be used, or its data not kept.
 #[derive(Debug, thiserror::Error)]
 pub enum TareDbError {
-    #[error("cannot read what the database says of itself in {}", .path.display())]
+    #[error("cannot read the database's report {}", .path.display())]
     ReadReport { path: PathBuf, source: std::io::Error },
     #[error("{} is not the report of a database of this version", .path.display())]
     Report { path: PathBuf, source: serde_json::Error },
@@ -65,7 +65,7 @@ pub enum TareDbError {
     StillThere { pid: u32, limit_s: u64 },
 }
 
-/// A snapshot of a database that was loaded.
+/// A snapshot of a loaded database.
 #[derive(Debug)]
 struct Snapshot {
     folder: PathBuf,
@@ -86,7 +86,7 @@ impl KeptData for Snapshot {
 /// The reference database with the options of a study.
 #[derive(Clone, Debug)]
 pub struct TareDb {
-    /// Of its command line.
+    /// The options of its command line.
     options: Vec<(String, String)>,
     instances: Instances,
 }
@@ -102,9 +102,9 @@ impl System for TareDb {
                 .map(String::from)
                 .into();
         arguments.push(cpus.to_string());
-        // The networks that it listens on are made for the study.
+        // It listens only on networks that are made for the study.
         arguments.push("--insecure".into());
-        // A study weighs the layer, not the disk's write cache, unless it says otherwise.
+        // By default a study weighs the layer, not the disk's write cache.
         if !self.options.iter().any(|(name, _)| name == "durability") {
             arguments.extend(["--durability".into(), "periodic".into()]);
         }
@@ -160,7 +160,7 @@ impl System for TareDb {
     }
 }
 
-/// Names and values, those of objects inside with their names joined by a dot.
+/// Flattens names and values; names inside an object follow the object's name and a dot.
 fn flatten(
     prefix: &str,
     object: serde_json::Map<String, serde_json::Value>,
@@ -197,10 +197,10 @@ mod tests {
     }
 
     #[test]
-    fn settings_come_from_its_report() {
+    fn settings_come_from_report() {
         let data = tempfile::tempdir().unwrap();
         let error = system(&[]).settings(&crate::tests::at(data.path())).unwrap_err().to_string();
-        assert!(error.contains("says of itself"), "{error}");
+        assert!(error.contains("the database's report"), "{error}");
         std::fs::write(
             data.path().join(::tare_db::report::FILE),
             r#"{"shards":1,"io_engine":"epoll","environment":{"quota":{"quota_us":50000}}}"#,

@@ -1,4 +1,4 @@
-//! What the tests of systems share.
+//! Helpers that the tests of systems share.
 
 use std::path::Path;
 
@@ -6,35 +6,35 @@ use tare_lab::environment::Endpoint;
 use tare_lab::study::SystemSpec;
 use tare_lab::system::System;
 
-use crate::Way;
-use crate::starter::Recipe;
+use crate::ClientRoute;
+use crate::starter::StartPlan;
 
-/// A system that answers nowhere, with its data there.
+/// Returns the endpoint of a system that does not answer, with this data directory.
 pub(crate) fn at(data: &Path) -> Endpoint {
     Endpoint { address: ([127, 0, 0, 1], 1).into(), data: Some(data.into()) }
 }
 
-/// A system by its name, with options.
+/// Makes a system by its name, with options.
 pub(crate) fn try_make(
     name: &str,
     options: &[(&str, &str)],
 ) -> Result<Box<dyn System>, tare_lab::PartError> {
     let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let spec = SystemSpec { name: name.into(), options };
-    crate::find(name).unwrap().make(&spec, &Way::default())
+    crate::find(name).unwrap().make(&spec, &ClientRoute::default())
 }
 
 pub(crate) fn make(name: &str, options: &[(&str, &str)]) -> Box<dyn System> {
     try_make(name, options).unwrap()
 }
 
-/// What its starter is handed for two CPUs.
-pub(crate) fn recipe_of(system: &dyn System) -> Recipe {
+/// Returns the start plan for two CPUs.
+pub(crate) fn plan_of(system: &dyn System) -> StartPlan {
     let arguments = system.launch(2).arguments;
     serde_json::from_str(arguments.last().unwrap()).unwrap()
 }
 
-/// The command that it becomes, its words joined by spaces.
+/// Returns the command that the process becomes, its words joined by spaces.
 pub(crate) fn command_of(system: &dyn System) -> String {
-    recipe_of(system).command.join(" ")
+    plan_of(system).command.join(" ")
 }

@@ -1,5 +1,5 @@
-//! A server that speaks just enough CQL for a load: one thread per connection, rows in a map. It can
-//! misbehave on purpose.
+//! A server that speaks just enough CQL: one thread per connection, rows in a map. Tests can make
+//! it misbehave.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use tare_cql::wire::Value;
 
 /// What the server does with the requests that execute something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum ServerBehaviour {
     Good,
     /// Answers this many, then closes every connection.
     CloseAfter(u64),
@@ -50,7 +50,7 @@ type Rows = Mutex<HashMap<u64, (i64, Vec<Vec<u8>>)>>;
 
 #[derive(Debug)]
 struct State {
-    manner: Manner,
+    manner: ServerBehaviour,
     rows: Rows,
     executed: AtomicU64,
     connections: AtomicU64,
@@ -75,7 +75,7 @@ impl FakeServer {
     ///
     /// # Panics
     /// If there is none.
-    pub fn start(manner: Manner) -> Self {
+    pub fn start(manner: ServerBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
@@ -112,7 +112,7 @@ impl FakeServer {
         rows.iter().map(|(key, (_, cells))| (*key, cells.clone())).collect()
     }
 
-    /// How many connections there have been.
+    /// Returns how many connections there have been.
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
     }
@@ -122,7 +122,7 @@ impl FakeServer {
         self.state.recovered.load(Ordering::Relaxed)
     }
 
-    /// Every statement that was run or prepared.
+    /// Returns every statement that was run or prepared.
     ///
     /// # Panics
     /// If a connection's thread has panicked.
@@ -161,7 +161,7 @@ fn serve(mut socket: TcpStream, state: &State) {
                 state.recovered.store(true, Ordering::Relaxed);
             }
             match state.manner {
-                Manner::Reversed => out.splice(0..0, one),
+                ServerBehaviour::Reversed => out.splice(0..0, one),
                 _ => out.splice(out.len().., one),
             };
             if !goes_on {
@@ -182,7 +182,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
     let note = |statement: &str| state.statements.lock().unwrap().push(statement.into());
     match Request::decode(frame).unwrap() {
         Request::Options => response::encode_supported(out, reply, &[]),
-        Request::Startup { .. } if state.manner == Manner::Login => {
+        Request::Startup { .. } if state.manner == ServerBehaviour::Login => {
             response::encode_authenticate(out, reply, "PasswordAuthenticator");
         }
         Request::Startup { .. } => response::encode_ready(out, reply),
@@ -200,24 +200,24 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
         Request::Execute { id, parameters } => {
             let executed = state.executed.fetch_add(1, Ordering::Relaxed);
             match state.manner {
-                Manner::CloseAfter(count) if executed >= count => return false,
-                Manner::SilentAfter(count) if executed >= count => return true,
-                Manner::GarbageAfter(count) if executed >= count => {
+                ServerBehaviour::CloseAfter(count) if executed >= count => return false,
+                ServerBehaviour::SilentAfter(count) if executed >= count => return true,
+                ServerBehaviour::GarbageAfter(count) if executed >= count => {
                     out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n\r\n");
                     return true;
                 }
-                // This request is under way and never answered on this connection.
-                Manner::CloseOnce(count) if executed == count => {
+                // The request stays unanswered on this connection.
+                ServerBehaviour::CloseOnce(count) if executed == count => {
                     state.closed.store(true, Ordering::Relaxed);
                     return false;
                 }
-                Manner::Drops if executed % 50 == 49 => return true,
-                Manner::OtherStreams(count) if executed >= count => {
+                ServerBehaviour::Drops if executed % 50 == 49 => return true,
+                ServerBehaviour::OtherStreams(count) if executed >= count => {
                     let head = Head { stream: 12_345, ..Head::from(reply) };
                     response::encode_void(out, head);
                     return true;
                 }
-                Manner::Forgets
+                ServerBehaviour::Forgets
                     if executed % 1_000 == 999 || state.forgotten.load(Ordering::Relaxed) =>
                 {
                     state.forgotten.store(true, Ordering::Relaxed);
@@ -225,8 +225,8 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     response::encode_error(out, reply, &kind, "forgotten");
                     return true;
                 }
-                Manner::Errors | Manner::Refuses
-                    if executed.is_multiple_of(7) || state.manner == Manner::Refuses =>
+                ServerBehaviour::Errors | ServerBehaviour::Refuses
+                    if executed.is_multiple_of(7) || state.manner == ServerBehaviour::Refuses =>
                 {
                     let kind = ErrorKind::Overloaded;
                     response::encode_error(out, reply, &kind, "too much of it");
@@ -247,7 +247,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     let now_us = known.0 + 1;
                     let time_us = parameters.settings.timestamp_us.unwrap_or(now_us);
                     let row = (time_us, values.collect());
-                    if row.0 > known.0 && (known.0 == 0 || state.manner != Manner::Stale) {
+                    if row.0 > known.0 && (known.0 == 0 || state.manner != ServerBehaviour::Stale) {
                         *known = row;
                     }
                     response::encode_void(out, reply);
@@ -260,7 +260,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     let columns = EncodedColumns::new("", "", vec![column; count]);
                     let mut rows = RowsWriter::begin(out, reply, &columns, None);
                     if let Some(mut row) = row {
-                        if state.manner == Manner::Corrupt {
+                        if state.manner == ServerBehaviour::Corrupt {
                             *row.last_mut().unwrap().last_mut().unwrap() ^= 1;
                         }
                         row.iter().for_each(|cell| rows.cell(Some(cell)));

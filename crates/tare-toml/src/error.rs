@@ -1,4 +1,4 @@
-//! What can be wrong with a file, each with its place.
+//! Errors in a file, each with its place.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 /// A file that cannot be used: what is wrong, and the line with a caret under the place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TomlError {
-    /// Name of the file as the user gave it.
+    /// The name of the file as the user gave it.
     pub file: String,
     /// Line, from 1.
     pub line: usize,
@@ -15,7 +15,7 @@ pub struct TomlError {
     /// Boxed, because an error travels through many results.
     pub problem: Box<Problem>,
     line_text: String,
-    /// Characters to underline; at least 1.
+    /// How many characters to underline; at least 1.
     width: usize,
 }
 
@@ -50,14 +50,14 @@ pub enum Problem {
     Conflict { key: String, other: String, why: String },
 }
 
-/// The nearest valid name, or all of them where none is near.
+/// The nearest valid name, or all valid names if none is near.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hint {
     pub nearest: Option<String>,
     pub known: Vec<String>,
 }
 
-/// Two names are near from this normalised Damerau-Levenshtein similarity on.
+/// Two names are near from this similarity on (normalised Damerau-Levenshtein).
 const NEAR: f64 = 0.5;
 
 impl Hint {
@@ -84,7 +84,7 @@ impl fmt::Display for Hint {
 }
 
 impl TomlError {
-    /// An error at a range of bytes of `text`.
+    /// Returns an error at a range of bytes of `text`.
     pub(crate) fn new(file: &str, text: &str, span: Range<usize>, problem: Problem) -> Self {
         let start = (0..=span.start.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
         let start = start.unwrap_or(0);
@@ -104,7 +104,7 @@ impl TomlError {
     }
 }
 
-/// The line, from 1, of a byte of `text`.
+/// Returns the line of a byte of `text`, counted from 1.
 pub(crate) fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
@@ -113,7 +113,7 @@ impl fmt::Display for TomlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, problem, line_text, width } = self;
         let gutter = " ".repeat(line.to_string().len());
-        // A tab is as wide as the terminal likes: it is repeated under the line as it is.
+        // A terminal chooses the width of a tab, so it is repeated in the line of the caret.
         let lead: String = line_text
             .chars()
             .take(column - 1)

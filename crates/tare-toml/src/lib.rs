@@ -1,5 +1,5 @@
-//! TOML files that people write. Unknown keys and values are refused, and every error shows its line
-//! with a caret. Studies and workloads are read with it.
+//! TOML files that people write. Unknown keys and values are refused, and every error shows its
+//! line with a caret. Studies and workloads are read with it.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,7 +1,7 @@
-//! TOML tables read key by key, where every error knows its place.
+//! Reads TOML tables key by key, so that every error knows its place.
 //!
-//! serde's own errors come after a key's place is lost (`deny_unknown_fields` points at the table),
-//! so the parsed tree is walked by hand.
+//! serde loses a key's place before it reports an error (`deny_unknown_fields` points at the
+//! table), so the parsed tree is walked by hand.
 
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -30,10 +30,10 @@ impl<'s> Source<'s> {
         line_of(self.text, span.start)
     }
 
-    /// The text as a tree.
+    /// Parses the text into a tree.
     ///
     /// # Errors
-    /// If it is no TOML.
+    /// If it is not TOML.
     pub fn document(&self) -> Result<DeTable<'s>, TomlError> {
         let document = DeTable::parse(self.text).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
@@ -42,10 +42,10 @@ impl<'s> Source<'s> {
         Ok(document.into_inner())
     }
 
-    /// The table of the whole file.
+    /// Returns the table of the whole file, after checking its keys.
     ///
     /// # Errors
-    /// If it has a key that is not known.
+    /// If it has an unknown key.
     pub fn root(
         self,
         title: &str,
@@ -55,7 +55,7 @@ impl<'s> Source<'s> {
         Table::new(self, title, self.first_line(), document, known)
     }
 
-    /// Where something is that concerns the file as a whole.
+    /// Returns the place of errors about the file as a whole.
     pub fn first_line(&self) -> Range<usize> {
         0..self.text.lines().next().map_or(0, str::len)
     }
@@ -65,7 +65,7 @@ impl<'s> Source<'s> {
 #[derive(Clone, Debug)]
 pub struct Table<'s> {
     source: Source<'s>,
-    /// `[schedule]`, `[[environment]]`, for messages.
+    /// The name in messages, such as `[schedule]` or `[[environment]]`.
     title: String,
     span: Range<usize>,
     entries: &'s DeTable<'s>,
@@ -82,7 +82,7 @@ pub struct Item<'s> {
 }
 
 impl<'s> Table<'s> {
-    /// Takes a table and refuses the first key, in the order of the file, that is not known.
+    /// Returns a table, or refuses its first unknown key in the order of the file.
     pub fn new(
         source: Source<'s>,
         title: &str,
@@ -104,7 +104,7 @@ impl<'s> Table<'s> {
         }
     }
 
-    /// The table as it is, whatever its keys.
+    /// Returns the table without checking its keys.
     pub fn unchecked(
         source: Source<'s>,
         title: &str,
@@ -114,7 +114,7 @@ impl<'s> Table<'s> {
         Self { source, title: title.to_string(), span, entries }
     }
 
-    /// All items, in the order of the file.
+    /// Returns all items, in the order of the file.
     pub fn items(&self) -> Vec<Item<'s>> {
         let item = |(key, value): (&toml::Spanned<_>, &'s toml::Spanned<DeValue<'s>>)| Item {
             source: self.source,
@@ -141,7 +141,7 @@ impl<'s> Table<'s> {
         self.source.error(self.span.clone(), problem)
     }
 
-    /// Two keys that exclude each other.
+    /// Refuses two keys that exclude each other.
     pub fn exclusive(&self, key: &str, other: &str, why: &str) -> Result<(), TomlError> {
         match (self.get(key), self.get(other)) {
             (Some(item), Some(_)) => Err(self.source.error(
@@ -152,12 +152,12 @@ impl<'s> Table<'s> {
         }
     }
 
-    /// A text by its key, with the place of its value.
+    /// Returns a text by its key, with the place of its value.
     pub fn text(&self, key: &str) -> Result<Option<(String, Item<'s>)>, TomlError> {
         self.get(key).map(|item| Ok((item.text()?.to_string(), item))).transpose()
     }
 
-    /// One of the known words by its key.
+    /// Returns one of the known words by its key.
     pub fn word(&self, key: &str, known: &[String]) -> Result<Option<String>, TomlError> {
         let Some((value, item)) = self.text(key)? else { return Ok(None) };
         item.known(&value, known)?;
@@ -213,7 +213,7 @@ impl<'s> Table<'s> {
         }
     }
 
-    /// The tables of an array (`[[key]]`), in the order of the file.
+    /// Returns the tables of an array (`[[key]]`), in the order of the file.
     pub fn tables(&self, key: &str, known: &[&str]) -> Result<Vec<Table<'s>>, TomlError> {
         let Some(item) = self.get(key) else { return Ok(Vec::new()) };
         let title = format!("[[{key}]]");
@@ -230,12 +230,12 @@ impl<'s> Table<'s> {
         Ok(tables)
     }
 
-    /// A table inside this one.
+    /// Returns a table inside this one.
     pub fn table(&self, key: &str, known: &[&str]) -> Result<Option<Table<'s>>, TomlError> {
         self.get(key).map(|item| item.table(&format!("[{key}]"), known)).transpose()
     }
 
-    /// A table that the file does not have.
+    /// Returns a table that the file does not have.
     pub fn empty(&self, title: &str, entries: &'s DeTable<'s>) -> Table<'s> {
         Self::unchecked(self.source, title, self.span.clone(), entries)
     }
@@ -285,7 +285,7 @@ impl<'s> Item<'s> {
         self.value.is_table()
     }
 
-    /// The values of a list, each under this key; `None` for anything else.
+    /// Returns the values of a list, each under this key; `None` for anything else.
     pub fn list(&self) -> Option<Vec<Item<'s>>> {
         let DeValue::Array(array) = self.value else { return None };
         let item = |value: &'s toml::Spanned<DeValue<'s>>| Item {
@@ -313,7 +313,7 @@ impl<'s> Item<'s> {
         Err(self.error(Problem::UnknownValue { key, value, hint }))
     }
 
-    /// A number or text as an option's text.
+    /// Returns a number or text as an option's text.
     pub fn scalar(&self) -> Result<String, TomlError> {
         match self.value {
             DeValue::String(text) => Ok(text.to_string()),
@@ -324,7 +324,7 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// The same, or a list of words as one text with spaces between them.
+    /// Returns a scalar's text, or a list of words as one text with spaces between them.
     pub fn words(&self) -> Result<String, TomlError> {
         let Some(items) = self.list() else { return self.scalar() };
         let mut words = Vec::new();
@@ -357,7 +357,7 @@ impl<'s> Item<'s> {
         value.filter(|value| range.contains(value)).ok_or_else(|| self.out_of_range(&words))
     }
 
-    /// A share: a number from 0 to 1, or a percentage as text.
+    /// Returns a share: a number from 0 to 1, or a percentage as text.
     pub fn share(&self) -> Result<f64, TomlError> {
         let share = match self.value {
             DeValue::String(text) => {
@@ -379,7 +379,7 @@ impl<'s> Item<'s> {
         range.contains(&value).then_some(value).ok_or_else(|| self.out_of_range(&words))
     }
 
-    /// An amount of memory: bytes, or a text with a unit. `None` for `"none"`.
+    /// Returns an amount of memory: bytes, or a text with a unit. `None` for `"none"`.
     pub fn bytes_or_none(&self) -> Result<Option<u64>, TomlError> {
         match self.value {
             DeValue::String(text) if text == "none" => Ok(None),
@@ -411,7 +411,7 @@ impl<'s> Item<'s> {
     }
 }
 
-/// Whether `value` is one of `known`, prefix forms included.
+/// Returns whether `value` is one of `known`, prefix forms included.
 pub fn is_known(value: &str, known: &[String]) -> bool {
     known.iter().any(|word| match word.strip_suffix('*') {
         Some(prefix) => value.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()),

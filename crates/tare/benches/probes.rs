@@ -17,7 +17,7 @@ use tare_lab::environment::{Environment, EnvironmentSpec};
 use tare_lab::probe::{Probe, Scope};
 use tare_lab::study::{CpuSpec, KeyDistribution, SystemSpec, WorkloadSpec};
 use tare_probe::Roots;
-use tare_system::Way;
+use tare_system::ClientRoute;
 use tare_testkit::EnvironmentBuilder;
 
 mod tiny;
@@ -130,7 +130,7 @@ fn measure(
 ) -> Result<()> {
     let spec = SystemSpec { name: "tare-db".into(), options: Vec::new() };
     let client = Some(site.client_namespace());
-    let way = Way { namespace: client.map(Into::into) };
+    let way = ClientRoute { namespace: client.map(Into::into) };
     let system = tare_system::find(&spec.name).ok_or("no tare-db")?.make(&spec, &way)?;
     let mut driver = TareLoad::start(program, &cpus.client, client, site.run())?;
     let endpoint = environment.start(&system.launch(cpus.system.len()))?;

@@ -129,11 +129,11 @@ fn every_way_to_speak_works_and_every_misunderstanding_is_told() {
         let text = failure(&load(port, words).output().unwrap());
         assert!(text.contains(expect), "{words:?}: {text}");
     };
-    check(guarded.port, &[], "speaks TLS; name whom to trust by --tls-ca");
+    check(guarded.port, &[], "speaks TLS; name the trusted authorities with --tls-ca");
     check(plain.port, &["--tls-ca", &certificate], "does it speak TLS");
     check(guarded.port, &["--tls-insecure"], "asks for a login");
     let wrong_login = ["--tls-insecure", "--user", "ann", "--password-file", &wrong];
-    check(guarded.port, &wrong_login, "does not let \"ann\" in");
+    check(guarded.port, &wrong_login, "refused the login of \"ann\"");
     check(guarded.port, &["--tls-ca", &certificate, "--tls-name", "db.invalid"], "not valid");
     check(plain.port, &["--columns", "7"], "there is no table tare.row7x64");
     let unknown = tare().args(["load", "no-such-host.invalid"]).output().unwrap();

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::{stderr, stdout, tare};
-use tare_testkit::fake_server::{FakeServer, Manner};
+use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 
 fn load(address: SocketAddr, words: &[&str]) -> Output {
     let mut command = tare();
@@ -94,7 +94,7 @@ fn what_is_no_cql_server_is_told_in_one_line() {
 
 #[test]
 fn servers_that_begin_to_misbehave_are_a_result() {
-    let check = |manner: Manner, kind: &str| {
+    let check = |manner: ServerBehaviour, kind: &str| {
         let server = FakeServer::start(manner);
         let output = load(server.address, &["--populate", "--verify"]);
         let report: serde_json::Value = serde_json::from_str(&stdout(&output))
@@ -109,14 +109,14 @@ fn servers_that_begin_to_misbehave_are_a_result() {
     };
     thread::scope(|scope| {
         let cases = [
-            (Manner::CloseOnce(1_500), "connection closed"),
-            (Manner::CloseAfter(1_500), "connection closed"),
-            (Manner::GarbageAfter(1_500), "garbage on the connection"),
-            (Manner::OtherStreams(1_500), "garbage on the connection"),
-            (Manner::SilentAfter(1_500), "no answer"),
-            (Manner::Reversed, ""),
-            (Manner::Corrupt, "row differs from what was written"),
-            (Manner::Stale, "row stale"),
+            (ServerBehaviour::CloseOnce(1_500), "connection closed"),
+            (ServerBehaviour::CloseAfter(1_500), "connection closed"),
+            (ServerBehaviour::GarbageAfter(1_500), "garbage on the connection"),
+            (ServerBehaviour::OtherStreams(1_500), "garbage on the connection"),
+            (ServerBehaviour::SilentAfter(1_500), "no answer"),
+            (ServerBehaviour::Reversed, ""),
+            (ServerBehaviour::Corrupt, "row differs from what was written"),
+            (ServerBehaviour::Stale, "row stale"),
         ];
         for (manner, kind) in cases {
             scope.spawn(move || check(manner, kind));
@@ -126,7 +126,7 @@ fn servers_that_begin_to_misbehave_are_a_result() {
 
 #[test]
 fn rows_that_cannot_be_written_are_told_in_one_line() {
-    let server = FakeServer::start(Manner::Refuses);
+    let server = FakeServer::start(ServerBehaviour::Refuses);
     let told = failure(&load(server.address, &["--populate"]), 1);
     assert!(told.contains("cannot fill tare.row3x64") && told.contains("too much of it"), "{told}");
 }
@@ -134,7 +134,7 @@ fn rows_that_cannot_be_written_are_told_in_one_line() {
 #[test]
 fn a_search_keeps_its_runs_when_the_server_goes_away() {
     // Three closed connections in a row are a server that has gone: the port is closed too.
-    let server = FakeServer::start(Manner::CloseAfter(2_000));
+    let server = FakeServer::start(ServerBehaviour::CloseAfter(2_000));
     let words = ["--populate", "--rate", "500", "--find-max", "--slo", "p50=10s", "--no-reconnect"];
     let output = load(server.address, &words);
     let (text, report) = (stderr(&output), stdout(&output));
@@ -161,8 +161,8 @@ fn files_that_cannot_be_used_have_their_exit_code() {
     check(&["--user", "ann"], 2, "give --password-file");
     check(&["--user", "ann", "--password-file", &empty], 3, "holds no password");
     check(&["--user", "ann", "--password-file", "/nowhere"], 3, "cannot read the password");
-    check(&["--tls-ca", &empty], 3, "cannot take the authorities to trust");
-    check(&["--tls-ca", "/nowhere"], 3, "cannot take the authorities to trust from /nowhere");
+    check(&["--tls-ca", &empty], 3, "cannot read the trusted authorities");
+    check(&["--tls-ca", "/nowhere"], 3, "cannot read the trusted authorities in /nowhere");
     check(&["--tls-name", "db"], 2, "say whom to trust");
     check(&["--workload", "/nowhere.toml"], 3, "cannot read the workload");
     check(&["--workload", "ycsb-z"], 2, "did you mean \"ycsb-");

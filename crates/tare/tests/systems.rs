@@ -12,7 +12,7 @@ use tare_host::exec;
 use tare_lab::environment::{CpuPlan, Endpoint, EnvironmentSpec};
 use tare_lab::study::SystemSpec;
 use tare_lab::system::System;
-use tare_system::Way;
+use tare_system::ClientRoute;
 use tare_testkit::{EnvironmentBuilder, Machine, Reason, skip};
 
 /// One after the other: they share the host's addresses, and few CPUs.
@@ -82,7 +82,7 @@ fn weighable(
     let site = Site::open(options_of_site).unwrap();
     let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let spec = SystemSpec { name: name.into(), options };
-    let way = Way { namespace: Some(site.client_namespace().into()) };
+    let way = ClientRoute { namespace: Some(site.client_namespace().into()) };
     let system = tare_system::find(name).unwrap().make(&spec, &way).unwrap();
     let runtimes = [("process", "host"), ("oci:runc", "bridge"), ("oci:crun", "host")];
     for (runtime, network) in runtimes {

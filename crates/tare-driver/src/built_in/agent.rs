@@ -1,11 +1,11 @@
-//! The load agent: one process that holds connections to all systems of a study and loads one of
-//! them when ordered to. It stands where the study puts the client: on the client's CPUs, in the
-//! client's network namespace. The words are in `protocol`.
+//! The load agent: a process with connections to all systems of a study that loads one of them at a
+//! time, as ordered. It runs on the client's CPUs and in the client's network namespace. `protocol`
+//! has the messages.
 //!
-//! The edges of a slice are told by a load thread at the very moment at which it reads its CPU
-//! clock, so that the harness reads its accounts beside them. The load goes on for 10 ms after the
-//! end of the window; then what is in flight is awaited and the system is left idle. Connections that
-//! break during it are made again, as by `tare load`.
+//! A load thread reports the edges of a slice at the moment at which it reads its CPU clock, so
+//! that the harness reads its accounts at the same time. The load goes on for 10 ms after the
+//! window; then the agent awaits what is in flight and leaves the system idle. Connections that
+//! break meanwhile are replaced, as by `tare load`.
 
 use std::error::Error;
 use std::io::{BufRead, Write};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use tare_lab::driver::{Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_load::access::{Access, Recovery};
-use tare_load::engine::{self, Edge, Engine, Follow, Target};
+use tare_load::engine::{self, Edge, Engine, LoadObserver, Target};
 use tare_load::pacing::ScheduleError;
 use tare_load::{LoadError, Stats, histogram};
 use tare_std::cpus::CpuSet;
@@ -34,11 +34,11 @@ pub enum AgentError {
     Output { source: std::io::Error },
 }
 
-/// Takes orders until `quit` or the end of `input`, one load thread on each of the CPUs.
+/// Obeys orders until `quit` or the end of `input`, with one load thread on each of the CPUs.
 ///
 /// # Errors
-/// `LoadError::NoCpus`; `Output` where the driver does not listen any more. What goes wrong with a system is
-/// answered and does not end the agent.
+/// `LoadError::NoCpus`, and `Output` if the driver does not read any more. Errors of a system are
+/// answered and do not end the agent.
 pub fn agent(
     cpus: &CpuSet,
     input: impl BufRead + Send + 'static,
@@ -60,7 +60,7 @@ pub fn agent(
                 break;
             }
         }
-        // The driver is gone: whatever runs shall end.
+        // The driver is gone, so a running load must end.
         stop.store(true, Ordering::Relaxed);
     });
     while let Ok(line) = orders.recv() {
@@ -109,7 +109,7 @@ impl<W: Write + Send> Agent<W> {
             Order::Populate { target, workload, seed } => {
                 let opened = self.targets.get_mut(target)?;
                 let mut progress = |done, all| {
-                    // A driver that does not listen is noticed with the next answer.
+                    // A driver that does not read is noticed with the next answer.
                     let _ = say(&self.output, &Answer::Progress { done, all });
                 };
                 self.engine.populate(
@@ -142,7 +142,7 @@ impl<W: Write + Send> Agent<W> {
         };
         let asked = workload::asked(&order.workload)?;
         let pace = workload::pace(order.pacing, order.window)?;
-        let load = engine::Order {
+        let load = engine::LoadOrder {
             asked: &asked,
             pace: &pace,
             lead_in: order.lead_in,
@@ -151,7 +151,7 @@ impl<W: Write + Send> Agent<W> {
             verify: false,
         };
         let mut follow =
-            Follow { stop: &self.stop, edge: &edge, stretch: &mut |_| {}, outlives: false };
+            LoadObserver { stop: &self.stop, edge: &edge, stretch: &mut |_| {}, outlives: false };
         let stats = self.engine.run(opened, &load, &mut follow)?;
         Ok(Answer::Ran((&slice_load(&stats, order.pacing)).into()))
     }
@@ -161,7 +161,7 @@ impl<W: Write + Send> Agent<W> {
     }
 }
 
-/// What the driver is told of a slice.
+/// Returns the result of a slice for the driver.
 fn slice_load(stats: &Stats, pacing: Pacing) -> SliceLoad {
     let response = match pacing {
         Pacing::Closed => Vec::new(),
@@ -178,7 +178,7 @@ fn slice_load(stats: &Stats, pacing: Pacing) -> SliceLoad {
     }
 }
 
-/// Writes one line, whole.
+/// Writes one whole line.
 fn say(output: &Mutex<impl Write>, answer: &Answer) -> Result<(), AgentError> {
     let mut line = serde_json::to_string(answer)
         .map_err(|error| AgentError::Output { source: error.into() })?;

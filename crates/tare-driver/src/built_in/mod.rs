@@ -1,9 +1,9 @@
-//! The built-in driver: starts this program again as `load-agent`, on the client's CPUs and, where
-//! the study says so, in a network namespace, and orders it about (`protocol`).
+//! The built-in driver. It starts this program again as `load-agent` on the client's CPUs, in the
+//! client's network namespace if there is one, and sends it orders (`protocol`).
 //!
-//! A process of its own, because its CPU time and its place in the network are part of the
-//! measurement. It ends when its standard input closes, so it cannot outlive the harness.
-//! Every wait has a deadline; an agent that misses one is killed.
+//! The agent is a process of its own, because its CPU time and its place in the network are part of
+//! the measurement. It ends when its standard input closes, so it cannot outlive the harness. Every
+//! wait has a deadline; an agent that misses one is killed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tare_lab::driver::{Driver, Edge, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 
-use crate::{Client, DriverInfo, PlaceError, place};
+use crate::{Client, DriverInfo, PlacementError, placement};
 
 mod agent;
 mod protocol;
@@ -28,7 +28,7 @@ mod tests;
 mod workload;
 
 pub use agent::{AgentError, agent};
-use protocol::{Answer, Order, Ran};
+use protocol::{Answer, Order, SliceResult};
 pub use workload::StudyWorkloadError;
 
 pub(super) const INFO: DriverInfo = DriverInfo {
@@ -47,20 +47,20 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     },
 };
 
-/// Environment variable that marks the processes of a study, so that leftovers are found.
+/// The environment variable that marks the processes of a study, so that leftovers are found.
 const RUN_VARIABLE: &str = "TARE_RUN";
-/// Beyond the time that an order itself may take.
+/// Time limit beyond the time that an order itself may take.
 const GRACE: Duration = Duration::from_secs(30);
-/// Between two lines of progress while rows are written, and after the last.
+/// Time limit for each line of progress while rows are written, and after the last.
 const PROGRESS: Duration = Duration::from_secs(90);
-/// For the agent to end when told to.
+/// Time limit for the agent to end after it was asked to.
 const QUIT: Duration = Duration::from_secs(2);
 
-/// What went wrong between the driver and its agent, or what the agent reported.
+/// Errors between the driver and its agent, and errors that the agent reported.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Place(#[from] PlacementError),
     #[error("cannot start {program} as load agent", program = program.display())]
     Spawn { program: PathBuf, source: std::io::Error },
     #[error("the load agent ended{}", said(.stderr))]
@@ -68,7 +68,7 @@ pub enum DriverError {
     #[error("the load agent did not answer {order} within {waited_s:.0} s and was killed")]
     Silent { order: &'static str, waited_s: f64 },
     #[error("the load agent answered {order} with {line:?}")]
-    Nonsense { order: &'static str, line: String },
+    UnexpectedAnswer { order: &'static str, line: String },
     #[error("{error}")]
     Failed { error: String },
     #[error("the load agent has been stopped")]
@@ -110,15 +110,15 @@ impl TareLoad {
             .args(["load-agent", "--cpus"])
             .arg(cpus.to_string())
             .env(RUN_VARIABLE, run)
-            // The terminal's interrupt is for the harness, which ends the agent in good order.
+            // The terminal's interrupt goes to the harness, which ends the agent in good order.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // A child inherits namespace and affinity from the thread that starts it. The thread is a
-        // fresh one, so nothing else is moved.
-        let mut child = place::within(network_namespace, || {
-            place::bind(cpus)?;
+        // A child inherits namespace and affinity from the thread that starts it, here a new one,
+        // so that no other thread moves.
+        let mut child = placement::within(network_namespace, || {
+            placement::bind(cpus)?;
             command.spawn().map_err(|source| DriverError::Spawn { program: program.into(), source })
         })??;
         let (sender, answers) = mpsc::channel();
@@ -140,7 +140,7 @@ impl TareLoad {
         self.agent.as_mut().ok_or(DriverError::Stopped)
     }
 
-    /// Gives an order and passes every answer to `last` until that returns something.
+    /// Sends an order and passes every answer to `last` until that returns a result.
     fn ask<T>(
         &mut self,
         name: &'static str,
@@ -162,7 +162,7 @@ impl TareLoad {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Disconnected) => return Err(self.end()),
                 Err(RecvTimeoutError::Timeout) => {
-                    // It cannot be trusted to stop loading the system either.
+                    // The agent cannot be trusted to stop loading the system either.
                     self.end();
                     let waited_s = waiting.elapsed().as_secs_f64();
                     return Err(DriverError::Silent { order: name, waited_s });
@@ -173,14 +173,14 @@ impl TareLoad {
                 Ok(answer) => match last(answer) {
                     Ok(Some(result)) => return Ok(result),
                     Ok(None) => {}
-                    Err(_) => return Err(DriverError::Nonsense { order: name, line }),
+                    Err(_) => return Err(DriverError::UnexpectedAnswer { order: name, line }),
                 },
-                Err(_) => return Err(DriverError::Nonsense { order: name, line }),
+                Err(_) => return Err(DriverError::UnexpectedAnswer { order: name, line }),
             }
         }
     }
 
-    /// Ends the agent and says what it left behind.
+    /// Ends the agent and returns its last output as an error.
     fn end(&mut self) -> DriverError {
         let Some(mut agent) = self.agent.take() else { return DriverError::Stopped };
         agent.finish();
@@ -190,7 +190,7 @@ impl TareLoad {
 }
 
 impl Agent {
-    /// Tells the agent to quit, waits a little, kills it, and reaps it.
+    /// Asks the agent to quit, waits a little, kills it and reaps it.
     fn finish(&mut self) {
         drop(self.orders.take());
         let deadline = Instant::now() + QUIT;
@@ -257,7 +257,7 @@ impl Driver for TareLoad {
     ) -> Result<SliceLoad, PartError> {
         let patience = order.lead_in + order.window + GRACE;
         let order = Order::Run { target, order: order.clone() };
-        let ran: Ran = self.ask("run", &order, patience, |answer| match answer {
+        let ran: SliceResult = self.ask("run", &order, patience, |answer| match answer {
             Answer::Begin => {
                 edge(Edge::Begin);
                 Ok(None)
@@ -290,7 +290,7 @@ impl Driver for TareLoad {
     }
 }
 
-/// The last 2,000 bytes or so that the agent wrote to standard error.
+/// Returns about the last 2,000 bytes that the agent wrote to standard error.
 fn tail(stderr: impl Read) -> String {
     let mut text = String::new();
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {

@@ -1,4 +1,4 @@
-//! The words between a study's driver and its load agent: JSON, one message a line.
+//! The messages between a study's driver and its load agent: JSON, one message per line.
 //!
 //! Order (to the agent's standard input) -> answers (from its standard output):
 //!
@@ -23,11 +23,11 @@ use serde::{Deserialize, Serialize};
 use tare_lab::driver::{SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 
-/// From the driver to the agent.
+/// A message from the driver to the agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// More than one address: the nodes of a cluster, all of which are loaded.
+    /// Several addresses are the nodes of a cluster, all of which are loaded.
     Open {
         addresses: Vec<SocketAddr>,
         deadline: Duration,
@@ -47,7 +47,7 @@ pub(crate) enum Order {
     Quit,
 }
 
-/// From the agent to the driver.
+/// A message from the agent to the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
@@ -56,14 +56,14 @@ pub(crate) enum Answer {
     Populated,
     Begin,
     End,
-    Ran(Ran),
+    Ran(SliceResult),
     Closed,
     Failed { error: String },
 }
 
-/// `SliceLoad` with its histograms as text.
+/// A `SliceLoad` with its histograms as text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Ran {
+pub(crate) struct SliceResult {
     window_ns: u64,
     operations: u64,
     errors: Vec<(String, u64)>,
@@ -73,7 +73,7 @@ pub(crate) struct Ran {
     service: String,
 }
 
-impl From<&SliceLoad> for Ran {
+impl From<&SliceLoad> for SliceResult {
     fn from(load: &SliceLoad) -> Self {
         Self {
             window_ns: load.window_ns,
@@ -87,10 +87,10 @@ impl From<&SliceLoad> for Ran {
     }
 }
 
-impl TryFrom<Ran> for SliceLoad {
+impl TryFrom<SliceResult> for SliceLoad {
     type Error = base64::DecodeError;
 
-    fn try_from(ran: Ran) -> Result<Self, Self::Error> {
+    fn try_from(ran: SliceResult) -> Result<Self, Self::Error> {
         Ok(Self {
             window_ns: ran.window_ns,
             operations: ran.operations,
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_the_table_are_the_words_on_the_wire() {
+    fn messages_match_the_documented_table() {
         let check = |order: Order, text: &str| {
             assert_eq!(serde_json::to_string(&order).unwrap(), text);
             assert_eq!(serde_json::from_str::<Order>(text).unwrap(), order);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_survives_the_journey() {
+    fn slice_result_round_trips() {
         let load = SliceLoad {
             window_ns: 200_000_123,
             operations: 12_345,
@@ -142,6 +142,6 @@ mod tests {
             response: Vec::new(),
             service: vec![0, 1, 2, 255],
         };
-        assert_eq!(SliceLoad::try_from(Ran::from(&load)).unwrap(), load);
+        assert_eq!(SliceLoad::try_from(SliceResult::from(&load)).unwrap(), load);
     }
 }

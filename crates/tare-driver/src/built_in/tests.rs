@@ -1,4 +1,4 @@
-//! The agent, in a thread.
+//! The agent in a thread.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use tare_lab::driver::{Pacing, SliceOrder, TargetId};
 
 use tare_load::histogram;
-use tare_testkit::fake_server::{FakeServer, Manner};
+use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 
 use super::protocol::{Answer, Order};
 use super::{AgentError, agent};
 use crate::tests::{cpus, workload};
 
-/// An agent in a thread, spoken to over a pair of sockets.
+/// An agent in a thread, connected by a pair of sockets.
 struct Agent {
     orders: Option<TcpStream>,
     answers: BufReader<TcpStream>,
@@ -42,7 +42,7 @@ impl Agent {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Gives an order and returns the first answer that is no progress.
+    /// Sends an order and returns the first answer that is not progress.
     fn ask(&mut self, order: &Order) -> Answer {
         self.order(order);
         loop {
@@ -69,8 +69,9 @@ fn slice(pacing: Pacing) -> SliceOrder {
 }
 
 #[test]
-fn the_agent_keeps_several_systems_and_tells_the_edges() {
-    let servers = [FakeServer::start(Manner::Good), FakeServer::start(Manner::Good)];
+fn agent_loads_several_systems_and_reports_edges() {
+    let servers =
+        [FakeServer::start(ServerBehaviour::Good), FakeServer::start(ServerBehaviour::Good)];
     let mut agent = Agent::start();
     for (number, server) in (0..).zip(&servers) {
         assert_eq!(agent.ask(&open(server)), Answer::Opened { target: TargetId(number) });
@@ -103,9 +104,9 @@ fn the_agent_keeps_several_systems_and_tells_the_edges() {
 }
 
 #[test]
-fn a_connection_that_breaks_in_a_slice_is_made_again() {
-    // One of the first slice's operations ends its connection, and those in flight on it.
-    let server = FakeServer::start(Manner::CloseOnce(1_100));
+fn broken_connection_is_replaced_in_a_slice() {
+    // One of the first slice's operations ends its connection, with those in flight on it.
+    let server = FakeServer::start(ServerBehaviour::CloseOnce(1_100));
     let mut agent = Agent::start();
     agent.ask(&open(&server));
     let target = TargetId(0);
@@ -119,14 +120,14 @@ fn a_connection_that_breaks_in_a_slice_is_made_again() {
         assert_eq!(kinds, if broken { vec!["connection closed"] } else { vec![] }, "{load:?}");
         assert!(load.operations > 0, "{load:?}");
     }
-    // One to ask over, four to load over, and the one that was made again. Where the slice ended
-    // before that, all are.
+    // One control connection, four for the load, and one replacement. All are replaced where the slice
+    // ended before that.
     assert!(server.connections() >= 6, "{} connections", server.connections());
 }
 
 #[test]
-fn the_agent_ends_with_its_input_even_under_load() {
-    let server = FakeServer::start(Manner::Good);
+fn agent_ends_with_its_input_under_load() {
+    let server = FakeServer::start(ServerBehaviour::Good);
     let mut agent = Agent::start();
     agent.ask(&open(&server));
     let order = SliceOrder { window: Duration::from_secs(3_600), ..slice(Pacing::Closed) };
@@ -134,12 +135,12 @@ fn the_agent_ends_with_its_input_even_under_load() {
     assert_eq!(agent.answer(), Answer::Begin);
     agent.orders.take().unwrap().shutdown(std::net::Shutdown::Write).unwrap();
     agent.thread.take().unwrap().join().unwrap().unwrap();
-    // The answers in between are of no matter here.
+    // The answers in between do not matter here.
     let _ = agent.answers.read_to_end(&mut Vec::new());
 }
 
 #[test]
-fn nonsense_is_answered() {
+fn unknown_order_is_answered() {
     let mut agent = Agent::start();
     agent.orders.as_ref().unwrap().write_all(b"{\"dance\":1}\n").unwrap();
     let Answer::Failed { error } = agent.answer() else { panic!() };

@@ -1,4 +1,4 @@
-//! A study's workload in the load generator's terms.
+//! Converts a study's workload for the load generator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tare_load::keys::Keys;
 use tare_load::pacing::{Arrivals, Pace, Schedule, ScheduleError, Step};
 use tare_load::rows::{KeyType, Shape, ShapeError};
 use tare_load::workload::{RowsError, Workload, shipped};
-use tare_load::{Asked, Part};
+use tare_load::{LoadSpec, Part};
 
-/// Why the generator cannot make a study's workload.
+/// Why the generator cannot run a study's workload.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StudyWorkloadError {
-    #[error("no workload that ships is named {0:?}; see tare list workloads")]
+    #[error("no shipped workload is named {0:?}; see tare list workloads")]
     Unknown(String),
     #[error(transparent)]
     Shipped(#[from] StudyError),
@@ -24,10 +24,10 @@ pub enum StudyWorkloadError {
     Rows(#[from] RowsError),
 }
 
-/// The workload of a study: one that ships, by its name, or rows of blobs.
+/// Returns the workload of a study: a shipped one by its name, or rows of blobs.
 ///
 /// # Errors
-/// If none that ships has the name, or there cannot be such rows, or so many.
+/// If no shipped workload has the name, or rows cannot have this shape or number.
 pub(super) fn of_study(spec: &WorkloadSpec) -> Result<Workload, StudyWorkloadError> {
     if let Some(name) = &spec.workload {
         let shipped = shipped::find(name);
@@ -41,14 +41,14 @@ pub(super) fn of_study(spec: &WorkloadSpec) -> Result<Workload, StudyWorkloadErr
     Ok(Workload::plain(shape, rows, write_share, keys(spec.keys))?)
 }
 
-/// What a study asks, and over how many connections.
-pub(super) fn asked(spec: &WorkloadSpec) -> Result<Asked, StudyWorkloadError> {
+/// Returns a study's workload with its number of connections.
+pub(super) fn asked(spec: &WorkloadSpec) -> Result<LoadSpec, StudyWorkloadError> {
     let WorkloadSpec { connections, in_flight, .. } = *spec;
     let workload = Arc::new(of_study(spec)?);
-    Ok(Asked { workload, part: Part::ALL, connections, in_flight })
+    Ok(LoadSpec { workload, part: Part::ALL, connections, in_flight })
 }
 
-/// How a slice is paced over its window.
+/// Returns the pace of a slice over its window.
 pub(super) fn pace(pacing: Pacing, window: Duration) -> Result<Pace, ScheduleError> {
     match pacing {
         Pacing::Closed => Ok(Pace::Closed(window)),
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_study_may_name_one_that_ships() {
+    fn study_may_name_a_shipped_workload() {
         let named = |name: &str, rows| WorkloadSpec {
             workload: Some(name.into()),
             rows,
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!((workload.table.full_name(), workload.rows), ("ycsb.usertable".into(), 5_000));
         assert_eq!(workload.row_bytes_most(), 1_000);
         let unknown = read(&named("ycsb-z", 1)).unwrap_err().to_string();
-        assert_eq!(unknown, "no workload that ships is named \"ycsb-z\"; see tare list workloads");
+        assert_eq!(unknown, "no shipped workload is named \"ycsb-z\"; see tare list workloads");
         let many = read(&named("scylla-bench-uniform", u64::MAX)).unwrap_err().to_string();
         assert!(many.contains("its keys have room for"), "{many}");
     }

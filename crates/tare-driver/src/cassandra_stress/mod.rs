@@ -1,10 +1,10 @@
-//! cassandra-stress as a driver: Cassandra's own load tool, its standard table, closed loop or at a fixed
-//! rate.
+//! cassandra-stress as a driver: Cassandra's own load tool on its standard table, closed loop or at
+//! a fixed rate.
 //!
-//! It logs histograms each interval, which can be cut at the lines that it prints. At a fixed
-//! rate (`fixed=`) its response time counts from when an operation was due. (`throttle=` has no schedule and is
-//! not used.) Each slice is a new Java process, whose first seconds are those of its compiler: the
-//! lead-in should be 10 s and more, the window as long.
+//! It logs a histogram for each interval, which can be cut at the lines that it prints. At a fixed
+//! rate (`fixed=`) its response time counts from when an operation was due. (`throttle=` has no
+//! schedule and is not used.) Each slice is a new Java process, which spends its first seconds
+//! compiling itself: the lead-in should be 10 s or more, and the window as long.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,11 +15,11 @@ use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::DriverInfo;
 use super::java::{self, Java, JavaHome};
+use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
-    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, SliceRun, Tool,
-    ToolError, Words, unusable, written,
+    self, CQL_OPTIONS, CommandLine, EdgeSource, Outcome, Progress, SliceRun, Tool, ToolCommand,
+    ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, unusable, written,
 };
-use super::words::{self, OptionError, option};
 
 mod output;
 
@@ -65,7 +65,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     make: tool::make::<CassandraStress>,
 };
 
-/// Its log, in the scratch directory.
+/// The log in the scratch directory.
 const LOG: &str = "latency.hdr";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ struct Options {
 
 impl Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
-        let words = words::Options { tool: NAME, workload };
+        let words = OptionReader { tool: NAME, workload };
         Ok(Self {
             command: command(words)?,
             threads: words.whole("threads", 50, 1..=100_000)?,
@@ -95,23 +95,29 @@ impl Options {
         })
     }
 
-    /// The words that both a run and the writing of rows begin and end with.
-    fn words(&self, address: SocketAddr, command: &str, rest: &str, interval: Duration) -> Words {
+    /// Returns the command line that runs and fills share.
+    fn words(
+        &self,
+        address: SocketAddr,
+        command: &str,
+        rest: &str,
+        interval: Duration,
+    ) -> CommandLine {
         let Self { columns, column_bytes, threads, consistency, java, .. } = self;
         let (host, port) = (address.ip(), address.port());
-        // Rows of another shape are another table.
+        // Rows of another shape go into another table.
         let keyspace = format!("stress_{columns}_{column_bytes}");
         java.words("org.apache.cassandra.stress.Stress")
-            .and(&format!("{command} no-warmup cl={consistency} {rest}"))
-            .and(&format!("-col n=FIXED({columns}) size=FIXED({column_bytes})"))
-            .and(&format!("-schema keyspace={keyspace} -node {host} -port native={port}"))
-            .and(&format!("-log hdrfile={LOG} interval={}ms", interval.as_millis()))
-            .and(&format!("-rate threads={threads}"))
+            .args(&format!("{command} no-warmup cl={consistency} {rest}"))
+            .args(&format!("-col n=FIXED({columns}) size=FIXED({column_bytes})"))
+            .args(&format!("-schema keyspace={keyspace} -node {host} -port native={port}"))
+            .args(&format!("-log hdrfile={LOG} interval={}ms", interval.as_millis()))
+            .args(&format!("-rate threads={threads}"))
     }
 }
 
-/// The command, with its ratio.
-fn command(words: words::Options<'_>) -> Result<String, OptionError> {
+/// Returns the command, with its ratio.
+fn command(words: OptionReader<'_>) -> Result<String, OptionError> {
     let command = words.text("command", "write");
     let ratio = words.text("ratio", "1:1");
     let whole = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
@@ -127,8 +133,12 @@ fn command(words: words::Options<'_>) -> Result<String, OptionError> {
 struct CassandraStress;
 
 impl Tool for CassandraStress {
-    const ABOUT: About =
-        About { name: NAME, edges: Edges::AtLines, greeting: CQL_OPTIONS, cuts_latency: true };
+    const INFO: ToolInfo = ToolInfo {
+        name: NAME,
+        edges: EdgeSource::AtLines,
+        greeting: CQL_OPTIONS,
+        cuts_latency: true,
+    };
 
     type Options = Options;
 
@@ -136,7 +146,7 @@ impl Tool for CassandraStress {
         Options::read(workload)
     }
 
-    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+    fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
         let Options { rows, keys, command, .. } = options;
         let interval = tool::interval(run.order);
         let seconds = tool::seconds(run.order, interval);
@@ -144,14 +154,14 @@ impl Tool for CassandraStress {
         let rest = format!("duration={seconds}s -pop dist={keys}(1..{rows})");
         let mut words = options.words(run.address, command, &rest, interval);
         if let Pacing::Open { rate_per_s } = run.order.pacing {
-            words = words.word(format!("fixed={}/s", rate_per_s.round()));
+            words = words.arg(format!("fixed={}/s", rate_per_s.round()));
         }
-        Ask { words, operations: None }
+        ToolCommand { words, operations: None }
     }
 
     fn populate(
         &mut self,
-        at: &At<'_>,
+        at: &ToolTarget<'_>,
         options: &Options,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError> {
@@ -159,8 +169,8 @@ impl Tool for CassandraStress {
         let command = format!("write n={asked}");
         let order = format!("-pop seq=1..{asked}");
         let words = options.words(at.address, &command, &order, Duration::from_secs(1));
-        let read = |printed: &Printed| {
-            let log = written(NAME, &at.stand.scratch.join(LOG))?;
+        let read = |printed: &ToolOutput| {
+            let log = written(NAME, &at.placement.scratch.join(LOG))?;
             output::read(&printed.stdout, &log, None).map_err(unusable(NAME, printed))
         };
         at.fill(&words, asked, read, progress)
@@ -173,10 +183,10 @@ impl Tool for CassandraStress {
     fn read(
         &self,
         _options: &Options,
-        printed: &Printed,
+        printed: &ToolOutput,
         scratch: &Path,
         _order: &SliceOrder,
-        cut: &Cut,
+        cut: &WindowCut,
     ) -> Result<Outcome, ToolError> {
         let log = written(NAME, &scratch.join(LOG))?;
         output::read(&printed.stdout, &log, Some(cut)).map_err(unusable(NAME, printed))

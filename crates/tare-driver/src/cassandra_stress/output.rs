@@ -1,32 +1,36 @@
-//! What cassandra-stress prints, and its log of histograms (`-log hdrfile=`).
+//! Reads cassandra-stress's output and its log of histograms (`-log hdrfile=`).
 //!
 //! Each interval it prints a line `total, OPERATIONS SO FAR, ..., SECONDS, ..., ERRORS SO FAR ...`
-//! and logs a histogram of each kind: `-st` service time; with a fixed rate also `-rt` response time,
-//! from when the operation was due, and `-wt` the wait, in ns. At the end it prints totals.
+//! and logs a histogram of each kind: `-st` service time; with a fixed rate also `-rt` response
+//! time, from when the operation was due, and `-wt` the wait, in ns. At the end it prints totals.
 //! <https://github.com/apache/cassandra/tree/cassandra-4.0/tools/stress/src/org/apache/cassandra/stress/report>
 //!
-//! How it lies: with the HdrHistogram jar that it comes with and a Java from 11 on, the thread that
-//! reports dies; it goes on, exits 0, and its totals are those of its first seconds. Then the log
-//! is short of the totals, or there are no totals of the operations that were asked.
-//! The times of the log count from a start that is cut to whole seconds, so only the difference to
-//! the times of the lines is known: both end with the same interval.
+//! Known faults: with its own HdrHistogram jar and Java 11 or later, its reporting thread dies; it
+//! goes on, exits with 0, and prints the totals of its first seconds. Then the log disagrees with
+//! the totals, or totals of the requested operations are missing. The times of the log count from a
+//! start cut to whole seconds, so only their difference to the times of the lines is known: both
+//! end with the same interval.
 
-use crate::tool::outcome::{Cut, Outcome, OutputError, add, bad, ns, whole};
+use crate::tool::outcome::{Outcome, OutputError, WindowCut, add, bad, ns, whole};
 use crate::tool::{Count, Progress};
 use tare_load::{histogram, log};
 
-/// Reads `total, 134, ...`: operations so far, and its time.
+/// Reads `total, 134, ...`: operations so far, and the tool's time.
 pub(super) fn progress(line: &str) -> Option<Progress> {
     let fields: Vec<&str> = line.strip_prefix("total,")?.split(',').map(str::trim).collect();
     let tool_s = fields.get(10)?.parse().ok()?;
     Some(Progress { tool_s: Some(tool_s), count: Count::Total(fields.first()?.parse().ok()?) })
 }
 
-/// Reads what it printed and its log. Latency is that of the cut; operations are of the whole run.
+/// Reads its output and its log. Latency is that of the cut; operations are those of the whole run.
 ///
 /// # Errors
-/// When a part is missing, or the log and the totals disagree.
-pub(super) fn read(printed: &str, log: &str, cut: Option<&Cut>) -> Result<Outcome, OutputError> {
+/// If a part is missing, or the log and the totals disagree.
+pub(super) fn read(
+    printed: &str,
+    log: &str,
+    cut: Option<&WindowCut>,
+) -> Result<Outcome, OutputError> {
     let results = printed.split_once("\nResults:").map(|(_, results)| results);
     let results = results.ok_or(OutputError::Missing { what: "its results" })?;
     let operations = by_kind(results, "Total partitions")?;
@@ -41,7 +45,7 @@ pub(super) fn read(printed: &str, log: &str, cut: Option<&Cut>) -> Result<Outcom
     let (mut service, mut response) = (histogram::new(), histogram::new());
     let mut counted = 0;
     for interval in &intervals {
-        // Its lines are printed with one decimal, and no interval is shorter than that.
+        // Its lines have one decimal, and no interval is shorter than that.
         let end_s = interval.end().as_secs_f64() - ahead_s;
         let inside = cut.and_then(|cut| cut.tool_s).is_none_or(|(begin_s, close_s)| {
             end_s > begin_s + ROUNDED_S && end_s <= close_s + ROUNDED_S
@@ -71,7 +75,7 @@ pub(super) fn read(printed: &str, log: &str, cut: Option<&Cut>) -> Result<Outcom
     })
 }
 
-/// Half of what the shortest interval may be.
+/// Half of the shortest possible interval.
 const ROUNDED_S: f64 = 0.075;
 
 /// `Total partitions : 60,000 [READ: 29,598, WRITE: 30,402]`.
@@ -95,7 +99,7 @@ mod tests {
     use crate::tool::tests::{fixture, mangled, near};
 
     #[test]
-    fn a_closed_loop_is_read_and_agrees_with_its_own_summary() {
+    fn closed_loop_agrees_with_summary() {
         let [printed, log] =
             ["txt", "hdr"].map(|end| fixture(&format!("cassandra-stress-4.0-write.{end}")));
         let outcome = read(&printed, &log, None).unwrap();
@@ -109,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn at_a_fixed_rate_response_counts_from_when_it_was_due_and_is_cut_by_its_lines() {
+    fn fixed_rate_response_is_cut_by_lines() {
         let [printed, log] =
             ["txt", "hdr"].map(|end| fixture(&format!("cassandra-stress-4.0-mixed-fixed.{end}")));
         let whole = read(&printed, &log, None).unwrap();
@@ -119,7 +123,7 @@ mod tests {
         let points = [(0.5, 0.7e6), (0.95, 2_044.7e6), (0.99, 2_535.5e6), (1.0, 2_678.1e6)];
         near(&response, &points, 0.07);
         assert!(whole.service.unwrap().value_at_quantile(0.95) < 100_000_000);
-        // Its lines at 50.0 and 60.0 s; without the backlog of its start.
+        // Its lines at 50.0 and 60.0 s, without the backlog of the start.
         let lines: Vec<Progress> = printed.lines().filter_map(progress).collect();
         let count = |at: f64| {
             let line = lines.iter().find(|line| line.tool_s == Some(at)).unwrap();
@@ -128,7 +132,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let cut = Cut { unix_s: (0.0, 0.0), tool_s: Some((50.0, 60.0)) };
+        let cut = WindowCut { unix_s: (0.0, 0.0), tool_s: Some((50.0, 60.0)) };
         let part = read(&printed, &log, Some(&cut)).unwrap();
         let response = part.response.unwrap();
         assert_eq!(response.len(), count(60.0) - count(50.0));
@@ -136,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_whose_thread_died_is_refused() {
+    fn report_of_dead_thread_is_refused() {
         let [printed, log] =
             ["txt", "hdr"].map(|end| fixture(&format!("cassandra-stress-4.0-write.{end}")));
         let half: String = log.lines().take(15).map(|line| format!("{line}\n")).collect();
@@ -145,7 +149,7 @@ mod tests {
         let error = read("Connected to cluster\n", &log, None).unwrap_err().to_string();
         assert!(error.contains("nothing of its results"), "{error}");
         for text in mangled(&printed) {
-            // Whatever it makes of it, it says it in one line.
+            // The result does not matter; an error must be one line.
             let _ =
                 read(&text, &log, None).map_err(|error| assert!(!error.to_string().contains('\n')));
         }

@@ -1,4 +1,4 @@
-//! The driver's end of a conversation with the server inside. Every wait has a limit.
+//! The driver's connection to the server inside. Every wait has a limit.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use super::FioError;
 use super::protocol::{Answer, Order};
-use crate::place;
+use crate::placement;
 
-/// Between two tries to connect.
+/// Time between two tries to connect.
 const RETRY: Duration = Duration::from_millis(20);
-/// Without any sign of life, which is due every second.
+/// Time limit without a sign of life, which the server sends every second.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// A connection to one server.
@@ -24,8 +24,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects from a network namespace and waits for the server's first line, until `deadline`.
-    /// Returns fio's version too.
+    /// Connects from a network namespace and waits for the server's first line until `deadline`.
+    /// Also returns fio's version.
     pub(super) fn open(
         address: SocketAddr,
         namespace: Option<&Path>,
@@ -34,7 +34,7 @@ impl Connection {
         let end = Instant::now() + deadline;
         loop {
             let left = end.saturating_duration_since(Instant::now()).max(RETRY);
-            // A proxy that has nothing to connect to yet takes the connection and drops it.
+            // A proxy without a backend accepts the connection and drops it.
             let tried = Self::connect(address, namespace, left).and_then(|connection| {
                 match connection.answers.recv_timeout(left) {
                     Ok(Answer::Ready { version }) => Ok((connection, version)),
@@ -58,8 +58,9 @@ impl Connection {
         limit: Duration,
     ) -> Result<Self, FioError> {
         let fail = |source| FioError::Connect { address, source };
-        // A socket belongs to the namespace in which it was made, whoever uses it afterwards.
-        let connected = place::within(namespace, || TcpStream::connect_timeout(&address, limit))?;
+        // A socket keeps the namespace in which it was made.
+        let connected =
+            placement::within(namespace, || TcpStream::connect_timeout(&address, limit))?;
         let stream = connected.map_err(fail)?;
         stream.set_nodelay(true).map_err(fail)?;
         let reader = stream.try_clone().map_err(fail)?;
@@ -82,10 +83,10 @@ impl Connection {
         self.stream.write_all(&line).map_err(|source| FioError::Talk { source })
     }
 
-    /// The next answer that is more than a sign of life, at most until `end`.
+    /// Returns the next answer, signs of life excepted, at most until `end`.
     ///
     /// # Errors
-    /// `Late` at the end; `Silent` when nothing is heard any more; what the server could not do.
+    /// `Late` after `end`; `Silent` without signs of life; and what the server could not do.
     pub(super) fn hear(&mut self, end: Instant) -> Result<Answer, FioError> {
         loop {
             let left = end.saturating_duration_since(Instant::now());

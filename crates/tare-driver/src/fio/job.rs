@@ -1,5 +1,5 @@
-//! Jobs as fio reads them. All of them name their files alike, so that what one has written is
-//! what the next one reads.
+//! Job files for fio. All jobs name their files alike, so that one job reads what another has
+//! written.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -9,15 +9,15 @@ use tare_lab::driver::Pacing;
 
 use super::options::{Options, Steady};
 
-/// What the server replaces by where the files are.
+/// The server replaces this with the place of the files.
 pub(super) const PLACE: &str = "{place}";
 
-/// How long a job runs at most if nobody stops it: whoever ordered it is gone then.
+/// The longest run of a job that nobody stops: its driver is gone by then.
 const RUNTIME_MAX: Duration = Duration::from_secs(3600);
 
-/// Where the data of the jobs is: a file of its own for each, below a directory, or a part of its own
-/// on a block device.
-pub(super) fn place(data: &Path, is_directory: bool, size: u64) -> String {
+/// Returns where the jobs keep their data: each in a file of its own below a directory, or in a
+/// part of its own of a block device.
+pub(super) fn placement(data: &Path, is_directory: bool, size: u64) -> String {
     let data = data.display();
     match is_directory {
         true => format!("directory={data}"),
@@ -25,21 +25,21 @@ pub(super) fn place(data: &Path, is_directory: bool, size: u64) -> String {
     }
 }
 
-/// Bytes of one write while files are laid out.
+/// The size of a write while files are filled, in bytes.
 const FILL_BYTES: u64 = 1 << 20;
 
-/// The job that writes every byte of every file once, in order.
+/// Returns the job that writes every byte of every file once, in order.
 pub(super) fn fill(options: &Options) -> String {
     let mut job = files(options);
-    // Whatever the engine is that will be measured, plain writes are everywhere.
+    // Plain writes work everywhere, whatever engine will be measured.
     let bs = FILL_BYTES.min(options.size);
     let _ =
         write!(job, "rw=write\nbs={bs}\nioengine=psync\nfallocate=none\nend_fsync=1\nrandseed=1\n");
     job
 }
 
-/// The job that is measured: after the lead-in it runs until it is stopped. `None` where the rate is
-/// less than one operation a second for each job, which fio cannot pace.
+/// Returns the job that is measured: after the lead-in it runs until it is stopped. `None` if the
+/// rate is below one operation per second for a job, which fio cannot pace.
 pub(super) fn measured(
     options: &Options,
     pacing: Pacing,
@@ -60,7 +60,7 @@ pub(super) fn measured(
     Some(job)
 }
 
-/// The job that ends when it is steady, or at the limit.
+/// Returns the job that ends once it is steady, or at the limit.
 pub(super) fn conditioning(options: &Options, steady: &Steady, seed: u64) -> String {
     let mut job = load(options, seed);
     let Steady { criterion, duration_s, limit_s } = steady;
@@ -72,8 +72,8 @@ pub(super) fn conditioning(options: &Options, steady: &Steady, seed: u64) -> Str
     job
 }
 
-/// Whole operations/s of each job for (reads, writes): fio paces each job and each direction by
-/// itself. What is lost to rounding is at most half an operation/s of each.
+/// Returns the whole operations/s of each job for (reads, writes): fio paces each job and each
+/// direction by itself. Rounding loses at most half an operation/s of each.
 fn rates(options: &Options, rate_per_s: f64) -> Option<[u64; 2]> {
     let share = match options.rw.as_str() {
         "read" | "randread" => 1.0,
@@ -91,7 +91,7 @@ fn rates(options: &Options, rate_per_s: f64) -> Option<[u64; 2]> {
     (!starved(rates[0], share) && !starved(rates[1], 1.0 - share)).then_some(rates)
 }
 
-/// Where the files are, and how many of what size.
+/// Returns where the files are, and how many of what size.
 fn files(options: &Options) -> String {
     let Options { size, numjobs, direct, .. } = options;
     format!(
@@ -109,7 +109,7 @@ fn load(options: &Options, seed: u64) -> String {
         "rw={rw}\nrwmixread={rwmixread}\nbs={bs}\niodepth={iodepth}\nioengine={ioengine}\n\
          fsync={fsync}\nfdatasync={fdatasync}\nlat_percentiles=1\nclat_percentiles=0\n\
          randseed={}\n",
-        // fio's is a signed number; 31 bits of ours fit whatever its width.
+        // fio's seed is signed; 31 bits of ours fit whatever its width.
         seed >> 33
     );
     if let Some(distribution) = &options.random_distribution {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measured_job_says_what_was_asked_and_reads_what_was_filled() {
+    fn measured_job_reads_the_filled_files() {
         let options = options(&[("numjobs", "4"), ("size", "8M"), ("iodepth", "16")]);
         let lead_in = Duration::from_millis(150);
         let job = measured(&options, Pacing::Closed, lead_in, 11 << 33).unwrap();
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn on_a_device_each_job_has_its_own_part() {
-        let at = |directory| place(Path::new("/data"), directory, 4096);
+    fn device_jobs_have_separate_parts() {
+        let at = |directory| placement(Path::new("/data"), directory, 4096);
         assert_eq!(at(true), "directory=/data");
         assert_eq!(at(false), "filename=/data\noffset_increment=4096");
     }
 
     #[test]
-    fn a_rate_is_divided_among_jobs_and_directions() {
+    fn rate_is_divided_among_jobs_and_directions() {
         let check = |words: &[(&str, &str)], rate_per_s, expect: Option<&str>| {
             let job = measured(&options(words), Pacing::Open { rate_per_s }, Duration::ZERO, 1);
             assert_eq!(job.as_deref().and_then(|job| line(job, "rate_iops")), expect, "{words:?}");

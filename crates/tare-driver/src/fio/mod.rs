@@ -1,9 +1,9 @@
-//! fio as a driver: the distribution's own, run inside the environment, on the files of its data
-//! directory.
+//! fio as a driver: the distribution's own program, run inside the environment on the files of its
+//! data directory.
 //!
-//! Method: inside runs `server`, Tare's program with fio as its child. For each slice it is handed a
-//! job that begins with the lead-in as its ramp time and would run for ever; the edges of the window
-//! are read while the job runs, and then fio is interrupted and prints its json+.
+//! Method: `server`, Tare's program, runs inside with fio as its child. Each slice is a job whose
+//! ramp time is the lead-in and which would run for ever. The edges of the window are read while it
+//! runs; then fio is interrupted and prints its json+.
 //!
 //! What the figures are:
 //! - Operations of the window are fio's own rate (its count over its own time, which begins after
@@ -26,9 +26,9 @@ use tare_lab::doubt::Doubt;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 
+use super::option_reader::OptionError;
 use super::targets::{NoTarget, Targets};
-use super::words::OptionError;
-use super::{DriverInfo, PlaceError, Program};
+use super::{DriverInfo, PlacementError, Program};
 use tare_load::histogram;
 
 mod connection;
@@ -58,33 +58,33 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     make: |client| Ok(Box::new(Fio::new(client.namespace))),
 };
 
-/// For fio to start its threads, beyond the lead-in. A guest that is emulated takes seconds.
+/// Time limit for fio to start its threads, beyond the lead-in. An emulated guest takes seconds.
 const START_LIMIT: Duration = Duration::from_secs(90);
-/// For fio to end and print, once it was told to.
+/// Time limit for fio to end and print after an interrupt.
 const END_LIMIT: Duration = Duration::from_secs(60);
-/// For files to be laid out: it takes as long as the disk does, and gives signs of life.
+/// Time limit for filling files: it takes as long as the disk takes, with signs of life.
 const FILL_LIMIT: Duration = Duration::from_secs(6 * 3600);
-/// Share of the window that fio must have measured: with less it had not begun.
+/// The share of the window that fio must have measured; with less it had not begun.
 const COVERED_SHARE: f64 = 0.1;
 
-/// Why fio could not be asked, or gave no figures.
+/// Why fio could not run or gave no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum FioError {
     #[error(transparent)]
     Option(#[from] OptionError),
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Place(#[from] PlacementError),
     #[error("cannot connect to {address}")]
     Connect { address: SocketAddr, source: std::io::Error },
     #[error("{address} takes connections, but there is no fio server behind it")]
     NoServer { address: SocketAddr },
     #[error("cannot talk to the fio server")]
     Talk { source: std::io::Error },
-    #[error("the fio server inside has gone")]
+    #[error("the fio server inside has ended")]
     Gone,
-    #[error("the fio server inside has said nothing for {} s", .limit.as_secs())]
+    #[error("the fio server inside has sent nothing for {} s", .limit.as_secs())]
     Silent { limit: Duration },
-    #[error("fio did not get there in time")]
+    #[error("fio did not start or end in time")]
     Late,
     #[error("{error}")]
     Refused { error: String },
@@ -105,7 +105,7 @@ pub enum FioError {
     NoTarget(#[from] NoTarget),
 }
 
-/// The driver: connections to the servers inside.
+/// The driver: connections to the fio servers inside.
 #[derive(Debug)]
 pub struct Fio {
     namespace: Option<PathBuf>,
@@ -115,13 +115,13 @@ pub struct Fio {
 #[derive(Debug)]
 struct Target {
     connection: Connection,
-    /// Files that have been written: jobs and bytes of each.
+    /// Filled files: the number of jobs and the bytes of each.
     filled: Vec<(u64, u64)>,
     doubts: Vec<Doubt>,
 }
 
 impl Fio {
-    /// A driver that stands in the network namespace at `namespace`.
+    /// Returns a driver that connects from the network namespace at `namespace`.
     pub fn new(namespace: Option<&Path>) -> Self {
         Self { namespace: namespace.map(Path::to_path_buf), targets: Targets::default() }
     }
@@ -157,7 +157,7 @@ impl Target {
         self.connection.say(&Order::Run { job, jobs, size })?;
         let early = |answer| match answer {
             Answer::Done { output, stderr, status } => {
-                // Its own error says more than that it ended.
+                // fio's own error explains more than that it ended.
                 totals(&output, &stderr)
                     .map_or_else(|error| error, |_| FioError::Early { status, said: said(&stderr) })
             }
@@ -204,7 +204,7 @@ fn early_or(early: impl Fn(Answer) -> FioError) -> impl Fn(Interrupted) -> FioEr
     }
 }
 
-/// Reads an output, and takes an error of a job for one.
+/// Reads an output. An error of a job is an error.
 fn totals(output: &str, stderr: &str) -> Result<Totals, FioError> {
     let totals =
         output::read(output).map_err(|source| FioError::Output { said: said(stderr), source })?;
@@ -217,22 +217,22 @@ fn totals(output: &str, stderr: &str) -> Result<Totals, FioError> {
     }
 }
 
-/// What fio wrote to standard error, on one line.
+/// Returns what fio wrote to standard error, on one line.
 fn said(stderr: &str) -> String {
     let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     match lines.is_empty() {
-        true => "it said nothing more".into(),
+        true => "it printed nothing more".into(),
         false => lines.join("; ").chars().take(600).collect(),
     }
 }
 
-/// What a slice's figures are, from what fio counted.
+/// Computes a slice's figures from fio's counts.
 fn slice(totals: Totals, window: Duration, pacing: Pacing) -> SliceLoad {
     let seconds = window.as_secs_f64();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
     let whole = |operations: f64| operations.round().max(0.0) as u64;
-    // The ramp ends with the first completion after its time. Where that came late, none came before it
-    // in the window.
+    // The ramp ends with the first completion after its time. If that came late, none came before
+    // it in the window.
     let measured = Duration::from_millis(totals.runtime_ms).as_secs_f64();
     let covered = if seconds > 0.0 { (measured / seconds).min(1.0) } else { 1.0 };
     let operations = whole(totals.rate_per_s * seconds * covered);

@@ -1,10 +1,10 @@
-//! What a study may ask fio for, in fio's own words, checked before anything starts.
+//! The options that a study may give fio, in fio's own words, checked before anything starts.
 
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
-use crate::words::{self, OptionError, option};
+use crate::option_reader::{OptionError, OptionReader, option};
 
-/// Every word, with its default.
+/// All options with their defaults.
 pub(super) const OPTIONS: &[OptionInfo] = &[
     option(
         "rw",
@@ -39,7 +39,7 @@ pub(super) const OPTIONS: &[OptionInfo] = &[
     option("steadystate_limit", &[], "seconds after which it is measured all the same (60)"),
 ];
 
-/// A workload as fio is asked for it.
+/// A workload as options of fio.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) rw: String,
@@ -60,19 +60,19 @@ pub(super) struct Options {
 /// When a job counts as steady.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Steady {
-    /// `iops:5%`, in fio's form.
+    /// The criterion in fio's form, such as `iops:5%`.
     pub(super) criterion: String,
     pub(super) duration_s: u64,
     pub(super) limit_s: u64,
 }
 
 impl Options {
-    /// Reads the words of a workload; those that it does not name have their defaults.
+    /// Reads the options of a workload; missing ones have their defaults.
     ///
     /// # Errors
-    /// The first value that is none.
+    /// The first invalid value.
     pub(super) fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
-        let words = words::Options { tool: "fio", workload };
+        let words = OptionReader { tool: "fio", workload };
         let steady = match words.get("steadystate") {
             None => None,
             Some(_) => Some(Steady {
@@ -105,8 +105,8 @@ impl Options {
     }
 }
 
-/// A name of a distribution and its parameters: nothing that would end a line of a job.
-fn distribution(words: words::Options<'_>) -> Result<Option<String>, OptionError> {
+/// Returns a distribution's name and parameters, without anything that would end a line of a job.
+fn distribution(words: OptionReader<'_>) -> Result<Option<String>, OptionError> {
     let Some(value) = words.get("random_distribution") else { return Ok(None) };
     let (name, rest) = value.split_once(':').unwrap_or((value, "0"));
     let known = ["random", "zipf", "pareto", "normal"].contains(&name);
@@ -117,7 +117,7 @@ fn distribution(words: words::Options<'_>) -> Result<Option<String>, OptionError
     }
 }
 
-fn criterion(words: words::Options<'_>) -> Result<String, OptionError> {
+fn criterion(words: OptionReader<'_>) -> Result<String, OptionError> {
     let value = words.get("steadystate").unwrap_or_default();
     let kinds = ["iops", "iops_slope", "bw", "bw_slope"];
     let valid = value.split_once(':').is_some_and(|(kind, limit)| {
@@ -141,7 +141,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn words_are_read_and_the_rest_is_default() {
+    fn options_are_read_with_defaults() {
         let options = Options::read(&asked(&[
             ("rw", "randwrite"),
             ("bs", "8k"),
@@ -159,7 +159,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_refused_with_its_option() {
+    fn invalid_value_is_refused_with_its_option() {
         for (name, value) in [
             ("bs", "4 apples"),
             ("bs", "100"),
@@ -179,7 +179,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_word_is_listed_once() {
+    fn options_are_listed_once() {
         let mut names: Vec<&str> = OPTIONS.iter().map(|option| option.name).collect();
         names.sort_unstable();
         names.dedup();

@@ -1,9 +1,9 @@
-//! What fio says of a job: its json+ output as counts, errors and histograms.
+//! Reads fio's json+ output of a job: counts, errors and histograms.
 //!
-//! A bin of fio stands for all latencies between two bounds and is recorded at the value that fio
-//! gives it. fio divides each power of two into 64 bins, so that value is off by less than 1/64
-//! (1.6 %) of the latency, beside which the 0.1 % of our histograms do not count. The largest latency
-//! is the upper end of its bin for the same reason.
+//! A bin of fio covers all latencies between two bounds and is recorded at fio's own value for it.
+//! fio divides each power of two into 64 bins, so that value is off by less than 1/64 (1.6 %) of
+//! the latency; the 0.1 % of our histograms do not matter beside that. The largest latency is the
+//! upper end of its bin for the same reason.
 //!
 //! Limits: fio 3.0 or later; older ones count in µs and number their bins (`clat`, not `clat_ns`).
 
@@ -11,25 +11,25 @@ use serde_json::{Map, Value};
 
 use tare_load::histogram::{self, Histogram};
 
-/// What a job did while it was measured, over all of its threads and directions.
+/// What a job did while it was measured, over all its threads and directions.
 #[derive(Debug)]
 pub(super) struct Totals {
-    /// `fio-3.33`.
+    /// The version, such as `fio-3.33`.
     pub(super) version: String,
-    /// Operations by fio's own count, which begins after its lead-in.
+    /// Operations by fio's own count, which begins after the lead-in.
     pub(super) operations: u64,
-    /// The same per second: each direction's count over its own time.
+    /// Operations per second: each direction's count over its own time.
     pub(super) rate_per_s: f64,
-    /// The longest time that a direction was measured for, in ms.
+    /// The longest measured time of a direction, in ms.
     pub(super) runtime_ms: u64,
-    /// From when fio made the request to its completion (`lat`; `clat`, from when it was issued, where
-    /// there is no other).
+    /// Latencies from when fio made the request to its completion (`lat`; `clat`, from when it was
+    /// issued, if there is no `lat`).
     pub(super) latency: Histogram,
-    /// Operations that moved less than they should have.
+    /// Operations that moved fewer bytes than they should have.
     pub(super) short: u64,
-    /// `errno` of the first job that failed.
+    /// The `errno` of the first job that failed.
     pub(super) error: Option<i32>,
-    /// Where it was asked: whether it became steady.
+    /// Whether it became steady, if that was asked.
     pub(super) steady: Option<bool>,
 }
 
@@ -46,7 +46,7 @@ pub enum OutputError {
     TooOld { version: String },
 }
 
-/// Reads an output. What fio prints before its JSON (signals, warnings) is skipped.
+/// Reads an output, skipping what fio prints before its JSON (signals, warnings).
 pub(super) fn read(output: &str) -> Result<Totals, OutputError> {
     let begin = match output.starts_with('{') {
         true => Some(0),
@@ -54,7 +54,7 @@ pub(super) fn read(output: &str) -> Result<Totals, OutputError> {
     };
     let no_json = || OutputError::NoJson { said: output.chars().take(300).collect() };
     let text = &output[begin.ok_or_else(no_json)?..];
-    // What follows the JSON is none of ours either.
+    // Text after the JSON does not matter.
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let root = values.next().ok_or_else(no_json)??;
     let version = root["fio version"].as_str().unwrap_or_default().to_string();
@@ -119,9 +119,9 @@ mod tests {
 
     use super::*;
 
-    /// Every recorded output is read; what must be true of any of them is.
+    /// Reads every recorded output and checks what must hold for any.
     #[test]
-    fn outputs_of_several_versions_are_read() {
+    fn recorded_outputs_of_all_versions_parse() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/fio");
         let mut versions = Vec::new();
         for entry in fs::read_dir(&folder).unwrap() {
@@ -151,7 +151,7 @@ mod tests {
         assert!(versions.len() >= 2, "{versions:?}");
     }
 
-    /// fio's own percentiles and ours of the same bins agree within the width of a bin.
+    /// fio's percentiles and ours of the same bins agree within the width of a bin.
     fn compare(job: &Value, totals: &Totals, name: &str) {
         let active: Vec<&Value> = ["read", "write"]
             .iter()
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_output_is_refused() {
+    fn broken_output_is_refused() {
         for (text, expect) in [
             ("", "no JSON"),
             ("fio: engine libaio not loadable\n", "not loadable"),

@@ -1,29 +1,29 @@
-//! What the driver and the server inside say to each other: one JSON object a line. Both are the
-//! same program, so there is no version to agree on.
+//! Messages between the driver and the server inside: one JSON object per line. Both are the same
+//! program, so there is no version to agree on.
 
 use serde::{Deserialize, Serialize};
 
-/// What the driver wants.
+/// An order of the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Order {
-    /// Runs a job file of so many jobs, each on so many bytes.
+    /// Run a job file with this number of jobs, each on this many bytes.
     Run { job: String, jobs: u64, size: u64 },
-    /// Lets the job that runs end in good order and print its output.
+    /// Let the running job end in good order and print its output.
     Stop,
 }
 
-/// What the server says.
+/// An answer of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub(super) enum Answer {
-    /// The first line: fio is there.
+    /// The first line: fio is installed.
     Ready {
         version: String,
     },
-    /// All of the job's threads are there.
+    /// All threads of the job have started.
     Running,
-    /// The job still runs; said every second.
+    /// The job still runs; sent every second.
     Alive,
     /// The job has ended.
     Done {

@@ -1,12 +1,12 @@
-//! The system `fio`: Tare's own program inside an environment (`tare fio-server`), which runs fio as
-//! its child when the driver asks for it, and hands back what fio printed.
+//! The system `fio`: Tare's program inside an environment (`tare fio-server`). It runs fio as its
+//! child when the driver orders it, and returns what fio printed.
 //!
-//! Why not `fio --server`: the client of that asks how a job is doing once in 0.9 s and is not told
-//! when it begins, so that nobody could read accounts at the edges of a short slice. As a child,
-//! fio's threads can be counted, and it ends within milliseconds when it is interrupted.
+//! Why not `fio --server`: its client asks for the state of a job once in 0.9 s and does not learn
+//! when it begins, so nobody could read accounts at the edges of a short slice. As a child, fio's
+//! threads can be counted, and an interrupt ends it within milliseconds.
 //!
-//! Method: a job comes on fio's standard input, its json+ goes to its standard output, and nothing
-//! but the job's own files is written. A job lives no longer than the connection that asked for it.
+//! Method: fio reads a job on standard input and writes json+ to standard output; only the job's
+//! own files are written. A job ends with the connection that ordered it.
 //!
 //! Limits: one connection at a time, and one job.
 
@@ -21,25 +21,25 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::job::{PLACE, place};
+use super::job::{PLACE, placement};
 use super::protocol::{Answer, Order};
 
-/// Between two looks at the threads of a job that is starting.
+/// Time between two checks of the threads of a starting job.
 const LOOK: Duration = Duration::from_millis(2);
-/// Between two signs of life.
+/// Time between two signs of life.
 const SIGN: Duration = Duration::from_secs(1);
-/// How long fio may take to end when it was interrupted: its operations have to end.
+/// Time limit for an interrupted fio to end: its operations have to end first.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
-/// How long a killed fio may take to be gone.
+/// Time limit for a killed fio to be gone.
 const KILL_LIMIT: Duration = Duration::from_secs(2);
-/// How long after its threads a job is taken to have begun, whatever is seen of it.
+/// A job counts as begun at the latest this long after its threads have started.
 const START_LIMIT: Duration = Duration::from_millis(500);
-/// What fio reads and writes through files of its own before the first operation is less.
+/// The most that fio reads and writes through files of its own before the first operation.
 const START_BYTES: u64 = 256 << 10;
-/// Threads of fio besides those of its jobs: the main one and its helper.
+/// Threads of fio besides those of its jobs: the main thread and its helper.
 const OWN_THREADS: u64 = 2;
 
-/// Why there is no server.
+/// Why the server cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error("cannot run {}; is fio installed (apt-get install fio)?", .program.display())]
@@ -52,7 +52,7 @@ pub enum ServerError {
     Listen { address: SocketAddr, source: io::Error },
 }
 
-/// Why a job gave nothing.
+/// Why a job gave no output.
 #[derive(Debug, thiserror::Error)]
 enum JobError {
     #[error("cannot start fio")]
@@ -67,11 +67,11 @@ enum JobError {
     Busy,
 }
 
-/// Serves until the process is ended. `data` is the directory, or the block device, of the jobs, and
-/// `report` the name of the file in which the server says what it runs.
+/// Serves until the process ends. `data` is the directory or block device of the jobs; `report`
+/// names the file in which the server records what it runs.
 ///
 /// # Errors
-/// When fio cannot be run, the report cannot be written, or the address cannot be listened on.
+/// If fio cannot run, the report cannot be written, or the address cannot be listened on.
 pub fn serve(
     program: &Path,
     listen: SocketAddr,
@@ -80,7 +80,7 @@ pub fn serve(
 ) -> Result<(), ServerError> {
     let version = version(program)?;
     let said = serde_json::json!({ "fio": version, "program": program });
-    // A device's node lies in the directory that is the data's otherwise.
+    // A device node lies in the directory that otherwise holds the data.
     let folder = if data.is_dir() { data } else { data.parent().unwrap_or(data) };
     let path = folder.join(report);
     fs::write(&path, said.to_string()).map_err(|source| ServerError::Report { path, source })?;
@@ -88,7 +88,7 @@ pub fn serve(
     let listener = TcpListener::bind(listen).map_err(fail)?;
     loop {
         let (stream, _) = listener.accept().map_err(fail)?;
-        // What goes wrong with a connection ends the connection; the driver sees that.
+        // An error of a connection ends the connection; the driver sees that.
         let _ = converse(stream, program, data, &version);
     }
 }
@@ -105,14 +105,14 @@ fn version(program: &Path) -> Result<String, ServerError> {
     }
 }
 
-/// What happens to a job.
+/// Something that happens while a job runs.
 enum Event {
     Order(Order),
     /// The driver has gone.
     Gone,
 }
 
-/// Answers one driver until it goes.
+/// Serves one driver until it disconnects.
 fn converse(mut stream: TcpStream, program: &Path, data: &Path, version: &str) -> io::Result<()> {
     stream.set_nodelay(true)?;
     say(&mut stream, &Answer::Ready { version: version.into() })?;
@@ -122,10 +122,10 @@ fn converse(mut stream: TcpStream, program: &Path, data: &Path, version: &str) -
     while let Ok(Event::Order(order)) = events.recv() {
         let done = match order {
             Order::Run { job, jobs, size } => {
-                let job = job.replace(PLACE, &place(data, data.is_dir(), size));
+                let job = job.replace(PLACE, &placement(data, data.is_dir(), size));
                 run(&mut stream, &events, program, &job, jobs)
             }
-            // The job had ended by itself, and that has been said.
+            // The job had already ended, and the driver has been told.
             Order::Stop => continue,
         };
         match done {
@@ -154,11 +154,11 @@ fn listen(stream: TcpStream, events: &Sender<Event>) {
             return;
         }
     }
-    // Nobody listens any more where this cannot be sent.
+    // If this cannot be sent, nobody listens any more.
     let _ = events.send(Event::Gone);
 }
 
-/// Runs one job to its end. `None` when the driver has gone.
+/// Runs one job to its end; `None` if the driver has disconnected.
 fn run(
     stream: &mut TcpStream,
     events: &Receiver<Event>,
@@ -188,7 +188,7 @@ fn run(
         if limit.is_some_and(|limit| Instant::now() > limit) {
             return Err(JobError::Stuck { limit: STOP_LIMIT });
         }
-        // Rarely while it is measured: looking takes CPU time from it.
+        // Seldom during the measurement, because checking takes CPU time.
         let patience = if running && limit.is_none() { LOOK * 25 } else { LOOK };
         match events.recv_timeout(patience) {
             Ok(Event::Order(Order::Stop)) => {
@@ -202,22 +202,22 @@ fn run(
     }
 }
 
-/// Bytes that a process has moved.
+/// The bytes that a process has moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Moved {
-    /// Through read(2) and write(2) and their like.
+struct IoProgress {
+    /// Bytes through read(2), write(2) and similar calls.
     calls: u64,
-    /// To and from a disk, or into pages that will be written.
+    /// Bytes to and from a disk, or into pages that will be written.
     disk: u64,
 }
 
 /// Reads `/proc/PID/io` (proc_pid_io(5)).
-fn moved(text: &str) -> Moved {
+fn io_progress(text: &str) -> IoProgress {
     let value = |name: &str| -> u64 {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
     };
-    Moved {
+    IoProgress {
         calls: value("rchar") + value("wchar"),
         disk: value("read_bytes") + value("write_bytes"),
     }
@@ -226,8 +226,8 @@ fn moved(text: &str) -> Moved {
 /// A running fio. Dropping it kills it.
 struct Fio {
     child: Child,
-    /// When all threads were first seen, and what had been moved by then.
-    threads_there: Option<(Instant, Moved)>,
+    /// When all threads were first seen, and the bytes moved by then.
+    threads_there: Option<(Instant, IoProgress)>,
     stdout: Option<thread::JoinHandle<String>>,
     stderr: Option<thread::JoinHandle<String>>,
 }
@@ -249,33 +249,35 @@ impl Fio {
             stdout: stdout.map(|stream| thread::spawn(|| text(stream))),
             stderr: stderr.map(|stream| thread::spawn(|| text(stream))),
         };
-        // Closing it is the end of the job file.
+        // Closing standard input ends the job file.
         let handed = stdin.map_or(Ok(()), |mut stdin| stdin.write_all(job.as_bytes()));
         handed.map_err(JobError::Hand)?;
         Ok(fio)
     }
 
-    /// Whether its jobs have begun. Threads are there before their first operation, and on a busy host
-    /// long before, so that bytes have to move too, as far as the kernel counts them (not those of
-    /// io_submit(2) that stay in memory) and the rate is not so low that none are due.
+    /// Returns whether its jobs have begun. Threads exist before the first operation, on a busy
+    /// host long before, so bytes must move too, as far as the kernel counts them (not those of
+    /// io_submit(2) that stay in memory) and the rate makes any due.
     fn works(&mut self, jobs: u64) -> bool {
         let folder = format!("/proc/{}", self.child.id());
         let threads = fs::read_dir(format!("{folder}/task")).map_or(0, Iterator::count) as u64;
         if threads < jobs + OWN_THREADS {
             return false;
         }
-        let moved = moved(&fs::read_to_string(format!("{folder}/io")).unwrap_or_default());
-        let (since, before) = *self.threads_there.get_or_insert_with(|| (Instant::now(), moved));
-        moved.disk > before.disk
-            || moved.calls >= before.calls + START_BYTES
+        let io_progress =
+            io_progress(&fs::read_to_string(format!("{folder}/io")).unwrap_or_default());
+        let (since, before) =
+            *self.threads_there.get_or_insert_with(|| (Instant::now(), io_progress));
+        io_progress.disk > before.disk
+            || io_progress.calls >= before.calls + START_BYTES
             || since.elapsed() > START_LIMIT
     }
 
-    /// Lets it end in good order: it prints what it has counted.
+    /// Ends it in good order, so that it prints what it has counted.
     fn interrupt(&self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        // It is not reaped before `ended` says so, so that the number is its own. One that has ended
-        // needs no signal.
+        // Only `ended` reaps it, so its number still belongs to it. An ended process needs no
+        // signal.
         let _ = pid.map(|pid| kill_process(pid, Signal::INT));
     }
 
@@ -291,9 +293,10 @@ impl Fio {
 
 impl Drop for Fio {
     fn drop(&mut self) {
-        // One that has ended cannot be killed, and need not be.
+        // An ended process cannot be killed and need not be.
         let _ = self.child.kill();
-        // An operation that hangs keeps even a killed process; the next driver shall be heard.
+        // A hanging operation keeps even a killed process alive; the next driver must still be
+        // served.
         let deadline = Instant::now() + KILL_LIMIT;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             thread::sleep(LOOK);
@@ -303,7 +306,7 @@ impl Drop for Fio {
 
 fn text(mut stream: impl Read) -> String {
     let mut bytes = Vec::new();
-    // What cannot be read is missing in what is made of it.
+    // Unread output shows as missing in the result.
     let _ = stream.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -313,14 +316,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_moved_is_read() {
+    fn proc_io_is_read() {
         let text = "rchar: 100\nwchar: 20\nsyscr: 5\nread_bytes: 4096\nwrite_bytes: 8192\n";
-        assert_eq!(moved(text), Moved { calls: 120, disk: 12_288 });
-        assert_eq!(moved(""), Moved::default());
+        assert_eq!(io_progress(text), IoProgress { calls: 120, disk: 12_288 });
+        assert_eq!(io_progress(""), IoProgress::default());
     }
 
     #[test]
-    fn another_program_is_not_taken_for_fio() {
+    fn other_program_is_not_fio() {
         let folder = tempfile::tempdir().unwrap();
         let listen = "127.0.0.1:0".parse().unwrap();
         let serve = |program: &str| {

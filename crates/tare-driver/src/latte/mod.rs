@@ -1,8 +1,8 @@
-//! latte as a driver: CQL by a script of the user's, closed loop or at a fixed rate.
+//! latte as a driver: CQL from a script of the user, closed loop or at a fixed rate.
 //!
-//! Its report holds a histogram of each sample, which can be cut at the lines that it prints. At a fixed
-//! rate the branch of scylladb counts a cycle from when it was due; pkolaczk's leaves out the starts that it
-//! misses, so that its latency is service time alone.
+//! Its report has a histogram of each sample, which can be cut at the lines that it prints. At a
+//! fixed rate scylladb's branch counts a cycle from when it was due. pkolaczk's branch skips starts
+//! that it misses, so its latency is service time only.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use tare_lab::driver::{Pacing, SliceOrder, TargetId};
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
+use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
-    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, FILL_LIMIT, Outcome, Printed, Progress,
-    SliceRun, Tool, ToolError, Words, unusable, written,
+    self, CQL_OPTIONS, CommandLine, EdgeSource, FILL_LIMIT, Outcome, Progress, SliceRun, Tool,
+    ToolCommand, ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, unusable, written,
 };
-use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
 
 mod output;
@@ -44,7 +44,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     make: tool::make::<Latte>,
 };
 
-/// Its report, in the scratch directory.
+/// The report in the scratch directory.
 const REPORT: &str = "report.json";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ struct Options {
 
 impl Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
-        let words = words::Options { tool: NAME, workload };
+        let words = OptionReader { tool: NAME, workload };
         let script = words.get("script");
         let script = script.ok_or_else(|| words.missing("script", "what is to be asked"))?;
         if !PathBuf::from(script).is_absolute() || !PathBuf::from(script).is_file() {
@@ -74,7 +74,7 @@ impl Options {
             .map(String::from)
             .collect();
         if params.iter().any(|one| !one.contains('=')) {
-            return Err(words.bad("params", "NAME=VALUE, parted by commas"));
+            return Err(words.bad("params", "NAME=VALUE, separated by commas"));
         }
         Ok(Self {
             script: script.into(),
@@ -88,27 +88,31 @@ impl Options {
         })
     }
 
-    /// One of its commands on the script.
-    fn words(&self, command: &str) -> Words {
-        let words = Words::new(self.program.as_str()).word(command);
-        self.params.iter().fold(words, |words, param| words.word("-P").word(param.as_str()))
+    /// Returns the command line of one of its commands on the script.
+    fn words(&self, command: &str) -> CommandLine {
+        let words = CommandLine::new(self.program.as_str()).arg(command);
+        self.params.iter().fold(words, |words, param| words.arg("-P").arg(param.as_str()))
     }
 
-    /// Script and address, which come last.
-    fn on(&self, words: Words, address: SocketAddr) -> Words {
-        words.word(self.script.as_str()).word(address.to_string())
+    /// Appends script and address, which come last.
+    fn on(&self, words: CommandLine, address: SocketAddr) -> CommandLine {
+        words.arg(self.script.as_str()).arg(address.to_string())
     }
 }
 
 #[derive(Debug, Default)]
 struct Latte {
-    /// Scripts whose load has been run, by their words.
+    /// Scripts whose load function has been run, by their parameters.
     filled: HashSet<(TargetId, Vec<String>)>,
 }
 
 impl Tool for Latte {
-    const ABOUT: About =
-        About { name: NAME, edges: Edges::AtLines, greeting: CQL_OPTIONS, cuts_latency: true };
+    const INFO: ToolInfo = ToolInfo {
+        name: NAME,
+        edges: EdgeSource::AtLines,
+        greeting: CQL_OPTIONS,
+        cuts_latency: true,
+    };
 
     fn counts_from_due(options: &Options) -> bool {
         options.is_scheduled
@@ -120,25 +124,25 @@ impl Tool for Latte {
         Options::read(workload)
     }
 
-    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+    fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
         let Options { threads, concurrency, connections, .. } = options;
         let sample = tool::interval(run.order);
         let seconds = tool::seconds(run.order, sample);
         let mut words = options
             .words("run")
-            .and(&format!("-q -w 0 -d {seconds}s -s {}ms -o {REPORT}", sample.as_millis()))
-            .and(&format!("-t {threads} -p {concurrency} -c {connections}"))
-            .word("-f")
-            .word(options.function.as_str());
+            .args(&format!("-q -w 0 -d {seconds}s -s {}ms -o {REPORT}", sample.as_millis()))
+            .args(&format!("-t {threads} -p {concurrency} -c {connections}"))
+            .arg("-f")
+            .arg(options.function.as_str());
         if let Pacing::Open { rate_per_s } = run.order.pacing {
-            words = words.and(&format!("-r {}", rate_per_s.round()));
+            words = words.args(&format!("-r {}", rate_per_s.round()));
         }
-        Ask { words: options.on(words, run.address), operations: None }
+        ToolCommand { words: options.on(words, run.address), operations: None }
     }
 
     fn populate(
         &mut self,
-        at: &At<'_>,
+        at: &ToolTarget<'_>,
         options: &Options,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError> {
@@ -161,10 +165,10 @@ impl Tool for Latte {
     fn read(
         &self,
         options: &Options,
-        printed: &Printed,
+        printed: &ToolOutput,
         scratch: &Path,
         _order: &SliceOrder,
-        cut: &Cut,
+        cut: &WindowCut,
     ) -> Result<Outcome, ToolError> {
         let report = written(NAME, &scratch.join(REPORT))?;
         output::read(&report, options.is_scheduled, Some(cut)).map_err(unusable(NAME, printed))

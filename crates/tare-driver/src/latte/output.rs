@@ -1,15 +1,15 @@
-//! What latte prints, and its report (`--output`, JSON), whose log of samples holds a histogram each.
+//! Reads latte's output and its JSON report (`--output`), which has a histogram of each sample.
 //!
-//! How it lies: its `error_count` is that of one of its threads or functions, not the sum of them
-//! (`cycle_error_count = fs.error_count`, both branches), so the errors of the requests of all samples
-//! are taken. Branch 0.29 leaves out starts that it misses at a fixed rate, so its latency is service
-//! time; branch 0.49 counts the latency of a cycle from when it was due.
+//! Known faults: its `error_count` is that of one thread or function, not their sum
+//! (`cycle_error_count = fs.error_count`, both branches), so the request errors of all samples are
+//! used. Branch 0.29 skips starts that it misses at a fixed rate, so its latency is service time.
+//! Branch 0.49 counts the latency of a cycle from when it was due.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
-use crate::tool::outcome::{Cut, Outcome, OutputError, add, ns};
+use crate::tool::outcome::{Outcome, OutputError, WindowCut, add, ns};
 use crate::tool::{Count, Progress};
 use tare_load::histogram;
 
@@ -37,11 +37,11 @@ struct Sample {
 
 #[derive(Deserialize)]
 struct Latency {
-    /// HdrHistogram V2, base64; its unit is ns.
+    /// HdrHistogram V2 in base64, in ns.
     histogram: String,
 }
 
-/// Reads a line of its log: end of the sample in s, cycles, errors, ....
+/// Reads a line of its log: end of the sample in s, cycles, errors, ...
 pub(super) fn progress(line: &str) -> Option<Progress> {
     let words: Vec<f64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
     // Time, cycles, errors, throughput, and eight latencies.
@@ -52,15 +52,14 @@ pub(super) fn progress(line: &str) -> Option<Progress> {
     Some(Progress { tool_s: Some(words[0]), count: Count::Interval(count) })
 }
 
-/// Reads its report. Latency is that of the cut; `scheduled` says that cycles count from when they
-/// were due.
+/// Reads its report. Latency is that of the cut. `scheduled`: cycles count from when they were due.
 ///
 /// # Errors
-/// When it is no such report, or its samples lack requests that it counts.
+/// If it is not such a report, or its samples lack requests that it counts.
 pub(super) fn read(
     report: &str,
     scheduled: bool,
-    cut: Option<&Cut>,
+    cut: Option<&WindowCut>,
 ) -> Result<Outcome, OutputError> {
     let Report { result } = serde_json::from_str(report)?;
     let (mut service, mut response) = (histogram::new(), histogram::new());
@@ -69,7 +68,7 @@ pub(super) fn read(
         counted += sample.request_count;
         errors += sample.req_error_count;
         let end_s = sample.time_s + sample.duration_s;
-        // The lines say ms.
+        // The lines have ms.
         let inside = cut.and_then(|cut| cut.tool_s).is_none_or(|(begin_s, close_s)| {
             end_s > begin_s + ROUNDED_S && end_s <= close_s + ROUNDED_S
         });
@@ -107,7 +106,7 @@ mod tests {
     use crate::tool::tests::{fixture, mangled, near};
 
     #[test]
-    fn a_report_is_read_and_cut_by_its_lines() {
+    fn report_is_cut_by_lines() {
         let (printed, report) = (fixture("latte-0.29-write.txt"), fixture("latte-0.29-write.json"));
         let whole = read(&report, false, None).unwrap();
         assert_eq!(whole.operations, [("request".to_string(), 400_000)]);
@@ -122,13 +121,13 @@ mod tests {
         let lines: Vec<Progress> = printed.lines().filter_map(progress).collect();
         assert_eq!(lines.len(), 37);
         let at = |number: usize| lines[number].tool_s.unwrap();
-        let cut = Cut { unix_s: (0.0, 0.0), tool_s: Some((at(4), at(6))) };
+        let cut = WindowCut { unix_s: (0.0, 0.0), tool_s: Some((at(4), at(6))) };
         let part = read(&report, true, Some(&cut)).unwrap();
         assert_eq!(part.service.unwrap().len(), 15_577 + 14_062);
         assert_eq!(part.response.unwrap().len(), 15_577 + 14_062);
     }
 
-    /// Its own `error_count` is 0 there, as its fault makes it.
+    /// Its own `error_count` is 0 there because of its fault.
     #[test]
     fn errors_are_those_of_the_requests() {
         let report = fixture("latte-0.29-write.json").replacen(
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_is_refused() {
+    fn broken_report_is_refused() {
         let report = fixture("latte-0.29-write.json");
         let more = report.replacen("\"request_count\": 400000", "\"request_count\": 400001", 1);
         let error = read(&more, false, None).unwrap_err().to_string();

@@ -1,9 +1,9 @@
-//! pgbench as a driver: PostgreSQL's own load tool, its built-in scripts, closed loop or at a fixed
-//! rate.
+//! pgbench as a driver: PostgreSQL's own load tool with its built-in scripts, closed loop or at a
+//! fixed rate.
 //!
-//! It logs each transaction with the time of its end, so the window is cut exactly. At a fixed rate it
-//! draws a schedule (Poisson) and never skips a start: its latency counts from when a
-//! transaction was due.
+//! It logs the end time of each transaction, so the window is cut exactly. At a fixed rate it draws
+//! a schedule (Poisson) and never skips a start: its latency counts from when a transaction was
+//! due.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,11 +14,11 @@ use std::time::Duration;
 use tare_lab::driver::{Pacing, SliceOrder, TargetId};
 use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
 
+use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
-    self, About, Ask, At, Cut, Edges, FILL_LIMIT, Outcome, Printed, Progress, SliceRun, Tool,
-    ToolError, Words, unusable, written,
+    self, CommandLine, EdgeSource, FILL_LIMIT, Outcome, Progress, SliceRun, Tool, ToolCommand,
+    ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, unusable, written,
 };
-use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
 
 mod output;
@@ -52,9 +52,9 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     make: tool::make::<Pgbench>,
 };
 
-/// User and database of a system that speaks this.
+/// The user and the database of such a system.
 const USER: &str = "postgres";
-/// Time that it gets beyond lead-in and window: its first line comes after a second.
+/// Extra time beyond lead-in and window: its first line comes after a second.
 const TAIL: Duration = Duration::from_millis(1_500);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ struct Options {
 
 impl Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
-        let words = words::Options { tool: NAME, workload };
+        let words = OptionReader { tool: NAME, workload };
         Ok(Self {
             builtin: words.text("builtin", "select-only"),
             clients: words.whole("clients", 16, 1..=10_000)?,
@@ -80,9 +80,9 @@ impl Options {
         })
     }
 
-    fn words(&self, address: SocketAddr) -> Words {
+    fn words(&self, address: SocketAddr) -> CommandLine {
         let (host, port) = (address.ip(), address.port());
-        Words::new(self.program.as_str()).and(&format!("-h {host} -p {port} -U {USER}"))
+        CommandLine::new(self.program.as_str()).args(&format!("-h {host} -p {port} -U {USER}"))
     }
 }
 
@@ -93,8 +93,8 @@ struct Pgbench {
 }
 
 impl Tool for Pgbench {
-    const ABOUT: About =
-        About { name: NAME, edges: Edges::ByTheClock, greeting: &[], cuts_latency: true };
+    const INFO: ToolInfo =
+        ToolInfo { name: NAME, edges: EdgeSource::ByTheClock, greeting: &[], cuts_latency: true };
 
     type Options = Options;
 
@@ -107,7 +107,7 @@ impl Tool for Pgbench {
         for workload in &study.workloads {
             let options = Options::read(workload)?;
             if scale.is_some_and(|scale| scale != options.scale) {
-                let words = words::Options { tool: NAME, workload };
+                let words = OptionReader { tool: NAME, workload };
                 let expected = "that of the other workloads: its tables are the same";
                 return Err(words.bad("scale", expected).into());
             }
@@ -116,34 +116,36 @@ impl Tool for Pgbench {
         Ok(())
     }
 
-    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+    fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
         let Options { builtin, clients, jobs, protocol, .. } = options;
         // It takes whole seconds.
         let seconds = (run.order.lead_in + run.order.window + TAIL).as_secs_f64().ceil();
         let words = options
             .words(run.address)
-            .and(&format!("-n -b {builtin} -M {protocol} -c {clients} -j {jobs} -P 1 -T {seconds}"))
-            .and(&format!("--random-seed {} --log", run.order.seed & 0xffff_ffff))
-            .word("--log-prefix")
-            .word(run.scratch.join(NAME).to_string_lossy());
+            .args(&format!(
+                "-n -b {builtin} -M {protocol} -c {clients} -j {jobs} -P 1 -T {seconds}"
+            ))
+            .args(&format!("--random-seed {} --log", run.order.seed & 0xffff_ffff))
+            .arg("--log-prefix")
+            .arg(run.scratch.join(NAME).to_string_lossy());
         let words = match run.order.pacing {
             Pacing::Closed => words,
-            Pacing::Open { rate_per_s } => words.and(&format!("-R {rate_per_s}")),
+            Pacing::Open { rate_per_s } => words.args(&format!("-R {rate_per_s}")),
         };
-        Ask { words: words.word(USER), operations: None }
+        ToolCommand { words: words.arg(USER), operations: None }
     }
 
     fn populate(
         &mut self,
-        at: &At<'_>,
+        at: &ToolTarget<'_>,
         options: &Options,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError> {
         let accounts = options.scale * 100_000;
         progress(0, accounts);
         if !self.filled.contains(&at.target) {
-            let words = options.words(at.address).and(&format!("-i -q -s {}", options.scale));
-            at.complete(&words.word(USER), FILL_LIMIT)?;
+            let words = options.words(at.address).args(&format!("-i -q -s {}", options.scale));
+            at.complete(&words.arg(USER), FILL_LIMIT)?;
             self.filled.insert(at.target);
         }
         progress(accounts, accounts);
@@ -157,10 +159,10 @@ impl Tool for Pgbench {
     fn read(
         &self,
         _options: &Options,
-        printed: &Printed,
+        printed: &ToolOutput,
         scratch: &Path,
         _order: &SliceOrder,
-        cut: &Cut,
+        cut: &WindowCut,
     ) -> Result<Outcome, ToolError> {
         let unread = |source| ToolError::Read { tool: NAME, path: scratch.to_path_buf(), source };
         let mut log = String::new();

@@ -1,36 +1,41 @@
-//! What pgbench prints, and its log of transactions (`--log`): a line for each, with when it ended
-//! and how long it took. The log can be cut exactly.
+//! Reads pgbench's output and its log of transactions (`--log`), which has a line with end time and
+//! duration for each. The log can be cut exactly.
 //! <https://www.postgresql.org/docs/15/pgbench.html>, "Per-Transaction Logging".
 //!
-//! At a fixed rate (`--rate`) the time of a line counts from when the transaction was due, and the
-//! lag of its start stands beside it.
+//! At a fixed rate (`--rate`) the time in a line counts from when the transaction was due; the lag
+//! of its start is beside it.
 
-use crate::tool::outcome::{Cut, Outcome, OutputError, bad, ns, whole};
+use crate::tool::outcome::{Outcome, OutputError, WindowCut, bad, ns, whole};
 use crate::tool::{Count, Progress};
 use tare_load::histogram;
 
 const FORM: &str = "client transaction µs script seconds µs [lag in µs]";
 
-/// What one line of the log says.
+/// One line of the log.
 struct Line<'l> {
-    /// µs, or what kept it from being done.
+    /// The duration in µs, or why it was not done.
     time: Result<u64, &'l str>,
     end_unix_s: f64,
     lag_us: Option<u64>,
 }
 
-/// Reads `progress: 1.0 s, 5034.2 tps, lat ...` (`--progress`); its time begins when all are connected.
+/// Reads `progress: 1.0 s, 5034.2 tps, lat ...` (`--progress`); its time begins when all clients
+/// are connected.
 pub(super) fn progress(line: &str) -> Option<Progress> {
     let (time, rest) = line.strip_prefix("progress: ")?.split_once(" s, ")?;
     let rate = rest.split_once(" tps")?.0.parse().ok()?;
     Some(Progress { tool_s: Some(time.parse().ok()?), count: Count::Rate(rate) })
 }
 
-/// Reads what it printed and the logs of all its threads. Operations and latency are those of the cut.
+/// Reads its output and the logs of all its threads. Operations and latency are those of the cut.
 ///
 /// # Errors
-/// When a part is missing, or the log lacks transactions that it says it did.
-pub(super) fn read(printed: &str, log: &str, cut: Option<&Cut>) -> Result<Outcome, OutputError> {
+/// If a part is missing, or the log lacks transactions that it counts.
+pub(super) fn read(
+    printed: &str,
+    log: &str,
+    cut: Option<&WindowCut>,
+) -> Result<Outcome, OutputError> {
     let field = |name: &'static str| {
         let line = printed.lines().find_map(|line| line.trim().strip_prefix(name));
         line.ok_or(OutputError::Missing { what: name })
@@ -98,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_progress_says_how_long_it_has_run() {
+    fn progress_line_has_run_time() {
         let line = "progress: 1.0 s, 396.9 tps, lat 0.312 ms stddev 0.103, 0 failed, lag 0.061 ms";
         let expect = Progress { tool_s: Some(1.0), count: Count::Rate(396.9) };
         assert_eq!(progress(line), Some(expect));
@@ -111,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_loop_is_read_and_cut_by_the_clock() {
+    fn closed_loop_is_cut_by_clock() {
         let [printed, log] = files("closed");
         let whole = read(&printed, &log, None).unwrap();
         assert_eq!(whole.operations, [("transaction".to_string(), 1_083)]);
         assert!(whole.errors.is_empty() && whole.response.is_none());
         let service = whole.service.unwrap();
         assert!((service.mean() / 3.658e6 - 1.0).abs() < 0.02, "{}", service.mean());
-        let cut = Cut { unix_s: (1_795_290_483.5, 1_795_290_484.0), tool_s: None };
+        let cut = WindowCut { unix_s: (1_795_290_483.5, 1_795_290_484.0), tool_s: None };
         let part = read(&printed, &log, Some(&cut)).unwrap();
         let inside = log.lines().filter(|line| {
             let words: Vec<&str> = line.split(' ').collect();
@@ -129,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn at_a_fixed_rate_the_lag_is_waiting() {
+    fn fixed_rate_lag_is_waiting() {
         let [printed, log] = files("rate");
         let outcome = read(&printed, &log, None).unwrap();
         let (service, response) = (outcome.service.unwrap(), outcome.response.unwrap());
@@ -141,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_skipped_or_failed_is_an_error_by_kind() {
+    fn skipped_and_failed_are_errors_by_kind() {
         let [printed, log] = files("limit");
         let outcome = read(&printed, &log, None).unwrap();
         assert_eq!(
@@ -154,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_run_is_refused() {
+    fn broken_run_is_refused() {
         let [printed, log] = files("rate");
         let short: String = log.lines().skip(1).map(|line| format!("{line}\n")).collect();
         let error = read(&printed, &short, None).unwrap_err().to_string();

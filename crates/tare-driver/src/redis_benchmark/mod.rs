@@ -1,8 +1,8 @@
-//! redis-benchmark as a driver: a closed loop of one command, of Redis or of what speaks as it does.
+//! redis-benchmark as a driver: a closed loop of one command, for Redis and compatible servers.
 //!
-//! It takes a number of operations, not a time, so the number follows from the rate that the system
-//! showed before. It prints its rate each 250 ms, which is where the edges of the window are;
-//! its latency cannot be cut, and is that of the whole run.
+//! It takes a number of operations, not a time, so the number follows from earlier throughput. It
+//! prints its rate each 250 ms; the edges of the window are at those lines. Its latency cannot be
+//! cut and is that of the whole run.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,11 +12,11 @@ use std::time::Duration;
 use tare_lab::driver::SliceOrder;
 use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
 
+use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
-    self, About, Ask, At, Cut, Edges, FILL_LIMIT, Outcome, Printed, Progress, SPARE, SliceRun,
-    Tool, ToolError, Words, closed_loop, unusable,
+    self, CommandLine, EdgeSource, FILL_LIMIT, Outcome, Progress, SPARE, SliceRun, Tool,
+    ToolCommand, ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, closed_loop, unusable,
 };
-use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
 
 mod output;
@@ -48,7 +48,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     make: tool::make::<RedisBenchmark>,
 };
 
-/// Time that the tool gets beyond lead-in and window.
+/// Extra time beyond lead-in and window.
 const TAIL: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ struct Options {
 
 impl Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
-        let words = words::Options { tool: NAME, workload };
+        let words = OptionReader { tool: NAME, workload };
         Ok(Self {
             test: words.text("test", "get"),
             clients: words.whole("clients", 50, 1..=10_000)?,
@@ -76,12 +76,12 @@ impl Options {
         })
     }
 
-    fn words(&self, address: SocketAddr, operations: u64) -> Words {
+    fn words(&self, address: SocketAddr, operations: u64) -> CommandLine {
         let Self { test, clients, pipeline, data_size, keyspace, threads, program } = self;
-        let words = Words::new(program.as_str())
-            .and(&format!("-h {} -p {} -n {operations} -t {test}", address.ip(), address.port()))
-            .and(&format!("-c {clients} -P {pipeline} -d {data_size} -r {keyspace}"));
-        if *threads > 1 { words.and(&format!("--threads {threads}")) } else { words }
+        let words = CommandLine::new(program.as_str())
+            .args(&format!("-h {} -p {} -n {operations} -t {test}", address.ip(), address.port()))
+            .args(&format!("-c {clients} -P {pipeline} -d {data_size} -r {keyspace}"));
+        if *threads > 1 { words.args(&format!("--threads {threads}")) } else { words }
     }
 }
 
@@ -89,8 +89,8 @@ impl Options {
 struct RedisBenchmark;
 
 impl Tool for RedisBenchmark {
-    const ABOUT: About =
-        About { name: NAME, edges: Edges::AtLines, greeting: &[], cuts_latency: false };
+    const INFO: ToolInfo =
+        ToolInfo { name: NAME, edges: EdgeSource::AtLines, greeting: &[], cuts_latency: false };
 
     fn counts_from_due(_options: &Options) -> bool {
         false
@@ -108,26 +108,26 @@ impl Tool for RedisBenchmark {
         Ok(study.workloads.iter().try_for_each(options)?)
     }
 
-    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+    fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
         let time = run.order.lead_in + run.order.window + TAIL;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
         let needed = (run.seen.rate_per_s * time.as_secs_f64() * SPARE).max(0.0) as u64;
-        // What it sends together, it counts together.
+        // Requests that it sends together count together.
         let step = options.clients * options.pipeline;
         let operations = needed.div_ceil(step).max(1) * step;
-        Ask { words: options.words(run.address, operations), operations: Some(operations) }
+        ToolCommand { words: options.words(run.address, operations), operations: Some(operations) }
     }
 
     fn populate(
         &mut self,
-        at: &At<'_>,
+        at: &ToolTarget<'_>,
         options: &Options,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError> {
         if matches!(options.test.as_str(), "get" | "set") {
             return resp::fill(at, options.keyspace, options.data_size, progress);
         }
-        // Of keys drawn twice as often as there are keys, 86 % are there.
+        // With twice as many draws as keys, 86 % of the keys exist.
         let operations = options.keyspace.saturating_mul(2);
         let printed = at.complete(&options.words(at.address, operations), FILL_LIMIT)?;
         output::read(&printed.stdout).map_err(unusable(NAME, &printed))?;
@@ -142,10 +142,10 @@ impl Tool for RedisBenchmark {
     fn read(
         &self,
         _options: &Options,
-        printed: &Printed,
+        printed: &ToolOutput,
         _scratch: &Path,
         _order: &SliceOrder,
-        _cut: &Cut,
+        _cut: &WindowCut,
     ) -> Result<Outcome, ToolError> {
         output::read(&printed.stdout).map_err(unusable(NAME, printed))
     }

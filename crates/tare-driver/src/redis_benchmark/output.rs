@@ -1,8 +1,8 @@
-//! What redis-benchmark prints: while it runs, a line of its rate each 250 ms; at the end its
-//! distribution of latencies, of the whole run, and a summary.
+//! Reads redis-benchmark's output: a line with its rate each 250 ms, and at the end its latency
+//! distribution, of the whole run, and a summary.
 //!
-//! Its distribution is printed as points, so a histogram made of it is exact at those (p50, p75, p87.5 ...,
-//! p95, p99, and each 0.1 ms below 2 ms, each 1 ms above) and too slow between them.
+//! The distribution is printed as points. A histogram made of them is exact at those (p50, p75,
+//! p87.5 ..., p95, p99, and each 0.1 ms below 2 ms, each 1 ms above) and too slow between them.
 
 use crate::tool::outcome::{Outcome, OutputError, bad, ns, of_points, whole};
 use crate::tool::{Count, Progress};
@@ -14,10 +14,10 @@ pub(super) fn progress(line: &str) -> Option<Progress> {
     (rate.is_finite() && rate >= 0.0).then_some(Progress { tool_s: None, count: Count::Rate(rate) })
 }
 
-/// Reads what a run that came to its end printed; carriage returns count as ends of lines.
+/// Reads the output of a completed run; carriage returns also end lines.
 ///
 /// # Errors
-/// When a part is missing, or the parts disagree.
+/// If a part is missing, or the parts disagree.
 pub(super) fn read(printed: &str) -> Result<Outcome, OutputError> {
     let lines = || printed.split(['\n', '\r']).map(str::trim);
     let title = lines().find_map(|line| line.strip_prefix("====== ")?.strip_suffix(" ======"));
@@ -45,14 +45,15 @@ pub(super) fn read(printed: &str) -> Result<Outcome, OutputError> {
     })
 }
 
-/// `75.000% <= 3.855 milliseconds (cumulative count 112592)`.
+/// Reads `75.000% <= 3.855 milliseconds (cumulative count 112592)`.
 fn point(line: &str) -> Option<(u64, u64)> {
     let (_, rest) = line.split_once("% <= ")?;
     let (ms, rest) = rest.split_once(" milliseconds (cumulative count ")?;
     Some((whole(rest.strip_suffix(')')?)?, ns(ms.parse::<f64>().ok()? / 1e3)?))
 }
 
-/// The percentiles of the summary: `avg min p50 p95 p99 max`, then their values on the next line.
+/// Returns the percentiles of the summary: `avg min p50 p95 p99 max`, then their values on the next
+/// line.
 fn summary(lines: &[&str], done: u64) -> Result<Vec<(u64, u64)>, OutputError> {
     let head = ["avg", "min", "p50", "p95", "p99", "max"];
     let at = lines.iter().position(|line| line.split_whitespace().eq(head));
@@ -74,7 +75,7 @@ mod tests {
     use crate::tool::tests::{fixture, mangled, near};
 
     #[test]
-    fn a_run_is_read_and_agrees_with_its_own_summary() {
+    fn run_agrees_with_summary() {
         let printed = fixture("redis-benchmark-7.0-get.txt");
         let outcome = read(&printed).unwrap();
         assert_eq!(outcome.operations, [("GET".to_string(), 150_000)]);
@@ -84,7 +85,7 @@ mod tests {
         assert_eq!(service.len(), 150_000);
         let points = [(0.5, 1.015e6), (0.95, 8.263e6), (0.99, 11.935e6), (1.0, 16.031e6)];
         near(&service, &points, 0.002);
-        // What lies between two of its points counts as the slower one.
+        // Values between two of its points count as the slower one.
         let mean = service.mean() / 2.608e6;
         assert!((1.0..1.1).contains(&mean), "{mean}");
         let lines: Vec<Progress> = printed.split(['\n', '\r']).filter_map(progress).collect();
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_run_is_refused() {
+    fn broken_run_is_refused() {
         for (text, expect) in [
             ("", "a test's title"),
             ("Could not connect to Redis at 127.0.0.1:1: Connection refused", "a test's title"),

@@ -1,21 +1,21 @@
-//! Writes every key that redis-benchmark may draw, which it cannot do itself: `key:` and twelve digits.
-//! Redis's protocol (RESP): a request is an array of bulk strings, the answer to SET a line.
-//! <https://redis.io/docs/latest/develop/reference/protocol-spec/>
+//! Writes every key that redis-benchmark may draw, which the tool itself cannot do: `key:` and
+//! twelve digits. In Redis's protocol (RESP) a request is an array of bulk strings, and the answer
+//! to SET is a line. <https://redis.io/docs/latest/develop/reference/protocol-spec/>
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::tool::{At, ToolError};
+use crate::tool::{ToolError, ToolTarget};
 
-/// Keys that are sent together.
+/// How many keys are sent together.
 const BATCH: u64 = 1_000;
-/// For a connection, and for the answer to a batch.
+/// Time limit for a connection, and for the answer to a batch.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Sets the keys 0 to `keys` - 1 to values of `bytes` bytes.
 pub(super) fn fill(
-    at: &At<'_>,
+    at: &ToolTarget<'_>,
     keys: u64,
     bytes: u64,
     progress: &mut dyn FnMut(u64, u64),

@@ -1,8 +1,8 @@
 //! scylla-bench as a driver: Scylla's load tool, closed loop or at a fixed rate.
 //!
-//! At a fixed rate (`-max-rate`) its "c-o fixed" latency counts from when an operation was due. It tells
-//! percentiles of its whole run alone, which cannot be cut. When a replica is gone it sends the same
-//! operations again for ever, so the deadlines of a slice end it.
+//! At a fixed rate (`-max-rate`) its "c-o fixed" latency counts from when an operation was due. It
+//! reports only percentiles of its whole run, which cannot be cut. When a replica is gone it
+//! repeats the same operations for ever; then the deadlines of a slice end it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,11 +11,11 @@ use std::time::Duration;
 use tare_lab::driver::{Pacing, SliceOrder};
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
+use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
-    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, SliceRun, Tool,
-    ToolError, Words, unusable,
+    self, CQL_OPTIONS, CommandLine, EdgeSource, Outcome, Progress, SliceRun, Tool, ToolCommand,
+    ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, unusable,
 };
-use super::words::{self, OptionError, option};
 use super::{DriverInfo, Program};
 
 mod output;
@@ -65,7 +65,7 @@ struct Options {
 
 impl Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
-        let words = words::Options { tool: NAME, workload };
+        let words = OptionReader { tool: NAME, workload };
         Ok(Self {
             mode: words.text("mode", "write"),
             workload: words.text("workload", "uniform"),
@@ -78,14 +78,14 @@ impl Options {
         })
     }
 
-    fn words(&self, address: SocketAddr, mode: &str, workload: &str) -> Words {
+    fn words(&self, address: SocketAddr, mode: &str, workload: &str) -> CommandLine {
         let Self { partitions, row_bytes, concurrency, connections, consistency, .. } = self;
-        Words::new(self.program.as_str())
-            .and(&format!("-nodes {address} -mode {mode} -workload {workload}"))
-            .and(&format!("-partition-count {partitions} -clustering-row-count 1"))
-            .and(&format!("-clustering-row-size fixed:{row_bytes} -concurrency {concurrency}"))
-            .and(&format!("-connection-count {connections} -consistency-level {consistency}"))
-            .and("-replication-factor 1")
+        CommandLine::new(self.program.as_str())
+            .args(&format!("-nodes {address} -mode {mode} -workload {workload}"))
+            .args(&format!("-partition-count {partitions} -clustering-row-count 1"))
+            .args(&format!("-clustering-row-size fixed:{row_bytes} -concurrency {concurrency}"))
+            .args(&format!("-connection-count {connections} -consistency-level {consistency}"))
+            .args("-replication-factor 1")
     }
 }
 
@@ -93,8 +93,12 @@ impl Options {
 struct ScyllaBench;
 
 impl Tool for ScyllaBench {
-    const ABOUT: About =
-        About { name: NAME, edges: Edges::AtLines, greeting: CQL_OPTIONS, cuts_latency: false };
+    const INFO: ToolInfo = ToolInfo {
+        name: NAME,
+        edges: EdgeSource::AtLines,
+        greeting: CQL_OPTIONS,
+        cuts_latency: false,
+    };
 
     type Options = Options;
 
@@ -102,26 +106,26 @@ impl Tool for ScyllaBench {
         Options::read(workload)
     }
 
-    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+    fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
         let seconds = tool::seconds(run.order, Duration::from_secs(1));
         let words = options
             .words(run.address, &options.mode, &options.workload)
-            .and(&format!("-duration {seconds}s -iterations 0"));
+            .args(&format!("-duration {seconds}s -iterations 0"));
         let words = match run.order.pacing {
             Pacing::Closed => words,
-            Pacing::Open { rate_per_s } => words.and(&format!("-max-rate {}", rate_per_s.round())),
+            Pacing::Open { rate_per_s } => words.args(&format!("-max-rate {}", rate_per_s.round())),
         };
-        Ask { words, operations: None }
+        ToolCommand { words, operations: None }
     }
 
     fn populate(
         &mut self,
-        at: &At<'_>,
+        at: &ToolTarget<'_>,
         options: &Options,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError> {
         let words = options.words(at.address, "write", "sequential");
-        let read = |printed: &Printed| {
+        let read = |printed: &ToolOutput| {
             output::read(&printed.stdout, false).map_err(unusable(NAME, printed))
         };
         at.fill(&words, options.partitions, read, progress)
@@ -134,10 +138,10 @@ impl Tool for ScyllaBench {
     fn read(
         &self,
         _options: &Options,
-        printed: &Printed,
+        printed: &ToolOutput,
         _scratch: &Path,
         order: &SliceOrder,
-        _cut: &Cut,
+        _cut: &WindowCut,
     ) -> Result<Outcome, ToolError> {
         let is_open = matches!(order.pacing, Pacing::Open { .. });
         output::read(&printed.stdout, is_open).map_err(unusable(NAME, printed))

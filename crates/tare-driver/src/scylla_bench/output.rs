@@ -1,15 +1,15 @@
-//! What scylla-bench prints: a line each second, and at the end percentiles of the whole run, twice: `raw`
-//! from the send, `c-o fixed` from when an operation was due.
+//! Reads scylla-bench's output: a line each second, and at the end percentiles of the whole run,
+//! twice: `raw` from the send, `c-o fixed` from when an operation was due.
 //! <https://github.com/scylladb/scylla-bench>
 //!
-//! A histogram made of those is exact at p50, p90, p95, p99, p99.9 and the maximum, and too slow between
-//! them.
+//! A histogram made of those is exact at p50, p90, p95, p99, p99.9 and the maximum, and too slow
+//! between them.
 
 use crate::tool::outcome::{Outcome, OutputError, bad, ns, of_points, whole};
 use crate::tool::{Count, Progress};
 use tare_load::histogram::Histogram;
 
-/// Percentiles as they are named, with operations of 1,000 that took at most so long.
+/// The percentiles by name, with how many of 1,000 operations took at most so long.
 const POINTS: [(&str, u64); 6] = [
     ("median:", 500),
     ("90th:", 900),
@@ -28,10 +28,10 @@ pub(super) fn progress(line: &str) -> Option<Progress> {
     Some(Progress { tool_s: Some(tool_s), count: Count::Rate(rate.parse().ok()?) })
 }
 
-/// Reads a run that came to its end. `open` says that it was asked at a rate.
+/// Reads a completed run. `open`: it ran at a fixed rate.
 ///
 /// # Errors
-/// When a part is missing.
+/// If a part is missing.
 pub(super) fn read(printed: &str, open: bool) -> Result<Outcome, OutputError> {
     let results = printed.split_once("\nResults\n").map(|(_, results)| results);
     let results = results.ok_or(OutputError::Missing { what: "its results" })?;
@@ -58,7 +58,7 @@ pub(super) fn read(printed: &str, open: bool) -> Result<Outcome, OutputError> {
     })
 }
 
-/// A block of percentiles under its title.
+/// Reads a block of percentiles under its title.
 fn block(results: &str, title: &'static str, done: u64) -> Result<Histogram, OutputError> {
     let (_, rest) = results.split_once(title).ok_or(OutputError::Missing { what: title })?;
     let point = |(name, of_1000): (&'static str, u64)| {
@@ -72,7 +72,7 @@ fn block(results: &str, title: &'static str, done: u64) -> Result<Histogram, Out
     Ok(of_points(points?))
 }
 
-/// A duration as Go prints it, such as `1m2.5s` or `12.5ms`, in seconds.
+/// Reads a duration as Go prints it, such as `1m2.5s` or `12.5ms`, in seconds.
 fn duration(text: &str) -> Option<f64> {
     let mut rest = text;
     let mut seconds = 0.0;
@@ -102,7 +102,7 @@ mod tests {
     use crate::tool::tests::{fixture, mangled, near};
 
     #[test]
-    fn runs_are_read_with_both_of_their_clocks() {
+    fn runs_have_raw_and_fixed_latency() {
         for (name, done, elapsed_ns, p99_ns) in [
             ("write", 300_000, 31_700_000_000, 20.512767e6),
             ("read", 171_912, 40_000_000_000, 48.955391e6),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_counted_and_what_is_no_run_is_refused() {
+    fn errors_are_counted_and_broken_run_is_refused() {
         let printed = fixture("scylla-bench-1.3-read.txt")
             .replace("Total rows:", "Total errors:\t 12\nTotal rows:");
         assert_eq!(read(&printed, true).unwrap().errors, [("operation".to_string(), 12)]);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_those_of_go() {
+    fn go_durations_parse() {
         for (text, expect) in [
             ("31.7s", Some(31.7)),
             ("1m2.5s", Some(62.5)),

@@ -1,4 +1,4 @@
-//! A tool as a driver of a study: its runs, their windows, and the figures that are made of them.
+//! A tool as a driver of a study: its runs, their windows, and the figures made from them.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
@@ -11,68 +11,71 @@ use tare_lab::doubt::Doubt;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 
-use super::follower::{Follower, LIMITS, Limits, Mark};
-use super::process::Running;
-use super::{Ask, At, Cut, Edges, Seen, SliceRun, Stand, Tool, ToolError, finished};
+use super::follower::{Follower, LIMITS, TimeLimits, WindowEdge};
+use super::process::RunningTool;
+use super::{
+    ClientPlacement, EdgeSource, ObservedTool, SliceRun, Tool, ToolCommand, ToolError, ToolTarget,
+    WindowCut, finished,
+};
 use crate::targets::Targets;
-use crate::{Client, place};
+use crate::{Client, placement};
 use tare_load::histogram;
 
-/// Between two attempts to connect to a system that starts.
+/// Time between two attempts to connect to a system that starts.
 const RETRY: Duration = Duration::from_millis(20);
-/// For the answer to a greeting.
+/// Time limit for the answer to a greeting.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
-/// Share of the window that its own time must reach; it may be rounded.
+/// The share of the window that the tool's own time must reach; tools round it.
 const COVERED_PERCENT: u128 = 90;
-/// Runs of a tool that takes a number of operations, until that covers the window.
+/// The most runs of a tool that takes a number of operations, until that covers the window.
 const ATTEMPTS_MAX: u32 = 6;
-/// Starts of a tool that ends before it has begun. A Java one gives the system 5 s to answer its first
-/// questions, which is short where both still compile themselves on few CPUs.
+/// The most starts of a tool that ends before it has begun. A Java tool gives the system 5 s to
+/// answer its first questions, which is short while both still compile themselves on few CPUs.
 const STARTS_MAX: u32 = 3;
-/// Operations of such a tool beyond what its rate needs, so that it does not end in the window.
+/// How many times the needed operations such a tool gets, so that it does not end in the window.
 pub(crate) const SPARE: f64 = 1.3;
-/// Its first guess of a rate, in operations/s. Too low costs a short run more.
+/// The first guess of a rate, in operations/s. A low guess costs one short run more.
 const FIRST_RATE_PER_S: f64 = 5_000.0;
-/// Its first guess of the time that a tool takes to begin: a Java one on a busy host.
+/// The first guess of a tool's start time: that of a Java tool on a busy host.
 const FIRST_START: Duration = Duration::from_secs(10);
 
 /// A tool as a driver.
 #[derive(Debug)]
 pub(crate) struct ToolDriver<T> {
     tool: T,
-    stand: Stand,
+    placement: ClientPlacement,
     targets: Targets<SocketAddr>,
-    /// Operations/s that a workload reached the last time.
+    /// The last throughput of each workload, in operations/s.
     rates: HashMap<(TargetId, String), f64>,
-    /// The longest that it took from its start to its first figures.
+    /// The longest time from a start to the first figures.
     start: Option<Duration>,
-    /// Whether a workload of a target is asked at a rate, and its latency is not from when it was due.
+    /// Targets with a workload at a fixed rate whose latency does not count from when it was due.
     omits: HashSet<TargetId>,
-    pub(super) limits: Limits,
+    pub(super) limits: TimeLimits,
 }
 
-/// A run of a tool, up to the window's end.
+/// A run of a tool up to the end of the window.
 #[derive(Debug)]
-struct Measured {
-    running: Running,
-    begin: Mark,
-    end: Mark,
+struct MeasuredRun {
+    running: RunningTool,
+    begin: WindowEdge,
+    end: WindowEdge,
     asked: Option<u64>,
 }
 
 impl<T: Tool> ToolDriver<T> {
     pub(crate) fn new(tool: T, client: &Client<'_>) -> Self {
-        let stand = Stand {
+        let placement = ClientPlacement {
             cpus: client.cpus.clone(),
             namespace: client.namespace.map(Path::to_path_buf),
             run: client.run.to_string(),
             scratch: client.scratch.join("load-tool"),
         };
         let (targets, rates, omits) = (Targets::default(), HashMap::new(), HashSet::new());
-        Self { tool, stand, targets, rates, start: None, omits, limits: LIMITS }
+        Self { tool, placement, targets, rates, start: None, omits, limits: LIMITS }
     }
 
-    /// What it takes to begin, with something to spare.
+    /// Returns the expected start time, with a reserve.
     fn start(&self) -> Duration {
         self.start.map_or(FIRST_START, |start| start.mul_f64(1.5) + Duration::from_secs(1))
     }
@@ -89,9 +92,9 @@ impl<T: Tool> ToolDriver<T> {
         let mut rate_per_s = self.rates.get(&key).copied().unwrap_or(FIRST_RATE_PER_S);
         let mut starts = 0;
         for _ in 0..ATTEMPTS_MAX {
-            let seen = Seen { rate_per_s, start: self.start() };
-            let run = SliceRun { address, order, seen, scratch: &self.stand.scratch };
-            let ask = self.tool.ask(&options, &run);
+            let seen = ObservedTool { rate_per_s, start: self.start() };
+            let run = SliceRun { address, order, seen, scratch: &self.placement.scratch };
+            let ask = self.tool.command(&options, &run);
             let window = match self.window(&ask, order, edge) {
                 Err(ToolError::Unbegun { .. }) if starts + 1 < STARTS_MAX => {
                     starts += 1;
@@ -109,28 +112,28 @@ impl<T: Tool> ToolDriver<T> {
                 Err(seen_per_s) => rate_per_s = seen_per_s.max(rate_per_s * 2.0),
             }
         }
-        Err(ToolError::Unsteady { tool: T::ABOUT.name })
+        Err(ToolError::Unsteady { tool: T::INFO.name })
     }
 
-    /// Runs the tool up to the end of the window; or says how fast it was where its number of
-    /// operations does not reach that far, before the window was begun.
+    /// Runs the tool up to the end of the window. If its number of operations does not reach that
+    /// far, returns its rate before the window begins.
     fn window(
         &mut self,
-        ask: &Ask,
+        ask: &ToolCommand,
         order: &SliceOrder,
         edge: &mut dyn FnMut(Edge),
-    ) -> Result<Result<Measured, f64>, ToolError> {
+    ) -> Result<Result<MeasuredRun, f64>, ToolError> {
         let started = Instant::now();
         let mut follower = Follower {
             tool: &self.tool,
-            running: Running::start(&self.stand, &ask.words)?,
+            running: RunningTool::start(&self.placement, &ask.words)?,
             limits: self.limits,
             operations: 0.0,
             last: None,
         };
-        let begin = match T::ABOUT.edges {
-            Edges::AtLines => follower.lead_in(order.lead_in, ask.operations.is_some())?,
-            Edges::ByTheClock => Some((follower.begin(order.lead_in)?, None)),
+        let begin = match T::INFO.edges {
+            EdgeSource::AtLines => follower.lead_in(order.lead_in, ask.operations.is_some())?,
+            EdgeSource::ByTheClock => Some((follower.begin(order.lead_in)?, None)),
         };
         let start = follower.last.map(|(first, _)| first.duration_since(started));
         self.start = self.start.max(start);
@@ -144,9 +147,9 @@ impl<T: Tool> ToolDriver<T> {
         }
         let begin = follower.mark(at, tool_s);
         edge(Edge::Begin);
-        let (at, tool_s) = match T::ABOUT.edges {
-            Edges::AtLines => follower.until(at + order.window)?,
-            Edges::ByTheClock => {
+        let (at, tool_s) = match T::INFO.edges {
+            EdgeSource::AtLines => follower.until(at + order.window)?,
+            EdgeSource::ByTheClock => {
                 follower.sleep(order.window.saturating_sub(at.elapsed()))?;
                 (Instant::now(), None)
             }
@@ -154,24 +157,25 @@ impl<T: Tool> ToolDriver<T> {
         let end = follower.mark(at, tool_s);
         edge(Edge::End);
         let asked = ask.operations;
-        Ok(Ok(Measured { running: follower.running, begin, end, asked }))
+        Ok(Ok(MeasuredRun { running: follower.running, begin, end, asked }))
     }
 
-    /// Waits for the tool's end and makes the slice's figures of its report.
+    /// Waits for the tool's end and makes the slice's figures from its report.
     fn finish(
         &self,
-        measured: Measured,
+        measured: MeasuredRun,
         options: &T::Options,
         order: &SliceOrder,
     ) -> Result<SliceLoad, ToolError> {
-        let Measured { mut running, begin, end, asked } = measured;
-        let tool = T::ABOUT.name;
+        let MeasuredRun { mut running, begin, end, asked } = measured;
+        let tool = T::INFO.name;
         let limit = self.limits.end + order.window + order.lead_in;
         let ended = running.end(Instant::now() + limit);
         finished(tool, &running, ended, limit)?;
-        let cut = Cut { unix_s: (begin.unix_s, end.unix_s), tool_s: begin.tool_s.zip(end.tool_s) };
+        let cut =
+            WindowCut { unix_s: (begin.unix_s, end.unix_s), tool_s: begin.tool_s.zip(end.tool_s) };
         let outcome =
-            self.tool.read(options, &running.printed, &self.stand.scratch, order, &cut)?;
+            self.tool.read(options, &running.printed, &self.placement.scratch, order, &cut)?;
         if let Some(asked) = asked.filter(|asked| outcome.total() < *asked) {
             let (done, said) = (outcome.total(), running.printed.said());
             return Err(ToolError::Short { tool, asked, done, said });
@@ -182,9 +186,9 @@ impl<T: Tool> ToolDriver<T> {
             let said = running.printed.said();
             return Err(ToolError::Uncovered { tool, ran_ms, window_ms, said });
         }
-        let operations = match T::ABOUT.edges {
-            Edges::AtLines => rounded(end.operations - begin.operations),
-            Edges::ByTheClock => outcome.total(),
+        let operations = match T::INFO.edges {
+            EdgeSource::AtLines => rounded(end.operations - begin.operations),
+            EdgeSource::ByTheClock => outcome.total(),
         };
         let (response, unsent) = match order.pacing {
             Pacing::Closed => (None, 0),
@@ -226,7 +230,7 @@ fn answers(address: SocketAddr, greeting: &[u8], limit: Duration) -> io::Result<
     }
 }
 
-/// A count that was computed.
+/// Rounds a computed count.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
 pub(super) fn rounded(operations: f64) -> u64 {
     operations.round().max(0.0) as u64
@@ -234,10 +238,12 @@ pub(super) fn rounded(operations: f64) -> u64 {
 
 impl<T: Tool> Driver for ToolDriver<T> {
     fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
-        let greeting = T::ABOUT.greeting;
-        place::within(self.stand.namespace.as_deref(), || answers(address, greeting, deadline))
-            .map_err(ToolError::from)?
-            .map_err(|source| ToolError::Connect { address, source })?;
+        let greeting = T::INFO.greeting;
+        placement::within(self.placement.namespace.as_deref(), || {
+            answers(address, greeting, deadline)
+        })
+        .map_err(ToolError::from)?
+        .map_err(|source| ToolError::Connect { address, source })?;
         Ok(self.targets.add(address))
     }
 
@@ -254,7 +260,7 @@ impl<T: Tool> Driver for ToolDriver<T> {
         if is_rated && !T::counts_from_due(&options) {
             self.omits.insert(target);
         }
-        let at = At { tool: T::ABOUT.name, target, address, stand: &self.stand };
+        let at = ToolTarget { tool: T::INFO.name, target, address, placement: &self.placement };
         Ok(self.tool.populate(&at, &options, progress)?)
     }
 
@@ -268,12 +274,12 @@ impl<T: Tool> Driver for ToolDriver<T> {
     }
 
     fn doubts(&mut self, target: TargetId) -> Vec<Doubt> {
-        let driver = || T::ABOUT.name.to_string();
+        let driver = || T::INFO.name.to_string();
         let mut doubts = Vec::new();
         if self.omits.contains(&target) {
             doubts.push(Doubt::CoordinatedOmission { driver: driver() });
         }
-        if !T::ABOUT.cuts_latency {
+        if !T::INFO.cuts_latency {
             doubts.push(Doubt::LatencyBeyondWindow { driver: driver() });
         }
         doubts

@@ -1,29 +1,29 @@
-//! What can go wrong between a driver and its tool.
+//! Errors between a driver and its tool.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::OutputError;
-use crate::PlaceError;
+use crate::PlacementError;
+use crate::option_reader::OptionError;
 use crate::targets::NoTarget;
-use crate::words::OptionError;
 use tare_load::LoadError;
 
-/// Why a tool could not be asked, or gave no figures.
+/// Why a tool could not run or gave no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     #[error(transparent)]
     Option(#[from] OptionError),
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Place(#[from] PlacementError),
     #[error("cannot find {program}; `tare doctor` says how to get it")]
     NotFound { program: String },
     #[error("cannot start {program}")]
     Spawn { program: String, source: std::io::Error },
-    #[error("cannot make the directory {} for what the tool writes", .path.display())]
+    #[error("cannot create the directory {} for the tool's files", .path.display())]
     Scratch { path: PathBuf, source: std::io::Error },
-    #[error("cannot read {}, which {tool} was to write", .path.display())]
+    #[error("cannot read {}, which {tool} should have written", .path.display())]
     Read { tool: &'static str, path: PathBuf, source: std::io::Error },
     #[error("cannot connect to {address}")]
     Connect { address: SocketAddr, source: std::io::Error },
@@ -59,7 +59,7 @@ pub enum ToolError {
     Closed,
     #[error("cannot write the rows")]
     Rows { source: std::io::Error },
-    #[error("cannot make its table")]
+    #[error("cannot create its table")]
     Schema { source: Box<LoadError> },
     #[error(transparent)]
     NoTarget(#[from] NoTarget),

@@ -1,23 +1,23 @@
-//! A tool that runs, followed by the lines that it prints.
+//! Follows a running tool by the lines that it prints.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::process::{Heard, Running};
+use super::process::{LineEvent, RunningTool};
 use super::{Count, Progress, Tool, ToolError};
 
-/// How long a tool is waited for.
+/// Time limits for a tool.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// To begin with its load: a Java one takes seconds, more on a busy host.
+pub(super) struct TimeLimits {
+    /// To begin its load: a Java tool takes seconds, more on a busy host.
     pub(super) start: Duration,
-    /// Between two of its lines. A system that stands still for longer is not measured by a tool that
-    /// says nothing meanwhile.
+    /// Between two of its lines. A tool that prints nothing during a longer stall cannot measure
+    /// it.
     pub(super) silence: Duration,
-    /// To end and to report, beyond its own length.
+    /// To end and report, beyond its own length.
     pub(super) end: Duration,
 }
 
-pub(super) const LIMITS: Limits = Limits {
+pub(super) const LIMITS: TimeLimits = TimeLimits {
     start: Duration::from_secs(90),
     silence: Duration::from_secs(30),
     end: Duration::from_secs(60),
@@ -25,7 +25,7 @@ pub(super) const LIMITS: Limits = Limits {
 
 /// One edge of the window.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
+pub(super) struct WindowEdge {
     pub(super) at: Instant,
     pub(super) unix_s: f64,
     pub(super) cpu_ns: u64,
@@ -33,20 +33,20 @@ pub(super) struct Mark {
     pub(super) operations: f64,
 }
 
-/// A tool that runs, and what its lines have said up to now.
+/// A running tool, and what its lines have reported so far.
 pub(super) struct Follower<'t, T> {
     pub(super) tool: &'t T,
-    pub(super) running: Running,
-    pub(super) limits: Limits,
+    pub(super) running: RunningTool,
+    pub(super) limits: TimeLimits,
     pub(super) operations: f64,
-    /// When the first and the last line with figures came.
+    /// When the first and the last line with figures arrived.
     pub(super) last: Option<(Instant, Instant)>,
 }
 
 impl<T: Tool> Follower<'_, T> {
-    pub(super) fn mark(&self, at: Instant, tool_s: Option<f64>) -> Mark {
+    pub(super) fn mark(&self, at: Instant, tool_s: Option<f64>) -> WindowEdge {
         let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Mark {
+        WindowEdge {
             at,
             unix_s: unix_s.as_secs_f64(),
             cpu_ns: self.running.cpu_ns(),
@@ -55,21 +55,21 @@ impl<T: Tool> Follower<'_, T> {
         }
     }
 
-    /// Operations/s between its first and its last line.
+    /// Returns the operations/s between its first and its last line.
     pub(super) fn rate_per_s(&self) -> f64 {
         let Some((first, last)) = self.last else { return 0.0 };
         self.operations / last.duration_since(first).as_secs_f64().max(0.01)
     }
 
-    /// The next line with figures; `None` once it has ended.
+    /// Returns the next line with figures; `None` once it has ended.
     fn next(&mut self, limit: Duration) -> Result<Option<(Instant, Progress)>, ToolError> {
         let deadline = Instant::now() + limit;
         loop {
             let line = match self.running.hear(deadline) {
-                Heard::Line(line) => line,
-                Heard::Ended => return Ok(None),
-                Heard::Late => {
-                    let (tool, said) = (T::ABOUT.name, self.running.printed.said());
+                LineEvent::Line(line) => line,
+                LineEvent::Ended => return Ok(None),
+                LineEvent::Late => {
+                    let (tool, said) = (T::INFO.name, self.running.printed.said());
                     return Err(match self.last {
                         None => ToolError::NotBegun { tool, limit, said },
                         Some(_) => ToolError::Silent { tool, limit, said },
@@ -98,14 +98,15 @@ impl<T: Tool> Follower<'_, T> {
             Ok(Some(status)) => status.to_string(),
             _ => "it has closed its output".into(),
         };
-        let (tool, said) = (T::ABOUT.name, self.running.printed.said());
+        let (tool, said) = (T::INFO.name, self.running.printed.said());
         match self.last {
             None => ToolError::Unbegun { tool, status, said },
             Some(_) => ToolError::Early { tool, status, said },
         }
     }
 
-    /// Follows it until the first line after the lead-in. `None` where it ends before, and it may.
+    /// Follows it until the first line after the lead-in. Returns `None` if it ends before that and
+    /// may.
     pub(super) fn lead_in(
         &mut self,
         lead_in: Duration,
@@ -121,7 +122,7 @@ impl<T: Tool> Follower<'_, T> {
                 return if may_end && is_whole { Ok(None) } else { Err(error) };
             };
             limit = self.limits.silence;
-            // The interval before the first line is its start.
+            // The interval before the first line is part of its start.
             let begun = *begun.get_or_insert(at);
             if at >= begun + lead_in && at > begun {
                 return Ok(Some((at, progress.tool_s)));
@@ -129,7 +130,7 @@ impl<T: Tool> Follower<'_, T> {
         }
     }
 
-    /// Follows it until the line that is nearest to `end`.
+    /// Follows it until the line nearest to `end`.
     pub(super) fn until(&mut self, end: Instant) -> Result<(Instant, Option<f64>), ToolError> {
         loop {
             let before = self.last.map_or(end, |(_, last)| last);
@@ -142,7 +143,8 @@ impl<T: Tool> Follower<'_, T> {
         }
     }
 
-    /// Waits for its first line, which says how long its load has run, and for the rest of the lead-in.
+    /// Waits for its first line, which tells how long its load has run, and for the rest of the
+    /// lead-in.
     pub(super) fn begin(&mut self, lead_in: Duration) -> Result<Instant, ToolError> {
         let Some((_, progress)) = self.next(self.limits.start)? else { return Err(self.early()) };
         let ran = Duration::try_from_secs_f64(progress.tool_s.unwrap_or(0.0)).unwrap_or_default();
@@ -150,14 +152,14 @@ impl<T: Tool> Follower<'_, T> {
         Ok(Instant::now())
     }
 
-    /// Lets time pass while it runs.
+    /// Waits while it runs.
     pub(super) fn sleep(&mut self, time: Duration) -> Result<(), ToolError> {
         let deadline = Instant::now() + time;
         loop {
             match self.running.hear(deadline) {
-                Heard::Line(_) => {}
-                Heard::Late => return Ok(()),
-                Heard::Ended => return Err(self.early()),
+                LineEvent::Line(_) => {}
+                LineEvent::Late => return Ok(()),
+                LineEvent::Ended => return Err(self.early()),
             }
         }
     }

@@ -1,16 +1,17 @@
-//! Other people's load tools as drivers: a process of the tool for each slice, where the client
-//! stands.
+//! Load tools of other projects as drivers: one process of the tool for each slice, where the
+//! client runs.
 //!
-//! Method: the tool is started with a length that covers the lead-in, the window and a tail. The edges
-//! of the window are read while it loads: where it prints a line each interval, as such a line comes
-//! (the next one after the lead-in, the nearest to the window's end); where it logs each operation, by
-//! the clock, and its log is cut. Then it comes to its end by itself, and its report is read.
+//! Method: the tool is started with a length that covers the lead-in, the window and a tail. The
+//! edges of the window are read while it loads. If it prints a line each interval, they are at such
+//! lines (the next one after the lead-in, the nearest to the window's end). If it logs each
+//! operation, they are set by the clock, and its log is cut. Then the tool ends by itself, and its
+//! report is read.
 //!
-//! Neither an exit code nor a silence is trusted: each wait has a deadline, what was done is
-//! compared with what was asked, and what is printed with what is logged.
+//! Exit codes and silence are not trusted: each wait has a deadline, the work done is compared with
+//! the work asked for, and the printed figures with the logged ones.
 //!
-//! Limits: the probes that look at the client's processes see none, since those live for a slice.
-//! Errors are those of the tool's whole run.
+//! Limits: probes of the client's processes see none, because those live for one slice. Errors are
+//! those of the tool's whole run.
 
 use std::fmt;
 use std::io;
@@ -23,8 +24,8 @@ use tare_lab::PartError;
 use tare_lab::driver::{Driver, SliceOrder, TargetId};
 use tare_lab::study::{Study, WorkloadSpec};
 
-use super::words::OptionError;
-use super::{Client, place};
+use super::option_reader::OptionError;
+use super::{Client, placement};
 
 mod driver;
 mod error;
@@ -37,11 +38,11 @@ pub(super) mod tests;
 pub(super) use driver::{SPARE, ToolDriver};
 pub use error::ToolError;
 pub use outcome::OutputError;
-pub(super) use outcome::{Cut, Outcome};
-use process::Running;
-pub(super) use process::{Printed, Stand, Words};
+pub(super) use outcome::{Outcome, WindowCut};
+use process::RunningTool;
+pub(super) use process::{ClientPlacement, CommandLine, ToolOutput};
 
-/// What a line says of the interval that ends with it.
+/// What a line reports of the interval that ends with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Progress {
     /// The tool's own time, in seconds.
@@ -49,10 +50,10 @@ pub(super) struct Progress {
     pub(super) count: Count,
 }
 
-/// Operations, as a line says them.
+/// Operations as a line reports them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Count {
-    /// Since the tool began.
+    /// Since the start of the tool.
     Total(u64),
     /// In the interval.
     Interval(u64),
@@ -60,42 +61,42 @@ pub(super) enum Count {
     Rate(f64),
 }
 
-/// Where the edges of the window are.
+/// How the edges of the window are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Edges {
-    /// At the lines that it prints.
+pub(super) enum EdgeSource {
+    /// They are at the lines that it prints.
     AtLines,
-    /// By the clock: its report can be cut anywhere.
+    /// They are set by the clock, because its report can be cut anywhere.
     ByTheClock,
 }
 
-/// One run of a tool.
+/// The command for one run of a tool.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
-    pub(super) words: Words,
-    /// It ends after so many operations, not after a time.
+pub(super) struct ToolCommand {
+    pub(super) words: CommandLine,
+    /// The operations after which it ends, if it does not end by time.
     pub(super) operations: Option<u64>,
 }
 
-/// What was seen of a tool and its system before; a guess at first.
+/// What is known of a tool and its system from earlier runs; a guess at first.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    /// Operations/s of the workload.
+pub(super) struct ObservedTool {
+    /// The workload's operations/s.
     pub(super) rate_per_s: f64,
-    /// What it takes to begin with its load, at most.
+    /// The longest start time so far.
     pub(super) start: Duration,
 }
 
-/// What a tool is, in values.
+/// The constant properties of a tool.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct About {
-    /// Name as in a study.
+pub(super) struct ToolInfo {
+    /// The name in a study.
     pub(super) name: &'static str,
-    pub(super) edges: Edges,
-    /// What a system is sent when it starts: once it sends anything back, it answers. Empty: taking a
-    /// connection is enough.
+    pub(super) edges: EdgeSource,
+    /// Bytes that are sent to a starting system; it is ready once it sends anything back. Empty:
+    /// accepting a connection is enough.
     pub(super) greeting: &'static [u8],
-    /// Whether its latency can be cut to the window.
+    /// Whether its latencies can be cut to the window.
     pub(super) cuts_latency: bool,
 }
 
@@ -104,16 +105,16 @@ pub(super) struct About {
 pub(super) struct SliceRun<'a> {
     pub(super) address: SocketAddr,
     pub(super) order: &'a SliceOrder,
-    pub(super) seen: Seen,
+    pub(super) seen: ObservedTool,
     /// An empty directory for what the tool writes, in which it runs.
     pub(super) scratch: &'a Path,
 }
 
 /// What distinguishes one tool from the others.
 pub(super) trait Tool: fmt::Debug {
-    const ABOUT: About;
+    const INFO: ToolInfo;
 
-    /// What a workload asks of it, read and checked.
+    /// A workload's options, read and checked.
     type Options;
 
     fn options(workload: &WorkloadSpec) -> Result<Self::Options, OptionError>;
@@ -124,26 +125,26 @@ pub(super) trait Tool: fmt::Debug {
         Ok(study.workloads.iter().try_for_each(options)?)
     }
 
-    /// Whether its latency at a fixed rate counts from when an operation was due.
+    /// Returns whether its latency at a fixed rate counts from when an operation was due.
     fn counts_from_due(_options: &Self::Options) -> bool {
         true
     }
 
-    /// The command that runs a slice.
-    fn ask(&self, options: &Self::Options, run: &SliceRun<'_>) -> Ask;
+    /// Returns the command that runs a slice.
+    fn command(&self, options: &Self::Options, run: &SliceRun<'_>) -> ToolCommand;
 
-    /// Makes schema and rows.
+    /// Creates schema and rows.
     fn populate(
         &mut self,
-        at: &At<'_>,
+        at: &ToolTarget<'_>,
         options: &Self::Options,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError>;
 
-    /// Reads a line that it prints.
+    /// Reads a line of its output.
     fn progress(&self, line: &str) -> Option<Progress>;
 
-    /// Whether a line says that its load is over, though others may follow.
+    /// Returns whether a line says that its load is over, though others may follow.
     fn is_last(&self, _line: &str) -> bool {
         false
     }
@@ -152,10 +153,10 @@ pub(super) trait Tool: fmt::Debug {
     fn read(
         &self,
         options: &Self::Options,
-        printed: &Printed,
+        printed: &ToolOutput,
         scratch: &Path,
         order: &SliceOrder,
-        cut: &Cut,
+        cut: &WindowCut,
     ) -> Result<Outcome, ToolError>;
 }
 
@@ -171,30 +172,34 @@ pub(super) fn make<T: Tool + Default + Send + 'static>(
     Ok(Box::new(ToolDriver::new(T::default(), client)))
 }
 
-/// A system and where the client stands that loads it.
+/// A system, and where the client that loads it runs.
 #[derive(Debug)]
-pub(super) struct At<'s> {
+pub(super) struct ToolTarget<'s> {
     pub(super) tool: &'static str,
     pub(super) target: TargetId,
     pub(super) address: SocketAddr,
-    pub(super) stand: &'s Stand,
+    pub(super) placement: &'s ClientPlacement,
 }
 
-impl At<'_> {
-    /// Runs a tool to its end, and takes a bad exit code for a failure; a good one proves nothing.
-    pub(super) fn complete(&self, words: &Words, limit: Duration) -> Result<Printed, ToolError> {
-        let mut running = Running::start(self.stand, words)?;
+impl ToolTarget<'_> {
+    /// Runs a tool to its end. A bad exit code is a failure; a good one proves nothing.
+    pub(super) fn complete(
+        &self,
+        words: &CommandLine,
+        limit: Duration,
+    ) -> Result<ToolOutput, ToolError> {
+        let mut running = RunningTool::start(self.placement, words)?;
         let end = running.end(Instant::now() + limit);
         finished(self.tool, &running, end, limit)?;
         Ok(std::mem::take(&mut running.printed))
     }
 
-    /// Writes rows by a run of the tool itself, whose report must count as many as were asked.
+    /// Writes rows by a run of the tool itself, whose report must count as many as were asked for.
     pub(super) fn fill(
         &self,
-        words: &Words,
+        words: &CommandLine,
         asked: u64,
-        read: impl FnOnce(&Printed) -> Result<Outcome, ToolError>,
+        read: impl FnOnce(&ToolOutput) -> Result<Outcome, ToolError>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError> {
         progress(0, asked);
@@ -208,38 +213,38 @@ impl At<'_> {
         Ok(())
     }
 
-    /// Runs `work` where the client stands.
+    /// Runs `work` where the client runs.
     pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, ToolError> {
-        Ok(place::within(self.stand.namespace.as_deref(), work)?)
+        Ok(placement::within(self.placement.namespace.as_deref(), work)?)
     }
 }
 
 /// How long a tool may take to write the rows of a workload.
 pub(super) const FILL_LIMIT: Duration = Duration::from_secs(4 * 3600);
-/// What a tool may print its lines late by.
+/// How late a tool may print its lines.
 const LATE: Duration = Duration::from_millis(1_500);
-/// Windows from this on are cut by whole seconds.
+/// Windows of this length and more are cut by whole seconds.
 const LONG: Duration = Duration::from_secs(5);
 
-/// How often a tool prints a line, where it can be told.
+/// Returns how often a tool prints a line, if that can be set.
 pub(super) fn interval(order: &SliceOrder) -> Duration {
     Duration::from_millis(if order.window < LONG { 200 } else { 1_000 })
 }
 
-/// For how many seconds a tool has to run that prints a line each `interval`: up to one is lost at each
-/// edge, and one at its start.
+/// Returns how many seconds a tool must run that prints a line each `interval`: up to one interval
+/// is lost at each edge, and one at its start.
 pub(super) fn seconds(order: &SliceOrder, interval: Duration) -> f64 {
     (order.lead_in + order.window + 4 * interval + LATE).as_secs_f64().ceil()
 }
 
-/// Refuses workloads with a fixed rate for a tool that holds none.
+/// Refuses fixed rates for a tool that cannot hold one.
 pub(super) fn closed_loop(tool: &'static str, workloads: &[WorkloadSpec]) -> Result<(), ToolError> {
     let rated = workloads.iter().find(|one| one.latency_share > 0.0 || one.rate_per_s.is_some());
     let refuse = |one: &WorkloadSpec| ToolError::ClosedLoop { tool, workload: one.name.clone() };
     rated.map_or(Ok(()), |one| Err(refuse(one)))
 }
 
-/// Reads a file that a tool was to write.
+/// Reads a file that a tool should have written.
 pub(super) fn written(tool: &'static str, path: &Path) -> Result<String, ToolError> {
     std::fs::read_to_string(path).map_err(|source| ToolError::Read {
         tool,
@@ -248,23 +253,24 @@ pub(super) fn written(tool: &'static str, path: &Path) -> Result<String, ToolErr
     })
 }
 
-/// What a tool printed cannot be used.
+/// Makes an error of unusable output.
 pub(super) fn unusable(
     tool: &'static str,
-    printed: &Printed,
+    printed: &ToolOutput,
 ) -> impl FnOnce(OutputError) -> ToolError {
     let said = printed.said();
     move |source| ToolError::Output { tool, said, source }
 }
 
-/// CQL's OPTIONS in version 4, which every server answers before anything else.
-/// <https://github.com/apache/cassandra/blob/trunk/doc/native_protocol_v4.spec>, section 2 and 4.1.3.
+/// An OPTIONS request of CQL version 4, which every server answers before anything else.
+/// <https://github.com/apache/cassandra/blob/trunk/doc/native_protocol_v4.spec>, sections 2 and
+/// 4.1.3.
 pub(super) const CQL_OPTIONS: &[u8] = &[4, 0, 0, 0, 5, 0, 0, 0, 0];
 
-/// Refuses a tool that does not end, or ends badly.
+/// Refuses a tool that does not end, or that fails.
 fn finished(
     tool: &'static str,
-    running: &Running,
+    running: &RunningTool,
     ended: io::Result<Option<ExitStatus>>,
     limit: Duration,
 ) -> Result<(), ToolError> {

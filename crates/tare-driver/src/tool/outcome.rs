@@ -1,37 +1,37 @@
-//! What a load tool's output says, in one form for all tools.
+//! A load tool's output in one form for all tools.
 
 use tare_load::histogram::{self, DecodeError, Histogram};
 use tare_load::log::LogError;
 
-/// What a tool printed and logged, read. Counts are those of the cut where one was asked for and the
-/// output can be cut; each tool's parser says so.
+/// What a tool printed and logged. Counts are those of the cut if one was asked for and the tool's
+/// output can be cut, as each parser documents.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    /// Operations that ended well, by kind, in the tool's names.
+    /// Successful operations by kind, in the tool's names.
     pub(crate) operations: Vec<(String, u64)>,
-    /// Operations that failed, by kind, in the whole run.
+    /// Failed operations by kind, in the whole run.
     pub(crate) errors: Vec<(String, u64)>,
-    /// How long the tool says that it ran, in ns.
+    /// The run time that the tool reports, in ns.
     pub(crate) elapsed_ns: u64,
     /// Service time, from the send, in ns.
     pub(crate) service: Option<Histogram>,
-    /// Response time, from when the operation was due, in ns; open loop alone.
+    /// Response time, from when the operation was due, in ns; open loop only.
     pub(crate) response: Option<Histogram>,
 }
 
-/// The part of a run that counts.
+/// The part of a run that is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Cut {
+pub(crate) struct WindowCut {
     /// Its edges, in seconds since 1970.
     pub(crate) unix_s: (f64, f64),
-    /// Its edges as the tool's own lines say, in seconds since its start.
+    /// Its edges by the tool's own lines, in seconds since its start.
     pub(crate) tool_s: Option<(f64, f64)>,
 }
 
 /// Why an output cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    #[error("it says nothing of {what}; did it end early, or is it another version?")]
+    #[error("it reports nothing of {what}; did it end early, or is it another version?")]
     Missing { what: &'static str },
     #[error("its line {line:?} is not of the form {form}")]
     Line { line: String, form: &'static str },
@@ -48,7 +48,7 @@ pub enum OutputError {
 }
 
 impl Outcome {
-    /// Operations of every kind.
+    /// Returns the number of operations of all kinds.
     pub(crate) fn total(&self) -> u64 {
         self.operations.iter().map(|(_, count)| count).sum()
     }
@@ -59,23 +59,23 @@ pub(crate) fn shown(line: &str) -> String {
     line.trim().chars().take(120).collect()
 }
 
-/// A line that is not as it has to be.
+/// Makes an error of a line in the wrong form.
 pub(crate) fn bad(line: &str, form: &'static str) -> OutputError {
     OutputError::Line { line: shown(line), form }
 }
 
-/// A number without thousands separators.
+/// Reads a number with or without thousands separators.
 pub(crate) fn whole(text: &str) -> Option<u64> {
     text.trim().replace(',', "").parse().ok()
 }
 
-/// Seconds as ns; nothing for what is no time.
+/// Returns seconds as ns; `None` for an invalid time.
 pub(crate) fn ns(seconds: f64) -> Option<u64> {
     let time = std::time::Duration::try_from_secs_f64(seconds).ok()?;
     u64::try_from(time.as_nanos()).ok()
 }
 
-/// Adds a histogram of another shape, whose values times `unit_ns` are ns.
+/// Adds a histogram of another shape. Its values times `unit_ns` are ns.
 pub(crate) fn add(into: &mut Histogram, from: &Histogram, unit_ns: u64) {
     for value in from.iter_recorded() {
         let ns = value.value_iterated_to().saturating_mul(unit_ns);
@@ -83,8 +83,8 @@ pub(crate) fn add(into: &mut Histogram, from: &Histogram, unit_ns: u64) {
     }
 }
 
-/// A histogram from points of a distribution, (operations that took at most so long, ns). What
-/// lies between two points counts as the slower one: exact at the points, too slow between them.
+/// Returns a histogram from points of a distribution, (operations that took at most this long, ns).
+/// Values between two points count as the slower one: exact at the points, too slow between them.
 pub(crate) fn of_points(mut points: Vec<(u64, u64)>) -> Histogram {
     points.sort_unstable_by_key(|(count, ns)| (*ns, *count));
     let (mut histogram, mut counted) = (histogram::new(), 0);
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_of_a_distribution_are_exact_at_the_points() {
+    fn histogram_of_points_is_exact_at_them() {
         let histogram = of_points(vec![(100, 9_000), (50, 1_000), (99, 5_000), (99, 7_000)]);
         assert_eq!(histogram.len(), 100);
         let at = |quantile| histogram.value_at_quantile(quantile);

@@ -1,5 +1,5 @@
-//! A load tool as a child process, where the client stands: its lines as they come, its CPU time, and
-//! an end in every case.
+//! A load tool as a child process where the client runs: its lines as they arrive, its CPU time,
+//! and a certain end.
 
 use std::fs;
 use std::io::{BufReader, Read};
@@ -12,51 +12,51 @@ use std::time::{Duration, Instant};
 use tare_std::cpus::CpuSet;
 
 use super::ToolError;
-use crate::place;
+use crate::placement;
 
-/// Environment variable that marks the processes of a study, so that leftovers are found.
+/// The environment variable that marks the processes of a study, so that leftovers are found.
 const RUN_VARIABLE: &str = "TARE_RUN";
-/// What is kept of what a tool prints. One that prints a line each 200 ms for a day needs less.
+/// The most output that is kept. A tool that prints a line each 200 ms for a day needs less.
 const KEPT_BYTES: usize = 64 << 20;
-/// For a process that has closed its output to be gone.
+/// Time limit for a process to end after it has closed its output.
 const REAP_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where the client stands.
+/// Where the client runs.
 #[derive(Clone, Debug)]
-pub(crate) struct Stand {
+pub(crate) struct ClientPlacement {
     pub(crate) cpus: CpuSet,
     pub(crate) namespace: Option<PathBuf>,
     pub(crate) run: String,
-    /// A directory for what the tool writes. It is emptied before each run of the tool.
+    /// The directory for the tool's files. It is emptied before each run of the tool.
     pub(crate) scratch: PathBuf,
 }
 
-/// A tool and its arguments.
+/// A program and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Words {
+pub(crate) struct CommandLine {
     pub(crate) program: String,
     pub(crate) arguments: Vec<String>,
 }
 
-impl Words {
+impl CommandLine {
     pub(crate) fn new(program: impl Into<String>) -> Self {
         Self { program: program.into(), arguments: Vec::new() }
     }
 
-    /// Adds arguments, which are parted by blanks.
-    pub(crate) fn and(mut self, arguments: &str) -> Self {
+    /// Adds arguments separated by blanks.
+    pub(crate) fn args(mut self, arguments: &str) -> Self {
         self.arguments.extend(arguments.split_whitespace().map(String::from));
         self
     }
 
     /// Adds one argument as it is.
-    pub(crate) fn word(mut self, argument: impl Into<String>) -> Self {
+    pub(crate) fn arg(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 }
 
-/// A line as it came.
+/// A line and when it arrived.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) at: Instant,
@@ -64,14 +64,14 @@ pub(super) struct Line {
     is_error: bool,
 }
 
-/// What a tool has said.
+/// What a tool has printed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Printed {
+pub(crate) struct ToolOutput {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Printed {
+impl ToolOutput {
     fn keep(&mut self, line: &Line) {
         let into = if line.is_error { &mut self.stderr } else { &mut self.stdout };
         if into.len() < KEPT_BYTES {
@@ -80,7 +80,7 @@ impl Printed {
         }
     }
 
-    /// What it said last, on one line: its errors, else its output.
+    /// Returns the last lines of its errors, or else of its output, on one line.
     pub(crate) fn said(&self) -> String {
         let text = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
         let lines: Vec<&str> = text
@@ -96,50 +96,53 @@ impl Printed {
     }
 }
 
-/// A line of where a Java program was when it failed.
+/// Returns whether a line is a frame of a Java stack trace.
 fn is_frame(line: &str) -> bool {
     line.starts_with("at ") || line.starts_with("... ")
 }
 
-/// A tool that runs. It is killed and reaped when this is dropped.
+/// A running tool. Dropping this kills and reaps it.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningTool {
     child: Child,
     lines: Receiver<Line>,
-    pub(super) printed: Printed,
+    pub(super) printed: ToolOutput,
 }
 
-/// What came of waiting for a line.
-pub(super) enum Heard {
+/// The result of waiting for a line.
+pub(super) enum LineEvent {
     Line(Line),
     /// It has closed its output.
     Ended,
     Late,
 }
 
-impl Running {
-    /// Starts a tool in a scratch directory that is empty.
-    pub(super) fn start(stand: &Stand, words: &Words) -> Result<Self, ToolError> {
-        let scratch = |source| ToolError::Scratch { path: stand.scratch.clone(), source };
-        if stand.scratch.exists() {
-            fs::remove_dir_all(&stand.scratch).map_err(scratch)?;
+impl RunningTool {
+    /// Starts a tool in an empty scratch directory.
+    pub(super) fn start(
+        placement: &ClientPlacement,
+        words: &CommandLine,
+    ) -> Result<Self, ToolError> {
+        let scratch = |source| ToolError::Scratch { path: placement.scratch.clone(), source };
+        if placement.scratch.exists() {
+            fs::remove_dir_all(&placement.scratch).map_err(scratch)?;
         }
-        fs::create_dir_all(&stand.scratch).map_err(scratch)?;
+        fs::create_dir_all(&placement.scratch).map_err(scratch)?;
         let mut command = Command::new(&words.program);
         command
             .args(&words.arguments)
-            .current_dir(&stand.scratch)
-            .env(RUN_VARIABLE, &stand.run)
-            // Numbers with points, messages in English.
+            .current_dir(&placement.scratch)
+            .env(RUN_VARIABLE, &placement.run)
+            // Numbers with decimal points and messages in English.
             .env("LC_ALL", "C")
-            // The terminal's interrupt is for the harness, which ends the tool in good order.
+            // The terminal's interrupt goes to the harness, which ends the tool in good order.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // A child inherits namespace and affinity from the thread that starts it, a fresh one.
-        let mut child = place::within(stand.namespace.as_deref(), || {
-            place::bind(&stand.cpus)?;
+        // A child inherits namespace and affinity from the thread that starts it, here a new one.
+        let mut child = placement::within(placement.namespace.as_deref(), || {
+            placement::bind(&placement.cpus)?;
             let program = || words.program.clone();
             command.spawn().map_err(|source| match source.kind() {
                 std::io::ErrorKind::NotFound => ToolError::NotFound { program: program() },
@@ -154,18 +157,18 @@ impl Running {
         if let Some(stderr) = child.stderr.take() {
             std::thread::spawn(move || pass(stderr, true, &sender));
         }
-        Ok(Self { child, lines, printed: Printed::default() })
+        Ok(Self { child, lines, printed: ToolOutput::default() })
     }
 
-    /// The next line, until `deadline`.
-    pub(super) fn hear(&mut self, deadline: Instant) -> Heard {
+    /// Returns the next line, until `deadline`.
+    pub(super) fn hear(&mut self, deadline: Instant) -> LineEvent {
         match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {
                 self.printed.keep(&line);
-                Heard::Line(line)
+                LineEvent::Line(line)
             }
-            Err(RecvTimeoutError::Disconnected) => Heard::Ended,
-            Err(RecvTimeoutError::Timeout) => Heard::Late,
+            Err(RecvTimeoutError::Disconnected) => LineEvent::Ended,
+            Err(RecvTimeoutError::Timeout) => LineEvent::Late,
         }
     }
 
@@ -173,9 +176,9 @@ impl Running {
     pub(super) fn end(&mut self, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
         loop {
             match self.hear(deadline) {
-                Heard::Line(_) => {}
-                Heard::Late => return Ok(None),
-                Heard::Ended => break,
+                LineEvent::Line(_) => {}
+                LineEvent::Late => return Ok(None),
+                LineEvent::Ended => break,
             }
         }
         let deadline = Instant::now() + REAP_LIMIT;
@@ -188,7 +191,7 @@ impl Running {
         Ok(None)
     }
 
-    /// CPU time of its threads that are there now, in ns, by the scheduler's account.
+    /// Returns the CPU time of its living threads in ns, by the scheduler's account.
     pub(super) fn cpu_ns(&self) -> u64 {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let of_task = |path: PathBuf| {
@@ -199,7 +202,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTool {
     fn drop(&mut self) {
         // It may have ended by itself; then there is nothing to kill.
         let _ = self.child.kill();
@@ -207,7 +210,7 @@ impl Drop for Running {
     }
 }
 
-/// Passes lines on, which end with a newline or a carriage return.
+/// Passes lines on; they end with a newline or a carriage return.
 fn pass(from: impl Read, is_error: bool, to: &Sender<Line>) {
     let mut line = Vec::new();
     let send = |line: &mut Vec<u8>| {

@@ -1,4 +1,4 @@
-//! The driver over tools that are scripts: what goes wrong between the two, each in one clear line.
+//! The driver with tools that are scripts, and their failures.
 
 use std::fs;
 use std::net::TcpListener;
@@ -8,19 +8,19 @@ use std::path::Path;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad};
 
 use super::driver::rounded;
-use super::follower::Limits;
+use super::follower::TimeLimits;
 use super::*;
 use crate::Client;
 use crate::tests::cpus;
 use tare_load::histogram::Histogram;
 
-/// A recorded output.
+/// Returns a recorded output.
 pub(crate) fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/load-tools").join(name);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A histogram has these quantiles, within a share of them.
+/// Checks the quantiles of a histogram within a relative error.
 pub(crate) fn near(histogram: &Histogram, points: &[(f64, f64)], share: f64) {
     for (quantile, ns) in points {
         let ours = histogram.value_at_quantile(*quantile) as f64;
@@ -28,7 +28,7 @@ pub(crate) fn near(histogram: &Histogram, points: &[(f64, f64)], share: f64) {
     }
 }
 
-/// The text cut off at 16 places, and with a byte changed there.
+/// Returns the text cut off at 16 places, and with a byte changed at each.
 pub(crate) fn mangled(text: &str) -> impl Iterator<Item = String> {
     let places = (0..16).map(|number| text.len() * number / 16);
     places.flat_map(|at| {
@@ -39,13 +39,13 @@ pub(crate) fn mangled(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// A tool that is a shell script, which prints `N` each 20 ms, and `done N` at its end.
+/// A tool that is a shell script. It prints `N` each 20 ms, and `done N` at its end.
 #[derive(Debug)]
 struct Script(String);
 
 impl Tool for Script {
-    const ABOUT: About =
-        About { name: "script", edges: Edges::AtLines, greeting: &[], cuts_latency: false };
+    const INFO: ToolInfo =
+        ToolInfo { name: "script", edges: EdgeSource::AtLines, greeting: &[], cuts_latency: false };
 
     type Options = ();
 
@@ -53,20 +53,20 @@ impl Tool for Script {
         Ok(())
     }
 
-    fn ask(&self, (): &(), run: &SliceRun<'_>) -> Ask {
+    fn command(&self, (): &(), run: &SliceRun<'_>) -> ToolCommand {
         let seconds = (run.order.lead_in + run.order.window).as_secs_f64() * SPARE;
         let operations = rounded(run.seen.rate_per_s * seconds);
-        let words = Words::new(self.0.as_str()).word(operations.to_string());
-        Ask { words, operations: Some(operations) }
+        let words = CommandLine::new(self.0.as_str()).arg(operations.to_string());
+        ToolCommand { words, operations: Some(operations) }
     }
 
     fn populate(
         &mut self,
-        at: &At<'_>,
+        at: &ToolTarget<'_>,
         (): &(),
         _: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError> {
-        at.complete(&Words::new(self.0.as_str()).word("1"), Duration::from_secs(20)).map(drop)
+        at.complete(&CommandLine::new(self.0.as_str()).arg("1"), Duration::from_secs(20)).map(drop)
     }
 
     fn progress(&self, line: &str) -> Option<Progress> {
@@ -76,10 +76,10 @@ impl Tool for Script {
     fn read(
         &self,
         (): &(),
-        printed: &Printed,
+        printed: &ToolOutput,
         _: &Path,
         _: &SliceOrder,
-        _: &Cut,
+        _: &WindowCut,
     ) -> Result<Outcome, ToolError> {
         let done = printed.stdout.lines().find_map(|line| line.strip_prefix("done "));
         let missing = OutputError::Missing { what: "what was done" };
@@ -99,7 +99,7 @@ impl Tool for Script {
 const GOOD: &str =
     "n=0; while [ $n -lt $1 ]; do echo $n; n=$((n + 1000)); sleep 0.02; done; echo done $1";
 
-/// What a slice of a tool with this script gives, and the edges that it told.
+/// Returns the result of a slice with this script, and its edges.
 fn slice(script: &str) -> (Result<SliceLoad, String>, Vec<Edge>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("script");
@@ -118,7 +118,7 @@ fn run(program: &str, folder: &Path) -> (Result<SliceLoad, String>, Vec<Edge>) {
         run: "ab12",
     };
     let mut driver = ToolDriver::new(Script(program.into()), &client);
-    driver.limits = Limits {
+    driver.limits = TimeLimits {
         start: Duration::from_millis(700),
         silence: Duration::from_millis(700),
         end: Duration::from_secs(20),
@@ -141,9 +141,9 @@ fn run(program: &str, folder: &Path) -> (Result<SliceLoad, String>, Vec<Edge>) {
     (load.map_err(chain), edges)
 }
 
-/// Its rate, and with it its length, is not known before.
+/// Its rate, and so its length, is unknown at first.
 #[test]
-fn a_window_of_a_tool_is_found_and_its_operations_are_those_between_two_lines() {
+fn window_counts_operations_between_two_lines() {
     let (load, edges) = slice(GOOD);
     let load = load.unwrap();
     assert_eq!(edges, [Edge::Begin, Edge::End]);
@@ -151,16 +151,16 @@ fn a_window_of_a_tool_is_found_and_its_operations_are_those_between_two_lines() 
     assert!(load.window_ns >= 20_000_000, "{load:?}");
 }
 
-/// As one in Java that lost its patience with a busy system.
+/// A Java tool does that when a busy system answers too late.
 #[test]
-fn a_tool_that_ends_before_it_has_begun_is_started_again() {
+fn tool_that_ends_early_is_restarted() {
     let (load, edges) = slice(&format!("[ -e ../tried ] || {{ : > ../tried; exit 1; }}; {GOOD}"));
     assert!(load.unwrap().operations >= 1_000);
     assert_eq!(edges, [Edge::Begin, Edge::End]);
 }
 
 #[test]
-fn what_goes_wrong_is_said_in_one_line() {
+fn tool_failures_are_one_line_errors() {
     for (script, expect) in [
         (
             "echo no such host >&2; exit 3",

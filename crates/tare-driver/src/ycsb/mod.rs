@@ -1,13 +1,13 @@
-//! YCSB as a driver: its core workloads A to F by its Cassandra binding, closed loop or at a fixed rate.
-//! <https://github.com/brianfrankcooper/YCSB>
+//! YCSB as a driver: its core workloads A to F with its Cassandra binding, closed loop or at a
+//! fixed rate. <https://github.com/brianfrankcooper/YCSB>
 //!
-//! Unless told otherwise it measures from the send; here it is told to measure both, from the send and
-//! from when an operation was due (`measurement.interval=both`), and to log a histogram of each second,
-//! which can be cut at the lines that it prints. It does not make its table, so that is done here.
+//! By default it measures from the send. Here it also measures from when an operation was due
+//! (`measurement.interval=both`), and logs a histogram of each second, which can be cut at the
+//! lines that it prints. It does not create its table, so this driver does.
 //!
-//! Limits: the rows that D and E insert are the same in each slice, so that from the second on they
-//! overwrite. An operation of F that reads, modifies and writes counts once in the rate and twice,
-//! as its two requests, in the latency. Each slice is a new Java process (see `cassandra_stress`).
+//! Limits: D and E insert the same rows in each slice, so from the second on they overwrite. A
+//! read-modify-write of F counts once in the rate and twice, as its two requests, in the latency.
+//! Each slice is a new Java process (see `cassandra_stress`).
 
 use std::fs;
 use std::net::SocketAddr;
@@ -20,11 +20,11 @@ use tare_load::Access;
 
 use super::DriverInfo;
 use super::java::{self, Java, JavaHome};
+use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
-    self, About, Ask, At, CQL_OPTIONS, Cut, Edges, Outcome, Printed, Progress, SliceRun, Tool,
-    ToolError, Words, unusable, written,
+    self, CQL_OPTIONS, CommandLine, EdgeSource, Outcome, Progress, SliceRun, Tool, ToolCommand,
+    ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, unusable, written,
 };
-use super::words::{self, OptionError, option};
 
 mod output;
 
@@ -65,10 +65,10 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     make: tool::make::<Ycsb>,
 };
 
-/// For the table to be made.
+/// Time limit for creating the table.
 const SCHEMA_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a core workload does: shares of its operations, and how keys are drawn.
+/// A core workload: the shares of its operations, and how keys are drawn.
 /// <https://github.com/brianfrankcooper/YCSB/wiki/Core-Workloads>
 #[derive(Clone, Copy, Debug)]
 struct Mix {
@@ -85,7 +85,7 @@ const MIXES: [Mix; 6] = [
     Mix { name: "e", shares: &[("scan", "0.95"), ("insert", "0.05")], keys: "zipfian" },
     Mix { name: "f", shares: &[("read", "0.5"), ("readmodifywrite", "0.5")], keys: "zipfian" },
 ];
-/// Every kind of operation that has a share, which is not 0 by itself.
+/// All kinds of operations with a share, whose defaults are not 0.
 const SHARES: [&str; 5] = ["read", "update", "insert", "scan", "readmodifywrite"];
 
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ struct Options {
 
 impl Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
-        let words = words::Options { tool: NAME, workload };
+        let words = OptionReader { tool: NAME, workload };
         let name = words.text("workload", "a");
         let mix = MIXES.into_iter().find(|mix| mix.name == name);
         Ok(Self {
@@ -115,12 +115,12 @@ impl Options {
         })
     }
 
-    /// Rows of another shape are another table.
+    /// Returns the keyspace; rows of another shape go into another one.
     fn keyspace(&self) -> String {
         format!("ycsb_{}_{}", self.fields, self.field_bytes)
     }
 
-    /// The statements that make keyspace and table, as the binding wants them.
+    /// Returns the statements that create keyspace and table, as the binding needs them.
     fn schema(&self) -> [String; 2] {
         let keyspace = self.keyspace();
         let fields = (0..self.fields).map(|field| format!("field{field} varchar, "));
@@ -137,9 +137,9 @@ impl Options {
         ]
     }
 
-    /// More operations than it can do in the time of a slice; without a number, 0.17.0 starts no thread.
-    /// Where it inserts, it draws from keys that so many operations would insert, and then again where
-    /// there is no such key yet: there the number stays near that of the rows.
+    /// Returns more operations than it can do in a slice; without a number, 0.17.0 starts no
+    /// thread. A mix with inserts draws from the keys that all those operations would insert, and
+    /// again if a key does not exist yet, so its number stays near that of the rows.
     fn operations_most(&self) -> u64 {
         match self.mix.name {
             "e" => (self.rows * 10).clamp(100_000, i32::MAX as u64),
@@ -147,14 +147,14 @@ impl Options {
         }
     }
 
-    /// The words of one phase: `-load` or `-t`, which runs the mix.
-    fn words(&self, address: SocketAddr, phase: &str) -> Words {
+    /// Returns the command line of one phase: `-load`, or `-t`, which runs the mix.
+    fn words(&self, address: SocketAddr, phase: &str) -> CommandLine {
         let (host, port) = (address.ip(), address.port());
         let Self { mix, threads, rows, fields, field_bytes, consistency, java } = self;
         let keyspace = self.keyspace();
         let mut words = java
             .words("site.ycsb.Client")
-            .and(&format!("{phase} -s -threads {threads} -db site.ycsb.db.CassandraCQLClient"));
+            .args(&format!("{phase} -s -threads {threads} -db site.ycsb.db.CassandraCQLClient"));
         let share = |kind: &str| {
             let found = mix.shares.iter().find(|(name, _)| *name == kind);
             found.map_or("0", |(_, share)| *share)
@@ -179,14 +179,14 @@ impl Options {
             format!("cassandra.writeconsistencylevel={consistency}"),
         ];
         for property in shares.iter().chain(&own) {
-            words = words.word("-p").word(property.as_str());
+            words = words.arg("-p").arg(property.as_str());
         }
         words
     }
 }
 
-/// Makes keyspace and table, where the client stands.
-fn make_schema(at: &At<'_>, options: &Options) -> Result<(), ToolError> {
+/// Creates keyspace and table, from where the client runs.
+fn make_schema(at: &ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
     let deadline = Instant::now() + SCHEMA_LIMIT;
     let statements: Vec<_> =
         ["CREATE KEYSPACE", "CREATE TABLE"].into_iter().zip(options.schema()).collect();
@@ -198,8 +198,12 @@ fn make_schema(at: &At<'_>, options: &Options) -> Result<(), ToolError> {
 struct Ycsb;
 
 impl Tool for Ycsb {
-    const ABOUT: About =
-        About { name: NAME, edges: Edges::AtLines, greeting: CQL_OPTIONS, cuts_latency: true };
+    const INFO: ToolInfo = ToolInfo {
+        name: NAME,
+        edges: EdgeSource::AtLines,
+        greeting: CQL_OPTIONS,
+        cuts_latency: true,
+    };
 
     type Options = Options;
 
@@ -207,29 +211,30 @@ impl Tool for Ycsb {
         Options::read(workload)
     }
 
-    fn ask(&self, options: &Options, run: &SliceRun<'_>) -> Ask {
+    fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
         // Its time counts from before it connects.
         let seconds =
             tool::seconds(run.order, Duration::from_secs(1)) + run.seen.start.as_secs_f64().ceil();
-        let words = options.words(run.address, "-t").and(&format!("-p maxexecutiontime={seconds}"));
+        let words =
+            options.words(run.address, "-t").args(&format!("-p maxexecutiontime={seconds}"));
         let words = match run.order.pacing {
             Pacing::Closed => words,
             Pacing::Open { rate_per_s } => {
-                words.and(&format!("-target {}", rate_per_s.round().max(1.0)))
+                words.args(&format!("-target {}", rate_per_s.round().max(1.0)))
             }
         };
-        Ask { words, operations: None }
+        ToolCommand { words, operations: None }
     }
 
     fn populate(
         &mut self,
-        at: &At<'_>,
+        at: &ToolTarget<'_>,
         options: &Options,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError> {
         make_schema(at, options)?;
-        let read = |printed: &Printed| {
-            let logs = logs(&at.stand.scratch)?;
+        let read = |printed: &ToolOutput| {
+            let logs = logs(&at.placement.scratch)?;
             output::read(&printed.stdout, &logs, false, None).map_err(unusable(NAME, printed))
         };
         at.fill(&options.words(at.address, "-load"), options.rows, read, progress)
@@ -246,10 +251,10 @@ impl Tool for Ycsb {
     fn read(
         &self,
         _options: &Options,
-        printed: &Printed,
+        printed: &ToolOutput,
         scratch: &Path,
         order: &SliceOrder,
-        cut: &Cut,
+        cut: &WindowCut,
     ) -> Result<Outcome, ToolError> {
         let is_open = matches!(order.pacing, Pacing::Open { .. });
         output::read(&printed.stdout, &logs(scratch)?, is_open, Some(cut))
@@ -257,7 +262,7 @@ impl Tool for Ycsb {
     }
 }
 
-/// The logs that it wrote, one of each kind of operation, by their names.
+/// Returns its logs by name, one for each kind of operation.
 fn logs(scratch: &Path) -> Result<Vec<(String, String)>, ToolError> {
     let unread = |source| ToolError::Read { tool: NAME, path: scratch.to_path_buf(), source };
     let mut logs = Vec::new();
@@ -276,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_of_a_mix_are_all_of_it() {
+    fn mix_shares_add_up_to_one() {
         for mix in MIXES {
             let all: f64 = mix.shares.iter().map(|(_, share)| share.parse::<f64>().unwrap()).sum();
             assert!((all - 1.0).abs() < 1e-9, "{mix:?}");

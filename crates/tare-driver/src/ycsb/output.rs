@@ -1,32 +1,34 @@
-//! What YCSB prints, and its logs of histograms (`hdrhistogram.fileoutput`), one of each kind of
+//! Reads YCSB's output and its logs of histograms (`hdrhistogram.fileoutput`), one for each kind of
 //! operation: `READ` from the send, `Intended-READ` from when it was due, in µs.
 //! <https://github.com/brianfrankcooper/YCSB/tree/0.17.0/core/src/main/java/site/ycsb>
 //!
-//! Each second it prints a line with the operations so far and ends an interval of each log; at the end
-//! it prints totals by kind.
+//! Each second it prints a line with the operations so far and ends an interval of each log. At the
+//! end it prints totals by kind.
 //!
-//! How it lies: unless told otherwise it measures from the send. Its time begins before it connects, and when
-//! it is over it goes on printing lines, for seconds. Whatever goes wrong, it exits with 0:
-//! a binding that is not there, a system that does not answer, a thread that ends early. So the
-//! totals by kind, the operations of all of it, and the logs are compared. Its rate counts
-//! operations that failed, whose times have kinds of their own (`READ-FAILED`).
+//! Known faults: by default it measures from the send. Its time begins before it connects, and at
+//! the end it goes on printing lines for seconds. It exits with 0 after any failure: a missing
+//! binding, a system that does not answer, a thread that ends early. So the totals by kind, the
+//! total operations and the logs are compared. Its rate counts failed operations, whose times have
+//! kinds of their own (`READ-FAILED`).
 
-use crate::tool::outcome::{Cut, Outcome, OutputError, add, bad, ns, whole};
+use crate::tool::outcome::{Outcome, OutputError, WindowCut, add, bad, ns, whole};
 use crate::tool::{Count, Progress};
 use tare_load::{histogram, log};
 
-/// Requests to the system. `READ-MODIFY-WRITE` is made of two of them, `CLEANUP` is none.
+/// The kinds that are requests to the system. `READ-MODIFY-WRITE` is made of two of them, `CLEANUP`
+/// is not a request.
 const KINDS: [&str; 4] = ["READ", "UPDATE", "INSERT", "SCAN"];
 const FAILED: &str = "-FAILED";
 /// Its logs count in µs.
 const UNIT_NS: u64 = 1_000;
-/// An interval ends as its line is printed; they are a second long.
+/// An interval ends when its line is printed; intervals are a second long.
 const ROUNDED_S: f64 = 0.3;
 
-/// Its time is over, which counts from before it connects. Lines follow while it disconnects.
+/// Printed when its time is over, which counts from before it connects. Lines follow while it
+/// disconnects.
 pub(super) const LAST: &str = "Maximum time elapsed. Requesting stop for the workload.";
 
-/// Reads `DATE TIME 10 sec: 31687 operations; 3168.38 current ops/sec; ...`. Its first lines say 0
+/// Reads `DATE TIME 10 sec: 31687 operations; 3168.38 current ops/sec; ...`. Its first lines have 0
 /// while it connects.
 pub(super) fn progress(line: &str) -> Option<Progress> {
     let (time, rest) = line.split_once(" sec: ")?;
@@ -36,16 +38,16 @@ pub(super) fn progress(line: &str) -> Option<Progress> {
     Some(Progress { tool_s: None, count: Count::Total(count) })
 }
 
-/// Reads what it printed and its logs, by their names. Latency is that of the cut; operations are of
-/// the whole run. `open` says that it was asked at a rate.
+/// Reads its output and its logs, by their names. Latency is that of the cut; operations are those
+/// of the whole run. `open`: it ran at a fixed rate.
 ///
 /// # Errors
-/// When a part is missing, or the parts disagree.
+/// If a part is missing, or the parts disagree.
 pub(super) fn read(
     printed: &str,
     logs: &[(String, String)],
     open: bool,
-    cut: Option<&Cut>,
+    cut: Option<&WindowCut>,
 ) -> Result<Outcome, OutputError> {
     let number = |of: &str, name: &str| -> Option<Result<f64, OutputError>> {
         let head = format!("[{of}], {name}, ");
@@ -72,9 +74,9 @@ pub(super) fn read(
     errors.retain(|(_, count)| *count > 0);
     let sum = |counts: &[(String, u64)]| counts.iter().map(|(_, count)| count).sum::<u64>();
     let (done, failed) = (sum(&operations), sum(&errors));
-    // An operation that reads, modifies and writes is two requests, and is counted beside them.
+    // A read-modify-write is two requests and is counted besides them.
     let counted = done.saturating_sub(count("READ-MODIFY-WRITE")?);
-    // Failed ones are among its operations, but not while rows are written.
+    // Failed operations are among its operations, but not while rows are written.
     let near = counted as f64 - 0.5..=(counted + failed) as f64 + 0.5;
     if done + failed == 0 {
         return Err(OutputError::Missing { what: "an operation" });
@@ -125,20 +127,20 @@ mod tests {
     use super::*;
     use crate::tool::tests::{fixture, mangled, near};
 
-    /// A recorded run and its logs.
+    /// Returns a recorded run and its logs.
     fn run(name: &str, kinds: &[&str]) -> (String, Vec<(String, String)>) {
         let log = |kind: &&str| (kind.to_string(), fixture(&format!("{name}.{kind}.hdr")));
         (fixture(&format!("{name}.txt")), kinds.iter().map(log).collect())
     }
 
     #[test]
-    fn a_run_is_read_and_agrees_with_its_own_summary() {
+    fn run_agrees_with_summary() {
         let (printed, logs) = run("ycsb-0.17-a", &["READ", "UPDATE"]);
         let whole = read(&printed, &logs, true, None).unwrap();
         let kinds = [("READ".to_string(), 100_188), ("UPDATE".to_string(), 99_812)];
         assert_eq!(whole.operations, kinds);
         assert_eq!(whole.elapsed_ns, 39_258_000_000);
-        // It was not told to measure from when an operation was due.
+        // It did not measure from when an operation was due.
         assert!(whole.errors.is_empty() && whole.response.is_none());
         assert_eq!(whole.service.unwrap().len(), 200_000);
         let reads = [logs[0].clone()];
@@ -152,7 +154,7 @@ mod tests {
         assert_eq!(lines.len(), 4);
         assert_eq!(lines[0].count, Count::Total(31_687));
         // Its lines of 00:34:35 and 00:34:55.
-        let cut = Cut { unix_s: (1_795_221_275.42, 1_795_221_295.42), tool_s: None };
+        let cut = WindowCut { unix_s: (1_795_221_275.42, 1_795_221_295.42), tool_s: None };
         let part = read(&printed, &logs, false, Some(&cut)).unwrap().service.unwrap();
         let share = part.len() as f64 / f64::from(159_183 - 31_687);
         assert!((share - 1.0).abs() < 0.002, "{share}");
@@ -160,7 +162,7 @@ mod tests {
 
     /// At 200 operations/s, against a busy system.
     #[test]
-    fn at_a_fixed_rate_response_counts_from_when_it_was_due_and_is_cut_by_its_lines() {
+    fn fixed_rate_response_is_cut_by_lines() {
         let kinds = ["READ", "UPDATE", "Intended-READ", "Intended-UPDATE"];
         let (printed, logs) = run("ycsb-0.17-a-target", &kinds);
         let whole = read(&printed, &logs, true, None).unwrap();
@@ -171,17 +173,17 @@ mod tests {
         near(&response, &[(1.0, 151.679e6)], 0.002);
         assert!(read(&printed, &logs, false, None).unwrap().response.is_none());
         // Its lines of 23:55:22 and 23:55:32, ten seconds apart.
-        let cut = Cut { unix_s: (1_795_305_322.06, 1_795_305_332.06), tool_s: None };
+        let cut = WindowCut { unix_s: (1_795_305_322.06, 1_795_305_332.06), tool_s: None };
         let part = read(&printed, &logs, true, Some(&cut)).unwrap().response.unwrap();
         assert!((part.len() as f64 / f64::from(2_335 - 335) - 1.0).abs() < 0.005, "{}", part.len());
         // Lines follow when its load is over.
-        let place = |text: &str| printed.lines().position(|line| line.contains(text)).unwrap();
+        let placement = |text: &str| printed.lines().position(|line| line.contains(text)).unwrap();
         let last = printed.lines().position(|line| line == LAST).unwrap();
-        assert!(place("27 sec: ") < last && last < place("28 sec: "), "{last}");
+        assert!(placement("27 sec: ") < last && last < placement("28 sec: "), "{last}");
     }
 
     #[test]
-    fn what_it_lost_is_found() {
+    fn lost_operations_are_found() {
         let (printed, logs) = run("ycsb-0.17-a", &["READ", "UPDATE"]);
         let refused = |printed: &str, logs: &[(String, String)], expect: &str| {
             let error = read(printed, logs, true, None).unwrap_err().to_string();
@@ -190,7 +192,7 @@ mod tests {
         refused(&printed, &logs[..1], "200000 requests in one place and 100188 in another");
         let fewer = printed.replace("[UPDATE], Operations, 99812", "[UPDATE], Operations, 99811");
         refused(&fewer, &logs, "200000 operations in one place and 199999 in another");
-        // As it ends, with exit code 0, when nothing could be asked at all.
+        // Its output with exit code 0 when the system could not be reached at all.
         let none = "[OVERALL], RunTime(ms), 104\n[OVERALL], Throughput(ops/sec), 0.0\n";
         refused(none, &[], "nothing of an operation");
         refused("Unknown DB x\n", &[], "nothing of RunTime(ms)");
@@ -211,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Failed requests have kinds of their own; while rows are written they are no operations.
+    /// Failed requests have kinds of their own; while rows are written they are not operations.
     #[test]
     fn failures_are_counted_apart() {
         let (printed, logs) = run("ycsb-0.17-a", &["READ", "UPDATE"]);

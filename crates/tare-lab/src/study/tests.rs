@@ -402,7 +402,7 @@ s.toml:8:7: "quota=two" is no valid value for "cpu": a quota is a number of CPUs
         "runtime = \"process\"",
         "runtime = \"process\"\nlimits.memory = \"6X\"",
         r#"
-s.toml:8:17: "6X" is no valid value for "memory": "6X" is no amount of memory; write it like 512M or 6G
+s.toml:8:17: "6X" is no valid value for "memory": "6X" is not an amount of memory; write it like 512M or 6G
   |
 8 | limits.memory = "6X"
   |                 ^^^^"#,

@@ -1,10 +1,10 @@
-//! When operations start: as fast as those before them end, or on a schedule.
+//! Pacing: operations start as soon as others end, or on a schedule.
 //!
-//! A schedule is arithmetic on ns since any epoch; nothing here reads a clock. Operation `index` of
-//! a run is due at a time that depends on the schedule alone, whatever happened to those before: a
-//! slot is never skipped, so a stall of the system shows in the response times of everything that
-//! was due meanwhile (no coordinated omission). Operations that are late are sent at once, in
-//! order. Threads share one schedule: thread t of n sends the indices t, t + n, t + 2n ...
+//! A schedule is arithmetic on ns since any epoch; nothing here reads a clock. The due time of
+//! operation `index` depends on the schedule alone. A slot is never skipped, so a stall of the
+//! system shows in the response times of everything that was due meanwhile (no coordinated
+//! omission). Late operations are sent at once, in order. Threads share one schedule: thread t of n
+//! sends the indices t, t + n, t + 2n ...
 
 mod schedule;
 mod wake;
@@ -20,14 +20,14 @@ pub(crate) use wake::WakeEarly;
 /// How operations are paced.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pace {
-    /// Closed loop: the next operation starts when one of those in flight ends, for so long.
+    /// Closed loop: the next operation starts when one in flight ends, for this time.
     Closed(Duration),
     /// Open loop: operations start on a schedule, whatever the system does.
     Open(Schedule),
 }
 
 impl Pace {
-    /// The length of the measured window.
+    /// Returns the length of the measured window.
     pub fn window(&self) -> Duration {
         match self {
             Self::Closed(window) => *window,
@@ -36,36 +36,49 @@ impl Pace {
     }
 }
 
-/// An operation that is to be sent.
+/// An operation to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     pub index: u64,
-    /// When it should be sent, in ns; response time counts from here.
+    /// When it should be sent, in ns. Response time counts from here.
     pub intended_ns: u64,
 }
 
-/// One thread's part of a schedule and how far it has got.
+/// One thread's part of a schedule, and its progress.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tare_load::pacing::{Arrivals, Pacer, Schedule, Step};
+///
+/// let steps = vec![Step::steady(1_000.0, Duration::from_secs(1))];
+/// let schedule = Schedule::new(steps, Arrivals::Constant)?;
+/// let mut pacer = Pacer::new(&schedule, Duration::ZERO, 0, (0, 1), 7);
+/// // A stall of 5 ms: everything that was due meanwhile is sent late, and nothing is skipped.
+/// let late: Vec<u64> = std::iter::from_fn(|| pacer.take(5_000_000)).map(|due| due.index).collect();
+/// assert_eq!(late, [0, 1, 2, 3, 4, 5]);
+/// # Ok::<(), tare_load::pacing::ScheduleError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pacer {
     schedule: Arc<schedule::Curve>,
     start_ns: u64,
-    /// Number of threads.
+    /// The number of threads.
     parts: u64,
     /// The next operation to send.
     next: Due,
-    /// Where `next` stands in the schedule, in operations; a whole number where arrivals are
-    /// constant.
+    /// The position of `next` in the schedule, in operations; a whole number for constant arrivals.
     position: f64,
     /// The segment of the curve that `next` lies in.
     segment: usize,
-    /// Where arrivals are random: what they derive from.
+    /// The seed of random arrivals.
     seed: Option<u64>,
 }
 
 impl Pacer {
-    /// The part of thread `part` of `parts` in a schedule that starts at `start_ns` with `lead_in`
-    /// at its first rate. After its last step it goes on at its last rate for ever. Random
-    /// arrivals derive from `seed`.
+    /// Returns the part of thread `part` of `parts` in a schedule that starts at `start_ns` with
+    /// `lead_in` at its first rate. After its last step it goes on at the last rate for ever.
+    /// Random arrivals derive from `seed`.
     ///
     /// # Panics
     /// If `part` is not below `parts`.
@@ -79,7 +92,7 @@ impl Pacer {
         assert!(part < parts, "part {part} of {parts}");
         let seed = match schedule.arrivals() {
             Arrivals::Constant => None,
-            // Another purpose than the keys, which derive from the seed too.
+            // A stream apart from the keys, which derive from the same seed.
             Arrivals::Poisson => Some(mix64(seed ^ 0x6172_7269_7661_6c73)),
         };
         let mut pacer = Self {
@@ -98,13 +111,13 @@ impl Pacer {
         pacer
     }
 
-    /// When the next operation is due.
+    /// Returns when the next operation is due.
     #[inline]
     pub fn next_due_ns(&self) -> u64 {
         self.next.intended_ns
     }
 
-    /// The next operation, if it is due by `now_ns`. The caller sends it.
+    /// Returns the next operation, if it is due by `now_ns`. The caller sends it.
     #[inline]
     pub fn take(&mut self, now_ns: u64) -> Option<Due> {
         if self.next.intended_ns > now_ns {
@@ -120,8 +133,8 @@ impl Pacer {
         Some(due)
     }
 
-    /// How many of this thread's operations are due in [`from_ns`, `to_ns`) and not yet taken. It
-    /// counts them one by one.
+    /// Returns how many of this thread's operations are due in [`from_ns`, `to_ns`) and not yet
+    /// taken. It counts them one by one.
     pub fn not_taken(&self, from_ns: u64, to_ns: u64) -> u64 {
         let mut rest = self.clone();
         let mut count = 0;
@@ -131,10 +144,10 @@ impl Pacer {
         count
     }
 
-    /// From one operation of this thread to its next, in operations of the schedule. The parts of
-    /// a Poisson process that is dealt out at random are Poisson processes of 1/n of its rate, and
-    /// a process of a rate that varies is one of rate 1 with its time bent: Kingman, "Poisson
-    /// Processes" (1993), sections 2.3 and 5.1.
+    /// Returns the distance to this thread's next operation, in operations of the schedule. Dealing
+    /// a Poisson process out at random to n parts gives Poisson processes of 1/n of its rate, and a
+    /// process of varying rate is one of rate 1 in distorted time: Kingman, "Poisson Processes"
+    /// (1993), sections 2.3 and 5.1.
     #[inline]
     fn gap(&self) -> f64 {
         let seed = self.seed.unwrap_or_default();
@@ -144,7 +157,7 @@ impl Pacer {
         -uniform.ln() * self.parts as f64
     }
 
-    /// Finds out when the operation at `position` is due.
+    /// Computes when the operation at `position` is due.
     #[inline]
     fn place(&mut self) {
         self.segment = self.schedule.segment_at(self.position, self.segment);

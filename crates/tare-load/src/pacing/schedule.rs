@@ -1,8 +1,8 @@
-//! A schedule as it is written: steps of a rate, each constant or rising or falling evenly.
+//! Schedules: steps with a constant, rising or falling rate.
 
 use std::time::Duration;
 
-/// A part of a schedule: from one rate to another, evenly, in a length of time.
+/// A step of a schedule: the rate changes evenly from one value to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     pub from_per_s: f64,
@@ -11,33 +11,33 @@ pub struct Step {
 }
 
 impl Step {
-    /// One rate all the time.
+    /// Returns a step with one rate.
     pub fn steady(rate_per_s: f64, length: Duration) -> Self {
         Self { from_per_s: rate_per_s, to_per_s: rate_per_s, length }
     }
 
-    /// The mean rate in operations/s.
+    /// Returns the mean rate in operations/s.
     pub fn mean_per_s(&self) -> f64 {
         f64::midpoint(self.from_per_s, self.to_per_s)
     }
 }
 
-/// How operations are spread at a given rate.
+/// How arrivals are spread at a given rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrivals {
-    /// Evenly: one every 1/rate.
+    /// Evenly spaced, one every 1/rate.
     #[default]
     Constant,
-    /// At random, independent of one another, as those of many users are.
+    /// At random and independent of one another, like those of many users.
     Poisson,
 }
 
-/// Why steps are no schedule.
+/// Why steps do not make a schedule.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleError {
     #[error("the load's rate is {0}; it must be a number of operations per second above 0")]
     Rate(f64),
-    #[error("the load's schedule has no step that lasts; give it a length above 0")]
+    #[error("all steps of the load's schedule have length 0; give one a length above 0")]
     Empty,
 }
 
@@ -67,7 +67,7 @@ impl Schedule {
         &self.steps
     }
 
-    /// The mean rate over all steps in operations/s.
+    /// Returns the mean rate over all steps in operations/s.
     pub fn mean_per_s(&self) -> f64 {
         let length_s = |step: &Step| step.length.as_secs_f64();
         let operations: f64 =
@@ -79,8 +79,7 @@ impl Schedule {
         self.arrivals
     }
 
-    /// The curve of how many operations are due by when, `lead_in` before the first step at that
-    /// one's rate.
+    /// Returns the curve of due operations, with `lead_in` before the first step at the first rate.
     pub(super) fn curve(&self, lead_in: Duration) -> Curve {
         let mut segments = Vec::new();
         let mut begin = Segment { at_s: 0.0, count: 0.0, rate: 0.0, slope: 0.0 };
@@ -95,7 +94,7 @@ impl Schedule {
             begin.count += step.mean_per_s() * length_s;
             last_rate = step.to_per_s;
         }
-        // A steady last step goes on as it is; its slots stay on one grid.
+        // A constant last step continues, so its slots stay on one grid.
         if begin.slope != 0.0 {
             segments.push(Segment { rate: last_rate, slope: 0.0, ..begin });
         }
@@ -103,27 +102,27 @@ impl Schedule {
     }
 }
 
-/// How many operations are due by when, from its pieces in order.
+/// The number of operations due by a time, in pieces.
 #[derive(Clone, Debug)]
 pub(super) struct Curve {
     segments: Vec<Segment>,
 }
 
-/// A piece of the curve. It ends where the next begins; the last one never.
+/// A piece of the curve. It ends where the next begins; the last never ends.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
-    /// When it begins, in s.
+    /// Its begin, in s.
     at_s: f64,
-    /// Operations due before it.
+    /// The operations due before it.
     count: f64,
-    /// Operations/s where it begins.
+    /// The rate at its begin, in operations/s.
     rate: f64,
-    /// Change of the rate in operations/s per s.
+    /// The change of the rate, in operations/s per s.
     slope: f64,
 }
 
 impl Curve {
-    /// The segment in which `position` operations are due, not before `from`.
+    /// Returns the segment in which `position` operations are due, not before `from`.
     #[inline]
     pub(super) fn segment_at(&self, position: f64, from: usize) -> usize {
         let mut at = from;
@@ -133,7 +132,7 @@ impl Curve {
         at
     }
 
-    /// When `position` operations are due, in ns from the start.
+    /// Returns when `position` operations are due, in ns from the start.
     #[inline]
     pub(super) fn due_ns(&self, position: f64, segment: usize) -> u64 {
         let Segment { at_s, count, rate, slope } = self.segments[segment];

@@ -3,9 +3,9 @@ use super::*;
 use crate::report::histogram::{self, Histogram};
 use proptest::prelude::*;
 
-/// A system that answers one operation after the other, each in `service_ns`, but does nothing
-/// from `stall_from_ns` to `stall_to_ns`. A client with `slots` requests in flight at most, driven
-/// by a virtual clock that jumps from event to event.
+/// A model of a system that answers one operation after the other, each in `service_ns`, but stops
+/// from `stall_from_ns` to `stall_to_ns`. The client has at most `slots` requests in flight and a
+/// virtual clock that jumps from event to event.
 struct Model {
     service_ns: u64,
     stall_from_ns: u64,
@@ -14,7 +14,7 @@ struct Model {
 }
 
 impl Model {
-    /// Response and service times of every operation that is due before `end_ns`.
+    /// Returns the response and service times of every operation that is due before `end_ns`.
     fn run(&self, mut pacer: Pacer, end_ns: u64) -> (Histogram, Histogram) {
         let (mut response, mut service) = (histogram::new(), histogram::new());
         let mut ends = std::collections::VecDeque::new();
@@ -37,14 +37,14 @@ impl Model {
     }
 }
 
-/// A pacer of one rate.
+/// Returns a pacer of one rate.
 fn steady(rate_per_s: f64, start_ns: u64, part: (u64, u64)) -> Pacer {
     let steps = vec![Step::steady(rate_per_s, Duration::from_secs(1))];
     let schedule = Schedule::new(steps, Arrivals::Constant).unwrap();
     Pacer::new(&schedule, Duration::ZERO, start_ns, part, 1)
 }
 
-/// When everything of `parts` threads is due before `end_ns`, in order of time.
+/// Returns the due times of `parts` threads before `end_ns`, in order.
 fn all_due(schedule: &Schedule, lead_in: Duration, parts: u64, end_ns: u64) -> Vec<u64> {
     let mut times = Vec::new();
     for part in 0..parts {
@@ -56,7 +56,7 @@ fn all_due(schedule: &Schedule, lead_in: Duration, parts: u64, end_ns: u64) -> V
 }
 
 #[test]
-fn steps_and_ramps_send_what_their_area_says() {
+fn steps_and_ramps_send_their_area() {
     let second = Duration::from_secs(1);
     let step =
         |from_per_s, to_per_s, seconds| Step { from_per_s, to_per_s, length: second * seconds };
@@ -77,7 +77,7 @@ fn steps_and_ramps_send_what_their_area_says() {
 }
 
 #[test]
-fn a_ramp_is_at_each_time_as_fast_as_it_says() {
+fn ramp_has_its_rate_at_each_time() {
     let steps = vec![Step { from_per_s: 1e3, to_per_s: 1e4, length: Duration::from_secs(9) }];
     let schedule = Schedule::new(steps, Arrivals::Constant).unwrap();
     let times = all_due(&schedule, Duration::ZERO, 2, 9 * SECOND);
@@ -111,19 +111,19 @@ fn poisson_arrivals_have_exponential_gaps_of_the_right_mean() {
 }
 
 #[test]
-fn what_is_no_schedule_is_refused() {
+fn bad_schedule_is_refused() {
     let refused = |steps| Schedule::new(steps, Arrivals::Constant).unwrap_err().to_string();
     let second = Duration::from_secs(1);
     assert!(refused(vec![Step::steady(0.0, second)]).starts_with("the load's rate is 0;"));
     assert!(refused(vec![Step::steady(f64::NAN, second)]).starts_with("the load's rate is NaN;"));
-    assert!(refused(vec![]).contains("no step that lasts"));
-    assert!(refused(vec![Step::steady(1.0, Duration::ZERO)]).contains("no step that lasts"));
+    assert!(refused(vec![]).contains("have length 0"));
+    assert!(refused(vec![Step::steady(1.0, Duration::ZERO)]).contains("have length 0"));
 }
 
 const SECOND: u64 = 1_000_000_000;
 
 #[test]
-fn a_stall_shows_in_response_times_as_arithmetic_says() {
+fn stall_shows_in_response_times() {
     // 10,000 operations/s for 10 s, 10 µs each, one stall of 1 s. In closed form: an operation due
     // x before the end of the stall ends (1 s - x) / 100 µs * 10 µs later than the stall, so it
     // takes 0.9 x + 0.1 s. Then the queue of 10,000 shrinks by 90 µs with each further operation.
@@ -149,7 +149,7 @@ fn a_stall_shows_in_response_times_as_arithmetic_says() {
 }
 
 #[test]
-fn one_request_in_flight_hides_the_stall_from_service_time_only() {
+fn single_request_hides_stall_from_service_time() {
     let stalled = |slots| Model {
         service_ns: 10_000,
         stall_from_ns: 2 * SECOND,

@@ -1,10 +1,9 @@
-//! The nodes of a cluster and who owns which part of the ring, as `system.local` and `system.peers`
-//! tell it, and how many connections lead where.
+//! The nodes of a cluster, which of them owns which part of the ring (from `system.local` and
+//! `system.peers`), and how connections spread over them.
 //!
-//! The owner of a token is the node with the first token of the ring that is not below it: the first
-//! replica under SimpleStrategy, and under NetworkTopologyStrategy if only the nodes of one data
-//! centre are looked at. (A table of Scylla with tablets has another map; its operations go to nodes
-//! that pass them on.)
+//! The owner of a token is the node with the first ring token that is not below it. That is the
+//! first replica under SimpleStrategy, and under NetworkTopologyStrategy among the nodes of one
+//! data centre. (A Scylla table with tablets has another map; its nodes pass such operations on.)
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -17,31 +16,31 @@ use tare_cql::wire::Reader;
 use crate::access::Host;
 use crate::error::LoadError;
 use crate::protocol::connection::Connection;
-use crate::protocol::dial::{Dialer, Door};
+use crate::protocol::dial::{Dialer, ShardAwarePort};
 
-/// Between two looks at the schema of the nodes.
+/// Time between two checks of the nodes' schema versions.
 const SCHEMA_LOOK: Duration = Duration::from_millis(20);
 
-/// The nodes that are loaded.
+/// The nodes under load.
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
     pub(crate) ring: Ring,
 }
 
-/// One node.
+/// One node of the cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) host: Host,
-    /// Number of shards and the port to choose one by, where that works.
-    door: Option<(u16, u16)>,
-    /// False until its first connection.
+    /// The number of shards and the shard-aware port, if the node has one that works.
+    shard_port: Option<(u16, u16)>,
+    /// False until the first connection to the node.
     learned: bool,
 }
 
 impl Node {
     fn new(host: Host) -> Self {
-        Self { host, door: None, learned: false }
+        Self { host, shard_port: None, learned: false }
     }
 }
 
@@ -55,7 +54,7 @@ impl Ring {
         Self(tokens)
     }
 
-    /// The node that owns a token; the first where only one is known.
+    /// Returns the node that owns a token; the first node if only one is known.
     #[inline]
     pub(crate) fn owner(&self, token: Token) -> u16 {
         if self.0.is_empty() {
@@ -66,10 +65,10 @@ impl Ring {
     }
 }
 
-/// What a row of `system.local` or `system.peers` says.
+/// A row of `system.local` or `system.peers`.
 #[derive(Debug, PartialEq, Eq)]
 struct Peer {
-    /// Where CQL is spoken; not told of the node itself.
+    /// The address of CQL; `None` for the node that was asked.
     address: Option<IpAddr>,
     port: Option<u16>,
     data_center: String,
@@ -77,7 +76,7 @@ struct Peer {
 }
 
 impl Cluster {
-    /// One node, whose tokens are of no interest.
+    /// Returns a cluster of one node, whose tokens do not matter.
     pub(crate) fn single(host: Host) -> Self {
         Self { nodes: vec![Node::new(host)], ring: Ring::default() }
     }
@@ -117,8 +116,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Waits until all nodes have the schema of the one that was asked to change it: the others learn
-    /// it a moment later, and know nothing of its tables until then.
+    /// Waits until all nodes have the schema of the node that changed it. The others learn of new
+    /// tables a moment later.
     pub(crate) fn wait_for_schema(
         &self,
         control: &mut Connection,
@@ -148,7 +147,8 @@ impl Cluster {
         }
     }
 
-    /// Opens the connection with this number: nodes take turns, and on each of them shards do.
+    /// Opens the connection with this number. Connections go to the nodes in turn, and on each node
+    /// to its shards in turn.
     pub(crate) fn connect(
         &mut self,
         dialer: &Dialer,
@@ -159,15 +159,18 @@ impl Cluster {
         let (node_number, turn) = (number % count, number / count);
         let node = &mut self.nodes[node_number];
         let mut connection = None;
-        if let Some((shards, port)) = node.door {
+        if let Some((shards, port)) = node.shard_port {
             let shard = u16::try_from(turn % usize::from(shards)).unwrap_or(0);
-            connection = dialer.open(&node.host, Some(Door { port, shard, shards }), deadline).ok();
-            // Behind an address translation the door leads anywhere, or nowhere.
+            connection = dialer
+                .open(&node.host, Some(ShardAwarePort { port, shard, shards }), deadline)
+                .ok();
+            // Behind an address translation the source port changes, so the connection may reach
+            // any shard or none.
             let led_there = connection
                 .as_ref()
                 .is_some_and(|connection| connection.sharding.is_some_and(|is| is.shard == shard));
             if !led_there {
-                node.door = None;
+                node.shard_port = None;
             }
         }
         let mut connection = match connection {
@@ -179,21 +182,21 @@ impl Cluster {
         Ok(connection)
     }
 
-    /// Learns from the first connection to a node how to choose its shards.
+    /// Learns from the first connection to a node how to reach its shards.
     pub(crate) fn learn(&mut self, connection: &Connection) {
         let node = &mut self.nodes[usize::from(connection.node)];
         if std::mem::replace(&mut node.learned, true) {
             return;
         }
-        node.door = connection
+        node.shard_port = connection
             .sharding
             .filter(|sharding| sharding.shards > 1)
             .and_then(|sharding| Some((sharding.shards, sharding.aware_port?)));
     }
 }
 
-/// Reads rows of data centre, tokens and, of peers, address and port. Rows of nodes that have not
-/// joined yet lack something and are passed over.
+/// Reads rows of data centre and tokens, for peers also address and port. Skips incomplete rows:
+/// those nodes have not joined yet.
 fn peers(rows: Option<Rows<'_>>) -> Vec<Peer> {
     let Some(rows) = rows else { return Vec::new() };
     let mut peers = Vec::new();
@@ -218,7 +221,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The tokens of a node: a set of numbers as text.
+/// Returns the tokens of a node: a set of numbers as text.
 fn tokens(bytes: &[u8]) -> Option<Vec<Token>> {
     let mut reader = Reader::new(bytes);
     let count = reader.count("number of tokens").ok()?;
@@ -234,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_belongs_to_the_next_one_of_the_ring() {
+    fn token_belongs_to_next_ring_entry() {
         let ring = Ring::new(vec![(Token(100), 1), (Token(-100), 0), (Token(0), 2)]);
         let check = |token, node| assert_eq!(ring.owner(Token(token)), node, "{token}");
         check(i64::MIN, 0);
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_a_set_of_texts() {
+    fn tokens_decode_from_a_set_of_text() {
         let set = b"\0\0\0\x02\0\0\0\x02-5\0\0\0\x013";
         assert_eq!(tokens(set), Some(vec![Token(-5), Token(3)]));
         assert_eq!(tokens(b"\0\0\0\x01\0\0\0\x01x"), None);

@@ -1,9 +1,7 @@
-//! One connection to a CQL server, used without blocking, with many requests in flight. `dial` sets
-//! it up.
+//! One non-blocking connection to a CQL server with many requests in flight. `dial` opens it.
 //!
-//! Nothing is allocated per operation: requests are encoded into one send buffer, answers are
-//! decoded in the receive buffer, and what is known about a request in flight lies in a table
-//! indexed by its stream id.
+//! Operations allocate nothing. Requests are encoded into one send buffer, answers are decoded in
+//! the receive buffer, and a table indexed by stream id holds the requests in flight.
 
 use std::net::{SocketAddr, TcpStream};
 
@@ -16,29 +14,29 @@ use tare_cql::response::Response;
 use crate::protocol::prepared::{Prepared, Statement};
 use crate::protocol::request::{Failure, Job};
 use crate::protocol::sharding::Sharding;
-use crate::protocol::wire::{self, ANSWER_BYTES_MAX, Garbage, Progress, Wire};
+use crate::protocol::wire::{self, ANSWER_BYTES_MAX, Progress, ReceiveError, Wire};
 use crate::report::stats::ErrorKind;
 use crate::workload::operation::Operation;
 
-/// A request in flight: an attempt at an operation.
+/// One attempt at an operation: a request in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slot {
     /// Open loop: when the operation should have been sent.
     pub(crate) intended_ns: u64,
-    /// When the operation was first handed to the kernel; 0 before.
+    /// When the operation was first handed to the kernel; 0 before that.
     pub(crate) sent_ns: u64,
-    /// When this attempt was; 0 before.
+    /// When this attempt was handed to the kernel; 0 before that.
     pub(crate) attempt_ns: u64,
     pub(crate) operation: Operation,
     pub(crate) state: State,
     /// Attempts that failed before this one.
     pub(crate) retries: u8,
-    /// How often the server had forgotten the statement.
+    /// How often the server had forgotten the prepared statement.
     pub(crate) unprepared: u8,
-    /// Another attempt under way at the same time, and whether this one is the later.
-    pub(crate) twin: Option<Twin>,
+    /// Another attempt in flight at the same time, and whether this one is the later of the two.
+    pub(crate) other_attempt: Option<AttemptRef>,
     pub(crate) is_second: bool,
-    pub(crate) had_twin: bool,
+    pub(crate) had_other_attempt: bool,
 }
 
 impl Slot {
@@ -47,37 +45,37 @@ impl Slot {
         Self { operation, intended_ns, ..Self::default() }
     }
 
-    /// True while an answer decides about the operation.
+    /// Returns true while the answer to this attempt decides the operation.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
-        matches!(self.state, State::Waiting | State::Parked)
+        matches!(self.state, State::Waiting | State::AwaitingPrepare)
     }
 }
 
 /// What a stream is used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
-    /// For nothing: an answer is garbage.
+    /// Nothing; an answer on it is a protocol error.
     #[default]
     Free,
-    /// A request awaits its answer.
+    /// The request awaits its answer.
     Waiting,
-    /// A request is to be sent again when its statement is prepared.
-    Parked,
-    /// Nobody is interested in the answer any more, but it may come.
+    /// The request waits until its statement has been prepared again.
+    AwaitingPrepare,
+    /// The attempt was given up, but its answer may still come.
     GivenUp,
 }
 
-/// Where an attempt is under way.
+/// The connection and stream of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Twin {
+pub(crate) struct AttemptRef {
     pub(crate) connection: usize,
     pub(crate) stream: i16,
 }
 
 /// The stream on which statements are prepared during a load.
 pub(crate) const CONTROL: i16 = i16::MAX;
-/// A statement that the server forgets so often is its problem.
+/// An operation fails once the server has forgotten its statement more often than this.
 const UNPREPARED_MAX: u8 = 3;
 
 #[derive(Debug)]
@@ -85,31 +83,32 @@ pub(crate) struct Connection {
     pub(crate) socket: TcpStream,
     pub(crate) address: SocketAddr,
     pub(crate) version: Version,
-    /// Number of the node of the cluster.
+    /// The number of the node in the cluster.
     pub(crate) node: u16,
-    /// Which of the server's shards it leads to, where there are such.
+    /// The server's shard that the connection reaches, if the server is sharded.
     pub(crate) sharding: Option<Sharding>,
     pub(crate) prepared: Prepared,
     pub(crate) wire: Wire,
-    /// Encoded requests; the first `out_sent` bytes are with the kernel.
+    /// Encoded requests. The kernel has taken the first `out_sent` bytes.
     pub(crate) out: Vec<u8>,
     pub(crate) out_sent: usize,
-    /// Received frames, the last of them perhaps in part.
+    /// Received frames; the last one may be incomplete.
     pub(crate) input: Vec<u8>,
-    /// By stream id.
+    /// Requests in flight, indexed by stream id.
     pub(crate) slots: Vec<Slot>,
     /// The most requests that may wait for answers.
     limit: usize,
-    /// Streams of attempts that were given up.
+    /// How many streams belong to attempts that were given up.
     pub(crate) given_up: usize,
     /// The statement that is being prepared again, and the streams that wait for it.
     pub(crate) preparing: Option<usize>,
-    parked: Vec<i16>,
+    awaiting_prepare: Vec<i16>,
     /// Stream ids not in use, the most recently freed last.
     pub(crate) free: Vec<i16>,
     /// Stream ids encoded but not yet handed to the kernel for the first time.
     pub(crate) queued: Vec<i16>,
-    /// False once the peer closed, an error came or the peer spoke garbage.
+    /// False once the peer closed the connection, an error occurred, or the peer broke the
+    /// protocol.
     pub(crate) alive: bool,
 }
 
@@ -135,20 +134,20 @@ impl Connection {
             limit: 0,
             given_up: 0,
             preparing: None,
-            parked: Vec::new(),
+            awaiting_prepare: Vec::new(),
             free: Vec::new(),
             queued: Vec::new(),
             alive: true,
         }
     }
 
-    /// The header of a request on a stream.
+    /// Returns the header of a request on a stream.
     #[inline]
     pub(crate) fn head(&self, stream: i16) -> Head {
         Head { version: self.version, stream }
     }
 
-    /// Makes room for `limit` requests in flight. None is in flight now.
+    /// Makes room for `limit` requests in flight. No request may be in flight now.
     pub(crate) fn reserve(&mut self, limit: i16) {
         let wanted = usize::try_from(limit).unwrap_or_default();
         self.limit = wanted;
@@ -159,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// True if the peer has neither closed the connection nor sent anything unasked.
+    /// Returns true if the peer has neither closed the connection nor sent anything unasked.
     pub(crate) fn is_idle(&self) -> bool {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         let mut byte = [0u8];
@@ -172,12 +171,12 @@ impl Connection {
         self.slots.len() - self.free.len()
     }
 
-    /// True if an answer is missing.
+    /// Returns true if an answer is missing.
     pub(crate) fn is_awaiting(&self) -> bool {
         self.in_flight() > self.given_up
     }
 
-    /// True if another request may be sent.
+    /// Returns true if another request may be sent.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         !self.free.is_empty() && self.in_flight() - self.given_up < self.limit
@@ -193,7 +192,7 @@ impl Connection {
         Some(stream)
     }
 
-    /// Makes sure that there is a free stream, if there can be one.
+    /// Adds a free stream if there is none and the limit allows it.
     pub(crate) fn extend(&mut self) {
         let next = i16::try_from(self.slots.len()).unwrap_or(CONTROL);
         if self.free.is_empty() && next < CONTROL {
@@ -202,18 +201,18 @@ impl Connection {
         }
     }
 
-    /// The request on a stream has been answered.
+    /// Frees a stream whose request has been answered.
     #[inline]
     pub(crate) fn release(&mut self, stream: i16) {
         self.slots[usize::try_from(stream).unwrap_or_default()].state = State::Free;
         self.free.push(stream);
     }
 
-    /// Nobody waits for the answer on a stream any more.
+    /// Gives up the attempt on a stream; its answer will be ignored.
     pub(crate) fn give_up_attempt(&mut self, stream: i16) {
         let place = usize::try_from(stream).unwrap_or(usize::MAX);
         let Some(slot) = self.slots.get_mut(place) else { return };
-        slot.twin = None;
+        slot.other_attempt = None;
         match slot.state {
             State::Free | State::GivenUp => {}
             State::Waiting => {
@@ -221,15 +220,15 @@ impl Connection {
                 self.given_up += 1;
                 self.extend();
             }
-            State::Parked => {
-                self.parked.retain(|parked| *parked != stream);
+            State::AwaitingPrepare => {
+                self.awaiting_prepare.retain(|awaiting_prepare| *awaiting_prepare != stream);
                 self.release(stream);
             }
         }
     }
 
-    /// The server has forgotten a statement: has it prepared, and the request sent again after that.
-    /// False if that has been tried too often.
+    /// Has a statement prepared that the server has forgotten, and the request sent again after
+    /// that. Returns false if that was tried too often.
     #[cold]
     pub(crate) fn park(&mut self, stream: i16, statement: usize) -> bool {
         let head = self.head(CONTROL);
@@ -241,8 +240,8 @@ impl Connection {
             return false;
         }
         slot.unprepared += 1;
-        slot.state = State::Parked;
-        self.parked.push(stream);
+        slot.state = State::AwaitingPrepare;
+        self.awaiting_prepare.push(stream);
         if self.preparing.is_none() {
             self.preparing = Some(statement);
             request::encode_prepare(&mut self.out, head, text);
@@ -250,8 +249,8 @@ impl Connection {
         true
     }
 
-    /// Takes the answer to PREPARE, which lies at `offset` of the input. What waited for it is sent
-    /// again; or, if the statement cannot be prepared, is returned.
+    /// Takes the answer to PREPARE at `offset` of the input. Sends the waiting requests again, or
+    /// returns them if the statement cannot be prepared.
     #[cold]
     pub(crate) fn end_preparing(
         &mut self,
@@ -260,13 +259,13 @@ impl Connection {
     ) -> Result<(), Vec<(Slot, Failure)>> {
         let statement = self.preparing.take().and_then(|n| self.prepared.statements.get_mut(n));
         let frame = Self::frame_at(&self.input[offset..]);
-        let parked = std::mem::take(&mut self.parked);
+        let awaiting_prepare = std::mem::take(&mut self.awaiting_prepare);
         let failure = match frame.ok().flatten().map(|(frame, _)| Response::decode(&frame)) {
             Some(Ok(Response::Prepared(prepared))) => {
                 if let Some(statement) = statement {
                     *statement = Statement::new(std::mem::take(&mut statement.text), &prepared);
                 }
-                for stream in parked {
+                for stream in awaiting_prepare {
                     let slot = &mut self.slots[usize::try_from(stream).unwrap_or_default()];
                     slot.state = State::Waiting;
                     let head = Head { version: self.version, stream };
@@ -278,18 +277,18 @@ impl Connection {
             Some(Ok(Response::Error(error))) => {
                 (ErrorKind::Server(error.kind.code()), error.message.to_string())
             }
-            _ => (ErrorKind::Unexpected, "the answer to PREPARE is another".into()),
+            _ => (ErrorKind::Unexpected, "unexpected answer to PREPARE".into()),
         };
         let mut failed = Vec::new();
-        for stream in parked {
+        for stream in awaiting_prepare {
             failed.push((self.slots[usize::try_from(stream).unwrap_or_default()], failure.clone()));
             self.release(stream);
         }
         Err(failed)
     }
 
-    /// Hands the send buffer to the kernel, as far as it takes it. The requests in it are stamped
-    /// with `now_ns`, which was read just before.
+    /// Hands the send buffer to the kernel as far as it takes it, and stamps its requests with
+    /// `now_ns`, which was read just before.
     #[inline]
     pub(crate) fn flush(&mut self, now_ns: u64) -> Progress {
         for stream in self.queued.drain(..) {
@@ -303,25 +302,25 @@ impl Connection {
         self.send()
     }
 
-    /// Hands the send buffer to the kernel, as far as it takes it.
+    /// Hands the send buffer to the kernel as far as it takes it.
     #[inline]
     pub(crate) fn send(&mut self) -> Progress {
         self.wire.send(&self.socket, &mut self.out, &mut self.out_sent)
     }
 
-    /// True if the kernel has not yet taken everything.
+    /// Returns true if the kernel has not yet taken everything.
     #[inline]
     pub(crate) fn has_output(&self) -> bool {
         !self.out.is_empty() || self.wire.has_output()
     }
 
-    /// Receives what there is, up to the size of the buffer.
+    /// Receives what has arrived, up to the size of the buffer.
     #[inline]
-    pub(crate) fn receive(&mut self) -> Result<Progress, Garbage> {
+    pub(crate) fn receive(&mut self) -> Result<Progress, ReceiveError> {
         self.wire.receive(&self.socket, &mut self.input)
     }
 
-    /// The frame at the front of received bytes and its length.
+    /// Returns the frame at the front of received bytes and its length.
     #[inline]
     pub(crate) fn frame_at(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, frame::FrameError> {
         frame::decode(input, Direction::Response, ANSWER_BYTES_MAX)
@@ -333,18 +332,18 @@ impl Connection {
         wire::forget(&mut self.input, count);
     }
 
-    /// Gives the connection up. Returns the requests whose answers were awaited.
+    /// Closes the connection. Returns the requests whose answers were awaited.
     pub(crate) fn give_up(&mut self) -> Vec<Slot> {
         self.alive = false;
         let slots = std::mem::take(&mut self.slots);
         self.given_up = 0;
         self.preparing = None;
-        self.parked.clear();
+        self.awaiting_prepare.clear();
         self.free.clear();
         self.queued.clear();
         self.out.clear();
         self.out_sent = 0;
-        // The peer may be gone already; then there is nothing to tell it.
+        // The peer may be gone already, so an error does not matter.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
         slots.into_iter().filter(Slot::is_awaited).collect()
     }

@@ -1,5 +1,5 @@
-//! How a connection comes about: socket, TLS, OPTIONS, STARTUP, login, PREPARE. Every exchange waits
-//! for its answer, at most until a deadline.
+//! Opens a connection: socket, TLS, OPTIONS, STARTUP, login, PREPARE. Every exchange has a
+//! deadline.
 
 use std::io::{self, ErrorKind as IoErrorKind};
 use std::net::{SocketAddr, TcpStream};
@@ -22,60 +22,60 @@ use crate::error::LoadError;
 use crate::protocol::connection::Connection;
 use crate::protocol::prepared::Statement;
 use crate::protocol::sharding::Sharding;
-use crate::protocol::tls::Dialect;
-use crate::protocol::wire::{Garbage, Progress, Wire};
+use crate::protocol::tls::TlsSettings;
+use crate::protocol::wire::{Progress, ReceiveError, Wire};
 
-/// What connections to a system are made with.
+/// The settings of all connections to a system.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     version: Version,
     lz4: bool,
-    tls: Option<Dialect>,
+    tls: Option<TlsSettings>,
     login: Option<Login>,
 }
 
-/// A door to one shard: the server looks at the port that the client comes from.
+/// A port at which the server picks the shard from the port that the client connects from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Door {
+pub(crate) struct ShardAwarePort {
     /// The shard-aware port of the server.
     pub(crate) port: u16,
     pub(crate) shard: u16,
     pub(crate) shards: u16,
 }
 
-/// Ports that clients may come from: the dynamic ones (RFC 6335), as Scylla's drivers use them.
+/// Source ports: the dynamic ones (RFC 6335), as Scylla's drivers use them.
 const SOURCE_PORTS: std::ops::RangeInclusive<u16> = 49_152..=65_535;
-/// A server that has answered is given so long to let the client in, beyond any deadline.
+/// Time limit for the login of a server that has answered, beyond any other deadline.
 const LOGIN: Duration = Duration::from_secs(10);
-/// How many searches for one there have been.
+/// How many source ports have been looked for, by all connections.
 static NEXT_SEARCH: AtomicUsize = AtomicUsize::new(0);
 
 impl Dialer {
-    /// Reads the files that are named.
+    /// Reads the certificate files.
     pub(crate) fn new(access: &Access) -> Result<Self, LoadError> {
         Ok(Self {
             version: access.version,
             lz4: access.lz4,
-            tls: access.tls.as_ref().map(Dialect::new).transpose()?,
+            tls: access.tls.as_ref().map(TlsSettings::new).transpose()?,
             login: access.login.clone(),
         })
     }
 
-    /// Connects, says STARTUP and logs in. All of it takes at most until `deadline`.
+    /// Connects, sends STARTUP and logs in, at most until `deadline`.
     pub(crate) fn open(
         &self,
         host: &Host,
-        door: Option<Door>,
+        shard_port: Option<ShardAwarePort>,
         deadline: Instant,
     ) -> Result<Connection, LoadError> {
         let mut address = host.address;
-        if let Some(door) = door {
-            address.set_port(door.port);
+        if let Some(shard_port) = shard_port {
+            address.set_port(shard_port.port);
         }
         let fail = |source| LoadError::Connect { address, source };
-        let socket = match door {
+        let socket = match shard_port {
             None => TcpStream::connect_timeout(&address, remaining(deadline)).map_err(fail)?,
-            Some(door) => through(address, door, deadline).map_err(fail)?,
+            Some(shard_port) => through(address, shard_port, deadline).map_err(fail)?,
         };
         socket.set_nodelay(true).map_err(fail)?;
         socket.set_nonblocking(true).map_err(fail)?;
@@ -86,18 +86,18 @@ impl Dialer {
         if self.lz4 && !lz4_known {
             return Err(LoadError::NoLz4 { address });
         }
-        // The server is there; checking a password may take it a while.
+        // The server is up; checking a password may take a while.
         let deadline = deadline.max(Instant::now() + LOGIN);
         connection.start(self.lz4, self.login.as_ref(), deadline)?;
         Ok(connection)
     }
 }
 
-/// Connects to the first node and runs schema statements one after the other, all of it until `deadline`.
-/// Each comes with the name by which errors call it, such as `CREATE TABLE`.
+/// Connects to the first node and runs schema statements one after the other, at most until
+/// `deadline`. Each has the name that errors use, such as `CREATE TABLE`.
 ///
 /// # Errors
-/// The first statement that the server refuses, or why it cannot be reached.
+/// If the server cannot be reached or refuses a statement.
 pub fn execute(
     access: &Access,
     statements: &[(&'static str, String)],
@@ -110,17 +110,21 @@ pub fn execute(
         .try_for_each(|(what, statement)| connection.query(what, statement, deadline, |_| ()))
 }
 
-/// Connects from a port that says which shard is wanted.
-fn through(address: SocketAddr, door: Door, deadline: Instant) -> io::Result<TcpStream> {
+/// Connects from a source port that selects the shard.
+fn through(
+    address: SocketAddr,
+    shard_port: ShardAwarePort,
+    deadline: Instant,
+) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let from_any = |port| match address {
         SocketAddr::V4(_) => SocketAddr::from(([0, 0, 0, 0], port)),
         SocketAddr::V6(_) => SocketAddr::from(([0u16; 8], port)),
     };
-    let shards = usize::from(door.shards.max(1));
-    let ports = SOURCE_PORTS.filter(|port| port % door.shards.max(1) == door.shard);
+    let shards = usize::from(shard_port.shards.max(1));
+    let ports = SOURCE_PORTS.filter(|port| port % shard_port.shards.max(1) == shard_port.shard);
     let count = (usize::from(*SOURCE_PORTS.end() - *SOURCE_PORTS.start()) + 1) / shards;
-    // Each search begins where the one before may have ended, and those of two programs apart.
+    // Each search starts behind the one before it, and at another port than other processes.
     let begin = NEXT_SEARCH.fetch_add(1, Ordering::Relaxed);
     let begin = usize::try_from(std::process::id()).unwrap_or(0).wrapping_mul(31) + begin;
     let skip = begin % count.max(1);
@@ -138,7 +142,7 @@ fn through(address: SocketAddr, door: Door, deadline: Instant) -> io::Result<Tcp
                 sockopt::socket_error(&stream)??;
                 return Ok(stream);
             }
-            // Somebody has the port, or had it a minute ago.
+            // Another connection has the port, or had it a minute ago.
             Err(errno @ (Errno::ADDRINUSE | Errno::ADDRNOTAVAIL)) => last = errno,
             Err(errno) => return Err(errno.into()),
         }
@@ -147,7 +151,7 @@ fn through(address: SocketAddr, door: Door, deadline: Instant) -> io::Result<Tcp
 }
 
 impl Connection {
-    /// Agrees on TLS, where it is to be spoken.
+    /// Completes the TLS handshake, if TLS is used.
     fn shake_hands(&mut self, deadline: Instant) -> Result<(), LoadError> {
         let what = "the TLS handshake";
         while self.wire.tls().is_some_and(|tls| tls.is_handshaking()) {
@@ -159,7 +163,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks what there is to choose from. Returns whether the server knows LZ4.
+    /// Asks for the server's options. Returns whether the server supports LZ4.
     fn ask_options(&mut self, deadline: Instant) -> Result<bool, LoadError> {
         let what = "OPTIONS";
         self.ask(what, deadline, request::encode_options)?;
@@ -190,7 +194,8 @@ impl Connection {
         let options = if lz4 { &options[..] } else { &options[..1] };
         let framing = Framing::after_startup(self.version, lz4);
         self.tell(what, deadline, |out, head| request::encode_startup(out, head, options))?;
-        // Cassandra compresses the answer already; segments come after it.
+        // In version 4 Cassandra compresses this answer already; segments of version 5 begin after
+        // it.
         if self.version == Version::V4 {
             self.wire.begin(framing);
         }
@@ -223,7 +228,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs one statement without values, and has `take` look at the rows, if there are any.
+    /// Runs one statement without values and passes its rows, if any, to `take`.
     pub(crate) fn query<T>(
         &mut self,
         what: &'static str,
@@ -242,7 +247,7 @@ impl Connection {
         Ok(taken)
     }
 
-    /// Prepares these statements, if they are not.
+    /// Prepares these statements unless they are prepared already.
     pub(crate) fn prepare(
         &mut self,
         statements: &[String],
@@ -270,7 +275,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends one request on stream 0 and waits until its whole answer lies in `input`.
+    /// Sends one request on stream 0 and waits until its whole answer is in `input`.
     fn ask(
         &mut self,
         what: &'static str,
@@ -294,7 +299,7 @@ impl Connection {
         self.send_all(what, deadline)
     }
 
-    /// Waits until a whole answer lies in `input`.
+    /// Waits until a whole answer is in `input`.
     fn hear(&mut self, what: &'static str, deadline: Instant) -> Result<(), LoadError> {
         loop {
             match Self::frame_at(&self.input) {
@@ -324,8 +329,8 @@ impl Connection {
         match self.receive() {
             Ok(Progress::Ended) if self.input.len() == before => Err(self.closed(what)),
             Ok(_) => Ok(()),
-            Err(Garbage::Tls(TlsError::Peer { source: reason })) => {
-                // Tells the server why, as far as it still listens.
+            Err(ReceiveError::Tls(TlsError::Peer { source: reason })) => {
+                // Tells the server why, if it still reads.
                 let _ = self.send();
                 Err(LoadError::Tls { address: self.address, reason })
             }
@@ -347,7 +352,7 @@ impl Connection {
         })
     }
 
-    /// The answer in `input`. An ERROR becomes one of ours.
+    /// Returns the answer in `input`; an ERROR becomes a `LoadError`.
     fn response(&self, what: &'static str) -> Result<Response<'_>, LoadError> {
         let frame = match Self::frame_at(&self.input) {
             Ok(Some((frame, _))) => frame,
@@ -387,10 +392,10 @@ impl Connection {
     }
 }
 
-/// How an alert of TLS begins: content type 21, version 3.x (RFC 8446, section 5.1).
+/// The first bytes of a TLS alert: content type 21, version 3.x (RFC 8446, section 5.1).
 const TLS_ALERT: [u8; 2] = [21, 3];
 
-/// Waits until a socket is ready, an error included.
+/// Waits until a socket is ready or has an error.
 fn wait(socket: &TcpStream, flags: PollFlags, deadline: Instant) -> io::Result<()> {
     loop {
         if Instant::now() >= deadline {
@@ -409,7 +414,7 @@ fn wait(socket: &TcpStream, flags: PollFlags, deadline: Instant) -> io::Result<(
     }
 }
 
-/// Time until `deadline`, but never 0, which sockets take for "no limit".
+/// Returns the time until `deadline`, never 0, because sockets take 0 for "no limit".
 fn remaining(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }

@@ -1,5 +1,5 @@
-//! CQL from the client's side: sockets, TLS and frames, connections, the nodes of a cluster, and what
-//! requests and answers mean.
+//! CQL from the client's side: sockets, TLS and frames, connections, the nodes of a cluster, and
+//! what requests and answers mean.
 
 pub(crate) mod cluster;
 pub(crate) mod connection;

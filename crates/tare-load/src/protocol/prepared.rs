@@ -4,7 +4,7 @@ use tare_cql::request::Settings;
 use tare_cql::response;
 use tare_cql::wire::Consistency;
 
-/// The statements of a job as a connection's server knows them, in the job's order.
+/// The statements of a job as the connection's server prepared them, in the job's order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prepared {
     pub(crate) statements: Vec<Statement>,
@@ -15,7 +15,7 @@ pub(crate) struct Prepared {
 pub(crate) struct Statement {
     pub(crate) text: String,
     pub(crate) id: Vec<u8>,
-    /// Version 5: the columns of the result that the server described.
+    /// Version 5: the id of the result columns that the server described.
     pub(crate) result_id: Option<Vec<u8>>,
 }
 
@@ -25,8 +25,8 @@ impl Statement {
         Self { text, id: prepared.id.to_vec(), result_id }
     }
 
-    /// How requests are sent: at consistency ONE, without the description of the rows that the
-    /// client knows.
+    /// Returns the settings of its requests: consistency ONE, without the description of rows,
+    /// which the client knows.
     #[inline]
     pub(crate) fn settings(&self) -> Settings<'_> {
         Settings {

@@ -1,4 +1,4 @@
-//! From operation to request, and from answer to verdict.
+//! Turns operations into requests, and answers into verdicts.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::protocol::prepared::Prepared;
 use crate::report::stats::ErrorKind;
 use crate::workload::column::{Verdict, row_start};
 use crate::workload::operation::{Operation, Operations};
-use crate::workload::table::Place;
-use crate::workload::versions::{Done, Floor, Versions};
+use crate::workload::table::RowPosition;
+use crate::workload::versions::{ExpectedVersion, Versions, WriteState};
 use crate::workload::{Query, QueryKind, Workload};
 
-/// What is asked of the system, apart from when.
+/// A workload as requests and checks, without its timing.
 #[derive(Debug)]
 pub(crate) struct Job {
     workload: Arc<Workload>,
-    /// Rows derive from this and their number.
+    /// Rows derive from this seed and their number.
     row_seed: u64,
     stage: Stage,
     check: Option<Check>,
@@ -28,40 +28,40 @@ pub(crate) struct Job {
 
 #[derive(Debug)]
 enum Stage {
-    /// Rows from this one on are written: the index says which.
+    /// Write rows from this number on; the index selects the row.
     Populate {
         first: u64,
     },
     Load(Operations),
 }
 
-/// Rows that are read are compared with what was written.
+/// Compares rows that are read with what was written.
 #[derive(Debug)]
 pub(crate) struct Check {
-    /// Versions begin here: the time of the beginning, in µs since the epoch.
+    /// The first version: the time of the start, in µs since the epoch.
     begin_us: u64,
     versions: Versions,
-    /// A row that is not there may have been deleted.
+    /// A missing row may have been deleted.
     has_deletes: bool,
     /// A row may have columns of several versions.
     has_partial_writes: bool,
 }
 
-/// Why an answer is none, with what the server said.
+/// Why an operation failed, with what the server said.
 pub(crate) type Failure = (ErrorKind, String);
 
-/// What a good answer means.
+/// What a valid answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Judged {
+pub(crate) enum AnswerOutcome {
     Done,
-    /// There is no row, and none had to be there.
+    /// There is no row, and none was expected.
     NotFound,
-    /// The operation goes on with this request.
+    /// The operation continues with this request.
     Then(Operation),
 }
 
 /// What one request asks for.
-enum Ask {
+enum RequestKind {
     Row,
     Columns(usize),
     Read,
@@ -70,7 +70,7 @@ enum Ask {
 }
 
 impl Job {
-    /// Writes the rows from `first` on. `begin_us` is their time of writing.
+    /// Returns a job that writes rows from `first` on, with the write time `begin_us`.
     pub(crate) fn populate(workload: Arc<Workload>, seed: u64, first: u64, begin_us: u64) -> Self {
         let check = Check {
             begin_us,
@@ -81,7 +81,8 @@ impl Job {
         Self { workload, row_seed: seed, stage: Stage::Populate { first }, check: Some(check) }
     }
 
-    /// Runs a workload. `check_from_us`: rows are checked, and versions begin at this time.
+    /// Returns a job that runs a workload. With `check_from_us` it checks rows, whose versions
+    /// begin at this time.
     pub(crate) fn load(
         workload: Arc<Workload>,
         row_seed: u64,
@@ -101,13 +102,13 @@ impl Job {
         matches!(self.stage, Stage::Populate { .. })
     }
 
-    /// The place of an operation's kind in `Workload::query_names`.
+    /// Returns the index of an operation's kind in `Workload::query_names`.
     #[inline]
     pub(crate) fn kind(&self, operation: &Operation) -> usize {
         usize::from(operation.query)
     }
 
-    /// The operation of an index.
+    /// Returns the operation with this index.
     #[inline]
     pub(crate) fn operation(&self, index: u64) -> Operation {
         let operations = match &self.stage {
@@ -119,12 +120,12 @@ impl Job {
         let mut operation = operations.derive(index);
         if let Some(check) = &self.check {
             operation.version = check.begin_us + 1 + index;
-            operation.floor = check.versions.floor(operation.row);
+            operation.expected = check.versions.expected(operation.row);
         }
         operation
     }
 
-    /// The statements that operations execute, to be prepared in this order.
+    /// Returns the statements to prepare, in this order.
     pub(crate) fn statements(&self) -> Vec<String> {
         match self.stage {
             Stage::Populate { .. } => self.workload.statements()[..1].to_vec(),
@@ -132,23 +133,23 @@ impl Job {
         }
     }
 
-    /// Which of the statements an operation executes.
+    /// Returns which of the statements an operation executes.
     #[inline]
     pub(crate) fn statement(&self, operation: Operation) -> usize {
         self.ask(operation).1
     }
 
-    /// The token of the partition that an operation touches, for who knows the way there.
+    /// Returns the token of the partition that an operation touches, for routing.
     #[inline]
     pub(crate) fn token(&self, operation: Operation) -> Token {
         self.workload.table.token(self.place(operation).partition)
     }
 
     #[inline]
-    fn place(&self, operation: Operation) -> Place {
+    fn place(&self, operation: Operation) -> RowPosition {
         let mut place = self.workload.table.place(operation.row);
         if operation.absent {
-            // Partitions that are not there are numbered from the other end.
+            // Absent partitions are numbered from the other end.
             let most = self.workload.table.partition_number_most();
             place.partition = most - place.partition;
         }
@@ -163,28 +164,28 @@ impl Job {
         }
     }
 
-    /// What the request of an operation asks for, and by which statement.
+    /// Returns what the request of an operation does, and by which statement.
     #[inline]
-    fn ask(&self, operation: Operation) -> (Ask, usize) {
-        let Some(query) = self.query(operation) else { return (Ask::Row, 0) };
+    fn ask(&self, operation: Operation) -> (RequestKind, usize) {
+        let Some(query) = self.query(operation) else { return (RequestKind::Row, 0) };
         let writes = || match query.columns {
-            0 => (Ask::Row, 0),
+            0 => (RequestKind::Row, 0),
             columns => {
                 let first = operation.choice as usize % query.choices;
-                (Ask::Columns(columns), query.write + first)
+                (RequestKind::Columns(columns), query.write + first)
             }
         };
         match query.kind {
-            QueryKind::Write | QueryKind::Insert => (Ask::Row, 0),
+            QueryKind::Write | QueryKind::Insert => (RequestKind::Row, 0),
             QueryKind::Update => writes(),
             QueryKind::ReadModifyWrite if operation.modifies => writes(),
-            QueryKind::Read | QueryKind::ReadModifyWrite => (Ask::Read, query.read),
-            QueryKind::Slice | QueryKind::Scan => (Ask::Range, query.read),
-            QueryKind::Delete => (Ask::Delete, query.write),
+            QueryKind::Read | QueryKind::ReadModifyWrite => (RequestKind::Read, query.read),
+            QueryKind::Slice | QueryKind::Scan => (RequestKind::Range, query.read),
+            QueryKind::Delete => (RequestKind::Delete, query.write),
         }
     }
 
-    /// Appends the request of an operation. False if its statement is not prepared.
+    /// Appends the request of an operation. Returns false if its statement is not prepared.
     #[inline]
     pub(crate) fn encode(
         &self,
@@ -196,31 +197,33 @@ impl Job {
         let (ask, statement) = self.ask(operation);
         let Some(statement) = prepared.statements.get(statement) else { return false };
         let mut settings = statement.settings();
-        if let (Some(check), false) = (&self.check, matches!(ask, Ask::Read | Ask::Range)) {
+        if let (Some(check), false) =
+            (&self.check, matches!(ask, RequestKind::Read | RequestKind::Range))
+        {
             let time_us = operation.version.max(check.begin_us);
             settings.timestamp_us = Some(time_us.cast_signed());
-            if matches!(ask, Ask::Delete) {
-                check.versions.note(operation.row, operation.version, Done::DeleteSent);
+            if matches!(ask, RequestKind::Delete) {
+                check.versions.note(operation.row, operation.version, WriteState::DeleteSent);
             }
         }
         let table = &self.workload.table;
         let (place, start) = (self.place(operation), row_start(self.row_seed, operation.row));
         let values = request::execute(out, head, &statement.id, &settings);
         match ask {
-            Ask::Row => {
+            RequestKind::Row => {
                 let values = self.put_key(values, place, true);
                 self.put_columns(values, 0..table.columns.len(), start, operation.version).finish();
             }
-            Ask::Columns(count) => {
+            RequestKind::Columns(count) => {
                 let (first, all) = (operation.choice as usize, table.columns.len());
                 let columns = (first..first + count).map(|column| column % all);
                 let values = self.put_columns(values, columns, start, operation.version);
                 self.put_key(values, place, true).finish();
             }
-            Ask::Read | Ask::Delete => {
+            RequestKind::Read | RequestKind::Delete => {
                 self.put_key(values, place, true).finish();
             }
-            Ask::Range => {
+            RequestKind::Range => {
                 let is_slice =
                     self.query(operation).is_some_and(|query| query.kind == QueryKind::Slice);
                 self.put_key(values, place, is_slice)
@@ -231,12 +234,12 @@ impl Job {
         true
     }
 
-    /// The values of the key columns: those of the partition, and of the row within.
+    /// Returns the values of the key columns: those of the partition, and of the row within.
     #[inline]
     fn put_key<'o, 's>(
         &self,
         mut values: ValuesWriter<'o, 's>,
-        place: Place,
+        place: RowPosition,
         whole: bool,
     ) -> ValuesWriter<'o, 's> {
         let table = &self.workload.table;
@@ -249,7 +252,7 @@ impl Job {
         values
     }
 
-    /// The values of these columns of a row, in a version.
+    /// Returns the values of these columns of a row, in a version.
     #[inline]
     fn put_columns<'o, 's>(
         &self,
@@ -265,64 +268,72 @@ impl Job {
         values
     }
 
-    /// Whether an answer is the one to the request of an operation.
+    /// Checks the answer to the request of an operation.
     #[inline]
-    pub(crate) fn judge(&self, operation: Operation, frame: &Frame<'_>) -> Result<Judged, Failure> {
+    pub(crate) fn judge(
+        &self,
+        operation: Operation,
+        frame: &Frame<'_>,
+    ) -> Result<AnswerOutcome, Failure> {
         let (ask, _) = self.ask(operation);
         match (Response::decode(frame), ask) {
-            (Ok(Response::Void), Ask::Row | Ask::Columns(_) | Ask::Delete) => {
+            (
+                Ok(Response::Void),
+                RequestKind::Row | RequestKind::Columns(_) | RequestKind::Delete,
+            ) => {
                 self.note(operation);
-                Ok(Judged::Done)
+                Ok(AnswerOutcome::Done)
             }
-            (Ok(Response::Rows(rows)), Ask::Read) => {
+            (Ok(Response::Rows(rows)), RequestKind::Read) => {
                 let found = self.judge_row(operation, &rows)?;
                 let goes_on = self
                     .query(operation)
                     .is_some_and(|query| query.kind == QueryKind::ReadModifyWrite);
                 Ok(match found {
-                    Judged::Done if goes_on => {
-                        Judged::Then(Operation { modifies: true, ..operation })
+                    AnswerOutcome::Done if goes_on => {
+                        AnswerOutcome::Then(Operation { modifies: true, ..operation })
                     }
                     other => other,
                 })
             }
-            (Ok(Response::Rows(rows)), Ask::Range) => self.judge_range(operation, &rows),
+            (Ok(Response::Rows(rows)), RequestKind::Range) => self.judge_range(operation, &rows),
             (other, _) => Err(failure(other, frame.opcode)),
         }
     }
 
-    /// Remembers a write that was acknowledged.
+    /// Remembers an acknowledged write.
     #[inline]
     fn note(&self, operation: Operation) {
         let (Some(check), Some(query)) = (&self.check, self.query(operation)) else { return };
-        let done = if query.kind == QueryKind::Delete { Done::Deleted } else { Done::Written };
+        let done =
+            if query.kind == QueryKind::Delete { WriteState::Deleted } else { WriteState::Written };
         check.versions.note(operation.row, operation.version, done);
     }
 
     #[inline]
-    fn judge_row(&self, operation: Operation, rows: &Rows<'_>) -> Result<Judged, Failure> {
+    fn judge_row(&self, operation: Operation, rows: &Rows<'_>) -> Result<AnswerOutcome, Failure> {
         let mut all = rows.iter();
         let Some(row) = all.next() else {
             let excused = operation.absent || !self.must_be_there(operation);
-            return if excused { Ok(Judged::NotFound) } else { Err(missing(operation.row)) };
+            return if excused { Ok(AnswerOutcome::NotFound) } else { Err(missing(operation.row)) };
         };
         if operation.absent || all.next().is_some() {
-            return Err(differs(operation.row, "a row that nobody wrote"));
+            return Err(differs(operation.row, "a row that was never written"));
         }
         if let Some(check) = &self.check {
-            self.check_row(check, &row, 0, operation.row, operation.floor)?;
+            self.check_row(check, &row, 0, operation.row, operation.expected)?;
         }
-        Ok(Judged::Done)
+        Ok(AnswerOutcome::Done)
     }
 
-    /// Whether a row must be found.
+    /// Returns whether the row must exist.
     fn must_be_there(&self, operation: Operation) -> bool {
         let was_filled = operation.row < self.workload.rows;
-        match operation.floor {
-            Floor::Written(_) => true,
-            Floor::Open | Floor::Deleted(_) => false,
-            // Of a row whose entry was taken by another nothing is known.
-            Floor::Unknown => {
+        match operation.expected {
+            ExpectedVersion::Written(_) => true,
+            ExpectedVersion::Open | ExpectedVersion::Deleted(_) => false,
+            // Another row took the entry, so nothing is known of this one.
+            ExpectedVersion::Unknown => {
                 let forgets = |check: &Check| !check.versions.is_exact(self.workload.rows);
                 was_filled
                     && (!self.workload.has_deletes()
@@ -331,7 +342,7 @@ impl Job {
         }
     }
 
-    /// Compares a row, whose first `skip` cells are its key, with what was written.
+    /// Compares a row with what was written. Its first `skip` cells are the key.
     #[inline]
     fn check_row(
         &self,
@@ -339,7 +350,7 @@ impl Job {
         row: &Row<'_>,
         skip: usize,
         number: u64,
-        floor: Floor,
+        expected: ExpectedVersion,
     ) -> Result<(), Failure> {
         let start = row_start(self.row_seed, number);
         let mut cells = row.cells();
@@ -357,7 +368,7 @@ impl Job {
                     Verdict::Right(None) => {}
                     Verdict::Wrong => return Err(wrong_column(number, &column.name)),
                 },
-                // A column of a row that was deleted, or not inserted yet, when others of it were
+                // This column's row was deleted or not inserted yet when other columns of it were
                 // updated.
                 Some(None)
                     if check.has_partial_writes
@@ -369,58 +380,62 @@ impl Job {
             }
         }
         if least == u64::MAX {
-            return Ok(()); // No column tells.
+            return Ok(()); // No column holds a version.
         }
         let seen = if check.has_partial_writes { most } else { least };
-        match floor {
-            Floor::Written(floor) if seen < floor => Err(stale(number, seen, floor)),
-            Floor::Deleted(floor) if most < floor => Err(stale(number, most, floor)),
+        match expected {
+            ExpectedVersion::Written(expected) if seen < expected => {
+                Err(stale(number, seen, expected))
+            }
+            ExpectedVersion::Deleted(expected) if most < expected => {
+                Err(stale(number, most, expected))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Slices and scans: every row must be one, with what was written, in order; and a slice must
-    /// not lack any.
-    fn judge_range(&self, operation: Operation, rows: &Rows<'_>) -> Result<Judged, Failure> {
+    /// Checks a slice or scan: every row must be one that was written, in order; a slice must have
+    /// no gaps.
+    fn judge_range(&self, operation: Operation, rows: &Rows<'_>) -> Result<AnswerOutcome, Failure> {
         let is_slice = self.query(operation).is_some_and(|query| query.kind == QueryKind::Slice);
         if rows.len() as u64 > u64::from(operation.choice) {
-            return Err(differs(operation.row, "more rows than were asked for"));
+            return Err(differs(operation.row, "more rows than requested"));
         }
         if let Some(check) = &self.check {
-            let mut follower = Follower::new(self, operation, is_slice && !check.has_deletes);
+            let mut follower = RangeCheck::new(self, operation, is_slice && !check.has_deletes);
             for row in rows {
                 let number = follower.take(&row)?;
                 let skip = self.workload.table.width() - self.workload.table.columns.len();
-                self.check_row(check, &row, skip, number, Floor::Unknown)?;
+                self.check_row(check, &row, skip, number, ExpectedVersion::Unknown)?;
             }
             follower.end(rows.len())?;
         }
-        Ok(if rows.is_empty() { Judged::NotFound } else { Judged::Done })
+        Ok(if rows.is_empty() { AnswerOutcome::NotFound } else { AnswerOutcome::Done })
     }
 }
 
-/// Follows the rows of a slice or a scan.
-struct Follower<'a> {
+/// Checks the order of the rows of a slice or a scan.
+struct RangeCheck<'a> {
     job: &'a Job,
     operation: Operation,
-    /// The row of the partition that comes next, where none may lack.
-    next: Option<Place>,
-    last: Option<Place>,
+    /// The next row of the partition, if none may be missing.
+    next: Option<RowPosition>,
+    last: Option<RowPosition>,
 }
 
-impl<'a> Follower<'a> {
+impl<'a> RangeCheck<'a> {
     fn new(job: &'a Job, operation: Operation, whole: bool) -> Self {
         let next = (whole && !operation.absent).then(|| job.place(operation));
         Self { job, operation, next, last: None }
     }
 
-    /// The number of a row.
+    /// Returns the number of a row.
     fn take(&mut self, row: &Row<'_>) -> Result<u64, Failure> {
         let table = &self.job.workload.table;
         let place = table.place_of(&mut row.cells());
         let number = place.and_then(|place| table.row_at(place));
         let (Some(place), Some(number)) = (place, number) else {
-            return Err(differs(self.operation.row, "a row with a key that nobody wrote"));
+            return Err(differs(self.operation.row, "a row with a key that was never written"));
         };
         let in_order =
             self.last.is_none_or(|last| last.partition != place.partition || last.row < place.row);
@@ -429,10 +444,10 @@ impl<'a> Follower<'a> {
         }
         if let Some(next) = &mut self.next {
             if place.partition != next.partition || place.row < next.row {
-                return Err(differs(number, "a row that was not asked for"));
+                return Err(differs(number, "a row that was not requested"));
             }
             for lacking in next.row..place.row {
-                Self::may_lack(self.job, Place { row: lacking, ..place })?;
+                Self::may_lack(self.job, RowPosition { row: lacking, ..place })?;
             }
             next.row = place.row + 1;
         }
@@ -440,15 +455,15 @@ impl<'a> Follower<'a> {
         Ok(number)
     }
 
-    /// After the last row.
+    /// Checks what must have come by the last row.
     fn end(&self, rows: usize) -> Result<(), Failure> {
         let Some(next) = self.next else { return Ok(()) };
         let wanted = u64::from(self.operation.choice).saturating_sub(rows as u64);
         let end = self.job.workload.table.rows_per_partition.min(next.row.saturating_add(wanted));
-        (next.row..end).try_for_each(|row| Self::may_lack(self.job, Place { row, ..next }))
+        (next.row..end).try_for_each(|row| Self::may_lack(self.job, RowPosition { row, ..next }))
     }
 
-    fn may_lack(job: &Job, place: Place) -> Result<(), Failure> {
+    fn may_lack(job: &Job, place: RowPosition) -> Result<(), Failure> {
         match job.workload.table.row_at(place) {
             Some(number) if number < job.workload.rows => Err(missing(number)),
             _ => Ok(()),
@@ -472,8 +487,11 @@ fn wrong_column(row: u64, column: &str) -> Failure {
 }
 
 #[cold]
-fn stale(row: u64, found: u64, floor: u64) -> Failure {
-    (ErrorKind::RowStale, format!("row {row} as written at {found} µs, not at {floor} µs or later"))
+fn stale(row: u64, found: u64, expected: u64) -> Failure {
+    (
+        ErrorKind::RowStale,
+        format!("row {row} as written at {found} µs, not at {expected} µs or later"),
+    )
 }
 
 #[cold]

@@ -1,20 +1,20 @@
-//! The shards of a server, as it tells of them at OPTIONS.
+//! The shards of a server, as the answer to OPTIONS describes them.
 
 use tare_cql::token::Token;
 
-/// Where a connection has come to, and how rows are spread over the shards of its server.
+/// The shard that a connection has reached, and how the server spreads rows over its shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sharding {
     pub(crate) shard: u16,
     pub(crate) shards: u16,
-    /// The highest bits of a token that do not count.
+    /// How many of a token's highest bits do not count.
     pub(crate) ignore_msb: u8,
-    /// The port at which a client chooses the shard by the port that it comes from.
+    /// The port at which the client's source port selects the shard.
     pub(crate) aware_port: Option<u16>,
 }
 
 impl Sharding {
-    /// What SUPPORTED says of it; `None` from a server without shards. Source: Scylla's
+    /// Reads the answer to OPTIONS; `None` for a server without shards. Source: Scylla's
     /// `docs/dev/protocol-extensions.md`.
     pub(crate) fn find<'a>(
         tls: bool,

@@ -1,4 +1,4 @@
-//! TLS of the client's side, by rustls, without I/O: bytes go in and out of buffers.
+//! Client-side TLS with rustls, without I/O: bytes go in and out of buffers.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use tare_cql::tls::{self, TlsError};
 use crate::access::{self, Trust};
 use crate::error::LoadError;
 
-/// What TLS sessions are made with.
+/// The settings of TLS sessions.
 #[derive(Clone, Debug)]
-pub(crate) struct Dialect {
+pub(crate) struct TlsSettings {
     config: Arc<ClientConfig>,
     server_name: Option<String>,
 }
 
-impl Dialect {
-    /// Reads the certificates of the authorities.
+impl TlsSettings {
+    /// Reads the certificates of the trusted authorities.
     pub(crate) fn new(asked: &access::Tls) -> Result<Self, LoadError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -31,7 +31,7 @@ impl Dialect {
         let config = match &asked.trust {
             Trust::Anyone => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Credulous(provider)))
+                .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
                 .with_no_client_auth(),
             Trust::Authorities(path) => {
                 let fail =
@@ -52,7 +52,7 @@ impl Dialect {
         Ok(Self { config: Arc::new(config), server_name: asked.server_name.clone() })
     }
 
-    /// A session with a server of this name.
+    /// Returns a new session with a server of this name.
     pub(crate) fn session(&self, host: &str) -> Result<Session, LoadError> {
         let name = self.server_name.as_deref().unwrap_or(host);
         let server_name = ServerName::try_from(name.to_string())
@@ -68,12 +68,12 @@ impl Dialect {
 pub(crate) struct Session(ClientConnection);
 
 impl Session {
-    /// Takes what was received and appends what it says to `plain`.
+    /// Decrypts received bytes and appends them to `plain`.
     pub(crate) fn decrypt(&mut self, received: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsError> {
         tls::decrypt(&mut self.0, received, plain)
     }
 
-    /// True while the session is being agreed on.
+    /// Returns true during the handshake.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.0.is_handshaking()
     }
@@ -83,17 +83,17 @@ impl Session {
         self.0.wants_write()
     }
 
-    /// Appends the records that hold `plain`, and whatever else is to be sent, to `out`.
+    /// Appends the records that hold `plain`, and pending handshake data, to `out`.
     pub(crate) fn encrypt(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         tls::encrypt(&mut self.0, plain, out);
     }
 }
 
-/// Takes every certificate, but not a signature that its key did not make.
+/// Accepts any certificate, but still checks that its key made the signatures.
 #[derive(Debug)]
-struct Credulous(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Credulous {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -1,9 +1,9 @@
-//! What lies between a connection's frames and its socket: TLS, segments, compression.
+//! The layers between a connection's frames and its socket: TLS, segments, compression.
 //!
-//! A connection without any of them pays for none: its frames lie in its buffers as they travel.
-//! Otherwise what is received is unpacked into the connection's input, and what is to be sent is
-//! packed when everything packed before is with the kernel. Buffers are kept, so that nothing is
-//! allocated per operation; they start small, because there may be ten thousand connections.
+//! A connection without any of them copies nothing: its frames travel as they are in its buffers.
+//! Otherwise received bytes are unpacked into the connection's input, and frames are packed once
+//! the kernel has taken everything packed before. Buffers are kept, so operations allocate nothing;
+//! they start small, because there may be ten thousand connections.
 
 use std::net::TcpStream;
 
@@ -16,27 +16,28 @@ use tare_std::error_line;
 
 use crate::protocol::tls::Session;
 
-/// The longest answer that is read. A longer one is garbage: rows are at most 1 MiB.
+/// The longest accepted answer. Rows have at most 1 MiB, so a longer one is an error.
 pub(crate) const ANSWER_BYTES_MAX: usize = 16 << 20;
-/// A buffer for what is received starts with this ...
+/// The initial size of a receive buffer.
 const RECEIVE_BYTES_MIN: usize = 1 << 10;
-/// ... and doubles up to this while a single read fills it; beyond only for an answer that needs it.
+/// A receive buffer doubles up to this size while single reads fill it, and beyond only for an
+/// answer that needs it.
 const RECEIVE_BYTES_MAX: usize = 64 << 10;
 
-/// What a read or write on a busy connection led to.
+/// The result of a read or write on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// There may be more at once.
+    /// More may be possible at once.
     More,
-    /// Nothing more until the event queue says so.
+    /// Nothing more is possible until the event queue reports it.
     Blocked,
     /// The connection has ended.
     Ended,
 }
 
-/// Why what was received is of no use; the connection has ended.
+/// Why received bytes cannot be used; the connection has ended.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Garbage {
+pub(crate) enum ReceiveError {
     #[error(transparent)]
     Framing(#[from] FramingError),
     #[error("{}", error_line(.0))]
@@ -47,15 +48,15 @@ pub(crate) enum Garbage {
 pub(crate) struct Wire {
     framing: Framing,
     tls: Option<Box<Session>>,
-    /// Received and not unpacked: TLS records, which are used up at once.
+    /// Received TLS records; used up at once.
     records: Vec<u8>,
-    /// Received and not unpacked: segments, compressed frames.
+    /// Received segments or compressed frames, not yet unpacked.
     received: Vec<u8>,
-    /// Unpacked, but not yet a whole frame.
+    /// Unpacked bytes that are not yet a whole frame.
     unpacked: Vec<u8>,
-    /// Between framing and TLS.
+    /// The output of the framing, before TLS.
     framed: Vec<u8>,
-    /// What is to be sent; the first `packed_sent` bytes are with the kernel.
+    /// Packed output. The kernel has taken the first `packed_sent` bytes.
     packed: Vec<u8>,
     packed_sent: usize,
 }
@@ -69,7 +70,7 @@ impl Wire {
         self.tls.as_deref()
     }
 
-    /// From now on messages travel like this.
+    /// Sets the framing of all further messages.
     pub(crate) fn begin(&mut self, framing: Framing) {
         self.framing = framing;
     }
@@ -79,19 +80,20 @@ impl Wire {
         self.framing == Framing::Plain && self.tls.is_none()
     }
 
-    /// Whether something waits to be sent beside the frames in `out`.
+    /// Returns whether packed output waits to be sent besides the frames in `out`.
     #[inline]
     pub(crate) fn has_output(&self) -> bool {
         !self.packed.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.has_output())
     }
 
-    /// Receives what there is, up to the room in the buffers, and appends it to `input` as frames.
+    /// Receives what has arrived, up to the room in the buffers, and appends it to `input` as
+    /// frames.
     #[inline]
     pub(crate) fn receive(
         &mut self,
         socket: &TcpStream,
         input: &mut Vec<u8>,
-    ) -> Result<Progress, Garbage> {
+    ) -> Result<Progress, ReceiveError> {
         if self.is_direct() {
             return Ok(receive(socket, input));
         }
@@ -105,7 +107,7 @@ impl Wire {
                 self.records.clear();
                 match decrypted {
                     Ok(()) => progress,
-                    // What came before the end is to be read first.
+                    // Bytes that came before the end are read first.
                     Err(TlsError::Ended) => Progress::Ended,
                     Err(error) => return Err(error.into()),
                 }
@@ -127,8 +129,8 @@ impl Wire {
         Ok(progress)
     }
 
-    /// Hands `out`, of which the first `sent` bytes are with the kernel, to the kernel as far as it
-    /// takes it.
+    /// Sends `out` as far as the kernel takes it. The kernel has already taken the first `sent`
+    /// bytes.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -167,7 +169,7 @@ impl Wire {
     }
 }
 
-/// Whether no frame is cut short.
+/// Returns whether all frames are complete.
 fn is_whole(mut frames: &[u8]) -> Result<bool, FramingError> {
     while let Some((_, length)) = frame::decode(frames, Direction::Response, ANSWER_BYTES_MAX)? {
         frames = &frames[length..];
@@ -175,7 +177,7 @@ fn is_whole(mut frames: &[u8]) -> Result<bool, FramingError> {
     Ok(frames.is_empty())
 }
 
-/// Forgets the first `count` bytes.
+/// Removes the first `count` bytes.
 #[inline]
 pub(crate) fn forget(bytes: &mut Vec<u8>, count: usize) {
     if count == bytes.len() {
@@ -217,8 +219,8 @@ fn send(socket: &TcpStream, out: &mut Vec<u8>, sent: &mut usize) -> Progress {
             Ok(count) => *sent += count,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
-                // To a peer that is never caught up with there is always something left. What is with
-                // the kernel is forgotten as soon as that moves fewer bytes than it frees.
+                // With a slow peer there is always something left. Taken bytes are removed once
+                // that moves fewer bytes than it frees.
                 if *sent > out.len() / 2 {
                     forget(out, std::mem::take(sent));
                 }

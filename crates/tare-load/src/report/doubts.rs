@@ -4,11 +4,11 @@ use tare_std::units::significant;
 
 use crate::report::model::{DoubtReport, LoadReport};
 
-/// Of its CPUs; the same share as in a study.
+/// Share of the client's CPUs; the same as in a study.
 const SATURATED_SHARE: f64 = 0.85;
 /// Late operations above this share reach the p99.9.
 const LATE_SHARE: f64 = 0.001;
-/// Rates are reached to this share: the last operations of a window end after it.
+/// A rate counts as reached from this share on: the last operations of a window end after it.
 const RATE_SHARE: f64 = 0.98;
 
 /// A reason to believe the figures of a load less. Shares are 0 to 1.
@@ -18,8 +18,8 @@ pub enum LoadDoubt {
     ClientSaturated { share: f64 },
     /// The open loop did not send at the rate that was asked.
     RateNotReached { asked_per_s: f64, reached_per_s: f64 },
-    /// The client sent operations more than 1 ms late. Its threads waited for a CPU for this share of
-    /// the time, where the kernel tells.
+    /// The client sent operations more than 1 ms late. Its threads waited for a CPU for this share
+    /// of the time, where the kernel tells.
     SentLate { late_share: f64, waited_share: Option<f64> },
     /// Operations failed.
     OperationErrors { error: String, count: u64, operations: u64 },
@@ -28,7 +28,7 @@ pub enum LoadDoubt {
 }
 
 impl LoadDoubt {
-    /// The name of the kind, as in a study's record: `client_saturated`, `sent_late` ...
+    /// Returns the name of the kind, as in a study's record: `client_saturated`, `sent_late` ...
     pub fn kind(&self) -> &'static str {
         match self {
             Self::ClientSaturated { .. } => "client_saturated",
@@ -39,7 +39,7 @@ impl LoadDoubt {
         }
     }
 
-    /// What was seen, as one sentence without its full stop.
+    /// Returns what was observed, as one sentence without its full stop.
     pub fn text(&self) -> String {
         let percent = |share: &f64| format!("{} %", significant(share * 100.0, 2));
         match self {
@@ -69,7 +69,7 @@ impl LoadDoubt {
         }
     }
 
-    /// What to do about it, as one sentence without its full stop.
+    /// Returns what to do about it, as one sentence without its full stop.
     pub fn advice(&self) -> &'static str {
         match self {
             Self::ClientSaturated { .. } => {
@@ -97,7 +97,7 @@ impl From<&LoadDoubt> for DoubtReport {
     }
 }
 
-/// The doubts of a load.
+/// Returns the doubts of a load.
 pub(crate) fn of(report: &LoadReport) -> Vec<LoadDoubt> {
     let mut doubts = Vec::new();
     let share = report.client_cpu_share;

@@ -12,16 +12,16 @@ use crate::report::model::{
 use crate::report::series::Series;
 use crate::report::stats::{Gap, Stats};
 
-/// What is gathered while a load runs, beside the sum of what its threads counted.
+/// Collects the parts of a report while a load runs, besides the sum of its threads' counts.
 #[derive(Debug)]
-pub(crate) struct Gathering {
+pub(crate) struct ReportBuilder {
     begin_ns: Option<u64>,
     steps: Vec<(Step, Stats)>,
     without_service: WithoutService,
     series: Series,
 }
 
-impl Gathering {
+impl ReportBuilder {
     pub(crate) fn new(pace: &Pace) -> Self {
         let steps = match pace {
             Pace::Open(schedule) if schedule.steps().len() > 1 => schedule.steps(),
@@ -35,11 +35,11 @@ impl Gathering {
         }
     }
 
-    /// Takes the next stretch. Returns when it began, from the beginning of the window.
+    /// Takes the next stretch. Returns when it began, counted from the beginning of the window.
     pub(crate) fn take(&mut self, stats: &Stats, latency: &Histogram) -> Duration {
         let begin_ns = *self.begin_ns.get_or_insert(stats.begin_ns);
         let begin = Duration::from_nanos(stats.begin_ns.saturating_sub(begin_ns));
-        // Threads cross a boundary a little late, never early: the middle is in the right step.
+        // Threads cross a boundary a little late, never early, so the middle is in the right step.
         let middle = begin + Duration::from_nanos(stats.window_ns() / 2);
         let mut end = Duration::ZERO;
         let step = self.steps.iter_mut().find(|(step, _)| {
@@ -63,7 +63,7 @@ impl Gathering {
         begin
     }
 
-    /// The report on a load whose threads counted `total`.
+    /// Returns the report on a load whose threads counted `total`.
     pub(crate) fn report(
         self,
         pace: &Pace,
@@ -166,12 +166,12 @@ fn late_count(stats: &Stats) -> u64 {
     stats.late.as_ref().map_or(0, |late| late.count_between(LATE_NS + 1, u64::MAX))
 }
 
-/// Share of `cpus` that the load threads used.
+/// Returns the share of `cpus` that the load threads used.
 pub(crate) fn cpu_share(stats: &Stats, cpus: usize) -> f64 {
     ratio(stats.cpu_ns as f64, stats.window_ns() as f64 * cpus as f64).unwrap_or(0.0)
 }
 
-/// None where there is nothing to divide by.
+/// Returns `None` if `whole` is 0.
 pub(crate) fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }

@@ -1,5 +1,5 @@
-//! Latency histograms: HdrHistogram, ns, 3 significant digits, 1 ns to 1 hour. Longer times count
-//! as one hour. They travel in HdrHistogram's V2 compressed form.
+//! Latency histograms: HdrHistogram in ns with 3 significant digits from 1 ns to 1 hour. Longer
+//! times count as one hour. They are stored and sent in HdrHistogram's V2 compressed form.
 
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ pub type Histogram = hdrhistogram::Histogram<u64>;
 /// One hour in ns.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// An empty histogram.
+/// Returns an empty histogram.
 pub fn new() -> Histogram {
     let bounds = Histogram::new_with_bounds(1, LONGEST_NS, 3);
     bounds.expect("constant bounds that HdrHistogram accepts")
@@ -27,36 +27,45 @@ pub(crate) fn merge(histogram: &mut Histogram, other: &Histogram) {
     histogram.add(other).expect("histograms of one shape");
 }
 
-/// The largest value that the histogram cannot tell from `ns`.
+/// Returns the largest value that the histogram cannot tell from `ns`.
 #[cfg(test)]
 pub(crate) fn equivalent(histogram: &Histogram, ns: u64) -> u64 {
     histogram.highest_equivalent(ns)
 }
 
-/// HdrHistogram's V2 compressed form.
+/// Encodes a histogram in HdrHistogram's V2 compressed form.
+///
+/// ```
+/// use tare_load::histogram::{decode, encode, new, record};
+///
+/// let mut times = new();
+/// record(&mut times, 1_500_000);
+/// assert_eq!(decode(&encode(&times))?, times);
+/// # Ok::<(), tare_load::histogram::DecodeError>(())
+/// ```
 pub fn encode(histogram: &Histogram) -> Vec<u8> {
     let mut bytes = Vec::new();
     let written = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
-    // It fails only where the counts exceed an i64 or the writer fails; a Vec does not.
+    // It fails only if counts exceed an i64 or the writer fails, which a Vec does not.
     written.expect("a histogram of counted operations can be written to memory");
     bytes
 }
 
-/// Why bytes are no histogram.
+/// Bytes that are not a histogram.
 #[derive(Debug, thiserror::Error)]
 #[error("not a histogram in HdrHistogram's V2 form: {reason}")]
 pub struct DecodeError {
     reason: String,
 }
 
-/// Reads V2, compressed or not.
+/// Decodes a V2 histogram, compressed or not.
 pub fn decode(mut bytes: &[u8]) -> Result<Histogram, DecodeError> {
     Deserializer::new()
         .deserialize(&mut bytes)
         .map_err(|error| DecodeError { reason: format!("{error:?}") })
 }
 
-/// The quantiles of a histogram that a report shows, in ns.
+/// The quantiles that a report shows, in ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     pub count: u64,
@@ -89,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn encoding_keeps_every_count() {
+    fn encoding_keeps_all_counts() {
         let mut histogram = new();
         for ns in [0, 1, 999, 100_000, 123_456_789, LONGEST_NS, u64::MAX] {
             record(&mut histogram, ns);

@@ -1,4 +1,4 @@
-//! What came of a load: counts, histograms, logs, doubts, and the report that is made of them.
+//! The results of a load: counts, histograms, logs, doubts, and the report that is made of them.
 
 mod doubts;
 mod gathering;
@@ -9,7 +9,7 @@ mod series;
 pub(crate) mod stats;
 
 pub use doubts::LoadDoubt;
-pub(crate) use gathering::{Gathering, cpu_share, ratio};
+pub(crate) use gathering::{ReportBuilder, cpu_share, ratio};
 pub use model::{
     DoubtReport, ErrorCount, IntervalReport, JSON_VERSION, LATE_NS, LoadReport, OperationReport,
     StepReport, Verified, WithoutService,

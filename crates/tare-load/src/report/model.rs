@@ -7,34 +7,34 @@ use crate::report::histogram::{Histogram, Quantiles};
 use crate::report::stats::{ErrorKind, Recovered, Stats};
 use tare_stats::steady::Steadiness;
 
-/// Version of what `--json` prints. It goes up when a name or a meaning changes, not when a name
+/// The version of what `--json` prints. It rises when a name or a meaning changes, not when a name
 /// is added.
 pub const JSON_VERSION: u32 = 1;
 
-/// An operation counts as late if it was sent so much later than intended, in ns.
+/// An operation counts as late if it was sent this much later than intended, in ns.
 pub const LATE_NS: u64 = 1_000_000;
 
-/// What came of a load.
+/// The report on a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadReport {
     pub version: u32,
-    /// Operations that ended well in the window.
+    /// Operations that succeeded in the window.
     pub operations: u64,
-    /// Length of the window as it was, in s.
+    /// The actual length of the window, in s.
     pub window_s: f64,
     pub throughput_per_s: f64,
     /// `closed` or `open`.
     pub pacing: &'static str,
     /// Open loop: `constant` or `poisson`.
     pub arrivals: Option<&'static str>,
-    /// Open loop: the asked rate in operations/s, over all steps.
+    /// Open loop: the requested rate in operations/s, over all steps.
     pub rate_per_s: Option<f64>,
     /// Open loop: time from the intended start.
     pub response: Option<Quantiles>,
     /// Time from the send.
     pub service: Quantiles,
     pub by_operation: Vec<OperationReport>,
-    /// The steps of the schedule, where there is more than one.
+    /// The steps of the schedule, if there are several.
     pub steps: Vec<StepReport>,
     /// Open loop: how much later than intended operations were sent, in ns; part of the response
     /// time.
@@ -43,29 +43,29 @@ pub struct LoadReport {
     pub late_count: u64,
     /// Open loop: operations due in the window that were never sent. They are in no histogram.
     pub dropped: u64,
-    /// Operations that got no answer in time, of those in `errors`.
+    /// Operations that got no answer in time; part of `errors`.
     pub timed_out: u64,
     pub errors: Vec<ErrorCount>,
-    /// Operations that ended well and found no row, where none had to be.
+    /// Successful operations that found no row, where none was expected.
     pub not_found: u64,
-    /// What checking the rows found, where they were checked.
+    /// The result of checking rows, if they were checked.
     pub verify: Option<Verified>,
-    /// What was done about failures, where that was asked for.
+    /// Counts of the recovery from failures, if it was configured.
     pub recovery: Recovered,
     pub without_service: WithoutService,
     /// CPU time of the load threads per operation, in µs.
     pub client_cpu_us_per_operation: Option<f64>,
-    /// Share of its CPUs that the client used, 0 to 1. Near 1 the client is what was measured.
+    /// The share of its CPUs that the client used, 0 to 1. Near 1 the client limits the result.
     pub client_cpu_share: f64,
-    /// Share of the time in which a load thread was ready to run and waited for its CPU.
+    /// The share of time in which a load thread was ready to run but waited for its CPU.
     pub client_run_delay_share: Option<f64>,
-    /// Whether the load was steady over the window; none where the rate varies or the window is too
+    /// Whether the load was steady over the window; `None` if the rate varies or the window is too
     /// short to tell.
     pub steadiness: Option<Steadiness>,
     /// The load over time.
     pub intervals: Vec<IntervalReport>,
     pub doubts: Vec<DoubtReport>,
-    /// Why the histogram log ends early.
+    /// Why the histogram log is incomplete.
     pub log_error: Option<String>,
     /// Open loop: all response times.
     #[serde(skip)]
@@ -77,25 +77,25 @@ pub struct LoadReport {
 pub struct ErrorCount {
     pub kind: String,
     pub count: u64,
-    /// What the first of them said.
+    /// The message of the first of them.
     pub first: String,
 }
 
-/// What came of the rows that were read and compared with what was written.
+/// The result of comparing rows with what was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
     /// Operations that read: those in `LoadReport::service`, and the wrong, stale and lost ones.
     pub checked: u64,
-    /// Of these: rows with bytes that nobody wrote, or that are not there by themselves.
+    /// Rows with bytes that were never written, or that should not exist.
     pub wrong: u64,
     /// Rows older than a version that was acknowledged before the read was sent.
     pub stale: u64,
-    /// Rows that were written and are not there.
+    /// Rows that were written and are missing.
     pub lost: u64,
 }
 
 impl Verified {
-    /// What was counted of a load whose kinds of operations read or do not.
+    /// Sums up a load. `reads` tells which kinds of operations read.
     pub(crate) fn of(total: &Stats, reads: impl Iterator<Item = bool>) -> Self {
         let count = |kind| total.errors.get(&kind).map_or(0, |errors| errors.count);
         let (wrong, stale, lost) = (
@@ -121,7 +121,7 @@ pub struct OperationReport {
     pub service: Quantiles,
 }
 
-/// What came of one step of a schedule. An operation belongs to the step in which it ended.
+/// The results of one step of a schedule. An operation belongs to the step in which it ended.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepReport {
     pub from_per_s: f64,
@@ -136,13 +136,13 @@ pub struct StepReport {
     pub client_cpu_share: f64,
 }
 
-/// Times of at least 100 ms in which operations were due or in flight and none ended well.
+/// Gaps of at least 100 ms in which operations were due or in flight and none succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct WithoutService {
     pub count: u64,
     pub total_s: f64,
     pub longest_s: f64,
-    /// When the longest began, in s from the beginning of the window.
+    /// When the longest gap began, in s from the beginning of the window.
     pub longest_at_s: Option<f64>,
 }
 
@@ -152,12 +152,12 @@ pub struct IntervalReport {
     pub begin_s: f64,
     pub length_s: f64,
     pub operations: u64,
-    /// Of response times, in a closed loop of service times.
+    /// The mean of response times; in a closed loop, of service times.
     pub mean_ns: f64,
     pub max_ns: u64,
 }
 
-/// A doubt as it is printed.
+/// A doubt as a report prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DoubtReport {
     pub kind: &'static str,

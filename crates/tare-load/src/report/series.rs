@@ -1,5 +1,5 @@
-//! The load over time, in at most `INTERVALS_MAX` intervals however long it runs: when there would
-//! be more, each two become one.
+//! The load over time in at most `INTERVALS_MAX` intervals, however long it runs: beyond that, each
+//! two intervals are merged into one.
 
 use tare_stats::steady::Steadiness;
 
@@ -11,7 +11,7 @@ const INTERVALS_MAX: usize = 600;
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     intervals: Vec<IntervalReport>,
-    /// How many of those pushed make one of those kept, and how many the last one has.
+    /// How many pushed intervals make one kept interval, and how many the last one has.
     stride: usize,
     in_last: usize,
 }
@@ -50,8 +50,8 @@ impl Series {
         self.intervals.clone()
     }
 
-    /// Whether the latency, in a closed loop the throughput, was the same all the time. None if
-    /// there is too little to tell.
+    /// Tests whether the latency, in a closed loop the throughput, was steady; `None` if there is
+    /// too little to tell.
     pub(crate) fn steadiness(&self, is_open: bool) -> Option<Steadiness> {
         let full_s = self.intervals.first()?.length_s / 2.0;
         let whole = self.intervals.iter().filter(|interval| interval.length_s > full_s);
@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_series_is_bounded_and_loses_nothing(count in 1u32..5_000) {
+        fn series_is_bounded_and_keeps_all_counts(count in 1u32..5_000) {
             let mut series = Series::default();
             for at in 0..count {
                 series.push(IntervalReport {

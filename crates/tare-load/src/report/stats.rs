@@ -1,5 +1,5 @@
-//! What is counted: operations, errors by kind, latencies by operation, times without service, and
-//! what the client itself needed.
+//! Counters of a load: operations, errors by kind, latencies by operation, gaps in service, and the
+//! client's own needs.
 
 use std::collections::BTreeMap;
 
@@ -18,20 +18,21 @@ pub(crate) enum ErrorKind {
     RowStale,
     /// A read returned other bytes than were written.
     RowDiffers,
-    /// The answer was not one to the request.
+    /// The answer did not fit the request.
     Unexpected,
     /// The connection ended before the answer.
     ConnectionClosed,
-    /// What came was not the protocol; the connection was given up.
-    Garbage,
-    /// No answer within the time that is waited after the load has ended.
+    /// The received bytes were not CQL, so the connection was closed.
+    Malformed,
+    /// No answer within the time limit after the end of the load.
     NoAnswer,
-    /// No answer within the time that the user gave each attempt.
+    /// No answer within the user's time limit for an attempt.
     TimedOut,
 }
 
 impl ErrorKind {
-    /// True if another attempt may go well: the server, or the way there, was not up to it.
+    /// Returns true if another attempt may succeed, because the failure lies in the server or the
+    /// network.
     pub(crate) fn may_pass(self) -> bool {
         match self {
             // Server error, unavailable, overloaded, bootstrapping; time-outs and failures of
@@ -39,17 +40,17 @@ impl ErrorKind {
             Self::Server(code) => {
                 matches!(code, 0x0000 | 0x1000..=0x1002 | 0x1100 | 0x1200 | 0x1300 | 0x1500)
             }
-            Self::ConnectionClosed | Self::Garbage | Self::NoAnswer | Self::TimedOut => true,
+            Self::ConnectionClosed | Self::Malformed | Self::NoAnswer | Self::TimedOut => true,
             Self::RowMissing | Self::RowStale | Self::RowDiffers | Self::Unexpected => false,
         }
     }
 
-    /// True if the operation failed because no answer came in time.
+    /// Returns true if the operation failed because no answer came in time.
     pub(crate) fn is_time_out(self) -> bool {
         matches!(self, Self::NoAnswer | Self::TimedOut)
     }
 
-    /// A name without a number where the number means something.
+    /// Returns the name of the kind; known error codes have a name instead of a number.
     pub(crate) fn name(self) -> String {
         let server = match self {
             Self::RowMissing => return "row missing".into(),
@@ -57,7 +58,7 @@ impl ErrorKind {
             Self::RowDiffers => return "row differs from what was written".into(),
             Self::Unexpected => return "unexpected answer".into(),
             Self::ConnectionClosed => return "connection closed".into(),
-            Self::Garbage => return "garbage on the connection".into(),
+            Self::Malformed => return "garbage on the connection".into(),
             Self::NoAnswer => return "no answer".into(),
             Self::TimedOut => return "timed out".into(),
             Self::Server(code) => code,
@@ -94,16 +95,16 @@ pub(crate) struct Errors {
     pub(crate) first: String,
 }
 
-/// Latencies of one kind of operation. A histogram comes to be with its first time.
+/// Latencies of one kind of operation. A histogram is created with its first value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latency {
-    /// From the send.
+    /// Times from the send.
     pub(crate) service: Option<Histogram>,
-    /// Open loop only: from the intended start.
+    /// Open loop only: times from the intended start.
     pub(crate) response: Option<Histogram>,
 }
 
-/// A time in which operations were due or in flight and none ended well.
+/// A time span in which operations were due or in flight and none succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) from_ns: u64,
@@ -111,10 +112,10 @@ pub(crate) struct Gap {
 }
 
 impl Gap {
-    /// The shortest that is told, in ns.
+    /// The shortest gap that is reported, in ns.
     pub(crate) const LEAST_NS: u64 = 100_000_000;
 
-    /// Several threads may have seen the same gap, or parts of it: what all of them saw, in order.
+    /// Merges the gaps of several threads, which may overlap, into what all of them saw, in order.
     pub(crate) fn union(mut gaps: Vec<Self>) -> Vec<Self> {
         gaps.sort_by_key(|gap| gap.from_ns);
         let mut union: Vec<Self> = Vec::new();
@@ -128,25 +129,24 @@ impl Gap {
     }
 }
 
-/// What one thread, or all of them, saw in one stretch of time.
+/// The counts of one thread, or of all, in one stretch of time.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     /// When the stretch began and ended, on the clock of `clock::now_ns`.
     pub(crate) begin_ns: u64,
     pub(crate) end_ns: u64,
-    /// Operations that ended well between begin and end.
+    /// Operations that succeeded between begin and end.
     pub operations: u64,
-    /// ... and of these the reads that found no row where none had to be.
+    /// Successful reads that found no row where none was expected.
     pub(crate) not_found: u64,
     pub(crate) errors: BTreeMap<ErrorKind, Errors>,
     /// Open loop only: operations that were due in the window and never sent.
     pub dropped: u64,
     /// CPU time of the load threads between begin and end.
     pub cpu_ns: u64,
-    /// How long the load threads were ready to run and had to wait for a CPU, where the kernel
-    /// tells.
+    /// How long the load threads were ready to run and waited for a CPU, if the kernel reports it.
     pub(crate) run_delay_ns: Option<u64>,
-    /// By kind of operation.
+    /// Latencies by kind of operation.
     pub(crate) latencies: Vec<Latency>,
     /// Open loop only: how much later than intended operations were sent.
     pub(crate) late: Option<Histogram>,
@@ -154,19 +154,19 @@ pub struct Stats {
     pub(crate) recovery: Recovered,
 }
 
-/// What was done about failures.
+/// Counts of the recovery from failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Recovered {
-    /// Operations that were sent again after an attempt had failed.
+    /// Operations that were sent again after a failed attempt.
     pub retries: u64,
-    /// Attempts that got no answer within the time for one.
+    /// Attempts that got no answer within their time limit.
     pub timeouts: u64,
-    /// Second attempts beside the first, and how many of them were answered first.
+    /// Second attempts, and how many of them were answered before the first.
     pub speculative: u64,
     pub speculative_won: u64,
     /// Answers to attempts that had been given up.
     pub unused_answers: u64,
-    /// Connections that were made again.
+    /// Connections that were replaced.
     pub reconnects: u64,
     /// Statements that the server had forgotten and that were prepared again.
     pub reprepared: u64,
@@ -189,7 +189,7 @@ impl Stats {
         Self::default()
     }
 
-    /// Counts the times of an operation of a kind that ended well.
+    /// Records the times of a successful operation of a kind.
     #[inline]
     pub(crate) fn answered(&mut self, kind: usize, service_ns: u64, response_ns: Option<u64>) {
         if kind >= self.latencies.len() {
@@ -202,34 +202,34 @@ impl Stats {
         }
     }
 
-    /// Counts how much later than intended an operation was sent.
+    /// Records how much later than intended an operation was sent.
     #[inline]
     pub(crate) fn sent_late(&mut self, late_ns: u64) {
         histogram::record(self.late.get_or_insert_with(histogram::new), late_ns);
     }
 
-    /// Service times of all operations.
+    /// Returns the service times of all operations.
     pub fn service(&self) -> Histogram {
         sum(self.latencies.iter().filter_map(|latency| latency.service.as_ref()))
     }
 
-    /// Response times of all operations.
+    /// Returns the response times of all operations.
     pub fn response(&self) -> Histogram {
         sum(self.latencies.iter().filter_map(|latency| latency.response.as_ref()))
     }
 
-    /// Operations that failed, of all kinds.
+    /// Returns the number of failed operations.
     pub(crate) fn failed(&self) -> u64 {
         self.errors.values().map(|errors| errors.count).sum()
     }
 
-    /// ... and of those the ones that got no answer in time.
+    /// Returns the number of operations that got no answer in time.
     pub(crate) fn timed_out(&self) -> u64 {
         let errors = self.errors.iter().filter(|(kind, _)| kind.is_time_out());
         errors.map(|(_, errors)| errors.count).sum()
     }
 
-    /// Length of the stretch in ns.
+    /// Returns the length of the stretch in ns.
     pub fn window_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }
@@ -245,7 +245,7 @@ impl Stats {
         errors.count += count;
     }
 
-    /// Adds what another thread saw in the same stretch, or what happened in the next one.
+    /// Adds the counts of another thread in the same stretch, or of the next stretch.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.begin_ns = if self.begin_ns == 0 { other.begin_ns } else { self.begin_ns };
         self.end_ns = self.end_ns.max(other.end_ns);
@@ -271,7 +271,7 @@ impl Stats {
         }
     }
 
-    /// Errors as (kind, count).
+    /// Returns the errors as (kind, count).
     pub fn errors_by_kind(&self) -> Vec<(String, u64)> {
         self.errors.iter().map(|(kind, errors)| (kind.name(), errors.count)).collect()
     }
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_several_threads_saw_is_one_gap() {
+    fn gaps_of_several_threads_merge() {
         let gap = |from_ns, to_ns| Gap { from_ns, to_ns };
         let check = |gaps: &[Gap], expect: &[Gap]| assert_eq!(Gap::union(gaps.to_vec()), expect);
         check(&[], &[]);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_holds_what_its_parts_hold() {
+    fn merged_stats_keep_all_counts() {
         let (mut one, mut other) = (Stats::new(), Stats::new());
         one.answered(0, 10, None);
         one.run_delay_ns = Some(3);

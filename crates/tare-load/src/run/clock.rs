@@ -1,22 +1,22 @@
-//! The clocks of the load generator: one to time operations, two for its own share of the CPUs.
+//! The clocks of the load generator: one for operations, two for its own CPU use.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Now on CLOCK_MONOTONIC, in ns. Answered by the vDSO, without a system call.
+/// Returns the time of CLOCK_MONOTONIC in ns, from the vDSO, without a system call.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     read(ClockId::Monotonic)
 }
 
-/// CPU time that the calling thread has used, in ns.
+/// Returns the CPU time of the calling thread in ns.
 pub(crate) fn thread_cpu_ns() -> u64 {
     read(ClockId::ThreadCPUTime)
 }
 
-/// The time of writing for what is written now, in µs since the epoch.
+/// Returns the write time for what is written now, in µs since the epoch.
 pub(crate) fn since_epoch_us() -> u64 {
     read(ClockId::Realtime) / 1_000
 }
@@ -28,11 +28,12 @@ fn read(clock: ClockId) -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// How long the thread that made it has been ready to run and had to wait for a CPU. Source:
-/// Documentation/scheduler/sched-stats.rst of the kernel, the second field of `/proc/PID/schedstat`.
+/// How long the thread that made it was ready to run and waited for a CPU. Source:
+/// Documentation/scheduler/sched-stats.rst of the kernel, the second field of
+/// `/proc/PID/schedstat`.
 #[derive(Debug)]
 pub(crate) struct RunDelay {
-    /// None where the kernel does not tell.
+    /// `None` if the kernel does not report it.
     file: Option<File>,
 }
 
@@ -41,7 +42,7 @@ impl RunDelay {
         Self { file: File::open("/proc/thread-self/schedstat").ok() }
     }
 
-    /// In ns since the thread began.
+    /// Returns the time in ns since the thread began.
     pub(crate) fn read_ns(&self) -> Option<u64> {
         let mut text = [0; 64];
         let length = self.file.as_ref()?.read_at(&mut text, 0).ok()?;

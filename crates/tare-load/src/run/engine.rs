@@ -1,6 +1,6 @@
-//! The load generator: connections to systems, and threads, one per CPU, that load them.
+//! The engine: connections to systems, and one thread per CPU that loads them.
 //!
-//! Connections of a system stay open between loads, so that a system may be frozen meanwhile:
+//! The connections to a system stay open between loads, so a system may be frozen meanwhile:
 //! nothing is sent to it and nothing is awaited from it. Each thread owns its share of the
 //! connections; threads share nothing while they run.
 
@@ -23,36 +23,36 @@ use crate::protocol::dial::Dialer;
 use crate::protocol::request::Job;
 use crate::report::stats::Stats;
 use crate::run::clock;
-use crate::run::gather::Gathered;
-use crate::run::redial::{Recipe, Redialer};
+use crate::run::gather::StatsMerger;
+use crate::run::redial::{ConnectionSpec, Redialer};
 pub use crate::run::worker::Edge;
-use crate::run::worker::{Plan, Shared, Source, Timetable, Worker};
+use crate::run::worker::{SharedState, Source, WindowTimes, Worker, WorkerPlan};
 use crate::workload::operation::{Operations, Part};
 use crate::workload::table::Table;
 use crate::workload::{QueryKind, Workload, schema};
 
-/// After the window the load goes on for so long, so that accounts are read under load.
+/// The load goes on for this time after the window, so that accounts are read under load.
 const TAIL: Duration = Duration::from_millis(10);
-/// Between two attempts to reach a server.
+/// Time between two attempts to reach a server.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// So long is waited for the answer to anything that is not part of a load.
+/// Time limit for an exchange that is not part of a load.
 const EXCHANGE: Duration = Duration::from_secs(30);
-/// So long without any answer, and requests in flight are given up.
+/// Requests in flight are given up after this time without any answer.
 const SILENCE: Duration = Duration::from_secs(5);
 const SILENCE_POPULATE: Duration = Duration::from_secs(30);
-/// So long after its end a load waits for answers in any case.
+/// A load waits for answers at most this long after its end.
 const DRAIN: Duration = Duration::from_secs(20);
-/// Requests in flight over all connections, at most, of an open loop.
+/// The most requests in flight over all connections of an open loop.
 const OPEN_IN_FLIGHT: u32 = 1 << 16;
-/// ... and at least, while rows are written.
+/// The fewest requests in flight while rows are written.
 const POPULATE_IN_FLIGHT: u32 = 256;
-/// ... and so many times each write is sent again, if that may help.
+/// How often a failed write of a row is sent again.
 const POPULATE_RETRIES: u8 = 3;
 /// Stream ids are positive 16-bit numbers (CQL protocol v4, section 2.3).
 const STREAMS_MAX: u32 = 16 << 10;
 
-/// Threads on CPUs.
+/// Runs load threads, one on each of its CPUs.
 #[derive(Clone, Debug)]
 pub struct Engine {
     cpus: Vec<u32>,
@@ -61,71 +61,72 @@ pub struct Engine {
 /// A system with its connections.
 #[derive(Debug)]
 pub struct Target {
-    /// The node that was named.
+    /// The node that the user named.
     address: SocketAddr,
     dialer: Dialer,
     cluster: Cluster,
     recovery: Recovery,
-    /// For schema statements, and the proof that the system answers.
+    /// The connection for schema statements; it also proves that the system answers.
     control: Connection,
-    /// For the load.
+    /// The connections for the load.
     connections: Vec<Connection>,
-    /// Seeds of the rows that were written, by table.
+    /// The seeds of the rows that were written, by table.
     row_seeds: Vec<(String, u64)>,
-    /// Tables that are known to be there as the workload has them.
+    /// Tables that are known to match the workload.
     known: Vec<KnownTable>,
 }
 
-/// A table that is there as a workload has it, for slices too or not.
+/// A table that matches a workload, and whether it does for slices too.
 #[derive(Debug)]
 struct KnownTable {
     table: Table,
     slices: bool,
 }
 
-/// What is asked of a system, apart from when, and over how many connections.
+/// A workload, the loader's part of it, and over how many connections it runs.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct LoadSpec {
     pub workload: Arc<Workload>,
-    /// Which of the rows are this loader's.
+    /// This loader's part of the rows.
     pub part: Part,
     pub connections: u32,
     /// Requests in flight over all connections of a closed loop.
     pub in_flight: u32,
 }
 
-/// One load.
+/// One load to run.
 #[derive(Clone, Debug)]
-pub struct Order<'a> {
-    pub asked: &'a Asked,
-    /// How it is paced, and so how long the measured window is.
+pub struct LoadOrder<'a> {
+    pub asked: &'a LoadSpec,
+    /// The pace, which sets the length of the measured window.
     pub pace: &'a Pace,
     pub lead_in: Duration,
-    /// The window is cut into stretches of this length, and at the steps of a schedule.
+    /// The length of the stretches that the window is divided into; steps of a schedule divide it
+    /// too.
     pub stretch: Duration,
     pub seed: u64,
     pub verify: bool,
 }
 
-/// How the caller follows a load.
-pub struct Follow<'a> {
+/// How the caller observes and stops a load.
+pub struct LoadObserver<'a> {
     pub stop: &'a AtomicBool,
-    /// Called on a load thread, at the edges of the window.
+    /// Called on a load thread at the edges of the window.
     pub edge: &'a (dyn Fn(Edge) + Sync),
-    /// Called with every stretch once all threads have handed it over.
+    /// Called with the counts of every stretch once all threads have handed theirs over.
     pub stretch: &'a mut dyn FnMut(&Stats),
-    /// True: that the system went away in the window is part of the result. False: it is an error.
+    /// True: a system that goes away in the window is part of the result. False: it is an error.
     pub outlives: bool,
 }
 
-impl fmt::Debug for Follow<'_> {
+impl fmt::Debug for LoadObserver<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Follow").field("outlives", &self.outlives).finish_non_exhaustive()
     }
 }
 
 impl Target {
-    /// Connects to a node and, where that is wanted, learns of the others.
+    /// Connects to a node and finds the others, if asked to.
     fn reach(
         host: &Host,
         dialer: &Dialer,
@@ -150,7 +151,7 @@ impl Target {
         })
     }
 
-    /// Refuses a table that is not there, or is another one than the workload's.
+    /// Refuses a missing table, or one that does not match the workload.
     fn check_table(&mut self, workload: &Workload) -> Result<(), LoadError> {
         let table = &workload.table;
         let slices = workload.queries.iter().any(|query| query.kind == QueryKind::Slice);
@@ -173,7 +174,7 @@ impl Target {
                     LoadError::OtherTable { address, table: name, difference }
                 })?;
             }
-            // It does not know, or does not say: PREPARE will tell.
+            // The server cannot tell; PREPARE will.
             Ok(None) | Err(LoadError::Refused { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -190,12 +191,12 @@ impl Engine {
         Ok(Self { cpus: cpus.iter().collect() })
     }
 
-    /// How many CPUs the load has.
+    /// Returns how many CPUs the load has.
     pub(crate) fn cpus(&self) -> usize {
         self.cpus.len()
     }
 
-    /// Connects to a system, again and again until it answers or `deadline` has passed.
+    /// Connects to a system; tries again until it answers or `deadline` has passed.
     pub fn open(
         &self,
         access: &Access,
@@ -208,11 +209,12 @@ impl Engine {
         let hosts: Vec<Host> =
             access.nodes.iter().map(|node| access::resolve(node)).collect::<Result<_, _>>()?;
         let mut candidates = hosts.iter().cycle();
-        // The last attempt may be cut short by the deadline: that it was says nothing.
+        // The deadline may cut the last attempt short; that is not the reason to report.
         let mut told = None;
         loop {
             let host = candidates.next().ok_or(LoadError::NoNode)?;
-            // An attempt that hangs, as before a frozen server, must not eat the others' time.
+            // A hanging attempt, such as at a frozen server, must not use up the time of the
+            // others.
             let attempt = end.min(Instant::now() + Duration::from_secs(2));
             let error = match Target::reach(host, &dialer, access, attempt) {
                 Ok(target) => return Ok(target),
@@ -228,17 +230,18 @@ impl Engine {
                 let (address, error) = told.ok_or(LoadError::NoNode)?;
                 return Err(LoadError::NotReady { address, waited_s, source: Box::new(error) });
             }
-            // Soon at first, since a server that starts is waited for so; later less often.
+            // Short pauses at first, because a starting server is waited for here; longer ones
+            // later.
             let pause = (begin.elapsed() / 16).clamp(PAUSE_MIN, PAUSE_MAX);
             std::thread::sleep(pause);
         }
     }
 
-    /// Makes the schema and writes every row of the workload once.
+    /// Creates the schema and writes every row of the workload once.
     pub fn populate(
         &self,
         target: &mut Target,
-        asked: &Asked,
+        asked: &LoadSpec,
         seed: u64,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(u64, u64),
@@ -252,7 +255,7 @@ impl Engine {
         target.check_table(&asked.workload)?;
         let job = Job::populate(Arc::clone(&asked.workload), seed, first, clock::since_epoch_us());
         let limits = limits(asked.connections, asked.in_flight.max(POPULATE_IN_FLIGHT));
-        let timetable = Timetable {
+        let timetable = WindowTimes {
             boundaries: Vec::new(),
             stop_ns: u64::MAX,
             silence_ns: nanoseconds(SILENCE_POPULATE),
@@ -261,7 +264,8 @@ impl Engine {
         self.connect(target, &job.statements(), asked.connections)?;
         let table = asked.workload.table.full_name();
         let source = |part, parts| Source::Rows { next: part, step: parts, end: rows };
-        let mut follow = Follow { stop, edge: &|_| {}, stretch: &mut |_| {}, outlives: false };
+        let mut follow =
+            LoadObserver { stop, edge: &|_| {}, stretch: &mut |_| {}, outlives: false };
         let total =
             self.drive(target, &job, &limits, &timetable, &source, &mut follow, &mut |n| {
                 progress(n, rows);
@@ -284,12 +288,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs one load. Returns what was counted in its window.
+    /// Runs one load and returns what was counted in its window.
     pub fn run(
         &self,
         target: &mut Target,
-        order: &Order<'_>,
-        follow: &mut Follow<'_>,
+        order: &LoadOrder<'_>,
+        follow: &mut LoadObserver<'_>,
     ) -> Result<Stats, LoadError> {
         let asked = order.asked;
         check(asked)?;
@@ -309,12 +313,12 @@ impl Engine {
             Pace::Open(_) => limits(connections, OPEN_IN_FLIGHT.max(connections)),
         };
         self.connect(target, &job.statements(), connections)?;
-        // Threads need a moment to start; an operation due before would be late.
+        // Threads need a moment to start; an operation due before that would be late.
         let start_ns = clock::now_ns() + 1_000_000 + 100_000 * self.cpus.len() as u64;
         let begin_ns = start_ns + nanoseconds(order.lead_in);
         let boundaries = boundaries(order.pace, begin_ns, nanoseconds(order.stretch).max(1));
         let end_ns = boundaries.last().copied().unwrap_or(begin_ns);
-        let timetable = Timetable {
+        let timetable = WindowTimes {
             boundaries,
             stop_ns: end_ns + nanoseconds(TAIL),
             silence_ns: nanoseconds(SILENCE),
@@ -330,7 +334,7 @@ impl Engine {
         self.drive(target, &job, &limits, &timetable, &source, follow, &mut |_| {})
     }
 
-    /// Brings the number of prepared, working connections to `count`.
+    /// Opens or closes connections until `count` of them work and are prepared.
     fn connect(
         &self,
         target: &mut Target,
@@ -338,7 +342,7 @@ impl Engine {
         count: u32,
     ) -> Result<(), LoadError> {
         let count = count as usize;
-        // Where one is gone the others do not lead to all nodes and shards alike.
+        // If one is gone, the others do not cover all nodes and shards evenly.
         if !target.connections.iter().all(Connection::is_idle) {
             target.connections.clear();
         }
@@ -355,20 +359,23 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs the threads. `limits` says how many requests each connection may have in flight; those
-    /// without a limit stay idle.
-    #[expect(clippy::too_many_arguments, reason = "private, called twice, each is another thing")]
+    /// Runs the threads. `limits` has the most requests in flight for each connection; connections
+    /// beyond it stay idle.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "private, called twice, and each argument is of its own kind"
+    )]
     fn drive(
         &self,
         target: &mut Target,
         job: &Job,
         limits: &[i16],
-        timetable: &Timetable,
+        timetable: &WindowTimes,
         source: &dyn Fn(u64, u64) -> Source,
-        follow: &mut Follow<'_>,
+        follow: &mut LoadObserver<'_>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Stats, LoadError> {
-        let shared = Shared {
+        let shared = SharedState {
             stop: follow.stop,
             alive: AtomicUsize::new(limits.len()),
             done: AtomicU64::new(0),
@@ -377,15 +384,15 @@ impl Engine {
         };
         let share = limits.len().div_ceil(self.cpus.len());
         let (sender, receiver) = mpsc::channel();
-        let mut gathered = Gathered::new(limits.len().div_ceil(share));
-        // While rows are written nothing is measured, and nothing may be missing in the end.
+        let mut gathered = StatsMerger::new(limits.len().div_ceil(share));
+        // Filling a table is not measured, but every row must be written in the end.
         let recovery = match job.is_populating() {
             true => Recovery { retries: POPULATE_RETRIES, ..Recovery::default() },
             false => target.recovery,
         };
         let statements = job.statements();
         let (dialer, cluster) = (&target.dialer, &target.cluster);
-        let recipe = |part: u64| Recipe {
+        let spec = |part: u64| ConnectionSpec {
             dialer: dialer.clone(),
             cluster: cluster.clone(),
             statements: statements.clone(),
@@ -398,12 +405,12 @@ impl Engine {
             let shares = connections.chunks_mut(share).zip(limits.chunks(share));
             let count = shares.len() as u64;
             for (part, ((connections, limits), &cpu)) in (0..).zip(shares.zip(&self.cpus)) {
-                let plan = Plan {
+                let plan = WorkerPlan {
                     source: source(part, count),
                     timetable: timetable.clone(),
                     first: part == 0,
                     recovery,
-                    redialer: recovery.reconnect.then(|| Redialer::new(recipe(part))),
+                    redialer: recovery.reconnect.then(|| Redialer::new(spec(part))),
                 };
                 let (shared, chunks) = (&shared, sender.clone());
                 let work = move || {
@@ -426,7 +433,7 @@ impl Engine {
             parts.into_iter().try_for_each(|part| {
                 match part.map_err(|source| LoadError::Thread { source })?.join() {
                     Ok(result) => result,
-                    // A panic in a thread is ours, not the system's: let it be seen.
+                    // A panic in a thread is a bug of the generator, so it must be visible.
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             })
@@ -445,7 +452,8 @@ impl Engine {
     }
 }
 
-/// The edges of the window's stretches: every `stretch_ns` from the beginning of each step on.
+/// Returns the boundaries of the window's stretches, every `stretch_ns` from the beginning of each
+/// step on.
 fn boundaries(pace: &Pace, begin_ns: u64, stretch_ns: u64) -> Vec<u64> {
     let lengths: Vec<Duration> = match pace {
         Pace::Closed(window) => vec![*window],
@@ -465,8 +473,8 @@ fn boundaries(pace: &Pace, begin_ns: u64, stretch_ns: u64) -> Vec<u64> {
     boundaries
 }
 
-/// Divides `in_flight` over `connections`; the first ones get the remainder. Connections that would
-/// get none are left out.
+/// Divides `in_flight` over `connections`; the first ones get the remainder. Connections without a
+/// share are left out.
 fn limits(connections: u32, in_flight: u32) -> Vec<i16> {
     let connections = connections.min(in_flight);
     let (each, more) = (in_flight / connections, in_flight % connections);
@@ -476,10 +484,11 @@ fn limits(connections: u32, in_flight: u32) -> Vec<i16> {
         .collect()
 }
 
-/// Refuses what the engine cannot do. Returns the first of this loader's rows and their number.
-fn check(asked: &Asked) -> Result<(u64, u64), LoadError> {
+/// Refuses settings that the engine cannot run. Returns the first of this loader's rows and their
+/// number.
+fn check(asked: &LoadSpec) -> Result<(u64, u64), LoadError> {
     let refuse = |what, value: String, expected| Err(LoadError::Setting { what, value, expected });
-    let Asked { connections, in_flight, part, .. } = *asked;
+    let LoadSpec { connections, in_flight, part, .. } = *asked;
     let rows = asked.workload.rows;
     if rows == 0 || rows > 1 << 62 {
         return refuse("number of rows", rows.to_string(), "at least 1 and at most 2^62");
@@ -497,7 +506,7 @@ fn check(asked: &Asked) -> Result<(u64, u64), LoadError> {
     }
     let (first, count) = part.of(rows);
     if count == 0 {
-        let expected = "a part with a row of the workload at least";
+        let expected = "a part with at least one row of the workload";
         return refuse("part", part.to_string(), expected);
     }
     Ok((first, count))

@@ -1,37 +1,37 @@
-//! From what each thread counted to what all of them did.
+//! Merges the counts of all threads.
 
 use crate::report::stats::Stats;
-use crate::run::worker::Chunk;
+use crate::run::worker::StretchCounts;
 
-/// Puts the stretches of the threads together.
+/// Merges the stretches of all threads.
 #[derive(Default)]
-pub(crate) struct Gathered {
+pub(crate) struct StatsMerger {
     threads: usize,
-    /// Stretches that not all threads have handed over, and how many have.
+    /// Stretches that some threads have not handed over yet, and how many threads have.
     pending: Vec<(Stats, usize)>,
-    /// Stretches told.
+    /// How many stretches have been reported.
     told: usize,
     total: Option<Stats>,
     tail: Option<Stats>,
 }
 
-impl Gathered {
+impl StatsMerger {
     pub(crate) fn new(threads: usize) -> Self {
         Self { threads, ..Self::default() }
     }
 
-    /// Takes what one thread counted. Calls `tell` with stretches that are complete.
-    pub(crate) fn take(&mut self, chunk: Chunk, tell: &mut dyn FnMut(&Stats)) {
+    /// Takes the counts of one thread. Calls `tell` with each complete stretch.
+    pub(crate) fn take(&mut self, chunk: StretchCounts, tell: &mut dyn FnMut(&Stats)) {
         match chunk {
-            Chunk::Tail(stats) => add(&mut self.tail, &stats),
-            Chunk::Stretch(number, stats) => {
+            StretchCounts::Tail(stats) => add(&mut self.tail, &stats),
+            StretchCounts::Stretch(number, stats) => {
                 while self.told + self.pending.len() <= number {
                     self.pending.push((Stats::new(), 0));
                 }
                 let (sum, threads) = &mut self.pending[number - self.told];
                 sum.merge(&stats);
                 *threads += 1;
-                // The newest one is kept back: the tail may belong to it.
+                // The newest stretch is kept back, because the tail may belong to it.
                 while self.pending.len() > 1 && self.pending[0].1 == self.threads {
                     self.tell_first(tell);
                 }
@@ -44,11 +44,11 @@ impl Gathered {
         tell(&stats);
         self.told += 1;
         add(&mut self.total, &stats);
-        // They have been told; a sum of them would grow with time.
+        // These gaps have been reported; keeping them would take memory with time.
         self.total.iter_mut().for_each(|total| total.gaps.clear());
     }
 
-    /// Tells the rest and returns the sum.
+    /// Reports the rest and returns the sum.
     pub(crate) fn finish(mut self, tell: &mut dyn FnMut(&Stats)) -> Stats {
         while self.pending.len() > 1 {
             self.tell_first(tell);

@@ -1,4 +1,4 @@
-//! `tare load`: one load from the command line, told second by second and as a report.
+//! One load from configuration to report, with an event for every second.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -14,65 +14,65 @@ use crate::pacing::Pace;
 use crate::report::histogram::{Histogram, Quantiles};
 use crate::report::log::Log;
 use crate::report::stats::Stats;
-use crate::report::{Gathering, LoadReport, Verified, cpu_share, ratio};
-use crate::run::engine::{Asked, Engine, Follow, Order, Target};
+use crate::report::{LoadReport, ReportBuilder, Verified, cpu_share, ratio};
+use crate::run::engine::{Engine, LoadObserver, LoadOrder, LoadSpec, Target};
 use crate::run::search::search_run::SearchRun;
 
 /// What to load, how, and for how long.
 #[derive(Clone, Debug)]
 pub struct LoadConfig {
     pub access: Access,
-    /// One thread runs on each of these.
+    /// The CPUs of the load threads, one thread on each.
     pub cpus: CpuSet,
-    pub asked: Asked,
+    pub asked: LoadSpec,
     pub pace: Pace,
     /// Write every row once before the load.
     pub populate: bool,
-    /// Load before the measured window.
+    /// How long the load runs before the measured window.
     pub lead_in: Duration,
     /// Every operation derives from (seed, index), every row from (seed, key).
     pub seed: u64,
-    /// Compare every row read with what was written. The rows must have been written with the same
-    /// seed.
+    /// Compare every row that is read with what was written. The rows must have been written with
+    /// the same seed.
     pub verify: bool,
-    /// Where to write an HdrHistogram log with an interval per second.
+    /// The file for an HdrHistogram log with one interval per second.
     pub hdr_file: Option<PathBuf>,
-    /// How long to wait for the server to answer at all.
+    /// How long to wait for the first answer of the server.
     pub connect_deadline: Duration,
 }
 
-/// What is told while a load runs.
+/// What happens while a load runs.
 #[derive(Debug)]
 pub enum LoadEvent<'a> {
-    /// So many rows of the table are written.
+    /// Rows of a table have been written.
     Populating { table: &'a str, done: u64, all: u64 },
     /// A second of the window has passed.
     Interval(Interval<'a>),
-    /// The search for the highest rate has tried one.
+    /// The search for the highest rate has tried a rate.
     Tried(&'a SearchRun),
 }
 
-/// What was seen in a part of the window.
+/// The figures of a part of the window.
 #[derive(Debug)]
 pub struct Interval<'a> {
-    /// When it ended, from the beginning of the window.
+    /// When it ended, counted from the beginning of the window.
     pub end: Duration,
     pub throughput_per_s: f64,
-    /// True if the latencies are response times, false if they are service times.
+    /// True if the latencies are response times; false if they are service times.
     pub is_open: bool,
     pub latency: Quantiles,
-    /// The same latencies, whole.
+    /// The whole distribution of these latencies.
     pub histogram: &'a Histogram,
     pub failed: u64,
     pub client_cpu_us_per_operation: Option<f64>,
     pub client_cpu_share: f64,
 }
 
-/// Runs a load to its end or until `stop`; the report then covers what there was.
+/// Runs a load to its end or until `stop`, and reports on it.
 ///
 /// # Errors
-/// What kept the load from being made. Operations that fail, a server that goes away for a while
-/// and a log that cannot be finished are in the report.
+/// If the load could not be made. Failed operations, a server that goes away for a while, and a log
+/// that cannot be finished are part of the report.
 pub fn run(
     config: &LoadConfig,
     stop: &AtomicBool,
@@ -82,7 +82,7 @@ pub fn run(
     Session::open(config, stop, tell)?.run(&config.pace, log, tell)
 }
 
-/// Connections to a system whose rows are there.
+/// Connections to a system whose rows have been written.
 pub(crate) struct Session<'a> {
     config: &'a LoadConfig,
     stop: &'a AtomicBool,
@@ -91,14 +91,14 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Connects and, if the configuration says so, writes the rows.
+    /// Connects, and writes the rows if the configuration asks for it.
     pub(crate) fn open(
         config: &'a LoadConfig,
         stop: &'a AtomicBool,
         tell: &mut dyn FnMut(&LoadEvent<'_>),
     ) -> Result<Self, LoadError> {
         let engine = Engine::new(&config.cpus)?;
-        // Settings are refused before the server is asked for anything.
+        // Bad settings are refused before anything is sent to the server.
         let table = config.asked.workload.table.full_name();
         let mut target = engine.open(&config.access, config.connect_deadline, stop)?;
         if config.populate {
@@ -126,7 +126,7 @@ impl<'a> Session<'a> {
         if let Some(log) = &mut log {
             log.begin(SystemTime::now() + config.lead_in);
         }
-        let order = Order {
+        let order = LoadOrder {
             asked: &config.asked,
             pace,
             lead_in: config.lead_in,
@@ -137,7 +137,7 @@ impl<'a> Session<'a> {
         let cpus = self.engine.cpus();
         let is_open = matches!(pace, Pace::Open(_));
         let kinds = config.asked.workload.query_names();
-        let mut gathering = Gathering::new(pace);
+        let mut gathering = ReportBuilder::new(pace);
         let mut stretch = |stats: &Stats| {
             let histogram = if is_open { stats.response() } else { stats.service() };
             let begin = gathering.take(stats, &histogram);
@@ -160,7 +160,7 @@ impl<'a> Session<'a> {
             }));
         };
         let mut follow =
-            Follow { stop: self.stop, edge: &|_| {}, stretch: &mut stretch, outlives: true };
+            LoadObserver { stop: self.stop, edge: &|_| {}, stretch: &mut stretch, outlives: true };
         let total = self.engine.run(&mut self.target, &order, &mut follow)?;
         let mut report = gathering.report(pace, &total, &kinds, cpus);
         let reads = config.asked.workload.queries.iter().map(|query| query.kind.reads());

@@ -1,5 +1,5 @@
-//! Loads as they run: threads that send and receive, one load with its report, and the search for the
-//! highest rate.
+//! Loads as they run: threads that send and receive, one load with its report, and the search for
+//! the highest rate.
 
 mod clock;
 pub mod engine;

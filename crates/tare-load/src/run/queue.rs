@@ -1,4 +1,4 @@
-//! What a load thread waits on: epoll, edge-triggered, with its connections and one timer in it.
+//! The event queue of a load thread: edge-triggered epoll with the connections and one timer.
 
 use std::os::fd::OwnedFd;
 
@@ -14,14 +14,14 @@ use crate::pacing::WakeEarly;
 use crate::protocol::connection::Connection;
 use crate::run::clock;
 
-/// The token of the timer. Those of connections are their indices.
+/// The token of the timer. Tokens of connections are their indices.
 const TIMER: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
     epoll: OwnedFd,
     timer: OwnedFd,
-    /// When the timer goes off; 0 if it has.
+    /// When the timer expires; 0 if it has.
     armed_ns: u64,
     wake: WakeEarly,
 }
@@ -40,19 +40,19 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Events of this connection, under its index.
+    /// Adds a connection to the queue under its index.
     pub(crate) fn watch(&self, index: usize, connection: &Connection) -> Result<(), LoadError> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let data = EventData::new_u64(index as u64);
         epoll::add(&self.epoll, &connection.socket, data, flags).map_err(fail)
     }
 
-    /// When to stop waiting so as to be running at `due_ns`.
+    /// Returns when to stop waiting in order to run at `due_ns`.
     pub(crate) fn early(&self, due_ns: u64) -> u64 {
         self.wake.timer_ns(due_ns)
     }
 
-    /// Waits for events, at most until `until_ns`; only looks if that is past.
+    /// Waits for events at most until `until_ns`; only polls if that has passed.
     pub(crate) fn wait(
         &mut self,
         events: &mut Vec<Event>,
@@ -63,7 +63,7 @@ impl Queue {
         let timeout = if until_ns <= now_ns {
             Some(Timespec { tv_sec: 0, tv_nsec: 0 })
         } else {
-            // A timer that goes off too early costs a turn, setting it anew costs a system call.
+            // A timer that expires too early costs one turn; setting it again costs a system call.
             if self.armed_ns <= now_ns || until_ns < self.armed_ns {
                 self.set_timer(until_ns).map_err(fail)?;
             }
@@ -81,13 +81,14 @@ impl Queue {
         Ok(())
     }
 
-    /// No more events of this connection.
+    /// Removes a connection from the queue.
     pub(crate) fn forget(&self, connection: &Connection) {
-        // It was added, so this cannot fail; and if it did, events of a dead connection are ignored.
+        // The connection was added, so this cannot fail; events of a dead connection would be
+        // ignored.
         let _ = epoll::delete(&self.epoll, &connection.socket);
     }
 
-    /// Sets the timer to an absolute time. Timers of this kind know no slack, unlike time-outs.
+    /// Sets the timer to an absolute time. Such timers have no slack, unlike time-outs.
     fn set_timer(&mut self, at_ns: u64) -> Result<(), Errno> {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let at = Timespec {

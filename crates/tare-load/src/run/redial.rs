@@ -1,7 +1,7 @@
-//! Makes connections again that broke during a load, on a thread of its own, because it waits.
+//! Reconnects broken connections during a load, on a thread of its own, because that waits.
 //!
-//! Between two attempts at a connection it waits for 10 ms, then twice as long each time, up to a
-//! second. The thread ends when nobody takes its connections any more, at most one attempt later.
+//! The pause between two attempts is 10 ms at first and doubles up to a second. The thread ends at
+//! most one attempt after nobody receives its connections any more.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -13,49 +13,49 @@ use crate::protocol::dial::Dialer;
 
 const WAIT_MIN: Duration = Duration::from_millis(10);
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// A server that takes longer to answer is not back yet.
+/// Time limit for one attempt. A server that needs longer is not back yet.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// What a connection is made with.
+/// Everything that is needed to open a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Recipe {
+pub(crate) struct ConnectionSpec {
     pub(crate) dialer: Dialer,
     pub(crate) cluster: Cluster,
     pub(crate) statements: Vec<String>,
-    /// Number of the first connection of the thread that is served.
+    /// The number of the first connection of the thread that is served.
     pub(crate) first: usize,
 }
 
-/// Connections that have been made, with their indices.
-type Made = Receiver<(usize, Connection)>;
+/// New connections, with their indices.
+type Reconnected = Receiver<(usize, Connection)>;
 
-/// The thread that makes connections, seen from the one that uses them.
+/// A handle on the reconnecting thread.
 #[derive(Debug)]
 pub(crate) struct Redialer {
-    recipe: Recipe,
-    thread: Option<(Sender<usize>, Made)>,
-    /// How many are being made.
+    spec: ConnectionSpec,
+    thread: Option<(Sender<usize>, Reconnected)>,
+    /// How many connections are being opened.
     pending: usize,
 }
 
 impl Redialer {
-    /// Starts nothing yet.
-    pub(crate) fn new(recipe: Recipe) -> Self {
-        Self { recipe, thread: None, pending: 0 }
+    /// Returns a handle; the thread starts with the first order.
+    pub(crate) fn new(spec: ConnectionSpec) -> Self {
+        Self { spec, thread: None, pending: 0 }
     }
 
     pub(crate) fn is_busy(&self) -> bool {
         self.pending > 0
     }
 
-    /// Has the connection with this index made again.
+    /// Orders a new connection for this index.
     pub(crate) fn order(&mut self, index: usize) {
-        let (orders, _) = self.thread.get_or_insert_with(|| start(self.recipe.clone()));
-        // It ends after this one only, unless it could not be started; then nothing comes back.
+        let (orders, _) = self.thread.get_or_insert_with(|| start(self.spec.clone()));
+        // The thread outlives this handle, unless it could not be started; then nothing comes back.
         self.pending += usize::from(orders.send(index).is_ok());
     }
 
-    /// A connection that has been made, with its index.
+    /// Returns a new connection with its index, if there is one.
     pub(crate) fn take(&mut self) -> Option<(usize, Connection)> {
         let (_, made) = self.thread.as_ref()?;
         let taken = made.try_recv().ok()?;
@@ -64,24 +64,24 @@ impl Redialer {
     }
 }
 
-/// A connection to be made.
-struct Order {
+/// A connection to open.
+struct RedialOrder {
     index: usize,
     next: Instant,
     wait: Duration,
 }
 
-fn start(mut recipe: Recipe) -> (Sender<usize>, Made) {
+fn start(mut spec: ConnectionSpec) -> (Sender<usize>, Reconnected) {
     let (sender, orders) = mpsc::channel();
     let (made, receiver) = mpsc::channel();
     let work = move || {
-        let mut pending: VecDeque<Order> = VecDeque::new();
+        let mut pending: VecDeque<RedialOrder> = VecDeque::new();
         loop {
             let now = Instant::now();
             let next = pending.iter().map(|order| order.next).min();
             let patience = next.map_or(WAIT_MAX, |next| next.saturating_duration_since(now));
             match orders.recv_timeout(patience) {
-                Ok(index) => pending.push_back(Order { index, next: now, wait: WAIT_MIN }),
+                Ok(index) => pending.push_back(RedialOrder { index, next: now, wait: WAIT_MIN }),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -93,7 +93,7 @@ fn start(mut recipe: Recipe) -> (Sender<usize>, Made) {
                     continue;
                 }
                 let deadline = Instant::now() + ATTEMPT;
-                match recipe.connect(order.index, deadline) {
+                match spec.connect(order.index, deadline) {
                     Some(connection) => {
                         if made.send((order.index, connection)).is_err() {
                             return;
@@ -103,19 +103,19 @@ fn start(mut recipe: Recipe) -> (Sender<usize>, Made) {
                         order.next = Instant::now() + order.wait;
                         order.wait = (order.wait * 2).min(WAIT_MAX);
                         pending.push_back(order);
-                        // So that the end of the load is noticed between two attempts.
+                        // The end of the load must be noticed between two attempts.
                         break;
                     }
                 }
             }
         }
     };
-    // Without the thread nobody receives orders, and connections stay lost.
+    // Without the thread nobody receives orders, and broken connections stay broken.
     let _ = std::thread::Builder::new().name("load-redial".into()).spawn(work);
     (sender, receiver)
 }
 
-impl Recipe {
+impl ConnectionSpec {
     fn connect(&mut self, index: usize, deadline: Instant) -> Option<Connection> {
         let number = self.first + index;
         let mut connection = self.cluster.connect(&self.dialer, number, deadline).ok()?;

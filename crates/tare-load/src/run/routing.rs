@@ -1,14 +1,14 @@
-//! Which connection an operation goes out on.
+//! Chooses the connection for an operation.
 //!
-//! The owner of a row is a node of the ring (`cluster`) and, where the node is sharded (Scylla, `tare
-//! db`), one of its shards: the node says at OPTIONS which shard a connection has come to, and how
-//! the shard of a row follows from its token. A client that sends each operation to the owner of its
-//! row saves the servers the way between them, as token- and shard-aware drivers do.
+//! A row is owned by a node of the ring (`cluster`) and, on a sharded node (Scylla, `tare db`), by
+//! one of its shards. At OPTIONS the node reports the shard of the connection and how tokens map to
+//! shards. Sending each operation to its owner saves the servers a hop between them, as token- and
+//! shard-aware drivers do.
 //!
-//! In a closed loop a connection that is free takes the next operation of its own place, and those
-//! of other places that come before it wait for connections of theirs. A place for which too many
-//! wait is behind: then operations go out wherever there is room, and the server passes them on, so
-//! that the number of requests in flight is always the one that was asked for.
+//! In a closed loop a free connection takes the next operation of its own shard. Operations of
+//! other shards wait for connections of theirs. Once too many wait for one shard, further ones go
+//! out on any connection, and the server passes them on, so that the number of requests in flight
+//! stays as asked.
 
 use std::collections::VecDeque;
 
@@ -19,35 +19,35 @@ use crate::protocol::connection::Connection;
 use crate::protocol::sharding::Sharding;
 use crate::workload::operation::Operation;
 
-/// Operations that wait for one shard at most.
+/// The most operations that wait for one shard.
 const WAITING_MAX: usize = 64;
 
-/// An operation that is to be sent.
+/// An operation that may be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyOperation {
     pub(crate) operation: Operation,
-    /// When it should be sent, in ns; response time counts from here.
+    /// When it should be sent, in ns. Response time counts from here.
     pub(crate) intended_ns: u64,
 }
 
 /// A shard of a node, or a node without shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct ShardSlot(usize);
 
 /// The routing of one thread's operations.
 #[derive(Debug)]
 pub(crate) struct Routing<'a> {
     ring: &'a Ring,
-    /// By node: its sharding, if it has any, and the number of its first place.
+    /// For each node: its sharding, if any, and the number of its first shard.
     nodes: Vec<(Option<Sharding>, usize)>,
-    /// By connection.
-    places: Vec<Place>,
-    /// By place: what waits for it; `None` where no connection of this thread leads.
-    waiting: Vec<Option<VecDeque<Ready>>>,
+    /// The shard of each connection.
+    places: Vec<ShardSlot>,
+    /// For each shard: the waiting operations; `None` if no connection of this thread reaches it.
+    waiting: Vec<Option<VecDeque<ReadyOperation>>>,
 }
 
 impl<'a> Routing<'a> {
-    /// `None` where all connections lead to the same place.
+    /// Returns `None` if all connections reach the same shard.
     pub(crate) fn new(connections: &[Connection], ring: &'a Ring) -> Option<Self> {
         let nodes = connections.iter().map(|connection| connection.node).max()?;
         let mut nodes = vec![(None, 0); usize::from(nodes) + 1];
@@ -59,11 +59,11 @@ impl<'a> Routing<'a> {
             *first = count;
             count += sharding.map_or(1, |sharding| usize::from(sharding.shards));
         }
-        let places: Vec<Place> = connections
+        let places: Vec<ShardSlot> = connections
             .iter()
             .map(|connection| {
                 let shard = connection.sharding.map_or(0, |sharding| usize::from(sharding.shard));
-                Place(nodes[usize::from(connection.node)].1 + shard)
+                ShardSlot(nodes[usize::from(connection.node)].1 + shard)
             })
             .collect();
         let mut waiting = vec![None; count];
@@ -74,21 +74,21 @@ impl<'a> Routing<'a> {
         (reached > 1).then_some(Self { ring, nodes, places, waiting })
     }
 
-    /// Closed loop: the next operation for a connection, from those that wait for its place or, with
-    /// its token, from `take`.
+    /// Closed loop: returns the next operation for a connection, from those that wait for its shard
+    /// or, with its token, from `take`.
     #[inline]
     pub(crate) fn next(
         &mut self,
         connection: usize,
-        mut take: impl FnMut() -> Option<(Ready, Token)>,
-    ) -> Option<Ready> {
+        mut take: impl FnMut() -> Option<(ReadyOperation, Token)>,
+    ) -> Option<ReadyOperation> {
         let place = self.places[connection];
         if let Some(ready) = self.waiting[place.0].as_mut().and_then(VecDeque::pop_front) {
             return Some(ready);
         }
         loop {
             let Some((ready, token)) = take() else {
-                // None will come for the others either: what waits goes out here.
+                // The other connections will get none either, so waiting operations go out here.
                 return self.waiting.iter_mut().flatten().find_map(VecDeque::pop_front);
             };
             let owner = self.owner(token).filter(|owner| *owner != place);
@@ -100,33 +100,33 @@ impl<'a> Routing<'a> {
         }
     }
 
-    /// The place that a token belongs to, if a connection leads there.
+    /// Returns the shard that owns a token, if a connection reaches it.
     #[inline]
-    pub(crate) fn owner(&self, token: Token) -> Option<Place> {
+    pub(crate) fn owner(&self, token: Token) -> Option<ShardSlot> {
         let (sharding, first) = *self.nodes.get(usize::from(self.ring.owner(token)))?;
         let shard = sharding.map_or(0, |sharding| usize::from(sharding.owner(token)));
         let place = first + shard;
-        self.waiting.get(place)?.is_some().then_some(Place(place))
+        self.waiting.get(place)?.is_some().then_some(ShardSlot(place))
     }
 
-    /// A connection has been made again, and may lead elsewhere.
+    /// Updates the shard of a connection that has been replaced.
     pub(crate) fn moved(&mut self, index: usize, connection: &Connection) {
         let Some((_, first)) = self.nodes.get(usize::from(connection.node)) else { return };
         let shard = connection.sharding.map_or(0, |sharding| usize::from(sharding.shard));
-        let place = Place(first + shard);
+        let place = ShardSlot(first + shard);
         if let Some(waiting) = self.waiting.get_mut(place.0) {
             waiting.get_or_insert_with(|| VecDeque::with_capacity(WAITING_MAX));
             self.places[index] = place;
         }
     }
 
-    /// Whether a connection leads to a place.
+    /// Returns whether a connection reaches a shard.
     #[inline]
-    pub(crate) fn leads_to(&self, connection: usize, place: Place) -> bool {
+    pub(crate) fn leads_to(&self, connection: usize, place: ShardSlot) -> bool {
         self.places[connection] == place
     }
 
-    /// Whether operations wait.
+    /// Returns whether operations wait.
     pub(crate) fn has_waiting(&self) -> bool {
         self.waiting.iter().flatten().any(|waiting| !waiting.is_empty())
     }
@@ -141,26 +141,26 @@ mod tests {
         Routing {
             ring,
             nodes: vec![(Some(sharding), 0)],
-            places: vec![Place(0), Place(1)],
+            places: vec![ShardSlot(0), ShardSlot(1)],
             waiting: vec![Some(VecDeque::new()); 2],
         }
     }
 
     #[test]
-    fn every_operation_goes_out_once_and_nearly_all_to_their_owner() {
+    fn operations_are_sent_once_mostly_to_their_owner() {
         let ring = Ring::default();
         let mut routing = routing(&ring);
         let mut keys = 0..10_000_u64;
         let mut seen = Vec::new();
         let mut astray = 0;
         let token = |key: u64| Token::of(&key.to_be_bytes());
-        // One connection asks three times as often as the other.
+        // One connection takes operations three times as often as the other.
         for turn in 0.. {
             let connection = usize::from(turn % 4 == 0);
             let take = || {
                 let key = keys.next()?;
                 let operation = Operation { row: key, ..Operation::default() };
-                Some((Ready { operation, intended_ns: 0 }, token(key)))
+                Some((ReadyOperation { operation, intended_ns: 0 }, token(key)))
             };
             let Some(ready) = routing.next(connection, take) else { break };
             let key = ready.operation.row;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn sharding_is_what_the_server_says() {
+    fn sharding_is_read_from_options() {
         let said = |shards: &'static str| {
             Sharding::find(false, |key| {
                 Some(match key {

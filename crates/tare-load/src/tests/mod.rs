@@ -7,7 +7,7 @@ use tare_std::cpus::CpuSet;
 use crate::workload::Workload;
 use crate::workload::keys::Keys;
 use crate::workload::rows::{KeyType, Shape, ShapeError};
-use crate::{Asked, Part};
+use crate::{LoadSpec, Part};
 
 /// What a test asks: rows of blobs, by key.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct PlainLoad {
     pub(crate) in_flight: u32,
 }
 
-/// A small workload.
+/// Returns a small workload.
 pub(crate) fn workload() -> PlainLoad {
     PlainLoad {
         write_share: 0.5,
@@ -33,11 +33,11 @@ pub(crate) fn workload() -> PlainLoad {
 }
 
 impl PlainLoad {
-    pub(crate) fn asked(&self) -> Result<Asked, ShapeError> {
+    pub(crate) fn asked(&self) -> Result<LoadSpec, ShapeError> {
         let Self { write_share, rows, columns, column_bytes, connections, in_flight } = *self;
         let shape = Shape { key_type: KeyType::Bigint, columns, column_bytes };
         let workload = Arc::new(Workload::plain(shape, rows, write_share, Keys::Uniform)?);
-        Ok(Asked { workload, part: Part::ALL, connections, in_flight })
+        Ok(LoadSpec { workload, part: Part::ALL, connections, in_flight })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::access::Recovery;
 use crate::pacing::Pace;
 use crate::report::LoadReport;
 use crate::run::load::{LoadConfig, run};
-use tare_testkit::fake_server::{FakeServer, Manner};
+use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 
 /// How long a connection may take to be made again on a host that is busy.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -28,20 +28,20 @@ fn writing(server: &FakeServer, recovery: Recovery) -> LoadConfig {
 }
 
 /// Such a load of a server of this manner.
-fn recovered(manner: Manner, recovery: Recovery) -> LoadReport {
+fn recovered(manner: ServerBehaviour, recovery: Recovery) -> LoadReport {
     let server = FakeServer::start(manner);
     load(&writing(&server, recovery)).unwrap()
 }
 
 #[test]
 fn answers_may_come_in_any_order() {
-    let report = recovered(Manner::Reversed, Recovery::default());
+    let report = recovered(ServerBehaviour::Reversed, Recovery::default());
     assert!(report.operations > 0 && report.errors.is_empty(), "{report:?}");
 }
 
 #[test]
 fn forgotten_statements_are_prepared_again() {
-    let report = recovered(Manner::Forgets, Recovery::default());
+    let report = recovered(ServerBehaviour::Forgets, Recovery::default());
     assert!(report.operations > 0 && report.errors.is_empty(), "{report:?}");
     assert!(report.recovery.reprepared > 0, "{report:?}");
 }
@@ -49,11 +49,12 @@ fn forgotten_statements_are_prepared_again() {
 #[test]
 fn attempts_without_an_answer_are_made_again_if_asked_for() {
     let timeout = Some(Duration::from_millis(20));
-    let report = recovered(Manner::Drops, Recovery { timeout, ..Recovery::default() });
+    let report = recovered(ServerBehaviour::Drops, Recovery { timeout, ..Recovery::default() });
     assert_eq!(kinds(&report), ["timed out"], "{report:?}");
     assert_eq!(report.recovery.retries, 0);
     assert!(report.operations > 0 && report.recovery.timeouts > 0, "{report:?}");
-    let report = recovered(Manner::Drops, Recovery { timeout, retries: 9, ..Recovery::default() });
+    let report =
+        recovered(ServerBehaviour::Drops, Recovery { timeout, retries: 9, ..Recovery::default() });
     assert!(report.recovery.retries > 0, "{report:?}");
     // What was under way at the end is not sent again.
     let failed: u64 = report.errors.iter().map(|error| error.count).sum();
@@ -63,7 +64,7 @@ fn attempts_without_an_answer_are_made_again_if_asked_for() {
 #[test]
 fn a_second_attempt_may_be_answered_where_the_first_is_not() {
     let speculative = Some(Duration::from_millis(5));
-    let report = recovered(Manner::Drops, Recovery { speculative, ..Recovery::default() });
+    let report = recovered(ServerBehaviour::Drops, Recovery { speculative, ..Recovery::default() });
     let recovery = report.recovery;
     assert!(recovery.speculative > 0 && recovery.speculative_won > 0, "{report:?}");
     assert!(recovery.speculative_won <= recovery.speculative, "{report:?}");
@@ -73,7 +74,7 @@ fn a_second_attempt_may_be_answered_where_the_first_is_not() {
 /// A load of a server that closes one connection with a request on it unanswered. It ends once a
 /// connection that was made afterwards serves, however long that takes.
 fn reconnected(recovery: Recovery) -> LoadReport {
-    let server = FakeServer::start(Manner::CloseOnce(500));
+    let server = FakeServer::start(ServerBehaviour::CloseOnce(500));
     let mut config = writing(&server, recovery);
     config.pace = Pace::Closed(PATIENCE);
     let (stop, ended) = (AtomicBool::new(false), AtomicBool::new(false));

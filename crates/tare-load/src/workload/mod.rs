@@ -1,6 +1,5 @@
-//! What is asked of a system, apart from when: a table, how many rows of it there are, and queries
-//! with weights. Read from TOML (`parse`), from those that ship (`shipped`), or made from a study's
-//! workload.
+//! Workloads without their timing: a table, its number of rows, and queries with weights. `parse`
+//! reads them from TOML, `shipped` has those that come with the program.
 
 pub(crate) mod column;
 pub mod keys;
@@ -19,58 +18,69 @@ use crate::workload::column::{Column, Verdict, row_start};
 use crate::workload::keys::Keys;
 use crate::workload::rows::{KeyType, Shape, ShapeError};
 use crate::workload::table::Table;
-use crate::workload::value::Spread;
+use crate::workload::value::Distribution;
 
 pub use parse::parse;
 pub use schema::{PrimaryKey, TableDifference};
 
-/// A table and what is asked of it.
+/// A table and the queries on it. Its rows are a pure function of a seed and their number.
+///
+/// ```
+/// use tare_load::workload::shipped;
+///
+/// let workload = shipped::find("ycsb-a").expect("it ships").read()?;
+/// assert_eq!(workload.query_names(), ["read", "update"]);
+/// let mut cells = Vec::new();
+/// workload.append_cells(1, 42, 0, &mut cells);
+/// assert!(workload.is_row(1, 42, cells.iter().map(Vec::as_slice)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     pub name: String,
     /// One line.
     pub title: String,
     pub table: Table,
-    /// Rows that are there before the load, and that keys are drawn from.
+    /// The number of rows before the load, from which keys are drawn.
     pub rows: u64,
     pub queries: Vec<Query>,
-    /// Every statement that queries execute; the first one fills the table.
+    /// All statements of the queries; the first one fills the table.
     statements: Vec<String>,
 }
 
-/// One kind of operation of a workload.
+/// One kind of operation in a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
     pub name: String,
     pub kind: QueryKind,
-    /// Its share of the operations is this over the sum of all weights.
+    /// Its weight; its share of the operations is this over the sum of all weights.
     pub weight: f64,
     pub keys: Keys,
-    /// Share of the operations that ask for a row that is not there, 0 to 1.
+    /// The share of operations that ask for an absent row, 0 to 1.
     pub misses: f64,
-    /// Rows that a slice or a scan asks for.
-    pub limit: Spread,
+    /// How many rows a slice or a scan reads.
+    pub limit: Distribution,
     /// How many columns an update writes.
     pub(crate) columns: usize,
-    /// Position of its statement that reads, and of the first that writes.
+    /// The index of its reading statement, and of its first writing one.
     pub(crate) read: usize,
     pub(crate) write: usize,
-    /// How many statements that write there are: one for each column that an update may begin at.
+    /// The number of writing statements: one for each column that an update may begin at.
     pub(crate) choices: usize,
 }
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryKind {
-    /// Writes a whole row that is there already.
+    /// Writes a whole existing row.
     Write,
-    /// Writes a row that is not there yet, behind the last one.
+    /// Writes a new row behind the last one.
     Insert,
     /// Writes some columns.
     Update,
     /// Reads a row by its key.
     Read,
-    /// Reads rows of a partition, from one on.
+    /// Reads rows of a partition, from one of them on.
     Slice,
     /// Reads rows in the order of the ring, from a partition's token on.
     Scan,
@@ -102,7 +112,7 @@ impl QueryKind {
 }
 
 impl Query {
-    /// A query with nothing special about it.
+    /// Returns a query of whole rows without misses.
     pub fn new(kind: QueryKind, weight: f64, keys: Keys) -> Self {
         Self {
             name: kind.name().into(),
@@ -110,7 +120,7 @@ impl Query {
             weight,
             keys,
             misses: 0.0,
-            limit: Spread::Fixed(1),
+            limit: Distribution::Fixed(1),
             columns: 0,
             read: 0,
             write: 0,
@@ -133,7 +143,8 @@ impl Workload {
         workload
     }
 
-    /// Reads and writes of whole rows by key, the table of studies: `columns` blobs of one size.
+    /// Returns reads and writes of whole rows by key on a table with `columns` blobs of one size.
+    /// Studies use it.
     ///
     /// # Errors
     /// If rows cannot have this shape.
@@ -150,17 +161,17 @@ impl Workload {
         Ok(Self::new("load".into(), String::new(), table, rows, queries))
     }
 
-    /// The names of the queries, by which results and logs tell operations apart.
+    /// Returns the names of the queries, by which results and logs tell operations apart.
     pub fn query_names(&self) -> Vec<&str> {
         self.queries.iter().map(|query| query.name.as_str()).collect()
     }
 
-    /// The statements that operations execute, by position.
+    /// Returns the statements that operations execute, by position.
     pub fn statements(&self) -> &[String] {
         &self.statements
     }
 
-    /// Another number of rows.
+    /// Sets the number of rows.
     ///
     /// # Errors
     /// If the key columns do not have so many values.
@@ -173,19 +184,19 @@ impl Workload {
         Ok(())
     }
 
-    /// Draws the keys of all queries in another way, new rows excepted.
+    /// Sets how all queries draw their keys, except those of new rows.
     pub fn set_keys(&mut self, keys: Keys) {
         self.queries.iter_mut().for_each(|query| query.keys = keys);
     }
 
-    /// Appends the values of a row's columns, without those of its key, in a version.
+    /// Appends the values of a row's columns in a version, without the key.
     #[inline]
     pub fn append_row(&self, seed: u64, row: u64, version: u64, out: &mut Vec<u8>) {
         let start = row_start(seed, row);
         self.table.columns.iter().for_each(|column| column.put(start, version, out));
     }
 
-    /// The same as cells, one for each column.
+    /// Appends the same values as cells, one for each column.
     pub fn append_cells(&self, seed: u64, row: u64, version: u64, cells: &mut Vec<Vec<u8>>) {
         let start = row_start(seed, row);
         cells.extend(self.table.columns.iter().map(|column| {
@@ -195,7 +206,7 @@ impl Workload {
         }));
     }
 
-    /// Whether these are the cells of a row's columns, in any version.
+    /// Returns whether these are the cells of a row's columns in any version.
     #[inline]
     pub fn is_row<'c>(&self, seed: u64, row: u64, cells: impl Iterator<Item = &'c [u8]>) -> bool {
         let start = row_start(seed, row);
@@ -203,7 +214,7 @@ impl Workload {
         all.all(|(column, cell)| column.check(start, cell) != Verdict::Wrong)
     }
 
-    /// Whether some writes leave columns as they are.
+    /// Returns whether some writes leave out columns.
     pub(crate) fn has_partial_writes(&self) -> bool {
         let all = self.table.columns.len();
         self.queries.iter().any(|query| query.writes_columns() && query.columns < all)
@@ -213,12 +224,12 @@ impl Workload {
         self.queries.iter().any(|query| query.kind == QueryKind::Delete && query.weight > 0.0)
     }
 
-    /// The most bytes that the columns of a row have together, its key left out.
+    /// Returns the most bytes that the columns of a row have together, without the key.
     pub fn row_bytes_most(&self) -> u64 {
         self.table.row_bytes_most()
     }
 
-    /// Whether rows tell their version, so that stale ones can be told.
+    /// Returns whether rows hold their version, so that stale ones are recognised.
     pub fn has_versions(&self) -> bool {
         self.table.columns.iter().any(Column::has_versions)
     }
@@ -255,16 +266,16 @@ impl Workload {
 }
 
 impl Query {
-    /// Whether it writes by UPDATE.
+    /// Returns whether the query writes with UPDATE.
     pub(crate) fn writes_columns(&self) -> bool {
         self.columns > 0
     }
 }
 
-/// More rows than there are keys.
+/// More rows than the key columns have values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{rows} rows in {table}: its keys have room for {most}; give fewer, or another type of key"
+    "{rows} rows in {table}: its keys have room for {most}; give fewer rows or another type of key"
 )]
 pub struct RowsError {
     rows: u64,
@@ -273,7 +284,7 @@ pub struct RowsError {
 }
 
 impl Table {
-    /// The table of a study: `tare.row5x64`, and `tare.row5x64_blob` where the key is a blob.
+    /// Returns the table of a study: `tare.row5x64`, or `tare.row5x64_blob` with a blob as key.
     pub(crate) fn of_shape(shape: Shape) -> Result<Self, ShapeError> {
         shape.check()?;
         let Shape { key_type, columns, column_bytes } = shape;

@@ -1,5 +1,5 @@
-//! TOML text -> `Workload`. Unknown keys, types and values are refused with their place, as in
-//! studies; the format is in docs/reference/load-spec.md.
+//! Parses a `Workload` from TOML. Unknown keys, types and values are refused with their place in
+//! the file, as in studies. The format is in docs/reference/load-spec.md.
 
 use tare_cql::types::Type;
 use tare_toml::{Hint, Item, Problem, Source, Table as Toml, TomlError};
@@ -9,7 +9,7 @@ use crate::workload::column::Content;
 use crate::workload::keys::Keys;
 use crate::workload::rows::{COLUMNS_MAX, ROW_BYTES_MAX};
 use crate::workload::table::{KeyColumn, Table, push_column};
-use crate::workload::value::{Form, SCALARS, SHORT_MAX, Spread};
+use crate::workload::value::{Distribution, Form, SCALARS, SHORT_MAX};
 
 const ROOT: &[&str] = &["title", "table", "partition", "clustering", "column", "query"];
 const TABLE: &[&str] =
@@ -19,16 +19,16 @@ const CLUSTERING: &[&str] = &["name", "type", "size", "prefix", "values"];
 const COLUMN: &[&str] = &["name", "type", "count", "size", "values", "compressed_to"];
 const QUERY: &[&str] = &["name", "kind", "weight", "keys", "misses", "limit", "columns"];
 
-/// Most rows that a slice or scan may ask for, and most bytes of them: an answer has 16 MiB.
+/// The most rows of a slice or scan, and the most bytes of them: an answer has at most 16 MiB.
 const LIMIT_MAX: u64 = 10_000;
 const ANSWER_BYTES_MAX: u64 = 12 << 20;
-/// Most rows of a workload.
+/// The most rows of a workload.
 const ROWS_MAX: u64 = 1 << 62;
 
-/// Reads and checks a workload. `name` is its own, `file` the one that messages name.
+/// Parses and checks a workload. `name` is its name; error messages name `file`.
 ///
 /// # Errors
-/// The first thing that is wrong, with line and column.
+/// The first mistake, with line and column.
 pub fn parse(text: &str, file: &str, name: &str) -> Result<Workload, TomlError> {
     let source = Source { file, text };
     let document = source.document()?;
@@ -59,7 +59,7 @@ pub fn parse(text: &str, file: &str, name: &str) -> Result<Workload, TomlError> 
     Ok(Workload::new(name.into(), title, table, rows, queries))
 }
 
-/// A name of a keyspace, table or column: letters, digits and underscores, beginning with a letter.
+/// Reads the name of a keyspace, table or column: letters, digits and underscores, a letter first.
 fn identifier(table: &Toml<'_>, key: &str) -> Result<String, TomlError> {
     let item = table.need(key)?;
     let name = item.text()?;
@@ -71,7 +71,7 @@ fn identifier(table: &Toml<'_>, key: &str) -> Result<String, TomlError> {
     })
 }
 
-/// The name of a column, which no other has.
+/// Reads the name of a column, which must be unique.
 fn column_name(table: &Toml<'_>, names: &mut Vec<String>) -> Result<String, TomlError> {
     let name = identifier(table, "name")?;
     unique(&table.need("name")?, &name, names)?;
@@ -91,7 +91,7 @@ fn kind(table: &Toml<'_>) -> Result<Type, TomlError> {
     let name = item.text()?;
     if name.eq_ignore_ascii_case("counter") {
         return Err(item.bad_value(
-            "a counter has no value of its own that could be derived or verified; tare load does not count",
+            "tare load cannot derive or verify the value of a counter, so counters are not supported",
         ));
     }
     let known = SCALARS.iter().any(|known| known.eq_ignore_ascii_case(name));
@@ -104,10 +104,10 @@ fn kind(table: &Toml<'_>) -> Result<Type, TomlError> {
     })
 }
 
-/// A size in bytes of the types that have one; refused for the others.
-fn size(table: &Toml<'_>, kind: &Type, default: u64) -> Result<Spread, TomlError> {
+/// Reads a size in bytes; only some types have one.
+fn size(table: &Toml<'_>, kind: &Type, default: u64) -> Result<Distribution, TomlError> {
     let sized = matches!(kind, Type::Blob | Type::Text | Type::Ascii);
-    let Some(item) = table.get("size") else { return Ok(Spread::Fixed(default)) };
+    let Some(item) = table.get("size") else { return Ok(Distribution::Fixed(default)) };
     if !sized {
         return Err(item.bad_value(&format!("a {kind} has no size of its own")));
     }
@@ -118,11 +118,11 @@ fn size(table: &Toml<'_>, kind: &Type, default: u64) -> Result<Spread, TomlError
     Ok(spread)
 }
 
-fn spread(item: &Item<'_>) -> Result<Spread, TomlError> {
+fn spread(item: &Item<'_>) -> Result<Distribution, TomlError> {
     item.scalar()?.parse().map_err(|error| item.bad_value(&format!("{error}")))
 }
 
-/// The form of a key column: its type, size and prefix.
+/// Reads the form of a key column: its type, size and prefix.
 fn form(table: &Toml<'_>, kind: &Type) -> Result<Form, TomlError> {
     let prefix = table.text("prefix")?;
     if let Some((_, item)) = prefix.as_ref().filter(|_| !matches!(kind, Type::Text | Type::Ascii)) {
@@ -135,7 +135,7 @@ fn form(table: &Toml<'_>, kind: &Type) -> Result<Form, TomlError> {
     let digits = if matches!(kind, Type::Blob) { 8 } else { 20 };
     let size = size(table, kind, digits + prefix.len() as u64)?;
     let bytes = match size {
-        Spread::Fixed(bytes) if bytes <= 64 => usize::try_from(bytes).unwrap_or(64),
+        Distribution::Fixed(bytes) if bytes <= 64 => usize::try_from(bytes).unwrap_or(64),
         _ => return Err(table.need("size")?.bad_value("a key column has one size, at most 64")),
     };
     if bytes <= prefix.len() {

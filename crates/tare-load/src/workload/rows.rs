@@ -1,10 +1,11 @@
-//! The shape of a study's rows, and the limits of all.
+//! The shape of a study's rows, and limits of all rows.
 
-/// Columns times bytes of the largest row, so that a request stays far below a frame's limit.
+/// The most bytes of a row (columns times bytes), far below the limit of a frame.
 pub(crate) const ROW_BYTES_MAX: u64 = 1 << 20;
 pub(crate) const COLUMNS_MAX: u32 = 1_000;
 
-/// Type of the primary key column of a study's table. Both are 8 bytes, big endian, in a request.
+/// The type of the primary key column of a study's table. Both types take 8 bytes, big endian, in a
+/// request.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -15,7 +16,7 @@ pub enum KeyType {
     Blob,
 }
 
-/// Why rows cannot have this shape.
+/// Why a shape of rows is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     #[error("a row of {columns} columns x {column_bytes} bytes: give 1 to {COLUMNS_MAX} columns")]
@@ -31,9 +32,9 @@ pub enum ShapeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub key_type: KeyType,
-    /// Columns besides the key.
+    /// The number of columns besides the key.
     pub columns: u32,
-    /// Bytes in each of them.
+    /// The bytes of each column.
     pub column_bytes: u32,
 }
 

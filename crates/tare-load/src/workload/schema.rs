@@ -1,11 +1,10 @@
-//! Whether the table that a server has is the one that a workload means.
+//! Compares the server's table with the workload's.
 //!
-//! A statement is prepared if the names of its columns are there, whatever their types, and a blob of
-//! 64 bytes is a text too: such a load would fail row by row, or measure another table. So the
-//! columns are read from `system_schema.columns` (Cassandra from 3.0 on, Scylla) before anything is written.
+//! PREPARE only checks that column names exist, and a blob of 64 bytes also fits a text. Such a
+//! load would fail row by row or measure another table. So the columns are read from
+//! `system_schema.columns` (Cassandra from 3.0 on, Scylla) before anything is written.
 //!
-//! Columns that the workload does not have are left alone. A server that has no such table tells
-//! nothing; then it is left to PREPARE.
+//! Columns that the workload lacks are ignored. A server without that table is left to PREPARE.
 
 use std::fmt;
 
@@ -15,7 +14,7 @@ use tare_cql::types::Type;
 
 use crate::workload::table::{KeyColumn, Table};
 
-/// How a server's table is another one than a workload's.
+/// How a server's table differs from the workload's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableDifference {
     #[error("it has no column {column}")]
@@ -43,19 +42,20 @@ impl fmt::Display for PrimaryKey {
     }
 }
 
-/// A column as the server tells it.
+/// A column as the server describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ServerColumn {
     name: String,
-    /// A word of `ColumnKind`, or one that it does not have.
+    /// The kind: a name of `ColumnKind`, or one that it does not have.
     kind: String,
-    /// Among the columns of its kind.
+    /// The position among the columns of its kind.
     position: i32,
     descends: bool,
     type_name: String,
 }
 
-/// What the server is asked. Names are letters, digits and underscores: nothing needs an escape.
+/// Returns the query for a table's columns. Names have letters, digits and underscores only, so
+/// nothing needs an escape.
 pub(crate) fn question(table: &Table) -> String {
     format!(
         "SELECT column_name, kind, position, clustering_order, type FROM system_schema.columns \
@@ -64,13 +64,13 @@ pub(crate) fn question(table: &Table) -> String {
     )
 }
 
-/// The columns in an answer to the question.
-pub(crate) fn told(rows: &Rows<'_>) -> Vec<Told> {
+/// Reads the columns in the answer to the query.
+pub(crate) fn told(rows: &Rows<'_>) -> Vec<ServerColumn> {
     let told = |row: tare_cql::response::Row<'_>| {
         let mut cells = row.cells();
         let mut next = || cells.next().flatten();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Some(Told {
+        Some(ServerColumn {
             name: text(next()?),
             kind: text(next()?),
             position: i32::from_be_bytes(next()?.try_into().ok()?),
@@ -81,9 +81,13 @@ pub(crate) fn told(rows: &Rows<'_>) -> Vec<Told> {
     rows.iter().filter_map(told).collect()
 }
 
-/// Compares the columns that a server told with those of a workload's table. `slices`: rows are read
-/// in the order of their clustering columns.
-pub(crate) fn compare(table: &Table, told: &[Told], slices: bool) -> Result<(), TableDifference> {
+/// Compares the server's columns with those of a workload's table. `slices`: rows are read in the
+/// order of their clustering columns.
+pub(crate) fn compare(
+    table: &Table,
+    told: &[ServerColumn],
+    slices: bool,
+) -> Result<(), TableDifference> {
     let keys = table.partition.iter().chain(&table.clustering).map(|key| (&key.name, &key.kind));
     let columns = table.columns.iter().map(|column| (&column.name, &column.kind));
     for (name, kind) in keys.chain(columns) {
@@ -91,7 +95,7 @@ pub(crate) fn compare(table: &Table, told: &[Told], slices: bool) -> Result<(), 
         let Some(told) = told.iter().find(|told| told.name == *name) else {
             return Err(TableDifference::Missing { column });
         };
-        // Before Cassandra 2.2 texts were called varchar, and some servers say so still.
+        // Some servers still call text `varchar`, as Cassandra did before 2.2.
         if Type::scalar(&told.type_name).as_ref() != Some(kind) {
             let (found, wanted) = (told.type_name.clone(), kind.clone());
             return Err(TableDifference::Type { column, found, wanted });
@@ -111,9 +115,10 @@ pub(crate) fn compare(table: &Table, told: &[Told], slices: bool) -> Result<(), 
     descending.map_or(Ok(()), |told| Err(TableDifference::Descending { column: told.name.clone() }))
 }
 
-/// The names of the columns of a kind, in their order.
-fn of_kind(told: &[Told], kind: ColumnKind) -> Vec<String> {
-    let mut columns: Vec<&Told> = told.iter().filter(|told| told.kind == kind.name()).collect();
+/// Returns the names of the columns of a kind, in their order.
+fn of_kind(told: &[ServerColumn], kind: ColumnKind) -> Vec<String> {
+    let mut columns: Vec<&ServerColumn> =
+        told.iter().filter(|told| told.kind == kind.name()).collect();
     columns.sort_by_key(|told| told.position);
     columns.into_iter().map(|told| told.name.clone()).collect()
 }
@@ -133,11 +138,11 @@ mod tests {
         parse(text, "t.toml", "t").unwrap_or_else(|error| panic!("{error}")).table
     }
 
-    /// Columns as `name kind position order type`.
-    fn told(lines: &[&str]) -> Vec<Told> {
+    /// Parses columns written as `name kind position order type`.
+    fn told(lines: &[&str]) -> Vec<ServerColumn> {
         let line = |line: &&str| {
             let words: Vec<&str> = line.split(' ').collect();
-            Told {
+            ServerColumn {
                 name: words[0].into(),
                 kind: words[1].into(),
                 position: words[2].parse().unwrap(),
@@ -158,7 +163,7 @@ mod tests {
     ];
 
     #[test]
-    fn another_table_is_told_from_the_right_one() {
+    fn table_differences_are_found() {
         let check = |number: usize, line: &str, expect: Option<&str>| {
             let mut lines = RIGHT;
             lines[number] = line;
@@ -189,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_names_the_table_as_it_is_called() {
+    fn query_names_the_table_exactly() {
         let question = question(&table());
         assert!(question.ends_with("keyspace_name = 'ks' AND table_name = 'Things'"), "{question}");
     }

@@ -1,18 +1,18 @@
-//! The workloads that ship, named as their sources name them.
+//! The workloads that come with the program, named as in their sources.
 
 use tare_toml::TomlError;
 
 use super::{Workload, parse};
 
-/// A workload that ships: its name and its file.
+/// A shipped workload: its name and its file.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipped {
     pub name: &'static str,
-    /// TOML, with its source in the comments.
+    /// The TOML text; its comments name the source.
     pub text: &'static str,
 }
 
-/// One that has a name elsewhere, and is none here.
+/// A workload of another tool that is not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub name: &'static str,
@@ -25,7 +25,7 @@ macro_rules! shipped {
     };
 }
 
-/// Every workload that `--workload NAME` takes.
+/// All workloads that `--workload NAME` accepts.
 pub const ALL: &[Shipped] = shipped![
     "write",
     "read",
@@ -45,10 +45,10 @@ pub const ALL: &[Shipped] = shipped![
     "scans",
 ];
 
-const COUNTERS: &str = "a counter has no value of its own that could be derived or verified, and an \
-                        increment that is sent again counts twice; tare load does not count";
+const COUNTERS: &str = "tare load cannot derive or verify the value of a counter, and an \
+                        increment that is sent again counts twice";
 
-/// Workloads of other tools that this one does not do.
+/// Workloads of other tools that `tare load` does not support.
 pub const REFUSED: &[Refused] = &[
     Refused { name: "counter_write", why: COUNTERS },
     Refused { name: "counter_read", why: COUNTERS },
@@ -56,16 +56,16 @@ pub const REFUSED: &[Refused] = &[
 ];
 
 impl Shipped {
-    /// The workload.
+    /// Parses the workload.
     ///
     /// # Errors
-    /// Never, as the tests see to.
+    /// Never: the tests parse all of them.
     pub fn read(&self) -> Result<Workload, TomlError> {
         parse(self.text, self.name, self.name)
     }
 }
 
-/// The workload with this name.
+/// Returns the workload with this name.
 pub fn find(name: &str) -> Option<&'static Shipped> {
     ALL.iter().find(|shipped| shipped.name == name)
 }

@@ -1,7 +1,7 @@
 //! A table: its columns, and which row has which key.
 //!
-//! Rows are numbered. A row's number tells its partition and its place in it; the values of the key
-//! columns hold these numbers, so that a row read by a scan tells its number again.
+//! Rows are numbered. A row's number determines its partition and its place in it. The key columns
+//! hold these numbers, so a row that a scan returns reveals its number.
 
 use std::fmt::Write;
 
@@ -10,31 +10,32 @@ use tare_cql::types::Type;
 use tare_std::rng::mix64;
 
 use crate::workload::column::{Column, Content};
-use crate::workload::value::{Form, Short, Sink, Spread};
+use crate::workload::value::{Distribution, Form, ShortBytes, Sink};
 
 /// A table to load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     pub keyspace: String,
     pub name: String,
-    /// Replicas of each row, where the keyspace has to be made.
+    /// The replication factor, used if the keyspace must be created.
     pub replication: u32,
-    /// The first holds the partition's number, the others follow from it.
+    /// The partition key columns: the first holds the partition's number, the others follow from
+    /// it.
     pub(crate) partition: Vec<KeyColumn>,
     pub(crate) clustering: Vec<KeyColumn>,
     pub(crate) columns: Vec<Column>,
     pub rows_per_partition: u64,
-    /// So many partitions are filled side by side, one row each in turn.
+    /// How many partitions are filled side by side, one row each in turn.
     pub interleave: u64,
 }
 
-/// A column of the key.
+/// A key column.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeyColumn {
     pub(crate) name: String,
     pub(crate) kind: Type,
     pub(crate) form: Form,
-    /// The number is scattered over all numbers of 64 bits.
+    /// Whether numbers are scattered over all 64-bit numbers.
     pub(crate) hashed: bool,
     /// A clustering column holds number / `step` % `values`.
     pub(crate) step: u64,
@@ -48,16 +49,16 @@ impl KeyColumn {
     }
 }
 
-/// A row's place: the number of its partition, and its own within.
+/// A row's position: the number of its partition, and its number within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RowPosition {
     pub(crate) partition: u64,
     pub(crate) row: u64,
 }
 
 impl Table {
-    /// One partition key column `key`, and blobs `c0`, `c1` ... of one size: the table of studies
-    /// and of `tare load` without a workload.
+    /// Returns a table with one partition key column `key` and blobs `c0`, `c1` ... of one size:
+    /// the table of studies and of `tare load` without a workload.
     pub(crate) fn plain(name: String, key: Type, columns: u32, column_bytes: u32) -> Self {
         let form = Form::of(&key, 8, "").unwrap_or(Form::Bigint);
         let key = KeyColumn {
@@ -68,7 +69,7 @@ impl Table {
             step: 1,
             values: u64::MAX,
         };
-        let size = Spread::Fixed(u64::from(column_bytes));
+        let size = Distribution::Fixed(u64::from(column_bytes));
         let mut all = Vec::new();
         for column in 0..columns {
             let content = Content::Blob { size, random_share: 1.0 };
@@ -86,12 +87,12 @@ impl Table {
         }
     }
 
-    /// `keyspace.name`.
+    /// Returns `keyspace.name`.
     pub fn full_name(&self) -> String {
         format!("{}.{}", quoted(&self.keyspace), quoted(&self.name))
     }
 
-    /// The statements that make keyspace and table where they are missing, in order.
+    /// Returns the statements that create the keyspace and the table if they are missing, in order.
     pub fn schema(&self) -> [String; 2] {
         let keys = self.partition.iter().chain(&self.clustering);
         let keys = keys.map(|key| (&key.name, &key.kind));
@@ -113,27 +114,27 @@ impl Table {
         [keyspace, text]
     }
 
-    /// INSERT of a whole row: the key columns, then the others.
+    /// Returns the INSERT of a whole row: the key columns, then the others.
     pub(crate) fn insert(&self) -> String {
         let all = self.all_names();
         let marks = vec!["?"; self.width()].join(", ");
         format!("INSERT INTO {} ({all}) VALUES ({marks})", self.full_name())
     }
 
-    /// UPDATE of these columns by key: their values, then the key's.
+    /// Returns the UPDATE of these columns by key: their values, then the key's.
     pub(crate) fn update(&self, columns: impl Iterator<Item = usize>) -> String {
         let set: Vec<String> =
             columns.map(|column| format!("{} = ?", quoted(&self.columns[column].name))).collect();
         format!("UPDATE {} SET {} WHERE {}", self.full_name(), set.join(", "), self.by_key())
     }
 
-    /// SELECT of the columns outside of the key, by key.
+    /// Returns the SELECT of the columns outside the key, by key.
     pub(crate) fn select(&self) -> String {
         let names: Vec<String> = self.columns.iter().map(|column| quoted(&column.name)).collect();
         format!("SELECT {} FROM {} WHERE {}", names.join(", "), self.full_name(), self.by_key())
     }
 
-    /// SELECT of the rows of a partition from one on.
+    /// Returns the SELECT of the rows of a partition from one of them on.
     pub(crate) fn slice(&self) -> String {
         let partition = equal(&self.partition);
         let clustering = names(&self.clustering);
@@ -144,7 +145,7 @@ impl Table {
         )
     }
 
-    /// SELECT of the rows from a partition's token on.
+    /// Returns the SELECT of rows from a partition's token on.
     pub(crate) fn scan(&self) -> String {
         let partition = names(&self.partition);
         let marks = vec!["?"; self.partition.len()].join(", ");
@@ -152,7 +153,7 @@ impl Table {
         format!("SELECT {all} FROM {table} WHERE token({partition}) >= token({marks}) LIMIT ?")
     }
 
-    /// DELETE of a row by key.
+    /// Returns the DELETE of a row by key.
     pub(crate) fn delete(&self) -> String {
         format!("DELETE FROM {} WHERE {}", self.full_name(), self.by_key())
     }
@@ -168,23 +169,23 @@ impl Table {
         keys.chain(columns).collect::<Vec<_>>().join(", ")
     }
 
-    /// How many columns there are, those of the key included.
+    /// Returns the number of columns, those of the key included.
     pub(crate) fn width(&self) -> usize {
         self.partition.len() + self.clustering.len() + self.columns.len()
     }
 
-    /// The most bytes that a row's cells may have together.
+    /// Returns the most bytes that a row's cells may have together.
     pub(crate) fn row_bytes_most(&self) -> u64 {
         self.columns.iter().map(Column::bytes_most).sum()
     }
 
-    /// How many rows there may be: the other half of the partitions are those that are not there.
+    /// Returns the most rows: half of the partitions stay absent, for misses.
     pub(crate) fn rows_most(&self) -> u64 {
         let partitions = (self.partition_number_most() / 2).saturating_sub(self.interleave);
         partitions.saturating_mul(self.rows_per_partition).min(1 << 62)
     }
 
-    /// The greatest number that a partition may have.
+    /// Returns the largest number of a partition.
     #[inline]
     pub(crate) fn partition_number_most(&self) -> u64 {
         match self.partition.first() {
@@ -194,24 +195,24 @@ impl Table {
     }
 
     #[inline]
-    pub(crate) fn place(&self, row: u64) -> Place {
+    pub(crate) fn place(&self, row: u64) -> RowPosition {
         if self.rows_per_partition == 1 {
-            return Place { partition: row, row: 0 };
+            return RowPosition { partition: row, row: 0 };
         }
         let together = self.interleave * self.rows_per_partition;
         let (group, inside) = (row / together, row % together);
         let partition = group * self.interleave + inside % self.interleave;
-        Place { partition, row: inside / self.interleave }
+        RowPosition { partition, row: inside / self.interleave }
     }
 
     #[inline]
-    pub(crate) fn row_at(&self, place: Place) -> Option<u64> {
+    pub(crate) fn row_at(&self, place: RowPosition) -> Option<u64> {
         let group = place.partition / self.interleave;
         let inside = place.row * self.interleave + place.partition % self.interleave;
         group.checked_mul(self.interleave * self.rows_per_partition)?.checked_add(inside)
     }
 
-    /// Puts the value of a column of the partition key.
+    /// Appends the value of a partition key column.
     #[inline]
     pub(crate) fn put_partition(&self, index: usize, partition: u64, out: &mut impl Sink) {
         let key = &self.partition[index];
@@ -223,18 +224,18 @@ impl Table {
         key.form.put(number, out);
     }
 
-    /// Puts the value of a clustering column.
+    /// Appends the value of a clustering column.
     #[inline]
     pub(crate) fn put_clustering(&self, index: usize, row: u64, out: &mut impl Sink) {
         let key = &self.clustering[index];
         key.form.put(key.number(row), out);
     }
 
-    /// The place of a row that was read, from the cells of its key; `None` if no row has this key.
+    /// Returns the position of a row from the cells of its key; `None` if no row has this key.
     pub(crate) fn place_of<'a>(
         &self,
         cells: &mut impl Iterator<Item = Option<&'a [u8]>>,
-    ) -> Option<Place> {
+    ) -> Option<RowPosition> {
         let mut partition = 0;
         for (index, key) in self.partition.iter().enumerate() {
             let cell = cells.next()??;
@@ -253,19 +254,19 @@ impl Table {
             let number = key.form.number(cells.next()??)?;
             row += number.checked_mul(key.step).filter(|_| number < key.values)?;
         }
-        Some(Place { partition, row })
+        Some(RowPosition { partition, row })
     }
 
-    /// The token of a partition.
+    /// Returns the token of a partition.
     #[inline]
     pub(crate) fn token(&self, partition: u64) -> Token {
-        let mut key = Short::new();
+        let mut key = ShortBytes::new();
         if let [_] = self.partition.as_slice() {
             self.put_partition(0, partition, &mut key);
             return Token::of(key.as_slice());
         }
         for index in 0..self.partition.len() {
-            let mut part = Short::new();
+            let mut part = ShortBytes::new();
             self.put_partition(index, partition, &mut part);
             let part = part.as_slice();
             key.push(&u16::try_from(part.len()).unwrap_or_default().to_be_bytes());
@@ -276,13 +277,13 @@ impl Table {
     }
 }
 
-/// Appends a column whose words follow those of the ones before.
+/// Appends a column whose random words follow those of the columns before.
 pub(crate) fn push_column(all: &mut Vec<Column>, name: String, kind: Type, content: Content) {
     let first_word = all.iter().map(Column::words).sum();
     all.push(Column::new(name, kind, content, first_word));
 }
 
-/// A name as CQL takes it: in quotes unless it is lower case.
+/// Returns a name as CQL takes it: quoted unless it is lower case.
 fn quoted(name: &str) -> String {
     let plain = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     if plain { name.into() } else { format!("\"{name}\"") }
@@ -297,7 +298,7 @@ fn equal(keys: &[KeyColumn]) -> String {
     tests.join(" AND ")
 }
 
-/// The inverse of `mix64`: its steps backwards.
+/// Returns the inverse of `mix64`: its steps backwards.
 fn unmix64(value: u64) -> u64 {
     let mut z = value;
     z = (z ^ z >> 31 ^ z >> 62).wrapping_mul(INVERSE_2);
@@ -308,7 +309,8 @@ fn unmix64(value: u64) -> u64 {
 const INVERSE_1: u64 = inverse(0xbf58_476d_1ce4_e5b9);
 const INVERSE_2: u64 = inverse(0x94d0_49bb_1331_11eb);
 
-/// The inverse of an odd number modulo 2^64, by Newton's iteration: each step doubles the bits.
+/// Returns the inverse of an odd number modulo 2^64, by Newton's iteration: each step doubles the
+/// bits.
 const fn inverse(odd: u64) -> u64 {
     let mut found = odd;
     let mut step = 0;
@@ -326,7 +328,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn mixing_goes_back(value: u64) {
+        fn unmix64_inverts_mix64(value: u64) {
             prop_assert_eq!(unmix64(mix64(value)), value);
         }
     }

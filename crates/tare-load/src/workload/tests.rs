@@ -2,7 +2,7 @@ use super::shipped::{ALL, REFUSED};
 use super::*;
 use crate::workload::column::row_start;
 use crate::workload::rows::Shape;
-use crate::workload::table::Place;
+use crate::workload::table::RowPosition;
 use proptest::prelude::*;
 
 const SPEC: &str = r#"title = "everything"
@@ -61,7 +61,7 @@ fn read(text: &str) -> Result<Workload, String> {
 }
 
 #[test]
-fn a_specification_becomes_statements() {
+fn workload_file_becomes_statements() {
     let workload = read(SPEC).unwrap();
     let table = &workload.table;
     assert_eq!(
@@ -93,15 +93,15 @@ fn a_specification_becomes_statements() {
     assert!(table.delete().starts_with("DELETE FROM ks.\"Things\" WHERE day = ?"));
     // Four partitions are filled side by side.
     let place = |row| table.place(row);
-    assert_eq!(place(1), Place { partition: 1, row: 0 });
-    assert_eq!(place(4), Place { partition: 0, row: 1 });
-    assert_eq!(place(121), Place { partition: 5, row: 0 });
+    assert_eq!(place(1), RowPosition { partition: 1, row: 0 });
+    assert_eq!(place(4), RowPosition { partition: 0, row: 1 });
+    assert_eq!(place(121), RowPosition { partition: 5, row: 0 });
     assert_eq!(workload.queries[0].kind, QueryKind::Slice);
     assert_eq!(workload.queries[1].misses, 0.1);
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_have_line_and_column() {
     let check = |from: &str, to: &str, expect: &str| {
         assert!(SPEC.contains(from), "{from}");
         let error = read(&SPEC.replacen(from, to, 1)).unwrap_err();
@@ -121,8 +121,8 @@ fn what_is_wrong_is_told_with_its_place() {
     check(
         "\"smallint\"",
         "\"counter\"",
-        "spec.toml:38:8: \"counter\" is no valid value for \"type\": a counter has no value of its own \
-         that could be derived or verified; tare load does not count",
+        "spec.toml:38:8: \"counter\" is no valid value for \"type\": tare load cannot derive or verify \
+         the value of a counter, so counters are not supported",
     );
     check(
         "\"timeuuid\"",
@@ -133,7 +133,7 @@ fn what_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
-fn more_that_is_wrong() {
+fn wrong_values_are_refused() {
     let check = |from: &str, to: &str, expect: &str| {
         assert!(SPEC.contains(from), "{from}");
         let error = read(&SPEC.replacen(from, to, 1)).unwrap_err();
@@ -159,7 +159,7 @@ fn more_that_is_wrong() {
 }
 
 #[test]
-fn every_workload_that_ships_is_whole() {
+fn shipped_workloads_parse() {
     for shipped in ALL {
         let workload = shipped.read().unwrap_or_else(|error| panic!("{error}"));
         assert!(!workload.title.is_empty() && workload.has_versions(), "{}", shipped.name);
@@ -177,7 +177,7 @@ fn every_workload_that_ships_is_whole() {
 }
 
 #[test]
-fn the_rows_of_a_study_are_those_of_earlier_versions() {
+fn study_rows_match_earlier_versions() {
     // Data written by one version must verify under the next.
     let shape = Shape { key_type: KeyType::Bigint, columns: 2, column_bytes: 9 };
     let workload = Workload::plain(shape, 10, 0.5, Keys::Uniform).unwrap();
@@ -197,7 +197,7 @@ fn the_rows_of_a_study_are_those_of_earlier_versions() {
 
 proptest! {
     #[test]
-    fn a_row_is_known_by_its_key(row in 0u64..1 << 30) {
+    fn key_determines_row(row in 0u64..1 << 30) {
         let mut tables = vec![read(SPEC).unwrap().table];
         tables.extend(ALL.iter().map(|shipped| shipped.read().unwrap().table));
         for table in tables {

@@ -1,17 +1,18 @@
-//! ScyllaDB, from an installation directory: what `install.sh` of its relocatable package lays out
-//! under `/opt/scylladb`, or another prefix.
+//! ScyllaDB from an installation directory, as `install.sh` of its relocatable package makes it
+//! under `/opt/scylladb` or another prefix.
 //!
-//! Method: its program is started without the shell script around it, with the search path of libraries
-//! that the script would set. The flags are those that the entry point of its container image makes of
-//! the same words (dist/docker/scyllasetup.py and commandlineparser.py of its sources): in particular it
-//! is `--overprovisioned` unless it is given CPUs by name, and in developer mode unless it is told
-//! otherwise. A node talks to the others, and serves its REST interface, on the address that the
-//! environment gives it for that, so that several fit into one network namespace. The virtual tables
-//! `system.cluster_status`, `system.versions` and `system.config` say what is asked of it.
+//! Method: its program is started without the shell script around it, with the library path that
+//! the script would set. The flags are those that the entry point of its container image makes from
+//! the same options (dist/docker/scyllasetup.py and commandlineparser.py of its sources): it is
+//! `--overprovisioned` unless CPUs are named, and in developer mode unless that is set to 0. A node
+//! talks to the others, and serves its REST interface, on the environment's address for that, so
+//! that several fit into one network namespace. The virtual tables `system.cluster_status`,
+//! `system.versions` and `system.config` have its state.
 //!
-//! Limits: written from its sources and documentation, and tried by what it is told, not by starting it.
-//! Nothing that CQL reaches says whether it compacts, so that it is never found busy: give it time
-//! (`lead_in`). Its port for shard-aware drivers is closed: there is one for all addresses of a host.
+//! Limits: written from its sources and documentation; the tests check its flags and files, but do
+//! not start it. No CQL query shows whether it compacts, so it never counts as busy: give it time
+//! (`lead_in`). Its port for shard-aware drivers is closed, because all addresses of a host share
+//! one.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,16 +20,16 @@ use std::time::Duration;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, MemoryNeed, OwnAccount, System};
+use tare_lab::system::{Instances, MemoryNeed, System};
 use tare_std::cpus::CpuSet;
 use tare_std::units::parse_bytes;
 
 use super::SystemInfo;
+use super::client_route::{ClientRoute, ClientRouteError};
 use super::cql::{Cells, Session, text};
 use super::instances;
 use super::options::Options;
-use super::starter::Recipe;
-use super::way::{Way, WayError};
+use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "scylla",
@@ -69,7 +70,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         OptionInfo {
             name: "io_properties",
             values: &[],
-            help: "a file that iotune wrote; it is told of the data directory in place of its mountpoint",
+            help: "a file that iotune wrote; the data directory replaces its mountpoint",
         },
         OptionInfo {
             name: "settings",
@@ -85,12 +86,12 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         instances::CLUSTER,
     ],
     takes_device: false,
-    make: |spec, way| Ok(Box::new(Scylla::new(Options::new(spec), way.clone())?)),
+    make: |spec, client_route| Ok(Box::new(Scylla::new(Options::new(spec), client_route.clone())?)),
 };
 
 const READY_LIMIT: Duration = Duration::from_secs(180);
 
-/// What may differ from one environment to the next, or changes what an operation costs.
+/// Settings that may differ between environments or change the cost of an operation.
 const SETTINGS: &[&str] = &[
     "commitlog_sync",
     "commitlog_sync_period_in_ms",
@@ -106,14 +107,15 @@ const CONFIGURATION: &[(&str, &str)] = &[
     ("cluster_name", "tare"),
     ("workdir", "\"{data}\""),
     ("native_transport_port", "{port}"),
-    // The one for TLS alone is set, and TLS is off: then neither is opened (transport/controller.cc).
+    // Only the one for TLS is set, and TLS is off: then neither is opened
+    // (transport/controller.cc).
     ("native_shard_aware_transport_port_ssl", "19142"),
     ("prometheus_port", "0"),
     ("endpoint_snitch", "SimpleSnitch"),
     ("auto_snapshot", "false"),
 ];
 
-/// Why there is no Scylla.
+/// Why Scylla cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ScyllaError {
     #[error(
@@ -141,14 +143,14 @@ pub struct Scylla {
     options: Options,
     instances: Instances,
     memory_bytes: u64,
-    way: Way,
+    client_route: ClientRoute,
     directory: PathBuf,
-    /// What iotune wrote, about the data directory.
+    /// The output of iotune, for the data directory.
     io_properties: Option<String>,
 }
 
 impl Scylla {
-    fn new(options: Options, way: Way) -> Result<Self, PartError> {
+    fn new(options: Options, client_route: ClientRoute) -> Result<Self, PartError> {
         let directory = options.need("directory", "its installation, such as /opt/scylladb")?;
         let directory = std::path::absolute(directory)?;
         if !directory.join("libexec/scylla").is_file()
@@ -179,7 +181,7 @@ impl Scylla {
             }
             None => None,
         };
-        Ok(Self { options, instances, memory_bytes, way, directory, io_properties })
+        Ok(Self { options, instances, memory_bytes, client_route, directory, io_properties })
     }
 
     fn configuration(&self) -> String {
@@ -231,7 +233,8 @@ impl Scylla {
     }
 }
 
-/// What iotune wrote, with the data directory in place of the mountpoint that it measured.
+/// Returns the output of iotune, with the data directory in place of the mountpoint that it
+/// measured.
 fn io_properties(path: &Path) -> Result<String, ScyllaError> {
     let read = std::fs::read_to_string(path);
     let path = path.to_path_buf();
@@ -266,24 +269,24 @@ impl System for Scylla {
         let io_properties = self.io_properties.iter();
         let files = io_properties.map(|text| ("conf/io_properties.yaml".into(), text.clone()));
         let libraries = self.directory.join("libreloc").to_string_lossy().into_owned();
-        let recipe = Recipe {
+        let plan = StartPlan {
             files: files.chain([("conf/scylla.yaml".into(), self.configuration())]).collect(),
             command: self.words(cpus),
-            // As the script bin/scylla of an installation sets them.
+            // The variables that the script bin/scylla of an installation sets.
             variables: vec![
                 ("GNUTLS_SYSTEM_PRIORITY_FILE".into(), format!("{libraries}/gnutls.config")),
                 ("LD_LIBRARY_PATH".into(), libraries),
                 ("SCYLLA_CONF".into(), "{data}/conf".into()),
             ],
-            ..Recipe::default()
+            ..StartPlan::default()
         };
-        // Its loader and its libraries lie beside it; the loader itself needs none.
+        // Its loader and its libraries are beside it; the loader itself needs none.
         let program = HostProgram {
             name: self.directory.join("libreloc/ld.so").to_string_lossy().into_owned(),
             folders: vec![self.directory.clone()],
             ..HostProgram::default()
         };
-        Launch { arguments: recipe.arguments(), program: Some(program), ..Launch::default() }
+        Launch { arguments: plan.arguments(), program: Some(program), ..Launch::default() }
     }
 
     fn ready_limit(&self) -> Duration {
@@ -291,19 +294,19 @@ impl System for Scylla {
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        let mut session = Session::open(&self.way, at)?;
+        let mut session = Session::open(&self.client_route, at)?;
         if self.instances.cluster {
             let nodes = session.query("SELECT up, status FROM system.cluster_status")?;
             let (seen, count) = (up_and_normal(&nodes), self.instances.count);
             if seen != usize::try_from(count).unwrap_or(usize::MAX) {
-                return Err(WayError::Nodes { address: at.address, seen, count }.into());
+                return Err(ClientRouteError::Nodes { address: at.address, seen, count }.into());
             }
         }
         Ok(())
     }
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
-        let mut session = Session::open(&self.way, at)?;
+        let mut session = Session::open(&self.client_route, at)?;
         let version = session.query("SELECT version FROM system.versions")?;
         let version = version.into_iter().flatten().map(|cell| ("version".into(), text(&cell)));
         let config = session.query("SELECT name, value FROM system.config")?;
@@ -312,13 +315,9 @@ impl System for Scylla {
         let config = config.filter(|(name, _)| SETTINGS.contains(&name.as_str()));
         Ok(version.chain(config).collect())
     }
-
-    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
-        Ok(None)
-    }
 }
 
-/// How many nodes of `system.cluster_status` are up and take part, by (up, status).
+/// Returns how many nodes of `system.cluster_status` are up and in state NORMAL.
 fn up_and_normal(nodes: &[Cells]) -> usize {
     let is = |row: &&Cells| {
         let (up, status) = (row.first(), row.get(1));

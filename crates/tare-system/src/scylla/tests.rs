@@ -1,7 +1,7 @@
 use super::*;
-use crate::tests::{recipe_of, try_make};
+use crate::tests::{plan_of, try_make};
 
-/// A directory that looks like an installation, and its path.
+/// Makes a directory that looks like an installation, and returns its path.
 fn installation() -> (tempfile::TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     for file in ["libexec/scylla", "libreloc/ld.so"] {
@@ -13,16 +13,16 @@ fn installation() -> (tempfile::TempDir, String) {
     (directory, path)
 }
 
-fn recipe(options: &[(&str, &str)]) -> Recipe {
+fn plan(options: &[(&str, &str)]) -> StartPlan {
     let (_directory, path) = installation();
     let named = [("directory", path.as_str()), ("memory", "2G")];
     let options: Vec<_> = named.into_iter().chain(options.iter().copied()).collect();
-    let mut recipe = recipe_of(&*try_make("scylla", &options).unwrap());
+    let mut plan = plan_of(&*try_make("scylla", &options).unwrap());
     let general = |text: &mut String| *text = text.replace(&path, "DIR");
-    recipe.command.iter_mut().for_each(general);
-    recipe.files.iter_mut().for_each(|(_, text)| general(text));
-    recipe.variables.iter_mut().for_each(|(_, text)| general(text));
-    recipe
+    plan.command.iter_mut().for_each(general);
+    plan.files.iter_mut().for_each(|(_, text)| general(text));
+    plan.variables.iter_mut().for_each(|(_, text)| general(text));
+    plan
 }
 
 fn error(options: &[(&str, &str)]) -> String {
@@ -32,30 +32,30 @@ fn error(options: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn it_is_told_what_the_image_tells_it() {
-    let recipe = recipe(&[]);
+fn flags_match_the_container_image() {
+    let plan = plan(&[]);
     let expect = "DIR/libexec/scylla --log-to-syslog 0 --log-to-stdout 1 --default-log-level info \
         --network-stack posix --developer-mode 1 --memory 2147483648 --smp 2 --overprovisioned \
         --listen-address {node} --rpc-address {listen} --seed-provider-parameters seeds={node} \
         --broadcast-rpc-address {advertised} --api-address {node} \
         --blocked-reactor-notify-ms 999999999 --options-file {data}/conf/scylla.yaml";
-    assert_eq!(recipe.command.join(" "), expect);
-    let [(name, configuration)] = &recipe.files[..] else { panic!("{:?}", recipe.files) };
+    assert_eq!(plan.command.join(" "), expect);
+    let [(name, configuration)] = &plan.files[..] else { panic!("{:?}", plan.files) };
     let expect = "cluster_name: tare\nworkdir: \"{data}\"\nnative_transport_port: {port}\n\
         native_shard_aware_transport_port_ssl: 19142\nprometheus_port: 0\n\
         endpoint_snitch: SimpleSnitch\nauto_snapshot: false\napi_doc_dir: \"DIR/api/api-doc/\"\n";
     assert_eq!((name.as_str(), configuration.as_str()), ("conf/scylla.yaml", expect));
     let libraries = ("LD_LIBRARY_PATH".to_string(), "DIR/libreloc".to_string());
-    assert!(recipe.variables.contains(&libraries), "{:?}", recipe.variables);
+    assert!(plan.variables.contains(&libraries), "{:?}", plan.variables);
 }
 
 #[test]
-fn a_study_says_otherwise() {
+fn study_options_override_defaults() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("io.yaml");
     let measured = "disks:\n  - mountpoint: /var/lib/scylla\n    read_iops: 680915\n";
     std::fs::write(&file, measured).unwrap();
-    let recipe = recipe(&[
+    let plan = plan(&[
         ("cpuset", "1,3"),
         ("smp", "2"),
         ("developer_mode", "0"),
@@ -64,12 +64,12 @@ fn a_study_says_otherwise() {
         ("arguments", "--task-quota-ms 1"),
         ("instances", "1"),
     ]);
-    let command = recipe.command.join(" ");
+    let command = plan.command.join(" ");
     let expect = "--network-stack posix --io-properties-file {data}/conf/io_properties.yaml \
         --cpuset 1,3 --developer-mode 0 --memory 2147483648 --smp 2 --listen-address {node}";
     assert!(command.contains(expect), "{command}");
     assert!(command.ends_with("--task-quota-ms 1"), "{command}");
-    let files: std::collections::HashMap<_, _> = recipe.files.into_iter().collect();
+    let files: std::collections::HashMap<_, _> = plan.files.into_iter().collect();
     let expect = "disks:\n  - mountpoint: \"{data}\"\n    read_iops: 680915\n";
     assert_eq!(files["conf/io_properties.yaml"], expect);
     assert!(files["conf/scylla.yaml"].contains("prometheus_port: 9180\nnum_tokens: 16\n"));
@@ -80,9 +80,9 @@ fn a_study_says_otherwise() {
 }
 
 #[test]
-fn the_nodes_of_a_cluster_have_the_same_seeds() {
-    let recipe = recipe(&[("cluster", "true"), ("overprovisioned", "0")]);
-    let command = recipe.command.join(" ");
+fn cluster_nodes_share_seeds() {
+    let plan = plan(&[("cluster", "true"), ("overprovisioned", "0")]);
+    let command = plan.command.join(" ");
     assert!(command.contains("--smp 2 --listen-address {node}"), "{command}");
     assert!(command.contains("seeds={seeds}"), "{command}");
     let error = error(&[("memory", "2G"), ("cluster", "true"), ("cpuset", "0-1")]);
@@ -90,7 +90,7 @@ fn the_nodes_of_a_cluster_have_the_same_seeds() {
 }
 
 #[test]
-fn what_it_needs_is_asked_for() {
+fn missing_needs_are_errors() {
     assert!(error(&[]).contains("needs memory"), "{}", error(&[]));
     let error_of = |pair| error(&[("memory", "2G"), pair]);
     assert!(error_of(("developer_mode", "0")).contains("needs io_properties"));
@@ -106,7 +106,7 @@ fn what_it_needs_is_asked_for() {
 }
 
 #[test]
-fn a_node_counts_once_it_is_up_and_normal() {
+fn node_counts_once_up_and_normal() {
     let node = |up: u8, status: &str| vec![vec![up], status.as_bytes().to_vec()];
     assert_eq!(up_and_normal(&[]), 0);
     assert_eq!(up_and_normal(&[node(1, "NORMAL"), node(1, "NORMAL")]), 2);

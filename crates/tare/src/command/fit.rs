@@ -7,7 +7,7 @@ use tare_lab::environment::EnvironmentSpec;
 use tare_lab::layer::Rootfs;
 use tare_lab::study::Study;
 use tare_lab::system::{MemoryNeed, System};
-use tare_system::{SystemInfo, Way};
+use tare_system::{ClientRoute, SystemInfo};
 
 use crate::exit::{Exit, ExitWith};
 
@@ -40,7 +40,7 @@ pub(super) fn memory_bytes(study: &Study) -> u64 {
 
 /// A system that is only looked at: the one that is weighed knows its way.
 fn look(study: &Study, info: &SystemInfo) -> Result<Box<dyn System>, PartError> {
-    info.make(&study.system, &Way::default())
+    info.make(&study.system, &ClientRoute::default())
 }
 
 /// Whether the system can do with what it is given as its data.

@@ -330,7 +330,7 @@ pub(super) fn measure_here(
     if let Some(tuned) = tuned {
         tuned.give(&mut site, state)?;
     }
-    let way = tare_system::Way { namespace: Some(site.client_namespace().into()) };
+    let way = tare_system::ClientRoute { namespace: Some(site.client_namespace().into()) };
     let system =
         info.make(&study.system, &way).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     let host = facts::read(Path::new("/proc"), Path::new("/sys")).into_iter();

@@ -1,7 +1,7 @@
-//! The logs of several loaders as one, without loss: every count of every interval is in it.
+//! Merges the logs of several loaders into one without loss: it has every count of every interval.
 //!
-//! Intervals of one tag that lie over each other by half or more become one. What cannot be added
-//! without loss (histograms of another precision) is refused.
+//! Intervals of one tag that overlap by half or more become one. Histograms of different precision
+//! cannot be added without loss and are refused.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use crate::report::histogram::{DecodeError, Histogram, Quantiles};
 pub enum MergeError {
     #[error("cannot read the log {path}", path = .path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("line {line} of {path} is not of an HdrHistogram log", path = .path.display())]
+    #[error("line {line} of {path} is not part of an HdrHistogram log", path = .path.display())]
     Line { path: PathBuf, line: usize },
     #[error("cannot read the interval in line {line} of {path}", path = .path.display())]
     Interval { path: PathBuf, line: usize, source: DecodeError },
@@ -34,7 +34,7 @@ pub enum MergeError {
     Write { source: io::Error },
 }
 
-/// What was merged.
+/// The result of a merge.
 #[derive(Clone, Debug, Serialize)]
 pub struct Merged {
     pub logs: usize,
@@ -43,10 +43,10 @@ pub struct Merged {
     pub tags: Vec<TagReport>,
 }
 
-/// All times under a tag.
+/// The distribution of all values with one tag.
 #[derive(Clone, Debug, Serialize)]
 pub struct TagReport {
-    /// Empty where the logs have none.
+    /// Empty if the logs have no tags.
     pub tag: String,
     #[serde(flatten)]
     pub quantiles: Quantiles,
@@ -54,8 +54,16 @@ pub struct TagReport {
 
 /// Merges the logs at `paths` into `out`.
 ///
+/// ```
+/// use tare_load::log;
+///
+/// let error = log::merge(&["/nowhere/load.hdr".into()], &mut Vec::new()).unwrap_err();
+/// assert_eq!(error.to_string(), "cannot read the log /nowhere/load.hdr");
+/// ```
+///
 /// # Errors
-/// Names the file and line that is no part of an HdrHistogram log or cannot be added without loss.
+/// If a file is not an HdrHistogram log or cannot be added without loss; the error names file and
+/// line.
 pub fn merge(paths: &[PathBuf], out: &mut dyn Write) -> Result<Merged, MergeError> {
     let mut texts = Vec::new();
     for path in paths {
@@ -130,7 +138,7 @@ fn add(sum: &mut Option<Histogram>, mut histogram: Histogram) {
     }
 }
 
-/// The histogram of an interval. Those before say the unit and precision that it must have.
+/// Returns the histogram of an interval. It must have the unit and precision of those before.
 fn decoded(
     path: &Path,
     interval: &Interval<'_>,
@@ -149,7 +157,7 @@ fn decoded(
 }
 
 impl MergeError {
-    /// What is wrong with the log at `path`.
+    /// Names the log of an error.
     fn of(path: &Path, error: LogError) -> Self {
         let path = path.into();
         match error {

@@ -1,9 +1,11 @@
-//! HdrHistogram logs: the log format version 1.3 with an interval a second, tagged by operation and by
-//! response or service time, such as `read-response`. The tools of HdrHistogram, cassandra-stress and
-//! YCSB read and write the same. Format: HdrHistogram/HdrHistogram, `HistogramLogWriter` and
-//! `HistogramLogReader`.
+//! HdrHistogram logs: the log format version 1.3 with one interval per second, tagged by operation
+//! and by response or service time, such as `read-response`. The tools of HdrHistogram,
+//! cassandra-stress and YCSB read and write the same format. Format: HdrHistogram/HdrHistogram,
+//! `HistogramLogWriter` and `HistogramLogReader`.
 //!
-//! Times count in ns; interval maxima are in ms, as cassandra-stress writes them.
+//! Times count in ns; interval maxima are in ms, as cassandra-stress writes them. The head has the
+//! lines of version 1.3, which hdrhistogram's own writer does not write; a merged log keeps maxima
+//! in the unit of its parts, which that writer cannot be given.
 
 mod merge;
 mod read;
@@ -23,15 +25,15 @@ use crate::report::stats::Stats;
 pub use merge::{MergeError, Merged, TagReport, merge};
 pub use read::{Interval, LogError, intervals};
 
-/// Where the intervals of a log begin and how long they are.
+/// The begin and length of an interval.
 #[derive(Clone, Copy, Debug)]
 struct Span {
-    /// From the start of the log.
+    /// Counted from the start of the log.
     begin: Duration,
     length: Duration,
 }
 
-/// The head of a log whose intervals count from `start`, in time since 1970.
+/// Returns the head of a log whose intervals count from `start`, given as time since 1970.
 fn head(start: Duration) -> String {
     let start = start.as_secs_f64();
     format!(
@@ -44,7 +46,7 @@ fn head(start: Duration) -> String {
     )
 }
 
-/// One interval under a tag without commas or blanks.
+/// Returns the line of an interval. The tag has no commas or blanks.
 fn line(tag: &str, span: Span, max: f64, histogram: &Histogram) -> String {
     format!(
         "Tag={tag},{:.3},{:.3},{max:.3},{}\n",
@@ -54,8 +56,8 @@ fn line(tag: &str, span: Span, max: f64, histogram: &Histogram) -> String {
     )
 }
 
-/// A log that is being written. It holds whole lines at any time: when the disk is full, the line
-/// that did not fit is taken back, and the log ends there.
+/// A log while it is written. It has only whole lines: when the disk is full, the incomplete line
+/// is removed and the log ends there.
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
@@ -65,7 +67,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Makes the file, so that a path that cannot be written is known before the load.
+    /// Creates the file, so that a bad path is an error before the load.
     pub(crate) fn create(path: &Path) -> Result<Self, LoadError> {
         let file = File::create(path)
             .map_err(|source| LoadError::HistogramLog { path: path.into(), source })?;
@@ -77,7 +79,7 @@ impl Log {
         self.write(&head(start.duration_since(UNIX_EPOCH).unwrap_or_default()));
     }
 
-    /// Writes what was counted in a stretch, for each kind of operation.
+    /// Writes the counts of a stretch, for each kind of operation.
     pub(crate) fn stretch(&mut self, begin: Duration, stats: &Stats, kinds: &[&str]) {
         let span = Span { begin, length: Duration::from_nanos(stats.window_ns()) };
         for (kind, latency) in kinds.iter().zip(&stats.latencies) {
@@ -92,7 +94,7 @@ impl Log {
         }
     }
 
-    /// Brings everything to the disk. Why the log is not whole, if it is not.
+    /// Syncs the log to disk. Returns why it is incomplete, if it is.
     pub(crate) fn finish(mut self) -> Result<(), LoadError> {
         let synced = match self.failed.take() {
             Some(error) => Err(error),
@@ -109,7 +111,7 @@ impl Log {
         match self.file.write_all(text.as_bytes()) {
             Ok(()) => self.whole_bytes += text.len() as u64,
             Err(error) => {
-                // Where even this fails, the log ends with half a line, which readers refuse.
+                // If this fails too, the log ends with half a line, which readers refuse.
                 let _ = self.file.set_len(self.whole_bytes);
                 self.failed = Some(error);
             }

@@ -1,4 +1,4 @@
-//! Reads HdrHistogram logs of any tool: those of Tare, of cassandra-stress, of YCSB.
+//! Reads the HdrHistogram logs of any tool, such as Tare, cassandra-stress and YCSB.
 
 use std::time::Duration;
 
@@ -8,39 +8,40 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry, T
 
 use crate::report::histogram::{self, DecodeError, Histogram};
 
-/// A stamp that is so much smaller than the log's start counts from it (`HistogramLogReader`).
+/// A timestamp that is this much smaller than the log's start counts from that start
+/// (`HistogramLogReader`).
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Why a log could not be read. Lines count from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    #[error("line {line} is not of an HdrHistogram log")]
+    #[error("line {line} is not part of an HdrHistogram log")]
     Line { line: usize },
     #[error("cannot read the interval in line {line}")]
     Interval { line: usize, source: DecodeError },
 }
 
-/// One interval of one tag, its histogram still encoded: an hour of them fits into memory.
+/// One interval of one tag. Its histogram stays encoded, so that hours of them fit into memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Interval<'t> {
     pub line: usize,
-    /// Empty where the log has none.
+    /// Empty if the log has no tags.
     pub tag: &'t str,
-    /// Since 1970 where the log says when it began; else from its start.
+    /// Since 1970 if the log tells when it began, otherwise from its start.
     pub begin: Duration,
     pub length: Duration,
-    /// In the unit that the tool prefers.
+    /// The largest value, in the tool's own unit.
     pub max: f64,
     encoded: &'t str,
 }
 
 impl Interval<'_> {
-    /// When it ended, on the clock of `begin`.
+    /// Returns when it ended, on the clock of `begin`.
     pub fn end(&self) -> Duration {
         self.begin.saturating_add(self.length)
     }
 
-    /// Its histogram, in the unit of the tool.
+    /// Decodes its histogram, in the tool's unit.
     pub fn histogram(&self) -> Result<Histogram, LogError> {
         let line = self.line;
         let bytes = STANDARD.decode(self.encoded).map_err(|_| LogError::Line { line })?;
@@ -48,10 +49,10 @@ impl Interval<'_> {
     }
 }
 
-/// The intervals of a log, in its order.
+/// Returns the intervals of a log, in its order.
 ///
 /// # Errors
-/// Names the first line that is no part of such a log; one that is torn is none.
+/// If a line is not part of such a log or is incomplete; the error names the first one.
 pub fn intervals(text: &str) -> Result<Vec<Interval<'_>>, LogError> {
     let (mut start, mut base) = (None, None);
     let mut intervals = Vec::new();
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_log_is_refused_by_its_line() {
+    fn broken_log_is_refused_with_its_line() {
         let huge = "#[BaseTime: 18446744073709551615.9 (s)]\n18446744073709551615.9,1.0,1.0,AAAA\n";
         for (text, line) in [
             ("garbage\n", 1),
@@ -113,7 +114,7 @@ mod tests {
             ("\n\n1.0,1.0,1.0,TORN", 3),
             (huge, 2),
         ] {
-            let expect = format!("line {line} is not of an HdrHistogram log");
+            let expect = format!("line {line} is not part of an HdrHistogram log");
             assert_eq!(intervals(text).unwrap_err().to_string(), expect, "{text}");
         }
         for encoded in ["!!", "SElTVA=="] {

@@ -19,7 +19,7 @@ fn write(path: &Path, start_ms: u64, stretches: &[Vec<u64>]) {
     log.finish().unwrap();
 }
 
-/// Every histogram of a log by tag, added up.
+/// Returns every histogram of a log by tag, added up.
 fn total(text: &str, tag: &str) -> Histogram {
     let mut sum = histogram::new();
     for entry in IntervalLogIterator::new(text.as_bytes()) {
@@ -36,7 +36,7 @@ fn total(text: &str, tag: &str) -> Histogram {
 }
 
 #[test]
-fn the_log_is_read_back_by_a_log_reader() {
+fn log_reads_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("load.hdr");
     write(&path, 1_700_000_000_500, &[vec![1_000, 2_000], vec![5_000_000]]);
@@ -51,7 +51,7 @@ fn the_log_is_read_back_by_a_log_reader() {
 }
 
 #[test]
-fn what_is_no_log_is_refused_by_file_and_line() {
+fn broken_log_is_refused_with_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.hdr");
     let refused = |text: &str| {
@@ -59,11 +59,11 @@ fn what_is_no_log_is_refused_by_file_and_line() {
         let error = merge(std::slice::from_ref(&path), &mut Vec::new()).unwrap_err();
         error.to_string().replace(&path.display().to_string(), "a.hdr")
     };
-    assert_eq!(refused("dance\n"), "line 1 of a.hdr is not of an HdrHistogram log");
+    assert_eq!(refused("dance\n"), "line 1 of a.hdr is not part of an HdrHistogram log");
     assert_eq!(refused("# nothing\n"), "there is no interval in a.hdr");
     assert_eq!(
         refused("# x\nTag=a,0.0,1.0,2.0,!\n"),
-        "line 2 of a.hdr is not of an HdrHistogram log"
+        "line 2 of a.hdr is not part of an HdrHistogram log"
     );
     assert_eq!(refused("0.0,1.0,2.0,AAAA\n"), "cannot read the interval in line 1 of a.hdr");
     let of = |digits| {
@@ -82,7 +82,7 @@ fn what_is_no_log_is_refused_by_file_and_line() {
 }
 
 #[test]
-fn intervals_of_one_second_of_several_loaders_become_one() {
+fn overlapping_intervals_of_loaders_merge() {
     let folder = tempfile::tempdir().unwrap();
     let paths = [folder.path().join("a.hdr"), folder.path().join("b.hdr")];
     write(&paths[0], 1_000_000, &[vec![10], vec![20], vec![30]]);

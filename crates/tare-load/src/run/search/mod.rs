@@ -1,13 +1,13 @@
 //! The highest rate at which a system keeps a service level objective (SLO).
 //!
-//! A search brackets it: from a first guess the rate goes up until the SLO breaks and down until it
-//! holds, then the bracket is halved until its ends are 10 % apart. One run near the limit says
-//! little, for there it holds at times only. So rates around the bracket, 5 % apart, are each tried
-//! several times in random order. The highest rate up to which every run held is the result; it and
-//! the lowest rate from which on every run broke are its interval.
+//! The search brackets that rate: from a first guess the rate goes up until the SLO breaks and down
+//! until it holds; then the bracket is halved until its ends are 10 % apart. Near the limit the SLO
+//! holds only at times, so one run says little. Rates around the bracket, 5 % apart, are therefore
+//! tried several times each in random order. The result is the highest rate up to which every run
+//! held. Its interval ends at the lowest rate from which every run broke.
 //!
-//! Every run is an open loop. What was never sent, failed or got no answer counts as slower than
-//! any limit: an SLO cannot be kept by not answering.
+//! Every run is an open loop. Operations that were never sent, failed or got no answer count as
+//! slower than any limit, so a system cannot keep an SLO by not answering.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,17 +26,17 @@ mod slo;
 pub use search_run::SearchRun;
 pub use slo::{Limit, Slo};
 
-/// Up and down from the first guess by this factor.
+/// The factor between two rates while the limit is bracketed.
 const STRIDE: f64 = 1.5;
-/// The ends of the bracket are at most this far apart before rates are confirmed.
+/// The bracket is narrow enough when its ends are this factor apart.
 const BRACKET: f64 = 1.10;
-/// Rates that are confirmed are apart by this factor.
+/// The factor between two rates that are confirmed.
 const GRID: f64 = 1.05;
-/// So many rates are confirmed at once.
+/// How many rates are confirmed at once.
 const GRID_RATES: i32 = 5;
 /// The search gives up below this rate, in operations/s.
 const RATE_MIN: f64 = 1.0;
-/// Runs before the confirmation, at most.
+/// The most runs before the confirmation.
 const RUNS_MAX: usize = 40;
 /// How often the confirmation may move to other rates.
 const MOVES_MAX: usize = 6;
@@ -45,16 +45,16 @@ const MOVES_MAX: usize = 6;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     pub slo: Slo,
-    /// Where to begin; without it at half of what a closed loop reaches.
+    /// The first rate to try; `None`: half of the closed loop's throughput.
     pub first_per_s: Option<f64>,
     pub arrivals: Arrivals,
-    /// Length of a run.
+    /// The length of a run.
     pub window: Duration,
-    /// Runs at each rate that is confirmed.
+    /// The number of runs at each confirmed rate.
     pub confirmations: u32,
 }
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SearchReport {
     pub version: u32,
@@ -62,19 +62,19 @@ pub struct SearchReport {
     pub arrivals: &'static str,
     pub window_s: f64,
     pub confirmations: u32,
-    /// The highest rate up to which the SLO held in every confirming run, in operations/s. None if it
-    /// cannot be kept.
+    /// The highest rate up to which the SLO held in every confirming run, in operations/s; `None`
+    /// if no rate keeps it.
     pub rate_per_s: Option<f64>,
-    /// The lowest rate from which on it broke in every confirming run; none if it was not reached.
+    /// The lowest rate from which the SLO broke in every confirming run; `None` if no such rate was
+    /// reached.
     pub broken_per_s: Option<f64>,
-    /// What a closed loop reached, where it was asked.
+    /// The throughput of the closed loop, if one was run.
     pub closed_loop_per_s: Option<f64>,
-    /// True if the search was interrupted or ran out of runs, so that the rates are those known
-    /// until then.
+    /// True if the search was interrupted or ran out of runs; the rates are those known by then.
     pub is_unfinished: bool,
     /// Why no further run could be made.
     pub error: Option<String>,
-    /// Every run in its order: the latency curve.
+    /// All runs in order: the latency curve.
     pub runs: Vec<SearchRun>,
 }
 
@@ -82,7 +82,7 @@ pub struct SearchReport {
 /// `config` is not used.
 ///
 /// # Errors
-/// What kept a load from being made.
+/// If a load could not be made.
 pub fn find_max(
     config: &LoadConfig,
     search: &Search,
@@ -107,9 +107,9 @@ pub fn find_max(
         tell(&LoadEvent::Tried(&tried));
         Ok::<_, LoadError>(tried)
     };
-    let mut found = Found::default();
+    let mut found = SearchState::default();
     let outcome = found.search(first_per_s, search.confirmations, config.seed, stop, &mut run);
-    // A server that goes away in the middle does not take with it what was found.
+    // If the server goes away in the middle, the runs so far are still reported.
     let error = match outcome {
         Err(error) if found.runs.is_empty() => return Err(error),
         outcome => outcome.err().map(|error| tare_std::error_line(&error)),
@@ -150,18 +150,18 @@ fn judge(slo: &Slo, rate_per_s: f64, confirms: bool, report: &LoadReport) -> Sea
     }
 }
 
-/// What a search has found.
+/// What the search knows so far.
 #[derive(Debug, Default)]
-struct Found {
+struct SearchState {
     holds_per_s: Option<f64>,
     broken_per_s: Option<f64>,
     is_unfinished: bool,
     runs: Vec<SearchRun>,
 }
 
-impl Found {
-    /// Searches with `run`, which tries a rate, to confirm it or not. What was found until then stays
-    /// where it fails.
+impl SearchState {
+    /// Searches by calling `run` with a rate and whether it confirms. An error keeps what was found
+    /// so far.
     fn search<E>(
         &mut self,
         first_per_s: f64,
@@ -173,7 +173,7 @@ impl Found {
         let Some(mut low) = self.bracket(first_per_s, stop, run)? else { return Ok(()) };
         let mut rng = Rng::stream(seed, 0x0073_6c6f);
         for _ in 0..MOVES_MAX {
-            // The rate that held is the middle one.
+            // The middle rate is the one that held.
             let rates: Vec<f64> =
                 (0..GRID_RATES).map(|place| low * GRID.powi(place - GRID_RATES / 2)).collect();
             let Some(held) = self.confirm(&rates, confirmations, &mut rng, stop, run)? else {
@@ -200,8 +200,8 @@ impl Found {
         Ok(())
     }
 
-    /// The highest rate that held, once it and the lowest that did not are close. None if none
-    /// holds.
+    /// Returns the highest rate that held, once it is close to the lowest that broke; `None` if no
+    /// rate held.
     fn bracket<E>(
         &mut self,
         first_per_s: f64,
@@ -235,7 +235,7 @@ impl Found {
         Ok(low)
     }
 
-    /// Tries each rate several times, in random order. None if interrupted.
+    /// Tries each rate several times in random order; `None` if interrupted.
     fn confirm<E>(
         &mut self,
         rates: &[f64],

@@ -1,4 +1,4 @@
-//! One run of a search and what came of it.
+//! One run of a search and its result.
 
 use serde::Serialize;
 
@@ -7,11 +7,11 @@ use serde::Serialize;
 pub struct SearchRun {
     pub rate_per_s: f64,
     pub throughput_per_s: f64,
-    /// The latencies that the SLO limits, in its order, in ns; none if fewer operations than that
-    /// were answered.
+    /// The latencies that the SLO limits, in its order, in ns; `None` if too few operations were
+    /// answered.
     pub latencies_ns: Vec<Option<u64>>,
     pub holds: bool,
-    /// One of the runs that confirm, not one of the bracket.
+    /// True for a confirming run, false for one of the bracket.
     pub confirms: bool,
     pub doubts: Vec<String>,
 }

@@ -7,20 +7,20 @@ use tare_std::units::nanoseconds;
 
 use crate::report::histogram::Histogram;
 
-/// One quantile of the response time and what it may be at most.
+/// The most that one percentile of the response time may be.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Limit {
-    /// In percent; 100 is the maximum.
+    /// The percentile in percent; 100 is the maximum.
     pub percentile: f64,
     pub limit_ns: u64,
 }
 
-/// Limits that all must be kept.
+/// Limits that must all be kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slo(Vec<Limit>);
 
 impl Slo {
-    /// None if there is no limit, or one of a percentile that is not above 0 and at most 100.
+    /// Returns `None` without a limit, or with a percentile that is not above 0 and at most 100.
     pub fn new(limits: Vec<Limit>) -> Option<Self> {
         let is_percentile = |limit: &Limit| limit.percentile > 0.0 && limit.percentile <= 100.0;
         (!limits.is_empty() && limits.iter().all(is_percentile)).then_some(Self(limits))
@@ -30,12 +30,12 @@ impl Slo {
         &self.0
     }
 
-    /// The limited latencies, with `missing` operations that were slower than any. None where the
-    /// quantile is among those.
+    /// Returns the limited latencies, with `missing` operations counted as slower than any; `None`
+    /// if the percentile falls among those.
     pub(super) fn latencies_ns(&self, response: &Histogram, missing: u64) -> Vec<Option<u64>> {
         let all = response.len() + missing;
         let latency = |limit: &Limit| {
-            // The rank of the quantile among all, from 1; counted as HdrHistogram counts.
+            // The rank of the percentile among all, from 1, counted as HdrHistogram counts.
             let rank = (limit.percentile / 100.0 * all as f64).ceil().max(1.0);
             let answered = response.len() as f64;
             (rank <= answered).then(|| response.value_at_quantile(rank / answered))
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_slower_than_any_limit() {
+    fn missing_operations_break_every_limit() {
         let mut response = histogram::new();
         (1..=1_000u64).for_each(|ms| histogram::record(&mut response, ms * 1_000_000));
         let check = |percentile: f64, missing: u64, expect_ms: Option<u64>| {

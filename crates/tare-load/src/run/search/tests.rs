@@ -2,8 +2,8 @@ use super::*;
 use proptest::prelude::*;
 use tare_std::rng::Rng;
 
-/// A system that keeps the SLO up to a rate that varies a little from run to run.
-fn search(capacity_per_s: f64, noise_share: f64, first_per_s: f64, seed: u64) -> Found {
+/// Searches on a system that keeps the SLO up to a rate that varies a little from run to run.
+fn search(capacity_per_s: f64, noise_share: f64, first_per_s: f64, seed: u64) -> SearchState {
     let mut noise = Rng::new(seed);
     let mut run = |rate_per_s: f64, confirms: bool| {
         let limit_per_s = capacity_per_s * (1.0 + noise_share * (2.0 * noise.next_f64() - 1.0));
@@ -17,13 +17,13 @@ fn search(capacity_per_s: f64, noise_share: f64, first_per_s: f64, seed: u64) ->
             doubts: Vec::new(),
         })
     };
-    let mut found = Found::default();
+    let mut found = SearchState::default();
     found.search(first_per_s, 3, seed, &AtomicBool::new(false), &mut run).unwrap();
     found
 }
 
 #[test]
-fn a_slo_that_cannot_be_kept_is_told_soon() {
+fn impossible_slo_ends_soon() {
     let found = search(0.0, 0.0, 1e5, 1);
     assert_eq!((found.holds_per_s, found.is_unfinished), (None, false));
     assert!(found.runs.len() < 20, "{}", found.runs.len());
@@ -41,7 +41,7 @@ fn an_interrupted_search_keeps_its_runs() {
         doubts: Vec::new(),
     };
     let mut run = |_, _| Ok::<_, ()>(tried.clone());
-    let mut found = Found::default();
+    let mut found = SearchState::default();
     found.search(10.0, 3, 1, &stop, &mut run).unwrap();
     assert!(found.is_unfinished && found.runs.len() == 1 && found.holds_per_s.is_none());
 }
@@ -55,7 +55,8 @@ proptest! {
         let found = search(capacity, noise, (capacity * first).max(1.0), seed);
         prop_assert!(!found.is_unfinished);
         let holds = found.holds_per_s.unwrap();
-        // Without noise the interval holds the limit; with it the limit is off by the noise at most.
+        // Without noise the interval holds the limit; with noise the limit is off by at most the
+        // noise.
         prop_assert!(holds <= capacity * (1.0 + noise));
         prop_assert!(found.broken_per_s.is_none_or(|broken| broken >= capacity * (1.0 - noise)));
         prop_assert!(holds >= capacity * (1.0 - noise) / GRID.powi(GRID_RATES));

@@ -1,24 +1,23 @@
-//! What comes back: answers are judged, failures are handed to `recovery`, connections that broke
-//! are given up.
+//! Handles answers: judges them, passes failures to `recovery`, and gives up broken connections.
 
 use std::sync::atomic::Ordering;
 
 use super::{Source, Worker};
 use crate::protocol::connection::{CONTROL, Connection, State};
-use crate::protocol::request::Judged;
+use crate::protocol::request::AnswerOutcome;
 use crate::protocol::wire::Progress;
 use crate::report::stats::ErrorKind;
 use crate::run::clock;
 
 impl Worker<'_> {
-    /// Takes the answers of one connection and sends what follows from them.
+    /// Takes the answers of one connection and sends the requests that follow from them.
     pub(super) fn serve(&mut self, index: usize) {
         if !self.connections[index].alive {
             return;
         }
         let progress = match self.connections[index].receive() {
             Ok(progress) => progress,
-            Err(error) => return self.lose(index, ErrorKind::Garbage, &error.to_string()),
+            Err(error) => return self.lose(index, ErrorKind::Malformed, &error.to_string()),
         };
         let now_ns = clock::now_ns();
         let taken = self.take_answers(index, now_ns);
@@ -26,13 +25,13 @@ impl Worker<'_> {
             self.settle();
         }
         if let Err(reason) = taken {
-            return self.lose(index, ErrorKind::Garbage, &reason);
+            return self.lose(index, ErrorKind::Malformed, &reason);
         }
         match progress {
             Progress::Ended => {
                 return self.lose(index, ErrorKind::ConnectionClosed, "closed by the server");
             }
-            // The queue will not tell of it again. It is not this connection's turn either.
+            // The edge-triggered queue will not report it again, and other connections come first.
             Progress::More => self.again.push(index),
             Progress::Blocked => {}
         }
@@ -42,14 +41,14 @@ impl Worker<'_> {
         self.flush(index);
     }
 
-    /// Judges every whole answer that was received. Fails if the bytes are no answers.
+    /// Judges every complete answer. Fails if the bytes are not answers.
     #[inline]
     fn take_answers(&mut self, index: usize, now_ns: u64) -> Result<(), String> {
         let connection = &mut self.connections[index];
         let is_open = matches!(self.source, Source::Open(_));
         let in_window = self.crossed > 0 && self.crossed < self.timetable.boundaries.len();
         let mut offset = 0;
-        // The earliest intended start of what ended well.
+        // The earliest intended start among the operations that succeeded.
         let mut served_ns = None::<u64>;
         let result = loop {
             let bytes = &connection.input[offset..];
@@ -71,7 +70,7 @@ impl Worker<'_> {
                     continue;
                 }
                 if stream < 0 {
-                    continue; // An event that nobody asked for.
+                    continue; // An unrequested event.
                 }
                 break Err(format!("an answer on stream {stream} without a request"));
             };
@@ -84,17 +83,17 @@ impl Worker<'_> {
                     self.stats.recovery.unused_answers += 1;
                     continue;
                 }
-                State::Free | State::Parked => {
+                State::Free | State::AwaitingPrepare => {
                     break Err(format!("an answer on stream {stream} without a request"));
                 }
             }
             self.answer_ns = now_ns;
             let (job, operation) = (self.job, slot.operation);
             let judged = job.judge(operation, &frame);
-            if let Ok(Judged::Then(next)) = judged {
-                // The operation began with its first request, and ends with the answer to this one.
+            if let Ok(AnswerOutcome::Then(next)) = judged {
+                // The operation began with its first request and ends with the answer to this one.
                 slot.operation = next;
-                self.beaten.extend(slot.twin.take());
+                self.beaten.extend(slot.other_attempt.take());
                 let head = connection.head(stream);
                 let encoded = job.encode(next, &connection.prepared, head, &mut connection.out);
                 assert!(encoded, "the engine prepares every statement before the load");
@@ -112,7 +111,7 @@ impl Worker<'_> {
             connection.release(stream);
             self.in_flight -= 1;
             self.stats.operations += u64::from(in_window);
-            self.stats.not_found += u64::from(in_window && judged == Ok(Judged::NotFound));
+            self.stats.not_found += u64::from(in_window && judged == Ok(AnswerOutcome::NotFound));
             let counts = if is_open {
                 slot.intended_ns >= self.window_ns.0 && slot.intended_ns < self.window_ns.1
             } else {
@@ -124,9 +123,9 @@ impl Worker<'_> {
                 self.stats.answered(job.kind(&operation), service_ns, response_ns);
             }
             served_ns = Some(served_ns.unwrap_or(u64::MAX).min(slot.intended_ns));
-            if let Some(twin) = slot.twin {
+            if let Some(other_attempt) = slot.other_attempt {
                 self.stats.recovery.speculative_won += u64::from(slot.is_second);
-                self.beaten.push(twin);
+                self.beaten.push(other_attempt);
             }
             if job.is_populating() {
                 self.shared.done.fetch_add(1, Ordering::Relaxed);
@@ -139,7 +138,7 @@ impl Worker<'_> {
         result
     }
 
-    /// Gives a connection up, and has it made again where that is wanted.
+    /// Gives a connection up, and orders a new one if that is wanted.
     #[cold]
     pub(super) fn lose(&mut self, index: usize, kind: ErrorKind, reason: &str) {
         let connection = &mut self.connections[index];
@@ -159,11 +158,11 @@ impl Worker<'_> {
         self.settle();
     }
 
-    /// Gives up everything that still waits for an answer.
+    /// Gives up all requests that still wait for an answer.
     pub(super) fn abandon(&mut self) {
         self.stopped_ns.get_or_insert_with(clock::now_ns);
         for index in 0..self.connections.len() {
-            // Answers to attempts that were given up are awaited by nobody.
+            // Nobody awaits answers to attempts that were given up.
             if self.connections[index].is_awaiting() {
                 self.lose(index, ErrorKind::NoAnswer, "no answer after the load had ended");
             }
@@ -172,5 +171,5 @@ impl Worker<'_> {
     }
 }
 
-/// The server has forgotten a statement (CQL protocol, section 9).
+/// The error code for a forgotten statement (CQL protocol, section 9).
 const UNPREPARED: i32 = 0x2500;

@@ -1,17 +1,17 @@
 //! One thread of load: an event loop over its connections.
 //!
-//! Every turn sends what is due, in one send per connection; waits for answers, for the next due
-//! operation or for the next edge; and takes the answers, in one receive per connection. Before a
-//! due operation the thread sleeps on a timer that is set early by what timers have been late, and
-//! polls for the rest, so that operations leave on time without a CPU spinning all the while.
+//! Every turn sends what is due, in one send per connection; waits for answers, the next due
+//! operation or the next edge; and takes the answers, in one receive per connection. Before a due
+//! operation the thread sleeps on a timer set early by the usual lateness of timers and polls for
+//! the rest, so that operations leave on time without constant spinning.
 //!
 //! The event queue is epoll, edge-triggered. Where batches are smallest (64 connections with one
-//! request each, over the loopback) 68 % of the thread's CPU time were TCP's sending, the receiver's
-//! part included, 13 % its receiving, and 2.5 % the event queue: io_uring could save the last and
-//! some system call entries, and would be missing wherever a seccomp profile forbids it.
+//! request each, over the loopback) 68 % of the thread's CPU time went into TCP's sending, the
+//! receiver's part included, 13 % into receiving, and 2.5 % into the event queue. io_uring could
+//! save only the last and some system call entries, and seccomp profiles often forbid it.
 //!
-//! The load is cut into stretches by boundaries. At each one the thread reads its CPU clock and
-//! hands over what it counted since the one before.
+//! Boundaries divide the load into stretches. At each one the thread reads its CPU clock and hands
+//! over what it counted since the one before.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
@@ -22,16 +22,16 @@ use crate::access::Recovery;
 use crate::error::LoadError;
 use crate::pacing::{Due, Pacer};
 use crate::protocol::cluster::Ring;
-use crate::protocol::connection::{Connection, Slot, Twin};
+use crate::protocol::connection::{AttemptRef, Connection, Slot};
 use crate::protocol::request::{Failure, Job};
 use crate::protocol::wire::Progress;
 use crate::report::stats::{ErrorKind, Gap, Stats};
 use crate::run::clock::{self, RunDelay};
 use crate::run::queue::Queue;
 use crate::run::redial::Redialer;
-use crate::run::routing::{Ready, Routing};
+use crate::run::routing::{ReadyOperation, Routing};
 
-use recovery::Recoverer;
+use recovery::RecoveryState;
 
 mod answers;
 mod recovery;
@@ -45,19 +45,20 @@ pub enum Edge {
     End,
 }
 
-/// Where a thread's operations come from.
+/// The source of a thread's operations.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// The next one when one has ended: indices `next`, `next + step` ...
+    /// Closed loop: the next operation when one has ended, with the indices `next`, `next + step`
+    /// ...
     Closed { next: u64, step: u64 },
-    /// By the clock.
+    /// Open loop: operations by the clock.
     Open(Pacer),
-    /// Every row once: keys `next`, `next + step` ... below `end`.
+    /// Every row once, with the keys `next`, `next + step` ... below `end`.
     Rows { next: u64, step: u64, end: u64 },
 }
 
 impl Source {
-    /// The next operation, if one may be sent now.
+    /// Returns the next operation, if one may be sent now.
     #[inline]
     fn take(&mut self, now_ns: u64) -> Option<Due> {
         let (next, step) = match self {
@@ -75,73 +76,74 @@ impl Source {
     }
 }
 
-/// When a load begins, is cut and ends, in ns on the clock of `clock::now_ns`.
+/// When a load begins, is divided and ends, in ns on the clock of `clock::now_ns`.
 #[derive(Clone, Debug)]
-pub(crate) struct Timetable {
-    /// The first opens the measured window, the last closes it. Empty: nothing is measured.
+pub(crate) struct WindowTimes {
+    /// The first boundary opens the measured window, the last closes it. Empty: nothing is
+    /// measured.
     pub(crate) boundaries: Vec<u64>,
-    /// No operation is sent from here on.
+    /// No operation is sent from this time on.
     pub(crate) stop_ns: u64,
-    /// So long without any answer, once no operation is sent, and those in flight are given up.
+    /// After the stop, requests in flight are given up after this time without any answer.
     pub(crate) silence_ns: u64,
-    /// So long after the stop they are given up in any case.
+    /// They are given up at the latest this long after the stop.
     pub(crate) drain_ns: u64,
 }
 
 /// What all threads of a load share.
-pub(crate) struct Shared<'a> {
+pub(crate) struct SharedState<'a> {
     pub(crate) stop: &'a AtomicBool,
     /// Connections that still work.
     pub(crate) alive: AtomicUsize,
-    /// Operations that ended, well or not; counted only while rows are written.
+    /// Operations that ended, successfully or not; counted only while rows are written.
     pub(crate) done: AtomicU64,
     /// Called by the first thread at the edges of the window.
     pub(crate) edge: &'a (dyn Fn(Edge) + Sync),
-    /// When any thread last had an operation that ended well, to `SERVED_NS`.
+    /// When an operation of any thread last succeeded, accurate to `SERVED_NS`.
     pub(crate) served_ns: AtomicU64,
 }
 
-/// What a thread counted.
-pub(crate) enum Chunk {
-    /// In the stretch between two boundaries, numbered from 0.
+/// The counts of one thread.
+pub(crate) enum StretchCounts {
+    /// Counts of the stretch between two boundaries, numbered from 0.
     Stretch(usize, Stats),
-    /// After the last boundary: the ends of operations that belong to the window, and errors.
+    /// Counts after the last boundary: ends of operations that belong to the window, and errors.
     Tail(Stats),
 }
 
-/// How a thread paces its load.
-pub(crate) struct Plan {
+/// What a thread does and when.
+pub(crate) struct WorkerPlan {
     pub(crate) source: Source,
-    pub(crate) timetable: Timetable,
-    /// True for the one thread that calls `Shared::edge`.
+    pub(crate) timetable: WindowTimes,
+    /// True for the one thread that calls `SharedState::edge`.
     pub(crate) first: bool,
-    /// What is done about failures.
+    /// What to do about failures.
     pub(crate) recovery: Recovery,
-    /// How connections that broke are made again, where they are.
+    /// Reconnects broken connections, if that is wanted.
     pub(crate) redialer: Option<Redialer>,
 }
 
-/// The stop flag is looked at so often, in ns.
+/// The interval between two looks at the stop flag, in ns.
 const ATTENTION_NS: u64 = 100_000_000;
-/// Threads tell each other that there is service so often, in ns: seldom enough that their caches
-/// share the word.
+/// The interval at which threads report service to each other, in ns; long enough for their caches
+/// to share the word.
 const SERVED_NS: u64 = 1_000_000;
-/// Events taken from the queue at once. Edges are noticed between two such batches.
+/// The most events taken from the queue at once. Edges are noticed between two such batches.
 const EVENTS_MAX: usize = 64;
 
 pub(crate) struct Worker<'a> {
     connections: &'a mut [Connection],
     job: &'a Job,
-    shared: &'a Shared<'a>,
+    shared: &'a SharedState<'a>,
     source: Source,
-    /// Where there are several nodes or shards.
+    /// Set if there are several nodes or shards.
     routing: Option<Routing<'a>>,
-    timetable: Timetable,
+    timetable: WindowTimes,
     first: bool,
-    chunks: Sender<Chunk>,
+    chunks: Sender<StretchCounts>,
     queue: Queue,
     stats: Stats,
-    /// Boundaries crossed.
+    /// How many boundaries have been crossed.
     crossed: usize,
     /// The span whose operations count, as planned.
     window_ns: (u64, u64),
@@ -152,22 +154,22 @@ pub(crate) struct Worker<'a> {
     /// The most of them, over all connections, and by connection.
     in_flight_max: usize,
     limits: Vec<i16>,
-    recoverer: Recoverer,
-    /// Attempts that failed in the batch of answers at hand ...
+    recoverer: RecoveryState,
+    /// Attempts that failed in the current batch of answers.
     failed: Vec<(Slot, Failure)>,
-    /// ... and those that another one has beaten.
-    beaten: Vec<Twin>,
-    /// Open loop: where the search for a connection with room goes on.
+    /// Attempts whose operation another attempt completed first.
+    beaten: Vec<AttemptRef>,
+    /// Open loop: the connection at which the search for room continues.
     turn: usize,
-    /// Connections that were given something in this turn.
+    /// Connections that got something to send in this turn.
     given: Vec<usize>,
-    /// Connections that may have more to receive than was taken.
+    /// Connections with possibly more to receive.
     again: Vec<usize>,
     /// When the last answer came, or the load began.
     answer_ns: u64,
     /// When the thread stopped sending.
     stopped_ns: Option<u64>,
-    /// The earliest intended start of what failed since something last ended well.
+    /// The earliest intended start among failures since the last success.
     unserved_ns: Option<u64>,
     run_delay: RunDelay,
     /// The thread's run delay at the last boundary.
@@ -175,14 +177,14 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// Registers the connections with an event queue of the calling thread.
+    /// Adds the connections to an event queue of the calling thread.
     pub(crate) fn new(
         connections: &'a mut [Connection],
         ring: &'a Ring,
         job: &'a Job,
-        shared: &'a Shared<'a>,
-        plan: Plan,
-        chunks: Sender<Chunk>,
+        shared: &'a SharedState<'a>,
+        plan: WorkerPlan,
+        chunks: Sender<StretchCounts>,
     ) -> Result<Self, LoadError> {
         let queue = Queue::new(connections)?;
         let routing = Routing::new(connections, ring);
@@ -208,7 +210,7 @@ impl<'a> Worker<'a> {
             in_flight: 0,
             in_flight_max: 0,
             limits: Vec::new(),
-            recoverer: Recoverer::new(plan.recovery, plan.redialer),
+            recoverer: RecoveryState::new(plan.recovery, plan.redialer),
             failed: Vec::new(),
             beaten: Vec::new(),
             turn: 0,
@@ -222,7 +224,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Runs the load to its end. `in_flight` is the most that each connection may have in flight.
+    /// Runs the load to its end. `in_flight` has the most requests in flight for each connection.
     pub(crate) fn run(mut self, in_flight: &[i16]) -> Result<(), LoadError> {
         for (connection, &limit) in self.connections.iter_mut().zip(in_flight) {
             connection.reserve(limit);
@@ -263,11 +265,11 @@ impl<'a> Worker<'a> {
             self.again.drain(..unfinished);
         }
         self.abandon();
-        self.send_chunk(Chunk::Tail);
+        self.send_chunk(StretchCounts::Tail);
         Ok(())
     }
 
-    /// True once nothing is sent and nothing is awaited any more.
+    /// Returns true once nothing is sent and nothing is awaited any more.
     fn is_over(&mut self, now_ns: u64) -> bool {
         let interrupted = self.shared.stop.load(Ordering::Relaxed);
         let dead =
@@ -288,7 +290,7 @@ impl<'a> Worker<'a> {
         if self.source.is_exhausted() && self.in_flight == 0 && !waiting {
             return true;
         }
-        // While rows are written, silence is the only limit. A measured load ends by the clock.
+        // While rows are written, silence is the only limit; a measured load ends by the clock.
         matches!(self.source, Source::Rows { .. }) && silent
     }
 
@@ -307,10 +309,10 @@ impl<'a> Worker<'a> {
             if self.first {
                 (self.shared.edge)(Edge::Begin);
             }
-            // What happened before the window does not count, but a broken connection does.
+            // Counts from before the window do not matter, but a broken connection does.
             let before = std::mem::replace(&mut self.stats, Stats::new());
             for (kind, errors) in before.errors {
-                if matches!(kind, ErrorKind::ConnectionClosed | ErrorKind::Garbage) {
+                if matches!(kind, ErrorKind::ConnectionClosed | ErrorKind::Malformed) {
                     self.stats.error(kind, &errors.first, errors.count);
                 }
             }
@@ -329,7 +331,7 @@ impl<'a> Worker<'a> {
                 }
             }
             let number = self.crossed - 1;
-            self.send_chunk(|stats| Chunk::Stretch(number, stats));
+            self.send_chunk(|stats| StretchCounts::Stretch(number, stats));
         }
         self.crossed += 1;
         self.stats.begin_ns = now_ns;
@@ -337,7 +339,7 @@ impl<'a> Worker<'a> {
         self.run_delay_ns = run_delay_ns;
     }
 
-    /// True if anything is due or in flight, or has failed since something last ended well.
+    /// Returns true if anything is due or in flight, or has failed since the last success.
     fn is_waiting(&self, now_ns: u64) -> bool {
         let is_due = match &self.source {
             Source::Open(pacer) => pacer.next_due_ns() < now_ns,
@@ -346,7 +348,7 @@ impl<'a> Worker<'a> {
         is_due || self.in_flight > 0 || self.unserved_ns.is_some()
     }
 
-    /// Operations ended well now; the one of them that should have started first, at
+    /// Notes that operations succeeded now. The one that should have started first was due at
     /// `intended_ns`.
     #[inline]
     fn served(&mut self, intended_ns: u64, now_ns: u64) {
@@ -355,7 +357,7 @@ impl<'a> Worker<'a> {
             return;
         }
         let served_ns = self.shared.served_ns.fetch_max(now_ns, Ordering::Relaxed);
-        // In a closed loop there is always something that could be done.
+        // In a closed loop there is always an operation to send.
         let from_ns = match &self.source {
             Source::Open(_) => served_ns.max(unserved_ns.unwrap_or(u64::MAX).min(intended_ns)),
             _ => served_ns,
@@ -363,13 +365,13 @@ impl<'a> Worker<'a> {
         self.note_gap(from_ns, now_ns);
     }
 
-    /// An operation that should have started at `intended_ns` failed.
+    /// Notes that an operation failed that should have started at `intended_ns`.
     fn unserved(&mut self, intended_ns: u64) {
         let earliest_ns = self.unserved_ns.unwrap_or(u64::MAX).min(intended_ns);
         self.unserved_ns = Some(earliest_ns);
     }
 
-    /// Counts a time without service, if it is long enough and in the window.
+    /// Counts a gap in service if it is long enough and in the window.
     fn note_gap(&mut self, from_ns: u64, to_ns: u64) {
         let gap =
             Gap { from_ns: from_ns.max(self.window_ns.0), to_ns: to_ns.min(self.window_ns.1) };
@@ -378,7 +380,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Closes the window now if it is open; if it has not begun, it never will.
+    /// Closes the window now if it is open; a window that has not begun stays empty.
     fn end_window_early(&mut self, now_ns: u64) {
         let remaining = self.timetable.boundaries.len() - self.crossed;
         if remaining == 0 {
@@ -392,13 +394,13 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn send_chunk(&mut self, chunk: impl FnOnce(Stats) -> Chunk) {
+    fn send_chunk(&mut self, chunk: impl FnOnce(Stats) -> StretchCounts) {
         let stats = std::mem::replace(&mut self.stats, Stats::new());
-        // The receiver lives as long as the threads; if it is gone nobody wants the figures.
+        // The receiver lives as long as the threads; without it nobody wants the figures.
         let _ = self.chunks.send(chunk(stats));
     }
 
-    /// Open loop: hands everything that is due to the connections, in turn.
+    /// Open loop: hands everything that is due to the connections in turn.
     fn send_due(&mut self, now_ns: u64) {
         while let Some(index) = self.connection_with_room(|_| true) {
             let Some(due) = self.source.take(now_ns) else { break };
@@ -412,14 +414,14 @@ impl<'a> Worker<'a> {
             if self.connections[index].queued.is_empty() {
                 self.given.push(index);
             }
-            self.encode(index, Ready { operation, intended_ns: due.intended_ns });
+            self.encode(index, ReadyOperation { operation, intended_ns: due.intended_ns });
         }
         while let Some(index) = self.given.pop() {
             self.flush(index);
         }
     }
 
-    /// The next connection, in turn, that can take a request and suits.
+    /// Returns the next suitable connection, in turn, that can take a request.
     #[inline]
     fn connection_with_room(&self, suits: impl Fn(usize) -> bool) -> Option<usize> {
         let count = self.connections.len();
@@ -439,7 +441,7 @@ impl<'a> Worker<'a> {
             let mut take = || {
                 let due = source.take(now_ns)?;
                 let operation = job.operation(due.index);
-                Some(Ready { operation, intended_ns: due.intended_ns })
+                Some(ReadyOperation { operation, intended_ns: due.intended_ns })
             };
             let ready = match &mut self.routing {
                 None => take(),
@@ -454,7 +456,7 @@ impl<'a> Worker<'a> {
     }
 
     #[inline]
-    fn encode(&mut self, index: usize, ready: Ready) {
+    fn encode(&mut self, index: usize, ready: ReadyOperation) {
         let connection = &mut self.connections[index];
         let slot = Slot::new(ready.operation, ready.intended_ns);
         let Some(stream) = connection.take_stream(slot) else {

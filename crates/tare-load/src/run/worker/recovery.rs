@@ -1,48 +1,48 @@
-//! What is done about operations that fail and connections that break, where the user asked for it:
-//! attempts are given up after a time, made again, or made twice; connections are made anew.
+//! Recovery from failures, as far as the user asked for it: slow attempts are given up, sent again
+//! or doubled, and broken connections are replaced.
 //!
-//! Nothing of it costs an operation that goes well anything but a comparison: how long attempts have
-//! been under way is looked at some sixteen times within the shortest of the times that were asked
-//! for, so a time-out comes up to a sixteenth late. An attempt that is given up keeps its stream,
-//! because its answer may still come; the connection gets another one for the next.
+//! A successful operation pays one comparison for it. The age of attempts is checked some sixteen
+//! times within the shortest of the configured times, so a time-out comes up to a sixteenth late.
+//! An attempt that was given up keeps its stream, because its answer may still come; the connection
+//! gets another stream instead.
 
 use std::collections::VecDeque;
 
 use super::{Source, Worker};
 use crate::access::Recovery;
-use crate::protocol::connection::{Slot, Twin};
+use crate::protocol::connection::{AttemptRef, Slot};
 use crate::report::stats::ErrorKind;
 use crate::run::redial::Redialer;
 use crate::workload::operation::Operation;
 
-/// Attempts are looked at so often at most, in ns.
+/// The shortest interval between two checks of attempts, in ns.
 const SWEEP_NS_MIN: u64 = 250_000;
-/// While connections are being made, the thread looks for them so often, in ns.
+/// The interval between two looks for new connections, in ns.
 const REDIAL_NS: u64 = 5_000_000;
-/// Answers that never came, and the connection is taken for broken.
+/// A connection counts as broken after so many answers that never came.
 const GIVEN_UP_MAX: usize = 4_096;
 
 /// An operation that is to be sent again.
 #[derive(Clone, Debug)]
-pub(super) struct Again {
+pub(super) struct Retry {
     slot: Slot,
-    /// What became of it last.
+    /// The error of its last attempt.
     kind: ErrorKind,
     message: String,
 }
 
-/// What a thread remembers for its recovery.
+/// The recovery state of one thread.
 #[derive(Debug)]
-pub(super) struct Recoverer {
+pub(super) struct RecoveryState {
     pub(super) wanted: Recovery,
-    /// When attempts are looked at next; never where nothing was asked for.
+    /// When attempts are checked next; never if no recovery is configured.
     sweep_ns: u64,
     every_ns: u64,
-    again: VecDeque<Again>,
+    again: VecDeque<Retry>,
     redialer: Option<Redialer>,
 }
 
-impl Recoverer {
+impl RecoveryState {
     pub(super) fn new(wanted: Recovery, redialer: Option<Redialer>) -> Self {
         let shortest = wanted.timeout.into_iter().chain(wanted.speculative).min();
         let every_ns = shortest.map(|time| nanoseconds(time) / 16);
@@ -55,7 +55,7 @@ impl Recoverer {
         }
     }
 
-    /// When the thread has to look, at the latest.
+    /// Returns when the thread must check again, at the latest.
     #[inline]
     pub(super) fn look_ns(&self, now_ns: u64) -> u64 {
         let redialling = self.redialer.as_ref().is_some_and(Redialer::is_busy);
@@ -65,8 +65,7 @@ impl Recoverer {
 }
 
 impl Worker<'_> {
-    /// Looks after attempts that take too long, operations to be sent again and connections that
-    /// have been made.
+    /// Handles slow attempts, operations to be sent again, and new connections.
     #[inline]
     pub(super) fn recover(&mut self, now_ns: u64) {
         if now_ns >= self.recoverer.sweep_ns {
@@ -81,12 +80,12 @@ impl Worker<'_> {
         }
     }
 
-    /// Decides what becomes of failed attempts, and of those that another one has beaten.
+    /// Decides what happens to failed attempts, and to those that another attempt has beaten.
     #[cold]
     pub(super) fn settle(&mut self) {
-        while let Some(twin) = self.beaten.pop() {
-            if let Some(connection) = self.connections.get_mut(twin.connection) {
-                connection.give_up_attempt(twin.stream);
+        while let Some(other_attempt) = self.beaten.pop() {
+            if let Some(connection) = self.connections.get_mut(other_attempt.connection) {
+                connection.give_up_attempt(other_attempt.stream);
             }
         }
         for (slot, (kind, message)) in std::mem::take(&mut self.failed) {
@@ -95,18 +94,20 @@ impl Worker<'_> {
     }
 
     fn fail(&mut self, slot: Slot, kind: ErrorKind, message: String) {
-        // Where there is a second attempt, it decides.
-        if let Some(twin) = slot.twin.and_then(|twin| self.waiting(twin)) {
-            twin.twin = None;
+        // The second attempt decides, if there is one.
+        if let Some(other_attempt) =
+            slot.other_attempt.and_then(|other_attempt| self.waiting(other_attempt))
+        {
+            other_attempt.other_attempt = None;
             return;
         }
         let may_retry = slot.retries < self.recoverer.wanted.retries && kind.may_pass();
         if may_retry && self.stopped_ns.is_none() {
             self.stats.recovery.retries += 1;
             let retries = slot.retries + 1;
-            let (twin, is_second, had_twin) = (None, false, false);
-            let slot = Slot { retries, twin, is_second, had_twin, ..slot };
-            self.recoverer.again.push_back(Again { slot, kind, message });
+            let (other_attempt, is_second, had_other_attempt) = (None, false, false);
+            let slot = Slot { retries, other_attempt, is_second, had_other_attempt, ..slot };
+            self.recoverer.again.push_back(Retry { slot, kind, message });
             return;
         }
         self.count(&slot, kind, &message);
@@ -122,16 +123,16 @@ impl Worker<'_> {
         }
     }
 
-    /// The load has ended: what was to be sent again has failed.
+    /// Counts operations that were to be sent again as failed, because the load has ended.
     pub(super) fn drop_retries(&mut self) {
-        for Again { slot, kind, message } in std::mem::take(&mut self.recoverer.again) {
+        for Retry { slot, kind, message } in std::mem::take(&mut self.recoverer.again) {
             self.count(&slot, kind, &message);
         }
     }
 
-    fn waiting(&mut self, twin: Twin) -> Option<&mut Slot> {
-        let connection = self.connections.get_mut(twin.connection)?;
-        let slot = connection.slots.get_mut(usize::try_from(twin.stream).ok()?)?;
+    fn waiting(&mut self, other_attempt: AttemptRef) -> Option<&mut Slot> {
+        let connection = self.connections.get_mut(other_attempt.connection)?;
+        let slot = connection.slots.get_mut(usize::try_from(other_attempt.stream).ok()?)?;
         slot.is_awaited().then_some(slot)
     }
 
@@ -139,10 +140,10 @@ impl Worker<'_> {
         if self.stopped_ns.is_some() {
             return self.drop_retries();
         }
-        while let Some(Again { slot, kind, message }) = self.recoverer.again.pop_front() {
+        while let Some(Retry { slot, kind, message }) = self.recoverer.again.pop_front() {
             if !self.attempt(None, slot) {
                 // No connection works just now.
-                self.recoverer.again.push_front(Again { slot, kind, message });
+                self.recoverer.again.push_front(Retry { slot, kind, message });
                 break;
             }
         }
@@ -161,9 +162,11 @@ impl Worker<'_> {
         let connection = &mut self.connections[index];
         connection.extend();
         let Some(stream) = connection.take_stream(slot) else { return false };
-        if let Some(first) = slot.twin.and_then(|twin| self.waiting(twin)) {
-            first.twin = Some(Twin { connection: index, stream });
-            first.had_twin = true;
+        if let Some(first) =
+            slot.other_attempt.and_then(|other_attempt| self.waiting(other_attempt))
+        {
+            first.other_attempt = Some(AttemptRef { connection: index, stream });
+            first.had_other_attempt = true;
         }
         self.encode_on(index, stream, slot.operation);
         true
@@ -181,14 +184,15 @@ impl Worker<'_> {
                     continue;
                 }
                 if age_ns >= timeout_ns {
-                    late.push(Twin { connection: index, stream });
-                } else if age_ns >= speculative_ns && !slot.had_twin {
-                    slow.push(Twin { connection: index, stream });
+                    late.push(AttemptRef { connection: index, stream });
+                } else if age_ns >= speculative_ns && !slot.had_other_attempt {
+                    slow.push(AttemptRef { connection: index, stream });
                 }
             }
         }
         for attempt in &late {
-            // Looked at anew: it may have been one of two, of which the other has just been given up.
+            // The state may have changed: it may have been one of two attempts, of which the other
+            // was just given up.
             let Some(slot) = self.waiting(*attempt).copied() else { continue };
             self.connections[attempt.connection].give_up_attempt(attempt.stream);
             self.stats.recovery.timeouts += 1;
@@ -204,7 +208,12 @@ impl Worker<'_> {
         if self.stopped_ns.is_none() {
             for first in slow {
                 let Some(slot) = self.waiting(first).copied() else { continue };
-                let second = Slot { twin: Some(first), is_second: true, had_twin: true, ..slot };
+                let second = Slot {
+                    other_attempt: Some(first),
+                    is_second: true,
+                    had_other_attempt: true,
+                    ..slot
+                };
                 if self.attempt(Some(first.connection), second) {
                     self.stats.recovery.speculative += 1;
                 }
@@ -216,7 +225,7 @@ impl Worker<'_> {
         self.flush_given();
     }
 
-    /// Closed loop: other operations take the places of those that were given up.
+    /// Closed loop: sends other operations in place of those that were given up.
     fn refill(&mut self, now_ns: u64) {
         if self.stopped_ns.is_some() || matches!(self.source, Source::Open(_)) {
             return;
@@ -227,14 +236,14 @@ impl Worker<'_> {
         }
     }
 
-    /// Has a connection that broke made again.
+    /// Orders a replacement of a broken connection.
     pub(super) fn redial(&mut self, index: usize) {
         if let Some(redialer) = &mut self.recoverer.redialer {
             redialer.order(index);
         }
     }
 
-    /// Takes connections that have been made again.
+    /// Takes new connections into use.
     fn take_connections(&mut self, now_ns: u64) {
         while let Some((index, connection)) =
             self.recoverer.redialer.as_mut().and_then(Redialer::take)
@@ -256,7 +265,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Encodes the request of an operation on a stream that was taken for it.
+    /// Encodes the request of an operation on a stream that was reserved for it.
     fn encode_on(&mut self, index: usize, stream: i16, operation: Operation) {
         let connection = &mut self.connections[index];
         let head = connection.head(stream);

@@ -1,10 +1,9 @@
-//! The value of a column outside of the key: a pure function of the row's seed and of a version.
+//! Values of columns outside the key: a pure function of the row's seed and a version.
 //!
-//! Version 0 is what rows are filled with. A write that must be told from earlier ones has another,
-//! its time of writing; it lies in the value's first bytes, mixed with what stands there in version 0,
-//! and the rest of the value derives from it. So a value that was read tells which version it is, and
-//! whether it is that one to the last bit. Values too short for a version and 48 bits besides have one
-//! version only.
+//! Rows are filled with version 0. A write that must be distinguishable from earlier ones uses its
+//! write time as version. The version is mixed into the value's first bytes, and the rest of the
+//! value derives from it. So a value reveals its version, and every bit of it can be checked.
+//! Values too short for a version and 48 more bits have one version only.
 //!
 //! Random bytes are the output of a SplitMix64 generator: they do not compress, and cost about a
 //! nanosecond per 8 bytes.
@@ -12,33 +11,33 @@
 use tare_cql::types::Type;
 use tare_std::rng::mix64;
 
-use crate::workload::value::{Comparison, Form, Sink, Spread};
+use crate::workload::value::{Comparison, Distribution, Form, Sink};
 
 pub(crate) const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-/// What keeps the size of a value independent of its bytes.
+/// Makes the size of a value independent of its bytes.
 const SIZE_SALT: u64 = 0x5157_e5a1_7f0c_2d63;
 
-/// A column outside of the key.
+/// A column outside the key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: Type,
     content: Content,
-    /// Where its words begin among those of the row.
+    /// The index of its first random word among those of the row.
     first_word: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Content {
     /// `random_share` of the bytes are random, the rest repeats one byte.
-    Blob { size: Spread, random_share: f64 },
-    /// The same in printable ASCII, 6 random bits a character.
-    Text { size: Spread, random_share: f64 },
-    /// A number out of a range, or any that the type holds.
-    Number { form: Form, range: Option<Spread> },
+    Blob { size: Distribution, random_share: f64 },
+    /// The same as printable ASCII, 6 random bits per character.
+    Text { size: Distribution, random_share: f64 },
+    /// A number from a range, or any number of the type.
+    Number { form: Form, range: Option<Distribution> },
 }
 
-/// What a cell turned out to be.
+/// The result of checking a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The value, in this version; `None` where a value has one version only.
@@ -47,12 +46,12 @@ pub(crate) enum Verdict {
 }
 
 impl Column {
-    /// `first_word` counts the words of the columns before.
+    /// Returns a column. `first_word` counts the random words of the columns before.
     pub(crate) fn new(name: String, kind: Type, content: Content, first_word: u64) -> Self {
         Self { name, kind, content, first_word }
     }
 
-    /// How many words of the row's generator it may take.
+    /// Returns the most words that it takes from the row's generator.
     pub(crate) fn words(&self) -> u64 {
         self.bytes_most().div_ceil(8)
     }
@@ -64,7 +63,7 @@ impl Column {
         }
     }
 
-    /// Whether its values tell their version.
+    /// Returns whether its values hold their version.
     pub(crate) fn has_versions(&self) -> bool {
         match &self.content {
             Content::Blob { size, random_share } => random(size.least(), *random_share) >= 16,
@@ -73,7 +72,7 @@ impl Column {
         }
     }
 
-    /// Puts the value of a row's version.
+    /// Appends the value of a row in a version.
     #[inline]
     pub(crate) fn put(&self, row: u64, version: u64, out: &mut impl Sink) {
         let start = row.wrapping_add(self.first_word.wrapping_mul(GOLDEN_GAMMA));
@@ -134,7 +133,7 @@ impl Column {
         }
     }
 
-    /// What a cell of a row is.
+    /// Checks a cell of a row.
     #[inline]
     pub(crate) fn check(&self, row: u64, cell: &[u8]) -> Verdict {
         let start = row.wrapping_add(self.first_word.wrapping_mul(GOLDEN_GAMMA));
@@ -149,7 +148,7 @@ impl Column {
         if same.is_same() { Verdict::Right(version) } else { Verdict::Wrong }
     }
 
-    /// The version that the first bytes of a cell tell.
+    /// Returns the version in the first bytes of a cell.
     #[inline]
     fn version(&self, start: u64, cell: &[u8]) -> Option<u64> {
         let mut state = start;
@@ -165,7 +164,7 @@ impl Column {
     }
 }
 
-/// The seed of a row.
+/// Returns the seed of a row.
 #[inline]
 pub(crate) fn row_start(seed: u64, key: u64) -> u64 {
     mix64(seed ^ mix64(key.wrapping_add(1).wrapping_mul(GOLDEN_GAMMA)))
@@ -178,16 +177,17 @@ fn next(state: &mut u64) -> u64 {
 }
 
 #[inline]
-fn size_of(size: &Spread, body: u64) -> u64 {
+fn size_of(size: &Distribution, body: u64) -> u64 {
     match *size {
-        Spread::Fixed(size) => size,
+        Distribution::Fixed(size) => size,
         spread => spread.draw(mix64(body ^ SIZE_SALT)),
     }
 }
 
-/// How many bytes of a value are random, so that LZ4 leaves `share` of it: a value costs about six
-/// besides (a token and two lengths beyond it, one literal of the run, the match's offset: LZ4 block
-/// format; and a byte or two until the run is found) and one more for every 255 of the run.
+/// Returns how many bytes of a value are random, so that LZ4 leaves `share` of it: a value costs
+/// about six besides (a token and two lengths beyond it, one literal of the run, the match's
+/// offset: LZ4 block format; and a byte or two until the run is found) and one more for every 255
+/// of the run.
 #[inline]
 fn random(size: u64, share: f64) -> u64 {
     if share >= 1.0 {
@@ -197,14 +197,14 @@ fn random(size: u64, share: f64) -> u64 {
     crate::workload::keys::cut(size as f64 * share - 6.0 - run / 255.0 + 0.5).min(size)
 }
 
-/// 8 characters from `0` to `o`.
+/// Returns 8 characters from `0` to `o`.
 #[inline]
 fn printable(word: u64) -> u64 {
     (word & 0x3f3f_3f3f_3f3f_3f3f) + 0x3030_3030_3030_3030
 }
 
-/// A version as 4 bits a byte, its lower half first. They change only the lower half of a printable
-/// character, whose upper half is 3 to 6 all the same.
+/// Returns a version as 4 bits a byte, its lower half first. They change only the lower half of a
+/// printable character, whose upper half is 3 to 6 all the same.
 #[inline]
 fn nibbles(version: u64) -> [u64; 2] {
     let spread = |half: u64| {
@@ -215,7 +215,7 @@ fn nibbles(version: u64) -> [u64; 2] {
     [spread(version & 0xffff_ffff), spread(version >> 32)]
 }
 
-/// The other way round; `None` where other bits are set.
+/// Inverts `nibbles`; `None` if other bits are set.
 #[inline]
 fn of_nibbles(low: u64, high: u64) -> Option<u64> {
     let gather = |word: u64| {

@@ -1,11 +1,11 @@
 use super::*;
 use proptest::prelude::*;
 
-fn blob(size: Spread, random_share: f64) -> Column {
+fn blob(size: Distribution, random_share: f64) -> Column {
     Column::new("c".into(), Type::Blob, Content::Blob { size, random_share }, 3)
 }
 
-fn text(size: Spread, random_share: f64) -> Column {
+fn text(size: Distribution, random_share: f64) -> Column {
     Column::new("c".into(), Type::Text, Content::Text { size, random_share }, 3)
 }
 
@@ -16,10 +16,14 @@ fn bytes(column: &Column, row: u64, version: u64) -> Vec<u8> {
 }
 
 #[test]
-fn values_compress_to_what_was_asked() {
+fn values_compress_as_asked() {
     for share in [0.2, 0.33, 0.5, 0.75, 1.0] {
         for make in [blob, text] {
-            for size in [Spread::Fixed(100), Spread::Fixed(1_000), Spread::Uniform(100, 700)] {
+            for size in [
+                Distribution::Fixed(100),
+                Distribution::Fixed(1_000),
+                Distribution::Uniform(100, 700),
+            ] {
                 let column = make(size, share);
                 // Blocks of 16 KiB, as tables have them.
                 let (mut raw, mut compressed, mut block) = (0, 0, Vec::new());
@@ -41,11 +45,11 @@ fn values_compress_to_what_was_asked() {
 #[test]
 fn short_values_have_one_version() {
     for (column, expect) in [
-        (blob(Spread::Fixed(15), 1.0), false),
-        (blob(Spread::Fixed(16), 1.0), true),
-        (text(Spread::Fixed(23), 1.0), false),
-        (text(Spread::Uniform(24, 30), 1.0), true),
-        (blob(Spread::Fixed(34), 0.5), false),
+        (blob(Distribution::Fixed(15), 1.0), false),
+        (blob(Distribution::Fixed(16), 1.0), true),
+        (text(Distribution::Fixed(23), 1.0), false),
+        (text(Distribution::Uniform(24, 30), 1.0), true),
+        (blob(Distribution::Fixed(34), 0.5), false),
     ] {
         assert_eq!(column.has_versions(), expect, "{column:?}");
         assert_eq!(bytes(&column, 5, 0) != bytes(&column, 5, 9), expect);
@@ -57,7 +61,7 @@ fn short_values_have_one_version() {
 #[test]
 fn numbers_keep_their_range() {
     let form = Form::of(&Type::Int, 0, "").unwrap();
-    let range = Some(Spread::Uniform(5, 9));
+    let range = Some(Distribution::Uniform(5, 9));
     let column = Column::new("n".into(), Type::Int, Content::Number { form, range }, 0);
     let seen: std::collections::BTreeSet<Vec<u8>> =
         (0..200).map(|row| bytes(&column, row_start(1, row), 0)).collect();
@@ -67,10 +71,10 @@ fn numbers_keep_their_range() {
 
 proptest! {
     #[test]
-    fn a_value_tells_its_version_and_every_change_of_it(
+    fn values_reveal_version_and_any_change(
         row: u64, version: u64, size in 0u64..200, more in 0u64..50, share in 0.0f64..1.2, flip: u64,
     ) {
-        for column in [blob(Spread::Uniform(size, size + more), share), text(Spread::Fixed(size), share)] {
+        for column in [blob(Distribution::Uniform(size, size + more), share), text(Distribution::Fixed(size), share)] {
             let mut value = bytes(&column, row, version);
             prop_assert!(column.kind.validate(&value).is_ok());
             prop_assert!((size..=size + more).contains(&(value.len() as u64)));

@@ -1,7 +1,7 @@
-//! Which key an operation touches: distributions over numbers from 0 to n - 1.
+//! Distributions of keys: numbers from 0 to n - 1.
 //!
-//! A draw is a pure function of a random stream; nothing grows with the number of draws. Written as
-//! `NAME` or `NAME:PARAMETER:..`, as `--keys` and workload files have it.
+//! A draw is a pure function of a random stream, and memory does not grow with draws. `--keys` and
+//! workload files write a distribution as `NAME` or `NAME:PARAMETER:..`.
 
 mod zipf;
 
@@ -12,18 +12,18 @@ use tare_std::rng::Rng;
 
 pub use zipf::{YcsbZipfian, Zipfian, fnv_hash};
 
-/// How keys are drawn.
+/// A distribution of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Keys {
     Uniform,
-    /// The index of the operation, round and round.
+    /// All keys in turn, by the index of the operation.
     Sequential,
-    /// cassandra-stress's `gaussian(1..N)`: both as shares of the keys.
+    /// cassandra-stress's `gaussian(1..N)`; mean and deviation are shares of the keys.
     Gaussian {
         mean: f64,
         deviation: f64,
     },
-    /// The exact one: key k with a weight of (k + 1)^-exponent.
+    /// The exact Zipf distribution: key k has the weight (k + 1)^-exponent.
     Zipfian {
         exponent: f64,
     },
@@ -39,24 +39,24 @@ pub enum Keys {
         keys: f64,
         operations: f64,
     },
-    /// Exponential, cut off at the last key: a share of the operations goes to the first share of the
-    /// keys (YCSB's `exponential` has 0.95 and 0.857).
+    /// Exponential, cut off at the last key: a share of the operations goes to the first share of
+    /// the keys (YCSB's `exponential` has 0.95 and 0.857).
     Exponential {
         operations: f64,
         keys: f64,
     },
 }
 
-/// A text that is no distribution of keys.
+/// Why a text is not a distribution of keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeysError {
     #[error("unknown distribution of keys {name:?}; known: {known}", known = FORMS.join(", "))]
     Unknown { name: String },
-    #[error("{text:?} is no distribution of keys: write {form}, {why}")]
+    #[error("{text:?} is not a distribution of keys: write {form}, {why}")]
     Parameters { text: String, form: &'static str, why: &'static str },
 }
 
-/// Every form, for help and errors. Parameters may be left out from the right.
+/// All forms, for help and errors. Parameters may be left out from the right.
 pub const FORMS: [&str; 8] = [
     "uniform",
     "sequential",
@@ -130,7 +130,18 @@ impl fmt::Display for Keys {
     }
 }
 
-/// A distribution over a number of keys, with its constants worked out.
+/// A distribution over a number of keys, with its constants computed.
+///
+/// ```
+/// use tare_load::keys::{Keys, Sampler};
+/// use tare_std::rng::Rng;
+///
+/// let keys: Keys = "zipfian:1.2".parse()?;
+/// let sampler = Sampler::new(keys, 1_000);
+/// let mut rng = Rng::stream(42, 0);
+/// assert!(sampler.draw(0, &mut rng, 0) < 1_000);
+/// # Ok::<(), tare_load::keys::KeysError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampler {
     keys: u64,
@@ -176,8 +187,8 @@ impl Sampler {
         Self { keys, shape }
     }
 
-    /// The key of the operation with this index, below the number of keys. `rng` is that of the
-    /// operation; `newest` counts the keys that were added since the beginning, which `latest` sees.
+    /// Returns the key of the operation with this index, below the number of keys. `rng` belongs to
+    /// the operation. `newest` counts the keys added since the beginning, which `latest` sees.
     #[inline]
     pub fn draw(&self, index: u64, rng: &mut Rng, newest: u64) -> u64 {
         let last = self.keys - 1;
@@ -185,7 +196,7 @@ impl Sampler {
             Shape::Uniform => rng.below(self.keys),
             Shape::Sequential => index % self.keys,
             Shape::Gaussian { mean, deviation } => {
-                // The fraction cut off, samples outside moved to the nearest limit. Source:
+                // Cuts off the fraction and moves samples outside to the nearest limit. Source:
                 // apache/cassandra, tools/stress, `OptionDistribution.GaussianFactory` and
                 // `DistributionBoundApache.bound`, which number keys from 1.
                 cut(mean + rng.normal() * deviation).clamp(1, self.keys) - 1
@@ -208,7 +219,7 @@ impl Sampler {
     }
 }
 
-/// The whole part of a number; 0 below 0.
+/// Returns the whole part of a number; 0 below 0.
 #[inline]
 pub(crate) fn cut(number: f64) -> u64 {
     #[expect(

@@ -4,7 +4,7 @@ use tare_std::rng::Rng;
 
 const DRAWS: u64 = 200_000;
 
-/// Draws with a fixed seed, by key.
+/// Returns how often each key is drawn with a fixed seed.
 fn counts(kind: &str, keys: u64) -> Vec<u64> {
     let sampler = Sampler::new(kind.parse().unwrap(), keys);
     let mut counts = vec![0; usize::try_from(keys).unwrap()];
@@ -15,8 +15,9 @@ fn counts(kind: &str, keys: u64) -> Vec<u64> {
     counts
 }
 
-/// Chi-square of counts against probabilities, neighbours lumped until each expects at least 20;
-/// and its limit at about 4.5 standard deviations (Wilson and Hilferty's cube).
+/// Returns the chi-square of counts against probabilities, with neighbours lumped until each
+/// expects at least 20, and its limit at about 4.5 standard deviations (Wilson and Hilferty's
+/// cube).
 fn chi_square(counts: &[u64], probability: impl Fn(u64) -> f64) -> (f64, f64) {
     let (mut chi, mut groups) = (0.0, 0u32);
     let (mut seen, mut expected) = (0.0, 0.0);
@@ -40,10 +41,13 @@ fn check(kind: &str, keys: u64, probability: impl Fn(u64) -> f64) {
     let counts = counts(kind, keys);
     let (chi, limit) = chi_square(&counts, &probability);
     assert!(chi < limit, "{kind}: chi-square {chi} above {limit}");
-    // The test must be able to fail: another distribution is told apart.
+    // The test must be able to fail: another distribution must exceed the limit.
     let moved = |key: u64| (probability(key) + probability((key + keys / 2) % keys)) / 2.0;
     let (chi, limit) = chi_square(&counts, moved);
-    assert!(chi > limit || kind == "uniform", "{kind}: cannot be told from another, {chi}");
+    assert!(
+        chi > limit || kind == "uniform",
+        "{kind}: the test does not see another distribution, {chi}"
+    );
 }
 
 #[test]
@@ -115,7 +119,7 @@ fn scrambled_keys_are_skewed_and_spread() {
 }
 
 #[test]
-fn latest_follows_what_is_added() {
+fn latest_follows_inserted_keys() {
     let sampler = Sampler::new(Keys::Latest { exponent: 0.99 }, 100);
     let newest = (0..1_000).map(|index| sampler.draw(index, &mut Rng::stream(1, index), 50)).max();
     assert_eq!(newest, Some(149));
@@ -138,7 +142,7 @@ fn distributions_are_read_and_printed() {
     }
     assert_eq!(
         "zipfian:-1".parse::<Keys>().unwrap_err().to_string(),
-        "\"zipfian:-1\" is no distribution of keys: write zipfian:EXPONENT, shares from 0 to 1, an exponent above 0"
+        "\"zipfian:-1\" is not a distribution of keys: write zipfian:EXPONENT, shares from 0 to 1, an exponent above 0"
     );
 }
 

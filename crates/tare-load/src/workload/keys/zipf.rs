@@ -13,11 +13,11 @@ use super::cut;
 pub struct Zipfian {
     exponent: f64,
     n: f64,
-    /// The integral of the weight's hat at 1.5, less the weight of the first rank.
+    /// The integral of the hat of the weights at 1.5, less the weight of the first rank.
     low: f64,
-    /// The same at n + 0.5.
+    /// The integral at n + 0.5.
     high: f64,
-    /// Where the hat is closer than this to a rank it is accepted without another look.
+    /// A rank is accepted without another check if the hat is closer to it than this.
     near: f64,
 }
 
@@ -49,7 +49,8 @@ impl Zipfian {
         (-self.exponent * x.ln()).exp()
     }
 
-    /// The integral of the weight from 1 to x: (x^(1-e) - 1) / (1-e), which is ln x for e = 1.
+    /// Returns the integral of the weight from 1 to x: (x^(1-e) - 1) / (1-e), which is ln x for e =
+    /// 1.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         expm1_over((1.0 - self.exponent) * log) * log
@@ -96,7 +97,7 @@ impl YcsbZipfian {
         Self { alpha: 1.0 / (1.0 - THETA), eta }
     }
 
-    /// A rank below 10^10.
+    /// Returns a rank below 10^10.
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         let u = rng.next_f64();
@@ -110,7 +111,7 @@ impl YcsbZipfian {
         }
     }
 
-    /// The share of draws below a rank above 1.
+    /// Returns the share of draws below a rank above 1.
     pub fn share_below(&self, rank: u64) -> f64 {
         1.0 + ((rank as f64 / ITEMS).powf(1.0 / self.alpha) - 1.0) / self.eta
     }

@@ -1,46 +1,46 @@
-//! Which operation comes next: a pure function of (seed, index), so that any operation of any run
-//! can be derived again.
+//! Derives operations: a pure function of (seed, index), so that any operation of any run can be
+//! derived again.
 //!
-//! The kinds of operations are dealt in blocks of 16,384 indices: each block has exactly as many of
-//! each as their weights say, in an order of its own. So how many rows were inserted before an index
-//! follows from the index alone.
+//! The kinds of operations are dealt in blocks of 16,384 indices. Each block has exactly the number
+//! of each kind that its weight asks for, in a random order of its own. So the number of rows
+//! inserted before an index follows from the index alone.
 
 use tare_std::rng::{Rng, mix64};
 
 use crate::workload::keys::Sampler;
-use crate::workload::value::Spread;
-use crate::workload::versions::Floor;
+use crate::workload::value::Distribution;
+use crate::workload::versions::ExpectedVersion;
 use crate::workload::{QueryKind, Workload};
 
-/// One operation, as it is kept while it is under way.
+/// One operation, as kept while it is in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Operation {
-    /// Number of the row.
+    /// The number of the row.
     pub(crate) row: u64,
-    /// What a write writes: 0, or its time in µs since the epoch.
+    /// The version that a write writes: 0, or its time in µs since the epoch.
     pub(crate) version: u64,
     /// What a read must find.
-    pub(crate) floor: Floor,
-    /// Rows that a slice or scan asks for, or which columns are updated.
+    pub(crate) expected: ExpectedVersion,
+    /// How many rows a slice or scan reads, or which columns an update writes.
     pub(crate) choice: u32,
-    /// Position among the workload's queries.
+    /// The index among the workload's queries.
     pub(crate) query: u8,
-    /// The row asked for is not there.
+    /// The row is absent.
     pub(crate) absent: bool,
     /// The second request of a read-modify-write.
     pub(crate) modifies: bool,
 }
 
-/// Which of several loaders this is. Each has rows of its own: a slice of those that are there, and
-/// every so-many-th of those that are inserted.
+/// Which of several loaders this is. Each has rows of its own: a slice of the existing rows, and
+/// every n-th inserted row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// From 0.
+    /// Counted from 0.
     index: u64,
     count: u64,
 }
 
-/// A text that is no part.
+/// A text that does not name a part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write which loader this is of how many, such as 2/5")]
 pub struct PartError;
@@ -48,7 +48,7 @@ pub struct PartError;
 impl Part {
     pub const ALL: Self = Self { index: 0, count: 1 };
 
-    /// The first of its rows and how many there are.
+    /// Returns the first of its rows and how many there are.
     pub(crate) fn of(self, rows: u64) -> (u64, u64) {
         let cut = |index: u64| {
             let product = u128::from(rows) * u128::from(index) / u128::from(self.count);
@@ -76,25 +76,25 @@ impl std::fmt::Display for Part {
     }
 }
 
-/// Indices in a block, and the bits of a place in it.
+/// The number of indices in a block, and the bits of a position in it.
 const BLOCK: u64 = 1 << BLOCK_BITS;
 const BLOCK_BITS: u32 = 14;
 
-/// Derives operations.
+/// Derives the operations of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operations {
     seed: u64,
-    /// Rows of all loaders, and of this one: the first, how many.
+    /// The rows of all loaders, and the first and the number of this one's.
     rows: u64,
     first: u64,
     count: u64,
     part: Part,
     queries: Vec<Share>,
-    /// Rows that a block inserts.
+    /// How many rows a block inserts.
     inserts: u64,
 }
 
-/// A query's share of a block: the places from `begin` to `end`.
+/// A query's share of a block: positions from `begin` to `end`.
 #[derive(Clone, Debug, PartialEq)]
 struct Share {
     begin: u64,
@@ -103,12 +103,12 @@ struct Share {
     kind: QueryKind,
     sampler: Sampler,
     misses: f64,
-    limit: Spread,
+    limit: Distribution,
     choices: u64,
 }
 
 impl Operations {
-    /// The operations of one of several loaders.
+    /// Returns the operations of one of several loaders.
     ///
     /// # Panics
     /// If the part has no row.
@@ -144,7 +144,7 @@ impl Operations {
         Self { seed, rows: workload.rows, first, count, part, queries, inserts }
     }
 
-    /// The operation with this index.
+    /// Returns the operation with this index.
     #[inline]
     pub(crate) fn derive(&self, index: u64) -> Operation {
         let block = index / BLOCK;
@@ -162,7 +162,7 @@ impl Operations {
             let ordinal = block * self.inserts + (place - share.begin);
             self.inserted(ordinal)
         } else {
-            // Rows of the block before may still be under way.
+            // Inserts of the block before may still be in flight.
             let newest = self.inserts * block.saturating_sub(1);
             let drawn = share.sampler.draw(index, &mut rng, newest);
             if drawn < self.count { self.first + drawn } else { self.inserted(drawn - self.count) }
@@ -181,20 +181,20 @@ impl Operations {
         }
     }
 
-    /// The number of the row that the operation with this index touches.
+    /// Returns the number of the row that the operation with this index touches.
     #[inline]
     pub fn row(&self, index: u64) -> u64 {
         self.derive(index).row
     }
 
-    /// The number of a row that this loader inserts.
+    /// Returns the number of a row that this loader inserts.
     #[inline]
     fn inserted(&self, ordinal: u64) -> u64 {
         self.rows + ordinal * self.part.count + self.part.index
     }
 }
 
-/// A permutation of the places of a block, another one for every key: steps that can each be undone.
+/// Permutes the positions of a block, differently for every key, by steps that can each be undone.
 #[inline]
 fn scatter(place: u64, key: u64) -> u64 {
     const MASK: u64 = BLOCK - 1;

@@ -23,7 +23,7 @@ fn sequential_keys_visit_every_row() {
 }
 
 #[test]
-fn every_block_has_the_kinds_in_their_shares() {
+fn blocks_have_exact_shares() {
     let kinds = [(QueryKind::Read, 95.0), (QueryKind::Update, 4.0), (QueryKind::Insert, 1.0)];
     let queries =
         kinds.iter().map(|&(kind, weight)| Query::new(kind, weight, Keys::Uniform)).collect();
@@ -34,7 +34,7 @@ fn every_block_has_the_kinds_in_their_shares() {
             (0..BLOCK).map(|place| all.derive(block * BLOCK + place).query).collect();
         let count = |kind| kinds.iter().filter(|query| **query == kind).count();
         assert_eq!([count(0), count(1), count(2)], [15_565, 655, 164]);
-        // Neighbours say nothing of each other: pairs of rare kinds are as rare as chance has it.
+        // Neighbours are independent: pairs of rare kinds are as rare as chance makes them.
         let pairs = kinds.windows(2).filter(|pair| pair[0] != 0 && pair[1] != 0).count();
         assert!((20..65).contains(&pairs), "{pairs}");
         orders.push(kinds);
@@ -101,7 +101,7 @@ fn an_update_writes_each_column_in_turn() {
 
 proptest! {
     #[test]
-    fn a_place_is_scattered_onto_one_other(key: u64) {
+    fn scatter_is_a_permutation(key: u64) {
         let mut seen: Vec<u64> = (0..BLOCK).map(|place| scatter(place, key)).collect();
         seen.sort_unstable();
         prop_assert!(seen.into_iter().eq(0..BLOCK));

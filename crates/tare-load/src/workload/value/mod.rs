@@ -1,15 +1,15 @@
-//! How a number, or random words, become the bytes of a CQL value.
+//! Turns numbers and random words into the bytes of CQL values.
 //!
-//! Key columns hold numbers, exactly and in their order, so that a row that a scan returns tells
-//! which one it is. Other columns hold random bytes, or a number out of a spread.
+//! Key columns hold exact numbers in their order, so a row that a scan returns reveals which one it
+//! is. Other columns hold random bytes, or a number from a distribution.
 
 mod spread;
 
 use tare_cql::types::Type;
 
-pub use spread::{Spread, SpreadError};
+pub use spread::{Distribution, DistributionError};
 
-/// The scalar types of CQL that values can be derived for: all but counters.
+/// The scalar CQL types for which values can be derived: all but counters.
 pub(crate) const SCALARS: [&str; 20] = [
     "ascii",
     "bigint",
@@ -33,10 +33,10 @@ pub(crate) const SCALARS: [&str; 20] = [
     "varint",
 ];
 
-/// What takes the bytes of a value: a request being written, or a cell they are compared with.
+/// Takes the bytes of a value: a request being written, or a cell to compare with.
 pub(crate) trait Sink {
     fn bytes(&mut self, bytes: &[u8]);
-    /// `length` bytes out of words, lowest byte first; of the last word as many as are missing.
+    /// Takes `length` bytes from words, lowest byte first, and only part of the last word.
     fn words(&mut self, length: usize, word: impl FnMut() -> u64);
     fn repeat(&mut self, byte: u8, length: usize);
 }
@@ -67,7 +67,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Compares what is put into it with a cell.
+/// Compares the bytes that it takes with a cell.
 #[derive(Debug)]
 pub(crate) struct Comparison<'a> {
     rest: &'a [u8],
@@ -80,7 +80,7 @@ impl<'a> Comparison<'a> {
         Self { rest: cell, same: true }
     }
 
-    /// Whether all of the cell, and no more, was put in.
+    /// Returns whether it took exactly the bytes of the cell.
     #[inline]
     pub(crate) fn is_same(&self) -> bool {
         self.same && self.rest.is_empty()
@@ -126,17 +126,17 @@ impl Sink for Comparison<'_> {
     }
 }
 
-/// A value's bytes on the stack: numbers are short.
+/// A short value on the stack, such as a number.
 #[derive(Debug)]
-pub(crate) struct Short {
+pub(crate) struct ShortBytes {
     bytes: [u8; SHORT_MAX],
     length: usize,
 }
 
-/// A value that holds a number is at most so long, and so is a whole partition key.
+/// The most bytes of a value that holds a number, and of a whole partition key.
 pub(crate) const SHORT_MAX: usize = 128;
 
-impl Short {
+impl ShortBytes {
     #[inline]
     pub(crate) fn new() -> Self {
         Self { bytes: [0; SHORT_MAX], length: 0 }
@@ -147,7 +147,7 @@ impl Short {
         &self.bytes[..self.length]
     }
 
-    /// Appends bytes; what is beyond the end is cut, which the limits of tables rule out.
+    /// Appends bytes. Bytes beyond the end are cut off, which the limits of tables rule out.
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let end = (self.length + bytes.len()).min(SHORT_MAX);
@@ -156,7 +156,7 @@ impl Short {
     }
 }
 
-impl Sink for Short {
+impl Sink for ShortBytes {
     #[inline]
     fn bytes(&mut self, bytes: &[u8]) {
         self.push(bytes);
@@ -178,7 +178,7 @@ impl Sink for Short {
     }
 }
 
-/// How a number becomes a value of a type: in order, and so that it can be told again from the value.
+/// How a type holds a number: in order, and so that the number can be read back.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     Boolean,
@@ -197,7 +197,7 @@ pub(crate) enum Form {
     Uuid,
     Timeuuid,
     Inet,
-    /// Big-endian in so many bytes.
+    /// Big-endian bytes.
     Blob {
         bytes: usize,
     },
@@ -211,12 +211,12 @@ pub(crate) enum Form {
 const DAY_NS: u64 = 86_400_000_000_000;
 /// Days are counted from the middle of the range (CQL protocol, section 6.5).
 const EPOCH_DAY: u32 = 1 << 31;
-/// Random times of day, timestamps and so on stay below these: timestamps end in the year 2109.
+/// Random times and timestamps stay below 2 to this power: timestamps end in the year 2109.
 const TIMESTAMP_BITS: u32 = 42;
 
 impl Form {
-    /// The form of a scalar type, blobs and texts with `size` bytes in all. `None` for counters and
-    /// for what is no scalar.
+    /// Returns the form of a scalar type; blobs and texts have `size` bytes. `None` for counters
+    /// and for types that are not scalar.
     pub(crate) fn of(kind: &Type, size: usize, prefix: &str) -> Option<Self> {
         Some(match kind {
             Type::Boolean => Self::Boolean,
@@ -243,7 +243,7 @@ impl Form {
         })
     }
 
-    /// How many numbers it holds: those from 0 to this, exclusively.
+    /// Returns how many numbers it can hold, from 0 on.
     pub(crate) fn capacity(&self) -> u64 {
         match self {
             Self::Boolean => 2,
@@ -269,7 +269,7 @@ impl Form {
         }
     }
 
-    /// The most bytes that a value has.
+    /// Returns the most bytes of a value.
     pub(crate) fn bytes_most(&self) -> usize {
         match self {
             Self::Blob { bytes } => *bytes,
@@ -278,7 +278,7 @@ impl Form {
         }
     }
 
-    /// Whether it holds every number of 64 bits.
+    /// Returns whether it can hold every 64-bit number.
     pub(crate) fn holds_any(&self) -> bool {
         match self {
             Self::Bigint => true,
@@ -288,7 +288,7 @@ impl Form {
         }
     }
 
-    /// The number that a random word stands for.
+    /// Maps a random word to a number.
     #[inline]
     pub(crate) fn of_word(&self, word: u64) -> u64 {
         match self {
@@ -303,7 +303,7 @@ impl Form {
         }
     }
 
-    /// Appends the bytes of a number below the capacity (or, where any is held, of any number).
+    /// Appends the bytes of a number below the capacity, or of any number if it holds any.
     #[inline]
     pub(crate) fn put(&self, number: u64, out: &mut impl Sink) {
         #[expect(clippy::cast_possible_truncation, reason = "numbers lie below the capacity")]
@@ -320,8 +320,8 @@ impl Form {
             Self::Float => out.bytes(&(number as f32).to_be_bytes()),
             Self::Double => out.bytes(&(number as f64).to_be_bytes()),
             Self::Date => out.bytes(&(EPOCH_DAY | number as u32).to_be_bytes()),
-            // Months, days and nanoseconds, each so small that its vint is one byte, twice the number
-            // (CQL protocol v5, section 6.6).
+            // Months, days and nanoseconds, each so small that its vint is one byte, twice the
+            // number (CQL protocol v5, section 6.6).
             Self::Duration => {
                 let part =
                     |shift: u32, bits: u32| ((number >> shift & ((1 << bits) - 1)) * 2) as u8;
@@ -341,7 +341,7 @@ impl Form {
         }
     }
 
-    /// The number that a value holds; `None` where it holds none.
+    /// Reads the number in a value; `None` if it holds none.
     pub(crate) fn number(&self, cell: &[u8]) -> Option<u64> {
         let whole = |bytes: &[u8]| {
             let (high, low) = bytes.split_at_checked(bytes.len().saturating_sub(8))?;
@@ -371,21 +371,21 @@ impl Form {
             }
             _ => whole(cell)?,
         };
-        // Only one value stands for a number: another one with the same is another row's.
+        // Each number has exactly one value; another value of the same number belongs to no row.
         let mut same = Comparison::with(cell);
         self.put(number, &mut same);
         same.is_same().then_some(number)
     }
 }
 
-/// A number with a byte for its sign.
+/// Returns a number with a byte for its sign.
 fn wide(number: u64) -> [u8; 9] {
     let mut bytes = [0; 9];
     bytes[1..].copy_from_slice(&number.to_be_bytes());
     bytes
 }
 
-/// Two's complement without the leading zeros that say nothing.
+/// Returns two's complement without redundant leading bytes.
 fn shortest(bytes: &[u8]) -> &[u8] {
     let mut rest = bytes;
     while let [0, second, ..] = rest
@@ -396,21 +396,21 @@ fn shortest(bytes: &[u8]) -> &[u8] {
     rest
 }
 
-/// Version 4, with the number in its last 62 bits.
+/// Returns a UUID of version 4 with the number in its last 62 bits.
 fn uuid(number: u64) -> [u8; 16] {
     let high = tare_std::rng::mix64(number) & !0xf000 | 0x4000;
     let low = number & ((1 << 62) - 1) | 1 << 63;
     (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
 }
 
-/// Version 1, with the number as its time in steps of 100 ns.
+/// Returns a UUID of version 1 with the number as its time in steps of 100 ns.
 fn timeuuid(number: u64) -> [u8; 16] {
     let (low, middle, high) = (number << 32, (number >> 32 & 0xffff) << 16, number >> 48 & 0xfff);
     let time = low | middle | 0x1000 | high;
     (u128::from(time) << 64 | 0x8000_0000_0000_0001).to_be_bytes()
 }
 
-/// Decimal digits with zeros in front, of which `digits` are written.
+/// Appends decimal digits with leading zeros, `digits` of them.
 fn put_digits(number: u64, digits: usize, out: &mut impl Sink) {
     let mut text = [b'0'; 20];
     let mut rest = number;

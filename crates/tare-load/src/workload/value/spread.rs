@@ -1,4 +1,4 @@
-//! Whole numbers out of a range: sizes of values, numbers in columns, limits of scans.
+//! Distributions of whole numbers: sizes of values, numbers in columns, limits of scans.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,21 +7,22 @@ use tare_std::rng::Rng;
 
 use crate::workload::keys::cut;
 
-/// How a whole number is drawn. Both ends belong to it.
+/// A distribution of whole numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Spread {
+pub enum Distribution {
     Fixed(u64),
     Uniform(u64, u64),
-    /// Mean in the middle, three standard deviations to the ends, what lies outside moved there.
+    /// The mean is in the middle, three standard deviations reach the ends, and samples outside are
+    /// moved to the ends.
     Gaussian(u64, u64),
 }
 
-/// A text that is no spread.
+/// A text that is not a distribution.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write a whole number, uniform:LEAST:MOST or gaussian:LEAST:MOST")]
-pub struct SpreadError;
+pub struct DistributionError;
 
-impl Spread {
+impl Distribution {
     pub fn least(&self) -> u64 {
         match *self {
             Self::Fixed(number) | Self::Uniform(number, _) | Self::Gaussian(number, _) => number,
@@ -34,7 +35,7 @@ impl Spread {
         }
     }
 
-    /// A number out of a seed.
+    /// Draws a number from a seed.
     #[inline]
     pub(crate) fn draw(&self, seed: u64) -> u64 {
         match *self {
@@ -51,23 +52,23 @@ impl Spread {
     }
 }
 
-impl FromStr for Spread {
-    type Err = SpreadError;
+impl FromStr for Distribution {
+    type Err = DistributionError;
 
-    fn from_str(text: &str) -> Result<Self, SpreadError> {
-        let number = |text: &str| text.trim().parse().map_err(|_| SpreadError);
+    fn from_str(text: &str) -> Result<Self, DistributionError> {
+        let number = |text: &str| text.trim().parse().map_err(|_| DistributionError);
         let parts: Vec<&str> = text.split(':').collect();
         let spread = match parts.as_slice() {
             [one] => Self::Fixed(number(one)?),
             ["uniform", least, most] => Self::Uniform(number(least)?, number(most)?),
             ["gaussian", least, most] => Self::Gaussian(number(least)?, number(most)?),
-            _ => return Err(SpreadError),
+            _ => return Err(DistributionError),
         };
-        (spread.least() <= spread.most()).then_some(spread).ok_or(SpreadError)
+        (spread.least() <= spread.most()).then_some(spread).ok_or(DistributionError)
     }
 }
 
-impl fmt::Display for Spread {
+impl fmt::Display for Distribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(number) => write!(f, "{number}"),

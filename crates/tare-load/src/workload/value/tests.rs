@@ -14,7 +14,7 @@ fn bytes(form: &Form, number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn values_are_what_cql_prints() {
+fn values_match_cqlsh() {
     let check = |name: &str, number: u64, text: &str| {
         let (kind, form) = form(name, 4);
         assert_eq!(kind.print(&bytes(&form, number)).to_string(), text, "{name}");
@@ -43,9 +43,9 @@ fn values_are_what_cql_prints() {
 }
 
 #[test]
-fn spreads_are_read_and_keep_their_ends() {
+fn distributions_parse_and_keep_their_ends() {
     for text in ["34", "uniform:1:100", "gaussian:10:20"] {
-        let spread: Spread = text.parse().unwrap();
+        let spread: Distribution = text.parse().unwrap();
         assert_eq!(spread.to_string(), text);
         let drawn: Vec<u64> = (0..2_000).map(|n| spread.draw(n * 77)).collect();
         assert!(drawn.iter().all(|n| (spread.least()..=spread.most()).contains(n)), "{text}");
@@ -53,13 +53,13 @@ fn spreads_are_read_and_keep_their_ends() {
         assert!(distinct * 10 > (spread.most() - spread.least()) * 7, "{text}: {distinct}");
     }
     for bad in ["", "x", "uniform:5:1", "uniform:5", "zipf:1:2", "-1"] {
-        assert!(bad.parse::<Spread>().is_err(), "{bad}");
+        assert!(bad.parse::<Distribution>().is_err(), "{bad}");
     }
 }
 
 proptest! {
     #[test]
-    fn numbers_come_back_in_their_order(word: u64, other: u64, size in 1usize..30) {
+    fn numbers_read_back_in_order(word: u64, other: u64, size in 1usize..30) {
         for name in SCALARS {
             let (kind, form) = form(name, size);
             let (number, other) = (word % form.capacity(), other % form.capacity());
@@ -70,7 +70,7 @@ proptest! {
             prop_assert!(same.is_same());
             prop_assert_eq!(form.number(&first), Some(number), "{}", name);
             prop_assert_eq!(number == other, first == second);
-            // Those whose bytes compare as the values do.
+            // Types whose bytes compare as their values do.
             if matches!(name, "ascii" | "blob" | "bigint" | "int" | "date" | "inet" | "double") {
                 prop_assert_eq!(number.cmp(&other), first.cmp(&second), "{}", name);
             }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use tare_load::load::LoadEvent;
 use tare_load::pacing::{Pace, Schedule};
 use tare_load::search::Search;
-use tare_load::{Asked, LoadConfig, LoadError};
+use tare_load::{LoadConfig, LoadError, LoadSpec};
 use tare_std::cpus::CpuSet;
 
 use crate::cli::{Load, LoadAgent, LoadTask, shown};
@@ -93,7 +93,7 @@ fn config(options: &Load) -> anyhow::Result<LoadConfig> {
         Some(cpus) => cpus.clone(),
         None => first_cpu()?,
     };
-    let asked = Asked {
+    let asked = LoadSpec {
         workload: options.workload.resolve()?,
         part: options.workload.part,
         connections: options.connections,

@@ -1,11 +1,11 @@
 use super::*;
 use tare_lab::study::KeyDistribution;
 
-/// A driver that sees what it was made to see.
+/// A driver with a prepared result.
 struct Scripted {
     load: SliceLoad,
     edges: Vec<Edge>,
-    /// Waits for a word before its edges.
+    /// Waits for a message before its edges.
     gate: Option<mpsc::Receiver<()>>,
     asked: mpsc::Sender<Pacing>,
 }
@@ -95,7 +95,7 @@ fn addresses() -> [SocketAddr; 2] {
 }
 
 #[test]
-fn loads_are_added_up_and_a_rate_is_divided() {
+fn loads_add_up_and_rate_is_divided() {
     let (asked, paces) = mpsc::channel();
     let edges = vec![Edge::Begin, Edge::End];
     let (open, gate) = mpsc::channel();
@@ -106,20 +106,22 @@ fn loads_are_added_up_and_a_rate_is_divided() {
         asked: asked.clone(),
     };
     let second = Scripted { load: load(4, &[300]), edges, gate: Some(gate), asked };
-    let mut several =
-        Several { drivers: vec![Box::new(first), Box::new(second)], targets: Targets::default() };
-    let error = several.open(addresses()[0], Duration::ZERO).unwrap_err().to_string();
+    let mut multi_instance = MultiInstance {
+        drivers: vec![Box::new(first), Box::new(second)],
+        targets: Targets::default(),
+    };
+    let error = multi_instance.open(addresses()[0], Duration::ZERO).unwrap_err().to_string();
     assert!(error.contains("2 instances of the system and was given 1"), "{error}");
-    let target = several.open_all(&addresses(), Duration::ZERO).unwrap();
+    let target = multi_instance.open_all(&addresses(), Duration::ZERO).unwrap();
     let mut seen = Vec::new();
     let workload = order(Pacing::Closed).workload;
-    several.populate(target, &workload, 1, &mut |done, all| seen.push((done, all))).unwrap();
+    multi_instance.populate(target, &workload, 1, &mut |done, all| seen.push((done, all))).unwrap();
     assert_eq!(seen, [(10, 20), (20, 20)]);
-    // The second begins later than the first, by whatever the threads take.
+    // The second driver begins later than the first.
     open.send(()).unwrap();
     let mut edges = Vec::new();
     let pacing = Pacing::Open { rate_per_s: 100.0 };
-    let sum = several.run(target, &order(pacing), &mut |edge| edges.push(edge)).unwrap();
+    let sum = multi_instance.run(target, &order(pacing), &mut |edge| edges.push(edge)).unwrap();
     assert_eq!(edges, [Edge::Begin, Edge::End]);
     assert_eq!((sum.operations, sum.unsent, sum.client_cpu_ns, sum.window_ns), (7, 2, 10, 1_000));
     assert_eq!(sum.errors, [("timed out".to_string(), 7)]);
@@ -127,22 +129,23 @@ fn loads_are_added_up_and_a_rate_is_divided() {
     assert!(sum.response.is_empty());
     let half = Pacing::Open { rate_per_s: 50.0 };
     assert_eq!(paces.try_iter().collect::<Vec<_>>(), [half, half]);
-    assert_eq!(several.pids(), [1, 1]);
-    several.close(target).unwrap();
-    let error = several.close(target).unwrap_err().to_string();
+    assert_eq!(multi_instance.pids(), [1, 1]);
+    multi_instance.close(target).unwrap();
+    let error = multi_instance.close(target).unwrap_err().to_string();
     assert!(error.contains("no target 0"), "{error}");
 }
 
 #[test]
-fn windows_that_never_meet_are_refused() {
+fn windows_that_never_overlap_are_refused() {
     let (asked, _paces) = mpsc::channel();
     let one = |edges: &[Edge]| -> Box<dyn Driver + Send> {
         let (edges, gate, asked) = (edges.to_vec(), None, asked.clone());
         Box::new(Scripted { load: load(1, &[1]), edges, gate, asked })
     };
     let drivers = vec![one(&[Edge::Begin, Edge::End]), one(&[])];
-    let mut several = Several { drivers, targets: Targets::default() };
-    let target = several.open_all(&addresses(), Duration::ZERO).unwrap();
-    let error = several.run(target, &order(Pacing::Closed), &mut |_| {}).unwrap_err().to_string();
+    let mut multi_instance = MultiInstance { drivers, targets: Targets::default() };
+    let target = multi_instance.open_all(&addresses(), Duration::ZERO).unwrap();
+    let error =
+        multi_instance.run(target, &order(Pacing::Closed), &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("take a longer one"), "{error}");
 }

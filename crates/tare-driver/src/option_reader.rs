@@ -1,9 +1,9 @@
-//! The words in which a workload asks a driver that has its own, read and checked.
+//! Reads and checks the options that a workload gives a driver.
 
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 use tare_std::units::{UnitError, parse_bytes};
 
-/// A word as `tare list` shows it.
+/// Returns an option as `tare list` shows it.
 pub(super) const fn option(
     name: &'static str,
     values: &'static [&'static str],
@@ -12,7 +12,7 @@ pub(super) const fn option(
     OptionInfo { name, values, help }
 }
 
-/// Why a driver cannot be asked that.
+/// Why an option of a workload is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     #[error("workload {workload:?}: {tool}'s {option} is {value:?}; it must be {expected}")]
@@ -39,20 +39,20 @@ pub enum OptionError {
     Size { workload: String, size: u64, bs: u64 },
 }
 
-/// The words of one workload for one tool.
+/// The options of one workload for one tool.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Options<'w> {
+pub(super) struct OptionReader<'w> {
     pub(super) tool: &'static str,
     pub(super) workload: &'w WorkloadSpec,
 }
 
-impl<'w> Options<'w> {
+impl<'w> OptionReader<'w> {
     pub(super) fn get(&self, option: &str) -> Option<&'w str> {
         let found = self.workload.options.iter().find(|(name, _)| name == option);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// One of the values that the study's parser has let pass.
+    /// Returns a value that the study's parser has already checked.
     pub(super) fn text(&self, option: &str, default: &str) -> String {
         self.get(option).unwrap_or(default).to_string()
     }
@@ -79,7 +79,7 @@ impl<'w> Options<'w> {
         number.ok_or_else(|| self.bad(option, "a whole number in its range"))
     }
 
-    /// Such as `4k`: a multiple of 512, at least `least`.
+    /// Reads a size such as `4k`: a multiple of 512, at least `least`.
     pub(super) fn bytes(
         &self,
         option: &'static str,

@@ -1,13 +1,13 @@
-//! Several instances of a system that know nothing of each other, loaded at the same time: a driver for
-//! each, all of them where the client stands.
+//! Loads several separate instances of a system at the same time: a driver for each, all where the
+//! client runs.
 //!
-//! Method: every instance holds all rows and is asked the whole workload; a fixed rate is divided among
-//! them. Accounts are read once the last window has begun, and again when the first one ends; counts are
-//! added up, and histograms merged.
+//! Method: every instance holds all rows and gets the whole workload; a fixed rate is divided among
+//! them. Accounts are read once the last window has begun, and again when the first one ends.
+//! Counts are added up, and histograms merged.
 //!
-//! Limits: windows begin and end apart by what the drivers need to be told, about a millisecond, and
-//! with tools whose windows follow the lines that they print by up to such an interval: long windows
-//! make that small.
+//! Limits: windows begin and end about a millisecond apart, the time to reach the drivers. With
+//! tools whose windows follow their lines it is up to one such interval; long windows make that
+//! small.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -25,13 +25,13 @@ use tare_load::histogram::{self, DecodeError};
 
 /// Why instances could not be loaded together.
 #[derive(Debug, thiserror::Error)]
-pub enum SeveralError {
+pub enum MultiInstanceError {
     #[error("the driver is made for {made} instances of the system and was given {given}")]
     Number { made: usize, given: usize },
     #[error(transparent)]
     NoTarget(#[from] NoTarget),
     #[error(
-        "the window of one instance had ended before that of another began; take a longer one (schedule.window)"
+        "the window of one instance ended before that of another began; take a longer one (schedule.window)"
     )]
     Apart,
     #[error("a driver's latency cannot be merged")]
@@ -41,14 +41,14 @@ pub enum SeveralError {
 }
 
 /// A driver for each instance.
-pub(super) struct Several {
+pub(super) struct MultiInstance {
     drivers: Vec<Box<dyn Driver + Send>>,
-    /// What each driver calls it, in their order.
+    /// The number that each driver gave a target, in the order of the drivers.
     targets: Targets<Vec<TargetId>>,
 }
 
-impl Several {
-    /// Starts so many drivers.
+impl MultiInstance {
+    /// Starts this many drivers.
     pub(super) fn make(
         info: &DriverInfo,
         client: &Client<'_>,
@@ -63,17 +63,18 @@ impl Several {
         Ok(Self { drivers, targets: Targets::default() })
     }
 
-    /// Every driver with what it calls a target.
+    /// Returns every driver with its number for a target.
     fn each(
         &mut self,
         target: TargetId,
-    ) -> Result<impl Iterator<Item = (&mut Box<dyn Driver + Send>, TargetId)>, SeveralError> {
+    ) -> Result<impl Iterator<Item = (&mut Box<dyn Driver + Send>, TargetId)>, MultiInstanceError>
+    {
         let targets = self.targets.get(target)?;
         Ok(self.drivers.iter_mut().zip(targets.iter().copied()))
     }
 }
 
-impl Driver for Several {
+impl Driver for MultiInstance {
     fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
         self.open_all(&[address], deadline)
     }
@@ -85,7 +86,7 @@ impl Driver for Several {
     ) -> Result<TargetId, PartError> {
         let (made, given) = (self.drivers.len(), addresses.len());
         if made != given {
-            return Err(SeveralError::Number { made, given }.into());
+            return Err(MultiInstanceError::Number { made, given }.into());
         }
         let open = |(driver, address): (&mut Box<dyn Driver + Send>, &SocketAddr)| {
             driver.open(*address, deadline)
@@ -158,7 +159,7 @@ impl Driver for Several {
         });
         let loads = loads.into_iter().collect::<Result<Vec<_>, _>>()?;
         if apart {
-            return Err(SeveralError::Apart.into());
+            return Err(MultiInstanceError::Apart.into());
         }
         Ok(sum(&loads)?)
     }
@@ -192,8 +193,8 @@ impl Driver for Several {
     }
 }
 
-/// What all drivers saw together.
-fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, SeveralError> {
+/// Adds up the results of all drivers.
+fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, MultiInstanceError> {
     let mut sum = SliceLoad::default();
     let windows: u64 = loads.iter().map(|load| load.window_ns).sum();
     sum.window_ns = windows / u64::try_from(loads.len()).unwrap_or(1).max(1);
@@ -213,8 +214,8 @@ fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, SeveralError> {
     Ok(sum)
 }
 
-/// One histogram of several, without loss; none where one is missing.
-fn merged<'a>(mut parts: impl Iterator<Item = &'a [u8]>) -> Result<Vec<u8>, SeveralError> {
+/// Merges histograms without loss; empty if one is missing.
+fn merged<'a>(mut parts: impl Iterator<Item = &'a [u8]>) -> Result<Vec<u8>, MultiInstanceError> {
     let Some(first) = parts.next().filter(|bytes| !bytes.is_empty()) else { return Ok(Vec::new()) };
     let mut all = histogram::decode(first)?;
     all.auto(true);

@@ -1,6 +1,6 @@
-//! The way to a running system: TCP from where the client stands, because only there its address
-//! means anything. What a system is asked on it (`INFO`, `SHOW`, `stats`) is asked seldom, outside of
-//! what is measured; every exchange has a limit.
+//! The route to a running system: TCP from where the client runs, because its address means
+//! something only there. A system is asked seldom (`INFO`, `SHOW`, `stats`) and outside of the
+//! measured windows; every exchange has a limit.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,26 +9,26 @@ use std::time::{Duration, Instant};
 
 use tare_host::netns::{self, NetnsError};
 
-/// For a connection, and for each answer.
+/// Time limit for a connection, and for each answer.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Answers are settings and counters; more is nonsense.
+/// The most bytes of an answer: settings and counters need less.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// Where the client stands.
+/// The place of the client in the network.
 #[derive(Clone, Debug, Default)]
-pub struct Way {
-    /// Such as `/run/netns/NAME`; without one, where this process stands.
+pub struct ClientRoute {
+    /// The network namespace, such as `/run/netns/NAME`; `None`: that of this process.
     pub namespace: Option<PathBuf>,
 }
 
-/// Why a system could not be asked.
+/// Why a system gave no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum WayError {
+pub enum ClientRouteError {
     #[error(transparent)]
     Namespace(#[from] NetnsError),
     #[error("it does not answer on {address}")]
     Connect { address: SocketAddr, source: io::Error },
-    #[error("it takes connections on {address}, but breaks off when it is asked {question:?}")]
+    #[error("it accepts connections on {address}, but ends the connection after {question:?}")]
     Ask { address: SocketAddr, question: String, source: io::Error },
     #[error("{address} sees {seen} of the {count} nodes of its cluster")]
     Nodes { address: SocketAddr, seen: usize, count: u32 },
@@ -38,7 +38,7 @@ pub enum WayError {
 
 /// A connection to a running system.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct SystemConnection {
     stream: TcpStream,
     address: SocketAddr,
     question: String,
@@ -46,49 +46,52 @@ pub(crate) struct Line {
     deadline: Instant,
 }
 
-impl Way {
-    /// Connects.
+impl ClientRoute {
+    /// Connects to a system.
     ///
     /// # Errors
-    /// When nothing listens there, or not yet.
-    pub(crate) fn connect(&self, address: SocketAddr) -> Result<Line, WayError> {
+    /// If nothing listens there, or not yet.
+    pub(crate) fn connect(
+        &self,
+        address: SocketAddr,
+    ) -> Result<SystemConnection, ClientRouteError> {
         let connect = || TcpStream::connect_timeout(&address, LIMIT);
         let stream = match &self.namespace {
             Some(namespace) => netns::within(namespace, connect)?,
             None => connect(),
         };
-        let fail = |source| WayError::Connect { address, source };
+        let fail = |source| ClientRouteError::Connect { address, source };
         let stream = stream.map_err(fail)?;
         stream.set_nodelay(true).map_err(fail)?;
         stream.set_write_timeout(Some(LIMIT)).map_err(fail)?;
         let (question, deadline) = (String::new(), Instant::now() + LIMIT);
-        Ok(Line { stream, address, question, limit: LIMIT, deadline })
+        Ok(SystemConnection { stream, address, question, limit: LIMIT, deadline })
     }
 }
 
-impl Line {
-    /// For answers that take longer than others.
+impl SystemConnection {
+    /// Sets the time limit of further answers.
     pub(crate) fn limit(&mut self, limit: Duration) {
         self.limit = limit;
     }
 
     /// Sends bytes; `question` names them in errors.
-    pub(crate) fn send(&mut self, question: &str, bytes: &[u8]) -> Result<(), WayError> {
+    pub(crate) fn send(&mut self, question: &str, bytes: &[u8]) -> Result<(), ClientRouteError> {
         self.question = question.into();
         self.deadline = Instant::now() + self.limit;
         self.stream.write_all(bytes).map_err(|source| self.broke_off(source))
     }
 
-    /// Exactly so many bytes of the answer.
-    pub(crate) fn bytes(&mut self, count: usize) -> Result<Vec<u8>, WayError> {
+    /// Reads exactly `count` bytes of the answer.
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<Vec<u8>, ClientRouteError> {
         if count > ANSWER_BYTES_MAX {
-            return Err(self.nonsense(format!("an answer of {count} bytes")));
+            return Err(self.unexpected_answer(format!("an answer of {count} bytes")));
         }
         let mut bytes = vec![0; count];
         let mut filled = 0;
         while filled < count {
             let left = self.deadline.saturating_duration_since(Instant::now());
-            // Zero would wait for ever.
+            // Zero means no limit.
             let left = left.max(Duration::from_millis(1));
             let read = self.stream.set_read_timeout(Some(left));
             match read.and_then(|()| self.stream.read(&mut bytes[filled..])) {
@@ -101,27 +104,27 @@ impl Line {
         Ok(bytes)
     }
 
-    /// A line of the answer, without its end.
-    pub(crate) fn line(&mut self) -> Result<String, WayError> {
+    /// Reads a line of the answer, without its end.
+    pub(crate) fn line(&mut self) -> Result<String, ClientRouteError> {
         let mut line = Vec::new();
         loop {
             match self.bytes(1)?[0] {
                 b'\n' => break,
                 byte if line.len() < ANSWER_BYTES_MAX => line.push(byte),
-                _ => return Err(self.nonsense("a line without an end".into())),
+                _ => return Err(self.unexpected_answer("a line without an end".into())),
             }
         }
         Ok(String::from_utf8_lossy(&line).trim_end_matches('\r').to_string())
     }
 
-    /// An answer that is none.
-    pub(crate) fn nonsense(&self, mut answer: String) -> WayError {
+    /// Makes an error of an answer that does not fit.
+    pub(crate) fn unexpected_answer(&self, mut answer: String) -> ClientRouteError {
         let end = answer.char_indices().nth(200).map_or(answer.len(), |(at, _)| at);
         answer.truncate(end);
-        WayError::Answer { address: self.address, question: self.question.clone(), answer }
+        ClientRouteError::Answer { address: self.address, question: self.question.clone(), answer }
     }
 
-    fn broke_off(&self, source: io::Error) -> WayError {
-        WayError::Ask { address: self.address, question: self.question.clone(), source }
+    fn broke_off(&self, source: io::Error) -> ClientRouteError {
+        ClientRouteError::Ask { address: self.address, question: self.question.clone(), source }
     }
 }
