@@ -6,8 +6,8 @@ use crate::frame::{
 };
 use crate::request::{self, BatchKind, BatchStatement, Request, Settings};
 use crate::response::{
-    self, Change, ColumnSpec, Described, EncodedColumns, ErrorKind, Event, Failures, Reply,
-    Response, RowsWriter, SchemaChange, SchemaTarget, StatusChange, TopologyChange,
+    self, Change, ColumnSpec, EncodedColumns, ErrorKind, Event, Failures, Reply, Response,
+    ResultMetadata, RowsWriter, SchemaChange, SchemaTarget, StatusChange, TopologyChange,
 };
 use crate::types::Type;
 use crate::wire::{Consistency, DecodeError, Value};
@@ -21,13 +21,13 @@ fn one_frame(bytes: &[u8], direction: Direction) -> Frame<'_> {
 }
 
 #[derive(Debug, Clone)]
-enum Bound {
+enum OwnedValue {
     Bytes(Vec<u8>),
     Null,
     Unset,
 }
 
-impl Bound {
+impl OwnedValue {
     fn value(&self) -> Value<'_> {
         match self {
             Self::Bytes(bytes) => Value::Bytes(bytes),
@@ -37,16 +37,16 @@ impl Bound {
     }
 }
 
-fn bound() -> impl Strategy<Value = Bound> {
+fn owned_value() -> impl Strategy<Value = OwnedValue> {
     prop_oneof![
-        4 => prop::collection::vec(any::<u8>(), 0..100).prop_map(Bound::Bytes),
-        1 => Just(Bound::Null),
-        1 => Just(Bound::Unset),
+        4 => prop::collection::vec(any::<u8>(), 0..100).prop_map(OwnedValue::Bytes),
+        1 => Just(OwnedValue::Null),
+        1 => Just(OwnedValue::Unset),
     ]
 }
 
 #[derive(Debug, Clone)]
-struct Asked {
+struct SettingsCase {
     consistency: Consistency,
     skip_metadata: bool,
     page_size: Option<i32>,
@@ -58,7 +58,7 @@ struct Asked {
     result_id: Vec<u8>,
 }
 
-impl Asked {
+impl SettingsCase {
     /// Of `version` only what that version can say.
     fn settings(&self, version: Version) -> Settings<'_> {
         let newer = version >= Version::V5;
@@ -76,7 +76,7 @@ impl Asked {
     }
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn settings_case() -> impl Strategy<Value = SettingsCase> {
     let consistency = || prop::sample::select(Consistency::ALL.to_vec());
     (
         consistency(),
@@ -89,16 +89,16 @@ fn asked() -> impl Strategy<Value = Asked> {
         any::<Option<i32>>(),
         any::<[u8; 16]>(),
     )
-        .prop_map(|asked| Asked {
-            consistency: asked.0,
-            skip_metadata: asked.1,
-            page_size: asked.2,
-            paging_state: asked.3,
-            serial_consistency: asked.4,
-            timestamp_us: asked.5,
-            keyspace: asked.6,
-            now_s: asked.7,
-            result_id: asked.8.to_vec(),
+        .prop_map(|case| SettingsCase {
+            consistency: case.0,
+            skip_metadata: case.1,
+            page_size: case.2,
+            paging_state: case.3,
+            serial_consistency: case.4,
+            timestamp_us: case.5,
+            keyspace: case.6,
+            now_s: case.7,
+            result_id: case.8.to_vec(),
         })
 }
 
@@ -380,12 +380,12 @@ fn columns_are_described_as_the_client_needs_it() {
         let settings = Settings { skip_metadata, result_id, ..Settings::DEFAULT };
         reply.knowing(&settings, &two).columns
     };
-    assert_eq!(told(false, None), Described::Fully);
-    assert_eq!(told(true, None), Described::Briefly);
-    assert_eq!(told(true, Some(two.id())), Described::Briefly);
-    assert_eq!(told(true, Some(three.id())), Described::Anew);
+    assert_eq!(told(false, None), ResultMetadata::Full);
+    assert_eq!(told(true, None), ResultMetadata::Omitted);
+    assert_eq!(told(true, Some(two.id())), ResultMetadata::Omitted);
+    assert_eq!(told(true, Some(three.id())), ResultMetadata::Changed);
     let mut out = Vec::new();
-    let anew = Reply { columns: Described::Anew, ..reply };
+    let anew = Reply { columns: ResultMetadata::Changed, ..reply };
     RowsWriter::begin(&mut out, anew, &two, Some(b"state")).finish();
     let decoded = Response::decode(&one_frame(&out, Direction::Response)).unwrap();
     let Response::Rows(rows) = decoded else { panic!("{decoded:?}") };
@@ -449,12 +449,12 @@ proptest! {
         version in version(),
         stream in any::<i16>(),
         id in prop::collection::vec(any::<u8>(), 0..32),
-        asked in asked(),
-        values in prop::collection::vec(bound(), 0..12),
+        case in settings_case(),
+        values in prop::collection::vec(owned_value(), 0..12),
     ) {
-        let values: Vec<_> = values.iter().map(Bound::value).collect();
+        let values: Vec<_> = values.iter().map(OwnedValue::value).collect();
         let mut out = b"before".to_vec();
-        let settings = asked.settings(version);
+        let settings = case.settings(version);
         request::encode_execute(&mut out, Head { version, stream }, &id, &settings, &values);
         let frame = one_frame(&out[6..], Direction::Request);
         prop_assert_eq!((frame.version, frame.stream), (version, stream));
@@ -471,11 +471,11 @@ proptest! {
     #[test]
     fn batch_round_trips(
         version in version(),
-        asked in asked(),
-        items in prop::collection::vec((any::<bool>(), ".{0,9}", prop::collection::vec(bound(), 0..4)), 0..5),
+        case in settings_case(),
+        items in prop::collection::vec((any::<bool>(), ".{0,9}", prop::collection::vec(owned_value(), 0..4)), 0..5),
     ) {
         let values: Vec<Vec<_>> =
-            items.iter().map(|(.., values)| values.iter().map(Bound::value).collect()).collect();
+            items.iter().map(|(.., values)| values.iter().map(OwnedValue::value).collect()).collect();
         let items: Vec<_> = items.iter().zip(&values).map(|((prepared, text, _), values)| {
             let statement = match prepared {
                 true => BatchStatement::Prepared(text.as_bytes()),
@@ -488,11 +488,11 @@ proptest! {
             page_size: None,
             paging_state: None,
             result_id: None,
-            ..asked.settings(version)
+            ..case.settings(version)
         };
         let mut out = Vec::new();
         let head = Head { version, stream: 5 };
-        request::encode_batch(&mut out, head, BatchKind::Unlogged, &items, &asked.settings(version));
+        request::encode_batch(&mut out, head, BatchKind::Unlogged, &items, &case.settings(version));
         match Request::decode(&one_frame(&out, Direction::Request)) {
             Ok(Request::Batch(batch)) => {
                 prop_assert_eq!(batch.kind, BatchKind::Unlogged);
@@ -511,11 +511,11 @@ proptest! {
     fn query_and_prepare_round_trip(
         version in version(),
         text in ".{0,60}",
-        asked in asked(),
-        value in bound(),
+        case in settings_case(),
+        value in owned_value(),
     ) {
         let head = Head { version, stream: 5 };
-        let settings = Settings { result_id: None, ..asked.settings(version) };
+        let settings = Settings { result_id: None, ..case.settings(version) };
         let mut out = Vec::new();
         request::encode_query(&mut out, head, &text, &settings, &[value.value()]);
         match Request::decode(&one_frame(&out, Direction::Request)) {
@@ -563,7 +563,7 @@ proptest! {
     ) {
         let width = rows.first().map_or(1, Vec::len);
         let mut out = Vec::new();
-        let described = if skip_metadata { Described::Briefly } else { Described::Fully };
+        let described = if skip_metadata { ResultMetadata::Omitted } else { ResultMetadata::Full };
         let reply = Reply { head: Head { version, stream: 9 }, columns: described };
         let mut writer = RowsWriter::begin(&mut out, reply, &columns(width), state.as_deref());
         for row in &rows {

@@ -13,7 +13,7 @@ use tare_store::{
 
 use crate::device::Device;
 use crate::files::DeviceFiles;
-use crate::model::{Cell, Change, Content, Mutation, Place, Row};
+use crate::model::{Cell, Change, Content, Mutation, PartitionId, Row};
 use crate::violation::Violation;
 use crate::workload::TABLES;
 use tare_store::Completion;
@@ -49,15 +49,15 @@ pub(crate) enum Progress {
 
 /// A read of one partition, and what it has been shown so far.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct PartialRead {
     pub(crate) rows: Vec<Row>,
     pins: Pins,
 }
 
 /// A read of a whole table, and what it has been shown so far.
 #[derive(Debug)]
-pub(crate) struct Scanning {
-    pub(crate) partitions: BTreeMap<Place, Vec<Row>>,
+pub(crate) struct PartialScan {
+    pub(crate) partitions: BTreeMap<PartitionId, Vec<Row>>,
     scan: Scan,
     pins: Pins,
 }
@@ -158,16 +158,22 @@ impl Engine {
     pub(crate) fn read(
         &mut self,
         read: &crate::workload::Read,
-        reading: &mut Reading,
+        reading: &mut PartialRead,
         now_s: u32,
     ) -> Progress {
         if let (Some(columns), [(clustering, _)]) = (&read.row, &read.slices[..]) {
-            return self.read_row(&read.place, clustering, columns.as_deref(), reading, now_s);
+            return self.read_row(
+                &read.partition_id,
+                clustering,
+                columns.as_deref(),
+                reading,
+                now_s,
+            );
         }
         let slices: Vec<Slice<'_>> =
             read.slices.iter().map(|(from, to)| Slice { from, to: to.as_deref() }).collect();
         let after = reading.rows.last().map(|(clustering, _)| clustering.clone());
-        let Place { table, token, key } = &read.place;
+        let PartitionId { table, token, key } = &read.partition_id;
         let partition = PartitionRead {
             table: *table,
             token: *token,
@@ -177,7 +183,7 @@ impl Engine {
             after: after.as_deref(),
             now_s,
         };
-        let Reading { rows, pins } = reading;
+        let PartialRead { rows, pins } = reading;
         let mut left = read.page.unwrap_or(usize::MAX);
         let end = self.store.read(&partition, pins, |row| {
             rows.push(owned(&row));
@@ -189,10 +195,10 @@ impl Engine {
 
     fn read_row(
         &mut self,
-        Place { table, token, key }: &Place,
+        PartitionId { table, token, key }: &PartitionId,
         clustering: &[u8],
         columns: Option<&[u16]>,
-        Reading { rows, pins }: &mut Reading,
+        PartialRead { rows, pins }: &mut PartialRead,
         now_s: u32,
     ) -> Progress {
         let (table, token) = (*table, *token);
@@ -201,19 +207,19 @@ impl Engine {
     }
 
     /// Scans on.
-    pub(crate) fn scan(&mut self, scanning: &mut Scanning) -> Progress {
-        let Scanning { partitions, scan, pins } = scanning;
+    pub(crate) fn scan(&mut self, scanning: &mut PartialScan) -> Progress {
+        let PartialScan { partitions, scan, pins } = scanning;
         let table = scan.table;
         let end = self.store.scan(scan, pins, |row| {
-            let place = Place { table, token: row.token, key: row.key.to_vec() };
-            partitions.entry(place).or_default().push(owned(&row));
+            let partition_id = PartitionId { table, token: row.token, key: row.key.to_vec() };
+            partitions.entry(partition_id).or_default().push(owned(&row));
             Next::Row
         });
         progress(end)
     }
 }
 
-impl Scanning {
+impl PartialScan {
     /// A scan of a whole table.
     pub(crate) fn new(table: u32, now_s: u32, steps: u32) -> Self {
         let position = Position::at_token(i64::MIN);
@@ -275,7 +281,7 @@ fn borrow<'a>(mutation: &'a Mutation, cells: &'a [u8]) -> StoreMutation<'a> {
             deleted_s: range.deleted_s,
         }),
     };
-    let Place { table, token, key } = &mutation.place;
+    let PartitionId { table, token, key } = &mutation.partition_id;
     StoreMutation { table: *table, token: *token, key, change }
 }
 

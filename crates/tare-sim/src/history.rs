@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Model, Mutation, Place, Row, difference};
+use crate::model::{Model, Mutation, PartitionId, Row, difference};
 use crate::violation::Violation;
 
 /// All visible partitions of a shard.
-pub(crate) type Contents = BTreeMap<Place, Vec<Row>>;
+pub(crate) type Contents = BTreeMap<PartitionId, Vec<Row>>;
 
 /// Writes that belong together: all of them are there after a restart or none.
 #[derive(Clone, Debug)]
@@ -74,14 +74,14 @@ impl History {
         let (sure, open) = since.split_at(certain);
         let mut model = self.base.clone();
         sure.iter().flat_map(|entry| &entry.mutations).for_each(|mutation| model.apply(mutation));
-        let changed = open.iter().flat_map(|entry| &entry.mutations).map(|m| &m.place);
-        let changed: BTreeSet<&Place> = changed.collect();
+        let changed = open.iter().flat_map(|entry| &entry.mutations).map(|m| &m.partition_id);
+        let changed: BTreeSet<&PartitionId> = changed.collect();
 
         let empty = Vec::new();
-        let differs = |model: &Model, place: &Place| -> Option<String> {
-            let rows = found.get(place).unwrap_or(&empty);
-            let differs = difference(&model.read(place, now_s), rows)?;
-            Some(format!("table {} key {:02x?}: {differs}", place.table, place.key))
+        let differs = |model: &Model, partition_id: &PartitionId| -> Option<String> {
+            let rows = found.get(partition_id).unwrap_or(&empty);
+            let differs = difference(&model.read(partition_id, now_s), rows)?;
+            Some(format!("table {} key {:02x?}: {differs}", partition_id.table, partition_id.key))
         };
         let fails = |best: usize, difference: String| Violation::NoSuchHistory {
             acknowledged: certain,
@@ -90,10 +90,10 @@ impl History {
             difference,
         };
         let unchanged = model
-            .places()
+            .partition_ids()
             .chain(found.keys())
-            .filter(|place| !changed.contains(place))
-            .find_map(|place| differs(&model, place));
+            .filter(|partition_id| !changed.contains(partition_id))
+            .find_map(|partition_id| differs(&model, partition_id));
         if let Some(difference) = unchanged {
             return Err(fails(certain, difference));
         }
@@ -103,7 +103,7 @@ impl History {
             if let Some(entry) = taken.checked_sub(1).map(|last| &open[last]) {
                 entry.mutations.iter().for_each(|mutation| model.apply(mutation));
             }
-            match changed.iter().find_map(|place| differs(&model, place)) {
+            match changed.iter().find_map(|partition_id| differs(&model, partition_id)) {
                 Some(difference) => {
                     first_wrong.get_or_insert(difference);
                 }

@@ -13,7 +13,7 @@ pub(crate) fn vouched(disk: &Disk) -> u64 {
 }
 
 /// Every group of the log, for people.
-pub(crate) fn told(disk: &Disk) -> Vec<String> {
+pub(crate) fn describe(disk: &Disk) -> Vec<String> {
     let told = |(file, offset, head): (FileId, u64, GroupHead)| {
         let GroupHead { sequence, durable, length } = head;
         let name = file.file_name();

@@ -55,7 +55,7 @@ pub(crate) enum Change {
 
 /// Which partition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct PartitionId {
     pub(crate) table: u32,
     pub(crate) token: i64,
     pub(crate) key: Vec<u8>,
@@ -64,7 +64,7 @@ pub(crate) struct Place {
 /// One change of one partition. Several that are written together are all there or none is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mutation {
-    pub(crate) place: Place,
+    pub(crate) partition_id: PartitionId,
     pub(crate) change: Change,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Partition {
 /// All rows of one shard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
-    partitions: BTreeMap<Place, Partition>,
+    partitions: BTreeMap<PartitionId, Partition>,
 }
 
 impl Cell {
@@ -175,17 +175,19 @@ impl Partition {
 
 impl Model {
     pub(crate) fn apply(&mut self, mutation: &Mutation) {
-        let partition = self.partitions.entry(mutation.place.clone()).or_default();
+        let partition = self.partitions.entry(mutation.partition_id.clone()).or_default();
         partition.apply(&mutation.change);
     }
 
     /// The rows of one partition that a reader sees.
-    pub(crate) fn read(&self, place: &Place, now_s: u32) -> Vec<Row> {
-        self.partitions.get(place).map_or_else(Vec::new, |partition| partition.visible(now_s))
+    pub(crate) fn read(&self, partition_id: &PartitionId, now_s: u32) -> Vec<Row> {
+        self.partitions
+            .get(partition_id)
+            .map_or_else(Vec::new, |partition| partition.visible(now_s))
     }
 
     /// Every partition that was ever written to, in order.
-    pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
+    pub(crate) fn partition_ids(&self) -> impl Iterator<Item = &PartitionId> {
         self.partitions.keys()
     }
 }

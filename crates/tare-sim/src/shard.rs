@@ -7,12 +7,12 @@ use tare_store::{Limits, Now};
 
 use crate::device::{Crash, Device};
 use crate::disk::Flip;
-use crate::engine::{Engine, GC_GRACE_S, Progress, Refusal, Scanning};
+use crate::engine::{Engine, GC_GRACE_S, PartialScan, Progress, Refusal};
 use crate::faults::{Canary, Faults};
 use crate::files::DeviceFiles;
 use crate::history::{Contents, History};
 use crate::log;
-use crate::model::{Change, Mutation, Place, Range, difference};
+use crate::model::{Change, Mutation, PartitionId, Range, difference};
 use crate::reads::Reads;
 use crate::trace::Trace;
 use crate::violation::Violation;
@@ -180,7 +180,7 @@ impl Shard {
     ) -> Result<(), Violation> {
         let repaired = self.repair(why, clock.now_ns);
         if repaired.is_err() {
-            for group in log::told(&self.device.disk) {
+            for group in log::describe(&self.device.disk) {
                 trace.event(16, &[], format_args!("  {group}"));
             }
         }
@@ -194,10 +194,10 @@ impl Shard {
         trace.event(6, &[contents.len() as u64], format_args!("scan: {}", contents.len()));
         let model = self.history.now();
         let empty = Vec::new();
-        for place in model.places().chain(contents.keys()) {
-            let found = contents.get(place).unwrap_or(&empty);
-            if let Some(difference) = difference(&model.read(place, wall_s), found) {
-                let partition = format!("{place:02x?}");
+        for partition_id in model.partition_ids().chain(contents.keys()) {
+            let found = contents.get(partition_id).unwrap_or(&empty);
+            if let Some(difference) = difference(&model.read(partition_id, wall_s), found) {
+                let partition = format!("{partition_id:02x?}");
                 return Err(Violation::WrongRead { partition, difference });
             }
         }
@@ -209,7 +209,7 @@ impl Shard {
         let mut contents = Contents::new();
         let wall_s = clock.wall_s();
         for table in TABLES {
-            let mut scanning = Scanning::new(table, wall_s, SCAN_STEPS);
+            let mut scanning = PartialScan::new(table, wall_s, SCAN_STEPS);
             let mut turns = 0;
             loop {
                 let Some(engine) = &mut self.engine else { return Ok(contents) };
@@ -219,7 +219,7 @@ impl Shard {
                     Progress::Missing => self.wait(clock, trace)?,
                     failed => {
                         self.excuse(&failed, clock, trace)?;
-                        scanning = Scanning::new(table, wall_s, SCAN_STEPS);
+                        scanning = PartialScan::new(table, wall_s, SCAN_STEPS);
                     }
                 }
                 turns += 1;
@@ -460,10 +460,11 @@ fn made_certain(open: Vec<Vec<Mutation>>, wall_s: u32) -> Vec<Vec<Mutation>> {
     }
     let newest = mutations().map(|mutation| mutation.change.timestamp_max()).max();
     let timestamp = newest.unwrap_or(0).max(i64::from(wall_s) * 1_000_000) + 1;
-    let places: BTreeSet<&Place> = mutations().map(|mutation| &mutation.place).collect();
-    let deletion = |place: &Place| {
+    let partition_ids: BTreeSet<&PartitionId> =
+        mutations().map(|mutation| &mutation.partition_id).collect();
+    let deletion = |partition_id: &PartitionId| {
         let range = Range { from: Vec::new(), to: None, timestamp, deleted_s: wall_s };
-        vec![Mutation { place: place.clone(), change: Change::Range(range) }]
+        vec![Mutation { partition_id: partition_id.clone(), change: Change::Range(range) }]
     };
-    places.into_iter().map(deletion).collect()
+    partition_ids.into_iter().map(deletion).collect()
 }

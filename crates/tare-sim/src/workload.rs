@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use tare_std::rng::{Rng, mix64};
 
-use crate::model::{Cell, Change, Content, DELETION, MARKER, Mutation, Place, Range};
+use crate::model::{Cell, Change, Content, DELETION, MARKER, Mutation, PartitionId, Range};
 
 /// How late a write may come, in seconds before the present.
 pub(crate) const LATE_S_MAX: u64 = 3;
@@ -43,18 +43,18 @@ struct Shape {
 /// Part of a partition that is asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
-    pub(crate) place: Place,
+    pub(crate) partition_id: PartitionId,
     /// `[from, to)`, ascending and apart; `to` of `None` is the end.
     pub(crate) slices: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     pub(crate) reversed: bool,
     /// Stop after so many rows and go on after the last of them.
     pub(crate) page: Option<usize>,
     /// It is a read of one row by its whole key, which the only slice holds.
-    pub(crate) row: Option<Wanted>,
+    pub(crate) row: Option<ColumnFilter>,
 }
 
 /// What is wanted of a row: these columns, ascending, or all. Others may be lacking in the answer.
-pub(crate) type Wanted = Option<Vec<u16>>;
+pub(crate) type ColumnFilter = Option<Vec<u16>>;
 
 impl Workload {
     pub(crate) fn new(mut rng: Rng) -> Self {
@@ -84,12 +84,12 @@ impl Workload {
 
     /// A partition to read.
     pub(crate) fn read(&mut self) -> Read {
-        let place = self.place();
+        let partition_id = self.partition_id();
         if self.one_in(3) {
-            return self.row(place);
+            return self.row(partition_id);
         }
         let mut bounds: Vec<Vec<u8>> =
-            (0..self.rng.below(3) * 2).map(|_| self.clustering(place.table)).collect();
+            (0..self.rng.below(3) * 2).map(|_| self.clustering(partition_id.table)).collect();
         bounds.sort();
         bounds.dedup();
         let mut slices: Vec<_> =
@@ -98,16 +98,16 @@ impl Workload {
             slices.push((Vec::new(), None));
         }
         let page = self.one_in(3).then(|| 1 + self.index(4));
-        Read { place, slices, reversed: self.rng.below(3) == 0, page, row: None }
+        Read { partition_id, slices, reversed: self.rng.below(3) == 0, page, row: None }
     }
 
-    fn row(&mut self, place: Place) -> Read {
-        let from = self.clustering(place.table);
+    fn row(&mut self, partition_id: PartitionId) -> Read {
+        let from = self.clustering(partition_id.table);
         let mut to = from.clone();
         to.push(0);
         let columns = (MARKER + 1..COLUMNS.end).filter(|_| self.rng.below(2) == 0).collect();
         let row = Some(if self.one_in(2) { Some(columns) } else { None });
-        Read { place, slices: vec![(from, Some(to))], reversed: false, page: None, row }
+        Read { partition_id, slices: vec![(from, Some(to))], reversed: false, page: None, row }
     }
 
     fn table(&mut self) -> u32 {
@@ -115,14 +115,14 @@ impl Workload {
     }
 
     fn mutation(&mut self, wall_s: u32) -> Mutation {
-        let place = self.place();
+        let partition_id = self.partition_id();
         let change = if self.one_in(self.shape.deletions * 2) {
-            Change::Range(self.range(place.table, wall_s))
+            Change::Range(self.range(partition_id.table, wall_s))
         } else {
-            let clustering = self.clustering(place.table);
+            let clustering = self.clustering(partition_id.table);
             Change::Row { clustering, cells: self.cells(wall_s) }
         };
-        Mutation { place, change }
+        Mutation { partition_id, change }
     }
 
     fn cells(&mut self, wall_s: u32) -> BTreeMap<u16, Cell> {
@@ -205,12 +205,12 @@ impl Workload {
         value
     }
 
-    fn place(&mut self) -> Place {
+    fn partition_id(&mut self) -> PartitionId {
         let table = self.table();
         let key = self.rng.below(self.shape.partitions);
         // Some tokens stand for two keys.
         let token = mix64(if key % 7 == 1 { key - 1 } else { key }).cast_signed();
-        Place { table, token, key: key.to_be_bytes()[6..].to_vec() }
+        PartitionId { table, token, key: key.to_be_bytes()[6..].to_vec() }
     }
 
     /// No clustering key is the beginning of another.

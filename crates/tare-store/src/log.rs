@@ -64,7 +64,7 @@ pub(crate) struct LogLimits {
 
 /// A segment that is not written any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Closed {
+pub(crate) struct ClosedSegment {
     pub(crate) number: u64,
     /// All its groups are below this.
     pub(crate) end: u64,
@@ -82,7 +82,7 @@ struct Segment {
 
 /// The write or sync that is under way.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct GroupInFlight {
     bytes: usize,
     /// Groups below this are written when it has succeeded, and durable with `sync`.
     next_sequence: u64,
@@ -98,7 +98,7 @@ pub struct CommitLog {
     spare: Option<Segment>,
     /// The segment that is being made, and its size.
     making: Option<(u64, u64)>,
-    closed: VecDeque<Closed>,
+    closed: VecDeque<ClosedSegment>,
     /// Segments of the usual size that hold nothing that is needed.
     used: Vec<u64>,
     removable: Vec<u64>,
@@ -112,7 +112,7 @@ pub struct CommitLog {
     sealed: VecDeque<Chunk>,
     sealed_bytes: usize,
     free: Vec<Chunk>,
-    flight: Option<Flight>,
+    flight: Option<GroupInFlight>,
     /// Groups below this have been written.
     written: u64,
     written_bytes: u64,
@@ -144,7 +144,7 @@ impl CommitLog {
     pub(crate) fn new(
         next_segment: u64,
         next_sequence: u64,
-        closed: impl IntoIterator<Item = Closed>,
+        closed: impl IntoIterator<Item = ClosedSegment>,
         limits: LogLimits,
     ) -> Self {
         let segment_bytes = limits.segment_bytes.max((GROUP_BYTES * 2) as u64);
@@ -284,7 +284,7 @@ impl CommitLog {
             if let Some(Segment { number, size, .. }) = self.current.replace(next) {
                 let usual = size == self.limits.segment_bytes;
                 let reusable_bytes = usual.then_some(size);
-                self.closed.push_back(Closed { number, end: self.written, reusable_bytes });
+                self.closed.push_back(ClosedSegment { number, end: self.written, reusable_bytes });
             }
         }
         let (current, mut chunk) = (self.current.as_mut()?, self.sealed.pop_front()?);
@@ -306,7 +306,7 @@ impl CommitLog {
                 self.durable < self.wanted && next_sequence >= self.wanted
             }
         };
-        self.flight = Some(Flight { bytes: chunk.len(), next_sequence, sync });
+        self.flight = Some(GroupInFlight { bytes: chunk.len(), next_sequence, sync });
         let file = FileId::Log(current.number);
         let id = OpId::new(Owner::LogWrite, 0);
         Some(Op { id, file, kind: OpKind::Write { offset, chunk, sync } })
@@ -376,7 +376,7 @@ impl CommitLog {
         if self.durable >= self.written {
             return None;
         }
-        self.flight = Some(Flight { bytes: 0, next_sequence: self.written, sync: true });
+        self.flight = Some(GroupInFlight { bytes: 0, next_sequence: self.written, sync: true });
         let id = OpId::new(Owner::LogWrite, 0);
         Some(Op { id, file: FileId::Log(current.number), kind: OpKind::Sync })
     }

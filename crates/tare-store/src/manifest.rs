@@ -22,7 +22,7 @@ const LISTED_BYTES: usize = 20;
 
 /// One table file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Listed {
+pub struct TableEntry {
     /// Its number.
     pub file: u64,
     /// The store's number of the table whose rows it holds.
@@ -37,7 +37,7 @@ pub struct Manifest {
     /// Groups of the log below this are in tables.
     pub log_sequence: u64,
     /// Ascending by file.
-    pub tables: Vec<Listed>,
+    pub tables: Vec<TableEntry>,
 }
 
 /// Why a manifest cannot be used.
@@ -75,7 +75,7 @@ impl Manifest {
         let mut contents = Vec::with_capacity(length);
         contents.extend_from_slice(&self.log_sequence.to_le_bytes());
         contents.extend_from_slice(&narrow(self.tables.len()).to_le_bytes());
-        for Listed { file, table, bytes } in &self.tables {
+        for TableEntry { file, table, bytes } in &self.tables {
             contents.extend_from_slice(&file.to_le_bytes());
             contents.extend_from_slice(&table.to_le_bytes());
             contents.extend_from_slice(&bytes.to_le_bytes());
@@ -111,12 +111,12 @@ impl Manifest {
         if listed.len() != u32_at(fixed, 8) as usize * LISTED_BYTES {
             return Err("the number of tables does not fit the length");
         }
-        let table = |bytes: &[u8]| Listed {
+        let table = |bytes: &[u8]| TableEntry {
             file: u64_at(bytes, 0),
             table: u32_at(bytes, 8),
             bytes: u64_at(bytes, 12),
         };
-        let tables: Vec<Listed> = listed.chunks_exact(LISTED_BYTES).map(table).collect();
+        let tables: Vec<TableEntry> = listed.chunks_exact(LISTED_BYTES).map(table).collect();
         if !tables.is_sorted_by(|a, b| a.file < b.file) {
             return Err("its tables are not in order");
         }
@@ -141,7 +141,7 @@ mod tests {
             at: proptest::sample::Index,
             bit in 0u8..8,
         ) {
-            let listed = |(file, (table, bytes))| Listed { file, table, bytes };
+            let listed = |(file, (table, bytes))| TableEntry { file, table, bytes };
             let manifest = Manifest { log_sequence, tables: tables.into_iter().map(listed).collect() };
             let mut bytes = manifest.encode().bytes().to_vec();
             prop_assert_eq!(Manifest::decode(&bytes), Ok(manifest.clone()));

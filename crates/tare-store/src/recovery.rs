@@ -15,7 +15,7 @@ use std::io;
 use crate::chunk::{Chunk, round_up};
 use crate::entry::{Entries, GROUP_HEAD_BYTES, GroupHead, MAGIC};
 use crate::io::{FileId, Files, Op, OpId, OpKind, Owner, read_full};
-use crate::log::Closed;
+use crate::log::ClosedSegment;
 
 /// The longest group that is believed: a frame of 256 MiB and its overhead.
 const GROUP_LENGTH_MAX: u32 = 272 << 20;
@@ -59,7 +59,7 @@ pub(crate) struct Replayed {
     pub(crate) next_segment: u64,
     pub(crate) next_sequence: u64,
     /// The segments that have been read.
-    pub(crate) closed: Vec<Closed>,
+    pub(crate) closed: Vec<ClosedSegment>,
     /// Where the log was cut, if it was.
     pub(crate) torn: Option<TornTail>,
 }
@@ -71,33 +71,33 @@ pub(crate) fn recover<F: Files, E: From<RecoveryError>>(
     from: u64,
     mut apply: impl FnMut(&mut F, u64, &[u8]) -> Result<(), E>,
 ) -> Result<Replayed, E> {
-    let mut walk = Walk::begin(files, from)?;
+    let mut reader = LogReader::begin(files, from)?;
     let mut buffer = Vec::new();
-    while let Some(sequence) = walk.next(files, &mut buffer)? {
+    while let Some(sequence) = reader.next(files, &mut buffer)? {
         if sequence >= from {
             apply(files, sequence, &buffer)?;
         }
     }
-    let torn = walk.end(files)?;
-    walk.tidy(files, torn.as_ref())?;
-    let Walk { next_segment, expected, read: closed, .. } = walk;
+    let torn = reader.end(files)?;
+    reader.tidy(files, torn.as_ref())?;
+    let LogReader { next_segment, expected, read: closed, .. } = reader;
     Ok(Replayed { next_segment, next_sequence: expected.max(from), closed, torn })
 }
 
 /// Reads the whole log as recovery does, and changes nothing. Returns the number of entries, and
 /// where a crash tore the log.
 pub fn check(files: &impl Files, from: u64) -> Result<(u64, Option<TornTail>), RecoveryError> {
-    let mut walk = Walk::begin(files, from)?;
+    let mut reader = LogReader::begin(files, from)?;
     let mut buffer = Vec::new();
     let mut entries = 0;
-    while walk.next(files, &mut buffer)?.is_some() {
+    while reader.next(files, &mut buffer)?.is_some() {
         entries += Entries::new(&buffer).count() as u64;
     }
-    Ok((entries, walk.end(files)?))
+    Ok((entries, reader.end(files)?))
 }
 
 /// The way from group to group.
-struct Walk {
+struct LogReader {
     /// Segments by the sequence of their first group.
     heads: BTreeMap<u64, u64>,
     /// Segments that do not begin with a head.
@@ -108,20 +108,20 @@ struct Walk {
     /// Where it should be, if it is in the segment that is being read.
     place: Option<(u64, u64)>,
     /// What has been read.
-    read: Vec<Closed>,
+    read: Vec<ClosedSegment>,
     /// Groups that have been read and of which no later one says that they are durable.
-    open: VecDeque<Place>,
+    open: VecDeque<GroupPosition>,
 }
 
 /// Where a group stands.
-struct Place {
+struct GroupPosition {
     sequence: u64,
     segment: u64,
     offset: u64,
     bytes: usize,
 }
 
-impl Walk {
+impl LogReader {
     fn begin(files: &impl Files, from: u64) -> Result<Self, RecoveryError> {
         let listed = files.list().map_err(|source| RecoveryError::List { source })?;
         let mut heads = BTreeMap::new();
@@ -169,7 +169,7 @@ impl Walk {
                     self.open.pop_front();
                 }
                 let (sequence, bytes) = (head.sequence, group_bytes(&head));
-                self.open.push_back(Place { sequence, segment, offset, bytes });
+                self.open.push_back(GroupPosition { sequence, segment, offset, bytes });
                 self.place = Some((segment, offset + bytes as u64));
                 if let Some(last) = self.read.last_mut() {
                     last.end = self.expected;
@@ -179,7 +179,7 @@ impl Walk {
             let Some(segment) = self.heads.remove(&self.expected) else { return Ok(None) };
             self.place = Some((segment, 0));
             let end = self.expected;
-            self.read.push(Closed { number: segment, end, reusable_bytes: None });
+            self.read.push(ClosedSegment { number: segment, end, reusable_bytes: None });
         }
     }
 
@@ -268,7 +268,7 @@ impl Walk {
     /// before the server died may have dropped what it was to write, and then a second one has
     /// nothing to write and succeeds, although only memory holds what has been read.
     fn write_again(&self, files: &mut impl Files) -> Result<(), RecoveryError> {
-        for &Place { segment, offset, bytes, .. } in &self.open {
+        for &GroupPosition { segment, offset, bytes, .. } in &self.open {
             let mut chunk = Chunk::zeroed(bytes);
             read(files, segment, offset, chunk.bytes_mut())?;
             carry_out(files, segment, OpKind::Write { offset, chunk, sync: true }).map_err(

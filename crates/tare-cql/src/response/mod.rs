@@ -31,19 +31,19 @@ mod kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
     pub head: Head,
-    pub columns: Described,
+    pub columns: ResultMetadata,
 }
 
 /// What a result says about its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Described {
+pub enum ResultMetadata {
     /// Their names and types.
     #[default]
-    Fully,
+    Full,
     /// Their number: the client knows the rest and asked to leave it out.
-    Briefly,
+    Omitted,
     /// Their names and types, and that they are not what the client takes them for (version 5).
-    Anew,
+    Changed,
 }
 
 impl Reply {
@@ -58,9 +58,9 @@ impl Reply {
     #[must_use]
     pub fn knowing(self, settings: &Settings<'_>, columns: &EncodedColumns) -> Self {
         let columns = match settings.result_id {
-            Some(known) if known != columns.id() => Described::Anew,
-            _ if settings.skip_metadata => Described::Briefly,
-            _ => Described::Fully,
+            Some(known) if known != columns.id() => ResultMetadata::Changed,
+            _ if settings.skip_metadata => ResultMetadata::Omitted,
+            _ => ResultMetadata::Full,
         };
         Self { columns, ..self }
     }
@@ -69,7 +69,7 @@ impl Reply {
 impl From<Head> for Reply {
     #[inline]
     fn from(head: Head) -> Self {
-        Self { head, columns: Described::Fully }
+        Self { head, columns: ResultMetadata::Full }
     }
 }
 

@@ -4,7 +4,7 @@
 //! The server encodes the description of a result once, when a statement is prepared
 //! (`EncodedColumns`), and copies it into each answer; the client reads it lazily (`Columns`).
 
-use super::{Described, Reply, begin, kind};
+use super::{Reply, ResultMetadata, begin, kind};
 use crate::frame::{FrameStart, Head, Opcode, Version, patch_int, reserve_int};
 use crate::token;
 use crate::types::Type;
@@ -109,9 +109,9 @@ impl<'o> RowsWriter<'o> {
         let start = begin(out, reply, Opcode::Result);
         put_int(out, kind::ROWS);
         let mut flags = match reply.columns {
-            Described::Fully => flag::GLOBAL_TABLE,
-            Described::Briefly => flag::NO_METADATA,
-            Described::Anew => flag::GLOBAL_TABLE | flag::METADATA_CHANGED,
+            ResultMetadata::Full => flag::GLOBAL_TABLE,
+            ResultMetadata::Omitted => flag::NO_METADATA,
+            ResultMetadata::Changed => flag::GLOBAL_TABLE | flag::METADATA_CHANGED,
         };
         if paging_state.is_some() {
             flags |= flag::MORE_PAGES;
@@ -121,10 +121,10 @@ impl<'o> RowsWriter<'o> {
         if paging_state.is_some() {
             put_bytes(out, paging_state);
         }
-        if reply.columns == Described::Anew {
+        if reply.columns == ResultMetadata::Changed {
             put_short_bytes(out, columns.id());
         }
-        if reply.columns != Described::Briefly {
+        if reply.columns != ResultMetadata::Omitted {
             out.extend_from_slice(columns.bytes(reply.head.version));
         }
         let count_offset = reserve_int(out);

@@ -1,5 +1,5 @@
 //! The functions of CQL that can be called here: those that drivers and load tools use. Each is
-//! pure: what time it is and the ids to hand out come in as a [`Moment`].
+//! pure: what time it is and the ids to hand out come in as a [`CallContext`].
 
 use crate::types::Type;
 
@@ -9,7 +9,7 @@ const UUID_EPOCH_TICKS: i64 = 0x01b2_1dd2_1381_4000;
 const DAY_MS: i64 = 86_400_000;
 /// A `date` of this value is 1970-01-01.
 const DATE_EPOCH: i64 = 1 << 31;
-/// Clock and node of the least and of the greatest time UUID of a moment: Cassandra compares these
+/// Clock and node of the least and of the greatest time UUID of a context: Cassandra compares these
 /// bytes as signed ones (its `TimeUUID`).
 const LEAST_TAIL: [u8; 8] = [0x80; 8];
 const GREATEST_TAIL: [u8; 8] = [0x7f; 8];
@@ -78,7 +78,7 @@ const NAMES: [(&str, Function); 13] = [
 
 /// What the functions without arguments say now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Moment {
+pub struct CallContext {
     /// Microseconds since the Unix epoch.
     pub wall_us: i64,
     /// 64 bits that no other call gets.
@@ -155,19 +155,24 @@ impl Function {
 
     /// Calls it. The argument is a valid value of `kind`, one of `argument_types`; null, or a value
     /// that it has no answer for, gives `None`.
-    pub fn call(self, argument: Option<&[u8]>, kind: &Type, moment: &Moment) -> Option<Vec<u8>> {
-        let now_ms = moment.wall_us.div_euclid(1000);
+    pub fn call(
+        self,
+        argument: Option<&[u8]>,
+        kind: &Type,
+        context: &CallContext,
+    ) -> Option<Vec<u8>> {
+        let now_ms = context.wall_us.div_euclid(1000);
         let of_day = |ms: i64| -> Option<Vec<u8>> {
             let days = u32::try_from(ms.div_euclid(DAY_MS) + DATE_EPOCH).ok()?;
             Some(days.to_be_bytes().to_vec())
         };
         match self {
-            Self::Now => Some(time_uuid(moment).to_vec()),
-            Self::Uuid => Some(random_uuid(moment.unique).to_vec()),
+            Self::Now => Some(time_uuid(context).to_vec()),
+            Self::Uuid => Some(random_uuid(context.unique).to_vec()),
             Self::CurrentTimestamp => Some(now_ms.to_be_bytes().to_vec()),
             Self::CurrentDate => of_day(now_ms),
             Self::CurrentTime => {
-                let ns = moment.wall_us.rem_euclid(DAY_MS * 1000) * 1000;
+                let ns = context.wall_us.rem_euclid(DAY_MS * 1000) * 1000;
                 Some(ns.to_be_bytes().to_vec())
             }
             Self::ToTimestamp | Self::ToUnixTimestamp => {
@@ -207,7 +212,7 @@ fn milliseconds(value: &[u8], kind: &Type) -> Option<i64> {
     }
 }
 
-/// A time UUID of a moment in units of 100 ns since the epoch of UUIDs.
+/// A time UUID of a context in units of 100 ns since the epoch of UUIDs.
 fn uuid_of_ticks(ticks: i64, tail: [u8; 8]) -> [u8; 16] {
     let [g, h, e, f, a, b, c, d] = ticks.to_be_bytes();
     let mut uuid = [a, b, c, d, e, f, g & 0x0f | 0x10, h, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -221,9 +226,9 @@ fn uuid_at(milliseconds: i64, more_ticks: i64, tail: [u8; 8]) -> Option<Vec<u8>>
 }
 
 /// A time UUID of now that differs from all others: its last eight bytes are unique.
-fn time_uuid(moment: &Moment) -> [u8; 16] {
-    let ticks = moment.wall_us.saturating_mul(10).saturating_add(UUID_EPOCH_TICKS);
-    let mut tail = moment.unique[0].to_be_bytes();
+fn time_uuid(context: &CallContext) -> [u8; 16] {
+    let ticks = context.wall_us.saturating_mul(10).saturating_add(UUID_EPOCH_TICKS);
+    let mut tail = context.unique[0].to_be_bytes();
     tail[0] = tail[0] & 0x3f | 0x80;
     // The multicast bit says that the node is no address of a network card.
     tail[2] |= 1;
@@ -245,9 +250,9 @@ mod tests {
 
     #[test]
     fn times_convert_into_each_other() {
-        let moment = Moment { wall_us: 1_700_000_000_123_456, unique: [u64::MAX, 7] };
+        let context = CallContext { wall_us: 1_700_000_000_123_456, unique: [u64::MAX, 7] };
         let call = |name: &str, argument: Option<&[u8]>, kind: &Type| {
-            Function::by_name(name).unwrap().call(argument, kind, &moment)
+            Function::by_name(name).unwrap().call(argument, kind, &context)
         };
         let now = call("now", None, &Type::Blob).unwrap();
         assert!(Type::Timeuuid.validate(&now).is_ok());

@@ -14,7 +14,7 @@ use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 
 use crate::net::reactor::ConnId;
-use crate::net::session::Phase;
+use crate::net::session::LoginPhase;
 use crate::query::failure::Failure;
 use crate::shard::message::Message;
 use crate::shard::{Conn, Shard};
@@ -159,7 +159,7 @@ impl Shard {
         let login = Login { shard: self.number, conn: conn.id, reply, user, password };
         match logins.try_send(login) {
             Ok(()) => {
-                conn.phase = Phase::Checking;
+                conn.phase = LoginPhase::Checking;
                 self.connections.unanswered += 1;
                 Ok(())
             }
@@ -178,7 +178,7 @@ impl Shard {
         let Some(conn) = self.connections.get_mut(id) else { return };
         match result {
             Ok(()) => {
-                conn.phase = Phase::Ready;
+                conn.phase = LoginPhase::Ready;
                 encode_auth_success(&mut conn.out, reply, None);
             }
             Err(failure) => {

@@ -24,7 +24,7 @@ const LARGE_BYTES: usize = 16 << 10;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum LoginPhase {
     /// STARTUP has not come yet.
     #[default]
     New,
@@ -127,14 +127,14 @@ impl Shard {
     #[inline]
     fn request(&mut self, conn: &mut Conn, frame: &Frame<'_>) {
         let reply = Reply::to(frame);
-        let ready = conn.phase == Phase::Ready && frame.version == conn.version;
+        let ready = conn.phase == LoginPhase::Ready && frame.version == conn.version;
         let result = match Request::decode(frame) {
             Ok(_) if self.connections.is_overloaded() => Err(self.overloaded()),
             Ok(Request::Execute { id, parameters }) if ready => {
                 self.execute(conn, reply, id, &parameters)
             }
-            Ok(request) if ready => self.other(conn, reply, &request),
-            Ok(request) => self.greet(conn, reply, &request),
+            Ok(request) if ready => self.handle_ready(conn, reply, &request),
+            Ok(request) => self.handle_unready(conn, reply, &request),
             Err(error) => Err(Failure::Protocol(error.to_string())),
         };
         if let Err(failure) = result {
@@ -169,14 +169,14 @@ impl Shard {
     }
 
     /// What may be asked before a connection is ready.
-    fn greet(
+    fn handle_unready(
         &mut self,
         conn: &mut Conn,
         reply: Reply,
         request: &Request<'_>,
     ) -> Result<(), Failure> {
         let version = reply.head.version;
-        if conn.phase != Phase::New && version != conn.version {
+        if conn.phase != LoginPhase::New && version != conn.version {
             conn.closing = true;
             let (got, agreed) = (version.name(), conn.version.name());
             let message = format!(
@@ -186,21 +186,21 @@ impl Shard {
         }
         match (request, conn.phase) {
             (Request::Options, _) => {
-                self.tell_options(conn, reply.head);
+                self.send_supported(conn, reply.head);
                 Ok(())
             }
-            (Request::Startup { options }, Phase::New) => self.startup(conn, reply, *options),
-            (Request::AuthResponse { token }, Phase::Login) => {
+            (Request::Startup { options }, LoginPhase::New) => self.startup(conn, reply, *options),
+            (Request::AuthResponse { token }, LoginPhase::Login) => {
                 let (user, password) = auth::decode_plain(token.unwrap_or_default())?;
                 self.check_login(conn, reply, user, password)
             }
-            (_, Phase::New) => {
+            (_, LoginPhase::New) => {
                 Err(Failure::Protocol("the first request must be STARTUP or OPTIONS".into()))
             }
-            (_, Phase::Login | Phase::Checking) => {
+            (_, LoginPhase::Login | LoginPhase::Checking) => {
                 Err(Failure::Protocol("the login is not finished".into()))
             }
-            (_, Phase::Ready) => unreachable!("its version is the connection's"),
+            (_, LoginPhase::Ready) => unreachable!("its version is the connection's"),
         }
     }
 
@@ -224,10 +224,10 @@ impl Shard {
         };
         conn.version = reply.head.version;
         if self.shared.logins.is_some() {
-            conn.phase = Phase::Login;
+            conn.phase = LoginPhase::Login;
             response::encode_authenticate(&mut conn.out, reply, auth::AUTHENTICATOR);
         } else {
-            conn.phase = Phase::Ready;
+            conn.phase = LoginPhase::Ready;
             response::encode_ready(&mut conn.out, reply);
         }
         conn.transport.begin(conn.version, lz4, conn.out.len());
@@ -236,7 +236,7 @@ impl Shard {
 
     /// SUPPORTED: what drivers may choose from, and where their connection has come to. The keys
     /// are those of Cassandra, and of Scylla's `docs/dev/protocol-extensions.md`.
-    fn tell_options(&self, conn: &mut Conn, head: Head) {
+    fn send_supported(&self, conn: &mut Conn, head: Head) {
         let shard = self.number.to_string();
         let shards = self.shared.mailboxes.len().to_string();
         let port = self.shared.balancer.shard_aware_port().map(|port| port.to_string());
@@ -261,7 +261,7 @@ impl Shard {
         response::encode_supported(&mut conn.out, head, &options[..count]);
     }
 
-    fn other(
+    fn handle_ready(
         &mut self,
         conn: &mut Conn,
         reply: Reply,
@@ -269,7 +269,7 @@ impl Shard {
     ) -> Result<(), Failure> {
         match request {
             Request::Options => {
-                self.tell_options(conn, reply.head);
+                self.send_supported(conn, reply.head);
                 Ok(())
             }
             Request::Register { events } => register(conn, reply, *events),

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-use crate::net::reactor::Chosen;
+use crate::net::reactor::EngineChoice;
 use crate::node::config::Config;
 use crate::node::directory::{Directory, DirectoryError};
 use crate::node::environment::{self, Environment, Line};
@@ -14,22 +14,22 @@ use crate::node::report::{self, Report};
 use crate::node::server::DbError;
 
 /// What a server found and decided at its start.
-pub(crate) struct Found<'a> {
+pub(crate) struct StartupFacts<'a> {
     pub(crate) environment: &'a Environment,
     pub(crate) placement: &'a Placement,
     pub(crate) budget: Budget,
-    pub(crate) chosen: &'a Chosen,
+    pub(crate) chosen: &'a EngineChoice,
 }
 
 pub(crate) fn report_of(
     config: &Config,
     directory: &Directory,
-    found: &Found<'_>,
+    found: &StartupFacts<'_>,
     address: SocketAddr,
     replayed: u64,
 ) -> Report {
     let (durability, period_ms) = Report::durability(config.durability);
-    let Found { placement, chosen, .. } = found;
+    let StartupFacts { placement, chosen, .. } = found;
     let direct = directory.direct_io();
     Report {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -64,10 +64,10 @@ pub(crate) fn report_of(
 pub(crate) fn announce(
     directory: &Directory,
     report: &Report,
-    found: &Found<'_>,
+    found: &StartupFacts<'_>,
     log: &mut dyn Write,
 ) -> Result<(), DbError> {
-    let Found { environment, placement, budget, .. } = found;
+    let StartupFacts { environment, placement, budget, .. } = found;
     let direct = match report.direct_io {
         true if report.file_system == "tmpfs" => {
             "taken, but the data is in memory anyway and nothing outlives the host".to_string()

@@ -14,8 +14,8 @@ use tare_store::{Limits, OpenError, Recovered, Store};
 
 use crate::net::access::{AccessControl, AccessError, Logins};
 use crate::net::balancer::ConnectionBalancer;
-use crate::net::reactor::{Chosen, Engine, ReactorError};
-use crate::node::announce::{Found, announce, report_of, say};
+use crate::net::reactor::{Engine, EngineChoice, ReactorError};
+use crate::node::announce::{StartupFacts, announce, report_of, say};
 use crate::node::clock::Clock;
 use crate::node::config::Config;
 use crate::node::directory::{Directory, DirectoryError, ShardFiles};
@@ -83,7 +83,7 @@ pub enum DbError {
 }
 
 /// What a shard is started with.
-struct Start {
+struct ThreadStart {
     number: usize,
     config: Config,
     placement: Placement,
@@ -97,7 +97,7 @@ struct Start {
     listener: Option<OwnedFd>,
 }
 
-type Ready = Result<(Chosen, Recovered), DbError>;
+type Ready = Result<(EngineChoice, Recovered), DbError>;
 
 /// Runs a server until `stop` is set, which a signal handler may do: then it stops accepting,
 /// answers what it was asked, makes the log durable, and returns. What it finds and chooses goes
@@ -159,7 +159,7 @@ pub fn serve(
     let mut threads = Vec::new();
     let parts = accounts.iter().copied().zip(messages).zip(detectors);
     for (number, ((counters, messages), stalls)) in parts.enumerate() {
-        let start = Start {
+        let start = ThreadStart {
             number,
             config: config.clone(),
             placement: placement.clone(),
@@ -177,7 +177,7 @@ pub fn serve(
     let mut chosen = None;
     let mut replayed = 0;
     let mut failure = None;
-    for (number, Running { ready, .. }) in threads.iter().enumerate() {
+    for (number, ShardThread { ready, .. }) in threads.iter().enumerate() {
         match ready.recv() {
             Ok(Ok((engine, recovered))) => {
                 replayed += recovered.entries;
@@ -192,7 +192,8 @@ pub fn serve(
         }
     }
     if let (None, Some(chosen)) = (&failure, &chosen) {
-        let found = Found { environment: &environment, placement: &placement, budget, chosen };
+        let found =
+            StartupFacts { environment: &environment, placement: &placement, budget, chosen };
         let mut report = report_of(config, &directory, &found, address, replayed);
         report.memory_bytes = memory_bytes;
         report.shard_aware_port = shard_aware_port;
@@ -246,13 +247,13 @@ fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), DbError> {
 }
 
 /// A shard's thread: it says when it is ready, and waits to be released.
-struct Running {
+struct ShardThread {
     thread: JoinHandle<Result<(), DbError>>,
     ready: Receiver<Ready>,
     go: Sender<()>,
 }
 
-impl Running {
+impl ShardThread {
     /// Lets the shard serve, or end where something has failed.
     fn release(self, failure: &Option<DbError>) -> JoinHandle<Result<(), DbError>> {
         if failure.is_none() {
@@ -263,18 +264,18 @@ impl Running {
     }
 }
 
-fn spawn(start: Start) -> Result<Running, DbError> {
+fn spawn(start: ThreadStart) -> Result<ShardThread, DbError> {
     let shard = start.number;
     let (tell, ready) = channel();
     let (go, gone) = channel();
     let builder = std::thread::Builder::new().name(format!("shard-{shard}"));
     let thread = builder.spawn(move || run(start, &tell, &gone));
     let thread = thread.map_err(|source| DbError::Thread { shard, source })?;
-    Ok(Running { thread, ready, go })
+    Ok(ShardThread { thread, ready, go })
 }
 
 /// The life of a shard's thread.
-fn run(start: Start, ready: &Sender<Ready>, go: &Receiver<()>) -> Result<(), DbError> {
+fn run(start: ThreadStart, ready: &Sender<Ready>, go: &Receiver<()>) -> Result<(), DbError> {
     let shard = start.number;
     let tell = |message| {
         // The server waits for it; if it has gone there is nobody to tell.
@@ -296,8 +297,8 @@ fn run(start: Start, ready: &Sender<Ready>, go: &Receiver<()>) -> Result<(), DbE
     }
 }
 
-fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
-    let Start { number, config, placement, shared, mut files, budget, clock, .. } = start;
+fn prepare(start: ThreadStart) -> Result<(Shard, EngineChoice, Recovered), DbError> {
+    let ThreadStart { number, config, placement, shared, mut files, budget, clock, .. } = start;
     if let Some(&cpu) = placement.pinned.get(number) {
         let failed = |source| DbError::Pin { shard: number, cpu, source };
         placement::pin(cpu).map_err(failed)?;

@@ -38,7 +38,7 @@ pub enum SnapshotError {
 
 /// What a copy consists of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopySummary {
     pub shards: u64,
     /// Files that are shared, and their bytes.
     pub linked: u64,
@@ -63,7 +63,7 @@ pub fn is_data(path: &Path) -> bool {
 }
 
 /// Makes the data directory or snapshot `to` out of the snapshot or data directory `from`.
-pub fn copy(from: &Path, to: &Path, sharing: Sharing) -> Result<Copied, SnapshotError> {
+pub fn copy(from: &Path, to: &Path, sharing: Sharing) -> Result<CopySummary, SnapshotError> {
     // Nobody writes to it meanwhile.
     let _locked = lock_data(from)?;
     if to.exists() {
@@ -95,7 +95,7 @@ pub fn copy(from: &Path, to: &Path, sharing: Sharing) -> Result<Copied, Snapshot
 
 /// Puts the data of the snapshot or data directory `from` into the directory `to`, in which there is
 /// none. If it fails, there may be a part of it.
-pub fn put(from: &Path, to: &Path, sharing: Sharing) -> Result<Copied, SnapshotError> {
+pub fn put(from: &Path, to: &Path, sharing: Sharing) -> Result<CopySummary, SnapshotError> {
     let _locked = lock_data(from)?;
     if is_data(to) {
         return Err(SnapshotError::Exists { path: to.into() });
@@ -110,9 +110,9 @@ fn lock_data(path: &Path) -> Result<File, SnapshotError> {
     Ok(lock(path)?)
 }
 
-fn fill(from: &Path, to: &Path, sharing: Sharing) -> Result<Copied, SnapshotError> {
+fn fill(from: &Path, to: &Path, sharing: Sharing) -> Result<CopySummary, SnapshotError> {
     let make = |source| SnapshotError::Make { path: to.into(), source };
-    let mut copied = Copied::default();
+    let mut copied = CopySummary::default();
     for name in entries(from)? {
         let (from, to) = (from.join(&name), to.join(&name));
         match name.as_str() {
@@ -135,7 +135,7 @@ fn fill_shard(
     from: &Path,
     to: &Path,
     sharing: Sharing,
-    copied: &mut Copied,
+    copied: &mut CopySummary,
 ) -> Result<(), SnapshotError> {
     for name in entries(from)? {
         let (from, to) = (from.join(&name), to.join(&name));
@@ -174,7 +174,7 @@ fn entries(directory: &Path) -> Result<Vec<String>, SnapshotError> {
     Ok(names)
 }
 
-fn copy_file(from: &Path, to: &Path, copied: &mut Copied) -> Result<(), SnapshotError> {
+fn copy_file(from: &Path, to: &Path, copied: &mut CopySummary) -> Result<(), SnapshotError> {
     let copy = || {
         let bytes = fs::copy(from, to)?;
         File::open(to)?.sync_all()?;

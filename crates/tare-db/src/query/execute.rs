@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tare_cql::request::{Parameters, Settings};
 use tare_cql::response::Reply;
-use tare_cql::statement::function::Moment;
+use tare_cql::statement::function::CallContext;
 use tare_std::rng::mix64;
 
-use crate::query::bind::Bound;
+use crate::query::bind::BoundValues;
 use crate::query::failure::Failure;
 use crate::query::plan::{Plan, Prepared};
 use crate::shard::{Conn, Shard};
@@ -21,7 +21,7 @@ impl Shard {
         parameters: &Parameters<'_>,
     ) -> Result<(), Failure> {
         let settings = &parameters.settings;
-        let bound = Bound::new(prepared, &parameters.values, || self.moment())?;
+        let bound = BoundValues::new(prepared, &parameters.values, || self.call_context())?;
         match &prepared.plan {
             Plan::Modify(modify) => self.modify(conn, reply, modify, &bound, settings),
             Plan::Select(select) => {
@@ -53,11 +53,11 @@ impl Shard {
 
     /// What functions without arguments say now.
     #[inline]
-    pub(crate) fn moment(&mut self) -> Moment {
+    pub(crate) fn call_context(&mut self) -> CallContext {
         let wall_us = self.timestamp();
         // Different for each shard, server and call, which is all that is asked of them.
         let host = u64::from_le_bytes(self.shared.node.host_id[..8].try_into().unwrap_or_default());
         let first = mix64(host ^ mix64(wall_us.cast_unsigned()) ^ (self.number as u64) << 56);
-        Moment { wall_us, unique: [first, mix64(first)] }
+        CallContext { wall_us, unique: [first, mix64(first)] }
     }
 }

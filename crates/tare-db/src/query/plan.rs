@@ -75,13 +75,13 @@ pub(crate) enum Tuple {
 
 /// What some columns of a key may be: `= x`, `IN (x, y)`, `IN ?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct KeyCondition {
     pub(crate) columns: usize,
-    pub(crate) values: Alternatives,
+    pub(crate) values: KeyValues,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Alternatives {
+pub(crate) enum KeyValues {
     Listed(Vec<Tuple>),
     /// A marker that is bound to a list, of tuples where there are several columns.
     Marker(Source),
@@ -93,7 +93,7 @@ pub(crate) enum Partitions {
     /// One, by its key: values in the order of the partition key.
     One(Vec<Source>),
     /// Those of every combination.
-    Some(Vec<Choice>),
+    Some(Vec<KeyCondition>),
     /// Those of a part of the ring; of all of it without bounds.
     Tokens(Vec<TokenBound>),
 }
@@ -125,15 +125,15 @@ pub(crate) enum Rows {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Slices {
     /// Of consecutive columns, from the first.
-    pub(crate) equal: Vec<Choice>,
+    pub(crate) equal: Vec<KeyCondition>,
     /// Bounds on the columns that follow, by value.
-    pub(crate) low: Option<Edge>,
-    pub(crate) high: Option<Edge>,
+    pub(crate) low: Option<SliceBound>,
+    pub(crate) high: Option<SliceBound>,
 }
 
 /// A bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Edge {
+pub(crate) struct SliceBound {
     pub(crate) columns: usize,
     pub(crate) values: Tuple,
     pub(crate) inclusive: bool,

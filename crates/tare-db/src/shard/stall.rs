@@ -30,7 +30,7 @@ const FREEZE_NS_MIN: u64 = 50_000_000;
 const REPORTS_MAX: usize = 1024;
 /// How often the scheduler's account is read.
 pub(crate) const SCHEDULE_NS: u64 = 100_000_000;
-/// Lines in the log: so many at once, then one each [`LINE_NS`].
+/// LineLimit in the log: so many at once, then one each [`LINE_NS`].
 const LINES_MAX: u32 = 5;
 const LINE_NS: u64 = 10_000_000_000;
 
@@ -194,7 +194,7 @@ pub(crate) struct Watchdog {
     threshold_ns: u64,
     shards: Vec<Watched>,
     reports: Receiver<Stall>,
-    lines: Lines,
+    lines: LineLimit,
     last_ns: u64,
 }
 
@@ -223,7 +223,8 @@ pub(crate) fn detectors(shards: usize, threshold: Duration) -> (Vec<Detector>, W
     let watch =
         |detector: &Detector| Watched { progress: Arc::clone(&detector.progress), reported_ns: 0 };
     let shards = detectors.iter().map(watch).collect();
-    let watchdog = Watchdog { threshold_ns, shards, reports, lines: Lines::default(), last_ns: 0 };
+    let watchdog =
+        Watchdog { threshold_ns, shards, reports, lines: LineLimit::default(), last_ns: 0 };
     (detectors, watchdog)
 }
 
@@ -282,13 +283,13 @@ impl Stall {
 
 /// How many lines may be written.
 #[derive(Debug, Default)]
-struct Lines {
+struct LineLimit {
     written: u32,
     last_ns: u64,
     suppressed: u64,
 }
 
-impl Lines {
+impl LineLimit {
     /// Whether a line may be written now, and what is to be said of those that were not.
     fn allow(&mut self, now_ns: u64) -> Option<String> {
         let quiet = (now_ns.saturating_sub(self.last_ns) / LINE_NS).min(u64::from(LINES_MAX));
@@ -358,7 +359,7 @@ mod tests {
 
     #[test]
     fn lines_are_limited_and_what_was_left_out_is_said() {
-        let mut lines = Lines::default();
+        let mut lines = LineLimit::default();
         let written = (0..100).filter(|&n| lines.allow(n).is_some()).count();
         assert_eq!(written, 5);
         assert_eq!(lines.allow(LINE_NS + 100).unwrap(), " (95 more were not written)");

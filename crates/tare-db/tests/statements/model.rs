@@ -29,12 +29,12 @@ const TEXTS: [&str; 3] = ["", "a", "ab"];
 const VALUES: usize = 2;
 const SELECTIONS: [&str; 4] = ["k, c, d, v, w", "k", "w", "d, v"];
 
-/// A bound on two columns, and whether it is part of the area.
+/// A bound on two columns, and whether it is part of the target.
 type Edge = ((i32, &'static str), bool);
 
 /// Some rows of a partition.
 #[derive(Clone, Copy, Debug)]
-enum Area {
+enum Target {
     Partition,
     /// `c = x`
     Column(i32),
@@ -47,7 +47,7 @@ enum Area {
     Row(i32, &'static str),
 }
 
-impl Area {
+impl Target {
     fn holds(self, (_, c, d): Key) -> bool {
         match self {
             Self::Partition => true,
@@ -101,7 +101,7 @@ enum Change {
     Insert { key: Key, values: [Option<Option<i32>>; VALUES] },
     Update { key: Key, values: [Option<Option<i32>>; VALUES] },
     Clear { key: Key, column: usize },
-    Delete { k: i32, area: Area },
+    Delete { k: i32, target: Target },
 }
 
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ struct Stamped {
 struct Query {
     /// `None` asks for all partitions; several for those of IN.
     keys: Option<Vec<i32>>,
-    area: Area,
+    target: Target,
     reversed: bool,
     per_partition: Option<usize>,
     limit: Option<usize>,
@@ -167,8 +167,8 @@ impl Stamped {
                 let name = column_name(*column);
                 format!("DELETE {name} FROM t{using} WHERE k = {k} AND c = {c} AND d = '{d}'")
             }
-            Change::Delete { k, area } => {
-                format!("DELETE FROM t{using} WHERE k = {k}{}", area.condition())
+            Change::Delete { k, target } => {
+                format!("DELETE FROM t{using} WHERE k = {k}{}", target.condition())
             }
         }
     }
@@ -183,7 +183,9 @@ impl Model {
     /// What can be seen of a row: its values, if it exists.
     fn row(&self, key: Key) -> Option<[Option<i32>; VALUES]> {
         let hidden = self.writes.iter().filter_map(|write| match &write.change {
-            Change::Delete { k, area } if *k == key.0 && area.holds(key) => Some(write.timestamp),
+            Change::Delete { k, target } if *k == key.0 && target.holds(key) => {
+                Some(write.timestamp)
+            }
             _ => None,
         });
         let hidden = hidden.max().unwrap_or(i64::MIN);
@@ -240,7 +242,7 @@ impl Model {
         let mut found = Vec::new();
         for k in keys {
             let mut rows = self.partition(k);
-            rows.retain(|(key, _)| query.area.holds(*key));
+            rows.retain(|(key, _)| query.target.holds(*key));
             if query.reversed {
                 rows.reverse();
             }
@@ -288,7 +290,7 @@ impl Query {
                 }
             }
         }
-        text.push_str(&self.area.condition());
+        text.push_str(&self.target.condition());
         if self.reversed {
             text.push_str(" ORDER BY c ASC");
         }
@@ -310,16 +312,16 @@ fn key() -> impl Strategy<Value = Key> {
     (0..4, 0..4, text())
 }
 
-fn area() -> impl Strategy<Value = Area> {
+fn target() -> impl Strategy<Value = Target> {
     let edge = || prop::option::of((0..4, any::<bool>()));
     let tuple = || prop::option::of(((0..4, text()), any::<bool>()));
     prop_oneof![
-        Just(Area::Partition),
-        (0..4).prop_map(Area::Column),
-        (edge(), edge()).prop_map(|(low, high)| Area::Slice(low, high)),
-        (tuple(), tuple()).prop_map(|(low, high)| Area::Tuples(low, high)),
-        (0..4, text()).prop_map(|(x, y)| Area::Above(x, y)),
-        (0..4, text()).prop_map(|(x, y)| Area::Row(x, y)),
+        Just(Target::Partition),
+        (0..4).prop_map(Target::Column),
+        (edge(), edge()).prop_map(|(low, high)| Target::Slice(low, high)),
+        (tuple(), tuple()).prop_map(|(low, high)| Target::Tuples(low, high)),
+        (0..4, text()).prop_map(|(x, y)| Target::Above(x, y)),
+        (0..4, text()).prop_map(|(x, y)| Target::Row(x, y)),
     ]
 }
 
@@ -334,7 +336,7 @@ fn change() -> impl Strategy<Value = Change> {
             Change::Update { key, values }
         }),
         1 => (key(), 0..VALUES).prop_map(|(key, column)| Change::Clear { key, column }),
-        2 => (0..4, area()).prop_map(|(k, area)| Change::Delete { k, area }),
+        2 => (0..4, target()).prop_map(|(k, target)| Change::Delete { k, target }),
     ]
 }
 
@@ -343,10 +345,10 @@ fn query() -> impl Strategy<Value = Query> {
     let some = || prop::option::weighted(0.3, 1..6_usize);
     let flags = (any::<bool>(), prop::bool::weighted(0.2));
     let more = (prop::option::of(0..5), 0..SELECTIONS.len());
-    (keys, area(), some(), some(), 1..6, flags, more).prop_map(
+    (keys, target(), some(), some(), 1..6, flags, more).prop_map(
         |(
             keys,
-            area,
+            target,
             per_partition,
             limit,
             page_size,
@@ -354,11 +356,11 @@ fn query() -> impl Strategy<Value = Query> {
             (token_above, selection),
         )| {
             // Without a partition there are no conditions on its rows.
-            let area = if keys.is_none() || distinct { Area::Partition } else { area };
+            let target = if keys.is_none() || distinct { Target::Partition } else { target };
             let reversed = reversed && keys.is_some() && !distinct;
             Query {
                 keys,
-                area,
+                target,
                 reversed,
                 per_partition,
                 limit,

@@ -6,7 +6,7 @@ use tare_store::{Durability, FileId, Now};
 
 use crate::device::Device;
 use crate::disk::PAGE;
-use crate::engine::{self, Engine, Progress, Scanning};
+use crate::engine::{self, Engine, PartialScan, Progress};
 use crate::faults::Faults;
 use crate::files::DeviceFiles;
 use crate::history::Contents;
@@ -39,7 +39,7 @@ fn contents(device: &mut Device) -> Option<Contents> {
         Engine::open(&mut files, engine::limits(Durability::Sync, 1 << 20), now).ok()?;
     let mut contents = Contents::new();
     for table in TABLES {
-        let mut scanning = Scanning::new(table, now.wall_s, u32::MAX);
+        let mut scanning = PartialScan::new(table, now.wall_s, u32::MAX);
         assert_eq!(engine.scan(&mut scanning), Progress::Done);
         contents.extend(scanning.partitions);
     }

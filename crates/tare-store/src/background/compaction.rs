@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::output::Output;
 use super::rewrite::{Progress, Rewrite};
 use super::windows::Windows;
-use super::{Failed, STEP_BYTES};
+use super::{OpFailure, STEP_BYTES};
 use crate::cells::Purge;
 use crate::io::{Completion, Op, OpId, Owner};
 use crate::read::source::Step;
@@ -21,9 +21,9 @@ pub(crate) const INPUTS_MAX: usize = 64;
 
 /// Why a compaction was given up.
 #[derive(Debug)]
-pub(crate) enum GivenUp {
+pub(crate) enum AbortReason {
     /// The new table could not be written.
-    Output(Failed),
+    Output(OpFailure),
     /// An input could not be read.
     Input,
     /// The table was dropped.
@@ -45,7 +45,7 @@ pub(crate) struct Compaction {
     /// Reads so far.
     count: u16,
     read_bytes: u64,
-    given_up: Option<GivenUp>,
+    aborted: Option<AbortReason>,
 }
 
 impl Compaction {
@@ -76,7 +76,7 @@ impl Compaction {
             reads: 0,
             count: 0,
             read_bytes: 0,
-            given_up: None,
+            aborted: None,
         }
     }
 
@@ -114,7 +114,7 @@ impl Compaction {
 
     /// Whether a step could do anything now.
     pub(crate) fn can_step(&self) -> bool {
-        self.given_up.is_none()
+        self.aborted.is_none()
             && (self.rewrite.is_some() || !self.opening.is_empty())
             && !self.windows.is_waiting()
             && self.output.takes_rows()
@@ -154,16 +154,16 @@ impl Compaction {
     }
 
     fn spoil(&mut self) {
-        self.given_up.get_or_insert(GivenUp::Input);
+        self.aborted.get_or_insert(AbortReason::Input);
     }
 
     /// Ends it as soon as no operation is under way: the table was dropped.
     pub(crate) fn abandon(&mut self) {
-        self.given_up = Some(GivenUp::Dropped);
+        self.aborted = Some(AbortReason::Dropped);
     }
 
     pub(crate) fn next_op(&mut self) -> Option<Op> {
-        if self.given_up.is_some() {
+        if self.aborted.is_some() {
             return None;
         }
         if let Some((input, file, kind)) = self.windows.next_op() {
@@ -199,11 +199,11 @@ impl Compaction {
     }
 
     /// Why it ended without one, when no operation is under way any more.
-    pub(crate) fn take_end(&mut self) -> Option<GivenUp> {
+    pub(crate) fn take_end(&mut self) -> Option<AbortReason> {
         if self.ops() > 0 {
             return None;
         }
-        let failed = self.output.take_failure().map(GivenUp::Output);
-        self.given_up.take().or(failed)
+        let failed = self.output.take_failure().map(AbortReason::Output);
+        self.aborted.take().or(failed)
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::output::Output;
 use super::rewrite::{Progress, Rewrite};
-use super::{Failed, STEP_BYTES, Shares, ratio};
+use super::{MemoryShares, OpFailure, STEP_BYTES, ratio};
 use crate::cells::Purge;
 use crate::io::{Completion, Op, Owner};
 use crate::memtable::{Cursor, Memtable};
@@ -77,7 +77,7 @@ impl Flush {
         &mut self,
         schema: impl Fn(u32) -> Option<TableOptions>,
         next_file: &mut u64,
-        shares: Shares,
+        shares: MemoryShares,
     ) {
         let Some(current) = &mut self.current else {
             let Some(table) = self.tables.pop() else { return };
@@ -116,7 +116,7 @@ impl Flush {
 
     /// Takes an operation back; returns how many bytes of a table are durable since. After a
     /// failure the table is begun anew, in another file; the number is that of the leftover.
-    pub(crate) fn complete(&mut self, completion: Completion) -> Result<u64, (Failed, u64)> {
+    pub(crate) fn complete(&mut self, completion: Completion) -> Result<u64, (OpFailure, u64)> {
         let Some(current) = &mut self.current else { return Ok(0) };
         current.output.complete(completion);
         if let Some(failed) = current.output.take_failure() {

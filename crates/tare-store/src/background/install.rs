@@ -3,9 +3,9 @@
 
 use std::rc::Rc;
 
-use super::{Failed, RETRY_NS};
+use super::{OpFailure, RETRY_NS};
 use crate::io::{Completion, FileId, Now, Op, OpId, OpKind, Owner};
-use crate::manifest::{Listed, Manifest};
+use crate::manifest::{Manifest, TableEntry};
 use crate::memtable::Memtable;
 use crate::table::Table;
 
@@ -99,10 +99,10 @@ impl Installer {
         &mut self,
         completion: Completion,
         now: Now,
-    ) -> Result<Vec<Edit>, Failed> {
+    ) -> Result<Vec<Edit>, OpFailure> {
         self.in_flight = false;
         let Some((_, _, step)) = self.installing.as_mut() else { return Ok(Vec::new()) };
-        let result = Failed::of(completion);
+        let result = OpFailure::of(completion);
         match (result, *step) {
             (Ok(()), Step::Create) => *step = Step::Write,
             (Ok(()), Step::Write) => *step = Step::Rename,
@@ -113,12 +113,14 @@ impl Installer {
                 self.current = manifest;
                 return Ok(edits);
             }
-            (Err(Failed::Full(why)), Step::Create | Step::Write) => {
+            (Err(OpFailure::Full(why)), Step::Create | Step::Write) => {
                 *step = Step::Create;
                 self.retry_ns = now.monotonic_ns.saturating_add(RETRY_NS);
-                return Err(Failed::Full(why));
+                return Err(OpFailure::Full(why));
             }
-            (Err(Failed::Full(why) | Failed::Broken(why)), _) => return Err(Failed::Broken(why)),
+            (Err(OpFailure::Full(why) | OpFailure::Broken(why)), _) => {
+                return Err(OpFailure::Broken(why));
+            }
         }
         Ok(Vec::new())
     }
@@ -126,7 +128,7 @@ impl Installer {
 
 fn apply(manifest: &mut Manifest, edit: &Edit) {
     manifest.tables.retain(|listed| !edit.remove.contains(&listed.file));
-    manifest.tables.extend(edit.add.iter().map(|table| Listed {
+    manifest.tables.extend(edit.add.iter().map(|table| TableEntry {
         file: table.file(),
         table: table.footer().table,
         bytes: table.file_bytes(),

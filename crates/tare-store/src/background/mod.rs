@@ -24,7 +24,7 @@ use crate::manifest::Manifest;
 use crate::memtable::Memtable;
 use crate::options::TableOptions;
 use crate::table::Table;
-use compaction::{Compaction, GivenUp};
+use compaction::{AbortReason, Compaction};
 use flush::Flush;
 pub(crate) use install::Edit;
 use install::Installer;
@@ -63,14 +63,14 @@ pub enum Urgency {
 
 /// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failed {
+pub(crate) enum OpFailure {
     /// There is no room: it may succeed later.
     Full(String),
     /// Nothing can be promised any more.
     Broken(String),
 }
 
-impl From<io::Error> for Failed {
+impl From<io::Error> for OpFailure {
     fn from(error: io::Error) -> Self {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         match error.kind() {
@@ -80,7 +80,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-impl Failed {
+impl OpFailure {
     /// The result of an operation; one that wrote less than it should have failed.
     fn of(completion: Completion) -> Result<(), Self> {
         let wanted = completion.chunk.as_ref().map_or(0, Chunk::len);
@@ -94,7 +94,7 @@ impl Failed {
 
 /// How the memory of background work is divided.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shares {
+pub(crate) struct MemoryShares {
     /// Of a chunk that is written; some of them wait, per file.
     chunk_bytes: usize,
     compactions: usize,
@@ -103,7 +103,7 @@ pub(crate) struct Shares {
     read_bytes: usize,
 }
 
-impl Shares {
+impl MemoryShares {
     fn new(bytes: usize) -> Self {
         let compactions = (bytes / COMPACTION_BYTES).clamp(1, COMPACTIONS_MAX);
         let chunk_bytes = (bytes / 32).next_multiple_of(ALIGNMENT).clamp(32 << 10, 256 << 10);
@@ -123,12 +123,12 @@ pub(crate) struct Counters {
 }
 
 /// The table files in force, by table; of each the one with the latest timestamp first.
-pub(crate) type Sorted = BTreeMap<u32, Vec<Rc<Table>>>;
+pub(crate) type TableFiles = BTreeMap<u32, Vec<Rc<Table>>>;
 
 /// What background work needs to know of the rest of the store.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Situation<'a> {
-    pub(crate) sorted: &'a Sorted,
+pub(crate) struct StoreView<'a> {
+    pub(crate) sorted: &'a TableFiles,
     pub(crate) options: &'a BTreeMap<u32, TableOptions>,
     /// Tables that have been dropped.
     pub(crate) gone: &'a BTreeSet<u32>,
@@ -137,7 +137,7 @@ pub(crate) struct Situation<'a> {
     pub(crate) now: Now,
 }
 
-impl Situation<'_> {
+impl StoreView<'_> {
     /// How a table is kept; a table that is not known yet is not yet dropped either.
     fn options_of(&self, table: u32) -> Option<TableOptions> {
         let exists = !self.gone.contains(&table);
@@ -165,7 +165,7 @@ pub(crate) struct Background {
     /// Until when it is left alone, if nothing has been tried since.
     retry_ns: Option<u64>,
     counters: Counters,
-    shares: Shares,
+    shares: MemoryShares,
     /// Whether compactions are begun and carried on.
     compacts: bool,
 }
@@ -187,7 +187,7 @@ impl Background {
             full: None,
             retry_ns: None,
             counters: Counters::default(),
-            shares: Shares::new(bytes),
+            shares: MemoryShares::new(bytes),
             compacts: false,
         }
     }
@@ -277,8 +277,8 @@ impl Background {
 
     /// How much a step matters while the active memtable has so much of what it may have, 0 to 1. A
     /// flush should have written all when that is a half: syncing takes its time too.
-    pub(crate) fn urgency(&self, situation: &Situation<'_>, filled: f64) -> Urgency {
-        if self.is_left_alone(situation.now) {
+    pub(crate) fn urgency(&self, view: &StoreView<'_>, filled: f64) -> Urgency {
+        if self.is_left_alone(view.now) {
             return Urgency::None;
         }
         if let Some(flush) = self.flush.as_ref().filter(|flush| flush.can_step()) {
@@ -293,7 +293,7 @@ impl Background {
         }
         match self.compactions.iter().find(|compaction| compaction.can_step()) {
             Some(compaction) => {
-                let tables = situation.sorted.get(&compaction.table()).map_or(0, Vec::len);
+                let tables = view.sorted.get(&compaction.table()).map_or(0, Vec::len);
                 if tables > TABLES_MANY { Urgency::Urgent } else { Urgency::Background }
             }
             None if self.unsettled.is_empty() => Urgency::None,
@@ -302,13 +302,13 @@ impl Background {
     }
 
     /// Does one slice of work; false if there was nothing to do.
-    pub(crate) fn step(&mut self, situation: &Situation<'_>) -> bool {
-        if self.is_left_alone(situation.now) {
+    pub(crate) fn step(&mut self, view: &StoreView<'_>) -> bool {
+        if self.is_left_alone(view.now) {
             return false;
         }
         self.retry_ns = None;
         if let Some(flush) = self.flush.as_mut().filter(|flush| flush.can_step()) {
-            flush.step(|table| situation.options_of(table), &mut self.next_file, self.shares);
+            flush.step(|table| view.options_of(table), &mut self.next_file, self.shares);
             return true;
         }
         if !self.compacts {
@@ -320,7 +320,7 @@ impl Background {
             compaction.step();
             return true;
         }
-        self.begin_compaction(situation)
+        self.begin_compaction(view)
     }
 
     /// Whether the disk is full and it is too early to try again.
@@ -328,9 +328,9 @@ impl Background {
         self.retry_ns.is_some_and(|retry_ns| now.monotonic_ns < retry_ns)
     }
 
-    fn begin_compaction(&mut self, situation: &Situation<'_>) -> bool {
+    fn begin_compaction(&mut self, view: &StoreView<'_>) -> bool {
         let Some(&table) = self.unsettled.first() else { return false };
-        let tables = situation.sorted.get(&table).map_or(&[][..], Vec::as_slice);
+        let tables = view.sorted.get(&table).map_or(&[][..], Vec::as_slice);
         // What a compaction that has ended will replace is still there until the manifest says so.
         // Compacted again, its rows would be in two tables, and tombstones that are purged from the
         // one would not hide what they must in the other.
@@ -339,7 +339,7 @@ impl Background {
         let free = |table: &&Rc<Table>| {
             !busy.contains(&table.file()) && !self.unreadable.contains(&table.file())
         };
-        let options = situation.options_of(table);
+        let options = view.options_of(table);
         let candidates = tables.iter().filter(free).cloned().collect();
         let picked =
             options.and_then(|options| Some((tiers::pick(candidates, &options)?, options)));
@@ -356,7 +356,7 @@ impl Background {
             self.postponed.insert(table);
             return true;
         }
-        let purge = purge(table, &inputs, situation, &options);
+        let purge = purge(table, &inputs, view, &options);
         let file = self.next_file;
         self.next_file += 1;
         let options = options.for_writer(file, table, self.shares.chunk_bytes);
@@ -480,12 +480,12 @@ impl Background {
                 Err(end) => {
                     self.leftovers.push(compaction.file());
                     match end {
-                        GivenUp::Output(failed) => result = self.failed(failed, now),
-                        GivenUp::Input => {
+                        AbortReason::Output(failed) => result = self.failed(failed, now),
+                        AbortReason::Input => {
                             let inputs = compaction.inputs().iter().map(|input| input.file());
                             self.unreadable.extend(inputs);
                         }
-                        GivenUp::Dropped => {}
+                        AbortReason::Dropped => {}
                     }
                 }
             }
@@ -514,7 +514,7 @@ impl Background {
     }
 
     /// Takes note of edits that are in force.
-    pub(crate) fn settle(&mut self, edits: Vec<Edit>, sorted: &Sorted) {
+    pub(crate) fn settle(&mut self, edits: Vec<Edit>, sorted: &TableFiles) {
         for Edit { retired, leftovers, .. } in edits {
             self.leftovers.extend(leftovers);
             for table in retired {
@@ -527,14 +527,14 @@ impl Background {
         self.unsettled.extend(sorted.keys());
     }
 
-    fn failed(&mut self, failed: Failed, now: Now) -> Result<(), String> {
+    fn failed(&mut self, failed: OpFailure, now: Now) -> Result<(), String> {
         match failed {
-            Failed::Full(why) => {
+            OpFailure::Full(why) => {
                 self.full = Some(why);
                 self.retry_ns = Some(now.monotonic_ns.saturating_add(RETRY_NS));
                 Ok(())
             }
-            Failed::Broken(why) => Err(why),
+            OpFailure::Broken(why) => Err(why),
         }
     }
 }
@@ -548,18 +548,12 @@ pub(crate) fn ratio(part: usize, whole: usize) -> f64 {
 
 /// What a compaction may forget: deletions older than the grace period that cannot hide anything
 /// in a memtable or in a table that is not compacted with it.
-fn purge(
-    table: u32,
-    inputs: &[Rc<Table>],
-    situation: &Situation<'_>,
-    options: &TableOptions,
-) -> Purge {
-    let others = situation.sorted.get(&table).map_or(&[][..], Vec::as_slice);
+fn purge(table: u32, inputs: &[Rc<Table>], view: &StoreView<'_>, options: &TableOptions) -> Purge {
+    let others = view.sorted.get(&table).map_or(&[][..], Vec::as_slice);
     let others = others.iter().filter(|other| inputs.iter().all(|input| !Rc::ptr_eq(input, other)));
     let tables = others.map(|other| other.statistics().timestamp_min);
-    let memtables =
-        situation.memtables.iter().flatten().map(|memtable| memtable.timestamp_min(table));
-    let now_s = situation.now.wall_s;
+    let memtables = view.memtables.iter().flatten().map(|memtable| memtable.timestamp_min(table));
+    let now_s = view.now.wall_s;
     Purge {
         now_s,
         gc_before_s: now_s.saturating_sub(options.gc_grace_s),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 
-use super::Failed;
+use super::OpFailure;
 use crate::chunk::Chunk;
 use crate::io::{Completion, FileId, Op, OpId, OpKind, Owner};
 use crate::table::{Table, TableWriter, WriterOptions};
@@ -39,7 +39,7 @@ pub(crate) struct Output {
     /// Operations so far.
     count: u16,
     written_bytes: u64,
-    failed: Option<Failed>,
+    failed: Option<OpFailure>,
 }
 
 impl Output {
@@ -122,7 +122,7 @@ impl Output {
             other => other,
         };
         if let Err(error) = result {
-            self.failed.get_or_insert(Failed::from(error));
+            self.failed.get_or_insert(OpFailure::from(error));
         }
         // What was under way beside an operation that failed changes nothing any more.
         if self.failed.is_some() {
@@ -160,7 +160,7 @@ impl Output {
     }
 
     /// Why it cannot be, when no operation is under way any more.
-    pub(crate) fn take_failure(&mut self) -> Option<Failed> {
+    pub(crate) fn take_failure(&mut self) -> Option<OpFailure> {
         if self.in_flight == 0 { self.failed.take() } else { None }
     }
 

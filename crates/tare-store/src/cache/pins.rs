@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use super::Cache;
-use crate::read::{Learnt, Position};
+use crate::read::{LookupMemo, Position};
 use crate::table::{Block, BlockAt, BlockSource, TableError};
 
 /// One block on its way into memory, shared by all reads that wait for it.
@@ -42,7 +42,7 @@ pub struct Pins {
     /// Where a read of a partition was held up: it has passed this row, seen or not.
     passed: Option<Position>,
     /// What a read of one row need not ask again.
-    pub(crate) learnt: Learnt,
+    pub(crate) memo: LookupMemo,
 }
 
 impl Pins {

@@ -284,30 +284,35 @@ pub fn merge(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What of a row can be seen: see [`show`].
+/// What of a row can be seen: see [`visible`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum Visibility {
     /// All of it, as it is.
-    Whole,
+    Full,
     /// What was put into the buffer.
-    Part,
+    Partial,
     /// The row does not exist.
-    Nothing,
+    Empty,
 }
 
 /// Finds what of a merged row can be seen at a time, under the strongest range tombstone over it.
 /// Only where that is neither all nor nothing, the cells are copied into `out`.
 #[inline]
-pub fn show(bytes: &[u8], covering: Option<Deletion>, now_s: u32, out: &mut Vec<u8>) -> Shown {
+pub fn visible(
+    bytes: &[u8],
+    covering: Option<Deletion>,
+    now_s: u32,
+    out: &mut Vec<u8>,
+) -> Visibility {
     let is_seen = |cell: &Cell<'_>| {
         cell.is_live(now_s) && covering.is_none_or(|covering| cell.timestamp > covering.timestamp)
     };
     if iter(bytes).all(|cell| is_seen(&cell)) {
-        return if bytes.is_empty() { Shown::Nothing } else { Shown::Whole };
+        return if bytes.is_empty() { Visibility::Empty } else { Visibility::Full };
     }
     out.clear();
     iter(bytes).filter(is_seen).for_each(|cell| push(out, cell));
-    if out.is_empty() { Shown::Nothing } else { Shown::Part }
+    if out.is_empty() { Visibility::Empty } else { Visibility::Partial }
 }
 
 /// What compaction may forget.

@@ -76,10 +76,10 @@ proptest! {
                 .filter(|cell| covering.is_none_or(|c| cell.timestamp > c.timestamp))
                 .collect();
             let mut part = Vec::new();
-            let found = match show(&row, covering, now_s, &mut part) {
-                Shown::Whole => row.clone(),
-                Shown::Part => part,
-                Shown::Nothing => Vec::new(),
+            let found = match visible(&row, covering, now_s, &mut part) {
+                Visibility::Full => row.clone(),
+                Visibility::Partial => part,
+                Visibility::Empty => Vec::new(),
             };
             prop_assert_eq!(iter(&found).collect::<Vec<_>>(), expect);
         }
@@ -103,10 +103,10 @@ proptest! {
         prop_assert!(is_valid(&kept));
         let seen = |bytes: &[u8]| {
             let mut part = Vec::new();
-            match show(bytes, covering, now_s + wait_s, &mut part) {
-                Shown::Whole => bytes.to_vec(),
-                Shown::Part => part,
-                Shown::Nothing => Vec::new(),
+            match visible(bytes, covering, now_s + wait_s, &mut part) {
+                Visibility::Full => bytes.to_vec(),
+                Visibility::Partial => part,
+                Visibility::Empty => Vec::new(),
             }
         };
         prop_assert_eq!(seen(&kept), seen(&row));

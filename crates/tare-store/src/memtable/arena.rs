@@ -1,4 +1,4 @@
-//! Memory that is handed out piece by piece and given back as a whole: byte strings in chunks of
+//! Storage that is handed out piece by piece and given back as a whole: byte strings in chunks of
 //! 1 MiB ([`Arena`]) and records of one size ([`Slab`]). Nothing is ever moved, so growing copies
 //! nothing; dropping a memtable frees its chunks and visits no row.
 //!

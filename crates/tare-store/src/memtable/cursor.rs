@@ -4,8 +4,8 @@
 use std::ops::Deref;
 
 use super::arena::Handle;
-use super::directory::Spot;
-use super::tree::{Place, Tree};
+use super::directory::PartitionPosition;
+use super::tree::{Tree, TreePosition};
 use super::{Memtable, Rows};
 use crate::cells::Deletion;
 use crate::entry::RangeTombstone;
@@ -17,19 +17,19 @@ use crate::read::source::{Source, Step};
 pub struct Cursor<M> {
     memtable: M,
     table: usize,
-    partition: Option<Spot>,
-    row: At,
+    partition: Option<PartitionPosition>,
+    row: RowPosition,
     ranges: Option<Tree>,
     reversed: bool,
 }
 
 /// Where in its partition a cursor stands.
 #[derive(Clone, Copy, Debug)]
-enum At {
+enum RowPosition {
     End,
     /// The row of a partition that has only one.
     One(Handle),
-    Row(Place),
+    Row(TreePosition),
 }
 
 impl<M: Deref<Target = Memtable>> Cursor<M> {
@@ -45,7 +45,7 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         let first = index.and_then(|index| {
             memtable.tables[index].directory.first_from(&memory.buckets, &memory.arena, token, key)
         });
-        Self::standing_at(memtable, index.unwrap_or(0), first)
+        Self::at_position(memtable, index.unwrap_or(0), first)
     }
 
     /// The first row of one partition; `None` if it is not there.
@@ -55,13 +55,19 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         let index = memtable.index(table)?;
         let directory = &memtable.tables[index].directory;
         let spot = directory.find(&memory.buckets, &memory.arena, token, key).ok()?;
-        Some(Self::standing_at(memtable, index, Some(spot)))
+        Some(Self::at_position(memtable, index, Some(spot)))
     }
 
     #[inline]
-    fn standing_at(memtable: M, table: usize, partition: Option<Spot>) -> Self {
-        let mut cursor =
-            Self { memtable, table, partition, row: At::End, ranges: None, reversed: false };
+    fn at_position(memtable: M, table: usize, partition: Option<PartitionPosition>) -> Self {
+        let mut cursor = Self {
+            memtable,
+            table,
+            partition,
+            row: RowPosition::End,
+            ranges: None,
+            reversed: false,
+        };
         cursor.enter();
         cursor
     }
@@ -72,11 +78,11 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         let memory = &self.memtable.memory;
         let rows = self.partition.map(|spot| spot.partition(&memory.buckets).rows);
         (self.row, self.ranges) = match rows.map(Rows::unpack) {
-            None => (At::End, None),
-            Some(Rows::One(cells)) => (At::One(cells), None),
+            None => (RowPosition::End, None),
+            Some(Rows::One(cells)) => (RowPosition::One(cells), None),
             Some(Rows::Many(number)) => {
                 let many = memory.many.get(number);
-                (At::Row(many.rows.seek(&memory.nodes, &memory.arena, &[])), many.ranges)
+                (RowPosition::Row(many.rows.seek(&memory.nodes, &memory.arena, &[])), many.ranges)
             }
         };
         self.reversed = false;
@@ -95,9 +101,9 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
     pub fn row(&self) -> Option<(&[u8], &[u8])> {
         let memory = &self.memtable.memory;
         match self.row {
-            At::End => None,
-            At::One(cells) => Some((&[], memory.arena.get(cells))),
-            At::Row(place) => {
+            RowPosition::End => None,
+            RowPosition::One(cells) => Some((&[], memory.arena.get(cells))),
+            RowPosition::Row(place) => {
                 let (key, cells) = place.entry(&memory.nodes)?;
                 Some((memory.arena.get(key), memory.arena.get(Handle(cells))))
             }
@@ -109,9 +115,9 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
     pub fn next_row(&mut self) {
         let nodes = &self.memtable.memory.nodes;
         self.row = match self.row {
-            At::Row(place) if self.reversed => At::Row(place.previous(nodes)),
-            At::Row(place) => At::Row(place.next(nodes)),
-            At::One(_) | At::End => At::End,
+            RowPosition::Row(place) if self.reversed => RowPosition::Row(place.previous(nodes)),
+            RowPosition::Row(place) => RowPosition::Row(place.next(nodes)),
+            RowPosition::One(_) | RowPosition::End => RowPosition::End,
         };
     }
 
@@ -133,15 +139,15 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         let rows = self.partition.map(|spot| spot.partition(&memory.buckets).rows);
         self.reversed = reversed;
         self.row = match rows.map(Rows::unpack) {
-            None => At::End,
+            None => RowPosition::End,
             // The empty key comes first: it is in the range if that starts there.
             Some(Rows::One(cells)) => {
                 let inside = from.is_empty() && to.is_none_or(|to| !to.is_empty());
-                if inside { At::One(cells) } else { At::End }
+                if inside { RowPosition::One(cells) } else { RowPosition::End }
             }
             Some(Rows::Many(number)) => {
                 let rows = memory.many.get(number).rows;
-                At::Row(match (reversed, to) {
+                RowPosition::Row(match (reversed, to) {
                     (false, _) => rows.seek(&memory.nodes, &memory.arena, from),
                     (true, None) => rows.last(&memory.nodes),
                     (true, Some(to)) => {

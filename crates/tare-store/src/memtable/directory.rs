@@ -49,7 +49,7 @@ pub(super) struct Directory {
 
 /// Where a partition stands, or would stand. Splits move partitions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
+pub(super) struct PartitionPosition {
     slot: usize,
     bucket: u32,
     at: usize,
@@ -116,17 +116,17 @@ impl Directory {
         arena: &Arena,
         token: i64,
         key: &[u8],
-    ) -> Result<Spot, Spot> {
+    ) -> Result<PartitionPosition, PartitionPosition> {
         let slot = self.slot_of(token);
         let mut number = self.slots[slot];
         loop {
             let bucket = buckets.get(number);
             match bucket.search(arena, token, key) {
-                Ok(at) => return Ok(Spot { slot, bucket: number, at }),
+                Ok(at) => return Ok(PartitionPosition { slot, bucket: number, at }),
                 Err(at) if at == bucket.length() && bucket.overflow != NONE => {
                     number = bucket.overflow;
                 }
-                Err(at) => return Err(Spot { slot, bucket: number, at }),
+                Err(at) => return Err(PartitionPosition { slot, bucket: number, at }),
             }
         }
     }
@@ -171,7 +171,7 @@ impl Directory {
         arena: &Arena,
         token: i64,
         key: &[u8],
-    ) -> Option<Spot> {
+    ) -> Option<PartitionPosition> {
         match self.find(buckets, arena, token, key) {
             Ok(spot) => Some(spot),
             Err(spot) => self.at_or_after(buckets, spot),
@@ -179,24 +179,32 @@ impl Directory {
     }
 
     /// The next partition in order.
-    pub(super) fn next(&self, buckets: &Slab<Bucket>, spot: Spot) -> Option<Spot> {
-        self.at_or_after(buckets, Spot { at: spot.at + 1, ..spot })
+    pub(super) fn next(
+        &self,
+        buckets: &Slab<Bucket>,
+        spot: PartitionPosition,
+    ) -> Option<PartitionPosition> {
+        self.at_or_after(buckets, PartitionPosition { at: spot.at + 1, ..spot })
     }
 
-    fn at_or_after(&self, buckets: &Slab<Bucket>, mut spot: Spot) -> Option<Spot> {
+    fn at_or_after(
+        &self,
+        buckets: &Slab<Bucket>,
+        mut spot: PartitionPosition,
+    ) -> Option<PartitionPosition> {
         loop {
             let bucket = buckets.get(spot.bucket);
             if spot.at < bucket.length() {
                 return Some(spot);
             }
             if bucket.overflow != NONE {
-                spot = Spot { bucket: bucket.overflow, at: 0, ..spot };
+                spot = PartitionPosition { bucket: bucket.overflow, at: 0, ..spot };
                 continue;
             }
             let span = 1 << (self.depth - bucket.depth);
             let slot = (spot.slot & !(span - 1)) + span;
             let bucket = *self.slots.get(slot)?;
-            spot = Spot { slot, bucket, at: 0 };
+            spot = PartitionPosition { slot, bucket, at: 0 };
         }
     }
 
@@ -262,7 +270,7 @@ fn fill_chain(
     chain[0]
 }
 
-impl Spot {
+impl PartitionPosition {
     #[inline]
     pub(super) fn partition(self, buckets: &Slab<Bucket>) -> &Partition {
         &buckets.get(self.bucket).partitions[self.at]
@@ -315,7 +323,7 @@ mod tests {
                 prop_assert!(directory.find(&buckets, &arena, *token, &[*key]).is_err());
                 directory.insert(&mut buckets, &arena, partition);
             }
-            let walk = |mut spot: Option<Spot>| {
+            let walk = |mut spot: Option<PartitionPosition>| {
                 let mut found = Vec::new();
                 while let Some(at) = spot {
                     let partition = at.partition(&buckets);

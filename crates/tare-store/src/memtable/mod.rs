@@ -18,8 +18,8 @@ pub use cursor::Cursor;
 use crate::cells::{self, Deletion};
 use crate::entry::{Change, Mutation, RangeTombstone};
 use arena::{Arena, Handle, Slab};
-use directory::{Bucket, Directory, Partition, Spot};
-use tree::{Nodes, Place, Tree};
+use directory::{Bucket, Directory, Partition, PartitionPosition};
+use tree::{Nodes, Tree, TreePosition};
 
 const DELETION_BYTES: usize = 12;
 /// In a boundary: nothing is deleted from there on.
@@ -28,7 +28,7 @@ const NOTHING: u32 = u32::MAX;
 /// The rows of all tables of a shard that were written in one period.
 #[derive(Debug, Default)]
 pub struct Memtable {
-    memory: Memory,
+    memory: Storage,
     /// Ascending by number.
     tables: Vec<TableRows>,
     scratch: Vec<u8>,
@@ -45,16 +45,16 @@ struct TableRows {
 
 /// What all tables are made of.
 #[derive(Debug, Default)]
-struct Memory {
+struct Storage {
     arena: Arena,
     nodes: Nodes,
     buckets: Slab<Bucket>,
-    many: Slab<Many>,
+    many: Slab<MultiRow>,
 }
 
 /// A partition with clustering keys or range tombstones.
 #[derive(Clone, Copy, Debug)]
-struct Many {
+struct MultiRow {
     /// Clustering key to cells.
     rows: Tree,
     /// Boundary to a [`Deletion`] or [`NOTHING`].
@@ -119,7 +119,7 @@ impl Memtable {
     /// Bytes in use, garbage included.
     #[inline]
     pub fn bytes(&self) -> usize {
-        let Memory { arena, nodes, buckets, many } = &self.memory;
+        let Storage { arena, nodes, buckets, many } = &self.memory;
         let directories: usize = self.tables.iter().map(|table| table.directory.bytes()).sum();
         arena.bytes() + nodes.bytes() + buckets.bytes() + many.bytes() + directories
     }
@@ -172,7 +172,7 @@ impl Memtable {
     }
 }
 
-impl Memory {
+impl Storage {
     /// The rows of a partition that was not there.
     fn new_rows(&mut self, change: &Change<'_>, scratch: &mut Vec<u8>) -> Rows {
         match change {
@@ -182,11 +182,11 @@ impl Memory {
                 let key = self.arena.put(clustering);
                 let cells = self.put_row(cells, scratch);
                 rows.insert(&mut self.nodes, &self.arena, key, cells.0);
-                Rows::Many(self.many.push(Many { rows, ranges: None }))
+                Rows::Many(self.many.push(MultiRow { rows, ranges: None }))
             }
             Change::Range(range) => {
                 let rows = Tree::new(&mut self.nodes);
-                let number = self.many.push(Many { rows, ranges: None });
+                let number = self.many.push(MultiRow { rows, ranges: None });
                 self.cover_many(number, range);
                 Rows::Many(number)
             }
@@ -203,7 +203,13 @@ impl Memory {
         self.arena.put(scratch)
     }
 
-    fn merge_row(&mut self, spot: Spot, clustering: &[u8], cells: &[u8], scratch: &mut Vec<u8>) {
+    fn merge_row(
+        &mut self,
+        spot: PartitionPosition,
+        clustering: &[u8],
+        cells: &[u8],
+        scratch: &mut Vec<u8>,
+    ) {
         match Rows::unpack(spot.partition(&self.buckets).rows) {
             Rows::One(old) if clustering.is_empty() => {
                 let new = self.merge_cells(old, cells, scratch);
@@ -245,21 +251,21 @@ impl Memory {
     }
 
     /// Gives a partition of one row a tree.
-    fn make_many(&mut self, spot: Spot) -> u32 {
+    fn make_many(&mut self, spot: PartitionPosition) -> u32 {
         match Rows::unpack(spot.partition(&self.buckets).rows) {
             Rows::Many(number) => number,
             Rows::One(cells) => {
                 let mut rows = Tree::new(&mut self.nodes);
                 let key = self.arena.put(&[]);
                 rows.insert(&mut self.nodes, &self.arena, key, cells.0);
-                let number = self.many.push(Many { rows, ranges: None });
+                let number = self.many.push(MultiRow { rows, ranges: None });
                 spot.set_rows(&mut self.buckets, Rows::Many(number).pack());
                 number
             }
         }
     }
 
-    fn cover(&mut self, spot: Spot, range: &RangeTombstone<'_>) {
+    fn cover(&mut self, spot: PartitionPosition, range: &RangeTombstone<'_>) {
         let number = self.make_many(spot);
         self.cover_many(number, range);
     }
@@ -304,7 +310,7 @@ impl Memory {
     /// The value of the last boundary that is not after a key.
     fn in_force(&self, ranges: &Tree, key: &[u8]) -> u32 {
         let place = ranges.seek(&self.nodes, &self.arena, key);
-        let before = |place: Place| place.previous(&self.nodes).entry(&self.nodes);
+        let before = |place: TreePosition| place.previous(&self.nodes).entry(&self.nodes);
         match place.entry(&self.nodes) {
             Some((found, value)) if self.arena.get(found) == key => value,
             _ => before(place).map_or(NOTHING, |(_, value)| value),

@@ -32,7 +32,7 @@ pub(super) struct Tree {
 
 /// An entry of a tree, or a place past either end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TreePosition {
     node: u32,
     slot: u8,
 }
@@ -90,7 +90,7 @@ impl Tree {
 
     /// The first entry whose key is not less; past the end if there is none.
     #[inline]
-    pub(super) fn seek(&self, nodes: &Nodes, arena: &Arena, key: &[u8]) -> Place {
+    pub(super) fn seek(&self, nodes: &Nodes, arena: &Arena, key: &[u8]) -> TreePosition {
         let mut node = self.root;
         for _ in 0..self.height {
             let inner = nodes.slab.get(node);
@@ -98,15 +98,15 @@ impl Tree {
         }
         let leaf = nodes.slab.get(node);
         let slot = leaf.keys().partition_point(|handle| arena.get(*handle) < key);
-        let place = Place { node, slot: narrow(slot) };
+        let place = TreePosition { node, slot: narrow(slot) };
         if slot == usize::from(leaf.length) && leaf.next != NONE {
-            return Place { node: leaf.next, slot: 0 };
+            return TreePosition { node: leaf.next, slot: 0 };
         }
         place
     }
 
     /// The last entry.
-    pub(super) fn last(&self, nodes: &Nodes) -> Place {
+    pub(super) fn last(&self, nodes: &Nodes) -> TreePosition {
         let mut node = self.root;
         for _ in 0..self.height {
             let inner = nodes.slab.get(node);
@@ -163,7 +163,7 @@ impl Tree {
     }
 }
 
-impl Place {
+impl TreePosition {
     /// Key and value; `None` past either end.
     #[inline]
     pub(super) fn entry(self, nodes: &Nodes) -> Option<(Handle, u32)> {
@@ -207,8 +207,8 @@ impl Place {
 }
 
 /// The last place of a node; before the first if it is empty.
-fn place_before(node: u32, length: u8) -> Place {
-    Place { node, slot: length.wrapping_sub(1) }
+fn place_before(node: u32, length: u8) -> TreePosition {
+    TreePosition { node, slot: length.wrapping_sub(1) }
 }
 
 /// Where in an inner node the way to a key goes on.
@@ -279,7 +279,7 @@ mod tests {
                     tree.insert(&mut nodes, &arena, handle, value);
                 }
             }
-            let walk = |from: Place, step: fn(Place, &Nodes) -> Place| {
+            let walk = |from: TreePosition, step: fn(TreePosition, &Nodes) -> TreePosition| {
                 let mut found = Vec::new();
                 let mut place = from;
                 while let Some((handle, value)) = place.entry(&nodes) {
@@ -289,16 +289,16 @@ mod tests {
                 found
             };
             let all: Vec<_> = model.clone().into_iter().collect();
-            prop_assert_eq!(walk(tree.seek(&nodes, &arena, &[]), Place::next), all.clone());
+            prop_assert_eq!(walk(tree.seek(&nodes, &arena, &[]), TreePosition::next), all.clone());
             let reversed: Vec<_> = all.iter().rev().cloned().collect();
-            prop_assert_eq!(walk(tree.last(&nodes), Place::previous), reversed.clone());
+            prop_assert_eq!(walk(tree.last(&nodes), TreePosition::previous), reversed.clone());
             for probe in probes.into_iter().map(key) {
                 prop_assert_eq!(tree.get(&nodes, &arena, &probe), model.get(&probe).copied());
                 let place = tree.seek(&nodes, &arena, &probe);
                 let from: Vec<_> = all.iter().filter(|(k, _)| *k >= probe).cloned().collect();
-                prop_assert_eq!(walk(place, Place::next), from);
+                prop_assert_eq!(walk(place, TreePosition::next), from);
                 let before: Vec<_> = reversed.iter().filter(|(k, _)| *k < probe).cloned().collect();
-                prop_assert_eq!(walk(place.previous(&nodes), Place::previous), before);
+                prop_assert_eq!(walk(place.previous(&nodes), TreePosition::previous), before);
             }
         }
     }

@@ -9,7 +9,7 @@
 //! A partition that only the active memtable knows is walked without an allocation and without
 //! copying: only rows of which a part is dead are copied, into a buffer that is kept.
 
-mod look;
+mod lookup;
 pub mod merge;
 mod point;
 pub mod source;
@@ -22,7 +22,7 @@ use std::ops::ControlFlow;
 use crate::cache::{Cached, Pins};
 use crate::store::Store;
 use crate::table::TableError;
-pub(crate) use look::{Learnt, Lookups};
+pub(crate) use lookup::{LookupMemo, Lookups};
 use sources::Sources;
 
 /// Why rows cannot be read.
@@ -249,7 +249,7 @@ pub(crate) struct Scratch {
     /// Rows that this call has looked at, and the clustering key of the last.
     looked: u32,
     passed: Vec<u8>,
-    learnt: Learnt,
+    memo: LookupMemo,
     /// Since the start.
     pub(crate) lookups: Lookups,
 }

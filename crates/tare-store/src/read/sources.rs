@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use super::look::{Learnt, Looked, Lookups};
+use super::lookup::{Lookup, LookupMemo, Lookups};
 use super::merge::Merge;
 use super::source::{Source, Step};
 use super::stored::Stored;
@@ -68,12 +68,12 @@ impl<'s> Sources<'s> {
             return walk(&mut active, blocks, read, scratch, visit);
         }
         let frozen = self.frozen.iter().filter_map(|memtable| at(memtable));
-        let mut sources: Vec<_> = active.into_iter().chain(frozen).map(Place::Memory).collect();
+        let mut sources: Vec<_> = active.into_iter().chain(frozen).map(AnySource::Memory).collect();
         let mut lookups = Lookups::default();
         // The next try may be for another row: nothing is kept for it.
-        scratch.learnt.clear();
-        let learnt = &mut scratch.learnt;
-        if self.find(read, blocks, &mut sources, (learnt, &mut lookups))? == Step::Missing {
+        scratch.memo.clear();
+        let memo = &mut scratch.memo;
+        if self.find(read, blocks, &mut sources, (memo, &mut lookups))? == Step::Missing {
             return Ok(End::Missing);
         }
         scratch.lookups.add(lookups);
@@ -111,7 +111,7 @@ impl<'s> Sources<'s> {
         let from = |memtable: &'s Memtable| Cursor::from(memtable, scan.table, *token, key);
         let frozen = self.frozen.iter().map(|memtable| from(memtable));
         let memtables = std::iter::once(from(self.active)).chain(frozen);
-        let mut sources: Vec<_> = memtables.map(Place::Memory).collect();
+        let mut sources: Vec<_> = memtables.map(AnySource::Memory).collect();
         let mut all = Step::Ready;
         for table in self.tables {
             let footer = table.footer();
@@ -124,7 +124,7 @@ impl<'s> Sources<'s> {
             if stored.open(*token, key, blocks)? == Step::Missing {
                 all = Step::Missing;
             }
-            sources.push(Place::Stored(stored));
+            sources.push(AnySource::Stored(stored));
         }
         if all == Step::Missing {
             return Ok(End::Missing);
@@ -137,8 +137,8 @@ impl<'s> Sources<'s> {
         &self,
         read: &PartitionRead<'_>,
         blocks: &mut B,
-        sources: &mut Vec<Place<'s>>,
-        so_far: (&mut Learnt, &mut Lookups),
+        sources: &mut Vec<AnySource<'s>>,
+        so_far: (&mut LookupMemo, &mut Lookups),
     ) -> Result<Step, ReadError> {
         let [first, .., last] = read.slices else {
             let [slice] = read.slices else { return Ok(Step::Ready) };
@@ -152,8 +152,8 @@ impl<'s> Sources<'s> {
         (from, to): (&[u8], Option<&[u8]>),
         read: &PartitionRead<'_>,
         blocks: &mut B,
-        sources: &mut Vec<Place<'s>>,
-        so_far: (&mut Learnt, &mut Lookups),
+        sources: &mut Vec<AnySource<'s>>,
+        so_far: (&mut LookupMemo, &mut Lookups),
     ) -> Result<Step, ReadError> {
         let start = match read.after {
             Some(after) if read.reversed => {
@@ -162,12 +162,12 @@ impl<'s> Sources<'s> {
             None if read.reversed => Start::Before(to),
             after => Start::From(after.map_or(from, |after| after.max(from))),
         };
-        let ((learnt, lookups), mut all) = (so_far, Step::Ready);
+        let ((memo, lookups), mut all) = (so_far, Step::Ready);
         for table in self.tables.iter().filter(|table| table.may_cover(from, to)) {
-            match learnt.look(table, (read.token, read.key), start, blocks, lookups)? {
-                Looked::Missing => all = Step::Missing,
-                Looked::Absent => {}
-                Looked::There(stored) => sources.push(Place::Stored(stored)),
+            match memo.find(table, (read.token, read.key), start, blocks, lookups)? {
+                Lookup::Missing => all = Step::Missing,
+                Lookup::Absent => {}
+                Lookup::Found(stored) => sources.push(AnySource::Stored(stored)),
             }
         }
         Ok(all)
@@ -176,7 +176,7 @@ impl<'s> Sources<'s> {
 
 /// A place in any source.
 #[derive(Debug)]
-enum Place<'s> {
+enum AnySource<'s> {
     Memory(Cursor<&'s Memtable>),
     Stored(Stored),
 }
@@ -185,13 +185,13 @@ enum Place<'s> {
 macro_rules! either {
     ($place:expr, $source:ident => $what:expr) => {
         match $place {
-            Place::Memory($source) => $what,
-            Place::Stored($source) => $what,
+            AnySource::Memory($source) => $what,
+            AnySource::Stored($source) => $what,
         }
     };
 }
 
-impl<B: BlockSource> Source<B> for Place<'_> {
+impl<B: BlockSource> Source<B> for AnySource<'_> {
     fn partition(&self) -> Option<(i64, &[u8])> {
         either!(self, source => Source::<B>::partition(source))
     }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::source::{Source, Step};
 use super::{End, Next, PartitionRead, ReadError, Row, Scan, Scratch};
-use crate::cells::{self, Shown};
+use crate::cells::{self, Visibility};
 
 /// Rows that one call of a read looks at.
 pub(super) const STEPS: u32 = 4096;
@@ -43,10 +43,10 @@ pub(super) fn walk<B>(
             }
             if after != Some(clustering) {
                 let covering = source.covering(clustering);
-                let shown = match cells::show(cells, covering, now_s, &mut scratch.part) {
-                    Shown::Whole => cells,
-                    Shown::Part => &scratch.part[..],
-                    Shown::Nothing => &[],
+                let shown = match cells::visible(cells, covering, now_s, &mut scratch.part) {
+                    Visibility::Full => cells,
+                    Visibility::Partial => &scratch.part[..],
+                    Visibility::Empty => &[],
                 };
                 let row = Row { token, key, clustering, cells: shown };
                 if !shown.is_empty() && visit(row).is_break() {
@@ -99,10 +99,10 @@ pub(super) fn walk_all<B>(
                 scratch.looked += 1;
                 position.pass_row(clustering);
                 let covering = source.covering(clustering);
-                let shown = match cells::show(cells, covering, *now_s, &mut scratch.part) {
-                    Shown::Whole => cells,
-                    Shown::Part => &scratch.part[..],
-                    Shown::Nothing => &[],
+                let shown = match cells::visible(cells, covering, *now_s, &mut scratch.part) {
+                    Visibility::Full => cells,
+                    Visibility::Partial => &scratch.part[..],
+                    Visibility::Empty => &[],
                 };
                 let row =
                     Row { token: position.token, key: &position.key, clustering, cells: shown };

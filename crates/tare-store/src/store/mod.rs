@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 pub use opening::{OpenError, Recovered};
 
-use crate::background::{self, Background, Edit, Situation, Sorted, Urgency};
+use crate::background::{self, Background, Edit, StoreView, TableFiles, Urgency};
 use crate::cache::{Cache, Pins};
 use crate::entry::{self, KEY_BYTES_MAX, Mutation, Mutations, encode_entry, payload_bytes};
 use crate::fetch::Fetches;
@@ -52,7 +52,7 @@ pub struct Store {
     pub(crate) memory: Memtable,
     /// What was written before and is not in a table yet; the newest first.
     pub(crate) frozen: Vec<Rc<Memtable>>,
-    pub(crate) sorted: Sorted,
+    pub(crate) sorted: TableFiles,
     pub(crate) cache: Cache,
     pub(crate) scratch: Scratch,
     fetches: Fetches,
@@ -251,7 +251,7 @@ impl Store {
             return Urgency::Background;
         }
         let filled = background::ratio(self.memory.bytes(), self.limits.memtable_bytes / FREEZE_AT);
-        self.background.urgency(&self.situation(), filled)
+        self.background.urgency(&self.view(), filled)
     }
 
     /// Does one slice of flushing and compacting, of about 100 µs; false if there was nothing to do
@@ -267,14 +267,14 @@ impl Store {
         }
         let Self { sorted, options, gone, memory, frozen, now, .. } = self;
         let memtables = [Some(&*memory), frozen.first().map(|memtable| &**memtable)];
-        let situation = Situation { sorted, options, gone, memtables, now: *now };
-        self.background.step(&situation)
+        let view = StoreView { sorted, options, gone, memtables, now: *now };
+        self.background.step(&view)
     }
 
-    fn situation(&self) -> Situation<'_> {
+    fn view(&self) -> StoreView<'_> {
         let frozen = self.frozen.first().map(|memtable| &**memtable);
         let Self { sorted, options, gone, memory, now, .. } = self;
-        Situation { sorted, options, gone, memtables: [Some(memory), frozen], now: *now }
+        StoreView { sorted, options, gone, memtables: [Some(memory), frozen], now: *now }
     }
 
     /// Whether recovery would take long.
@@ -362,7 +362,7 @@ impl Store {
             fetched_bytes: fetched.bytes,
             lookups_denied: lookups.denied,
             lookups_found: lookups.found,
-            lookups_in_vain: lookups.in_vain,
+            lookups_in_vain: lookups.false_positives,
             log_pending_bytes: self.log.pending_bytes() as u64,
             log_written_bytes: self.log.written_bytes(),
             log_segments: self.log.segments(),

@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 
 use super::{Closing, Store};
-use crate::background::{Background, Edit, Sorted};
+use crate::background::{Background, Edit, TableFiles};
 use crate::cache::Cache;
 use crate::entry::{Entries, Mutation};
 use crate::fetch::Fetches;
@@ -160,8 +160,8 @@ fn open_tables(
     files: &impl Files,
     manifest: &Manifest,
     options: &BTreeMap<u32, TableOptions>,
-) -> Result<(Sorted, Vec<u64>), OpenError> {
-    let mut sorted = Sorted::new();
+) -> Result<(TableFiles, Vec<u64>), OpenError> {
+    let mut sorted = TableFiles::new();
     let mut dropped = Vec::new();
     for listed in &manifest.tables {
         if !options.contains_key(&listed.table) {

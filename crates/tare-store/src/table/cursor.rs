@@ -29,15 +29,15 @@ pub enum Start<'a> {
 
 /// Where a data block is: which index block, which entry of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct BlockPosition {
     leaf: usize,
     entry: usize,
 }
 
 /// A data block, where it is, and the index block that says so.
 #[derive(Clone, Debug)]
-struct Spot {
-    place: Place,
+struct CurrentBlock {
+    place: BlockPosition,
     leaf: Rc<Block>,
     block: Rc<Block>,
 }
@@ -49,14 +49,14 @@ pub struct Cursor {
     table: Rc<Table>,
     /// The index block used last.
     leaf: Option<(usize, Rc<Block>)>,
-    spot: Option<Spot>,
+    spot: Option<CurrentBlock>,
     piece: usize,
     row: Option<usize>,
     /// The block in which the current partition begins, if it has range tombstones.
     head: Option<Rc<Block>>,
     read_ahead: usize,
     /// Where [`Self::find`] was going when a data block was missing.
-    going: Option<(Place, BlockAt)>,
+    going: Option<(BlockPosition, BlockAt)>,
 }
 
 /// Unwraps what is in memory; else the function says that a block is missing.
@@ -129,13 +129,13 @@ impl Cursor {
             self.going = Some((place, at));
             return Ok(Step::Missing);
         };
-        self.arrive(Spot { place, leaf, block }, (token, key), start, source)
+        self.arrive(CurrentBlock { place, leaf, block }, (token, key), start, source)
     }
 
     /// Enters a partition if the only block that can have it does.
     fn arrive(
         &mut self,
-        spot: Spot,
+        spot: CurrentBlock,
         (token, key): (i64, &[u8]),
         start: Start<'_>,
         source: &mut impl BlockSource,
@@ -155,7 +155,8 @@ impl Cursor {
         source: &mut impl BlockSource,
     ) -> Result<Step, TableError> {
         let target = Position { token, key, clustering: Some(&[]) };
-        let place = ready!(self.locate(&target, source)).unwrap_or(Place { leaf: 0, entry: 0 });
+        let place =
+            ready!(self.locate(&target, source)).unwrap_or(BlockPosition { leaf: 0, entry: 0 });
         let spot = ready!(self.fetch(place, source));
         match data(&spot.block).find(token, key) {
             Ok(piece) => self.enter(spot, piece, None, source),
@@ -274,7 +275,7 @@ impl Cursor {
     /// Enters a piece, or the first of the next block if this one has no such piece.
     fn enter_or_next(
         &mut self,
-        spot: Spot,
+        spot: CurrentBlock,
         piece: usize,
         source: &mut impl BlockSource,
     ) -> Result<Step, TableError> {
@@ -292,7 +293,7 @@ impl Cursor {
     /// Makes a piece the current one, with the block that has the range tombstones.
     fn enter(
         &mut self,
-        spot: Spot,
+        spot: CurrentBlock,
         piece: usize,
         start: Option<Start<'_>>,
         source: &mut impl BlockSource,
@@ -323,7 +324,7 @@ impl Cursor {
     /// Makes a row of a piece, or of its neighbour in the partition, the current one.
     fn enter_row(
         &mut self,
-        spot: Spot,
+        spot: CurrentBlock,
         piece: usize,
         start: Start<'_>,
         source: &mut impl BlockSource,
@@ -358,10 +359,10 @@ impl Cursor {
     /// The block that continues the partition of a piece, if there is one.
     fn continuation(
         &mut self,
-        spot: Spot,
+        spot: CurrentBlock,
         piece: usize,
         source: &mut impl BlockSource,
-    ) -> Result<Option<Option<Spot>>, TableError> {
+    ) -> Result<Option<Option<CurrentBlock>>, TableError> {
         if piece + 1 < data(&spot.block).pieces() {
             return Ok(Some(None));
         }
@@ -381,7 +382,7 @@ impl Cursor {
     /// is the partition's first.
     fn before(
         &mut self,
-        spot: Spot,
+        spot: CurrentBlock,
         piece: usize,
         source: &mut impl BlockSource,
     ) -> Result<Step, TableError> {
@@ -409,10 +410,10 @@ impl Cursor {
         &mut self,
         target: &Position<'_>,
         source: &mut impl BlockSource,
-    ) -> Result<Option<Option<Place>>, TableError> {
+    ) -> Result<Option<Option<BlockPosition>>, TableError> {
         let Some(leaf) = self.table.top.index().find(target) else { return Ok(Some(None)) };
         let Some(block) = self.index_of(leaf, source)? else { return Ok(None) };
-        Ok(Some(index(&block).find(target).map(|entry| Place { leaf, entry })))
+        Ok(Some(index(&block).find(target).map(|entry| BlockPosition { leaf, entry })))
     }
 
     /// Reads an index block.
@@ -437,9 +438,9 @@ impl Cursor {
     /// Reads a data block; when it is missing, says which ones will be wanted after it.
     fn fetch(
         &mut self,
-        place: Place,
+        place: BlockPosition,
         source: &mut impl BlockSource,
-    ) -> Result<Option<Spot>, TableError> {
+    ) -> Result<Option<CurrentBlock>, TableError> {
         if let Some(spot) = &self.spot
             && spot.place == place
         {
@@ -457,22 +458,22 @@ impl Cursor {
             }
             return Ok(None);
         }
-        Ok(block.map(|block| Spot { place, leaf, block }))
+        Ok(block.map(|block| CurrentBlock { place, leaf, block }))
     }
 
     /// Where the next data block is, if there is one.
-    fn next_place(&self, spot: &Spot) -> Option<Place> {
-        let Place { leaf, entry } = spot.place;
+    fn next_place(&self, spot: &CurrentBlock) -> Option<BlockPosition> {
+        let BlockPosition { leaf, entry } = spot.place;
         if entry + 1 < index(&spot.leaf).len() {
-            return Some(Place { leaf, entry: entry + 1 });
+            return Some(BlockPosition { leaf, entry: entry + 1 });
         }
         let more = leaf + 1 < self.table.top.index().len();
-        more.then_some(Place { leaf: leaf + 1, entry: 0 })
+        more.then_some(BlockPosition { leaf: leaf + 1, entry: 0 })
     }
 
     /// Whether the block after a spot continues a partition: only then its separator has a
     /// clustering key. That of the first block of an index block stands in the top too.
-    fn continues(&self, spot: &Spot, next: Place) -> bool {
+    fn continues(&self, spot: &CurrentBlock, next: BlockPosition) -> bool {
         let separator = if next.leaf == spot.place.leaf {
             index(&spot.leaf).separator(next.entry)
         } else {
@@ -484,21 +485,21 @@ impl Cursor {
     /// Where the data block before is, which there must be.
     fn place_before(
         &mut self,
-        place: Place,
+        place: BlockPosition,
         source: &mut impl BlockSource,
-    ) -> Result<Option<Place>, TableError> {
+    ) -> Result<Option<BlockPosition>, TableError> {
         if let Some(entry) = place.entry.checked_sub(1) {
-            return Ok(Some(Place { entry, ..place }));
+            return Ok(Some(BlockPosition { entry, ..place }));
         }
         let Some(leaf) = place.leaf.checked_sub(1) else {
             return Err(self.damaged(place, "the first block continues a partition"));
         };
         let Some(block) = self.index_of(leaf, source)? else { return Ok(None) };
-        Ok(Some(Place { leaf, entry: index(&block).len() - 1 }))
+        Ok(Some(BlockPosition { leaf, entry: index(&block).len() - 1 }))
     }
 
     /// Damage at a data block, as far as its place is known, or at its index block.
-    fn damaged(&self, place: Place, what: &'static str) -> TableError {
+    fn damaged(&self, place: BlockPosition, what: &'static str) -> TableError {
         let leaf = self.leaf.as_ref().filter(|(leaf, _)| *leaf == place.leaf);
         let at: BlockAt = match leaf {
             Some((_, block)) => self.table.block_at(index(block).place(place.entry)),

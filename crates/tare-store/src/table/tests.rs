@@ -162,12 +162,12 @@ fn reader(file: &[u8]) -> impl FnMut(u64, &mut [u8]) -> io::Result<usize> {
 }
 
 /// Has each block only when it is asked for a second time.
-struct Reluctant<'a> {
+struct DelayedSource<'a> {
     file: &'a [u8],
     held: BTreeMap<BlockAt, Rc<Block>>,
 }
 
-impl BlockSource for Reluctant<'_> {
+impl BlockSource for DelayedSource<'_> {
     fn get(&mut self, at: BlockAt) -> Result<Option<Rc<Block>>, TableError> {
         if let Some(block) = self.held.get(&at) {
             return Ok(Some(Rc::clone(block)));
@@ -292,7 +292,7 @@ proptest! {
         prop_assert_eq!(&scan(&table, &mut FileSource::new(reader(&file))).unwrap(), &expected);
 
         let mut rng = Rng::new(shape.seed ^ 1);
-        let mut source = Reluctant { file: &file, held: BTreeMap::new() };
+        let mut source = DelayedSource { file: &file, held: BTreeMap::new() };
         for ((token, key), partition) in &expected {
             source.held.clear();
             let may = table.may_contain(*token, &mut FileSource::new(reader(&file))).unwrap();

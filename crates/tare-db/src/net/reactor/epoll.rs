@@ -12,9 +12,9 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
-use super::helper::Helper;
+use super::file_threads::FileThreads;
 use super::{ConnId, Event, FILE_OPS_MAX, Source, Wait};
-use crate::node::directory::{Done, Work};
+use crate::node::directory::{FileDone, FileWork};
 
 /// Room for one `recv`.
 const READ_BYTES: usize = 16 << 10;
@@ -40,7 +40,7 @@ struct Slot {
 pub(crate) struct Epoll {
     epoll: OwnedFd,
     wakeup: Arc<OwnedFd>,
-    helper: Helper,
+    file_threads: FileThreads,
     listener: Option<OwnedFd>,
     /// Out of descriptors: accepts again when a connection has ended, or when it is asked to.
     accept_later: bool,
@@ -55,7 +55,7 @@ impl Epoll {
         epoll::add(&epoll, &wakeup, epoll::EventData::new_u64(WAKEUP), epoll::EventFlags::IN)?;
         Ok(Self {
             epoll,
-            helper: Helper::new(FILE_THREADS, Arc::clone(&wakeup)),
+            file_threads: FileThreads::new(FILE_THREADS, Arc::clone(&wakeup)),
             wakeup,
             listener: None,
             accept_later: false,
@@ -168,12 +168,12 @@ impl Epoll {
         }
     }
 
-    pub(crate) fn file(&mut self, work: Work) -> Option<Done> {
-        self.helper.submit(work)
+    pub(crate) fn file(&mut self, work: FileWork) -> Option<FileDone> {
+        self.file_threads.submit(work)
     }
 
     pub(crate) fn has_file_room(&mut self) -> bool {
-        self.helper.in_flight() < FILE_OPS_MAX
+        self.file_threads.in_flight() < FILE_OPS_MAX
     }
 
     pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
@@ -199,7 +199,7 @@ impl Epoll {
             }
         }
         self.ready = ready;
-        while let Some(done) = self.helper.take() {
+        while let Some(done) = self.file_threads.take() {
             events.push(Event::File(done));
         }
         Ok(())

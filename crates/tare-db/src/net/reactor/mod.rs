@@ -3,7 +3,7 @@
 //! is inlined.
 
 mod epoll;
-mod helper;
+mod file_threads;
 mod read_batcher;
 #[allow(unsafe_code, reason = "submission entries and provided buffers are raw memory")]
 mod uring;
@@ -18,7 +18,7 @@ use uring::Uring;
 pub use uring::UringError;
 
 use crate::node::config::IoChoice;
-use crate::node::directory::{Done, Work};
+use crate::node::directory::{FileDone, FileWork};
 
 /// Operations on files that one shard has under way at most. Beyond it the store keeps them.
 pub(crate) const FILE_OPS_MAX: usize = 128;
@@ -45,7 +45,7 @@ pub(crate) enum Event {
     /// Another thread has put something into the shard's mailbox, or the server stops.
     Woken,
     /// An operation on a file has ended.
-    File(Done),
+    File(FileDone),
 }
 
 /// Where the bytes of an [`Event::Input`] are.
@@ -68,7 +68,7 @@ pub(crate) enum Wait {
 
 /// Which engine is in use, and why not the other.
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct EngineChoice {
     pub(crate) engine: &'static str,
     /// Why io_uring is not in use, with the errno where there is one.
     pub(crate) why: String,
@@ -84,14 +84,14 @@ impl Engine {
     pub(crate) fn new(
         choice: IoChoice,
         wakeup: Arc<OwnedFd>,
-    ) -> Result<(Self, Chosen), ReactorError> {
+    ) -> Result<(Self, EngineChoice), ReactorError> {
         let why = match choice {
             IoChoice::Epoll => "asked for".to_string(),
             IoChoice::Auto | IoChoice::Uring => match Uring::new(Arc::clone(&wakeup)) {
                 Ok(uring) => {
                     let asked = choice == IoChoice::Uring;
                     let why = if asked { "asked for" } else { "io_uring is available" };
-                    let chosen = Chosen { engine: "io_uring", why: why.into() };
+                    let chosen = EngineChoice { engine: "io_uring", why: why.into() };
                     return Ok((Self::Uring(Box::new(uring)), chosen));
                 }
                 Err(error) if choice == IoChoice::Uring => return Err(error.into()),
@@ -99,7 +99,7 @@ impl Engine {
             },
         };
         let epoll = Epoll::new(wakeup).map_err(|source| ReactorError::Epoll { source })?;
-        Ok((Self::Epoll(Box::new(epoll)), Chosen { engine: "epoll", why }))
+        Ok((Self::Epoll(Box::new(epoll)), EngineChoice { engine: "epoll", why }))
     }
 }
 
@@ -155,7 +155,7 @@ delegate! {
     /// Whether fewer than [`FILE_OPS_MAX`] operations on files are under way.
     fn has_file_room(&mut self) -> bool;
     /// Carries out an operation on a file; one that cannot even be begun ends here.
-    fn file(&mut self, work: Work) -> Option<Done>;
+    fn file(&mut self, work: FileWork) -> Option<FileDone>;
     /// Submits what is to be done and collects what has happened.
     fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()>;
 }

@@ -6,7 +6,7 @@
 //! failed, and the caller falls back to epoll.
 //!
 //! Memory that the kernel may touch belongs to the engine: a connection's bytes under way stay in
-//! its slot, those of file operations in `flights`, received ones in the pool. A slot is reused only when no operation
+//! its slot, those of file operations in `operations`, received ones in the pool. A slot is reused only when no operation
 //! on it is under way, and dropping the engine leaks what the kernel may still hold.
 
 use std::alloc::Layout;
@@ -22,10 +22,10 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use tare_store::io::OpKind;
 
-use super::helper::Helper;
+use super::file_threads::FileThreads;
 use super::read_batcher::ReadBatcher;
 use super::{ConnId, Event, FILE_OPS_MAX, Source, Wait};
-use crate::node::directory::{Done, Work, is_end};
+use crate::node::directory::{FileDone, FileWork, is_end};
 
 const SUBMISSIONS: u32 = 1024;
 const COMPLETIONS: u32 = 4096;
@@ -87,8 +87,8 @@ struct Slot {
 }
 
 /// An operation on a file's data that the kernel works on, in steps.
-struct Flight {
-    work: Work,
+struct FileOperation {
+    work: FileWork,
     /// Bytes read or written by the steps before.
     done: usize,
     /// The step is the sync after a write.
@@ -107,10 +107,10 @@ pub(crate) struct Uring {
     accepting: bool,
     wakeup: Arc<OwnedFd>,
     /// Operations on files by the low half of their user data.
-    flights: Vec<Option<Flight>>,
-    free_flights: Vec<u32>,
+    operations: Vec<Option<FileOperation>>,
+    free_operations: Vec<u32>,
     reads: ReadBatcher,
-    helper: Helper,
+    file_threads: FileThreads,
 }
 
 impl Uring {
@@ -145,7 +145,7 @@ impl Uring {
             )
         }
         .map_err(|source| UringError::Step { what: "register a buffer ring", source })?;
-        let helper = Helper::new(1, Arc::clone(&wakeup));
+        let file_threads = FileThreads::new(1, Arc::clone(&wakeup));
         let mut engine = Self {
             ring,
             buffers,
@@ -155,10 +155,10 @@ impl Uring {
             listener: None,
             accepting: false,
             wakeup,
-            flights: Vec::new(),
-            free_flights: Vec::new(),
+            operations: Vec::new(),
+            free_operations: Vec::new(),
             reads: ReadBatcher::default(),
-            helper,
+            file_threads,
         };
         engine.watch_wakeup();
         engine
@@ -276,24 +276,24 @@ impl Uring {
         self.release(conn.slot);
     }
 
-    pub(crate) fn file(&mut self, work: Work) -> Option<Done> {
+    pub(crate) fn file(&mut self, work: FileWork) -> Option<FileDone> {
         if !work.is_on_data() {
-            return self.helper.submit(work);
+            return self.file_threads.submit(work);
         }
         let is_read = matches!(work.op.kind, OpKind::Read { .. });
-        let flight = Some(Flight { work, done: 0, syncing: false });
-        let number = match self.free_flights.pop() {
+        let operation = Some(FileOperation { work, done: 0, syncing: false });
+        let number = match self.free_operations.pop() {
             Some(number) => {
-                self.flights[number as usize] = flight;
+                self.operations[number as usize] = operation;
                 number
             }
             None => {
-                self.flights.push(flight);
-                u32::try_from(self.flights.len() - 1).expect("few operations are under way")
+                self.operations.push(operation);
+                u32::try_from(self.operations.len() - 1).expect("few operations are under way")
             }
         };
         if !(is_read && self.reads.hold(number)) {
-            self.push_flight(number);
+            self.submit_operation(number);
         }
         None
     }
@@ -301,7 +301,7 @@ impl Uring {
     /// Submits the reads that need not wait any longer. Returns whether there were any.
     fn release_reads(&mut self) -> bool {
         let released = self.reads.release();
-        released.iter().for_each(|&number| self.push_flight(number));
+        released.iter().for_each(|&number| self.submit_operation(number));
         !released.is_empty()
     }
 
@@ -310,7 +310,7 @@ impl Uring {
     }
 
     fn files_in_flight(&self) -> usize {
-        self.flights.len() - self.free_flights.len() + self.helper.in_flight()
+        self.operations.len() - self.free_operations.len() + self.file_threads.in_flight()
     }
 
     pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
@@ -347,7 +347,7 @@ impl Uring {
             // At once: the disk has nothing to do. An error shows again at the next turn.
             let _ = self.ring.submit();
         }
-        while let Some(done) = self.helper.take() {
+        while let Some(done) = self.file_threads.take() {
             events.push(Event::File(done));
         }
         Ok(())
@@ -477,56 +477,57 @@ impl Uring {
 
     /// Takes the result of a step of a file operation, and goes on or ends.
     fn file_step(&mut self, number: u32, result: i32, events: &mut Vec<Event>) {
-        let Some(flight) = self.flights[number as usize].as_mut() else { return };
+        let Some(operation) = self.operations[number as usize].as_mut() else { return };
         let retry = [Errno::INTR, Errno::AGAIN].iter().any(|e| result == -e.raw_os_error());
         let moved = usize::try_from(result).unwrap_or(0);
-        flight.done += moved;
-        let done = flight.done;
-        let end = match (&flight.work.op.kind, check(result)) {
+        operation.done += moved;
+        let done = operation.done;
+        let end = match (&operation.work.op.kind, check(result)) {
             _ if retry => None,
             (_, Err(error)) => Some(Err(error)),
             (OpKind::Read { chunk, .. }, Ok(_)) => {
                 let whole = done == chunk.len() || moved == 0 || is_end(done);
                 whole.then_some(Ok(done))
             }
-            (OpKind::Write { .. }, Ok(0)) if !flight.syncing => {
+            (OpKind::Write { .. }, Ok(0)) if !operation.syncing => {
                 Some(Err(io::ErrorKind::WriteZero.into()))
             }
             (OpKind::Write { chunk, sync, .. }, Ok(_)) => {
                 let whole = done == chunk.len();
-                let ended = whole && (flight.syncing || !*sync);
-                flight.syncing = whole;
+                let ended = whole && (operation.syncing || !*sync);
+                operation.syncing = whole;
                 ended.then_some(Ok(done))
             }
             (_, Ok(_)) => Some(Ok(0)),
         };
         match end {
-            None => self.push_flight(number),
+            None => self.submit_operation(number),
             Some(result) => {
-                self.free_flights.push(number);
-                let flight = self.flights[number as usize].take();
-                if flight.as_ref().is_some_and(|f| matches!(f.work.op.kind, OpKind::Read { .. })) {
+                self.free_operations.push(number);
+                let operation = self.operations[number as usize].take();
+                if operation.as_ref().is_some_and(|f| matches!(f.work.op.kind, OpKind::Read { .. }))
+                {
                     self.reads.ended();
                 }
-                events.extend(flight.map(|flight| Event::File(flight.work.end(result))));
+                events.extend(operation.map(|operation| Event::File(operation.work.end(result))));
             }
         }
     }
 
     /// Submits the next step of a file operation: the rest of a read or write, or a sync.
-    fn push_flight(&mut self, number: u32) {
-        let Some(flight) = self.flights[number as usize].as_mut() else { return };
-        let fd = Fd(flight.work.file.as_ref().map_or(-1, |file| file.as_raw_fd()));
-        let done = flight.done;
+    fn submit_operation(&mut self, number: u32) {
+        let Some(operation) = self.operations[number as usize].as_mut() else { return };
+        let fd = Fd(operation.work.file.as_ref().map_or(-1, |file| file.as_raw_fd()));
+        let done = operation.done;
         let length = |rest: &[u8]| u32::try_from(rest.len()).expect("a chunk is below 4 GiB");
-        let entry = match &mut flight.work.op.kind {
+        let entry = match &mut operation.work.op.kind {
             OpKind::Read { offset, chunk } => {
                 let rest = &mut chunk.bytes_mut()[done..];
                 opcode::Read::new(fd, rest.as_mut_ptr(), length(rest))
                     .offset(*offset + done as u64)
                     .build()
             }
-            OpKind::Write { offset, chunk, .. } if !flight.syncing => {
+            OpKind::Write { offset, chunk, .. } if !operation.syncing => {
                 let rest = &chunk.bytes()[done..];
                 opcode::Write::new(fd, rest.as_ptr(), length(rest))
                     .offset(*offset + done as u64)
@@ -624,7 +625,7 @@ impl Drop for Uring {
         // The kernel may still read or write these until the ring is gone, which it is only some
         // time after its descriptor. An engine lives as long as its shard: once.
         std::mem::forget(std::mem::take(&mut self.slots));
-        std::mem::forget(std::mem::take(&mut self.flights));
+        std::mem::forget(std::mem::take(&mut self.operations));
     }
 }
 

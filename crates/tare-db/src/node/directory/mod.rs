@@ -17,7 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 pub(crate) use direct::DirectIo;
-pub(crate) use files::{Done, ShardFiles, Work, is_end};
+pub(crate) use files::{FileDone, FileWork, ShardFiles, is_end};
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]

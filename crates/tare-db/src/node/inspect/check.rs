@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tare_store::manifest::{Listed, Manifest, ManifestError};
+use tare_store::manifest::{Manifest, ManifestError, TableEntry};
 use tare_store::recovery::{self, RecoveryError, TornTail};
 use tare_store::table::{TableError, Verify};
 use tare_store::{FileId, Files};
@@ -18,7 +18,7 @@ use crate::query::catalog::journal;
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Checked {
+pub struct CheckSummary {
     pub shards: usize,
     /// Entries of the commit logs.
     pub log_entries: u64,
@@ -64,13 +64,13 @@ impl Finding {
 }
 
 /// Checks the data directory of a server that does not run, and calls `each` with what it finds.
-pub fn check(data: &Path, each: &mut dyn FnMut(&Finding)) -> Result<Checked, InspectError> {
+pub fn check(data: &Path, each: &mut dyn FnMut(&Finding)) -> Result<CheckSummary, InspectError> {
     if !data.join("shards").is_file() {
         return Err(InspectError::NoData { path: data.into() });
     }
     let _lock = lock(data)?;
-    let mut checked = Checked::default();
-    let mut report = |finding: Finding, checked: &mut Checked| {
+    let mut checked = CheckSummary::default();
+    let mut report = |finding: Finding, checked: &mut CheckSummary| {
         checked.damages += u64::from(finding.is_damage());
         each(&finding);
     };
@@ -123,9 +123,9 @@ pub fn check(data: &Path, each: &mut dyn FnMut(&Finding)) -> Result<Checked, Ins
 
 fn check_table(
     folder: &Path,
-    listed: &Listed,
-    checked: &mut Checked,
-    report: &mut impl FnMut(Finding, &mut Checked),
+    listed: &TableEntry,
+    checked: &mut CheckSummary,
+    report: &mut impl FnMut(Finding, &mut CheckSummary),
 ) {
     checked.tables += 1;
     checked.table_bytes += listed.bytes;

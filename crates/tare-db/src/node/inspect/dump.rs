@@ -10,7 +10,7 @@ use tare_store::RangeTombstone;
 use tare_store::cells::{self, Cell, Content, DELETION, MARKER};
 use tare_store::table::{Cursor, FileSource, Start, Step, Table, TableError};
 
-use super::names::Names;
+use super::names::SchemaNames;
 use super::{InspectError, TableFile, used_bytes};
 
 /// How a table file is printed.
@@ -32,7 +32,7 @@ pub fn dump(path: &Path, format: Format, out: &mut dyn Write) -> Result<(), Insp
     let read = |source| InspectError::Read { path: path.into(), source };
     let bytes = used_bytes(&file.file).map_err(read)?;
     let table = Table::open(file.number, bytes, file.reader()).map_err(damaged)?;
-    let names = Names::find(path, table.footer().table)?;
+    let names = SchemaNames::find(path, table.footer().table)?;
     let mut printer = Printer { format, names, out };
     printer.file(&table).map_err(print)?;
     // Everything is read at once, so that nothing is ever missing.
@@ -57,7 +57,7 @@ pub fn dump(path: &Path, format: Format, out: &mut dyn Write) -> Result<(), Insp
 
 struct Printer<'a> {
     format: Format,
-    names: Names,
+    names: SchemaNames,
     out: &'a mut dyn Write,
 }
 

@@ -16,7 +16,7 @@ use tare_store::table::{PAGE_BYTES, TableError};
 use crate::JournalError;
 use crate::node::directory::DirectoryError;
 
-pub use check::{Checked, Finding, check};
+pub use check::{CheckSummary, Finding, check};
 pub use dump::{Format, dump};
 
 /// Why data cannot be looked at.

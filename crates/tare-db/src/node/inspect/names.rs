@@ -8,16 +8,16 @@ use tare_cql::types::Type;
 use crate::JournalError;
 use crate::query::catalog::journal;
 use crate::query::catalog::{Catalog, Column, Table};
-use crate::query::ordered;
+use crate::query::key_encoding;
 use crate::query::read_task::key_component;
 
 /// The table whose rows are printed. Without a schema, everything is printed as bytes.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct SchemaNames {
     table: Option<Arc<Table>>,
 }
 
-impl Names {
+impl SchemaNames {
     /// Looks the store's number of a table up in the schema of the data directory that a table
     /// file lies in. A file that lies elsewhere has no schema, and a dropped table no names.
     pub(super) fn find(file: &Path, store: u32) -> Result<Self, JournalError> {
@@ -53,11 +53,11 @@ impl Names {
         let mut found = Vec::new();
         for column in self.table.iter().flat_map(|table| &table.clustering) {
             let mut value = Vec::new();
-            if !ordered::component(&mut value, &column.kind, column.descending, key) {
+            if !key_encoding::component(&mut value, &column.kind, column.descending, key) {
                 break;
             }
             found.push((column.name.clone(), print(column, &value)));
-            key = ordered::skip(&column.kind, column.descending, key).unwrap_or_default();
+            key = key_encoding::skip(&column.kind, column.descending, key).unwrap_or_default();
         }
         if !key.is_empty() {
             found.push(("clustering".into(), blob(key)));

@@ -16,8 +16,8 @@ use super::*;
 use crate::node::directory::ShardFiles;
 use crate::query::catalog::journal::{self, Journal};
 use crate::query::catalog::{Catalog, Change, Column, Keyspace, Table};
+use crate::query::key_encoding;
 use crate::query::options::TableOptions;
-use crate::query::ordered;
 
 const NOW: Now = Now { monotonic_ns: 0, wall_s: 1000 };
 const LIMITS: Limits = Limits {
@@ -143,8 +143,8 @@ impl Shard {
 
 fn clustering(day: i32, name: &str) -> Vec<u8> {
     let mut key = Vec::new();
-    ordered::push(&mut key, &Type::Int, false, &day.to_be_bytes());
-    ordered::push(&mut key, &Type::Text, true, name.as_bytes());
+    key_encoding::push(&mut key, &Type::Int, false, &day.to_be_bytes());
+    key_encoding::push(&mut key, &Type::Text, true, name.as_bytes());
     key
 }
 
@@ -236,7 +236,7 @@ fn copy() -> tempfile::TempDir {
     data
 }
 
-fn findings(data: &Path) -> (Checked, Vec<String>) {
+fn findings(data: &Path) -> (CheckSummary, Vec<String>) {
     let mut found = Vec::new();
     let checked = check(data, &mut |finding| {
         let cause = std::error::Error::source(finding).map(ToString::to_string);

@@ -6,11 +6,13 @@ use tare_cql::token::Token;
 use tare_cql::wire::Reader;
 use tare_store::read::successor;
 
-use super::{Bound, PartitionKey, check_key_value, list, push_key};
+use super::{BoundValues, PartitionKey, check_key_value, list, push_key};
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
-use crate::query::ordered;
-use crate::query::plan::{Alternatives, Choice, Edge, Slices, TokenBound, TokenValue, Tuple};
+use crate::query::key_encoding;
+use crate::query::plan::{
+    KeyCondition, KeyValues, SliceBound, Slices, TokenBound, TokenValue, Tuple,
+};
 
 /// Keys that the INs of one statement may make.
 const COMBINATIONS_MAX: usize = 65_535;
@@ -18,18 +20,18 @@ const COMBINATIONS_MAX: usize = 65_535;
 /// Clustering keys from the first up to and without the second.
 pub(crate) type OwnedSlice = (Vec<u8>, Option<Vec<u8>>);
 
-impl Bound<'_> {
-    /// All values that a choice allows, each with one part for every column.
-    fn alternatives<'s>(
+impl BoundValues<'_> {
+    /// All values that a condition allows, each with one part for every column.
+    fn key_values<'s>(
         &'s self,
-        choice: &'s Choice,
+        condition: &'s KeyCondition,
         columns: &[Column],
     ) -> Result<Vec<Vec<&'s [u8]>>, Failure> {
-        match &choice.values {
-            Alternatives::Listed(tuples) => {
+        match &condition.values {
+            KeyValues::Listed(tuples) => {
                 tuples.iter().map(|tuple| self.parts(tuple, columns)).collect()
             }
-            Alternatives::Marker(source) => {
+            KeyValues::Marker(source) => {
                 let name = columns.first().map_or("", |column| &column.name);
                 let items = list(self.needed(source, name)?);
                 let item = |item: Option<&'s [u8]>| {
@@ -68,39 +70,39 @@ impl Bound<'_> {
     /// Every combination of what the first columns may be.
     fn combinations<'s>(
         &'s self,
-        choices: &'s [Choice],
+        conditions: &'s [KeyCondition],
         columns: &[Column],
     ) -> Result<Vec<Vec<&'s [u8]>>, Failure> {
         let mut all: Vec<Vec<&[u8]>> = vec![Vec::new()];
         let mut next = 0;
-        for choice in choices {
-            let alternatives = self.alternatives(choice, &columns[next..next + choice.columns])?;
-            next += choice.columns;
-            if all.len().saturating_mul(alternatives.len()) > COMBINATIONS_MAX {
+        for condition in conditions {
+            let values = self.key_values(condition, &columns[next..next + condition.columns])?;
+            next += condition.columns;
+            if all.len().saturating_mul(values.len()) > COMBINATIONS_MAX {
                 return Err(Failure::Invalid(format!(
                     "the IN conditions make more than {COMBINATIONS_MAX} combinations"
                 )));
             }
             let with = |known: &Vec<&'s [u8]>| {
                 let known = known.clone();
-                alternatives.iter().map(move |more| [&known[..], more].concat()).collect::<Vec<_>>()
+                values.iter().map(move |more| [&known[..], more].concat()).collect::<Vec<_>>()
             };
             all = all.iter().flat_map(with).collect();
         }
         Ok(all)
     }
 
-    /// The keys of all partitions that choices allow, in the order of their values, each once.
+    /// The keys of all partitions that conditions allow, in the order of their values, each once.
     pub(crate) fn keys(
         &self,
-        choices: &[Choice],
+        conditions: &[KeyCondition],
         table: &Table,
     ) -> Result<Vec<PartitionKey>, Failure> {
         let mut keys = Vec::new();
-        for values in self.combinations(choices, &table.partition)? {
+        for values in self.combinations(conditions, &table.partition)? {
             let mut order = Vec::new();
             for (value, column) in values.iter().zip(&table.partition) {
-                ordered::push(&mut order, &column.kind, false, value);
+                key_encoding::push(&mut order, &column.kind, false, value);
             }
             let mut key = Vec::new();
             push_key(&mut key, values.into_iter().map(Ok))?;
@@ -111,14 +113,14 @@ impl Bound<'_> {
         Ok(keys.into_iter().map(|(_, key)| key).collect())
     }
 
-    /// The beginnings of clustering keys that choices allow, ascending, each once.
+    /// The beginnings of clustering keys that conditions allow, ascending, each once.
     pub(crate) fn prefixes(
         &self,
-        choices: &[Choice],
+        conditions: &[KeyCondition],
         table: &Table,
     ) -> Result<Vec<Vec<u8>>, Failure> {
         let mut prefixes = Vec::new();
-        for values in self.combinations(choices, &table.clustering)? {
+        for values in self.combinations(conditions, &table.clustering)? {
             let mut prefix = Vec::new();
             push_values(&mut prefix, &table.clustering, &values);
             prefixes.push(prefix);
@@ -134,12 +136,12 @@ impl Bound<'_> {
         slices: &Slices,
         table: &Table,
     ) -> Result<Vec<OwnedSlice>, Failure> {
-        let first: usize = slices.equal.iter().map(|choice| choice.columns).sum();
+        let first: usize = slices.equal.iter().map(|condition| condition.columns).sum();
         let columns = &table.clustering[first..];
         let mut rest = vec![(Vec::new(), None)];
-        for (edge, is_low) in [(&slices.low, true), (&slices.high, false)] {
-            if let Some(edge) = edge {
-                rest = intersection(&rest, &self.beyond(edge, is_low, columns)?);
+        for (bound, is_low) in [(&slices.low, true), (&slices.high, false)] {
+            if let Some(bound) = bound {
+                rest = intersection(&rest, &self.beyond(bound, is_low, columns)?);
             }
         }
         let mut found = Vec::new();
@@ -160,24 +162,24 @@ impl Bound<'_> {
     /// slices, which touch and are one if `a` and `b` are in the same order.
     fn beyond(
         &self,
-        edge: &Edge,
+        bound: &SliceBound,
         is_low: bool,
         columns: &[Column],
     ) -> Result<Vec<OwnedSlice>, Failure> {
-        let columns = &columns[..edge.columns];
+        let columns = &columns[..bound.columns];
         let mut slices = Vec::new();
         let mut same = Vec::new();
-        for (column, part) in columns.iter().zip(self.parts(&edge.values, columns)?) {
+        for (column, part) in columns.iter().zip(self.parts(&bound.values, columns)?) {
             let above = after(same.clone());
             let from = same.clone();
-            ordered::push(&mut same, &column.kind, column.descending, part);
+            key_encoding::push(&mut same, &column.kind, column.descending, part);
             match is_low != column.descending {
                 // Nothing follows where no key is behind all that begin like this.
                 true => slices.extend(after(same.clone()).map(|from| (from, above))),
                 false => slices.push((from, Some(same.clone()))),
             }
         }
-        if edge.inclusive {
+        if bound.inclusive {
             slices.push((same.clone(), after(same)));
         }
         slices.retain(is_filled);
@@ -232,7 +234,7 @@ impl Bound<'_> {
 
 fn push_values(out: &mut Vec<u8>, columns: &[Column], values: &[&[u8]]) {
     for (value, column) in values.iter().zip(columns) {
-        ordered::push(out, &column.kind, column.descending, value);
+        key_encoding::push(out, &column.kind, column.descending, value);
     }
 }
 

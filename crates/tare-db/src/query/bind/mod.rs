@@ -4,14 +4,14 @@
 mod keys;
 
 use tare_cql::request::Values;
-use tare_cql::statement::{Function, function::Moment};
+use tare_cql::statement::{Function, function::CallContext};
 use tare_cql::token::Token;
 use tare_cql::types::Type;
 use tare_cql::wire::{Reader, Value};
 
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
-use crate::query::ordered;
+use crate::query::key_encoding;
 use crate::query::plan::{Prepared, Source};
 use crate::query::planner;
 pub(crate) use keys::{OwnedSlice, after};
@@ -19,7 +19,7 @@ pub(crate) use keys::{OwnedSlice, after};
 /// Values that are bound without an allocation.
 const BOUND_INLINE: usize = 32;
 /// The values of a request by position.
-pub(crate) struct Bound<'a> {
+pub(crate) struct BoundValues<'a> {
     inline: [Value<'a>; BOUND_INLINE],
     more: Vec<Value<'a>>,
     /// What the functions returned.
@@ -39,13 +39,13 @@ impl PartitionKey {
     }
 }
 
-impl<'a> Bound<'a> {
+impl<'a> BoundValues<'a> {
     /// Brings the values into the order of the markers, checks them, and calls the functions.
     #[inline]
     pub(crate) fn new(
         prepared: &Prepared,
         values: &Values<'a>,
-        moment: impl FnMut() -> Moment,
+        call_context: impl FnMut() -> CallContext,
     ) -> Result<Self, Failure> {
         let inline = [Value::Unset; BOUND_INLINE];
         let mut bound = Self { inline, more: Vec::new(), calls: Vec::new() };
@@ -70,7 +70,7 @@ impl<'a> Bound<'a> {
             }
         }
         if !prepared.calls.is_empty() {
-            bound.call(prepared, moment)?;
+            bound.call(prepared, call_context)?;
         }
         Ok(bound)
     }
@@ -78,7 +78,7 @@ impl<'a> Bound<'a> {
     fn call(
         &mut self,
         prepared: &Prepared,
-        mut moment: impl FnMut() -> Moment,
+        mut call_context: impl FnMut() -> CallContext,
     ) -> Result<(), Failure> {
         for call in &prepared.calls {
             let (argument, kind) = match &call.argument {
@@ -88,7 +88,7 @@ impl<'a> Bound<'a> {
                 },
                 None => (None, &Type::Blob),
             };
-            let result = call.function.call(argument, kind, &moment());
+            let result = call.function.call(argument, kind, &call_context());
             if result.is_none() && argument.is_some() {
                 let (name, kind) = (call.function.name(), call.function.returns());
                 let what = match call.function {
@@ -198,7 +198,7 @@ impl<'a> Bound<'a> {
         out.clear();
         for (source, column) in sources.iter().zip(&table.clustering) {
             let value = self.key_value(source, column)?;
-            ordered::push(out, &column.kind, column.descending, value);
+            key_encoding::push(out, &column.kind, column.descending, value);
         }
         Ok(())
     }
@@ -206,12 +206,12 @@ impl<'a> Bound<'a> {
 
 #[inline]
 fn check_key_value(value: &[u8], column: &Column) -> Result<(), Failure> {
-    if ordered::is_too_long(&column.kind, value) {
+    if key_encoding::is_too_long(&column.kind, value) {
         return Err(Failure::Invalid(format!(
             "{}: a {} of a key has at most {} bytes",
             column.name,
             column.kind,
-            ordered::NUMBER_BYTES_MAX
+            key_encoding::NUMBER_BYTES_MAX
         )));
     }
     Ok(())

@@ -84,7 +84,7 @@ pub(crate) enum Change {
     Truncate { keyspace: String, name: String, store: u32 },
 }
 
-/// The schema at one moment.
+/// The schema at one call_context.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {
     pub(crate) keyspaces: BTreeMap<String, Keyspace>,

@@ -17,7 +17,7 @@ use tare_store::{Change, Mutation, RangeTombstone, Ticket};
 
 use crate::node::config::Durability;
 use crate::node::metrics::Operation;
-use crate::query::bind::{Bound, PartitionKey};
+use crate::query::bind::{BoundValues, PartitionKey};
 use crate::query::failure::Failure;
 use crate::query::options::TTL_MAX_S;
 use crate::query::plan::{Action, Batch, Modify, Partitions, Plan, Prepared, Rows, Source};
@@ -30,7 +30,7 @@ use payloads::{ShardPayloads, append};
 
 /// When a write happens.
 #[derive(Clone, Copy, Debug)]
-struct Stamp {
+struct WriteTime {
     /// Of its cells, in microseconds or whatever the client chose.
     timestamp: i64,
     /// Seconds since the Unix epoch.
@@ -46,7 +46,7 @@ impl Shard {
         conn: &mut Conn,
         reply: Reply,
         modify: &Modify,
-        bound: &Bound<'_>,
+        bound: &BoundValues<'_>,
         settings: &Settings<'_>,
     ) -> Result<(), Failure> {
         check_consistency(modify, settings)?;
@@ -103,7 +103,7 @@ impl Shard {
                 ));
             };
             check_consistency(modify, &settings)?;
-            let bound = Bound::new(prepared, values, || self.moment())?;
+            let bound = BoundValues::new(prepared, values, || self.call_context())?;
             let stamp = self.stamp(modify, None, &bound, &settings)?;
             self.collect(&mut payloads, modify, &bound, stamp)?;
         }
@@ -121,7 +121,7 @@ impl Shard {
         conn: &mut Conn,
         reply: Reply,
         batch: &Batch,
-        bound: &Bound<'_>,
+        bound: &BoundValues<'_>,
         settings: &Settings<'_>,
     ) -> Result<(), Failure> {
         let settings = self.with_timestamp(settings);
@@ -147,9 +147,9 @@ impl Shard {
         &mut self,
         modify: &Modify,
         of_batch: Option<&Source>,
-        bound: &Bound<'_>,
+        bound: &BoundValues<'_>,
         settings: &Settings<'_>,
-    ) -> Result<Stamp, Failure> {
+    ) -> Result<WriteTime, Failure> {
         let source = modify.timestamp.as_ref().or(of_batch);
         let timestamp = match source.map(|source| bound.get(source)) {
             Some(Value::Bytes(bytes)) => bytes
@@ -164,7 +164,7 @@ impl Shard {
         };
         let now_s = self.now_s(settings);
         let ttl_s = ttl_s(modify, bound)?;
-        Ok(Stamp { timestamp, now_s, ttl_s })
+        Ok(WriteTime { timestamp, now_s, ttl_s })
     }
 
     /// Adds the mutations of a statement to the payloads of the shards that own them.
@@ -172,8 +172,8 @@ impl Shard {
         &mut self,
         payloads: &mut ShardPayloads,
         modify: &Modify,
-        bound: &Bound<'_>,
-        stamp: Stamp,
+        bound: &BoundValues<'_>,
+        stamp: WriteTime,
     ) -> Result<(), Failure> {
         let table = &modify.table;
         let keys = match &modify.partitions {
@@ -182,12 +182,12 @@ impl Shard {
                 bound.key(&mut key, sources, table)?;
                 vec![PartitionKey::of(key)]
             }
-            Partitions::Some(choices) => bound.keys(choices, table)?,
+            Partitions::Some(conditions) => bound.keys(conditions, table)?,
             Partitions::Tokens(_) => return Err(Failure::invalid("a write names its partitions")),
         };
         let mut row = Vec::new();
         put_cells(&mut row, &modify.action, bound, stamp);
-        let Stamp { timestamp, now_s: deleted_s, .. } = stamp;
+        let WriteTime { timestamp, now_s: deleted_s, .. } = stamp;
         let (rows, ranges) = match (&modify.rows, &modify.action) {
             (Rows::One(sources), _) => {
                 let mut clustering = Vec::new();
@@ -287,7 +287,7 @@ fn check_consistency(modify: &Modify, settings: &Settings<'_>) -> Result<(), Fai
 
 /// Seconds to live of what a statement writes; 0 is for ever.
 #[inline]
-fn ttl_s(modify: &Modify, bound: &Bound<'_>) -> Result<u32, Failure> {
+fn ttl_s(modify: &Modify, bound: &BoundValues<'_>) -> Result<u32, Failure> {
     let Action::Set { ttl: Some(source), .. } = &modify.action else {
         return Ok(modify.default_ttl_s);
     };
@@ -315,8 +315,8 @@ fn ttl_s(modify: &Modify, bound: &Bound<'_>) -> Result<u32, Failure> {
 
 /// Appends the cells that an action puts into each of its rows.
 #[inline]
-fn put_cells(row: &mut Vec<u8>, action: &Action, bound: &Bound<'_>, stamp: Stamp) {
-    let Stamp { timestamp, now_s, ttl_s } = stamp;
+fn put_cells(row: &mut Vec<u8>, action: &Action, bound: &BoundValues<'_>, stamp: WriteTime) {
+    let WriteTime { timestamp, now_s, ttl_s } = stamp;
     let live = |column, value| {
         let content = match ttl_s {
             0 => Content::Live(value),

@@ -139,22 +139,22 @@ fn data_table(scope: Scope<'_>, name: &TableName) -> Result<(Arc<Table>, Replica
 
 /// What a column is to its table, and its place there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ColumnRole {
     Partition(usize),
     Clustering(usize),
     Regular,
 }
 
-fn find<'a>(table: &'a Table, name: &str) -> Result<(Place, &'a Column), Failure> {
+fn find<'a>(table: &'a Table, name: &str) -> Result<(ColumnRole, &'a Column), Failure> {
     let at = |columns: &'a [Column]| columns.iter().enumerate().find(|(_, c)| c.name == name);
     if let Some((position, column)) = at(&table.partition) {
-        return Ok((Place::Partition(position), column));
+        return Ok((ColumnRole::Partition(position), column));
     }
     if let Some((position, column)) = at(&table.clustering) {
-        return Ok((Place::Clustering(position), column));
+        return Ok((ColumnRole::Clustering(position), column));
     }
     let column = at(&table.regular).ok_or_else(|| undefined(name, &table.keyspace, &table.name))?;
-    Ok((Place::Regular, column.1))
+    Ok((ColumnRole::Regular, column.1))
 }
 
 fn undefined(column: &str, keyspace: &str, table: &str) -> Failure {

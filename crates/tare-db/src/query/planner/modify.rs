@@ -5,7 +5,7 @@ use tare_cql::types::Type;
 
 use super::conditions::{Purpose, conditions};
 use super::terms::Terms;
-use super::{Place, Scope, data_table, find};
+use super::{ColumnRole, Scope, data_table, find};
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
 use crate::query::plan::{Action, Batch, Modify, Partitions, Rows, Source};
@@ -44,7 +44,7 @@ fn insert(
     insert: &statement::Insert,
 ) -> Result<Modify, Failure> {
     let (table, replicas) = data_table(scope, &insert.table)?;
-    let mut given: Vec<(Place, &Column, Source)> = Vec::new();
+    let mut given: Vec<(ColumnRole, &Column, Source)> = Vec::new();
     for (name, term) in insert.columns.iter().zip(&insert.values) {
         let (place, column) = find(&table, name)?;
         if given.iter().any(|(_, known, _)| known.number == column.number) {
@@ -62,7 +62,7 @@ fn insert(
     };
     let partitions = Partitions::One(key(&table.partition, "partition key parts")?);
     let rows = Rows::One(key(&table.clustering, "clustering keys")?);
-    let cells = given.into_iter().filter(|(place, ..)| *place == Place::Regular);
+    let cells = given.into_iter().filter(|(place, ..)| *place == ColumnRole::Regular);
     let mut cells: Vec<_> = cells.map(|(_, column, source)| (column.number, source)).collect();
     cells.sort_by_key(|(number, _)| *number);
     let (ttl, timestamp) = using(terms, &insert.using)?;
@@ -121,7 +121,7 @@ fn delete(
 /// A column that is no part of the key.
 fn regular<'t>(table: &'t Table, name: &str, part: &str) -> Result<&'t Column, Failure> {
     match find(table, name)? {
-        (Place::Regular, column) => Ok(column),
+        (ColumnRole::Regular, column) => Ok(column),
         _ if part == "DELETE" => Err(Failure::Invalid(format!(
             "Invalid identifier {name} for deletion (should not be a PRIMARY KEY part)"
         ))),

@@ -6,7 +6,7 @@ use tare_cql::types::Type;
 
 use super::conditions::{Purpose, conditions};
 use super::terms::Terms;
-use super::{Place, Scope, data_table, find};
+use super::{ColumnRole, Scope, data_table, find};
 use crate::query::catalog::Table;
 use crate::query::failure::Failure;
 use crate::query::plan::{Item, Items, Partitions, Select, Source};
@@ -103,9 +103,9 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
             SelectItem::CountRows => Some(Items::Count),
             SelectItem::Count(column) => {
                 Some(match find(table, column)? {
-                    (Place::Regular, column) => Items::CountOf(column.number),
+                    (ColumnRole::Regular, column) => Items::CountOf(column.number),
                     // Every row has its key.
-                    (Place::Partition(_) | Place::Clustering(_), _) => Items::Count,
+                    (ColumnRole::Partition(_) | ColumnRole::Clustering(_), _) => Items::Count,
                 })
             }
             _ => None,
@@ -128,7 +128,7 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
 /// What is selected, and its type.
 fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
     let number = |name: &str, what: &str| match find(table, name)? {
-        (Place::Regular, column) => Ok(column.number),
+        (ColumnRole::Regular, column) => Ok(column.number),
         _ => Err(Failure::Invalid(format!(
             "Cannot use selection function {what} on PRIMARY KEY part {name}"
         ))),
@@ -137,9 +137,9 @@ fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
         SelectItem::Column(name) => {
             let (place, column) = find(table, name)?;
             let item = match place {
-                Place::Partition(position) => Item::Partition(position),
-                Place::Clustering(position) => Item::Clustering(position),
-                Place::Regular => Item::Cell(column.number),
+                ColumnRole::Partition(position) => Item::Partition(position),
+                ColumnRole::Clustering(position) => Item::Clustering(position),
+                ColumnRole::Regular => Item::Cell(column.number),
             };
             (item, column.kind.clone())
         }
@@ -232,7 +232,7 @@ fn is_reversed(
     let mut next = 0;
     let mut reversed = None;
     for (name, order) in &select.order_by {
-        let (Place::Clustering(position), column) = find(table, name)? else {
+        let (ColumnRole::Clustering(position), column) = find(table, name)? else {
             return Err(Failure::Invalid(format!(
                 "Order by is currently only supported on the clustered columns of the PRIMARY KEY, \
                  got {name}"

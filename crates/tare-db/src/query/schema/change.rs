@@ -9,8 +9,8 @@ use tare_store::cells::FIRST_COLUMN;
 use super::{missing_keyspace, own};
 use crate::query::catalog::{Catalog, Change, Column, Keyspace, Table, hash_uuid};
 use crate::query::failure::Failure;
+use crate::query::key_encoding;
 use crate::query::options::TableOptions;
-use crate::query::ordered;
 use crate::query::replication::replication;
 
 /// Columns of one table at most.
@@ -103,7 +103,7 @@ pub(super) fn create_table(
         let at = columns.iter().position(|column| column.name == name);
         let unknown = || Failure::Invalid(format!("Unknown column '{name}' in PRIMARY KEY"));
         let column = columns.remove(at.ok_or_else(unknown)?);
-        if !ordered::is_orderable(&column.kind) {
+        if !key_encoding::is_orderable(&column.kind) {
             return Err(Failure::Invalid(format!(
                 "{} type is not supported for PRIMARY KEY column '{name}'",
                 column.kind

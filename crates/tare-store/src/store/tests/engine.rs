@@ -10,9 +10,9 @@ use crate::table::{Block, BlockAt, BlockSource, Cursor, TableError};
 const SMALL: Limits = Limits { memtable_bytes: 512 << 10, segment_bytes: 512 << 10, ..LIMITS };
 
 /// Blocks straight from the disk.
-struct Straight<'a>(&'a Disk);
+struct DirectSource<'a>(&'a Disk);
 
-impl BlockSource for Straight<'_> {
+impl BlockSource for DirectSource<'_> {
     fn get(&mut self, at: BlockAt) -> Result<Option<Rc<Block>>, TableError> {
         let mut bytes = vec![0; at.bytes()];
         let file = FileId::Table(at.file);
@@ -27,7 +27,7 @@ type Contents = BTreeMap<u32, (i64, Option<Vec<u8>>)>;
 
 /// All rows of a table, of memtables and table files, merged here without the reading path.
 fn contents(store: &Store, disk: &Disk, table: u32) -> Contents {
-    let mut blocks = Straight(disk);
+    let mut blocks = DirectSource(disk);
     let mut all = Contents::new();
     let mut add = |key: &[u8], cells: &[u8]| {
         let key = u32::from_le_bytes(key.try_into().unwrap());
@@ -450,8 +450,8 @@ fn a_row_costs_one_block_when_the_cache_has_room_for_filters_and_indexes() {
     assert_eq!(after.filter_blocks_fetched, before.filter_blocks_fetched);
     let lookups = |of: fn(&crate::Statistics) -> u64| of(&after) - of(&before);
     let blocks = lookups(|statistics| statistics.blocks_fetched);
-    let in_vain = lookups(|statistics| statistics.lookups_in_vain);
-    assert!(blocks <= reads + in_vain && blocks > reads / 2, "{blocks} blocks");
+    let false_positives = lookups(|statistics| statistics.lookups_in_vain);
+    assert!(blocks <= reads + false_positives && blocks > reads / 2, "{blocks} blocks");
     assert_eq!(lookups(|statistics| statistics.fetched_bytes), blocks * 4096);
     // Asked for once each, however often a read had to wait: a filter, and where it does not deny the row, an
     // index block and a data block.
@@ -461,5 +461,5 @@ fn a_row_costs_one_block_when_the_cache_has_room_for_filters_and_indexes() {
     assert!(asked <= denied + 3 * passed, "{asked} blocks asked for, {denied} denied");
     let in_memory = reads - lookups(|statistics| statistics.lookups_found);
     assert!(in_memory < reads / 5, "{in_memory} rows were in memory");
-    assert!(lookups(|statistics| statistics.lookups_denied) > 0 && in_vain < reads / 20);
+    assert!(lookups(|statistics| statistics.lookups_denied) > 0 && false_positives < reads / 20);
 }

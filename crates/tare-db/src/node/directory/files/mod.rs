@@ -22,7 +22,7 @@ use super::sync_directory;
 
 /// A shard's directory, as threads share it.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct ShardDirectory {
     path: PathBuf,
     /// Whether files are opened past the page cache.
     direct: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Folder {
 /// The files of one shard that are open.
 #[derive(Debug)]
 pub(crate) struct ShardFiles {
-    folder: Arc<Folder>,
+    folder: Arc<ShardDirectory>,
     open: BTreeMap<FileId, Arc<File>>,
     /// The file that was read last while the store was opened, through the page cache.
     read: RefCell<Option<(FileId, File)>>,
@@ -39,22 +39,22 @@ pub(crate) struct ShardFiles {
 
 /// An operation with what it is on.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub(crate) struct FileWork {
     pub(crate) op: Op,
     /// The open file of operations on data. Removal brings the last handle along, because closing
     /// it frees the blocks and takes its time.
     pub(crate) file: Option<Arc<File>>,
-    folder: Arc<Folder>,
+    folder: Arc<ShardDirectory>,
 }
 
 /// An operation that has ended, and the file that it made.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct FileDone {
     pub(crate) completion: Completion,
     made: Option<(FileId, File)>,
 }
 
-impl Folder {
+impl ShardDirectory {
     fn path(&self, file: FileId) -> PathBuf {
         self.path.join(file.file_name())
     }
@@ -106,12 +106,12 @@ impl Folder {
 
 impl ShardFiles {
     pub(crate) fn new(path: PathBuf, direct: bool) -> Self {
-        let folder = Arc::new(Folder { path, direct });
+        let folder = Arc::new(ShardDirectory { path, direct });
         Self { folder, open: BTreeMap::new(), read: RefCell::new(None) }
     }
 
     /// Adds to an operation what it is on. A file that cannot be opened ends it at once.
-    pub(crate) fn work(&mut self, op: Op) -> Result<Work, Completion> {
+    pub(crate) fn work(&mut self, op: Op) -> Result<FileWork, Completion> {
         let file = match &op.kind {
             OpKind::Create { .. } | OpKind::Truncate { .. } | OpKind::Remove => {
                 self.open.remove(&op.file)
@@ -125,11 +125,11 @@ impl ShardFiles {
                 Err(error) => return Err(complete(op, Err(error))),
             },
         };
-        Ok(Work { op, file, folder: Arc::clone(&self.folder) })
+        Ok(FileWork { op, file, folder: Arc::clone(&self.folder) })
     }
 
     /// Keeps the file that an operation has made, and returns the operation's end.
-    pub(crate) fn done(&mut self, done: Done) -> Completion {
+    pub(crate) fn done(&mut self, done: FileDone) -> Completion {
         if let Some((id, file)) = done.made {
             self.open.insert(id, Arc::new(file));
         }
@@ -146,7 +146,7 @@ impl ShardFiles {
     }
 }
 
-impl Work {
+impl FileWork {
     /// Whether it is on the data of an open file, which io_uring can do; all else needs a thread
     /// that may wait.
     pub(crate) fn is_on_data(&self) -> bool {
@@ -154,12 +154,12 @@ impl Work {
     }
 
     /// Ends the operation with a result that somebody else has brought about.
-    pub(crate) fn end(self, result: io::Result<usize>) -> Done {
-        Done { completion: complete(self.op, result), made: None }
+    pub(crate) fn end(self, result: io::Result<usize>) -> FileDone {
+        FileDone { completion: complete(self.op, result), made: None }
     }
 
     /// Carries the operation out and waits for it.
-    pub(crate) fn carry_out(mut self) -> Done {
+    pub(crate) fn carry_out(mut self) -> FileDone {
         let mut made = None;
         let id = self.op.file;
         let none = || io::Error::from(io::ErrorKind::NotFound);
@@ -180,7 +180,7 @@ impl Work {
             (OpKind::Remove, _) => self.folder.remove(id).map(|()| 0),
             (OpKind::Rename { to }, _) => self.folder.rename(id, *to).map(|()| 0),
         };
-        Done { completion: complete(self.op, result), made }
+        FileDone { completion: complete(self.op, result), made }
     }
 }
 

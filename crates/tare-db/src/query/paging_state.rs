@@ -16,7 +16,7 @@ const VERSION: u8 = 1;
 
 /// The row after which the next page goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cursor {
+pub(crate) struct PagingState {
     /// Rows that LIMIT still allows.
     pub(crate) left: u64,
     /// Rows of its partition that the client has, with this one.
@@ -26,7 +26,7 @@ pub(crate) struct Cursor {
     pub(crate) clustering: Vec<u8>,
 }
 
-impl Cursor {
+impl PagingState {
     /// What a client has sent back, if it goes on after a page.
     pub(crate) fn of(settings: &Settings<'_>) -> Result<Option<Self>, Failure> {
         let foreign = || {
@@ -51,7 +51,7 @@ impl Cursor {
         out
     }
 
-    /// `None` if the bytes are no cursor of this server.
+    /// `None` if the bytes are no state of this server.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (rest, crc) = bytes.split_last_chunk()?;
         if crc32c::crc32c(rest) != u32::from_be_bytes(*crc) {
@@ -80,14 +80,14 @@ mod tests {
     #[test]
     fn cursors_come_back_and_foreign_bytes_are_refused() {
         let (key, clustering) = (b"key".to_vec(), b"row".to_vec());
-        let cursor = Cursor { left: 5, in_partition: 7, token: -9, key, clustering };
-        let bytes = cursor.encode();
-        assert_eq!(Cursor::decode(&bytes), Some(cursor));
+        let state = PagingState { left: 5, in_partition: 7, token: -9, key, clustering };
+        let bytes = state.encode();
+        assert_eq!(PagingState::decode(&bytes), Some(state));
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 4;
-            assert_eq!(Cursor::decode(&damaged), None, "byte {at}");
-            assert_eq!(Cursor::decode(&bytes[..at]), None);
+            assert_eq!(PagingState::decode(&damaged), None, "byte {at}");
+            assert_eq!(PagingState::decode(&bytes[..at]), None);
         }
     }
 }

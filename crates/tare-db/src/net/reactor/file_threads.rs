@@ -6,25 +6,25 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::node::directory::{Done, Work};
+use crate::node::directory::{FileDone, FileWork};
 use crate::shard::mailbox::signal;
 
 /// The threads and what they are doing.
-pub(super) struct Helper {
+pub(super) struct FileThreads {
     threads: usize,
     wakeup: Arc<OwnedFd>,
-    started: Option<(Sender<Work>, Receiver<Done>)>,
+    started: Option<(Sender<FileWork>, Receiver<FileDone>)>,
     in_flight: usize,
 }
 
-impl Helper {
+impl FileThreads {
     /// So many threads, which make `wakeup` readable after each operation.
     pub(super) fn new(threads: usize, wakeup: Arc<OwnedFd>) -> Self {
         Self { threads, wakeup, started: None, in_flight: 0 }
     }
 
     /// Has an operation carried out. Where no thread can be started it ends here, failed.
-    pub(super) fn submit(&mut self, work: Work) -> Option<Done> {
+    pub(super) fn submit(&mut self, work: FileWork) -> Option<FileDone> {
         let (jobs, _) = match &mut self.started {
             Some(started) => started,
             none => match start(self.threads, &self.wakeup) {
@@ -39,7 +39,7 @@ impl Helper {
 
     /// An operation that has ended.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Done> {
+    pub(super) fn take(&mut self) -> Option<FileDone> {
         if self.in_flight == 0 {
             return None;
         }
@@ -54,8 +54,11 @@ impl Helper {
 }
 
 /// Starts the threads; one is enough to go on with.
-fn start(threads: usize, wakeup: &Arc<OwnedFd>) -> io::Result<(Sender<Work>, Receiver<Done>)> {
-    let (jobs, work) = channel::<Work>();
+fn start(
+    threads: usize,
+    wakeup: &Arc<OwnedFd>,
+) -> io::Result<(Sender<FileWork>, Receiver<FileDone>)> {
+    let (jobs, work) = channel::<FileWork>();
     let (done, results) = channel();
     let work = Arc::new(Mutex::new(work));
     for number in 0..threads {

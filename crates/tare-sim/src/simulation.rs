@@ -33,7 +33,7 @@ pub struct Outcome {
     pub restarts: u64,
 }
 
-struct Life {
+struct Simulation {
     rng: Rng,
     clock: Clock,
     faults: Faults,
@@ -55,8 +55,8 @@ impl Default for Options {
 
 /// Lives through a seed.
 pub fn run(seed: u64, options: &Options) -> Result<Outcome, Box<Failure>> {
-    let mut life = Life::new(seed, options);
-    let lived = catch_unwind(AssertUnwindSafe(|| life.run()));
+    let mut simulation = Simulation::new(seed, options);
+    let lived = catch_unwind(AssertUnwindSafe(|| simulation.run()));
     let result = lived.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -64,19 +64,19 @@ pub fn run(seed: u64, options: &Options) -> Result<Outcome, Box<Failure>> {
     });
     match result {
         Ok(()) => Ok(Outcome {
-            hash: life.trace.hash(),
-            events: life.trace.events(),
-            restarts: life.restarts,
+            hash: simulation.trace.hash(),
+            events: simulation.trace.events(),
+            restarts: simulation.restarts,
         }),
         Err(violation) => {
-            let Life { step, at, clock, trace, .. } = life;
+            let Simulation { step, at, clock, trace, .. } = simulation;
             let trace = trace.into_lines();
             Err(Box::new(Failure { seed, step, shard: at, now_ns: clock.now_ns, violation, trace }))
         }
     }
 }
 
-impl Life {
+impl Simulation {
     fn new(seed: u64, options: &Options) -> Self {
         let mut rng = Rng::stream(seed, 0);
         let mut faults = Faults::draw(&mut rng);
