@@ -102,8 +102,8 @@ fn skip(name: &str, why: &str) {
     eprintln!("skipped: {name}: {why}");
 }
 
-/// Writes with eight requests in flight per connection until the server dies, and returns what was
-/// acknowledged.
+/// Writes with eight requests in flight per connection until the server dies. Returns the
+/// acknowledged writes.
 fn write_until_it_dies(report: &Report, from: u64, acknowledged: &AtomicUsize) -> BTreeSet<u64> {
     let mut client = Client::start(report);
     let id = client.prepare(INSERT);
@@ -177,7 +177,7 @@ fn no_acknowledged_write_is_lost_by_kill_9() {
 }
 
 #[test]
-fn a_clean_stop_keeps_everything_and_leaves_no_torn_tail() {
+fn clean_stop_keeps_everything_and_leaves_no_torn_tail() {
     each_engine("clean stop", |engine| {
         let data = tempfile::tempdir().unwrap();
         let server = start(command(data.path(), "600000", engine, "2"), data.path()).unwrap();
@@ -210,7 +210,7 @@ fn a_clean_stop_keeps_everything_and_leaves_no_torn_tail() {
 }
 
 #[test]
-fn pages_meet_every_row_once_over_all_shards() {
+fn pages_return_every_row_once_over_all_shards() {
     let data = tempfile::tempdir().unwrap();
     let server = start(command(data.path(), "100", "auto", "3"), data.path()).unwrap();
     let mut client = Client::start(&server.report);
@@ -250,7 +250,7 @@ fn pages_meet_every_row_once_over_all_shards() {
 }
 
 #[test]
-fn a_second_server_and_another_number_of_shards_are_refused() {
+fn second_server_and_other_shard_count_are_refused() {
     let data = tempfile::tempdir().unwrap();
     let server = start(command(data.path(), "100", "auto", "1"), data.path()).unwrap();
     let refused = start(command(data.path(), "100", "auto", "1"), data.path()).err().unwrap();
@@ -280,7 +280,7 @@ fn newer_protocols_are_refused_and_the_connection_ends() {
             assert!(message.contains("unsupported protocol version"), "{message}");
             assert!(client.receive().is_none(), "the connection ends");
         }
-        // Requests that come byte by byte are met with patience.
+        // A request may come byte by byte.
         let mut client = Client::connect(&server.report);
         let mut out = Vec::new();
         request::encode_startup(&mut out, 3, &[("CQL_VERSION", "3.0.0")]);
@@ -294,7 +294,7 @@ fn newer_protocols_are_refused_and_the_connection_ends() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_held_up_and_served_later() {
+fn slow_reader_is_held_up_and_served_later() {
     each_engine("back pressure", |engine| {
         let data = tempfile::tempdir().unwrap();
         let server = start(command(data.path(), "100", engine, "1"), data.path()).unwrap();
@@ -311,7 +311,7 @@ fn a_client_that_does_not_read_is_held_up_and_served_later() {
         }
         client.connection.stream.write_all(&out).unwrap();
         std::thread::sleep(Duration::from_millis(200));
-        // Another client is served meanwhile.
+        // The server serves another client meanwhile.
         let rows = Client::start(&server.report).query("SELECT count(*) FROM ks.t").unwrap();
         assert_eq!(rows, [[Some(1u64.to_be_bytes().to_vec())]]);
         for stream in 0..500 {
@@ -321,7 +321,7 @@ fn a_client_that_does_not_read_is_held_up_and_served_later() {
     });
 }
 
-/// Denies io_uring as container profiles do, then becomes the server.
+/// Denies io_uring as container profiles do, then executes the server.
 const DENY_URING: &str = "
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -336,8 +336,8 @@ os.execv(sys.argv[1], sys.argv[1:])
 ";
 
 #[test]
-fn without_io_uring_it_falls_back_to_epoll_and_says_why() {
-    const NAME: &str = "without_io_uring_it_falls_back_to_epoll_and_says_why";
+fn denied_io_uring_falls_back_to_epoll_with_a_reason() {
+    const NAME: &str = "denied_io_uring_falls_back_to_epoll_with_a_reason";
     if Command::new("python3").arg("--version").output().is_err() {
         return skip(NAME, "python3 is not installed");
     }
@@ -356,12 +356,12 @@ fn without_io_uring_it_falls_back_to_epoll_and_says_why() {
 }
 
 #[test]
-fn a_full_disk_refuses_writes_and_reads_go_on() {
-    const NAME: &str = "a_full_disk_refuses_writes_and_reads_go_on";
+fn full_disk_refuses_writes_and_serves_reads() {
+    const NAME: &str = "full_disk_refuses_writes_and_serves_reads";
     each_engine(NAME, |engine| {
         let data = tempfile::tempdir().unwrap();
         let script = "mount -t tmpfs -o size=40m none \"$1\" && exec \"$0\" \"$@\"";
-        // The report is inside the mount, so the port has to be known.
+        // The report is inside the mount, so the test chooses the port.
         let port = FreePort::find();
         let mut small = Command::new("unshare");
         small.args(["-m", "sh", "-c", script]).arg(program()).arg(data.path());
@@ -394,7 +394,7 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
     });
 }
 
-/// A port that was free a moment ago.
+/// A port that was free when it was found.
 struct FreePort(u16);
 
 impl FreePort {

@@ -1,6 +1,6 @@
-//! The storage engine of one shard: a commit log, memtables, tables of sorted rows on disk, and what
-//! turns one into the other. It opens no file, no socket and no thread and reads no clock: it hands
-//! out [`io::Op`]s for its host to carry out, and reads its files at start through [`io::Files`].
+//! The storage engine of one shard: a commit log, memtables, tables of sorted rows on disk, flush
+//! and compaction. It opens no file, no socket and no thread and reads no clock: it returns
+//! [`io::Op`]s for its host to carry out, and reads its files at the start through [`io::Files`].
 #![forbid(unsafe_code)]
 
 mod background;

@@ -1,4 +1,4 @@
-//! The manifest: which table files there are, and from which group on the log is needed.
+//! The manifest: the list of table files, and the group from which on the log is needed.
 //!
 //! ```text
 //! manifest  magic "TareMan1" | length u32 | crc32c of the contents u32 | contents | zeros to a page
@@ -6,15 +6,15 @@
 //! table     file u64 | table u32 | bytes u64
 //! ```
 //!
-//! It is replaced as a whole: a draft is written and made durable, and then takes the name, so that
-//! there is one complete manifest at any moment. A file that it does not list is a leftover.
+//! It is replaced as a whole: a draft is written, made durable, and then renamed, so that there is
+//! one complete manifest at any time. A table file that it does not list is a leftover.
 
 use std::io;
 
 use crate::chunk::{Chunk, round_up};
 use crate::io::{FileId, Files, read_full};
 
-/// First bytes; the digit is the version of the format.
+/// First bytes of the file; the digit is the version of the format.
 const MAGIC: [u8; 8] = *b"TareMan1";
 const HEAD_BYTES: usize = 16;
 const FIXED_BYTES: usize = 12;
@@ -23,11 +23,11 @@ const LISTED_BYTES: usize = 20;
 /// One table file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableEntry {
-    /// Its number.
+    /// The number of the file.
     pub file: u64,
-    /// The store's number of the table whose rows it holds.
+    /// The store's number of the table whose rows the file holds.
     pub table: u32,
-    /// Its length.
+    /// The length of the file.
     pub bytes: u64,
 }
 
@@ -36,7 +36,7 @@ pub struct TableEntry {
 pub struct Manifest {
     /// Groups of the log below this are in tables.
     pub log_sequence: u64,
-    /// Ascending by file.
+    /// Table files, ascending by number.
     pub tables: Vec<TableEntry>,
 }
 
@@ -50,7 +50,7 @@ pub enum ManifestError {
 }
 
 impl Manifest {
-    /// Reads the manifest of a shard; a shard without one has no tables yet.
+    /// Reads the manifest of a shard. A shard without one has no tables yet.
     pub fn read(files: &impl Files) -> Result<Self, ManifestError> {
         let id = FileId::Manifest;
         let read = || {
@@ -69,7 +69,7 @@ impl Manifest {
         Self::decode(&bytes).map_err(|what| ManifestError::Damaged { file: name(), what })
     }
 
-    /// The bytes of the file.
+    /// Encodes the manifest into the bytes of its file.
     pub fn encode(&self) -> Chunk {
         let length = FIXED_BYTES + self.tables.len() * LISTED_BYTES;
         let mut contents = Vec::with_capacity(length);
@@ -90,7 +90,7 @@ impl Manifest {
         chunk
     }
 
-    /// Reads the bytes of a file; what is wrong with them is the error.
+    /// Decodes the bytes of a file. The error is a description of the damage.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or("it is too short")?;
         if head[..8] != MAGIC {
@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn manifests_round_trip_and_damage_is_seen(
+        fn manifests_round_trip_and_damage_is_detected(
             log_sequence: u64,
             tables in proptest::collection::btree_map(any::<u64>(), any::<(u32, u64)>(), 0..300),
             at: proptest::sample::Index,
@@ -151,7 +151,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_are_decoded_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut begun = MAGIC.to_vec();
             begun.extend_from_slice(&bytes);
             prop_assert!(Manifest::decode(&bytes).is_err());

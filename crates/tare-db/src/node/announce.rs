@@ -1,5 +1,5 @@
-//! Says once, to whoever started the server, what it found in its environment and what follows: as
-//! a table in the log and as the report.
+//! Announces once, at the start, what the server found in its environment and what it chose: as a
+//! table in the log and as the report.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::node::placement::Placement;
 use crate::node::report::{self, Report};
 use crate::node::server::DbError;
 
-/// What a server found and decided at its start.
+/// The facts that a server found and the choices that it made at its start.
 pub(crate) struct StartupFacts<'a> {
     pub(crate) environment: &'a Environment,
     pub(crate) placement: &'a Placement,
@@ -60,7 +60,7 @@ pub(crate) fn report_of(
     }
 }
 
-/// Writes the report, and says the same in a table.
+/// Writes the report, and the same facts as a table into the log.
 pub(crate) fn announce(
     directory: &Directory,
     report: &Report,
@@ -113,7 +113,7 @@ pub(crate) fn announce(
     say(log, &format!("listening on {address}{aware}, {guard}"))
 }
 
-/// Writes a line.
+/// Writes a line to the log.
 pub(crate) fn say(log: &mut dyn Write, line: &str) -> Result<(), DbError> {
     writeln!(log, "{line}").and_then(|()| log.flush()).map_err(|source| DbError::Log { source })
 }

@@ -1,25 +1,25 @@
-//! Which CPUs the shards run on, and whether they poll.
+//! Chooses the CPUs of the shards, and whether the shards poll.
 //!
-//! As many shards as CPUs, but never more than a quota pays for. A shard polls when its CPU is its
-//! own and its time is not rationed: on CPUs that anyone may use it sleeps in the kernel and the
-//! scheduler places it, and under a quota polling would burn what the work needs.
+//! There are as many shards as CPUs, but never more than a quota pays for. A shard polls if its CPU
+//! is its own and its time is not rationed. On CPUs that others may use, it sleeps in the kernel
+//! and the scheduler places it; under a quota, polling would use up time that the work needs.
 
 use tare_std::cpus::CpuSet;
 
 use crate::node::config::{Choice, Config};
 use crate::node::environment::{Environment, Line, Ownership};
 
-/// Where the shards run.
+/// The placement of the shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
     pub(crate) shards: usize,
-    /// The CPUs that may be used.
+    /// The CPUs that the server may use.
     pub(crate) cpus: CpuSet,
     /// The CPU of each shard; empty if the kernel places them.
     pub(crate) pinned: Vec<u32>,
     pub(crate) polling: bool,
     pub(crate) why: String,
-    /// What follows from the quota, in words.
+    /// The consequence of the quota, for the log.
     pub(crate) quota_so: String,
 }
 
@@ -38,7 +38,7 @@ pub enum PlacementError {
     TooMany { shards: usize, limit: usize },
 }
 
-/// Shards of one server at most.
+/// Shards that one server may have.
 pub(crate) const SHARDS_MAX: usize = 256;
 
 /// Places the shards on the CPUs that the environment gives.
@@ -55,7 +55,7 @@ pub(crate) fn place(
         Some(asked) => asked.clone(),
         None => allowed.clone(),
     };
-    // A quota of more than these CPUs can give bounds nothing.
+    // A quota of more than these CPUs can give has no effect.
     let quota = environment.quota.as_ref().filter(|quota| quota.cpus() <= cpus.len() as f64);
     let most = quota.map_or(cpus.len(), |quota| quota.whole_cpus().min(cpus.len()));
     let shards = config.smp.unwrap_or(most);
@@ -78,7 +78,8 @@ pub(crate) fn place(
             (None, Ownership::Exclusive | Ownership::Presumed) => {
                 (true, environment.ownership_why.clone())
             }
-            // Some of the CPUs that anyone may use are no one's own either, unless all were given.
+            // A part of the CPUs that others may use is not the server's own either; all of them
+            // may be.
             (None, Ownership::Shared) if cpus.len() < allowed.len() => {
                 (true, format!("CPUs {cpus} of {allowed} were given by --cpus"))
             }
@@ -100,7 +101,7 @@ pub(crate) fn place(
 }
 
 impl Placement {
-    /// What was found about CPUs and what follows, for people.
+    /// The lines of the log about CPUs: what was found, and what follows.
     pub(crate) fn lines(&self, environment: &Environment) -> [Line; 3] {
         let Environment { allowed_cpus, online_cpus, quota, ownership, .. } = environment;
         let manner = if self.polling { "polling" } else { "sleeping when idle" };
@@ -126,7 +127,7 @@ impl Placement {
     }
 }
 
-/// With two decimals, as quotas are written.
+/// A number with two decimals, as quotas are written.
 fn two(number: f64) -> String {
     format!("{number:.2}")
 }
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_poll_on_cpus_of_their_own() {
+    fn shards_poll_on_exclusive_cpus() {
         let check = |allowed: &str, smp: Option<usize>, choice, expect: (usize, bool, &[u32])| {
             let config = Config { smp, overprovisioned: choice, ..Config::new("d") };
             let placement = place(&config, &environment(allowed, None)).unwrap();
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_what_follows() {
+    fn table_shows_the_consequences() {
         let environment = environment("2-3", Some(1.5));
         let placement = place(&Config::new("d"), &environment).unwrap();
         let [cpus, quota, owner] = placement.lines(&environment);
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_placed_is_refused() {
+    fn impossible_placements_are_refused() {
         let environment = environment("0-1", None);
         let error = |config: Config| place(&config, &environment).unwrap_err().to_string();
         let cpus = Some(list("3"));

@@ -36,7 +36,7 @@ impl Background {
     #[inline]
     pub(super) fn earn(&mut self, worked_ns: u64) {
         let worked_ns = i64::try_from(worked_ns).unwrap_or(i64::MAX);
-        // FileWork of unknown urgency counts as work that can wait.
+        // Work of unknown urgency counts as work that can wait.
         let (earned, most) = match self.urgency {
             Some(Urgency::Critical) => (worked_ns.saturating_mul(9), CREDIT_NS_MAX_CRITICAL),
             Some(Urgency::Urgent) => (worked_ns, CREDIT_NS_MAX),

@@ -1,4 +1,4 @@
-//! What the tests of a real server share: its process, and a connection to it.
+//! Shared code of the tests of a real server: its process, and a connection to it.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 pub(crate) mod connection;
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tare_db::report::{self, Report};
 
-/// How often something is asked for before a test gives up: for about a minute.
+/// Number of tries before a test fails, which take about a minute.
 const TRIES: u32 = 6_000;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
-/// Asks until there is an answer.
+/// Calls `ask` until it returns a value.
 #[track_caller]
 pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     for _ in 0..TRIES {
@@ -23,7 +23,7 @@ pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         }
         std::thread::sleep(BETWEEN_TRIES);
     }
-    panic!("waited a minute in vain: {what}");
+    panic!("no success within a minute: {what}");
 }
 
 /// A server that ends with the test.
@@ -32,24 +32,25 @@ pub(crate) struct Server {
     pub(crate) report: Report,
 }
 
-/// The example is built beside the tests.
+/// Cargo builds the example beside the tests.
 pub(crate) fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().parent().unwrap().join("examples/serve")
 }
 
 impl Server {
-    /// Serves a data directory with the example's further arguments, or returns what it said instead.
+    /// Serves a data directory with further arguments for the example. Returns the error output if
+    /// the server ends.
     pub(crate) fn serve(data: &Path, arguments: &[&str]) -> Result<Self, String> {
         let mut command = Command::new(program());
         command.arg(data).args(arguments);
         Self::start(command, data)
     }
 
-    /// Starts a command that serves a data directory, or returns what it said instead.
+    /// Starts a command that serves a data directory. Returns the error output if the server ends.
     pub(crate) fn start(mut command: Command, data: &Path) -> Result<Self, String> {
         let file = data.join(report::FILE);
-        // That of a server before.
+        // An earlier server may have left its report.
         let _ = std::fs::remove_file(&file);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -69,7 +70,7 @@ impl Server {
         panic!("the server has not started within a minute");
     }
 
-    /// Ends it as SIGTERM does, and returns what it said.
+    /// Ends the server as SIGTERM does, and returns its error output.
     pub(crate) fn stop(mut self) -> String {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());

@@ -1,8 +1,8 @@
-//! Random statements against a naive model of a table, through a real server on one shard and on
-//! three: whatever is written in whatever order of timestamps, every kind of SELECT returns what
-//! the model says, whole and page by page.
+//! Random statements against a simple model of a table, through a real server on one shard and on
+//! three. In whatever order and with whatever timestamps rows are written, every kind of SELECT
+//! returns the rows of the model, whole and page by page.
 //!
-//! The model keeps every write for ever and finds what can be seen by looking at all of them.
+//! The model keeps every write for ever and computes the visible rows from all of them.
 
 use std::cmp::{Ordering, Reverse};
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use crate::server::{Client, Server};
 /// Statements of one case at most, and cases on each server.
 const STATEMENTS_MAX: usize = 40;
 const CASES: u32 = 100;
-/// Tables that outlive restarts, and how many there are.
+/// Number of tables that exist over a restart.
 const RESTART_TABLES: usize = 20;
 const RESTARTS: usize = 5;
 
@@ -29,7 +29,7 @@ const TEXTS: [&str; 3] = ["", "a", "ab"];
 const VALUES: usize = 2;
 const SELECTIONS: [&str; 4] = ["k, c, d, v, w", "k", "w", "d, v"];
 
-/// A bound on two columns, and whether it is part of the target.
+/// A bound on two columns, and whether it is inclusive.
 type Edge = ((i32, &'static str), bool);
 
 /// Some rows of a partition.
@@ -38,7 +38,7 @@ enum Target {
     Partition,
     /// `c = x`
     Column(i32),
-    /// `c > x` and so on: low, high, each with whether it is part of it.
+    /// `c > x` and so on: low and high bound, each with whether it is inclusive.
     Slice(Option<(i32, bool)>, Option<(i32, bool)>),
     /// `(c, d) > (x, y)` and so on, of columns in different orders.
     Tuples(Option<Edge>, Option<Edge>),
@@ -112,7 +112,7 @@ struct Stamped {
 
 #[derive(Clone, Debug)]
 struct Query {
-    /// `None` asks for all partitions; several for those of IN.
+    /// The partitions of IN; `None` asks for all partitions.
     keys: Option<Vec<i32>>,
     target: Target,
     reversed: bool,
@@ -120,7 +120,7 @@ struct Query {
     limit: Option<usize>,
     page_size: i32,
     distinct: bool,
-    /// Which of [`SELECTIONS`] is asked for.
+    /// Index of the selection in [`SELECTIONS`].
     selection: usize,
     /// `token(k) > token(x)`
     token_above: Option<i32>,
@@ -180,7 +180,7 @@ struct Model {
 }
 
 impl Model {
-    /// What can be seen of a row: its values, if it exists.
+    /// The visible part of a row: its values, if it exists.
     fn row(&self, key: Key) -> Option<[Option<i32>; VALUES]> {
         let hidden = self.writes.iter().filter_map(|write| match &write.change {
             Change::Delete { k, target } if *k == key.0 && target.holds(key) => {
@@ -189,7 +189,7 @@ impl Model {
             _ => None,
         });
         let hidden = hidden.max().unwrap_or(i64::MIN);
-        // Each write to a cell: when, and what; a deletion wins over a value of the same time.
+        // Each write to a cell: its time and value. A deletion wins over a value of the same time.
         let newest = |cell: &dyn Fn(&Change) -> Option<Option<i32>>| {
             let writes = self.writes.iter().filter(|write| write.timestamp > hidden);
             let found = writes.filter_map(|w| cell(&w.change).map(|value| (w.timestamp, value)));
@@ -331,7 +331,7 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         4 => (key(), values()).prop_map(|(key, values)| Change::Insert { key, values }),
         3 => (key(), values(), 0..3).prop_map(|(key, mut values, value)| {
-            // SET wants at least one.
+            // SET needs at least one assignment.
             values[0].get_or_insert(Some(value));
             Change::Update { key, values }
         }),
@@ -447,7 +447,7 @@ fn make_table(client: &mut Client, keyspace: &str) {
 }
 
 #[test]
-fn every_select_returns_what_the_model_says() {
+fn every_select_agrees_with_the_model() {
     assert_eq!("a".cmp("ab"), Ordering::Less, "the order of TEXTS is that of the table");
     for shards in [1, 3] {
         let data = tempfile::tempdir().unwrap();
@@ -468,9 +468,9 @@ fn every_select_returns_what_the_model_says() {
     }
 }
 
-/// The same, with a restart between the writes, so that a part of them is read from disk.
+/// Runs the same test with a restart between the writes, so that a part of them is read from disk.
 #[test]
-fn what_is_on_disk_is_read_as_well() {
+fn every_select_agrees_with_the_model_after_a_restart() {
     for shards in [1, 3] {
         let data = tempfile::tempdir().unwrap();
         let mut models: Vec<Model> = (0..RESTART_TABLES).map(|_| Model::default()).collect();

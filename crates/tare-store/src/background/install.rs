@@ -1,5 +1,5 @@
-//! Puts changes of the set of tables into force: one manifest after the other, each written as a
-//! draft, made durable, and renamed.
+//! Installs changes of the set of tables: one manifest after the other, each written as a draft,
+//! made durable, and renamed.
 
 use std::rc::Rc;
 
@@ -13,13 +13,13 @@ use crate::table::Table;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Edit {
     pub(crate) add: Vec<Rc<Table>>,
-    /// Numbers of files.
+    /// Numbers of the files to remove from the manifest.
     pub(crate) remove: Vec<u64>,
-    /// Groups of the log below this are not needed any more.
+    /// Groups of the log below this are no longer needed.
     pub(crate) log_sequence: Option<u64>,
-    /// What is not needed any more when the edit is in force.
+    /// Tables that are no longer needed when the edit is in force.
     pub(crate) retired: Vec<Rc<Table>>,
-    /// Numbers of files that nobody has open.
+    /// Numbers of files that are not open.
     pub(crate) leftovers: Vec<u64>,
     pub(crate) memtable: Option<Rc<Memtable>>,
 }
@@ -31,13 +31,13 @@ enum Step {
     Rename,
 }
 
-/// The manifest that is in force, and the one that is on its way.
+/// The manifest in force, and the one that is being installed.
 #[derive(Debug)]
 pub(crate) struct Installer {
     current: Manifest,
-    /// Not yet in any manifest.
+    /// Edits that are not in any manifest yet.
     waiting: Vec<Edit>,
-    /// In the manifest that is being installed, and what that will be.
+    /// The manifest that is being installed, its edits, and the current step.
     installing: Option<(Manifest, Vec<Edit>, Step)>,
     in_flight: bool,
     retry_ns: u64,
@@ -52,7 +52,7 @@ impl Installer {
         self.waiting.push(edit);
     }
 
-    /// Table files that go when all edits are in force.
+    /// Table files that disappear when all edits are in force.
     pub(crate) fn leaving(&self) -> impl Iterator<Item = u64> {
         let installing = self.installing.iter().flat_map(|(_, edits, _)| edits);
         self.waiting.iter().chain(installing).flat_map(|edit| edit.remove.iter().copied())
@@ -92,9 +92,9 @@ impl Installer {
         Some(Op { id: OpId::new(Owner::Manifest, 0), file: FileId::ManifestDraft, kind })
     }
 
-    /// Takes an operation back; returns the edits that are in force now. A full disk is met with
-    /// patience. What else fails is fatal, above all the renaming: nobody can say which manifest
-    /// is in force after it.
+    /// Takes the completion of an operation. Returns the edits that are in force now. After a full
+    /// disk it tries again. Any other failure is fatal, above all that of the renaming: nobody
+    /// knows which manifest is in force after it.
     pub(crate) fn complete(
         &mut self,
         completion: Completion,

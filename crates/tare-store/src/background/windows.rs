@@ -1,4 +1,4 @@
-//! The blocks of a compaction's inputs: read front to back, many at a time, past the cache.
+//! The blocks of a compaction's inputs, read front to back, many at a time, without the cache.
 
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ pub(crate) struct Windows {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadState {
     No,
-    /// A block was missing.
+    /// A block is missing.
     Wanted,
     UnderWay,
 }
@@ -26,7 +26,7 @@ impl Windows {
         Self { windows: files.map(|file| (file, Window::new(bytes), ReadState::No)).collect() }
     }
 
-    /// The next read, and of which input.
+    /// The next read, and its input.
     pub(crate) fn next_op(&mut self) -> Option<(usize, FileId, OpKind)> {
         let mut windows = self.windows.iter_mut().enumerate();
         let (input, (file, window, read)) =
@@ -45,7 +45,7 @@ impl Windows {
         window.feed(bytes)
     }
 
-    /// Whether any read is wanted or under way.
+    /// Whether a read is wanted or under way.
     pub(crate) fn is_waiting(&self) -> bool {
         self.windows.iter().any(|(_, _, read)| *read != ReadState::No)
     }

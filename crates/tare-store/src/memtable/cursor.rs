@@ -1,5 +1,5 @@
-//! Walking through a memtable in order, from anywhere. A cursor keeps numbers, no borrows, so that
-//! with an `Rc<Memtable>` it can be left and taken up again; meanwhile nothing may be applied.
+//! A walk through a memtable in order, from any position. A cursor keeps numbers and no borrows, so
+//! that with an `Rc<Memtable>` a walk can be interrupted; meanwhile nothing may be applied.
 
 use std::ops::Deref;
 
@@ -12,7 +12,7 @@ use crate::entry::RangeTombstone;
 use crate::read::ReadError;
 use crate::read::source::{Source, Step};
 
-/// A place among the rows of one table; `M` is `&Memtable` or `Rc<Memtable>`.
+/// A position among the rows of one table; `M` is `&Memtable` or `Rc<Memtable>`.
 #[derive(Clone, Debug)]
 pub struct Cursor<M> {
     memtable: M,
@@ -23,22 +23,22 @@ pub struct Cursor<M> {
     reversed: bool,
 }
 
-/// Where in its partition a cursor stands.
+/// The position of a cursor in its partition.
 #[derive(Clone, Copy, Debug)]
 enum RowPosition {
     End,
-    /// The row of a partition that has only one.
+    /// The row of a partition with a single row.
     One(Handle),
     Row(TreePosition),
 }
 
 impl<M: Deref<Target = Memtable>> Cursor<M> {
-    /// The first row of a table.
+    /// A cursor at the first row of a table.
     pub fn new(memtable: M, table: u32) -> Self {
         Self::from(memtable, table, i64::MIN, &[])
     }
 
-    /// The first row of the first partition that is not before (token, key).
+    /// A cursor at the first row of the first partition that is not before (token, key).
     pub fn from(memtable: M, table: u32, token: i64, key: &[u8]) -> Self {
         let memory = &memtable.memory;
         let index = memtable.index(table);
@@ -48,7 +48,7 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         Self::at_position(memtable, index.unwrap_or(0), first)
     }
 
-    /// The first row of one partition; `None` if it is not there.
+    /// A cursor at the first row of one partition; `None` if there is no such partition.
     #[inline]
     pub fn at(memtable: M, table: u32, token: i64, key: &[u8]) -> Option<Self> {
         let memory = &memtable.memory;
@@ -72,7 +72,7 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         cursor
     }
 
-    /// Stands at the first row of the partition.
+    /// Moves to the first row of the partition.
     #[inline]
     fn enter(&mut self) {
         let memory = &self.memtable.memory;
@@ -110,7 +110,7 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         }
     }
 
-    /// To the next row of the partition, or the one before if the cursor is reversed.
+    /// Moves to the next row of the partition, or to the previous one if the cursor is reversed.
     #[inline]
     pub fn next_row(&mut self) {
         let nodes = &self.memtable.memory.nodes;
@@ -121,7 +121,7 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         };
     }
 
-    /// To the first row of the next partition.
+    /// Moves to the first row of the next partition.
     pub fn next_partition(&mut self) {
         let buckets = &self.memtable.memory.buckets;
         let table = self.memtable.tables.get(self.table);
@@ -132,7 +132,7 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         self.enter();
     }
 
-    /// Within the partition: to the first row of a range, or the last one to go backwards.
+    /// Moves within the partition to the first row of a range, or with `reversed` to the last one.
     #[inline]
     pub fn seek(&mut self, from: &[u8], to: Option<&[u8]>, reversed: bool) {
         let memory = &self.memtable.memory;
@@ -140,7 +140,7 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         self.reversed = reversed;
         self.row = match rows.map(Rows::unpack) {
             None => RowPosition::End,
-            // The empty key comes first: it is in the range if that starts there.
+            // The only row has the empty key, which is in the range if the range starts there.
             Some(Rows::One(cells)) => {
                 let inside = from.is_empty() && to.is_none_or(|to| !to.is_empty());
                 if inside { RowPosition::One(cells) } else { RowPosition::End }
@@ -158,7 +158,7 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         };
     }
 
-    /// Goes to one row of the partition; its cells and the range tombstone over it.
+    /// Moves to one row of the partition. Returns its cells and the range tombstone over it.
     #[inline]
     pub fn find_row(&mut self, clustering: &[u8]) -> (Option<&[u8]>, Option<Deletion>) {
         self.seek(clustering, None, false);
@@ -180,7 +180,7 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         let memory = &self.memtable.memory;
         let mut place = ranges.seek(&memory.nodes, &memory.arena, &[]);
         while let Some((from, value)) = place.entry(&memory.nodes) {
-            // Neighbours that say the same are one.
+            // Neighbours with the same deletion are one range.
             let mut next = place.next(&memory.nodes);
             while let Some((_, same)) = next.entry(&memory.nodes)
                 && memory.deletion(same) == memory.deletion(value)

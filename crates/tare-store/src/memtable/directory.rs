@@ -1,26 +1,26 @@
 //! The partitions of one table, ordered by (token, key).
 //!
-//! Partitions stand in small sorted buckets, found through a directory that the high bits of the
-//! token index (extendible hashing: Fagin et al., TODS 1979, here on bits that keep the order).
-//! Murmur3 spreads tokens evenly, so a lookup is one step through the directory and a binary
-//! search in at most [`BUCKET_MAX`] entries, a full bucket is split alone, and a scan of the
-//! directory meets the partitions in token order. The directory stays small beside its buckets
-//! whatever the tokens are: keys that were made to collide make their bucket a chain, which is
+//! Small sorted buckets hold the partitions; a directory indexed by the high bits of the token
+//! finds the bucket (extendible hashing: Fagin et al., TODS 1979, here on bits that keep the
+//! order). Murmur3 spreads tokens evenly, so a lookup is one step through the directory and a
+//! binary search in at most [`BUCKET_MAX`] entries, a full bucket is split by itself, and a scan of
+//! the directory returns the partitions in token order. The directory stays small compared to its
+//! buckets for any tokens: keys that were made to collide turn their bucket into a chain, which is
 //! searched from its start.
 
 use super::arena::{Arena, Handle, Slab};
 
-/// Partitions in a bucket before it is split.
+/// Partitions that a bucket holds before it is split.
 const BUCKET_MAX: usize = 16;
-/// Bits of the directory at most: 4 M buckets.
+/// Bits that the directory may have: 4 M buckets.
 const DEPTH_MAX: u8 = 22;
-/// Bits that the directory may have beyond those that would number its buckets. Evenly spread
-/// tokens need about three, and one for each doubling of the shards, as each shard has a range of
-/// the ring.
+/// Bits that the directory may have in addition to those that would number its buckets. Evenly
+/// spread tokens need about three, and one for each doubling of the shards, because each shard has
+/// a range of the ring.
 const DEPTH_SPARE: u8 = 8;
 const NONE: u32 = u32::MAX;
 
-/// A partition: its key and where its rows are (see [`super::Rows`]).
+/// A partition: its key and the position of its rows (a packed [`super::Rows`]).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Partition {
     pub(super) token: i64,
@@ -32,7 +32,7 @@ pub(super) struct Partition {
 pub(super) struct Bucket {
     partitions: [Partition; BUCKET_MAX],
     length: u8,
-    /// Bits of the token that all its entries share.
+    /// Number of leading bits of the token that all its entries share.
     depth: u8,
     /// The next bucket of a chain.
     overflow: u32,
@@ -41,13 +41,13 @@ pub(super) struct Bucket {
 /// The partitions of one table.
 #[derive(Debug)]
 pub(super) struct Directory {
-    /// Indexed by the `depth` highest bits of the biased token.
+    /// Buckets, indexed by the `depth` highest bits of the biased token.
     slots: Vec<u32>,
     depth: u8,
     buckets: u32,
 }
 
-/// Where a partition stands, or would stand. Splits move partitions.
+/// The position of a partition, or the one for inserting it. Splits move partitions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartitionPosition {
     slot: usize,
@@ -85,7 +85,7 @@ impl Bucket {
         self.length += 1;
     }
 
-    /// Takes the entries from `at` on into a bucket like this one.
+    /// Moves the entries from `at` on into a new bucket of the same kind.
     fn split_off(&mut self, at: usize) -> Self {
         let mut upper = *self;
         upper.partitions.copy_within(at..self.length(), 0);
@@ -108,7 +108,7 @@ impl Directory {
         self.slots.capacity() * size_of::<u32>()
     }
 
-    /// The partition of a key, or where it would stand.
+    /// The position of a partition, or the one for inserting it.
     #[inline]
     pub(super) fn find(
         &self,
@@ -131,7 +131,7 @@ impl Directory {
         }
     }
 
-    /// Adds a partition that is not there.
+    /// Adds a partition that does not exist yet.
     pub(super) fn insert(
         &mut self,
         buckets: &mut Slab<Bucket>,
@@ -247,8 +247,8 @@ impl Directory {
     }
 }
 
-/// Writes partitions into buckets taken from the end of `numbers`; returns the first. One more than
-/// the buckets that they came from is enough for both halves.
+/// Writes partitions into buckets taken from the end of `numbers`, and returns the first. One more
+/// bucket than before is enough for both halves.
 fn fill_chain(
     buckets: &mut Slab<Bucket>,
     numbers: &mut Vec<u32>,
@@ -276,7 +276,7 @@ impl PartitionPosition {
         &buckets.get(self.bucket).partitions[self.at]
     }
 
-    /// Changes where the partition's rows are.
+    /// Changes the position of the partition's rows.
     pub(super) fn set_rows(self, buckets: &mut Slab<Bucket>, rows: u32) {
         buckets.get_mut(self.bucket).partitions[self.at].rows = rows;
     }

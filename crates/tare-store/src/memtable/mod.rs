@@ -1,12 +1,13 @@
-//! The newest rows of a shard, of all its tables, in memory: what was written since the last flush.
+//! The newest rows of a shard, of all its tables, in memory: those that were written since the last
+//! flush.
 //!
 //! Rows are ordered by (table, token, partition key, clustering key): a directory per table finds
-//! the partition, a B+ tree per partition its rows; a partition without clustering columns has its
-//! one row at once. Range tombstones are boundaries in a second tree: each holds what is deleted
-//! from there to the next one.
+//! the partition, a B+ tree per partition its rows; a partition without clustering columns points
+//! to its one row directly. Range tombstones are boundaries in a second tree: each holds the
+//! deletion from there to the next boundary.
 //!
-//! Everything stands in an arena that is freed as a whole. What is overwritten by something longer
-//! stays behind until then and counts ([`Memtable::bytes`]).
+//! Everything lies in an arena that is freed as a whole. A value that a longer one replaces stays
+//! there until then and counts ([`Memtable::bytes`]).
 
 mod arena;
 mod cursor;
@@ -22,14 +23,14 @@ use directory::{Bucket, Directory, Partition, PartitionPosition};
 use tree::{Nodes, Tree, TreePosition};
 
 const DELETION_BYTES: usize = 12;
-/// In a boundary: nothing is deleted from there on.
+/// The value of a boundary from which on nothing is deleted.
 const NOTHING: u32 = u32::MAX;
 
 /// The rows of all tables of a shard that were written in one period.
 #[derive(Debug, Default)]
 pub struct Memtable {
     memory: Storage,
-    /// Ascending by number.
+    /// Tables, ascending by number.
     tables: Vec<TableRows>,
     scratch: Vec<u8>,
 }
@@ -43,7 +44,7 @@ struct TableRows {
     timestamp_min: i64,
 }
 
-/// What all tables are made of.
+/// The memory that all tables share.
 #[derive(Debug, Default)]
 struct Storage {
     arena: Arena,
@@ -55,16 +56,16 @@ struct Storage {
 /// A partition with clustering keys or range tombstones.
 #[derive(Clone, Copy, Debug)]
 struct MultiRow {
-    /// Clustering key to cells.
+    /// Cells by clustering key.
     rows: Tree,
-    /// Boundary to a [`Deletion`] or [`NOTHING`].
+    /// A [`Deletion`] or [`NOTHING`] by boundary.
     ranges: Option<Tree>,
 }
 
-/// Where the rows of a partition are, in 32 bits.
+/// The position of a partition's rows, in 32 bits.
 #[derive(Clone, Copy, Debug)]
 enum Rows {
-    /// One row with an empty clustering key: its cells.
+    /// The cells of the only row, which has an empty clustering key.
     One(Handle),
     Many(u32),
 }
@@ -89,7 +90,7 @@ impl Rows {
 }
 
 impl Memtable {
-    /// Applies one mutation. The order does not matter, nor does repetition.
+    /// Applies one mutation. Neither order nor repetition matters.
     pub fn apply(&mut self, mutation: &Mutation<'_>) {
         let index = self.index_or_insert(mutation.table);
         let table = &mut self.tables[index];
@@ -116,7 +117,7 @@ impl Memtable {
         }
     }
 
-    /// Bytes in use, garbage included.
+    /// Bytes in use, including garbage.
     #[inline]
     pub fn bytes(&self) -> usize {
         let Storage { arena, nodes, buckets, many } = &self.memory;
@@ -124,7 +125,7 @@ impl Memtable {
         arena.bytes() + nodes.bytes() + buckets.bytes() + many.bytes() + directories
     }
 
-    /// Whether nothing was ever applied, or nothing is left.
+    /// Whether no table has rows or tombstones.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }
@@ -134,18 +135,18 @@ impl Memtable {
         self.tables.iter().map(|table| table.table)
     }
 
-    /// How many partitions of a table there are.
+    /// Number of partitions of a table.
     pub fn partitions(&self, table: u32) -> u64 {
         self.index(table).map_or(0, |index| self.tables[index].partitions)
     }
 
-    /// No cell or tombstone of the table has an earlier timestamp; `i64::MAX` if there is none.
+    /// The earliest timestamp of a cell or tombstone of the table; `i64::MAX` if there is none.
     pub fn timestamp_min(&self, table: u32) -> i64 {
         self.index(table).map_or(i64::MAX, |index| self.tables[index].timestamp_min)
     }
 
-    /// Forgets the tables that `is_live` denies. Their bytes are free when no table is left, or when
-    /// the memtable goes.
+    /// Drops the tables for which `is_live` returns false. Their bytes are freed when no table is
+    /// left, or with the memtable.
     pub fn retain(&mut self, is_live: impl Fn(u32) -> bool) {
         self.tables.retain(|table| is_live(table.table));
         if self.tables.is_empty() {
@@ -173,7 +174,7 @@ impl Memtable {
 }
 
 impl Storage {
-    /// The rows of a partition that was not there.
+    /// The rows of a new partition.
     fn new_rows(&mut self, change: &Change<'_>, scratch: &mut Vec<u8>) -> Rows {
         match change {
             Change::Row { clustering: [], cells } => Rows::One(self.put_row(cells, scratch)),
@@ -193,7 +194,7 @@ impl Storage {
         }
     }
 
-    /// Stores a new row, without what its own deletion hides.
+    /// Stores a new row, without the cells that its own deletion hides.
     #[inline]
     fn put_row(&mut self, cells: &[u8], scratch: &mut Vec<u8>) -> Handle {
         if cells::deletion(cells).is_none() {
@@ -250,7 +251,7 @@ impl Storage {
         self.arena.replace(old, scratch)
     }
 
-    /// Gives a partition of one row a tree.
+    /// Converts a partition of one row into one with a tree.
     fn make_many(&mut self, spot: PartitionPosition) -> u32 {
         match Rows::unpack(spot.partition(&self.buckets).rows) {
             Rows::Many(number) => number,
@@ -298,7 +299,7 @@ impl Storage {
         }
     }
 
-    /// Makes a boundary where there is none; what is deleted there does not change.
+    /// Adds a boundary unless it exists, without a change of what is deleted there.
     fn bound(&mut self, ranges: &mut Tree, key: &[u8]) {
         if ranges.get(&self.nodes, &self.arena, key).is_none() {
             let value = self.in_force(ranges, key);
@@ -307,7 +308,7 @@ impl Storage {
         }
     }
 
-    /// The value of the last boundary that is not after a key.
+    /// The value of the last boundary at or before a key.
     fn in_force(&self, ranges: &Tree, key: &[u8]) -> u32 {
         let place = ranges.seek(&self.nodes, &self.arena, key);
         let before = |place: TreePosition| place.previous(&self.nodes).entry(&self.nodes);
@@ -324,7 +325,7 @@ impl Storage {
         self.arena.put(&bytes)
     }
 
-    /// The deletion that a boundary's value stands for.
+    /// The deletion that belongs to a boundary's value.
     fn deletion(&self, value: u32) -> Option<Deletion> {
         if value == NOTHING {
             return None;

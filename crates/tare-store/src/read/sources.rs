@@ -1,4 +1,4 @@
-//! Which sources a read asks, and how it goes to its place in each.
+//! The sources of a read, and the position of the read in each.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -14,20 +14,21 @@ use crate::entry::RangeTombstone;
 use crate::memtable::{Cursor, Memtable};
 use crate::table::{self, BlockSource, Start, Table};
 
-/// Blocks that a scan asks for ahead of where it is.
+/// Blocks that a scan requests ahead of its position.
 const SCAN_AHEAD: usize = 8;
 
-/// Where the rows of one table are.
+/// The sources of the rows of one table.
 #[derive(Debug)]
 pub(crate) struct Sources<'s> {
     pub(crate) active: &'s Memtable,
     pub(crate) frozen: &'s [Rc<Memtable>],
-    /// The one with the latest timestamp first.
+    /// Table files, with the latest timestamp first.
     pub(crate) tables: &'s [Rc<Table>],
 }
 
 impl<'s> Sources<'s> {
-    /// See [`crate::store::Store::read`]. The pins know what was passed in earlier calls.
+    /// Implements [`crate::store::Store::read`]. The pins know the rows that earlier calls have
+    /// passed.
     #[inline]
     pub(super) fn read(
         &self,
@@ -43,7 +44,7 @@ impl<'s> Sources<'s> {
         if matches!(end, End::Missing | End::Paused) {
             let (token, key) = (read.token, read.key);
             if scratch.looked > 0 {
-                // What was passed may leave memory.
+                // Blocks of passed rows may leave memory.
                 blocks.pins.forget_done();
                 blocks.pins.pass(token, key, &scratch.passed);
             } else if let Some(passed) = &passed {
@@ -70,7 +71,7 @@ impl<'s> Sources<'s> {
         let frozen = self.frozen.iter().filter_map(|memtable| at(memtable));
         let mut sources: Vec<_> = active.into_iter().chain(frozen).map(AnySource::Memory).collect();
         let mut lookups = Lookups::default();
-        // The next try may be for another row: nothing is kept for it.
+        // The next try may be for another row, so the memo is empty.
         scratch.memo.clear();
         let memo = &mut scratch.memo;
         if self.find(read, blocks, &mut sources, (memo, &mut lookups))? == Step::Missing {
@@ -84,7 +85,7 @@ impl<'s> Sources<'s> {
         }
     }
 
-    /// See [`crate::store::Store::scan`].
+    /// Implements [`crate::store::Store::scan`].
     pub(super) fn scan(
         &self,
         scan: &mut Scan,
@@ -120,7 +121,7 @@ impl<'s> Sources<'s> {
             }
             let cursor = table::Cursor::new(Rc::clone(table)).with_read_ahead(SCAN_AHEAD);
             let mut stored = Stored::new(cursor);
-            // All of them, so that all blocks that are missing are noted at once.
+            // All tables are opened, so that all missing blocks are noted at once.
             if stored.open(*token, key, blocks)? == Step::Missing {
                 all = Step::Missing;
             }
@@ -132,7 +133,7 @@ impl<'s> Sources<'s> {
         walk_all(&mut Merge::new(sources), blocks, scan, scratch, visit)
     }
 
-    /// Goes to the partition of a read in every table that may have something of it.
+    /// Finds the partition of a read in every table that may have some of its rows.
     fn find<B: BlockSource>(
         &self,
         read: &PartitionRead<'_>,
@@ -174,14 +175,14 @@ impl<'s> Sources<'s> {
     }
 }
 
-/// A place in any source.
+/// A position in a source of either kind.
 #[derive(Debug)]
 enum AnySource<'s> {
     Memory(Cursor<&'s Memtable>),
     Stored(Stored),
 }
 
-/// Does the same with whichever it is.
+/// Calls the same method of either kind.
 macro_rules! either {
     ($place:expr, $source:ident => $what:expr) => {
         match $place {

@@ -1,5 +1,5 @@
-//! A few threads that carry out file operations which block: all of them for the epoll engine,
-//! those on names and sizes for io_uring. They are started with the first operation.
+//! Threads that carry out file operations that block: all of them for the epoll engine, those on
+//! names and sizes for io_uring. The first operation starts the threads.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::node::directory::{FileDone, FileWork};
 use crate::shard::mailbox::signal;
 
-/// The threads and what they are doing.
+/// The threads, and the number of their operations.
 pub(super) struct FileThreads {
     threads: usize,
     wakeup: Arc<OwnedFd>,
@@ -18,12 +18,12 @@ pub(super) struct FileThreads {
 }
 
 impl FileThreads {
-    /// So many threads, which make `wakeup` readable after each operation.
+    /// Prepares so many threads, which make `wakeup` readable after each operation.
     pub(super) fn new(threads: usize, wakeup: Arc<OwnedFd>) -> Self {
         Self { threads, wakeup, started: None, in_flight: 0 }
     }
 
-    /// Has an operation carried out. Where no thread can be started it ends here, failed.
+    /// Submits an operation. If no thread can be started, the operation fails at once.
     pub(super) fn submit(&mut self, work: FileWork) -> Option<FileDone> {
         let (jobs, _) = match &mut self.started {
             Some(started) => started,
@@ -37,7 +37,7 @@ impl FileThreads {
         None
     }
 
-    /// An operation that has ended.
+    /// An operation that has ended, if there is one.
     #[inline]
     pub(super) fn take(&mut self) -> Option<FileDone> {
         if self.in_flight == 0 {
@@ -53,7 +53,7 @@ impl FileThreads {
     }
 }
 
-/// Starts the threads; one is enough to go on with.
+/// Starts the threads. It succeeds if at least one of them has started.
 fn start(
     threads: usize,
     wakeup: &Arc<OwnedFd>,

@@ -1,4 +1,4 @@
-//! What the columns of a table are called, so that bytes can be printed as values.
+//! The names of a table's columns, for printing bytes as values.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ pub(super) struct SchemaNames {
 }
 
 impl SchemaNames {
-    /// Looks the store's number of a table up in the schema of the data directory that a table
-    /// file lies in. A file that lies elsewhere has no schema, and a dropped table no names.
+    /// Finds a table by its number in the schema of the data directory that contains the table
+    /// file. A file outside a data directory has no schema, and a dropped table has no names.
     pub(super) fn find(file: &Path, store: u32) -> Result<Self, JournalError> {
         let journal = file.parent().and_then(Path::parent).map(|data| data.join("schema.log"));
         let Some(journal) = journal.filter(|journal| journal.is_file()) else {
@@ -47,8 +47,8 @@ impl SchemaNames {
         named.collect()
     }
 
-    /// Names and values of a clustering key, or of the first components of one, as the bound of a
-    /// range has them. What is no whole component is printed as bytes.
+    /// Names and values of a clustering key, or of its first components if it is the bound of a
+    /// range. An incomplete component is printed as bytes.
     pub(super) fn clustering(&self, mut key: &[u8]) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for column in self.table.iter().flat_map(|table| &table.clustering) {
@@ -85,7 +85,7 @@ fn print(column: &Column, value: &[u8]) -> String {
     column.kind.print(value).to_string()
 }
 
-/// Bytes as CQL spells a blob.
+/// Bytes in the form of a CQL blob.
 fn blob(bytes: &[u8]) -> String {
     Type::Blob.print(bytes).to_string()
 }

@@ -1,24 +1,24 @@
-//! What a shard counts: one list, from which the account in the mapped file, the Prometheus text and
-//! its documentation all come.
+//! The counters of a shard: one list, from which the mapped file, the Prometheus text and its
+//! documentation are made.
 
 use tare_store::Statistics;
 
-/// How a field is to be read.
+/// How to read a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// The value only grows.
     Counter,
-    /// Only grows; in ns, shown in seconds.
+    /// The value only grows. It is in ns and shown in seconds.
     Seconds,
-    /// Is what it is now.
+    /// The value is the current one.
     Gauge,
-    /// Is what it is now; in ns, shown in seconds.
+    /// The value is the current one. It is in ns and shown in seconds.
     GaugeSeconds,
-    /// Is what it is now; in millionths, shown as a share of 1.
+    /// The value is the current one. It is in millionths and shown as a share of 1.
     Share,
 }
 
-/// A field of the account, as documentation and dashboards want to know it.
+/// A field, as documentation and dashboards need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Its name in Prometheus, without the unit of seconds and `_total`.
@@ -29,7 +29,7 @@ pub struct Field {
 
 macro_rules! fields {
     ($($name:ident, $shown:literal, $kind:ident, $help:literal;)*) => {
-        /// One shard's account since the server started.
+        /// The counters of one shard since the server started.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct ShardMetrics {
             $(#[doc = $help] pub $name: u64,)*
@@ -115,7 +115,7 @@ fields! {
 }
 
 impl ShardMetrics {
-    /// Takes over what the store says of itself.
+    /// Copies the statistics of the store.
     pub(crate) fn take_over(&mut self, of: &Statistics) {
         self.memtable_bytes = of.memtable_bytes;
         self.frozen_bytes = of.frozen_bytes;

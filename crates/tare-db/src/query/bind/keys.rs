@@ -1,5 +1,5 @@
-//! Keys and bounds that conditions allow: combinations of what columns may be, slices of partitions
-//! and parts of the ring.
+//! Builds keys and bounds from conditions: combinations of values, slices of partitions and parts
+//! of the ring.
 
 use tare_cql::statement::Comparison;
 use tare_cql::token::Token;
@@ -14,10 +14,10 @@ use crate::query::plan::{
     KeyCondition, KeyValues, SliceBound, Slices, TokenBound, TokenValue, Tuple,
 };
 
-/// Keys that the INs of one statement may make.
+/// Keys that the IN conditions of one statement may combine to.
 const COMBINATIONS_MAX: usize = 65_535;
 
-/// Clustering keys from the first up to and without the second.
+/// Clustering keys from the first, inclusive, to the second, exclusive.
 pub(crate) type OwnedSlice = (Vec<u8>, Option<Vec<u8>>);
 
 impl BoundValues<'_> {
@@ -67,7 +67,7 @@ impl BoundValues<'_> {
         }
     }
 
-    /// Every combination of what the first columns may be.
+    /// Every combination of the values of the first columns.
     fn combinations<'s>(
         &'s self,
         conditions: &'s [KeyCondition],
@@ -92,7 +92,8 @@ impl BoundValues<'_> {
         Ok(all)
     }
 
-    /// The keys of all partitions that conditions allow, in the order of their values, each once.
+    /// The keys of all partitions that the conditions allow, each once, in the order of their
+    /// values.
     pub(crate) fn keys(
         &self,
         conditions: &[KeyCondition],
@@ -113,7 +114,7 @@ impl BoundValues<'_> {
         Ok(keys.into_iter().map(|(_, key)| key).collect())
     }
 
-    /// The beginnings of clustering keys that conditions allow, ascending, each once.
+    /// The prefixes of clustering keys that the conditions allow, each once, ascending.
     pub(crate) fn prefixes(
         &self,
         conditions: &[KeyCondition],
@@ -130,7 +131,7 @@ impl BoundValues<'_> {
         Ok(prefixes)
     }
 
-    /// Slices of a partition, ascending; none of them is empty.
+    /// The slices of a partition, ascending. None of them is empty.
     pub(crate) fn slices(
         &self,
         slices: &Slices,
@@ -157,9 +158,9 @@ impl BoundValues<'_> {
         Ok(found)
     }
 
-    /// Where the columns that follow have values above (or below) a bound: slices of their part of
-    /// the clustering key, ascending. `(a, b) > (1, 2)` is `a > 1`, and `a = 1` with `b > 2`: two
-    /// slices, which touch and are one if `a` and `b` are in the same order.
+    /// The slices of the clustering key's remaining columns that lie above (or below) a bound,
+    /// ascending. `(a, b) > (1, 2)` means `a > 1`, or `a = 1` with `b > 2`: two slices, which touch
+    /// and become one if `a` and `b` have the same order.
     fn beyond(
         &self,
         bound: &SliceBound,
@@ -174,7 +175,7 @@ impl BoundValues<'_> {
             let from = same.clone();
             key_encoding::push(&mut same, &column.kind, column.descending, part);
             match is_low != column.descending {
-                // Nothing follows where no key is behind all that begin like this.
+                // No key may follow all keys with this prefix.
                 true => slices.extend(after(same.clone()).map(|from| (from, above))),
                 false => slices.push((from, Some(same.clone()))),
             }
@@ -194,7 +195,7 @@ impl BoundValues<'_> {
         Ok(slices)
     }
 
-    /// First and last token of a part of the ring; `None` if it is empty.
+    /// The first and the last token of a part of the ring; `None` if the part is empty.
     pub(crate) fn tokens(
         &self,
         bounds: &[TokenBound],
@@ -222,7 +223,7 @@ impl BoundValues<'_> {
                     Some(above) => first = first.max(above),
                     None => return Ok(None),
                 },
-                // The least token is the end of the ring as well as its start.
+                // The least token is both the start and the end of the ring.
                 Comparison::Less | Comparison::LessOrEqual if token == i64::MIN => {}
                 Comparison::LessOrEqual => last = last.min(token),
                 Comparison::Less => last = last.min(below.unwrap_or(token)),
@@ -242,7 +243,7 @@ fn is_filled((from, to): &OwnedSlice) -> bool {
     to.as_ref().is_none_or(|to| to > from)
 }
 
-/// What two lists of slices have in common; all are ascending.
+/// The intersection of two ascending lists of slices.
 fn intersection(some: &[OwnedSlice], others: &[OwnedSlice]) -> Vec<OwnedSlice> {
     let common = |(from, to): &OwnedSlice, (other_from, other_to): &OwnedSlice| {
         let to = [to, other_to].into_iter().flatten().min();
@@ -252,12 +253,12 @@ fn intersection(some: &[OwnedSlice], others: &[OwnedSlice]) -> Vec<OwnedSlice> {
     pairs.filter(is_filled).collect()
 }
 
-/// The least key above all that start with a prefix; `None` if there is none.
+/// The least key above all keys with a prefix; `None` if there is none.
 pub(crate) fn after(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     successor(&mut prefix).then_some(prefix)
 }
 
-/// The parts of a tuple that was checked.
+/// The parts of a valid tuple.
 fn parts_of<'b>(bytes: &'b [u8], columns: &[Column]) -> Result<Vec<&'b [u8]>, Failure> {
     let mut reader = Reader::new(bytes);
     let mut parts = Vec::new();

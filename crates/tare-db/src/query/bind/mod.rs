@@ -1,5 +1,5 @@
-//! Binds the values of a request to the markers of a statement, makes its calls of functions, and
-//! builds keys and bounds from them.
+//! Binds the values of a request to the markers of a statement, calls the statement's functions,
+//! and builds keys and bounds from the results.
 
 mod keys;
 
@@ -16,17 +16,17 @@ use crate::query::plan::{Prepared, Source};
 use crate::query::planner;
 pub(crate) use keys::{OwnedSlice, after};
 
-/// Values that are bound without an allocation.
+/// Values up to this number are bound without an allocation.
 const BOUND_INLINE: usize = 32;
 /// The values of a request by position.
 pub(crate) struct BoundValues<'a> {
     inline: [Value<'a>; BOUND_INLINE],
     more: Vec<Value<'a>>,
-    /// What the functions returned.
+    /// The results of the calls of functions.
     calls: Vec<Option<Vec<u8>>>,
 }
 
-/// One partition's key.
+/// The key of a partition, and its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartitionKey {
     pub(crate) token: i64,
@@ -40,7 +40,7 @@ impl PartitionKey {
 }
 
 impl<'a> BoundValues<'a> {
-    /// Brings the values into the order of the markers, checks them, and calls the functions.
+    /// Puts the values into the order of the markers, checks them, and calls the functions.
     #[inline]
     pub(crate) fn new(
         prepared: &Prepared,
@@ -134,7 +134,7 @@ impl<'a> BoundValues<'a> {
         }
     }
 
-    /// A value that must be there, such as one of a key.
+    /// A value that must not be null or unset, such as a part of a key.
     #[inline]
     pub(crate) fn needed<'s>(
         &'s self,
@@ -149,7 +149,7 @@ impl<'a> BoundValues<'a> {
         Err(Failure::Invalid(message))
     }
 
-    /// A value of a key.
+    /// A valid part of a key.
     #[inline]
     fn key_value<'s>(&'s self, source: &'s Source, column: &Column) -> Result<&'s [u8], Failure> {
         let value = self.needed(source, &column.name)?;
@@ -157,7 +157,7 @@ impl<'a> BoundValues<'a> {
         Ok(value)
     }
 
-    /// An int that must be positive where it is given, such as that of LIMIT.
+    /// An int that must be positive if there is one, such as that of LIMIT.
     #[inline]
     pub(crate) fn limit(&self, source: Option<&Source>) -> Result<Option<u64>, Failure> {
         match source.map(|source| self.get(source)) {
@@ -174,7 +174,7 @@ impl<'a> BoundValues<'a> {
         }
     }
 
-    /// Serialises the partition key, which is cleared first.
+    /// Serialises the partition key into `key`, which is cleared first.
     #[inline]
     pub(crate) fn key(
         &self,
@@ -187,7 +187,7 @@ impl<'a> BoundValues<'a> {
         push_key(key, columns.map(|(source, column)| self.key_value(source, column)))
     }
 
-    /// Builds a whole clustering key, which is cleared first.
+    /// Builds a whole clustering key in `out`, which is cleared first.
     #[inline]
     pub(crate) fn clustering(
         &self,
@@ -217,7 +217,7 @@ fn check_key_value(value: &[u8], column: &Column) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Appends a partition key: one component as it is, several as Cassandra's CompositeType.
+/// Appends a partition key: a single component as it is, several as Cassandra's CompositeType.
 #[inline]
 fn push_key<'v>(
     key: &mut Vec<u8>,
@@ -243,7 +243,7 @@ fn push_key<'v>(
     })
 }
 
-/// The items of a list that was checked: a count, then `[bytes]` each.
+/// The items of a valid list: a count, then `[bytes]` for each.
 pub(crate) fn list(bytes: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut reader = Reader::new(bytes);
     let count = reader.count("number of items").unwrap_or(0);

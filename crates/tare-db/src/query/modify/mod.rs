@@ -1,8 +1,8 @@
-//! Runs INSERT, UPDATE, DELETE and batches: mutations are built, sent to the shards that own them,
-//! and answered when all of those have them.
+//! Runs INSERT, UPDATE, DELETE and batches: builds the mutations, sends them to the shards that own
+//! them, and answers when all of those have them.
 //!
-//! What one statement or batch writes to one shard is one entry of its log, so that a crash keeps
-//! all of it or none. Over several shards that holds for each alone.
+//! The writes of one statement or batch to one shard are one entry of its log, so that a crash
+//! keeps all of them or none. Between shards there is no such promise.
 
 mod payloads;
 
@@ -28,14 +28,14 @@ use crate::shard::writes::WriteClient;
 use crate::shard::{Conn, Shard};
 use payloads::{ShardPayloads, append};
 
-/// When a write happens.
+/// The times of a write.
 #[derive(Clone, Copy, Debug)]
 struct WriteTime {
-    /// Of its cells, in microseconds or whatever the client chose.
+    /// Timestamp of its cells, in microseconds or whatever the client chose.
     timestamp: i64,
     /// Seconds since the Unix epoch.
     now_s: u32,
-    /// Seconds to live; 0 is for ever.
+    /// Seconds to live; 0 means for ever.
     ttl_s: u32,
 }
 
@@ -68,7 +68,7 @@ impl Shard {
         let result = built.and_then(|()| {
             put_cells(&mut row, &modify.action, bound, stamp);
             if row.is_empty() {
-                // All values were left unset.
+                // All values are unset.
                 encode_void(&mut conn.out, reply);
                 return Ok(());
             }
@@ -115,7 +115,7 @@ impl Shard {
         self.write_payloads(conn, reply, payloads, warnings)
     }
 
-    /// Runs a batch that was written as one statement.
+    /// Runs a batch that is one statement.
     pub(crate) fn batch_statement(
         &mut self,
         conn: &mut Conn,
@@ -136,7 +136,7 @@ impl Shard {
         self.write_payloads(conn, reply, payloads, warnings)
     }
 
-    /// All writes of a batch have one time.
+    /// Gives all writes of a batch the same time.
     fn with_timestamp<'s>(&mut self, settings: &Settings<'s>) -> Settings<'s> {
         let timestamp_us = settings.timestamp_us.unwrap_or_else(|| self.timestamp());
         Settings { timestamp_us: Some(timestamp_us), ..*settings }
@@ -195,7 +195,7 @@ impl Shard {
                 (vec![clustering], Vec::new())
             }
             (Rows::Slices(slices), Action::Remove) => (Vec::new(), bound.slices(slices, table)?),
-            // The planner has seen to it that the keys are whole.
+            // The planner has checked that the keys are whole.
             (Rows::Slices(slices), _) => (bound.prefixes(&slices.equal, table)?, Vec::new()),
         };
         if row.is_empty() {
@@ -241,7 +241,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Whether a write can be answered now; else its waiter is told when it is durable.
+    /// Whether a write can be answered now. Otherwise its client is answered when it is durable.
     #[inline]
     fn acknowledge(&mut self, ticket: Ticket, waiter: WriteClient) -> bool {
         match self.settings.durability {
@@ -285,7 +285,7 @@ fn check_consistency(modify: &Modify, settings: &Settings<'_>) -> Result<(), Fai
     modify.replicas.check(settings.consistency)
 }
 
-/// Seconds to live of what a statement writes; 0 is for ever.
+/// Seconds to live of the cells that a statement writes; 0 means for ever.
 #[inline]
 fn ttl_s(modify: &Modify, bound: &BoundValues<'_>) -> Result<u32, Failure> {
     let Action::Set { ttl: Some(source), .. } = &modify.action else {
@@ -307,7 +307,7 @@ fn ttl_s(modify: &Modify, bound: &BoundValues<'_>) -> Result<u32, Failure> {
             }
             Ok(ttl_s)
         }
-        // As in Cassandra: null takes the default away, unset leaves it.
+        // As in Cassandra, null removes the default and unset keeps it.
         Value::Null => Ok(0),
         Value::Unset => Ok(modify.default_ttl_s),
     }

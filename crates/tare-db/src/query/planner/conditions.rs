@@ -1,4 +1,4 @@
-//! WHERE: which partitions and which of their rows.
+//! Plans WHERE: which partitions a statement concerns, and which of their rows.
 
 use tare_cql::statement::{Comparison, Relation, Subject, Term, Test};
 use tare_cql::types::Type;
@@ -12,15 +12,16 @@ use crate::query::plan::{
     Tuple,
 };
 
-/// What the conditions are for: it decides on what may be left out, and on the words of errors.
+/// The kind of statement, which decides what the conditions may leave out and how errors are
+/// worded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Select {
         allow_filtering: bool,
     },
-    /// UPDATE and DELETE of columns: whole keys only.
+    /// UPDATE, or DELETE of columns, which needs whole keys.
     Rows,
-    /// DELETE of rows: slices too.
+    /// DELETE of rows, which also takes slices.
     Ranges,
 }
 
@@ -50,11 +51,11 @@ pub(super) fn conditions(
     Ok((partitions, rows))
 }
 
-/// What the relations say, in the order of the keys.
+/// The conditions of all relations, in the order of the keys.
 struct ParsedConditions {
     keys: Vec<Option<KeyCondition>>,
     tokens: Vec<TokenBound>,
-    /// With the first clustering column of each.
+    /// Conditions on clustering columns, each with the position of its first column.
     equal: Vec<(usize, KeyCondition)>,
     low: Option<(usize, SliceBound)>,
     high: Option<(usize, SliceBound)>,
@@ -306,7 +307,7 @@ fn preceding(name: &str, before: &str) -> Failure {
     ))
 }
 
-/// The words that Cassandra has for both.
+/// The errors of Cassandra for both cases.
 pub(super) fn filtering(allowed: bool) -> Failure {
     Failure::invalid(match allowed {
         true => "ALLOW FILTERING is not supported",
@@ -318,7 +319,7 @@ pub(super) fn filtering(allowed: bool) -> Failure {
     })
 }
 
-/// The values of a condition that is none, in the order of its columns.
+/// The values of a condition that allows only one, in the order of its columns.
 fn parts(condition: &KeyCondition) -> Option<Vec<Source>> {
     match &condition.values {
         KeyValues::Listed(tuples) => match tuples.as_slice() {
@@ -329,7 +330,7 @@ fn parts(condition: &KeyCondition) -> Option<Vec<Source>> {
     }
 }
 
-/// `=` and IN; `None` for another comparison.
+/// Plans `=` and IN; `None` for another comparison.
 fn key_condition(
     terms: &mut Terms<'_>,
     columns: &[Column],

@@ -1,4 +1,4 @@
-//! INSERT, UPDATE, DELETE and batches of them.
+//! Plans INSERT, UPDATE, DELETE and batches of them.
 
 use tare_cql::statement::{self, Term, Using};
 use tare_cql::types::Type;
@@ -77,7 +77,7 @@ fn update(
     update: &statement::Update,
 ) -> Result<Modify, Failure> {
     let (table, replicas) = data_table(scope, &update.table)?;
-    // The markers of USING stand before those of SET, but each knows its position.
+    // The markers of USING precede those of SET in the text; each marker knows its own position.
     let (ttl, timestamp) = using(terms, &update.using)?;
     let mut cells: Vec<(u16, Source)> = Vec::new();
     for (name, term) in &update.assignments {
@@ -118,7 +118,7 @@ fn delete(
     Ok(Modify { table, replicas, partitions, rows, action, timestamp, default_ttl_s })
 }
 
-/// A column that is no part of the key.
+/// A column that is not part of the key.
 fn regular<'t>(table: &'t Table, name: &str, part: &str) -> Result<&'t Column, Failure> {
     match find(table, name)? {
         (ColumnRole::Regular, column) => Ok(column),
@@ -129,7 +129,7 @@ fn regular<'t>(table: &'t Table, name: &str, part: &str) -> Result<&'t Column, F
     }
 }
 
-/// Time to live and timestamp.
+/// The TTL and the timestamp of USING.
 fn using(
     terms: &mut Terms<'_>,
     using: &Using,

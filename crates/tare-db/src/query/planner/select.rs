@@ -1,4 +1,4 @@
-//! SELECT from tables of clients.
+//! Plans SELECT from tables of clients.
 
 use tare_cql::response::{ColumnSpec, EncodedColumns};
 use tare_cql::statement::{self, Order, SelectItem, Selection};
@@ -11,7 +11,7 @@ use crate::query::catalog::Table;
 use crate::query::failure::Failure;
 use crate::query::plan::{Item, Items, Partitions, Select, Source};
 
-/// The columns of a result: what each is called, and its type.
+/// The columns of a result: name and type.
 pub(super) type Named = Vec<(String, Type)>;
 
 pub(super) fn select(
@@ -53,7 +53,7 @@ pub(super) fn select(
     })
 }
 
-/// The columns whose cells are wanted, where they are all that is wanted of a row.
+/// The columns whose cells are needed; `None` if the result needs more than their cells.
 fn cells(items: &Items) -> Option<Vec<u16>> {
     let Items::Columns(items) = items else { return None };
     let number = |item: &Item| match item {
@@ -73,7 +73,7 @@ pub(super) fn described(keyspace: &str, table: &str, names: &Named) -> EncodedCo
     EncodedColumns::new(keyspace, table, specs)
 }
 
-/// PER PARTITION LIMIT and LIMIT.
+/// Plans PER PARTITION LIMIT and LIMIT.
 pub(super) fn limits(
     terms: &mut Terms<'_>,
     select: &statement::Select,
@@ -125,7 +125,7 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
     Ok((Items::Columns(items), names))
 }
 
-/// What is selected, and its type.
+/// A selected item and its type.
 fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
     let number = |name: &str, what: &str| match find(table, name)? {
         (ColumnRole::Regular, column) => Ok(column.number),
@@ -163,7 +163,7 @@ fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
     })
 }
 
-/// The argument of a function that is called on what is selected.
+/// The argument of a function in the selection.
 pub(super) fn argument<I>(
     function: statement::Function,
     arguments: &[SelectItem],
@@ -215,7 +215,7 @@ fn check_distinct(table: &Table, select: &statement::Select, items: &Items) -> R
     Ok(())
 }
 
-/// Rows come in clustering order, or in its reverse where all of ORDER BY asks for that.
+/// Whether ORDER BY reverses the clustering order. A mixed order is refused.
 fn is_reversed(
     table: &Table,
     select: &statement::Select,
@@ -238,7 +238,7 @@ fn is_reversed(
                  got {name}"
             )));
         };
-        // Columns that can have one value only may be left out.
+        // Columns that can have only one value may be left out.
         let fixed = |position: usize| {
             select.relations.iter().any(|relation| {
                 let column = &table.clustering[position].name;

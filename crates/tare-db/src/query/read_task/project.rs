@@ -1,4 +1,4 @@
-//! What a SELECT returns of a row: values of its keys and cells, and what is computed from them.
+//! Projects a row: the values of its keys and cells, and what functions compute from them.
 
 use tare_cql::statement::function::CallContext;
 use tare_cql::types::Type;
@@ -9,7 +9,7 @@ use crate::query::catalog::Table;
 use crate::query::key_encoding;
 use crate::query::plan::Item;
 
-/// Columns that are found without a search.
+/// Columns with a number below this need no search.
 const INDEXED: usize = 64;
 
 /// Whether a row has a value in a column.
@@ -17,7 +17,7 @@ pub(super) fn has_value(number: u16, row: &Row<'_>) -> bool {
     cells::iter(row.cells).any(|cell| cell.column == number)
 }
 
-/// Appends what a SELECT wants of a row, each cell with its length.
+/// Appends the selected items of a row, each with its length.
 #[inline]
 pub(crate) fn put_row(
     out: &mut Vec<u8>,
@@ -53,7 +53,7 @@ pub(crate) fn put_row(
     }
 }
 
-/// A value that has to be computed.
+/// The value of an item that may have to be computed.
 fn value(item: &Item, table: &Table, row: &Row<'_>, now: (u32, &CallContext)) -> Option<Vec<u8>> {
     match item {
         Item::Cell(number) => cell(row, *number)?.value().map(<[u8]>::to_vec),

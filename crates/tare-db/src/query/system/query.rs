@@ -1,5 +1,5 @@
-//! Runs SELECT on the tables of the system: all rows are made up, then those that are not wanted
-//! are left out. They are few: each page makes them up again and passes over those before it.
+//! Runs SELECT on system tables: computes all rows, then filters them. The rows are few, so each
+//! page computes them again and skips those of earlier pages.
 
 use std::cmp::Ordering;
 
@@ -29,7 +29,8 @@ impl Shard {
     ) -> Result<(), Failure> {
         let mut node = self.shared.node.clone();
         if node.address.ip().is_unspecified() {
-            // Listening everywhere, the server is where the client has found it.
+            // A server that listens on all addresses reports the one that the client has connected
+            // to.
             node.address = conn.local.unwrap_or(node.address);
         }
         let call_context = self.call_context();
@@ -69,7 +70,7 @@ impl Shard {
     }
 }
 
-/// Tells whether a value fulfils a condition.
+/// A test whether a value satisfies a condition.
 type Accepts<'f> = Box<dyn Fn(&[u8]) -> bool + 'f>;
 
 fn filter_of<'f>(
