@@ -1,5 +1,5 @@
-//! Every message round-trips in every version, and no bytes make a decoder panic: neither arbitrary ones nor valid
-//! frames cut short or with a bit flipped.
+//! Every message round-trips in every version, and no bytes make a decoder panic: neither arbitrary
+//! ones nor valid frames that are cut short or have a flipped bit.
 
 use crate::frame::{
     self, BODY_BYTES_MAX, Direction, Frame, FrameError, HEADER_BYTES, Head, Opcode, Version,
@@ -59,7 +59,7 @@ struct SettingsCase {
 }
 
 impl SettingsCase {
-    /// Of `version` only what that version can say.
+    /// The settings that `version` can express.
     fn settings(&self, version: Version) -> Settings<'_> {
         let newer = version >= Version::V5;
         Settings {
@@ -118,7 +118,7 @@ fn columns(count: usize) -> EncodedColumns {
     EncodedColumns::new("ks", "t", (0..count).map(|_| ColumnSpec { name: "c", kind: &kind }))
 }
 
-/// Everything that a server may say, once.
+/// Every response of a server, once.
 fn responses(version: Version) -> Vec<Vec<u8>> {
     let head = Head { version, stream: 7 };
     let consistency = Consistency::Quorum;
@@ -224,7 +224,7 @@ fn responses(version: Version) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Everything that a client may say, once.
+/// Every request of a client, once.
 fn requests(version: Version) -> Vec<Vec<u8>> {
     let head = Head { version, stream: 1 };
     let mut frames = vec![Vec::new(); 8];
@@ -241,7 +241,8 @@ fn requests(version: Version) -> Vec<Vec<u8>> {
     let prepared = (BatchStatement::Prepared(b"id"), &values[..1]);
     let items = [text, prepared];
     request::encode_batch(&mut frames[7], head, BatchKind::Logged, &items, &settings);
-    // Values bound by name, which this crate decodes but never sends; and what only version 5 has.
+    // Values bound by name, which this crate decodes but never sends, and features of version 5
+    // only.
     frames.push(match version {
         Version::V4 => {
             b"\x04\0\0\x01\x07\0\0\0\x12\0\0\0\x01S\0\x01\x41\0\x01\0\x01a\0\0\0\x01x".to_vec()
@@ -321,7 +322,7 @@ fn damage(bytes: &[u8]) {
     for cut in 0..bytes.len() {
         let direction = if bytes[0] & 0x80 == 0 { Direction::Request } else { Direction::Response };
         assert_eq!(frame::decode(&bytes[..cut], direction, BODY_BYTES_MAX), Ok(None));
-        // The same cut, but with a header that says so.
+        // The same cut, with a header that has the right length.
         if let Some(body) = cut.checked_sub(HEADER_BYTES) {
             let mut short = bytes[..cut].to_vec();
             short[5..9].copy_from_slice(&u32::try_from(body).unwrap().to_be_bytes());
@@ -336,7 +337,7 @@ fn damage(bytes: &[u8]) {
 }
 
 #[test]
-fn other_versions_are_answered_in_the_nearest_that_is_spoken() {
+fn unknown_versions_are_answered_in_the_nearest_known_one() {
     for version in [1_u8, 2, 3, 6, 65, 66] {
         let stream = if version < 3 { [7, 0x05] } else { [0, 7] };
         let bytes = [version, 0, stream[0], stream[1], 0x05, 0, 0, 0, 0];
@@ -394,7 +395,7 @@ fn columns_are_described_as_the_client_needs_it() {
 }
 
 #[test]
-fn a_duration_has_a_code_of_its_own_in_version_5() {
+fn duration_has_its_own_code_in_version_5() {
     for (version, bytes) in [(Version::V4, 48), (Version::V5, 2)] {
         let mut out = Vec::new();
         Type::Duration.encode(version, &mut out);
@@ -404,7 +405,7 @@ fn a_duration_has_a_code_of_its_own_in_version_5() {
 }
 
 #[test]
-fn frames_that_cannot_be_are_refused_before_their_body() {
+fn invalid_headers_are_refused_before_their_body() {
     let check = |bytes: &[u8; 9], expected: FrameError| {
         assert_eq!(frame::decode(bytes, Direction::Request, 1000), Err(expected));
     };
@@ -423,20 +424,20 @@ fn frames_that_cannot_be_are_refused_before_their_body() {
 }
 
 #[test]
-fn what_stands_before_a_message_is_skipped() {
+fn data_before_a_message_is_skipped() {
     let mut bytes = b"\x84\x0e\0\x01\x02\0\0\0\0".to_vec();
     bytes.extend_from_slice(&[9; 16]);
     bytes.extend_from_slice(b"\0\x01\0\x04warn");
     bytes.extend_from_slice(b"\0\x01\0\x01k\0\0\0\x01v");
     bytes[8] = u8::try_from(bytes.len() - 9).unwrap();
     assert!(one_frame(&bytes, Direction::Response).body.is_empty());
-    // In a request tracing is only a wish, with nothing in the body.
+    // A request for tracing adds nothing to the body.
     let frame = one_frame(b"\x04\x02\0\x01\x05\0\0\0\0", Direction::Request);
     assert!(matches!(Request::decode(&frame), Ok(Request::Options)));
 }
 
 #[test]
-fn rows_of_nothing_are_refused() {
+fn rows_without_columns_are_refused() {
     let mut bytes = b"\x84\0\0\x01\x08\0\0\0\x10".to_vec();
     bytes.extend_from_slice(b"\0\0\0\x02\0\0\0\x04\0\0\0\0\x7f\xff\xff\xff");
     let decoded = Response::decode(&one_frame(&bytes, Direction::Response));
@@ -612,7 +613,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_decoder_panic(
+    fn arbitrary_bytes_do_not_make_a_decoder_panic(
         header in any::<(bool, bool, u8, u16)>(),
         opcode in 0..0x11_u8,
         body in prop::collection::vec(prop_oneof![Just(0_u8), Just(1), Just(4), any::<u8>()], 0..80),

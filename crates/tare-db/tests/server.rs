@@ -386,7 +386,7 @@ fn full_disk_refuses_writes_and_serves_reads() {
         };
         let refused = (0..400).find_map(|key| Some((key, write(&mut client, key).err()?)));
         let (key, why) = refused.expect("the disk holds 40 MiB");
-        assert!(why.contains("cannot make a commit log segment"), "{why}");
+        assert!(why.contains("cannot create a commit log segment"), "{why}");
         assert!(key > 100, "{key}");
         let rows = client.execute(&select, &[Value::Bytes(&0u64.to_be_bytes())]).unwrap();
         assert_eq!(rows, [[Some(value.clone())]]);

@@ -1,4 +1,4 @@
-//! The seam between the simulator and the store: the one file that knows the store's interface.
+//! The adapter between the simulator and the store. No other file uses the store's interface.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -24,37 +24,37 @@ pub(crate) struct Engine {
     store: Store,
 }
 
-/// Why a write was not taken.
+/// Why a write was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Too much waits for the disk, or memory is full.
+    /// Too much data waits for the disk, or memory is full.
     Overloaded,
     DiskFull,
     Poisoned,
 }
 
-/// How far a read has come.
+/// The state of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     Done,
-    /// It waits for the device.
+    /// The read waits for the device.
     Missing,
-    /// It can go on at once.
+    /// The read can go on at once.
     Paused,
-    /// It cannot be answered: something is damaged.
+    /// The read fails because data is damaged.
     Damaged(String),
-    /// It cannot be answered: a file could not be read.
+    /// The read fails because a file could not be read.
     Io(String),
 }
 
-/// A read of one partition, and what it has been shown so far.
+/// A read of one partition, and the rows that it has returned.
 #[derive(Debug, Default)]
 pub(crate) struct PartialRead {
     pub(crate) rows: Vec<Row>,
     pins: Pins,
 }
 
-/// A read of a whole table, and what it has been shown so far.
+/// A read of a whole table, and the rows that it has returned.
 #[derive(Debug)]
 pub(crate) struct PartialScan {
     pub(crate) partitions: BTreeMap<PartitionId, Vec<Row>>,
@@ -62,7 +62,8 @@ pub(crate) struct PartialScan {
     pins: Pins,
 }
 
-/// The options of all tables: a short grace, so that tombstones are dropped in a simulated life.
+/// The options of all tables, with a short grace period, so that tombstones are dropped in a
+/// simulation.
 fn options() -> BTreeMap<u32, TableOptions> {
     let options = |table: u32| TableOptions {
         gc_grace_s: GC_GRACE_S,
@@ -72,10 +73,10 @@ fn options() -> BTreeMap<u32, TableOptions> {
     TABLES.into_iter().map(|table| (table, options(table))).collect()
 }
 
-/// How long a tombstone is kept, in seconds: longer than writes come late.
+/// How long a tombstone is kept, in seconds; late writes come earlier than that.
 pub(crate) const GC_GRACE_S: u32 = 20;
 
-/// The limits of simulated stores: small, so that everything happens often.
+/// The limits of simulated stores, which are small, so that everything happens often.
 pub(crate) fn limits(durability: Durability, memtable_bytes: usize) -> Limits {
     Limits {
         memtable_bytes,
@@ -88,7 +89,7 @@ pub(crate) fn limits(durability: Durability, memtable_bytes: usize) -> Limits {
 }
 
 impl Engine {
-    /// Opens the store over what is on the disk, or says why that cannot be.
+    /// Opens the store on the disk. The error is a description for people.
     pub(crate) fn open(
         files: &mut DeviceFiles<'_>,
         limits: Limits,
@@ -98,7 +99,7 @@ impl Engine {
         opened.map(|(store, _)| Self { store }).map_err(|error| chain(&error))
     }
 
-    /// Writes what belongs together and returns its ticket.
+    /// Writes mutations as one entry and returns its ticket.
     pub(crate) fn write(&mut self, mutations: &[Mutation]) -> Result<u64, Refusal> {
         let encoded: Vec<Vec<u8>> = mutations.iter().map(encoded_cells).collect();
         let borrowed: Vec<StoreMutation<'_>> = mutations
@@ -121,12 +122,12 @@ impl Engine {
         Ok(true)
     }
 
-    /// Brings an operation back.
+    /// Returns the completion of an operation to the store.
     pub(crate) fn complete(&mut self, completion: Completion, now: Now) -> Result<(), String> {
         self.store.complete(completion, now).map_err(|error| chain(&error))
     }
 
-    /// When the store wants to be asked again though nothing else has happened.
+    /// The time at which the store has to be called again even if nothing else happens.
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
         self.store.next_due_ns()
     }
@@ -140,7 +141,7 @@ impl Engine {
         self.store.is_poisoned()
     }
 
-    /// Begins a clean stop, with what is in memory written to tables or left to the log.
+    /// Begins a clean stop. The rows in memory are written to tables, or left to the log.
     pub(crate) fn close(&mut self, flush: bool) {
         self.store.close(flush);
     }
@@ -154,7 +155,7 @@ impl Engine {
         self.store.is_closed()
     }
 
-    /// Reads on.
+    /// Continues a read.
     pub(crate) fn read(
         &mut self,
         read: &crate::workload::Read,
@@ -206,7 +207,7 @@ impl Engine {
         progress(self.store.read_row(&read, pins, |row| rows.push(owned(&row))))
     }
 
-    /// Scans on.
+    /// Continues a scan.
     pub(crate) fn scan(&mut self, scanning: &mut PartialScan) -> Progress {
         let PartialScan { partitions, scan, pins } = scanning;
         let table = scan.table;
@@ -285,7 +286,7 @@ fn borrow<'a>(mutation: &'a Mutation, cells: &'a [u8]) -> StoreMutation<'a> {
     StoreMutation { table: *table, token: *token, key, change }
 }
 
-/// An error with its causes.
+/// The text of an error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut told = error.to_string();
     let mut source = error.source();

@@ -1,8 +1,9 @@
-//! Reads that wait for the device: what they have been shown, and what they may be shown.
+//! Reads that wait for the device: the rows that they have returned, and the rows that they may
+//! return.
 //!
-//! A read that waits sees the shard change under it. Each of its rows must be as the row was at some
-//! moment between the read's beginning and its end; rows that did not change meanwhile must be
-//! exact, and so must the order.
+//! The shard changes while a read waits. Each of its rows must equal the row at some moment between
+//! the read's begin and its end; rows that did not change meanwhile must be exact, and so must the
+//! order.
 
 use crate::engine::{Engine, PartialRead, Progress};
 use crate::history::History;
@@ -10,18 +11,18 @@ use crate::model::{Mutation, Row, difference};
 use crate::violation::Violation;
 use crate::workload::Read;
 
-/// Reads that wait at the same time at most.
+/// Reads that may wait at the same time.
 const READS_MAX: usize = 8;
-/// Calls after which a read that is never told to wait must have ended.
+/// Calls after which a read that does not have to wait must have ended.
 const CALLS_MAX: usize = 10_000;
 
-/// A read that has begun.
+/// A read under way.
 #[derive(Debug)]
 struct ActiveRead {
     read: Read,
     reading: PartialRead,
     now_s: u32,
-    /// What was right at its beginning, and after each change of its partition since.
+    /// The right answer at its begin, and after each change of its partition since.
     versions: Vec<Vec<Row>>,
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct Reads {
     active: Vec<ActiveRead>,
 }
 
-/// A read that has ended: what it was shown, or why it was shown nothing.
+/// The result of a read: its rows, or the reason why it failed.
 pub(crate) type ReadResult = Result<Vec<Row>, Progress>;
 
 impl Reads {
@@ -43,7 +44,7 @@ impl Reads {
         self.active.is_empty()
     }
 
-    /// Forgets all: their clients have gone with the server.
+    /// Drops all reads, because the crash has disconnected their clients.
     pub(crate) fn clear(&mut self) {
         self.active.clear();
     }
@@ -54,7 +55,7 @@ impl Reads {
         self.active.push(ActiveRead { read, reading: PartialRead::default(), now_s, versions });
     }
 
-    /// Notes a write that has been taken.
+    /// Notes a write that the store has accepted.
     pub(crate) fn wrote(&mut self, mutations: &[Mutation], history: &History) {
         for read_ in &mut self.active {
             if mutations.iter().any(|mutation| mutation.partition_id == read_.read.partition_id) {
@@ -63,7 +64,7 @@ impl Reads {
         }
     }
 
-    /// Goes on with every read and returns those that have ended, checked.
+    /// Continues every read. Returns those that have ended, after a check.
     pub(crate) fn step(&mut self, engine: &mut Engine) -> Result<Vec<ReadResult>, Violation> {
         let mut ended = Vec::new();
         let mut at = 0;
@@ -111,8 +112,8 @@ fn expected(read: &Read, history: &History, now_s: u32) -> Vec<Row> {
     rows
 }
 
-/// Leaves of rows only the columns that were wanted: others may be lacking in an answer. Whether
-/// there is a row at all has to be right whatever was wanted of it.
+/// Removes the columns that were not requested, because an answer may lack them. Whether a row
+/// exists has to be right in any case.
 fn project(read: &Read, rows: &mut [Row]) {
     let Some(Some(wanted)) = &read.row else { return };
     rows.iter_mut().for_each(|(_, cells)| cells.retain(|column, _| wanted.contains(column)));

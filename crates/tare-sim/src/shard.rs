@@ -1,4 +1,4 @@
-//! One shard of the simulated machine: a store, its device, and what its client knows.
+//! One shard of the simulated machine: a store, its device, and its client.
 
 use std::collections::BTreeSet;
 
@@ -19,15 +19,15 @@ use crate::violation::Violation;
 use crate::workload::{TABLES, Workload};
 use tare_store::FileId;
 
-/// Turns of the machine after which a store that is left alone must have come to rest.
+/// Turns after which an idle store must have no work left.
 const TURNS_MAX: usize = 20_000;
-/// Restarts in a row that may be cut off by another crash.
+/// Consecutive restarts that another crash may interrupt.
 const CRASHES_MAX: usize = 3;
-/// How long a store may take to find out that there is room again, in ns.
+/// How long a store may take to notice that the disk has room again, in ns.
 const ROOM_NS_MAX: u64 = 1_000_000_000;
-/// Times that a store is opened over a disk that fails.
+/// Times that a store is opened on a failing disk.
 const ATTEMPTS_MAX: usize = 5;
-/// Rows and partitions that a scan looks at in one call.
+/// Rows and partitions that a scan visits in one call.
 const SCAN_STEPS: u32 = 50;
 
 /// A simulated shard.
@@ -36,13 +36,13 @@ pub(crate) struct Shard {
     pub(crate) device: Device,
     pub(crate) workload: Workload,
     limits: Limits,
-    /// How many operations the host of this shard has under way at most.
+    /// Operations that the host of this shard may have under way.
     under_way_max: usize,
     engine: Option<Engine>,
     history: History,
     reads: Reads,
     rng: Rng,
-    /// The log has failed since the last restart; what was acknowledged then.
+    /// If the log has failed since the last restart: the tickets that were acknowledged then.
     failed: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ impl Shard {
         }
     }
 
-    /// Writes what the workload says next, or checks that it was right to refuse it.
+    /// Writes the next mutations of the workload, or checks that a refusal was right.
     pub(crate) fn write(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(), Violation> {
         let mutations = self.workload.write(clock.wall_s());
         self.send(mutations, trace).map(|_| ())
@@ -114,7 +114,7 @@ impl Shard {
         }
     }
 
-    /// Begins to read what the workload says next; the answer is checked when it is there.
+    /// Begins the next read of the workload. The answer is checked when it comes.
     pub(crate) fn read(&mut self, clock: &Clock) {
         let read = self.workload.read();
         if self.engine.is_some() && self.reads.has_room() {
@@ -122,7 +122,7 @@ impl Shard {
         }
     }
 
-    /// Goes on with the reads that have begun.
+    /// Continues the reads under way.
     fn read_on(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(), Violation> {
         let Some(engine) = &mut self.engine else { return Ok(()) };
         for ended in self.reads.step(engine)? {
@@ -137,7 +137,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Whether a read may have failed like that.
+    /// Checks whether a read may have failed in this way.
     fn excuse(
         &mut self,
         progress: &Progress,
@@ -152,7 +152,7 @@ impl Shard {
         }
     }
 
-    /// Puts flipped bits back after an error that says where one is.
+    /// Restores flipped bits after an error that names their file.
     fn repair(&mut self, why: &str, now_ns: u64) -> Result<(), Violation> {
         let is_named = |flip: &Flip| why.contains(&flip.file.file_name());
         // Several reads may have met the same bit.
@@ -187,7 +187,7 @@ impl Shard {
         repaired
     }
 
-    /// Reads everything and checks it. Nothing is written meanwhile.
+    /// Reads everything and checks it, without writes meanwhile.
     pub(crate) fn scan(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         let wall_s = clock.wall_s();
         let contents = self.contents(clock, trace)?;
@@ -204,7 +204,7 @@ impl Shard {
         Ok(())
     }
 
-    /// All that the store shows, as it is at this second.
+    /// All rows that the store returns at this second.
     fn contents(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<Contents, Violation> {
         let mut contents = Contents::new();
         let wall_s = clock.wall_s();
@@ -233,7 +233,7 @@ impl Shard {
         Ok(contents)
     }
 
-    /// Hands operations to the device and brings back those that have ended.
+    /// Hands operations to the device and returns completions to the store.
     pub(crate) fn turn(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(), Violation> {
         let Some(engine) = &mut self.engine else { return Ok(()) };
         while let Some(completion) = self.device.next_completion(clock.now_ns) {
@@ -244,7 +244,7 @@ impl Shard {
                 if !self.device.failed && !self.device.was_full {
                     return Err(Violation::Unexpected { why });
                 }
-                // Where a table has failed, a write of the log that is under way may still succeed.
+                // If a table has failed, a write of the log under way may still succeed.
                 if engine.is_poisoned() && self.device.failed_log {
                     self.failed.get_or_insert(engine.durable());
                 }
@@ -269,10 +269,11 @@ impl Shard {
         self.read_on(clock, trace)
     }
 
-    /// A turn at the next moment at which something can happen.
+    /// Runs a turn at the next moment at which something can happen.
     fn wait(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         self.turn(clock, trace)?;
-        // What was due already and was not handed out in this turn waits for something that is under way.
+        // A time that is due already is not the next one: the work for it waits for an operation
+        // under way.
         let now_ns = clock.now_ns;
         let due = self.engine.as_ref().and_then(Engine::next_due_ns).filter(|due| *due > now_ns);
         let next = self.device.next_due_ns().into_iter().chain(due).min();
@@ -280,8 +281,8 @@ impl Shard {
         self.turn(clock, trace)
     }
 
-    /// Goes on without new asks until all that was written is durable and every read has ended, or
-    /// the log has failed.
+    /// Goes on without new requests until all writes are durable and all reads have ended, or the
+    /// log has failed.
     pub(crate) fn settle(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         let newest = self.history.newest();
         for _ in 0..TURNS_MAX {
@@ -295,7 +296,7 @@ impl Shard {
         Err(Violation::Livelock { under_way: self.device.under_way(), turns: TURNS_MAX })
     }
 
-    /// Gives the store the time in which it must find out that there is room again.
+    /// Gives the store the time in which it must notice that the disk has room again.
     pub(crate) fn recover_room(
         &mut self,
         clock: &mut Clock,
@@ -310,7 +311,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Stops as the server does when it is told to.
+    /// Stops the store as a server does.
     pub(crate) fn stop(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         trace.event(10, &[], format_args!("stop"));
         self.device.set_full(false);
@@ -342,7 +343,7 @@ impl Shard {
         self.failed = None;
     }
 
-    /// Starts the store again and checks that what is there is what was written.
+    /// Starts the store again and checks its contents.
     pub(crate) fn start(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         let vouched = log::vouched(&self.device.disk);
         let (engine, has_flips) = self.open(clock, trace)?;
@@ -350,8 +351,7 @@ impl Shard {
         self.engine = Some(engine);
         let wall_s = clock.wall_s();
         let found = self.contents(clock, trace)?;
-        // A flip in the part of the log that nothing after it vouches for cannot be told from a
-        // torn end.
+        // A flip in the part of the log that no later group proves durable looks like a torn tail.
         let certain = self.history.acknowledged();
         let certain = if has_flips { certain.min(vouched) } else { certain };
         let again = self.history.restarted(&found, certain, next, wall_s)?;
@@ -359,7 +359,7 @@ impl Shard {
         self.repeat(again, clock, trace)
     }
 
-    /// Makes sure of writes of which nobody can tell whether they survived, without faults.
+    /// Repeats writes of which nobody can know whether they survived, without faults.
     fn repeat(
         &mut self,
         again: Vec<Vec<Mutation>>,
@@ -373,7 +373,7 @@ impl Shard {
         self.device.set_full(false);
         for mutations in made_certain(again, clock.wall_s()) {
             let mut turns = 0;
-            // It may be refused until memory has been flushed.
+            // The write may be refused until memory has been flushed.
             while !self.send(mutations.clone(), trace)? {
                 self.wait(clock, trace)?;
                 turns += 1;
@@ -387,7 +387,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Opens the store, and says whether it may have taken damage for the torn end of the log.
+    /// Opens the store. Returns also whether it may have taken damage for the torn tail of the log.
     fn open(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(Engine, bool), Violation> {
         let faults = self.device.faults.clone();
         let opened = self.open_over_faults(clock, trace);
@@ -411,14 +411,14 @@ impl Shard {
             let opened = Engine::open(&mut files, self.limits, clock.now());
             let (crashed, failed) = (files.crashed(), files.failed());
             match opened {
-                // Whatever was opened over a machine without power is gone with it.
+                // A store that was opened on a machine without power is lost with it.
                 _ if crashed => {
                     trace.event(13, &[], format_args!("the power went during recovery"));
                     self.device.crash(Crash::Power);
                     was_cut_off = true;
                 }
                 Ok(engine) => return Ok((engine, has_flips)),
-                // The operator tries again, and then sees to the disk.
+                // The operator tries again, and later repairs the disk.
                 Err(why) if failed => {
                     trace.event(15, &[], format_args!("not opened: {why}"));
                     if attempt >= ATTEMPTS_MAX {
@@ -436,12 +436,12 @@ impl Shard {
         Err(Violation::NotOpened { why: "it was tried often enough".into() })
     }
 
-    /// Plants a fault of the instrument in what is stored. Returns whether there was a place.
+    /// Plants a fault of the instrument in stored data. Returns whether there was a place for it.
     pub(crate) fn plant_at_rest(&mut self, canary: Canary) -> bool {
         canary == Canary::ForgedValue && log::forge(&mut self.device.disk)
     }
 
-    /// Plants a fault of the instrument in a running store. Returns whether it took it.
+    /// Plants a fault of the instrument in a running store. Returns whether the store accepted it.
     pub(crate) fn plant(&mut self, canary: Canary, clock: &Clock) -> bool {
         let Some(engine) = &mut self.engine else { return false };
         canary == Canary::InventedWrite
@@ -449,9 +449,9 @@ impl Shard {
     }
 }
 
-/// What makes writes certain that may have happened or not: the writes themselves, which change
-/// nothing the second time; or, where they are so old that a tombstone which would have hidden them
-/// may be gone by now, the deletion of the partitions that they changed.
+/// The writes that remove doubt about `open` ones. The same writes again change nothing if they
+/// survived. If they are so old that a tombstone which would have hidden them may be gone, their
+/// partitions are deleted instead.
 fn made_certain(open: Vec<Vec<Mutation>>, wall_s: u32) -> Vec<Vec<Mutation>> {
     let mutations = || open.iter().flatten();
     let since = i64::from(wall_s.saturating_sub(GC_GRACE_S / 2)) * 1_000_000;

@@ -55,7 +55,7 @@ impl Chunk {
     /// Returns the next `length` bytes of the chunk for the caller to fill.
     ///
     /// # Panics
-    /// If they do not fit.
+    /// Panics if they do not fit.
     pub fn take(&mut self, length: usize) -> &mut [u8] {
         assert!(length <= self.room(), "{length} bytes do not fit into {}", self.room());
         let from = self.start + self.length;

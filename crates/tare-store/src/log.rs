@@ -383,7 +383,8 @@ impl CommitLog {
 
     /// Takes the completion of an operation of the log.
     ///
-    /// # Panics Panics if the operation is not under way.
+    /// # Panics
+    /// Panics if the operation is not under way.
     pub(crate) fn complete(&mut self, completion: Completion, now: Now) -> Result<(), LogError> {
         let Completion { id, chunk, result } = completion;
         match id.owner() {

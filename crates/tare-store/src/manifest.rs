@@ -104,7 +104,7 @@ impl Manifest {
         };
         let contents = rest.get(..u32_at(head, 8) as usize).ok_or("it ends too early")?;
         if crc32c::crc32c(contents) != u32_at(head, 12) {
-            return Err("the checksum does not fit");
+            return Err("the checksum does not match");
         }
         let (fixed, listed) =
             contents.split_first_chunk::<FIXED_BYTES>().ok_or("it is too short")?;

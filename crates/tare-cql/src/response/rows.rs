@@ -17,11 +17,11 @@ mod flag {
     pub(super) const GLOBAL_TABLE: i32 = 0x01;
     pub(super) const MORE_PAGES: i32 = 0x02;
     pub(super) const NO_METADATA: i32 = 0x04;
-    /// Version 5.
+    /// Version 5: the metadata differs from what the client knows.
     pub(super) const METADATA_CHANGED: i32 = 0x08;
 }
 
-/// A column as the server describes it.
+/// The description of a column, for encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ColumnSpec<'a> {
     pub name: &'a str,
@@ -35,7 +35,7 @@ pub struct EncodedColumns {
     id: [u8; 16],
     /// Keyspace, table, then name and type of each column.
     bytes: Vec<u8>,
-    /// The same in version 5, where it differs.
+    /// The same for version 5, if it differs.
     newer: Option<Vec<u8>>,
 }
 
@@ -68,7 +68,7 @@ impl EncodedColumns {
         self.count
     }
 
-    /// Another one, in all likelihood, whenever the columns are others (`<result_metadata_id>` of
+    /// An id that almost certainly changes whenever the columns change (`<result_metadata_id>` of
     /// version 5).
     #[inline]
     pub fn id(&self) -> &[u8] {
@@ -84,8 +84,8 @@ impl EncodedColumns {
     }
 }
 
-/// A RESULT Rows being written: `begin`, then the cells of each row in order, `end_row` after each
-/// row, `finish`.
+/// A RESULT Rows under construction: `begin`, then the cells of each row in order, `end_row` after
+/// each row, `finish`.
 #[derive(Debug)]
 #[must_use = "the frame is complete after `finish`"]
 pub struct RowsWriter<'o> {
@@ -96,8 +96,8 @@ pub struct RowsWriter<'o> {
 }
 
 impl<'o> RowsWriter<'o> {
-    /// Appends everything before the first cell. With a paging state there are more rows to be
-    /// asked for.
+    /// Appends everything before the first cell. A paging state means that more rows can be
+    /// requested.
     #[inline]
     pub fn begin(
         out: &'o mut Vec<u8>,
@@ -137,13 +137,13 @@ impl<'o> RowsWriter<'o> {
         put_bytes(self.out, value);
     }
 
-    /// Appends cells that are encoded already, each with its length in front.
+    /// Appends encoded cells, each preceded by its length.
     #[inline]
     pub fn cells_encoded(&mut self, cells: &[u8]) {
         self.out.extend_from_slice(cells);
     }
 
-    /// Appends a row whose cells, each with its length in front, `write` appends.
+    /// Appends a row. `write` appends its cells, each preceded by its length.
     #[inline]
     pub fn row(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(self.out);
@@ -156,7 +156,7 @@ impl<'o> RowsWriter<'o> {
         self.rows = self.rows.saturating_add(1);
     }
 
-    /// Bytes of the frame so far, to keep pages short.
+    /// Length of the frame so far in bytes, for keeping pages short.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.out.len().saturating_sub(self.start.offset())
@@ -169,17 +169,17 @@ impl<'o> RowsWriter<'o> {
         self.start.finish(self.out)
     }
 
-    /// Takes the whole frame back, to answer with an error instead.
+    /// Removes the whole frame, so that an error can be sent instead.
     pub fn abort(self) {
         self.out.truncate(self.start.offset());
     }
 }
 
-/// What version 5 is told to be the id of the columns of a statement that returns none.
+/// The id in version 5 for the columns of a statement that returns none.
 const NO_COLUMNS: [u8; 16] = [0; 16];
 
 /// Appends RESULT Prepared: the id, the columns of the bind markers, which of them form the
-/// partition key (in the order of the key; empty where not all are bound), and the columns of the
+/// partition key (in the order of the key; empty if not all are bound), and the columns of the
 /// result, if there is one.
 pub fn encode_prepared(
     out: &mut Vec<u8>,
@@ -196,7 +196,7 @@ pub fn encode_prepared(
     if head.version >= Version::V5 {
         put_short_bytes(out, result.map_or(&NO_COLUMNS, EncodedColumns::id));
     }
-    // Keyspace and table are told once, and only where there is a column to tell them of.
+    // Keyspace and table appear once, and only if there is a column.
     let flags = |columns: &EncodedColumns| if columns.count == 0 { 0 } else { flag::GLOBAL_TABLE };
     put_int(out, flags(markers));
     put_count(out, markers.count);
@@ -221,16 +221,16 @@ pub fn encode_prepared(
     start.finish(out);
 }
 
-/// What the server says about the columns of a result.
+/// The metadata of a result.
 #[derive(Debug, Clone, Copy)]
 pub struct Metadata<'a> {
-    /// Number of columns, also where they are not described.
+    /// Number of columns, even if they are not described.
     pub column_count: usize,
-    /// To be sent back for the next page.
+    /// The state that the client sends back for the next page.
     pub paging_state: Option<&'a [u8]>,
-    /// Version 5: the id of columns that are not those that the client named.
+    /// Version 5: the id of the columns, if they differ from those that the client named.
     pub new_id: Option<&'a [u8]>,
-    /// `None` where the client asked to skip them.
+    /// The columns; `None` if the client asked to omit them.
     pub columns: Option<Columns<'a>>,
 }
 
@@ -255,7 +255,7 @@ impl<'a> Metadata<'a> {
     }
 }
 
-/// A column as the client reads it.
+/// The description of a column, decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column<'a> {
     pub keyspace: &'a str,
@@ -354,7 +354,7 @@ impl<'a> Rows<'a> {
         let rows = reader.count("number of rows")?;
         let cells = reader;
         if metadata.column_count == 0 && rows > 0 {
-            // Rows of nothing would be counted without end.
+            // An endless number of rows without columns would have to be counted.
             return Err(DecodeError::Length { what: "number of columns", length: 0 });
         }
         for _ in 0..rows {

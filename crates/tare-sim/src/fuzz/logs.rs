@@ -1,5 +1,6 @@
-//! Commit logs: whatever a segment holds, recovery ends with an error or with a store, and a second
-//! recovery finds what the first left. What is sound before the damage is neither lost nor changed.
+//! Commit logs: with any bytes in a segment, recovery ends with an error or with a store, and a
+//! second recovery finds what the first one left. Valid entries before the damage are neither lost
+//! nor changed.
 
 use tare_store::entry::{ENTRY_HEAD_BYTES, GROUP_HEAD_BYTES, GroupHead};
 use tare_store::{Durability, FileId, Now};
@@ -13,7 +14,7 @@ use crate::history::Contents;
 use crate::workload::TABLES;
 use tare_std::rng::Rng;
 
-/// The bytes are a segment, as they are and with their checksums made right.
+/// Takes the bytes as a segment, unchanged and with corrected checksums.
 pub(super) fn logs(bytes: &[u8]) {
     recover(bytes);
     let mut healed = bytes.to_vec();
@@ -31,7 +32,7 @@ fn recover(bytes: &[u8]) {
     assert_eq!(first, second);
 }
 
-/// What a store over this disk shows; `None` if it cannot be opened.
+/// The contents of a store on this disk; `None` if it cannot be opened.
 fn contents(device: &mut Device) -> Option<Contents> {
     let now = Now { monotonic_ns: 0, wall_s: 1_700_000_000 };
     let mut files = DeviceFiles::new(device, Rng::new(0), None);
@@ -46,7 +47,7 @@ fn contents(device: &mut Device) -> Option<Contents> {
     Some(contents)
 }
 
-/// Makes the checksum of every group's head and of every entry right, and heads say their length.
+/// Corrects the checksums of all groups' heads and entries, and the lengths in the heads.
 fn heal(bytes: &mut [u8]) {
     for page in (0..bytes.len()).step_by(PAGE) {
         let Some(head) = bytes[page..].first_chunk_mut::<GROUP_HEAD_BYTES>() else { return };

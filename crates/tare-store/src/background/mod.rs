@@ -196,7 +196,8 @@ impl Background {
 
     /// Begins to flush a memtable.
     ///
-    /// # Panics Panics if a memtable is being flushed.
+    /// # Panics
+    /// Panics if a memtable is being flushed.
     pub(crate) fn flush(&mut self, memtable: Rc<Memtable>, log_sequence: u64) {
         assert!(self.flush.is_none(), "one memtable is flushed at a time");
         self.flush = Some(Flush::new(memtable, log_sequence));

@@ -127,7 +127,8 @@ impl<'a> Cell<'a> {
 
 /// Appends a cell. Columns must ascend.
 ///
-/// # Panics Panics if the value is 4 GiB or longer; frames are far smaller.
+/// # Panics
+/// Panics if the value is 4 GiB or longer; frames are far smaller.
 #[inline]
 pub fn push(out: &mut Vec<u8>, cell: Cell<'_>) {
     let put_value = |out: &mut Vec<u8>, value: &[u8]| {

@@ -212,7 +212,8 @@ pub fn payload_bytes(mutations: &[Mutation<'_>]) -> usize {
 
 /// Writes a payload into `out`, which must have exactly [`payload_bytes`] bytes.
 ///
-/// # Panics Panics if a key is longer than [`KEY_BYTES_MAX`]; the store refuses such keys before.
+/// # Panics
+/// Panics if a key is longer than [`KEY_BYTES_MAX`]; the store refuses such keys before.
 #[inline]
 pub fn encode_payload(mutations: &[Mutation<'_>], out: &mut [u8]) {
     let mut rest = out;
@@ -230,7 +231,8 @@ pub fn bytes(payload_bytes: usize) -> usize {
 
 /// Writes an entry into `out`, which must have exactly [`bytes`] of [`payload_bytes`].
 ///
-/// # Panics Panics as [`encode_payload`] does.
+/// # Panics
+/// Panics as [`encode_payload`] does.
 #[inline]
 pub fn encode_entry(mutations: &[Mutation<'_>], out: &mut [u8]) {
     encode_payload(mutations, &mut out[ENTRY_HEAD_BYTES..]);

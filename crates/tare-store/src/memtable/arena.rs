@@ -34,7 +34,8 @@ pub(super) struct Arena {
 impl Arena {
     /// Stores a byte string.
     ///
-    /// # Panics Panics beyond 16 GiB; memtables are flushed long before.
+    /// # Panics
+    /// Panics beyond 16 GiB; memtables are flushed long before.
     #[inline]
     pub(super) fn put(&mut self, bytes: &[u8]) -> Handle {
         let length = u32::try_from(bytes.len()).expect("a byte string is shorter than 4 GiB");

@@ -42,12 +42,12 @@ impl Written {
     }
 }
 
-/// Few keys, few timestamps and few seconds, so that everything meets.
+/// Few keys, timestamps and seconds, so that all kinds of conflicts occur.
 fn keys() -> impl Strategy<Value = (i64, Vec<u8>)> {
     (-2i64..3, proptest::collection::vec(0u8..2, 1..3))
 }
 
-/// Clustering keys of one length, which is prefix-free, or none.
+/// Clustering keys of one length, which are prefix-free, or none.
 fn clusterings(clustered: bool) -> BoxedStrategy<Vec<u8>> {
     match clustered {
         true => proptest::collection::vec(0u8..6, 2..3).boxed(),
@@ -100,7 +100,7 @@ pub(crate) fn histories() -> impl Strategy<Value = Vec<Written>> {
 
 type RowKey = (i64, Vec<u8>, Vec<u8>);
 
-/// The answer from scratch: every row that can be seen with its cells.
+/// The expected answer: every visible row with its cells, computed from the whole history.
 pub(crate) fn naive(history: &[Written], now_s: u32) -> BTreeMap<RowKey, Vec<u8>> {
     let mut keys = BTreeSet::new();
     for write in history {
@@ -162,7 +162,7 @@ struct SourceSet {
     frozen: Vec<Rc<Memtable>>,
     tables: Vec<Rc<Table>>,
     files: BTreeMap<u64, Vec<u8>>,
-    /// So small that blocks come and go.
+    /// A cache so small that blocks are evicted and read again.
     cache: Cache,
     pins: Pins,
     scratch: Scratch,
@@ -253,7 +253,7 @@ impl SourceSet {
     }
 }
 
-/// Ascending slices that do not overlap, from any bounds.
+/// Ascending slices without overlap, from any bounds.
 pub(crate) fn slices_of(bounds: &BTreeSet<Vec<u8>>, open_end: bool) -> Vec<Slice<'_>> {
     let bounds: Vec<_> = bounds.iter().map(Vec::as_slice).collect();
     bounds
@@ -268,9 +268,9 @@ pub(crate) fn slices_of(bounds: &BTreeSet<Vec<u8>>, open_end: bool) -> Vec<Slice
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-    /// However the writes are spread over sources, the answer is that of all of them.
+    /// The answer does not depend on how the writes are spread over sources.
     #[test]
-    fn a_scan_shows_what_is_there(
+    fn scan_agrees_with_the_model(
         history in histories(),
         seed: u64,
         sources in 1u64..5,
@@ -318,7 +318,7 @@ proptest! {
     }
 
     #[test]
-    fn a_partition_shows_what_is_there(
+    fn partition_read_agrees_with_the_model(
         history in histories(),
         seed: u64,
         sources in 1u64..5,
@@ -367,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn a_row_is_what_is_there(
+    fn row_read_agrees_with_the_model(
         history in histories(),
         seed: u64,
         sources in 1u64..7,
@@ -398,9 +398,9 @@ proptest! {
         }
     }
 
-    /// What compaction makes of the sources answers like them.
+    /// A compaction of the sources gives the same answers as the sources.
     #[test]
-    fn compaction_changes_no_answer(
+    fn compaction_keeps_all_answers(
         history in histories(),
         seed: u64,
         sources in 1u64..5,
@@ -459,7 +459,7 @@ proptest! {
     }
 
     #[test]
-    fn ranges_are_the_strongest_of_what_was_added(
+    fn overlapping_ranges_keep_the_strongest_deletion(
         added in proptest::collection::vec(
             (bounds(), proptest::option::of(bounds()), 0i64..5, 0u32..3), 0..12),
         probes in proptest::collection::vec(bounds(), 1..20),
@@ -495,9 +495,9 @@ proptest! {
     }
 }
 
-/// Dead rows are passed once, however often the read is held up, and others get their turn.
+/// Dead rows are passed once, however often the read is interrupted, and the read yields to others.
 #[test]
-fn a_read_of_many_dead_rows_pauses() {
+fn read_of_many_dead_rows_pauses() {
     let mut history = Vec::new();
     let rows = walk::STEPS * 2 + 10;
     for number in 0..rows {
@@ -529,13 +529,13 @@ fn a_read_of_many_dead_rows_pauses() {
             }));
         }
         assert_eq!(found, 1);
-        // A block that is missing is a pause too.
+        // A missing block interrupts the read too.
         assert!(count > 1 || ends.len() == 3, "two pauses and the end: {ends:?}");
     }
 }
 
 #[test]
-fn a_successor_ends_the_slice_of_a_prefix() {
+fn successor_ends_the_slice_of_a_prefix() {
     let check = |prefix: &[u8], expect: Option<&[u8]>| {
         let mut key = prefix.to_vec();
         let found = successor(&mut key);

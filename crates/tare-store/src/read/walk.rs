@@ -1,4 +1,4 @@
-//! Showing the rows that sources have: what is dead, expired or hidden is passed over.
+//! Visits the rows of sources, without dead, expired or hidden ones.
 
 use std::ops::ControlFlow;
 
@@ -6,10 +6,10 @@ use super::source::{Source, Step};
 use super::{End, Next, PartitionRead, ReadError, Row, Scan, Scratch};
 use crate::cells::{self, Visibility};
 
-/// Rows that one call of a read looks at.
+/// Rows that one call of a read visits.
 pub(super) const STEPS: u32 = 4096;
 
-/// Shows the rows of the partition in which a source stands.
+/// Visits the rows of the source's current partition.
 #[inline]
 pub(super) fn walk<B>(
     source: &mut impl Source<B>,
@@ -65,7 +65,7 @@ pub(super) fn walk<B>(
     Ok(End::Done)
 }
 
-/// Shows the rows of all partitions from the one on in which a source stands.
+/// Visits the rows of all partitions from the source's current one on.
 pub(super) fn walk_all<B>(
     source: &mut impl Source<B>,
     blocks: &mut B,

@@ -1,4 +1,4 @@
-//! A place in a table file: finds partitions and rows, and moves from one to the next.
+//! A position in a table file: finds partitions and rows, and moves from one to the next.
 
 use std::rc::Rc;
 
@@ -8,33 +8,33 @@ use super::index::{Index, Position};
 use super::source::{BlockAt, BlockSource};
 use super::{Damage, Kind, Table, TableError};
 
-/// Whether a cursor could go where it was sent.
+/// The result of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
     Ready,
-    /// A block is missing and has been noted: the cursor stands where it stood; ask again when the
-    /// block is there.
+    /// A block is missing and has been noted. The cursor keeps its position; call again when the
+    /// block has come.
     Missing,
 }
 
-/// Which row of a partition to begin with.
+/// The row of a partition to begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start<'a> {
     /// The first row at or after a clustering key.
     From(&'a [u8]),
-    /// The last row before a clustering key, or the last of all.
+    /// The last row before a clustering key, or the last row of all.
     Before(Option<&'a [u8]>),
 }
 
-/// Where a data block is: which index block, which entry of it.
+/// The position of a data block: an index block, and an entry of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct BlockPosition {
     leaf: usize,
     entry: usize,
 }
 
-/// A data block, where it is, and the index block that says so.
+/// A data block, its position, and its index block.
 #[derive(Clone, Debug)]
 struct CurrentBlock {
     place: BlockPosition,
@@ -42,8 +42,8 @@ struct CurrentBlock {
     block: Rc<Block>,
 }
 
-/// A partition, and a row in it, of one table. It holds what it stands on, so that nothing of it
-/// can leave memory.
+/// A partition of a table, and a row in it. The cursor holds their blocks, so that they cannot
+/// leave memory.
 #[derive(Debug)]
 pub struct Cursor {
     table: Rc<Table>,
@@ -55,11 +55,11 @@ pub struct Cursor {
     /// The block in which the current partition begins, if it has range tombstones.
     head: Option<Rc<Block>>,
     read_ahead: usize,
-    /// Where [`Self::find`] was going when a data block was missing.
+    /// The target of [`Self::find`] when a data block was missing.
     going: Option<(BlockPosition, BlockAt)>,
 }
 
-/// Unwraps what is in memory; else the function says that a block is missing.
+/// Unwraps a block that is in memory, or returns that it is missing.
 macro_rules! ready {
     ($found:expr) => {
         match $found? {
@@ -70,13 +70,13 @@ macro_rules! ready {
 }
 
 impl Cursor {
-    /// A cursor that stands nowhere yet.
+    /// A cursor without a position.
     pub fn new(table: Rc<Table>) -> Self {
         let (leaf, spot, row, head, going) = (None, None, None, None, None);
         Self { table, leaf, spot, piece: 0, row, head, read_ahead: 0, going }
     }
 
-    /// When a data block is missing, says that so many after it will be wanted too.
+    /// Makes the cursor announce this many further blocks when a data block is missing.
     pub fn with_read_ahead(self, blocks: usize) -> Self {
         Self { read_ahead: blocks, ..self }
     }
@@ -85,10 +85,10 @@ impl Cursor {
         &self.table
     }
 
-    /// Goes to a row of one partition if the table has it: reads at most one index block, one data
-    /// block, and the block in which the partition begins if there are range tombstones in it. Most
-    /// tables that do not have it are told by [`Table::may_contain`] before. [`Self::partition`]
-    /// tells whether the partition is there, [`Self::row`] whether such a row is.
+    /// Moves to a row of one partition if the table has it. It reads at most one index block, one
+    /// data block, and the block in which the partition begins if that has range tombstones.
+    /// [`Table::may_contain`] excludes most tables without the partition before.
+    /// [`Self::partition`] tells whether the partition exists, [`Self::row`] whether the row does.
     pub fn find(
         &mut self,
         token: i64,
@@ -111,8 +111,8 @@ impl Cursor {
         self.arrive(spot, (token, key), start, source)
     }
 
-    /// Goes on with the last [`Self::find`], with the same words, after a block was missing: where a
-    /// data block was, without looking for it again.
+    /// Continues the last [`Self::find`], with the same arguments, after a block was missing. A
+    /// missing data block is not located again.
     pub fn find_on(
         &mut self,
         token: i64,
@@ -132,7 +132,7 @@ impl Cursor {
         self.arrive(CurrentBlock { place, leaf, block }, (token, key), start, source)
     }
 
-    /// Enters a partition if the only block that can have it does.
+    /// Enters a partition if the only block that may have it does.
     fn arrive(
         &mut self,
         spot: CurrentBlock,
@@ -147,7 +147,7 @@ impl Cursor {
         self.enter(spot, piece, Some(start), source)
     }
 
-    /// Goes to the first partition at or after (token, key), before its rows.
+    /// Moves to the first partition at or after (token, key), before its rows.
     pub fn seek_partition(
         &mut self,
         token: i64,
@@ -164,7 +164,8 @@ impl Cursor {
         }
     }
 
-    /// Goes to the partition after the current one, before its rows, however many rows lie between.
+    /// Moves to the partition after the current one, before its rows, however many rows lie
+    /// between.
     pub fn next_partition(&mut self, source: &mut impl BlockSource) -> Result<Step, TableError> {
         loop {
             let Some(spot) = self.spot.clone() else { return Ok(Step::Ready) };
@@ -179,7 +180,7 @@ impl Cursor {
                 let spot = ready!(self.fetch(next, source));
                 return self.enter(spot, 0, None, source);
             }
-            // Past all blocks that continue the partition, to the last of them.
+            // Skip all blocks that continue the partition, to the last of them.
             let Piece { token, key, .. } = data(&spot.block).piece(self.piece);
             let target = Position { token, key, clustering: None };
             let place = ready!(self.locate(&target, source)).unwrap_or(next).max(next);
@@ -208,7 +209,7 @@ impl Cursor {
         ranges_of(found.unwrap_or_default())
     }
 
-    /// Goes to a row of the current partition, from wherever in it.
+    /// Moves to a row of the current partition, from any row of it.
     pub fn seek_row(
         &mut self,
         start: Start<'_>,
@@ -232,14 +233,14 @@ impl Cursor {
         self.enter_row(spot, piece, start, source)
     }
 
-    /// Clustering key and cells of the current row. `None` where there is no such row, or no more.
+    /// Clustering key and cells of the current row; `None` if there is no row.
     #[inline]
     pub fn row(&self) -> Option<(&[u8], &[u8])> {
         let spot = self.spot.as_ref()?;
         Some(data(&spot.block).row(self.piece, self.row?))
     }
 
-    /// Goes to the next row of the partition.
+    /// Moves to the next row of the partition.
     #[inline]
     pub fn advance(&mut self, source: &mut impl BlockSource) -> Result<Step, TableError> {
         let Some((spot, row)) = self.spot.as_ref().zip(self.row) else { return Ok(Step::Ready) };
@@ -256,7 +257,7 @@ impl Cursor {
         Ok(Step::Ready)
     }
 
-    /// Goes to the row before in the partition.
+    /// Moves to the previous row of the partition.
     #[inline]
     pub fn retreat(&mut self, source: &mut impl BlockSource) -> Result<Step, TableError> {
         let Some((spot, row)) = self.spot.as_ref().zip(self.row) else { return Ok(Step::Ready) };
@@ -267,12 +268,12 @@ impl Cursor {
         self.before(spot.clone(), self.piece, source)
     }
 
-    /// Stands nowhere.
+    /// Removes the position.
     fn leave(&mut self) {
         (self.spot, self.row, self.head) = (None, None, None);
     }
 
-    /// Enters a piece, or the first of the next block if this one has no such piece.
+    /// Enters a piece, or the first piece of the next block if this block has no such piece.
     fn enter_or_next(
         &mut self,
         spot: CurrentBlock,
@@ -378,8 +379,8 @@ impl Cursor {
         Ok(Some(Some(next)))
     }
 
-    /// Makes the last row before a piece of the same partition the current one; none if the piece
-    /// is the partition's first.
+    /// Makes the last row before a piece of the same partition the current one; there is none if
+    /// the piece is the partition's first.
     fn before(
         &mut self,
         spot: CurrentBlock,
@@ -405,7 +406,8 @@ impl Cursor {
         Ok(Step::Ready)
     }
 
-    /// The only data block that can have a position; `None` inside if it is below all.
+    /// The only data block that may have a position; the inner option is empty if the position is
+    /// below all blocks.
     fn locate(
         &mut self,
         target: &Position<'_>,
@@ -435,7 +437,7 @@ impl Cursor {
         Ok(block)
     }
 
-    /// Reads a data block; when it is missing, says which ones will be wanted after it.
+    /// Reads a data block. If it is missing, announces the blocks after it.
     fn fetch(
         &mut self,
         place: BlockPosition,
@@ -461,7 +463,7 @@ impl Cursor {
         Ok(block.map(|block| CurrentBlock { place, leaf, block }))
     }
 
-    /// Where the next data block is, if there is one.
+    /// The position of the next data block, if there is one.
     fn next_place(&self, spot: &CurrentBlock) -> Option<BlockPosition> {
         let BlockPosition { leaf, entry } = spot.place;
         if entry + 1 < index(&spot.leaf).len() {
@@ -471,8 +473,8 @@ impl Cursor {
         more.then_some(BlockPosition { leaf: leaf + 1, entry: 0 })
     }
 
-    /// Whether the block after a spot continues a partition: only then its separator has a
-    /// clustering key. That of the first block of an index block stands in the top too.
+    /// Whether the block after the current one continues a partition: only then its separator has a
+    /// clustering key. The top has the separator of the first block of an index block too.
     fn continues(&self, spot: &CurrentBlock, next: BlockPosition) -> bool {
         let separator = if next.leaf == spot.place.leaf {
             index(&spot.leaf).separator(next.entry)
@@ -482,7 +484,7 @@ impl Cursor {
         separator.clustering != Some(&[])
     }
 
-    /// Where the data block before is, which there must be.
+    /// The position of the previous data block, which must exist.
     fn place_before(
         &mut self,
         place: BlockPosition,
@@ -498,7 +500,7 @@ impl Cursor {
         Ok(Some(BlockPosition { leaf, entry: index(&block).len() - 1 }))
     }
 
-    /// Damage at a data block, as far as its place is known, or at its index block.
+    /// Damage at a data block if its position is known, or else at its index block.
     fn damaged(&self, place: BlockPosition, what: &'static str) -> TableError {
         let leaf = self.leaf.as_ref().filter(|(leaf, _)| *leaf == place.leaf);
         let at: BlockAt = match leaf {
@@ -509,7 +511,7 @@ impl Cursor {
     }
 }
 
-/// What a start looks for in the index.
+/// The clustering key that a start looks up in the index.
 fn clustering_of(start: Start<'_>) -> Option<&[u8]> {
     match start {
         Start::From(clustering) => Some(clustering),
@@ -517,13 +519,13 @@ fn clustering_of(start: Start<'_>) -> Option<&[u8]> {
     }
 }
 
-/// The contents of a data block; only such come here.
+/// The contents of a data block. The caller has checked its kind.
 #[inline]
 fn data(block: &Block) -> Data<'_> {
     Data::of(block.contents()).expect("the block was checked")
 }
 
-/// The contents of an index block; only such come here.
+/// The contents of an index block. The caller has checked its kind.
 #[inline]
 fn index(block: &Block) -> Index<'_> {
     Index::of(block.contents()).expect("the block was checked")

@@ -336,7 +336,7 @@ fn damage_is_reported_with_its_place() {
     fs::remove_file(path).unwrap();
     let (checked, found) = findings(data.path());
     assert_eq!(checked.damages, 1, "{found:?}");
-    assert!(found.iter().any(|found| found.contains("which is not there")), "{found:?}");
+    assert!(found.iter().any(|found| found.contains("which does not exist")), "{found:?}");
     // A file that cannot be opened does not keep the others from being checked.
     std::os::unix::fs::symlink(path, path).unwrap();
     let (checked, found) = findings(data.path());

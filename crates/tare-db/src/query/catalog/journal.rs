@@ -84,7 +84,7 @@ fn decode(line: &[u8]) -> Result<Change, String> {
     let crc = std::str::from_utf8(&crc[..8]).map_err(|error| error.to_string())?;
     let crc = u32::from_str_radix(crc, 16).map_err(|error| error.to_string())?;
     if crc != crc32c::crc32c(json) {
-        return Err("the checksum does not fit".into());
+        return Err("the checksum does not match".into());
     }
     let change = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     if let Change::CreateTable { table } | Change::AlterTable { table } = &change
