@@ -377,17 +377,17 @@ fn warnings_are_put_into_the_last_response() {
 fn columns_are_described_as_the_client_needs_it() {
     let (two, three) = (columns(2), columns(3));
     let reply = Reply::from(Head { version: Version::V5, stream: 1 });
-    let told = |skip_metadata, result_id| {
+    let metadata_for = |skip_metadata, result_id| {
         let settings = Settings { skip_metadata, result_id, ..Settings::DEFAULT };
         reply.knowing(&settings, &two).columns
     };
-    assert_eq!(told(false, None), ResultMetadata::Full);
-    assert_eq!(told(true, None), ResultMetadata::Omitted);
-    assert_eq!(told(true, Some(two.id())), ResultMetadata::Omitted);
-    assert_eq!(told(true, Some(three.id())), ResultMetadata::Changed);
+    assert_eq!(metadata_for(false, None), ResultMetadata::Full);
+    assert_eq!(metadata_for(true, None), ResultMetadata::Omitted);
+    assert_eq!(metadata_for(true, Some(two.id())), ResultMetadata::Omitted);
+    assert_eq!(metadata_for(true, Some(three.id())), ResultMetadata::Changed);
     let mut out = Vec::new();
-    let anew = Reply { columns: ResultMetadata::Changed, ..reply };
-    RowsWriter::begin(&mut out, anew, &two, Some(b"state")).finish();
+    let changed = Reply { columns: ResultMetadata::Changed, ..reply };
+    RowsWriter::begin(&mut out, changed, &two, Some(b"state")).finish();
     let decoded = Response::decode(&one_frame(&out, Direction::Response)).unwrap();
     let Response::Rows(rows) = decoded else { panic!("{decoded:?}") };
     assert_eq!(rows.metadata.new_id, Some(two.id()));

@@ -18,6 +18,15 @@ pub struct Token(pub i64);
 impl Token {
     /// The token of a serialised partition key: the bytes of the column, or for several columns the
     /// result of `append_key_part`.
+    ///
+    /// ```
+    /// use tare_cql::token::Token;
+    ///
+    /// let token = Token::of(b"123");
+    /// assert_eq!(token, Token(-7_468_325_962_851_647_638));
+    /// // Of three shards, the first owns the first third of the ring.
+    /// assert_eq!(token.shard(3, 0), 0);
+    /// ```
     #[inline]
     pub fn of(key: &[u8]) -> Self {
         if key.is_empty() {

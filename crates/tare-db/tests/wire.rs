@@ -302,18 +302,18 @@ fn version_5_reports_changed_columns() {
             Settings { skip_metadata: true, result_id: Some(known), ..Settings::DEFAULT };
         client.ask(|head, out| request::encode_execute(out, head, id, &settings, &[]))
     };
-    let told = |answer: &[u8]| {
+    let metadata = |answer: &[u8]| {
         let Response::Rows(rows) = decode(answer) else { panic!("rows") };
         let names = rows.metadata.columns.into_iter().flatten().map(|c| c.name.to_string());
         (rows.metadata.new_id.map(<[u8]>::to_vec), names.collect::<Vec<_>>())
     };
-    assert_eq!(told(&execute(&mut client, known)), (None, vec![]));
+    assert_eq!(metadata(&execute(&mut client, known)), (None, vec![]));
     client.query("DROP TABLE ks.t");
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY, a int, b int)");
-    let (new, names) = told(&execute(&mut client, known));
+    let (new, names) = metadata(&execute(&mut client, known));
     let new = new.expect("the columns are others");
     assert_eq!(names, ["k", "a", "b"]);
-    assert_eq!(told(&execute(&mut client, &new)), (None, vec![]));
+    assert_eq!(metadata(&execute(&mut client, &new)), (None, vec![]));
 }
 
 #[test]

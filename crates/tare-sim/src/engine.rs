@@ -288,12 +288,12 @@ fn borrow<'a>(mutation: &'a Mutation, cells: &'a [u8]) -> StoreMutation<'a> {
 
 /// The text of an error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
-    let mut told = error.to_string();
+    let mut message = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        told.push_str(": ");
-        told.push_str(&error.to_string());
+        message.push_str(": ");
+        message.push_str(&error.to_string());
         source = error.source();
     }
-    told
+    message
 }

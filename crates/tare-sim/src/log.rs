@@ -14,12 +14,12 @@ pub(crate) fn vouched(disk: &Disk) -> u64 {
 
 /// A description of every group of the log.
 pub(crate) fn describe(disk: &Disk) -> Vec<String> {
-    let told = |(file, offset, head): (FileId, u64, GroupHead)| {
+    let line = |(file, offset, head): (FileId, u64, GroupHead)| {
         let GroupHead { sequence, durable, length } = head;
         let name = file.file_name();
         format!("{name} at {offset}: group {sequence}, {length} bytes, durable below {durable}")
     };
-    groups(disk).into_iter().map(told).collect()
+    groups(disk).into_iter().map(line).collect()
 }
 
 /// Changes the last byte of an entry in the newest group and corrects its checksum. Returns whether

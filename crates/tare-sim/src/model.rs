@@ -209,15 +209,15 @@ pub(crate) fn difference(expected: &[Row], found: &[Row]) -> Option<String> {
             let (expected, found) = (cells.get(&column), others.get(&column));
             return Some(format!(
                 "row {index} ({clustering:02x?}) holds {} in column {column}, expected {}",
-                told(found),
-                told(expected)
+                describe(found),
+                describe(expected)
             ));
         }
     }
     Some(format!("{} rows, expected {}", found.len(), expected.len()))
 }
 
-fn told(cell: Option<&Cell>) -> String {
+fn describe(cell: Option<&Cell>) -> String {
     let Some(cell) = cell else { return "nothing".into() };
     let value = |value: &[u8]| match value {
         [a, b, c, d, ..] => format!("{} bytes {a:02x}{b:02x}{c:02x}{d:02x}..", value.len()),

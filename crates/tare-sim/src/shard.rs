@@ -105,8 +105,12 @@ impl Shard {
             Err(refusal) => {
                 trace.event(3, &[refusal as u64], format_args!("refused: {refusal:?}"));
                 let why = match refusal {
-                    Refusal::Poisoned if !self.device.failed => "it says that the log failed",
-                    Refusal::DiskFull if !self.device.was_full => "it says that the disk is full",
+                    Refusal::Poisoned if !self.device.failed => {
+                        "the store reports that the log failed"
+                    }
+                    Refusal::DiskFull if !self.device.was_full => {
+                        "the store reports that the disk is full"
+                    }
                     _ => return Ok(false),
                 };
                 Err(Violation::Refused { why: why.into() })

@@ -11,8 +11,8 @@ const TWICE: u64 = SEEDS / 20;
 fn seeds_show_no_violation() {
     let lives = each_seed(SEEDS, |seed| run(seed, &Options::default()).err());
     let failures: Vec<_> = lives.into_iter().flatten().collect();
-    let told: Vec<String> = failures.iter().take(5).map(ToString::to_string).collect();
-    assert!(failures.is_empty(), "{} of {SEEDS} seeds\n{}", failures.len(), told.join("\n"));
+    let lines: Vec<String> = failures.iter().take(5).map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{} of {SEEDS} seeds\n{}", failures.len(), lines.join("\n"));
 }
 
 #[test]

@@ -6,6 +6,16 @@
 pub const ALIGNMENT: usize = 4096;
 
 /// A fixed buffer whose start is aligned to [`ALIGNMENT`] and whose capacity is a multiple of it.
+///
+/// ```
+/// use tare_store::chunk::{ALIGNMENT, Chunk};
+///
+/// let mut chunk = Chunk::new(5000);
+/// assert_eq!(chunk.capacity(), 2 * ALIGNMENT);
+/// chunk.take(3).copy_from_slice(b"abc");
+/// chunk.pad();
+/// assert_eq!((chunk.len(), &chunk.bytes()[..4]), (ALIGNMENT, &b"abc\0"[..]));
+/// ```
 #[derive(Debug)]
 pub struct Chunk {
     bytes: Box<[u8]>,

@@ -131,7 +131,7 @@ pub struct CommitLog {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Closing {
     No,
-    Asked,
+    Requested,
     /// The closing group has been sealed.
     Sealed,
     /// The closing group is durable, and the unused reserved space is being freed.
@@ -341,7 +341,7 @@ impl CommitLog {
 
     /// Ends the current group if it has to be written now.
     fn prepare(&mut self, now: Now) {
-        if self.closing == Closing::Asked && !self.is_dirty() && self.making.is_none() {
+        if self.closing == Closing::Requested && !self.is_dirty() && self.making.is_none() {
             self.closing = Closing::Sealed;
             // A segment that nobody needs is released as a whole.
             if self.released < self.end() {
@@ -482,7 +482,7 @@ impl CommitLog {
     /// Makes everything durable, then writes an empty group that records this, so that later damage
     /// cannot pass for a torn tail.
     pub(crate) fn close(&mut self) {
-        self.closing = self.closing.max(Closing::Asked);
+        self.closing = self.closing.max(Closing::Requested);
     }
 
     /// Whether [`Self::close`] is complete.

@@ -14,6 +14,20 @@ const COMPRESSED_BYTES_MIN: usize = 64;
 const LENGTH_BYTES: usize = 4;
 
 /// The framing of messages.
+///
+/// ```
+/// use tare_cql::frame::{Direction, Version};
+/// use tare_cql::framing::Framing;
+/// use tare_cql::request;
+///
+/// let framing = Framing::after_startup(Version::V5, true);
+/// let (mut frames, mut sent, mut received) = (Vec::new(), Vec::new(), Vec::new());
+/// request::encode_options(&mut frames, 0);
+/// framing.pack(&frames, &mut sent);
+/// let length = framing.unpack(&sent, Direction::Request, 1 << 20, &mut received)?;
+/// assert_eq!((length, received), (Some(sent.len()), frames));
+/// # Ok::<(), tare_cql::framing::FramingError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
     #[default]

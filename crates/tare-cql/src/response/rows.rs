@@ -86,6 +86,28 @@ impl EncodedColumns {
 
 /// A RESULT Rows under construction: `begin`, then the cells of each row in order, `end_row` after
 /// each row, `finish`.
+///
+/// ```
+/// use tare_cql::frame::{self, Direction};
+/// use tare_cql::response::{ColumnSpec, EncodedColumns, Response, RowsWriter};
+/// use tare_cql::types::Type;
+///
+/// let columns = [("k", Type::Int), ("v", Type::Text)];
+/// let columns = columns.iter().map(|(name, kind)| ColumnSpec { name, kind });
+/// let columns = EncodedColumns::new("ks", "t", columns);
+/// let mut out = Vec::new();
+/// let mut writer = RowsWriter::begin(&mut out, 0, &columns, None);
+/// writer.cell(Some(&1i32.to_be_bytes()));
+/// writer.cell(None);
+/// writer.end_row();
+/// writer.finish();
+///
+/// let (frame, _) = frame::decode(&out, Direction::Response, 1 << 20)?.expect("a whole frame");
+/// let Response::Rows(rows) = Response::decode(&frame)? else { unreachable!() };
+/// let cells: Vec<_> = rows.cells().collect();
+/// assert_eq!(cells, [Some(&[0, 0, 0, 1][..]), None]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the frame is complete after `finish`"]
 pub struct RowsWriter<'o> {

@@ -53,6 +53,19 @@ pub enum SyntaxProblem {
 }
 
 /// Parses one statement, which may end with a semicolon.
+///
+/// ```
+/// use tare_cql::statement::{Modify, Statement, parse};
+///
+/// let parsed = parse("INSERT INTO ks.t (k, v) VALUES (?, :value)")?;
+/// assert_eq!(parsed.markers, [None, Some("value".to_string())]);
+/// let Statement::Modify(Modify::Insert(insert)) = parsed.statement else { unreachable!() };
+/// assert_eq!(insert.columns, ["k", "v"]);
+///
+/// let error = parse("SELECT FROM t WHERE").unwrap_err();
+/// assert!(error.to_string().starts_with("line 1:"));
+/// # Ok::<(), tare_cql::statement::ParseError>(())
+/// ```
 pub fn parse(text: &str) -> Result<Parsed, ParseError> {
     parser::parse(text)
 }

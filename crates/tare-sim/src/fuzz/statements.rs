@@ -15,8 +15,11 @@ pub(super) fn statements(bytes: &[u8]) {
             assert_eq!(Some(format!("{parsed:?}")), again, "a text has one meaning");
         }
         Err(error) => {
-            let told = error.to_string();
-            assert!(!told.is_empty() && told.len() <= text.len() * 4 + WORDS_MAX, "{told}");
+            let message = error.to_string();
+            assert!(
+                !message.is_empty() && message.len() <= text.len() * 4 + WORDS_MAX,
+                "{message}"
+            );
         }
     }
 }

@@ -247,6 +247,18 @@ fn split_value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Merges two rows into `out`, which is cleared first, without the cells that a deletion of either
 /// hides.
+///
+/// ```
+/// use tare_store::cells::{Cell, FIRST_COLUMN, iter, merge, push};
+///
+/// let (mut old, mut new, mut merged) = (Vec::new(), Vec::new(), Vec::new());
+/// push(&mut old, Cell::live(FIRST_COLUMN, 1, b"old"));
+/// push(&mut old, Cell::live(FIRST_COLUMN + 1, 1, b"kept"));
+/// push(&mut new, Cell::live(FIRST_COLUMN, 2, b"new"));
+/// merge(&old, &new, &mut merged);
+/// let values: Vec<_> = iter(&merged).map(|cell| cell.value()).collect();
+/// assert_eq!(values, [Some(&b"new"[..]), Some(&b"kept"[..])]);
+/// ```
 pub fn merge(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     out.clear();
     let hidden = deletion(old).max(deletion(new)).map(|deletion| deletion.timestamp);

@@ -54,7 +54,7 @@ impl Arena {
         let (chunk, at) = place(handle);
         let (length, rest) = self.chunks[chunk][at..]
             .split_first_chunk::<LENGTH_BYTES>()
-            .expect("a byte string stands behind its length");
+            .expect("a byte string follows its length");
         &rest[..u32::from_le_bytes(*length) as usize]
     }
 

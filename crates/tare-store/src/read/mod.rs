@@ -46,6 +46,13 @@ impl Slice<'_> {
 
 /// Turns a prefix of clustering keys into the least key above all keys with the prefix, which is
 /// the end of their slice. Returns false if there is none: the slice has no end.
+///
+/// ```
+/// let mut prefix = vec![1, 0xff];
+/// assert!(tare_store::read::successor(&mut prefix));
+/// assert_eq!(prefix, [2]);
+/// assert!(!tare_store::read::successor(&mut vec![0xff]));
+/// ```
 pub fn successor(prefix: &mut Vec<u8>) -> bool {
     while let Some(last) = prefix.last_mut() {
         if *last < u8::MAX {

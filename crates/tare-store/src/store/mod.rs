@@ -71,7 +71,7 @@ pub struct Store {
 enum Closing {
     No,
     /// The rows in memory stay in the log.
-    Asked,
+    Requested,
     /// The rows in memory are being written to tables.
     Flushes,
 }
@@ -297,7 +297,7 @@ impl Store {
     /// set, and makes the log durable and closes it. No writes may follow. The host continues with
     /// [`Self::next_op`] and [`Self::work`] until [`Self::is_closed`].
     pub fn close(&mut self, flush: bool) {
-        self.closing = if flush { Closing::Flushes } else { Closing::Asked };
+        self.closing = if flush { Closing::Flushes } else { Closing::Requested };
         self.background.stop();
         self.go_on_closing();
     }

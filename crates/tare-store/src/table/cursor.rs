@@ -228,8 +228,8 @@ impl Cursor {
         let place = ready!(self.locate(&target, source)).unwrap_or(spot.place);
         let spot = ready!(self.fetch(place, source));
         let found = data(&spot.block).find(token, key);
-        let piece =
-            found.map_err(|_| self.damaged(place, "a partition is not where the index says"))?;
+        let piece = found
+            .map_err(|_| self.damaged(place, "a partition is not at its position in the index"))?;
         self.enter_row(spot, piece, start, source)
     }
 

@@ -73,7 +73,7 @@ pub enum Damage {
     Cells,
     #[error("the filter excludes a partition that exists")]
     Filter,
-    #[error("{0} differs from what the footer says")]
+    #[error("{0} differs from the footer")]
     Counts(&'static str),
     #[error("{0} pages belong to no block")]
     Stray(u32),

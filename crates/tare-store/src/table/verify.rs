@@ -135,7 +135,7 @@ impl<R: FnMut(u64, &mut [u8]) -> io::Result<usize>> Verify<R> {
                         (self.leaf_block, self.entry) = (Some(Rc::new(block)), 0);
                         return;
                     }
-                    at.damaged(Damage::Structure("it begins elsewhere than the top says"))
+                    at.damaged(Damage::Structure("it does not begin at the position in the top"))
                 }
                 Err(damage) => at.damaged(damage),
             },

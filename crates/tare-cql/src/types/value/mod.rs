@@ -131,6 +131,17 @@ impl Type {
     }
 
     /// The value as a CQL literal; bytes that are no value of the type print as a blob.
+    ///
+    /// ```
+    /// use tare_cql::types::Type;
+    ///
+    /// let numbers = Type::Set(Box::new(Type::Int));
+    /// let bytes = [0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 42];
+    /// numbers.validate(&bytes)?;
+    /// assert_eq!(numbers.print(&bytes).to_string(), "{42}");
+    /// assert_eq!(Type::Int.print(&[1, 2]).to_string(), "0x0102");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn print<'a>(&'a self, bytes: &'a [u8]) -> impl fmt::Display + use<'a> {
         fmt::from_fn(move |f| {
             if self.validate(bytes).is_err() {

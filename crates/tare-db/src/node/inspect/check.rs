@@ -45,7 +45,7 @@ pub enum Finding {
     Unreadable { path: PathBuf, source: io::Error },
     #[error("the manifest lists {}, which does not exist", .path.display())]
     Missing { path: PathBuf },
-    #[error("{} holds rows of table {found}; the manifest says table {listed}", .path.display())]
+    #[error("{} holds rows of table {found}; the manifest has table {listed}", .path.display())]
     Stranger { path: PathBuf, found: u32, listed: u32 },
     #[error("note: a crash left {} unfinished; the next start removes it", .path.display())]
     LeftOver { path: PathBuf },

@@ -218,7 +218,7 @@ mod tests {
             std::fs::write(path, reference_page()).unwrap();
         }
         let page = std::fs::read_to_string(path).unwrap();
-        assert_eq!(page, reference_page(), "TARE_GOLDEN=write writes it anew");
+        assert_eq!(page, reference_page(), "run with TARE_GOLDEN=write to update the page");
         let dir = tempfile::tempdir().unwrap();
         let accounts = create(&dir.path().join(FILE), 2).unwrap();
         accounts[0].took(Operation::Write, 1_500_000, 3);

@@ -25,8 +25,8 @@ const LATENCY: (&str, &str) = (
 /// Gauges of the whole process: name, help.
 const PROCESS: [(&str, &str); 3] = [
     ("tare_db_info", "Version and I/O engine of the server; always 1"),
-    ("tare_db_resident_bytes", "Bytes of the process that are in memory"),
-    ("tare_db_memory_bytes", "What --memory gives to all shards together"),
+    ("tare_db_resident_bytes", "Resident bytes of the process"),
+    ("tare_db_memory_bytes", "Bytes of memory that --memory gives to all shards together"),
 ];
 
 /// Writes all metrics.
@@ -106,7 +106,7 @@ const PAGE_HEAD: &str = "\
 address has to be a loopback one unless `--insecure` is given: there is no authentication. All but the
 first three have the label `shard`; the histogram also has `operation` (`read`, `write`).
 
-The same account stands in the file `metrics` of the data directory, as shared memory, where `tare weigh` reads it
+The same counters are in the file `metrics` of the data directory, as shared memory, where `tare weigh` reads them
 without disturbing the server.
 
 | metric | type | what |

@@ -27,7 +27,7 @@ impl<'a> Terms<'a> {
     /// The name and type of every marker, and the calls in the order in which to make them.
     pub(super) fn finish(self) -> Result<(Markers, Vec<Call>), Failure> {
         let markers = self.markers.into_iter().collect::<Option<_>>();
-        let nowhere = || Failure::invalid("a bind marker stands where none is supported");
+        let nowhere = || Failure::invalid("a bind marker is in a place where none is supported");
         Ok((markers.ok_or_else(nowhere)?, self.calls))
     }
 
