@@ -1,7 +1,7 @@
 //! Drives a real server process to its limits of connections and memory, and reads its metrics over
 //! HTTP.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failure here fails the test")]
 
 mod common;
 
@@ -83,7 +83,7 @@ impl Client {
 }
 
 /// Runs `test` with every engine that this machine has.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints the reason")]
 fn each_engine(name: &str, options: &[&str], test: impl Fn(Server, &Path)) {
     for engine in ["uring", "epoll"] {
         let data = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Drives a real server process over a real socket: crashes, restarts, refusals.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failure here fails the test")]
 
 mod common;
 
@@ -97,7 +97,7 @@ fn each_engine(name: &str, test: impl Fn(&str)) {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints the reason")]
 fn skip(name: &str, why: &str) {
     eprintln!("skipped: {name}: {why}");
 }

@@ -1,7 +1,7 @@
 //! Tests the outer layers of the protocol through a real server: versions, segments, compression,
 //! chosen shards, logins, TLS.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failure here fails the test")]
 
 mod common;
 
@@ -168,7 +168,7 @@ fn each_engine(name: &str, test: impl Fn(&str)) {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints the reason")]
 fn skip(name: &str, why: &str) {
     eprintln!("skipped: {name}: {why}");
 }

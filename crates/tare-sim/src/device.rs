@@ -320,7 +320,7 @@ impl Device {
             self.fail(file);
             return match self.canary {
                 Some(Canary::ForgivenSync) => Ok(()),
-                _ => Err(io::Error::other("the device could not write its cache out")),
+                _ => Err(io::Error::other("the device could not flush its cache")),
             };
         }
         self.sync(file, covers);

@@ -107,5 +107,5 @@ impl Files for DeviceFiles<'_> {
 }
 
 fn power() -> io::Error {
-    io::Error::other("the power went")
+    io::Error::other("the power failed")
 }

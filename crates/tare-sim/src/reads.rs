@@ -138,7 +138,7 @@ fn check(read_: &ActiveRead) -> Result<(), Violation> {
     }
     for row in found {
         if !versions.iter().any(|version| version.contains(row)) {
-            return wrong(format!("row {:02x?} was never like that", row.0));
+            return wrong(format!("row {:02x?} never had these cells", row.0));
         }
     }
     for row in &versions[0] {

@@ -417,7 +417,7 @@ impl Shard {
             match opened {
                 // A store that was opened on a machine without power is lost with it.
                 _ if crashed => {
-                    trace.event(13, &[], format_args!("the power went during recovery"));
+                    trace.event(13, &[], format_args!("the power failed during recovery"));
                     self.device.crash(Crash::Power);
                     was_cut_off = true;
                 }
@@ -437,7 +437,7 @@ impl Shard {
                 }
             }
         }
-        Err(Violation::NotOpened { why: "it was tried often enough".into() })
+        Err(Violation::NotOpened { why: "the last try failed too".into() })
     }
 
     /// Plants a fault of the instrument in stored data. Returns whether there was a place for it.

@@ -60,7 +60,7 @@ pub fn run(seed: u64, options: &Options) -> Result<Outcome, Box<Failure>> {
     let result = lived.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(Violation::Panicked { message: text.unwrap_or("without words").into() })
+        Err(Violation::Panicked { message: text.unwrap_or("without a message").into() })
     });
     match result {
         Ok(()) => Ok(Outcome {

@@ -1,7 +1,7 @@
 //! Runs the body of every fuzz target over its corpus and over mutations of it. The canary must be
 //! found, or the other targets prove nothing.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failure here fails the test")]
 
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};

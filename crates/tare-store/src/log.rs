@@ -45,7 +45,7 @@ pub struct Ticket(pub u64);
 pub enum LogError {
     #[error(
         "{pending_bytes} bytes wait for the commit log and the limit is {limit_bytes}; the disk \
-         is behind, send less"
+         is too slow; send less"
     )]
     Behind { pending_bytes: usize, limit_bytes: usize },
     #[error("the commit log failed ({why}); this shard takes no more writes; restart the server")]

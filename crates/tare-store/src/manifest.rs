@@ -94,7 +94,7 @@ impl Manifest {
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or("it is too short")?;
         if head[..8] != MAGIC {
-            return Err("it is no manifest of a version that is known here (1)");
+            return Err("it is no manifest of a known version (1)");
         }
         let u32_at = |bytes: &[u8], at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -109,7 +109,7 @@ impl Manifest {
         let (fixed, listed) =
             contents.split_first_chunk::<FIXED_BYTES>().ok_or("it is too short")?;
         if listed.len() != u32_at(fixed, 8) as usize * LISTED_BYTES {
-            return Err("the number of tables does not fit the length");
+            return Err("the number of tables does not match the length");
         }
         let table = |bytes: &[u8]| TableEntry {
             file: u64_at(bytes, 0),

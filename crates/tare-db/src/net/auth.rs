@@ -155,7 +155,7 @@ impl Shard {
         password: &[u8],
     ) -> Result<(), Failure> {
         let Some(logins) = &self.shared.logins else {
-            return Err(Failure::Protocol("no authentication was asked for".into()));
+            return Err(Failure::Protocol("this server needs no authentication".into()));
         };
         let (user, password) = (user.to_string(), password.to_vec());
         let login = Login { shard: self.number, conn: conn.id, reply, user, password };

@@ -164,7 +164,8 @@ impl Shard {
     #[cold]
     fn overloaded(&mut self) -> Failure {
         self.telemetry.counters.overloaded += 1;
-        let message = "connections hold all the memory that they may; take your answers, send less";
+        let message =
+            "connections hold all the memory that they may; read the answers, or send less";
         Failure::Overloaded(message.into())
     }
 
@@ -290,7 +291,7 @@ impl Shard {
                 Err(Failure::Protocol("the connection has been set up already".into()))
             }
             Request::AuthResponse { .. } => {
-                Err(Failure::Protocol("no authentication was asked for".into()))
+                Err(Failure::Protocol("this server needs no authentication".into()))
             }
         }
     }

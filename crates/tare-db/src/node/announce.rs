@@ -70,7 +70,7 @@ pub(crate) fn announce(
     let StartupFacts { environment, placement, budget, .. } = found;
     let direct = match report.direct_io {
         true if report.file_system == "tmpfs" => {
-            "taken, but the data is in memory anyway and nothing outlives the host".to_string()
+            "yes, but the data is in memory and does not survive the host".to_string()
         }
         true => "yes: files are read and written past the page cache".to_string(),
         false => format!("no: {}; files go through the page cache", report.direct_io_why),
@@ -89,8 +89,8 @@ pub(crate) fn announce(
         budget.line(report.memory_bytes, environment),
         Line::new("I/O engine", &report.io_engine, &report.io_engine_why),
         Line::new("direct I/O", &report.file_system, direct),
-        Line::new("memory lock", mlock, "nothing is locked: swap is the host's matter"),
-        Line::new("huge pages", &environment.huge_pages, "none are asked for"),
+        Line::new("memory lock", mlock, "the server locks no memory; the host decides about swap"),
+        Line::new("huge pages", &environment.huge_pages, "the server requests none"),
         Line::new("durability", durability, replayed),
     ]);
     environment::table(&lines).iter().try_for_each(|line| say(log, line))?;

@@ -20,7 +20,7 @@ pub(crate) struct Placement {
     pub(crate) polling: bool,
     pub(crate) why: String,
     /// The consequence of the quota, for the log.
-    pub(crate) quota_so: String,
+    pub(crate) quota_effect: String,
 }
 
 /// Why shards cannot be placed.
@@ -87,7 +87,7 @@ pub(crate) fn place(
         },
     };
     let pinned = if polling { cpus.iter().take(shards).collect() } else { Vec::new() };
-    let quota_so = match (&environment.quota, quota) {
+    let quota_effect = match (&environment.quota, quota) {
         (None, _) => "nothing is rationed".to_string(),
         (Some(_), None) => "more than these CPUs can give: it bounds nothing".to_string(),
         (Some(_), Some(quota)) => {
@@ -97,7 +97,7 @@ pub(crate) fn place(
             format!("{}, {polling}{throttled}", plural(shards))
         }
     };
-    Ok(Placement { shards, cpus, pinned, polling, why, quota_so })
+    Ok(Placement { shards, cpus, pinned, polling, why, quota_effect })
 }
 
 impl Placement {
@@ -121,7 +121,7 @@ impl Placement {
         };
         [
             Line::new("CPUs", found, format!("{} on {}, {pinned}", plural(self.shards), self.cpus)),
-            Line::new("CPU quota", quota, &self.quota_so),
+            Line::new("CPU quota", quota, &self.quota_effect),
             Line::new("CPU ownership", owner, format!("{manner}: {}", self.why)),
         ]
     }
@@ -187,11 +187,11 @@ mod tests {
 
     #[test]
     fn a_quota_bounds_the_shards_and_forbids_polling() {
-        let check = |allowed: &str, quota, smp, expect: (usize, bool), so: &str| {
+        let check = |allowed: &str, quota, smp, expect: (usize, bool), effect: &str| {
             let config = Config { smp, ..Config::new("d") };
             let placement = place(&config, &environment(allowed, Some(quota))).unwrap();
             assert_eq!((placement.shards, placement.polling), expect, "{allowed} {quota}");
-            assert_eq!(placement.quota_so, so, "{allowed} {quota}");
+            assert_eq!(placement.quota_effect, effect, "{allowed} {quota}");
         };
         check("0-3", 1.5, None, (1, false), "1 shard, no polling");
         check("2-3", 1.5, None, (1, false), "1 shard, no polling");
@@ -204,8 +204,8 @@ mod tests {
         );
         check("0-3", 2.0, None, (2, false), "2 shards, no polling");
         check("2-3", 4.0, None, (2, true), "more than these CPUs can give: it bounds nothing");
-        let so = "2 shards, no polling; it is too small, the kernel will throttle";
-        check("0-3", 1.5, Some(2), (2, false), so);
+        let effect = "2 shards, no polling; it is too small, the kernel will throttle";
+        check("0-3", 1.5, Some(2), (2, false), effect);
     }
 
     #[test]
@@ -214,25 +214,27 @@ mod tests {
         let placement = place(&Config::new("d"), &environment).unwrap();
         let [cpus, quota, owner] = placement.lines(&environment);
         assert_eq!(
-            (&*cpus.found, &*cpus.so),
+            (&*cpus.found, &*cpus.effect),
             ("2-3 of 0-3", "1 shard on 2-3, placed by the kernel")
         );
-        assert!(quota.found.starts_with("1.50 CPUs (/") && quota.so == "1 shard, no polling");
-        let so = "sleeping when idle: polling would burn the quota of 1.50 CPUs";
-        assert_eq!((&*owner.found, &*owner.so), ("presumed exclusive", so));
+        assert!(quota.found.starts_with("1.50 CPUs (/") && quota.effect == "1 shard, no polling");
+        let effect = "sleeping when idle: polling would burn the quota of 1.50 CPUs";
+        assert_eq!((&*owner.found, &*owner.effect), ("presumed exclusive", effect));
     }
 
     #[test]
     fn impossible_placements_are_refused() {
         let environment = environment("0-1", None);
-        let error = |config: Config| place(&config, &environment).unwrap_err().to_string();
+        let error = |config: Config| place(&config, &environment).unwrap_err();
         let cpus = Some(list("3"));
         let refused = error(Config { cpus, ..Config::new("d") });
-        assert_eq!(refused, "cannot use CPUs 3: the process may use 0-1 only");
+        let PlacementError::NotAllowed { asked, allowed } = refused else { panic!("{refused}") };
+        assert_eq!((asked, allowed), (list("3"), list("0-1")));
         let refused = error(Config { smp: Some(0), ..Config::new("d") });
-        assert!(refused.contains("at least one shard"), "{refused}");
+        assert!(matches!(refused, PlacementError::None), "{refused}");
         let overprovisioned = Choice::No;
         let refused = error(Config { smp: Some(3), overprovisioned, ..Config::new("d") });
-        assert!(refused.starts_with("3 shards cannot each poll a CPU of 0-1"), "{refused}");
+        let PlacementError::TooFew { shards, cpus } = refused else { panic!("{refused}") };
+        assert_eq!((shards, cpus), (3, list("0-1")));
     }
 }

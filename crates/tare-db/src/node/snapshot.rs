@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+    #[expect(clippy::print_stderr, reason = "a skipped test prints the reason")]
     fn files_are_copied_across_file_systems() {
         let memory = Path::new("/dev/shm");
         let place = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Tests statements through a real server, on one shard and on three.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failure here fails the test")]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -202,7 +202,7 @@ impl Compaction {
     }
 
     /// The reason why an aborted compaction has ended, once no operation is under way.
-    pub(crate) fn take_end(&mut self) -> Option<AbortReason> {
+    pub(crate) fn take_abort_reason(&mut self) -> Option<AbortReason> {
         if self.ops() > 0 {
             return None;
         }

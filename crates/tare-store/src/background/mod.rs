@@ -129,7 +129,7 @@ pub(crate) type TableFiles = BTreeMap<u32, Vec<Rc<Table>>>;
 /// The state of the rest of the store that background work needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreView<'a> {
-    pub(crate) sorted: &'a TableFiles,
+    pub(crate) table_files: &'a TableFiles,
     pub(crate) options: &'a BTreeMap<u32, TableOptions>,
     /// Tables that have been dropped.
     pub(crate) gone: &'a BTreeSet<u32>,
@@ -296,7 +296,7 @@ impl Background {
         }
         match self.compactions.iter().find(|compaction| compaction.can_step()) {
             Some(compaction) => {
-                let tables = view.sorted.get(&compaction.table()).map_or(0, Vec::len);
+                let tables = view.table_files.get(&compaction.table()).map_or(0, Vec::len);
                 if tables > TABLES_MANY { Urgency::Urgent } else { Urgency::Background }
             }
             None if self.unsettled.is_empty() => Urgency::None,
@@ -333,7 +333,7 @@ impl Background {
 
     fn begin_compaction(&mut self, view: &StoreView<'_>) -> bool {
         let Some(&table) = self.unsettled.first() else { return false };
-        let tables = view.sorted.get(&table).map_or(&[][..], Vec::as_slice);
+        let tables = view.table_files.get(&table).map_or(&[][..], Vec::as_slice);
         // The inputs of a compaction that has ended remain until the manifest changes. If they were
         // compacted again, their rows would be in two tables, and tombstones that are purged from
         // the one would not hide what they must in the other.
@@ -460,7 +460,7 @@ impl Background {
         while let Some(compaction) = self.compactions.get_mut(index) {
             let end = match compaction.done() {
                 Some(output) => Ok(output),
-                None => match compaction.take_end() {
+                None => match compaction.take_abort_reason() {
                     Some(end) => Err(end),
                     None => {
                         index += 1;
@@ -517,7 +517,7 @@ impl Background {
     }
 
     /// Notes that edits are in force.
-    pub(crate) fn settle(&mut self, edits: Vec<Edit>, sorted: &TableFiles) {
+    pub(crate) fn settle(&mut self, edits: Vec<Edit>, table_files: &TableFiles) {
         for Edit { retired, leftovers, .. } in edits {
             self.leftovers.extend(leftovers);
             for table in retired {
@@ -527,7 +527,7 @@ impl Background {
                 }
             }
         }
-        self.unsettled.extend(sorted.keys());
+        self.unsettled.extend(table_files.keys());
     }
 
     fn failed(&mut self, failed: OpFailure, now: Now) -> Result<(), String> {
@@ -552,7 +552,7 @@ pub(crate) fn ratio(part: usize, whole: usize) -> f64 {
 /// What a compaction may drop: deletions older than the grace period that cannot hide anything in a
 /// memtable or in a table outside the compaction.
 fn purge(table: u32, inputs: &[Rc<Table>], view: &StoreView<'_>, options: &TableOptions) -> Purge {
-    let others = view.sorted.get(&table).map_or(&[][..], Vec::as_slice);
+    let others = view.table_files.get(&table).map_or(&[][..], Vec::as_slice);
     let others = others.iter().filter(|other| inputs.iter().all(|input| !Rc::ptr_eq(input, other)));
     let tables = others.map(|other| other.statistics().timestamp_min);
     let memtables = view.memtables.iter().flatten().map(|memtable| memtable.timestamp_min(table));

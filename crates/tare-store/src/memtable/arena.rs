@@ -51,7 +51,7 @@ impl Arena {
 
     #[inline]
     pub(super) fn get(&self, handle: Handle) -> &[u8] {
-        let (chunk, at) = place(handle);
+        let (chunk, at) = position(handle);
         let (length, rest) = self.chunks[chunk][at..]
             .split_first_chunk::<LENGTH_BYTES>()
             .expect("a byte string follows its length");
@@ -66,7 +66,7 @@ impl Arena {
         if occupied(bytes.len()) > occupied(old) {
             return self.put(bytes);
         }
-        let (chunk, at) = place(handle);
+        let (chunk, at) = position(handle);
         let to = &mut self.chunks[chunk][at..at + LENGTH_BYTES + bytes.len()];
         let length = u32::try_from(bytes.len()).expect("it is no longer than what was there");
         to[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
@@ -112,7 +112,7 @@ fn occupied(length: usize) -> usize {
 }
 
 #[inline]
-fn place(handle: Handle) -> (usize, usize) {
+fn position(handle: Handle) -> (usize, usize) {
     let handle = handle.0 as usize;
     (handle >> UNIT_BITS, (handle & ((1 << UNIT_BITS) - 1)) * UNIT_BYTES)
 }

@@ -28,7 +28,7 @@ pub struct Cursor<M> {
 enum RowPosition {
     End,
     /// The row of a partition with a single row.
-    One(Handle),
+    Single(Handle),
     Row(TreePosition),
 }
 
@@ -54,8 +54,8 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         let memory = &memtable.memory;
         let index = memtable.index(table)?;
         let directory = &memtable.tables[index].directory;
-        let spot = directory.find(&memory.buckets, &memory.arena, token, key).ok()?;
-        Some(Self::at_position(memtable, index, Some(spot)))
+        let position = directory.find(&memory.buckets, &memory.arena, token, key).ok()?;
+        Some(Self::at_position(memtable, index, Some(position)))
     }
 
     #[inline]
@@ -76,13 +76,16 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
     #[inline]
     fn enter(&mut self) {
         let memory = &self.memtable.memory;
-        let rows = self.partition.map(|spot| spot.partition(&memory.buckets).rows);
+        let rows = self.partition.map(|position| position.partition(&memory.buckets).rows);
         (self.row, self.ranges) = match rows.map(Rows::unpack) {
             None => (RowPosition::End, None),
-            Some(Rows::One(cells)) => (RowPosition::One(cells), None),
-            Some(Rows::Many(number)) => {
-                let many = memory.many.get(number);
-                (RowPosition::Row(many.rows.seek(&memory.nodes, &memory.arena, &[])), many.ranges)
+            Some(Rows::Single(cells)) => (RowPosition::Single(cells), None),
+            Some(Rows::Multi(number)) => {
+                let multi_row = memory.multi_row.get(number);
+                (
+                    RowPosition::Row(multi_row.rows.seek(&memory.nodes, &memory.arena, &[])),
+                    multi_row.ranges,
+                )
             }
         };
         self.reversed = false;
@@ -102,9 +105,9 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         let memory = &self.memtable.memory;
         match self.row {
             RowPosition::End => None,
-            RowPosition::One(cells) => Some((&[], memory.arena.get(cells))),
-            RowPosition::Row(place) => {
-                let (key, cells) = place.entry(&memory.nodes)?;
+            RowPosition::Single(cells) => Some((&[], memory.arena.get(cells))),
+            RowPosition::Row(position) => {
+                let (key, cells) = position.entry(&memory.nodes)?;
                 Some((memory.arena.get(key), memory.arena.get(Handle(cells))))
             }
         }
@@ -115,9 +118,11 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
     pub fn next_row(&mut self) {
         let nodes = &self.memtable.memory.nodes;
         self.row = match self.row {
-            RowPosition::Row(place) if self.reversed => RowPosition::Row(place.previous(nodes)),
-            RowPosition::Row(place) => RowPosition::Row(place.next(nodes)),
-            RowPosition::One(_) | RowPosition::End => RowPosition::End,
+            RowPosition::Row(position) if self.reversed => {
+                RowPosition::Row(position.previous(nodes))
+            }
+            RowPosition::Row(position) => RowPosition::Row(position.next(nodes)),
+            RowPosition::Single(_) | RowPosition::End => RowPosition::End,
         };
     }
 
@@ -126,7 +131,7 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         let buckets = &self.memtable.memory.buckets;
         let table = self.memtable.tables.get(self.table);
         self.partition = match (self.partition, table) {
-            (Some(spot), Some(table)) => table.directory.next(buckets, spot),
+            (Some(position), Some(table)) => table.directory.next(buckets, position),
             _ => None,
         };
         self.enter();
@@ -136,17 +141,17 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
     #[inline]
     pub fn seek(&mut self, from: &[u8], to: Option<&[u8]>, reversed: bool) {
         let memory = &self.memtable.memory;
-        let rows = self.partition.map(|spot| spot.partition(&memory.buckets).rows);
+        let rows = self.partition.map(|position| position.partition(&memory.buckets).rows);
         self.reversed = reversed;
         self.row = match rows.map(Rows::unpack) {
             None => RowPosition::End,
             // The only row has the empty key, which is in the range if the range starts there.
-            Some(Rows::One(cells)) => {
+            Some(Rows::Single(cells)) => {
                 let inside = from.is_empty() && to.is_none_or(|to| !to.is_empty());
-                if inside { RowPosition::One(cells) } else { RowPosition::End }
+                if inside { RowPosition::Single(cells) } else { RowPosition::End }
             }
-            Some(Rows::Many(number)) => {
-                let rows = memory.many.get(number).rows;
+            Some(Rows::Multi(number)) => {
+                let rows = memory.multi_row.get(number).rows;
                 RowPosition::Row(match (reversed, to) {
                     (false, _) => rows.seek(&memory.nodes, &memory.arena, from),
                     (true, None) => rows.last(&memory.nodes),
@@ -178,10 +183,10 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
     pub fn ranges(&self, mut each: impl FnMut(RangeTombstone<'_>)) {
         let Some(ranges) = self.ranges else { return };
         let memory = &self.memtable.memory;
-        let mut place = ranges.seek(&memory.nodes, &memory.arena, &[]);
-        while let Some((from, value)) = place.entry(&memory.nodes) {
+        let mut position = ranges.seek(&memory.nodes, &memory.arena, &[]);
+        while let Some((from, value)) = position.entry(&memory.nodes) {
             // Neighbours with the same deletion are one range.
-            let mut next = place.next(&memory.nodes);
+            let mut next = position.next(&memory.nodes);
             while let Some((_, same)) = next.entry(&memory.nodes)
                 && memory.deletion(same) == memory.deletion(value)
             {
@@ -192,7 +197,7 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
                 let from = memory.arena.get(from);
                 each(RangeTombstone { from, to, timestamp, deleted_s });
             }
-            place = next;
+            position = next;
         }
     }
 }

@@ -140,12 +140,12 @@ impl Directory {
     ) {
         let (token, key) = (partition.token, arena.get(partition.key));
         loop {
-            let spot = match self.find(buckets, arena, token, key) {
-                Ok(spot) | Err(spot) => spot,
+            let position = match self.find(buckets, arena, token, key) {
+                Ok(position) | Err(position) => position,
             };
-            let bucket = buckets.get_mut(spot.bucket);
+            let bucket = buckets.get_mut(position.bucket);
             if !bucket.is_full() {
-                bucket.insert(spot.at, partition);
+                bucket.insert(position.at, partition);
                 return;
             }
             self.buckets += 1;
@@ -154,7 +154,7 @@ impl Directory {
             } else {
                 let upper = bucket.split_off(BUCKET_MAX / 2);
                 let upper = buckets.push(upper);
-                buckets.get_mut(spot.bucket).overflow = upper;
+                buckets.get_mut(position.bucket).overflow = upper;
             }
         }
     }
@@ -173,8 +173,8 @@ impl Directory {
         key: &[u8],
     ) -> Option<PartitionPosition> {
         match self.find(buckets, arena, token, key) {
-            Ok(spot) => Some(spot),
-            Err(spot) => self.at_or_after(buckets, spot),
+            Ok(position) => Some(position),
+            Err(position) => self.at_or_after(buckets, position),
         }
     }
 
@@ -182,29 +182,29 @@ impl Directory {
     pub(super) fn next(
         &self,
         buckets: &Slab<Bucket>,
-        spot: PartitionPosition,
+        position: PartitionPosition,
     ) -> Option<PartitionPosition> {
-        self.at_or_after(buckets, PartitionPosition { at: spot.at + 1, ..spot })
+        self.at_or_after(buckets, PartitionPosition { at: position.at + 1, ..position })
     }
 
     fn at_or_after(
         &self,
         buckets: &Slab<Bucket>,
-        mut spot: PartitionPosition,
+        mut position: PartitionPosition,
     ) -> Option<PartitionPosition> {
         loop {
-            let bucket = buckets.get(spot.bucket);
-            if spot.at < bucket.length() {
-                return Some(spot);
+            let bucket = buckets.get(position.bucket);
+            if position.at < bucket.length() {
+                return Some(position);
             }
             if bucket.overflow != NONE {
-                spot = PartitionPosition { bucket: bucket.overflow, at: 0, ..spot };
+                position = PartitionPosition { bucket: bucket.overflow, at: 0, ..position };
                 continue;
             }
             let span = 1 << (self.depth - bucket.depth);
-            let slot = (spot.slot & !(span - 1)) + span;
+            let slot = (position.slot & !(span - 1)) + span;
             let bucket = *self.slots.get(slot)?;
-            spot = PartitionPosition { slot, bucket, at: 0 };
+            position = PartitionPosition { slot, bucket, at: 0 };
         }
     }
 
@@ -323,12 +323,12 @@ mod tests {
                 prop_assert!(directory.find(&buckets, &arena, *token, &[*key]).is_err());
                 directory.insert(&mut buckets, &arena, partition);
             }
-            let walk = |mut spot: Option<PartitionPosition>| {
+            let walk = |mut position: Option<PartitionPosition>| {
                 let mut found = Vec::new();
-                while let Some(at) = spot {
+                while let Some(at) = position {
                     let partition = at.partition(&buckets);
                     found.push((partition.token, arena.get(partition.key)[0]));
-                    spot = directory.next(&buckets, at);
+                    position = directory.next(&buckets, at);
                 }
                 found
             };

@@ -50,7 +50,7 @@ struct Storage {
     arena: Arena,
     nodes: Nodes,
     buckets: Slab<Bucket>,
-    many: Slab<MultiRow>,
+    multi_row: Slab<MultiRow>,
 }
 
 /// A partition with clustering keys or range tombstones.
@@ -66,8 +66,8 @@ struct MultiRow {
 #[derive(Clone, Copy, Debug)]
 enum Rows {
     /// The cells of the only row, which has an empty clustering key.
-    One(Handle),
-    Many(u32),
+    Single(Handle),
+    Multi(u32),
 }
 
 impl Rows {
@@ -75,16 +75,16 @@ impl Rows {
 
     fn pack(self) -> u32 {
         match self {
-            Self::One(cells) => cells.0,
-            Self::Many(number) => number | Self::MANY,
+            Self::Single(cells) => cells.0,
+            Self::Multi(number) => number | Self::MANY,
         }
     }
 
     #[inline]
     fn unpack(packed: u32) -> Self {
         match packed & Self::MANY {
-            0 => Self::One(Handle(packed)),
-            _ => Self::Many(packed & !Self::MANY),
+            0 => Self::Single(Handle(packed)),
+            _ => Self::Multi(packed & !Self::MANY),
         }
     }
 }
@@ -103,10 +103,10 @@ impl Memtable {
         let Mutation { token, key, .. } = *mutation;
         let found = table.directory.find(&memory.buckets, &memory.arena, token, key);
         match (&mutation.change, found) {
-            (Change::Row { clustering, cells }, Ok(spot)) => {
-                memory.merge_row(spot, clustering, cells, &mut self.scratch);
+            (Change::Row { clustering, cells }, Ok(position)) => {
+                memory.merge_row(position, clustering, cells, &mut self.scratch);
             }
-            (Change::Range(range), Ok(spot)) => memory.cover(spot, range),
+            (Change::Range(range), Ok(position)) => memory.cover(position, range),
             (change, Err(_)) => {
                 table.partitions += 1;
                 let key = memory.arena.put(key);
@@ -120,9 +120,9 @@ impl Memtable {
     /// Bytes in use, including garbage.
     #[inline]
     pub fn bytes(&self) -> usize {
-        let Storage { arena, nodes, buckets, many } = &self.memory;
+        let Storage { arena, nodes, buckets, multi_row } = &self.memory;
         let directories: usize = self.tables.iter().map(|table| table.directory.bytes()).sum();
-        arena.bytes() + nodes.bytes() + buckets.bytes() + many.bytes() + directories
+        arena.bytes() + nodes.bytes() + buckets.bytes() + multi_row.bytes() + directories
     }
 
     /// Whether no table has rows or tombstones.
@@ -177,19 +177,19 @@ impl Storage {
     /// The rows of a new partition.
     fn new_rows(&mut self, change: &Change<'_>, scratch: &mut Vec<u8>) -> Rows {
         match change {
-            Change::Row { clustering: [], cells } => Rows::One(self.put_row(cells, scratch)),
+            Change::Row { clustering: [], cells } => Rows::Single(self.put_row(cells, scratch)),
             Change::Row { clustering, cells } => {
                 let mut rows = Tree::new(&mut self.nodes);
                 let key = self.arena.put(clustering);
                 let cells = self.put_row(cells, scratch);
                 rows.insert(&mut self.nodes, &self.arena, key, cells.0);
-                Rows::Many(self.many.push(MultiRow { rows, ranges: None }))
+                Rows::Multi(self.multi_row.push(MultiRow { rows, ranges: None }))
             }
             Change::Range(range) => {
                 let rows = Tree::new(&mut self.nodes);
-                let number = self.many.push(MultiRow { rows, ranges: None });
-                self.cover_many(number, range);
-                Rows::Many(number)
+                let number = self.multi_row.push(MultiRow { rows, ranges: None });
+                self.cover_multi_row(number, range);
+                Rows::Multi(number)
             }
         }
     }
@@ -206,41 +206,47 @@ impl Storage {
 
     fn merge_row(
         &mut self,
-        spot: PartitionPosition,
+        position: PartitionPosition,
         clustering: &[u8],
         cells: &[u8],
         scratch: &mut Vec<u8>,
     ) {
-        match Rows::unpack(spot.partition(&self.buckets).rows) {
-            Rows::One(old) if clustering.is_empty() => {
+        match Rows::unpack(position.partition(&self.buckets).rows) {
+            Rows::Single(old) if clustering.is_empty() => {
                 let new = self.merge_cells(old, cells, scratch);
                 if new != old {
-                    spot.set_rows(&mut self.buckets, Rows::One(new).pack());
+                    position.set_rows(&mut self.buckets, Rows::Single(new).pack());
                 }
             }
-            Rows::One(_) => {
-                let number = self.make_many(spot);
-                self.merge_many(number, clustering, cells, scratch);
+            Rows::Single(_) => {
+                let number = self.make_multi_row(position);
+                self.merge_multi_row(number, clustering, cells, scratch);
             }
-            Rows::Many(number) => self.merge_many(number, clustering, cells, scratch),
+            Rows::Multi(number) => self.merge_multi_row(number, clustering, cells, scratch),
         }
     }
 
-    fn merge_many(&mut self, number: u32, clustering: &[u8], cells: &[u8], scratch: &mut Vec<u8>) {
-        let mut rows = self.many.get(number).rows;
-        let place = rows.seek(&self.nodes, &self.arena, clustering);
-        match place.entry(&self.nodes) {
+    fn merge_multi_row(
+        &mut self,
+        number: u32,
+        clustering: &[u8],
+        cells: &[u8],
+        scratch: &mut Vec<u8>,
+    ) {
+        let mut rows = self.multi_row.get(number).rows;
+        let position = rows.seek(&self.nodes, &self.arena, clustering);
+        match position.entry(&self.nodes) {
             Some((key, old)) if self.arena.get(key) == clustering => {
                 let new = self.merge_cells(Handle(old), cells, scratch);
                 if new.0 != old {
-                    place.set(&mut self.nodes, new.0);
+                    position.set(&mut self.nodes, new.0);
                 }
             }
             _ => {
                 let key = self.arena.put(clustering);
                 let cells = self.put_row(cells, scratch);
                 rows.insert(&mut self.nodes, &self.arena, key, cells.0);
-                self.many.get_mut(number).rows = rows;
+                self.multi_row.get_mut(number).rows = rows;
             }
         }
     }
@@ -252,31 +258,31 @@ impl Storage {
     }
 
     /// Converts a partition of one row into one with a tree.
-    fn make_many(&mut self, spot: PartitionPosition) -> u32 {
-        match Rows::unpack(spot.partition(&self.buckets).rows) {
-            Rows::Many(number) => number,
-            Rows::One(cells) => {
+    fn make_multi_row(&mut self, position: PartitionPosition) -> u32 {
+        match Rows::unpack(position.partition(&self.buckets).rows) {
+            Rows::Multi(number) => number,
+            Rows::Single(cells) => {
                 let mut rows = Tree::new(&mut self.nodes);
                 let key = self.arena.put(&[]);
                 rows.insert(&mut self.nodes, &self.arena, key, cells.0);
-                let number = self.many.push(MultiRow { rows, ranges: None });
-                spot.set_rows(&mut self.buckets, Rows::Many(number).pack());
+                let number = self.multi_row.push(MultiRow { rows, ranges: None });
+                position.set_rows(&mut self.buckets, Rows::Multi(number).pack());
                 number
             }
         }
     }
 
-    fn cover(&mut self, spot: PartitionPosition, range: &RangeTombstone<'_>) {
-        let number = self.make_many(spot);
-        self.cover_many(number, range);
+    fn cover(&mut self, position: PartitionPosition, range: &RangeTombstone<'_>) {
+        let number = self.make_multi_row(position);
+        self.cover_multi_row(number, range);
     }
 
     /// Adds a range tombstone to the boundaries of a partition.
-    fn cover_many(&mut self, number: u32, range: &RangeTombstone<'_>) {
+    fn cover_multi_row(&mut self, number: u32, range: &RangeTombstone<'_>) {
         if range.to.is_some_and(|to| to <= range.from) {
             return;
         }
-        let mut ranges = match self.many.get(number).ranges {
+        let mut ranges = match self.multi_row.get(number).ranges {
             Some(ranges) => ranges,
             None => Tree::new(&mut self.nodes),
         };
@@ -284,18 +290,18 @@ impl Storage {
         if let Some(to) = range.to {
             self.bound(&mut ranges, to);
         }
-        self.many.get_mut(number).ranges = Some(ranges);
+        self.multi_row.get_mut(number).ranges = Some(ranges);
         let new = range.deletion();
         let value = self.put_deletion(new).0;
-        let mut place = ranges.seek(&self.nodes, &self.arena, range.from);
-        while let Some((key, old)) = place.entry(&self.nodes) {
+        let mut position = ranges.seek(&self.nodes, &self.arena, range.from);
+        while let Some((key, old)) = position.entry(&self.nodes) {
             if range.to.is_some_and(|to| self.arena.get(key) >= to) {
                 return;
             }
             if self.deletion(old) < Some(new) {
-                place.set(&mut self.nodes, value);
+                position.set(&mut self.nodes, value);
             }
-            place = place.next(&self.nodes);
+            position = position.next(&self.nodes);
         }
     }
 
@@ -310,11 +316,11 @@ impl Storage {
 
     /// The value of the last boundary at or before a key.
     fn in_force(&self, ranges: &Tree, key: &[u8]) -> u32 {
-        let place = ranges.seek(&self.nodes, &self.arena, key);
-        let before = |place: TreePosition| place.previous(&self.nodes).entry(&self.nodes);
-        match place.entry(&self.nodes) {
+        let position = ranges.seek(&self.nodes, &self.arena, key);
+        let before = |position: TreePosition| position.previous(&self.nodes).entry(&self.nodes);
+        match position.entry(&self.nodes) {
             Some((found, value)) if self.arena.get(found) == key => value,
-            _ => before(place).map_or(NOTHING, |(_, value)| value),
+            _ => before(position).map_or(NOTHING, |(_, value)| value),
         }
     }
 

@@ -98,11 +98,11 @@ impl Tree {
         }
         let leaf = nodes.slab.get(node);
         let slot = leaf.keys().partition_point(|handle| arena.get(*handle) < key);
-        let place = TreePosition { node, slot: narrow(slot) };
+        let position = TreePosition { node, slot: narrow(slot) };
         if slot == usize::from(leaf.length) && leaf.next != NONE {
             return TreePosition { node: leaf.next, slot: 0 };
         }
-        place
+        position
     }
 
     /// The last entry.
@@ -112,7 +112,7 @@ impl Tree {
             let inner = nodes.slab.get(node);
             node = inner.values[usize::from(inner.length) - 1];
         }
-        place_before(node, nodes.slab.get(node).length)
+        last_slot(node, nodes.slab.get(node).length)
     }
 
     /// The value at a key.
@@ -202,13 +202,13 @@ impl TreePosition {
         }
         match nodes.slab.get(self.node).previous {
             NONE => Self { node: self.node, slot: BEFORE },
-            previous => place_before(previous, nodes.slab.get(previous).length),
+            previous => last_slot(previous, nodes.slab.get(previous).length),
         }
     }
 }
 
 /// The last slot of a node; the slot before the first if the node is empty.
-fn place_before(node: u32, length: u8) -> TreePosition {
+fn last_slot(node: u32, length: u8) -> TreePosition {
     TreePosition { node, slot: length.wrapping_sub(1) }
 }
 
@@ -283,10 +283,10 @@ mod tests {
             }
             let walk = |from: TreePosition, step: fn(TreePosition, &Nodes) -> TreePosition| {
                 let mut found = Vec::new();
-                let mut place = from;
-                while let Some((handle, value)) = place.entry(&nodes) {
+                let mut position = from;
+                while let Some((handle, value)) = position.entry(&nodes) {
                     found.push((arena.get(handle).to_vec(), value));
-                    place = step(place, &nodes);
+                    position = step(position, &nodes);
                 }
                 found
             };
@@ -296,11 +296,11 @@ mod tests {
             prop_assert_eq!(walk(tree.last(&nodes), TreePosition::previous), reversed.clone());
             for probe in probes.into_iter().map(key) {
                 prop_assert_eq!(tree.get(&nodes, &arena, &probe), model.get(&probe).copied());
-                let place = tree.seek(&nodes, &arena, &probe);
+                let position = tree.seek(&nodes, &arena, &probe);
                 let from: Vec<_> = all.iter().filter(|(k, _)| *k >= probe).cloned().collect();
-                prop_assert_eq!(walk(place, TreePosition::next), from);
+                prop_assert_eq!(walk(position, TreePosition::next), from);
                 let before: Vec<_> = reversed.iter().filter(|(k, _)| *k < probe).cloned().collect();
-                prop_assert_eq!(walk(place.previous(&nodes), TreePosition::previous), before);
+                prop_assert_eq!(walk(position.previous(&nodes), TreePosition::previous), before);
             }
         }
     }

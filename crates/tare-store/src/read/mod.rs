@@ -237,7 +237,7 @@ impl Store {
         pins: &mut Pins,
         read: impl FnOnce(&Sources<'_>, &mut Cached<'_>, &mut Scratch) -> Result<End, ReadError>,
     ) -> Result<End, ReadError> {
-        let tables = self.sorted.get(&table).map_or(&[][..], Vec::as_slice);
+        let tables = self.table_files.get(&table).map_or(&[][..], Vec::as_slice);
         let sources = Sources { active: &self.memory, frozen: &self.frozen, tables };
         let end = read(&sources, &mut Cached { cache: &mut self.cache, pins }, &mut self.scratch)?;
         if end == End::Missing {

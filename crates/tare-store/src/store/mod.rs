@@ -52,7 +52,7 @@ pub struct Store {
     pub(crate) memory: Memtable,
     /// Memtables that are not in a table yet, newest first.
     pub(crate) frozen: Vec<Rc<Memtable>>,
-    pub(crate) sorted: TableFiles,
+    pub(crate) table_files: TableFiles,
     pub(crate) cache: Cache,
     pub(crate) scratch: Scratch,
     fetches: Fetches,
@@ -118,7 +118,7 @@ impl Store {
     fn memory_full(&self) -> WriteError {
         let why = match self.background.full() {
             Some(why) => format!("they cannot be flushed ({why}); make room on the disk"),
-            None => "the disk is behind with flushing them, send less".into(),
+            None => "the disk is too slow for flushing them; send less".into(),
         };
         let (used_bytes, limit_bytes) = (self.used_bytes(), self.limits.memtable_bytes);
         WriteError::MemoryFull { used_bytes, limit_bytes, why }
@@ -155,7 +155,7 @@ impl Store {
         }
         self.gone.extend(&gone);
         self.memory.retain(|table| !gone.contains(&table));
-        let dropped = gone.iter().filter_map(|table| self.sorted.remove(table)).flatten();
+        let dropped = gone.iter().filter_map(|table| self.table_files.remove(table)).flatten();
         let dropped: Vec<_> = dropped.collect();
         self.background.drop_tables(dropped, &gone);
         self.go_on_closing();
@@ -164,7 +164,7 @@ impl Store {
     /// Begins to read the blocks that a read has noted which ended in
     /// [`crate::read::End::Missing`]. The read can be tried again when [`Pins::is_ready`].
     pub(crate) fn fetch(&mut self, pins: &mut Pins) {
-        let tables = || self.sorted.values().flatten();
+        let tables = || self.table_files.values().flatten();
         self.fetches.fetch(pins, |file| tables().find(|table| table.file() == file).cloned());
     }
 
@@ -213,14 +213,16 @@ impl Store {
     fn put_in_force(&mut self, mut edits: Vec<Edit>) {
         for edit in &mut edits {
             for &file in &edit.remove {
-                self.sorted.values_mut().for_each(|tables| tables.retain(|t| t.file() != file));
+                self.table_files
+                    .values_mut()
+                    .for_each(|tables| tables.retain(|t| t.file() != file));
             }
             for table in edit.add.drain(..) {
                 if self.gone.contains(&table.footer().table) {
                     self.background.retire(vec![table]);
                     continue;
                 }
-                let tables = self.sorted.entry(table.footer().table).or_default();
+                let tables = self.table_files.entry(table.footer().table).or_default();
                 let latest = |table: &Rc<_>| std::cmp::Reverse(latest(table));
                 let at = tables.partition_point(|other| latest(other) <= latest(&table));
                 tables.insert(at, table);
@@ -232,8 +234,8 @@ impl Store {
                 self.log.release(sequence);
             }
         }
-        self.sorted.retain(|_, tables| !tables.is_empty());
-        self.background.settle(edits, &self.sorted);
+        self.table_files.retain(|_, tables| !tables.is_empty());
+        self.background.settle(edits, &self.table_files);
         self.freeze_if_full();
         self.go_on_closing();
     }
@@ -267,16 +269,16 @@ impl Store {
         if self.frozen.is_empty() && self.closing == Closing::No && self.is_log_long() {
             self.freeze();
         }
-        let Self { sorted, options, gone, memory, frozen, now, .. } = self;
+        let Self { table_files, options, gone, memory, frozen, now, .. } = self;
         let memtables = [Some(&*memory), frozen.first().map(|memtable| &**memtable)];
-        let view = StoreView { sorted, options, gone, memtables, now: *now };
+        let view = StoreView { table_files, options, gone, memtables, now: *now };
         self.background.step(&view)
     }
 
     fn view(&self) -> StoreView<'_> {
         let frozen = self.frozen.first().map(|memtable| &**memtable);
-        let Self { sorted, options, gone, memory, now, .. } = self;
-        StoreView { sorted, options, gone, memtables: [Some(memory), frozen], now: *now }
+        let Self { table_files, options, gone, memory, now, .. } = self;
+        StoreView { table_files, options, gone, memtables: [Some(memory), frozen], now: *now }
     }
 
     /// Whether a recovery of the log would take long.
@@ -337,7 +339,7 @@ impl Store {
     /// The statistics of the store.
     pub fn statistics(&self) -> Statistics {
         let cache = self.cache.statistics();
-        let tables = || self.sorted.values().flatten();
+        let tables = || self.table_files.values().flatten();
         let counters = self.background.counters();
         let (fetched, lookups) = (self.fetches.counts(), self.scratch.lookups);
         Statistics {
@@ -376,7 +378,7 @@ impl Store {
 
     /// The number of table files of each size of one table, smallest size first.
     pub fn tables_of_size(&self, table: u32) -> Vec<usize> {
-        let tables = self.sorted.get(&table).into_iter().flatten();
+        let tables = self.table_files.get(&table).into_iter().flatten();
         background::sizes(tables.map(|table| table.file_bytes()))
     }
 }

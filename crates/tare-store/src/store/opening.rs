@@ -60,7 +60,7 @@ impl Store {
     ) -> Result<(Self, Recovered), OpenError> {
         let manifest = Manifest::read(files)?;
         let next_file = remove_leftovers(files, &manifest)?;
-        let (sorted, dropped) = open_tables(files, &manifest, &options)?;
+        let (table_files, dropped) = open_tables(files, &manifest, &options)?;
         let from = manifest.log_sequence;
         let mut background = Background::new(manifest, next_file, limits.background_bytes);
         if !dropped.is_empty() {
@@ -78,7 +78,7 @@ impl Store {
         let mut store = Self {
             memory: Memtable::default(),
             frozen: Vec::new(),
-            sorted,
+            table_files,
             cache: Cache::new(limits.cache_bytes),
             scratch: Scratch::default(),
             fetches: Fetches::default(),
@@ -162,7 +162,7 @@ fn open_tables(
     manifest: &Manifest,
     options: &BTreeMap<u32, TableOptions>,
 ) -> Result<(TableFiles, Vec<u64>), OpenError> {
-    let mut sorted = TableFiles::new();
+    let mut table_files = TableFiles::new();
     let mut dropped = Vec::new();
     for listed in &manifest.tables {
         if !options.contains_key(&listed.table) {
@@ -173,10 +173,10 @@ fn open_tables(
         let read = |offset: u64, buffer: &mut [u8]| files.read_at(id, offset, buffer);
         let table = Table::open(listed.file, listed.bytes, read);
         let table = table.map_err(|source| OpenError::Table { file: files.name(id), source })?;
-        sorted.entry(listed.table).or_default().push(Rc::new(table));
+        table_files.entry(listed.table).or_default().push(Rc::new(table));
     }
-    for tables in sorted.values_mut() {
+    for tables in table_files.values_mut() {
         tables.sort_by_key(|table| std::cmp::Reverse(super::latest(table)));
     }
-    Ok((sorted, dropped))
+    Ok((table_files, dropped))
 }

@@ -132,7 +132,7 @@ fn decode(mut contents: Vec<u8>, at: BlockAt, bytes: &[u8]) -> Result<Block, Dam
     }
     let (stored, plain) = (u32_at(bytes, 16) as usize, u32_at(bytes, 20) as usize);
     if pages_of(stored) != at.pages {
-        return Err(Damage::Structure("the length does not fit the pages"));
+        return Err(Damage::Structure("the length does not match the pages"));
     }
     let stored = &bytes[HEAD_BYTES..HEAD_BYTES + stored];
     contents.clear();

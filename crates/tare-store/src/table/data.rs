@@ -248,7 +248,7 @@ pub(super) fn search(
 
 /// Checks contents so that every later access is in bounds and in order.
 pub(super) fn check(bytes: &[u8]) -> Result<(), Damage> {
-    check_data(bytes).ok_or(Damage::Structure("partitions or rows are not where they should be"))
+    check_data(bytes).ok_or(Damage::Structure("partitions or rows are not in order"))
 }
 
 fn check_data(bytes: &[u8]) -> Option<()> {

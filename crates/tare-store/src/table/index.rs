@@ -125,7 +125,7 @@ impl<'a> Index<'a> {
     }
 
     /// First page and number of pages of a block.
-    pub(super) fn place(&self, entry: usize) -> (u32, u32) {
+    pub(super) fn position(&self, entry: usize) -> (u32, u32) {
         let at = HEAD_BYTES + self.entries * 8 + entry * 8;
         (u32_at(self.bytes, at), u32_at(self.bytes, at + 4))
     }
@@ -181,7 +181,7 @@ fn check_index(bytes: &[u8]) -> Option<()> {
         sure(last == suffixes)?;
     }
     for entry in 0..index.entries {
-        let (page, pages) = index.place(entry);
+        let (page, pages) = index.position(entry);
         sure(pages > 0 && page.checked_add(pages).is_some())?;
         sure(entry == 0 || index.separator(entry - 1) < index.separator(entry))?;
     }

@@ -506,11 +506,18 @@ fn rows_that_compress_take_fewer_pages() {
 #[test]
 fn errors_name_file_and_offset() {
     let at = BlockAt { file: 12, page: 2, pages: 1 };
-    let error = Block::decode(at, &[0; PAGE_BYTES]).unwrap_err().to_string();
-    let wanted = "table file 00000012.table is damaged at offset 8192: the checksum does not match";
-    assert!(error.starts_with(wanted), "{error}");
-    let error = Table::open(3, 5000, |_, _| Ok(0)).unwrap_err().to_string();
-    assert!(error.contains("ends too early"), "{error}");
-    let error = Table::open(3, 4096, |_, _| Err(io::Error::other("no"))).unwrap_err();
-    assert!(error.to_string().contains("00000003.table at offset 0"), "{error}");
+    let error = Block::decode(at, &[0; PAGE_BYTES]).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("00000012.table") && text.contains("offset 8192"), "{text}");
+    let TableError::Damaged { file, offset, damage } = error else { panic!("{text}") };
+    assert_eq!((file, offset, damage), (12, 8192, Damage::Checksum));
+    let Err(TableError::Damaged { damage, .. }) = Table::open(3, 5000, |_, _| Ok(0)) else {
+        panic!("a file without bytes was opened");
+    };
+    assert_eq!(damage, Damage::Short);
+    let unreadable = Table::open(3, 4096, |_, _| Err(io::Error::other("no")));
+    let Err(TableError::Read { file, offset, .. }) = unreadable else {
+        panic!("a file that cannot be read was opened");
+    };
+    assert_eq!((file, offset), (3, 0));
 }

@@ -101,7 +101,7 @@ impl<R: FnMut(u64, &mut [u8]) -> io::Result<usize>> Verify<R> {
             self.leaf += 1;
             return;
         }
-        let at = self.table.block_at(index.place(self.entry));
+        let at = self.table.block_at(index.position(self.entry));
         let separator = index.separator(self.entry);
         self.entry += 1;
         self.extents.push((at.page, at.pages));
@@ -123,7 +123,7 @@ impl<R: FnMut(u64, &mut [u8]) -> io::Result<usize>> Verify<R> {
         if self.leaf == index.len() {
             return self.finish();
         }
-        let at = self.table.block_at(index.place(self.leaf));
+        let at = self.table.block_at(index.position(self.leaf));
         self.extents.push((at.page, at.pages));
         let read = self.block(at);
         let index = self.table.top.index();
@@ -254,7 +254,7 @@ impl<R: FnMut(u64, &mut [u8]) -> io::Result<usize>> Verify<R> {
         let bounds = self.table.clustering_bounds();
         let clustering = self.clustering.as_ref().map_or((&[][..], &[][..]), |(a, b)| (a, b));
         let checks = [
-            (footer.statistics == self.statistics, "what was counted in the rows"),
+            (footer.statistics == self.statistics, "the statistics of the rows"),
             (footer.data_blocks == self.data_blocks, "the number of data blocks"),
             (footer.plain_bytes == self.plain_bytes, "the length before compression"),
             (self.tokens == Some((footer.token_min, footer.token_max)), "the range of tokens"),

@@ -70,7 +70,7 @@ impl Host {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints the reason")]
 fn skip(why: &ReactorError) {
     eprintln!("skipped: files on io_uring: {why}");
 }

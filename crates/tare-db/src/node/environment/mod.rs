@@ -168,12 +168,12 @@ fn has_capability(number: u32) -> bool {
 pub(crate) struct Line {
     pub(crate) what: &'static str,
     pub(crate) found: String,
-    pub(crate) so: String,
+    pub(crate) effect: String,
 }
 
 impl Line {
-    pub(crate) fn new(what: &'static str, found: impl Display, so: impl Display) -> Self {
-        Self { what, found: found.to_string(), so: so.to_string() }
+    pub(crate) fn new(what: &'static str, found: impl Display, effect: impl Display) -> Self {
+        Self { what, found: found.to_string(), effect: effect.to_string() }
     }
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn table(lines: &[Line]) -> Vec<String> {
         lines.iter().map(|line| cell(line).chars().count()).max().unwrap_or(0)
     };
     let (what, found) = (width(|line| line.what), width(|line| &line.found));
-    let row = |line: &Line| format!("{:what$}  {:found$}  {}", line.what, line.found, line.so);
+    let row = |line: &Line| format!("{:what$}  {:found$}  {}", line.what, line.found, line.effect);
     lines.iter().map(row).collect()
 }
 

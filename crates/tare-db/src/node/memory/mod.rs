@@ -122,13 +122,13 @@ impl Budget {
             (None, None) => "unknown".into(),
         };
         let [memtables, cache, log, connections] = SHARES;
-        let so = format!(
+        let effect = format!(
             "{} in all: memtables {memtables} %, cache {cache} %, log and background {log} %, \
              connections {connections} %, at most {} a shard",
             Bytes(memory_bytes),
             self.connections_max
         );
-        Line::new("memory", found, so)
+        Line::new("memory", found, effect)
     }
 }
 
@@ -232,10 +232,14 @@ mod tests {
     #[test]
     fn too_much_and_too_little_memory_are_refused() {
         let found = environment(Some(1 << 30), None);
-        let error = memory_bytes(Some(2 << 30), &found, 1).unwrap_err().to_string();
-        assert!(error.starts_with("cannot use 2.00 GiB of memory: the limit is 1.00 GiB (/cg/"));
-        let error = memory_bytes(Some(63 << 20), &found, 2).unwrap_err().to_string();
-        assert!(error.starts_with("63.0 MiB of memory is too little for 2 shards"), "{error}");
+        let error = memory_bytes(Some(2 << 30), &found, 1).unwrap_err();
+        let MemoryError::AboveLimit { asked_bytes, limit_bytes, file } = error else {
+            panic!("{error}");
+        };
+        assert_eq!((asked_bytes, limit_bytes, &*file), (2 << 30, 1 << 30, "/cg/memory.max"));
+        let error = memory_bytes(Some(63 << 20), &found, 2).unwrap_err();
+        let MemoryError::TooLittle { memory_bytes, shards } = error else { panic!("{error}") };
+        assert_eq!((memory_bytes, shards), (63 << 20, 2));
     }
 
     #[test]

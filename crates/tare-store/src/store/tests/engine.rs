@@ -53,7 +53,7 @@ fn contents(store: &Store, disk: &Disk, table: u32) -> Contents {
         }
     }
     let mut sources = Vec::new();
-    for file in store.sorted.get(&table).into_iter().flatten() {
+    for file in store.table_files.get(&table).into_iter().flatten() {
         let mut stored = Stored::new(Cursor::new(Rc::clone(file)));
         assert_eq!(stored.open(i64::MIN, &[], &mut blocks).unwrap(), Step::Ready);
         sources.push(stored);
@@ -301,7 +301,7 @@ fn dropped_table_leaves_no_file() {
     let (mut store, _) = Store::open(&mut disk, SMALL, schema(), NOW).unwrap();
     fill(&mut store, &mut disk, 0..300, 1);
     assert!(table_files(&disk) > 0);
-    let held = store.sorted[&1][0].clone();
+    let held = store.table_files[&1][0].clone();
     let mut fewer = schema();
     fewer.remove(&1);
     store.schema(fewer.clone());

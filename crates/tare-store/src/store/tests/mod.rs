@@ -201,9 +201,11 @@ fn clean_stop_and_torn_tail_are_distinguished() {
     // The first group was durable when the second was written.
     let mut damaged = stopped_cleanly();
     damaged.bytes_mut(log)[50] ^= 1;
-    let error = open(&mut damaged).unwrap_err().to_string();
-    let expect = "commit log 00000000.log is damaged at offset 0: group 0";
-    assert!(error.starts_with(expect), "{error}");
+    let Err(OpenError::Log(RecoveryError::Damaged { file, offset, sequence })) = open(&mut damaged)
+    else {
+        panic!("the damage was not found");
+    };
+    assert_eq!((&*file, offset, sequence), ("00000000.log", 0, 0));
 }
 
 #[test]
@@ -309,6 +311,8 @@ fn log_of_another_version_is_refused() {
     let mut disk = stopped_cleanly();
     let log = disk.bytes_mut(FileId::Log(0));
     log[7] = b'9';
-    let error = open(&mut disk).unwrap_err().to_string();
-    assert!(error.starts_with("commit log 00000000.log has format TareLog9"), "{error}");
+    let Err(OpenError::Log(RecoveryError::Version { file, found, .. })) = open(&mut disk) else {
+        panic!("the log was not refused");
+    };
+    assert_eq!((&*file, &*found), ("00000000.log", "TareLog9"));
 }
