@@ -1,9 +1,9 @@
-//! Frames: the nine bytes in front of every message and what may stand between them and it. (The
-//! specification of version 5 calls them envelopes, and calls what its segments are made of frames;
-//! see `segment`.)
+//! Frames: the nine bytes in front of every message, and the parts that may come between them and
+//! the message. (The specification of version 5 calls frames envelopes, and calls the contents of
+//! its segments frames; see `segment`.)
 //!
-//! Versions 4 and 5 are spoken. Drivers begin with newer ones (6, 65, 66) and step down when they
-//! are answered with a protocol error in a frame that they can read: see [`FrameError::answer`].
+//! The crate speaks versions 4 and 5. Drivers begin with newer ones (6, 65, 66) and step down when
+//! they receive a protocol error in a frame that they can read: see [`FrameError::answer`].
 
 use crate::response;
 use crate::wire::{DecodeError, Reader, StringList, put_int, put_string_list};
@@ -13,7 +13,7 @@ pub const HEADER_BYTES: usize = 9;
 /// The longest body that the protocol allows, in bytes (section 2.5 of the specification).
 pub const BODY_BYTES_MAX: usize = 256 << 20;
 
-/// Bit of the version byte that says that the frame comes from the server.
+/// The bit of the version byte that marks a frame from the server.
 const RESPONSE: u8 = 0x80;
 
 /// A version of the native protocol.
@@ -29,7 +29,7 @@ impl Version {
     /// All versions, the oldest first.
     pub const ALL: [Self; 2] = [Self::V4, Self::V5];
 
-    /// The version of this number, if it is spoken.
+    /// The version with this number, if the crate speaks it.
     #[inline]
     pub fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -39,7 +39,7 @@ impl Version {
         }
     }
 
-    /// What SUPPORTED calls it.
+    /// The name of the version in SUPPORTED.
     pub fn name(self) -> &'static str {
         match self {
             Self::V4 => "4/v4",
@@ -48,7 +48,7 @@ impl Version {
     }
 }
 
-/// What the header of a frame says beside its opcode and length. A bare stream means version 4.
+/// Version and stream of a frame. A bare stream means version 4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     pub version: Version,
@@ -62,8 +62,8 @@ impl From<i16> for Head {
     }
 }
 
-/// Flags of the header. Version 5 has one more (0x10, the client accepts a version that is still
-/// being tried out), which changes nothing here.
+/// Flags of the header. Version 5 has one more (0x10, the client accepts a version under
+/// development), which has no effect here.
 pub mod flag {
     pub const COMPRESSION: u8 = 0x01;
     pub const TRACING: u8 = 0x02;
@@ -71,7 +71,7 @@ pub mod flag {
     pub const WARNING: u8 = 0x08;
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Opcode {
@@ -119,7 +119,7 @@ impl Opcode {
     }
 }
 
-/// Who sent a frame.
+/// The sender of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From client to server.
@@ -133,9 +133,9 @@ pub enum Direction {
 pub struct Frame<'a> {
     pub direction: Direction,
     pub version: Version,
-    /// Bits of `flag`. Tracing in a request is a wish that need not be granted.
+    /// Bits of `flag`. A server may ignore a request for tracing.
     pub flags: u8,
-    /// Chosen by the client (>= 0) and repeated by the server; -1 for events.
+    /// The stream, which the client chooses (>= 0) and the server repeats; -1 for events.
     pub stream: i16,
     pub opcode: Opcode,
     /// The message, without tracing id, warnings and custom payload.
@@ -144,14 +144,14 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// What the server wants to be said to people, beside its answer.
+    /// Warnings for people that the server has added to its answer.
     pub fn warnings(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.warnings.into_iter().flatten()
     }
 }
 
-/// Why bytes are no frame. After any of these the rest of the connection cannot be read: answer
-/// with `answer` and close.
+/// Why bytes are no frame. After any of these errors the rest of the connection cannot be read:
+/// send `answer` and close it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     // Drivers look for the words "Invalid or unsupported protocol version" and step down.
@@ -165,14 +165,14 @@ pub enum FrameError {
     Opcode { stream: i16, opcode: u8 },
     #[error("frame on stream {stream} is compressed, but no compression was agreed on")]
     Compressed { stream: i16 },
-    #[error("frame on stream {stream} goes the wrong way: expected {expected:?}")]
+    #[error("frame on stream {stream} has the wrong direction: expected {expected:?}")]
     Direction { stream: i16, expected: Direction },
-    #[error("what stands before the message on stream {stream} is broken")]
+    #[error("the data before the message on stream {stream} is invalid")]
     Prefix { stream: i16, source: DecodeError },
 }
 
 impl FrameError {
-    /// The stream of the offending frame; 0 where it is not known.
+    /// The stream of the invalid frame; 0 if it is not known.
     pub fn stream(&self) -> i16 {
         match *self {
             Self::Version { stream, .. }
@@ -184,9 +184,9 @@ impl FrameError {
         }
     }
 
-    /// Appends the protocol error that tells the client, on a connection that speaks `version`. A
-    /// version that is not spoken is answered in the nearest that is, since whoever knows a version
-    /// knows those about it.
+    /// Appends the protocol error for the client, on a connection that speaks `version`. An unknown
+    /// version is answered in the nearest known one, because a peer that knows a version knows the
+    /// adjacent ones.
     pub fn answer(&self, version: Version, out: &mut Vec<u8>) {
         let version = match *self {
             Self::Version { version, .. } if version > Version::V5 as u8 => Version::V5,
@@ -198,8 +198,8 @@ impl FrameError {
     }
 }
 
-/// Reads one frame from the front of `bytes`. Returns it with its whole length in bytes, or `None`
-/// while it is incomplete. Errors show as soon as the bytes that prove them are there.
+/// Decodes one frame at the front of `bytes`. Returns it with its length in bytes, or `None` while
+/// it is incomplete. An error is returned as soon as the bytes that prove it are there.
 #[inline]
 pub fn decode(
     bytes: &[u8],
@@ -223,7 +223,7 @@ pub fn decode(
     if body_bytes > limit {
         return Err(FrameError::TooLong { stream, length, limit });
     }
-    // In version 5 the flag says nothing: segments are compressed, and the Java driver sets it.
+    // In version 5 the flag has no meaning: segments are compressed, and the Java driver sets it.
     if flags & flag::COMPRESSION != 0 && length > 0 && version == Version::V4 {
         return Err(FrameError::Compressed { stream });
     }
@@ -242,7 +242,7 @@ pub fn decode(
     Ok(Some((frame, HEADER_BYTES + body_bytes)))
 }
 
-/// The header of versions 1 and 2 has a stream of one byte, the one of 3 and later is today's.
+/// The header of versions 1 and 2 has a stream of one byte; that of version 3 has today's form.
 #[cold]
 fn unsupported<'a>(bytes: &[u8], version: u8) -> Result<Option<(Frame<'a>, usize)>, FrameError> {
     let stream = match (version, bytes) {
@@ -254,8 +254,8 @@ fn unsupported<'a>(bytes: &[u8], version: u8) -> Result<Option<(Frame<'a>, usize
     Err(FrameError::Version { version, stream })
 }
 
-/// Takes tracing id and warnings (responses only) and the custom payload, in this order (section
-/// 2.2), from the front of a body. Only the warnings are of use to anyone.
+/// Removes tracing id and warnings (responses only) and the custom payload, in this order (section
+/// 2.2), from the front of a body. Only the warnings are kept.
 #[cold]
 fn without_prefix(
     body: &[u8],
@@ -278,8 +278,8 @@ fn without_prefix(
     Ok((warnings, reader.rest()))
 }
 
-/// A frame being written: `begin` appends the header, the caller appends the body, `finish` enters
-/// its length.
+/// A frame under construction: `begin` appends the header, the caller appends the body, `finish`
+/// writes its length.
 #[derive(Debug)]
 #[must_use = "a frame without its length is not a frame"]
 pub struct FrameStart {
@@ -287,7 +287,7 @@ pub struct FrameStart {
 }
 
 impl FrameStart {
-    /// Appends a header with the length still open.
+    /// Appends a header without its length.
     #[inline]
     pub fn begin(
         out: &mut Vec<u8>,
@@ -306,23 +306,24 @@ impl FrameStart {
         Self { offset }
     }
 
-    /// The frame whose header stands at `offset` already, and which is the last of its buffer.
+    /// The last frame of a buffer, whose header is at `offset` already.
     #[inline]
     pub(crate) fn at(offset: usize) -> Self {
         Self { offset }
     }
 
-    /// Where the frame begins in the buffer, for who wants to take it back.
+    /// The offset of the frame in the buffer, for a caller that wants to remove it.
     #[inline]
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Enters the length of everything appended since `begin`, and returns it in bytes.
+    /// Writes the length of everything appended since `begin`, and returns it in bytes.
     #[inline]
     pub fn finish(self, out: &mut [u8]) -> usize {
         let body_bytes = out.len().saturating_sub(self.offset + HEADER_BYTES);
-        // A body of 4 GiB cannot be told; the receiver refuses the largest length as too long.
+        // The header cannot hold a body of 4 GiB; the receiver refuses the largest length as too
+        // long.
         let length = u32::try_from(body_bytes).unwrap_or(u32::MAX);
         if let Some(field) = out.get_mut(self.offset + 5..self.offset + HEADER_BYTES) {
             field.copy_from_slice(&length.to_be_bytes());
@@ -331,10 +332,10 @@ impl FrameStart {
     }
 }
 
-/// Puts warnings into the response that begins at `offset` and is the last of the buffer.
+/// Inserts warnings into the last response of the buffer, which begins at `offset`.
 ///
-/// The few answers that carry any pay for the move of their body, so that all others need not know
-/// of them.
+/// Few answers have warnings. Those pay for moving their body, so that the others need no extra
+/// code.
 pub fn insert_warnings(out: &mut Vec<u8>, offset: usize, warnings: &[&str]) {
     if warnings.is_empty() || out.len() < offset + HEADER_BYTES {
         return;
@@ -348,8 +349,8 @@ pub fn insert_warnings(out: &mut Vec<u8>, offset: usize, warnings: &[&str]) {
     FrameStart { offset }.finish(out);
 }
 
-/// Writes the version of another connection into the response that begins at `offset`: what
-/// many connections are told alike is encoded once.
+/// Changes the version of the response that begins at `offset`. A response for several connections
+/// is encoded once.
 pub fn set_version(out: &mut [u8], offset: usize, version: Version) {
     if let Some(first) = out.get_mut(offset) {
         *first = version as u8 | RESPONSE;
@@ -364,7 +365,7 @@ pub(crate) fn patch_int(out: &mut [u8], offset: usize, value: i32) {
     }
 }
 
-/// Appends an `[int]` to be patched and returns where it stands.
+/// Reserves an `[int]` to be patched, and returns its offset.
 #[inline]
 pub(crate) fn reserve_int(out: &mut Vec<u8>) -> usize {
     let offset = out.len();

@@ -1,11 +1,11 @@
-//! Segments: what messages of version 5 travel in once STARTUP has been answered.
+//! Segments, which carry the messages of version 5 after the answer to STARTUP.
 //!
-//! A segment is a header with a checksum of its own, up to 128 KiB of messages, and a checksum of
-//! those. It is self-contained if it holds whole messages, one or many; a message that is longer is
-//! cut, and each of its parts travels in a segment that is not. With LZ4 the header tells both
-//! lengths, and the payload may still be as it was. All numbers are little-endian, unlike those of
-//! the messages. Source: Cassandra's `doc/native_protocol_v5.spec`, section 2, and for what the
-//! checksums start with its `org.apache.cassandra.net.Crc`.
+//! A segment is a header with a checksum of its own, up to 128 KiB of messages, and their checksum.
+//! It is self-contained if it holds one or more whole messages; a longer message is cut, and none
+//! of the segments with its parts is self-contained. With LZ4 the header has both lengths, and the
+//! payload may still be uncompressed. All numbers are little-endian, unlike those of the messages.
+//! Source: Cassandra's `doc/native_protocol_v5.spec`, section 2, and for the initial values of the
+//! checksums its `org.apache.cassandra.net.Crc`.
 
 use lz4_flex::block;
 
@@ -17,7 +17,7 @@ const LENGTH_MASK: u64 = (1 << LENGTH_BITS) - 1;
 const TRAILER_BYTES: usize = 4;
 const CRC24_BYTES: usize = 3;
 
-/// Why bytes are no segment. Nothing after it can be trusted: the connection ends.
+/// Why bytes are no segment. The rest of the connection cannot be trusted, and it has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {
     #[error("the checksum of a segment's header is wrong: {sent:#08x} sent, {found:#08x} found")]
@@ -33,10 +33,10 @@ pub enum SegmentError {
 /// A segment, borrowed from the bytes received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// It holds whole messages.
+    /// Whether it holds whole messages.
     pub self_contained: bool,
     payload: &'a [u8],
-    /// 0 where the payload is not compressed.
+    /// Length of the uncompressed payload; 0 if the payload is not compressed.
     uncompressed_bytes: usize,
 }
 
@@ -52,7 +52,7 @@ impl Segment<'_> {
     }
 }
 
-/// Reads one segment from the front of `bytes`. Returns it with its whole length in bytes, or `None`
+/// Decodes one segment at the front of `bytes`. Returns it with its length in bytes, or `None`
 /// while it is incomplete.
 pub fn decode(bytes: &[u8], lz4: bool) -> Result<Option<(Segment<'_>, usize)>, SegmentError> {
     let header_bytes = header_bytes(lz4);
@@ -86,7 +86,7 @@ pub fn decode(bytes: &[u8], lz4: bool) -> Result<Option<(Segment<'_>, usize)>, S
 /// Appends one segment with a payload of at most [`PAYLOAD_BYTES_MAX`] bytes.
 ///
 /// # Panics
-/// If the payload is longer.
+/// Panics if the payload is longer.
 pub fn encode(out: &mut Vec<u8>, payload: &[u8], self_contained: bool, lz4: bool) {
     assert!(payload.len() <= PAYLOAD_BYTES_MAX, "the caller cuts what is longer");
     let start = out.len();
@@ -114,19 +114,19 @@ pub fn encode(out: &mut Vec<u8>, payload: &[u8], self_contained: bool, lz4: bool
     crc_place.copy_from_slice(&crc24(place).to_le_bytes()[..CRC24_BYTES]);
 }
 
-/// Appends the LZ4 block of `bytes` if that is shorter, and says whether.
+/// Appends the LZ4 block of `bytes` if that is shorter. Returns whether it is.
 pub(crate) fn compress(bytes: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
     out.resize(start + block::get_maximum_output_size(bytes.len()), 0);
-    // It fails only where the room is too small.
+    // It fails only if the room is too small.
     let length = block::compress_into(bytes, &mut out[start..]).unwrap_or(bytes.len());
     let shorter = length < bytes.len();
     out.truncate(start + if shorter { length } else { 0 });
     shorter
 }
 
-/// Appends what an LZ4 block of `length` bytes holds; `None`, and nothing appended, if it holds
-/// anything else.
+/// Appends the content of an LZ4 block of `length` bytes; `None`, and nothing appended, if the
+/// block has any other length.
 pub(crate) fn decompress(bytes: &[u8], length: usize, out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     out.resize(start + length, 0);
@@ -147,7 +147,7 @@ fn little_endian(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The checksum of a header: polynomial 0x1974f0b, start 0x875060.
+/// The checksum of a header: polynomial 0x1974f0b, initial value 0x875060.
 fn crc24(bytes: &[u8]) -> u32 {
     const POLYNOMIAL: u32 = 0x197_4f0b;
     let mut crc = 0x87_5060;
@@ -176,9 +176,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Made with the Python driver (`cassandra.segment.SegmentCodec`, 3.30).
+    /// The expected bytes come from the Python driver (`cassandra.segment.SegmentCodec`, 3.30).
     #[test]
-    fn segments_are_those_of_other_implementations() {
+    fn segments_agree_with_other_implementations() {
         let payload = b"hello segments";
         let check = |self_contained, expect: &[u8]| {
             let mut out = Vec::new();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_found() {
+    fn damage_is_detected() {
         let mut bytes = Vec::new();
         encode(&mut bytes, &[7; 1000], true, true);
         for bit in 0..bytes.len() * 8 {
@@ -225,11 +225,11 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), lz4: bool) {
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), lz4: bool) {
             if let Ok(Some((segment, _))) = decode(&bytes, lz4) {
                 let _ = segment.append_to(&mut Vec::new());
             }
-            // The same behind a header that is right.
+            // The same payload after a valid header.
             let mut whole = Vec::new();
             encode(&mut whole, &bytes, true, false);
             let _ = decode(&whole, true);

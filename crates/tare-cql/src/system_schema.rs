@@ -1,14 +1,14 @@
-//! The columns of the system tables that drivers read when they connect, as Cassandra 4.0 has them
-//! (its `SystemKeyspace.java`, `SchemaKeyspace.java`, `VirtualSchemaKeyspace.java`). Pure data: a
-//! server fills in the rows.
+//! The columns of the system tables that drivers read when they connect, as in Cassandra 4.0 (its
+//! `SystemKeyspace.java`, `SchemaKeyspace.java`, `VirtualSchemaKeyspace.java`). This is pure data:
+//! a server computes the rows.
 //!
-//! Columns stand in the order in which `SELECT *` returns them: partition key, clustering columns,
-//! then the others by name.
+//! Columns are in the order of `SELECT *`: partition key, clustering columns, then the others by
+//! name.
 
 use self::SystemType as T;
 use crate::types::Type;
 
-/// What a column is to its table, as `system_schema.columns.kind` calls it.
+/// The role of a column in its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnKind {
     PartitionKey,
@@ -17,7 +17,7 @@ pub enum ColumnKind {
 }
 
 impl ColumnKind {
-    /// The word in `system_schema.columns.kind`.
+    /// The value in `system_schema.columns.kind`.
     pub fn name(self) -> &'static str {
         match self {
             Self::PartitionKey => "partition_key",
@@ -27,7 +27,7 @@ impl ColumnKind {
     }
 }
 
-/// The types that occur in the system tables. `Type` cannot stand in a constant.
+/// The types that occur in the system tables. A constant cannot hold a `Type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemType {
     Blob,
@@ -47,7 +47,7 @@ pub enum SystemType {
 }
 
 impl SystemType {
-    /// The type as the codec knows it.
+    /// The type for the codec.
     pub fn to_type(self) -> Type {
         let text = || Box::new(Type::Text);
         match self {
@@ -94,7 +94,7 @@ impl SystemTable {
     }
 }
 
-/// The keyspaces that hold `TABLES`.
+/// The keyspaces of `TABLES`.
 pub const KEYSPACES: [&str; 3] = ["system", "system_schema", "system_virtual_schema"];
 
 /// The table of this name.
@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_in_the_order_of_select_star() {
+    fn columns_are_in_the_order_of_select_star() {
         for table in TABLES {
             assert!(KEYSPACES.contains(&table.keyspace), "{table:?}");
             let order = |column: &SystemColumn| match column.kind {

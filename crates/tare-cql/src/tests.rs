@@ -1,13 +1,13 @@
-//! Every message round-trips in every version, and no bytes make a decoder panic: neither arbitrary ones nor valid
-//! frames cut short or with a bit flipped.
+//! Every message round-trips in every version, and no bytes make a decoder panic: neither arbitrary
+//! ones nor valid frames that are cut short or have a flipped bit.
 
 use crate::frame::{
     self, BODY_BYTES_MAX, Direction, Frame, FrameError, HEADER_BYTES, Head, Opcode, Version,
 };
 use crate::request::{self, BatchKind, BatchStatement, Request, Settings};
 use crate::response::{
-    self, Change, ColumnSpec, Described, EncodedColumns, ErrorKind, Event, Failures, Reply,
-    Response, RowsWriter, SchemaChange, SchemaTarget, StatusChange, TopologyChange,
+    self, Change, ColumnSpec, EncodedColumns, ErrorKind, Event, Failures, Reply, Response,
+    ResultMetadata, RowsWriter, SchemaChange, SchemaTarget, StatusChange, TopologyChange,
 };
 use crate::types::Type;
 use crate::wire::{Consistency, DecodeError, Value};
@@ -21,13 +21,13 @@ fn one_frame(bytes: &[u8], direction: Direction) -> Frame<'_> {
 }
 
 #[derive(Debug, Clone)]
-enum Bound {
+enum OwnedValue {
     Bytes(Vec<u8>),
     Null,
     Unset,
 }
 
-impl Bound {
+impl OwnedValue {
     fn value(&self) -> Value<'_> {
         match self {
             Self::Bytes(bytes) => Value::Bytes(bytes),
@@ -37,16 +37,16 @@ impl Bound {
     }
 }
 
-fn bound() -> impl Strategy<Value = Bound> {
+fn owned_value() -> impl Strategy<Value = OwnedValue> {
     prop_oneof![
-        4 => prop::collection::vec(any::<u8>(), 0..100).prop_map(Bound::Bytes),
-        1 => Just(Bound::Null),
-        1 => Just(Bound::Unset),
+        4 => prop::collection::vec(any::<u8>(), 0..100).prop_map(OwnedValue::Bytes),
+        1 => Just(OwnedValue::Null),
+        1 => Just(OwnedValue::Unset),
     ]
 }
 
 #[derive(Debug, Clone)]
-struct Asked {
+struct SettingsCase {
     consistency: Consistency,
     skip_metadata: bool,
     page_size: Option<i32>,
@@ -58,8 +58,8 @@ struct Asked {
     result_id: Vec<u8>,
 }
 
-impl Asked {
-    /// Of `version` only what that version can say.
+impl SettingsCase {
+    /// The settings that `version` can express.
     fn settings(&self, version: Version) -> Settings<'_> {
         let newer = version >= Version::V5;
         Settings {
@@ -76,7 +76,7 @@ impl Asked {
     }
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn settings_case() -> impl Strategy<Value = SettingsCase> {
     let consistency = || prop::sample::select(Consistency::ALL.to_vec());
     (
         consistency(),
@@ -89,16 +89,16 @@ fn asked() -> impl Strategy<Value = Asked> {
         any::<Option<i32>>(),
         any::<[u8; 16]>(),
     )
-        .prop_map(|asked| Asked {
-            consistency: asked.0,
-            skip_metadata: asked.1,
-            page_size: asked.2,
-            paging_state: asked.3,
-            serial_consistency: asked.4,
-            timestamp_us: asked.5,
-            keyspace: asked.6,
-            now_s: asked.7,
-            result_id: asked.8.to_vec(),
+        .prop_map(|case| SettingsCase {
+            consistency: case.0,
+            skip_metadata: case.1,
+            page_size: case.2,
+            paging_state: case.3,
+            serial_consistency: case.4,
+            timestamp_us: case.5,
+            keyspace: case.6,
+            now_s: case.7,
+            result_id: case.8.to_vec(),
         })
 }
 
@@ -118,7 +118,7 @@ fn columns(count: usize) -> EncodedColumns {
     EncodedColumns::new("ks", "t", (0..count).map(|_| ColumnSpec { name: "c", kind: &kind }))
 }
 
-/// Everything that a server may say, once.
+/// Every response of a server, once.
 fn responses(version: Version) -> Vec<Vec<u8>> {
     let head = Head { version, stream: 7 };
     let consistency = Consistency::Quorum;
@@ -224,7 +224,7 @@ fn responses(version: Version) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Everything that a client may say, once.
+/// Every request of a client, once.
 fn requests(version: Version) -> Vec<Vec<u8>> {
     let head = Head { version, stream: 1 };
     let mut frames = vec![Vec::new(); 8];
@@ -241,7 +241,8 @@ fn requests(version: Version) -> Vec<Vec<u8>> {
     let prepared = (BatchStatement::Prepared(b"id"), &values[..1]);
     let items = [text, prepared];
     request::encode_batch(&mut frames[7], head, BatchKind::Logged, &items, &settings);
-    // Values bound by name, which this crate decodes but never sends; and what only version 5 has.
+    // Values bound by name, which this crate decodes but never sends, and features of version 5
+    // only.
     frames.push(match version {
         Version::V4 => {
             b"\x04\0\0\x01\x07\0\0\0\x12\0\0\0\x01S\0\x01\x41\0\x01\0\x01a\0\0\0\x01x".to_vec()
@@ -321,7 +322,7 @@ fn damage(bytes: &[u8]) {
     for cut in 0..bytes.len() {
         let direction = if bytes[0] & 0x80 == 0 { Direction::Request } else { Direction::Response };
         assert_eq!(frame::decode(&bytes[..cut], direction, BODY_BYTES_MAX), Ok(None));
-        // The same cut, but with a header that says so.
+        // The same cut, with a header that has the right length.
         if let Some(body) = cut.checked_sub(HEADER_BYTES) {
             let mut short = bytes[..cut].to_vec();
             short[5..9].copy_from_slice(&u32::try_from(body).unwrap().to_be_bytes());
@@ -336,7 +337,7 @@ fn damage(bytes: &[u8]) {
 }
 
 #[test]
-fn other_versions_are_answered_in_the_nearest_that_is_spoken() {
+fn unknown_versions_are_answered_in_the_nearest_known_one() {
     for version in [1_u8, 2, 3, 6, 65, 66] {
         let stream = if version < 3 { [7, 0x05] } else { [0, 7] };
         let bytes = [version, 0, stream[0], stream[1], 0x05, 0, 0, 0, 0];
@@ -376,17 +377,17 @@ fn warnings_are_put_into_the_last_response() {
 fn columns_are_described_as_the_client_needs_it() {
     let (two, three) = (columns(2), columns(3));
     let reply = Reply::from(Head { version: Version::V5, stream: 1 });
-    let told = |skip_metadata, result_id| {
+    let metadata_for = |skip_metadata, result_id| {
         let settings = Settings { skip_metadata, result_id, ..Settings::DEFAULT };
         reply.knowing(&settings, &two).columns
     };
-    assert_eq!(told(false, None), Described::Fully);
-    assert_eq!(told(true, None), Described::Briefly);
-    assert_eq!(told(true, Some(two.id())), Described::Briefly);
-    assert_eq!(told(true, Some(three.id())), Described::Anew);
+    assert_eq!(metadata_for(false, None), ResultMetadata::Full);
+    assert_eq!(metadata_for(true, None), ResultMetadata::Omitted);
+    assert_eq!(metadata_for(true, Some(two.id())), ResultMetadata::Omitted);
+    assert_eq!(metadata_for(true, Some(three.id())), ResultMetadata::Changed);
     let mut out = Vec::new();
-    let anew = Reply { columns: Described::Anew, ..reply };
-    RowsWriter::begin(&mut out, anew, &two, Some(b"state")).finish();
+    let changed = Reply { columns: ResultMetadata::Changed, ..reply };
+    RowsWriter::begin(&mut out, changed, &two, Some(b"state")).finish();
     let decoded = Response::decode(&one_frame(&out, Direction::Response)).unwrap();
     let Response::Rows(rows) = decoded else { panic!("{decoded:?}") };
     assert_eq!(rows.metadata.new_id, Some(two.id()));
@@ -394,7 +395,7 @@ fn columns_are_described_as_the_client_needs_it() {
 }
 
 #[test]
-fn a_duration_has_a_code_of_its_own_in_version_5() {
+fn duration_has_its_own_code_in_version_5() {
     for (version, bytes) in [(Version::V4, 48), (Version::V5, 2)] {
         let mut out = Vec::new();
         Type::Duration.encode(version, &mut out);
@@ -404,7 +405,7 @@ fn a_duration_has_a_code_of_its_own_in_version_5() {
 }
 
 #[test]
-fn frames_that_cannot_be_are_refused_before_their_body() {
+fn invalid_headers_are_refused_before_their_body() {
     let check = |bytes: &[u8; 9], expected: FrameError| {
         assert_eq!(frame::decode(bytes, Direction::Request, 1000), Err(expected));
     };
@@ -423,20 +424,20 @@ fn frames_that_cannot_be_are_refused_before_their_body() {
 }
 
 #[test]
-fn what_stands_before_a_message_is_skipped() {
+fn data_before_a_message_is_skipped() {
     let mut bytes = b"\x84\x0e\0\x01\x02\0\0\0\0".to_vec();
     bytes.extend_from_slice(&[9; 16]);
     bytes.extend_from_slice(b"\0\x01\0\x04warn");
     bytes.extend_from_slice(b"\0\x01\0\x01k\0\0\0\x01v");
     bytes[8] = u8::try_from(bytes.len() - 9).unwrap();
     assert!(one_frame(&bytes, Direction::Response).body.is_empty());
-    // In a request tracing is only a wish, with nothing in the body.
+    // A request for tracing adds nothing to the body.
     let frame = one_frame(b"\x04\x02\0\x01\x05\0\0\0\0", Direction::Request);
     assert!(matches!(Request::decode(&frame), Ok(Request::Options)));
 }
 
 #[test]
-fn rows_of_nothing_are_refused() {
+fn rows_without_columns_are_refused() {
     let mut bytes = b"\x84\0\0\x01\x08\0\0\0\x10".to_vec();
     bytes.extend_from_slice(b"\0\0\0\x02\0\0\0\x04\0\0\0\0\x7f\xff\xff\xff");
     let decoded = Response::decode(&one_frame(&bytes, Direction::Response));
@@ -449,12 +450,12 @@ proptest! {
         version in version(),
         stream in any::<i16>(),
         id in prop::collection::vec(any::<u8>(), 0..32),
-        asked in asked(),
-        values in prop::collection::vec(bound(), 0..12),
+        case in settings_case(),
+        values in prop::collection::vec(owned_value(), 0..12),
     ) {
-        let values: Vec<_> = values.iter().map(Bound::value).collect();
+        let values: Vec<_> = values.iter().map(OwnedValue::value).collect();
         let mut out = b"before".to_vec();
-        let settings = asked.settings(version);
+        let settings = case.settings(version);
         request::encode_execute(&mut out, Head { version, stream }, &id, &settings, &values);
         let frame = one_frame(&out[6..], Direction::Request);
         prop_assert_eq!((frame.version, frame.stream), (version, stream));
@@ -471,11 +472,11 @@ proptest! {
     #[test]
     fn batch_round_trips(
         version in version(),
-        asked in asked(),
-        items in prop::collection::vec((any::<bool>(), ".{0,9}", prop::collection::vec(bound(), 0..4)), 0..5),
+        case in settings_case(),
+        items in prop::collection::vec((any::<bool>(), ".{0,9}", prop::collection::vec(owned_value(), 0..4)), 0..5),
     ) {
         let values: Vec<Vec<_>> =
-            items.iter().map(|(.., values)| values.iter().map(Bound::value).collect()).collect();
+            items.iter().map(|(.., values)| values.iter().map(OwnedValue::value).collect()).collect();
         let items: Vec<_> = items.iter().zip(&values).map(|((prepared, text, _), values)| {
             let statement = match prepared {
                 true => BatchStatement::Prepared(text.as_bytes()),
@@ -488,11 +489,11 @@ proptest! {
             page_size: None,
             paging_state: None,
             result_id: None,
-            ..asked.settings(version)
+            ..case.settings(version)
         };
         let mut out = Vec::new();
         let head = Head { version, stream: 5 };
-        request::encode_batch(&mut out, head, BatchKind::Unlogged, &items, &asked.settings(version));
+        request::encode_batch(&mut out, head, BatchKind::Unlogged, &items, &case.settings(version));
         match Request::decode(&one_frame(&out, Direction::Request)) {
             Ok(Request::Batch(batch)) => {
                 prop_assert_eq!(batch.kind, BatchKind::Unlogged);
@@ -511,11 +512,11 @@ proptest! {
     fn query_and_prepare_round_trip(
         version in version(),
         text in ".{0,60}",
-        asked in asked(),
-        value in bound(),
+        case in settings_case(),
+        value in owned_value(),
     ) {
         let head = Head { version, stream: 5 };
-        let settings = Settings { result_id: None, ..asked.settings(version) };
+        let settings = Settings { result_id: None, ..case.settings(version) };
         let mut out = Vec::new();
         request::encode_query(&mut out, head, &text, &settings, &[value.value()]);
         match Request::decode(&one_frame(&out, Direction::Request)) {
@@ -563,7 +564,7 @@ proptest! {
     ) {
         let width = rows.first().map_or(1, Vec::len);
         let mut out = Vec::new();
-        let described = if skip_metadata { Described::Briefly } else { Described::Fully };
+        let described = if skip_metadata { ResultMetadata::Omitted } else { ResultMetadata::Full };
         let reply = Reply { head: Head { version, stream: 9 }, columns: described };
         let mut writer = RowsWriter::begin(&mut out, reply, &columns(width), state.as_deref());
         for row in &rows {
@@ -612,7 +613,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_decoder_panic(
+    fn arbitrary_bytes_do_not_make_a_decoder_panic(
         header in any::<(bool, bool, u8, u16)>(),
         opcode in 0..0x11_u8,
         body in prop::collection::vec(prop_oneof![Just(0_u8), Just(1), Just(4), any::<u8>()], 0..80),

@@ -1,31 +1,32 @@
-//! A connection's bytes through TLS, by rustls and without I/O: what server and client do alike once
-//! either has its session.
+//! TLS for a connection's bytes, by rustls and without I/O: the part that server and client share
+//! once they have a session.
 
 use std::io::{Read, Write};
 
 use rustls::{ConnectionCommon, SideData};
 
-/// Why there is no more of a TLS session.
+/// Why a TLS session has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    #[error("the peer does not speak TLS as it should")]
+    #[error("the peer violates the TLS protocol")]
     Peer { source: rustls::Error },
     #[error("the peer has ended its TLS session")]
     Ended,
 }
 
-/// Takes what was received and appends what it says to `plain`. After an error there may still be
-/// something to send.
+/// Takes received bytes and appends their plain text to `plain`. After an error there may still be
+/// an alert to send.
 ///
 /// # Errors
-/// When it is no TLS, or the session has ended; what came before the end is in `plain`.
+/// Fails if the bytes violate TLS, or if the session has ended; `plain` has the text
+/// before the end.
 pub fn decrypt<S: SideData>(
     session: &mut ConnectionCommon<S>,
     mut received: &[u8],
     plain: &mut Vec<u8>,
 ) -> Result<(), TlsError> {
     while !received.is_empty() {
-        // Reading from a slice cannot fail; what is read is bounded by a record's length.
+        // Reading from a slice cannot fail, and its amount is bounded by a record's length.
         let taken = session.read_tls(&mut received).map_err(|_| TlsError::Ended)?;
         let state = session.process_new_packets().map_err(|source| TlsError::Peer { source })?;
         let (length, ended) = (state.plaintext_bytes_to_read(), state.peer_has_closed());
@@ -39,14 +40,14 @@ pub fn decrypt<S: SideData>(
     Ok(())
 }
 
-/// Appends the records that hold `plain`, and whatever else is to be sent, to `out`.
+/// Appends the records of `plain`, and pending TLS messages, to `out`.
 pub fn encrypt<S: SideData>(
     session: &mut ConnectionCommon<S>,
     mut plain: &[u8],
     out: &mut Vec<u8>,
 ) {
     loop {
-        // The session takes a bounded part at a time; neither can fail in memory.
+        // The session takes a bounded part at a time. Neither call can fail in memory.
         let taken = session.writer().write(plain).unwrap_or(0);
         plain = &plain[taken..];
         while session.wants_write() && session.write_tls(out).is_ok_and(|written| written > 0) {}

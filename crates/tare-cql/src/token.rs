@@ -2,22 +2,31 @@
 //!
 //! It is the first half of MurmurHash3 x64 128 with seed 0, except that Cassandra (its
 //! `MurmurHash.hash3_x64_128`) reads the bytes after the last whole block of 16 as *signed*, so
-//! that bytes of 0x80 and above spread ones over the higher bits. The tokens of such keys differ
-//! from those of the original function; all drivers follow Cassandra.
+//! that bytes of 0x80 and above set the higher bits. The tokens of such keys differ from those of
+//! the original function; all drivers follow Cassandra.
 
-/// What Cassandra calls the partitioner in `system.local`.
+/// Cassandra's name of the partitioner in `system.local`.
 pub const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
 
-/// The place of a partition on the ring.
+/// The position of a partition on the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub i64);
 
 impl Token {
-    /// The token of a partition key in its serialized form: the bytes of the column, or for
-    /// several columns what `append_key_part` builds.
+    /// The token of a serialised partition key: the bytes of the column, or for several columns the
+    /// result of `append_key_part`.
+    ///
+    /// ```
+    /// use tare_cql::token::Token;
+    ///
+    /// let token = Token::of(b"123");
+    /// assert_eq!(token, Token(-7_468_325_962_851_647_638));
+    /// // Of three shards, the first owns the first third of the ring.
+    /// assert_eq!(token.shard(3, 0), 0);
+    /// ```
     #[inline]
     pub fn of(key: &[u8]) -> Self {
         if key.is_empty() {
@@ -25,15 +34,15 @@ impl Token {
         }
         let (half, _) = halves(key);
         let hash = half.cast_signed();
-        // The least value is kept for the empty key, the start of the ring.
+        // The least value is reserved for the empty key, the start of the ring.
         Self(if hash == i64::MIN { i64::MAX } else { hash })
     }
 }
 
 impl Token {
-    /// Which of a server's shards owns the token, as Scylla computes it ("biased token round robin",
-    /// `docs/dev/protocol-extensions.md`): the ring without its first `ignore_msb` bits is cut into
-    /// `shards` equal parts. 0 where there are no shards.
+    /// The shard of a server that owns the token, as Scylla computes it ("biased token round
+    /// robin", `docs/dev/protocol-extensions.md`): the ring without its first `ignore_msb` bits is
+    /// cut into `shards` equal parts. It is 0 if there are no shards.
     #[inline]
     pub fn shard(self, shards: u16, ignore_msb: u8) -> u16 {
         let biased = self.0.cast_unsigned() ^ (1 << 63);
@@ -43,8 +52,8 @@ impl Token {
     }
 }
 
-/// Appends one column of a partition key of several columns: length, bytes, zero. A key of a
-/// single column is its bytes alone. Columns beyond 65,535 bytes are refused with `false`.
+/// Appends one column of a partition key of several columns: length, bytes, zero. A key of a single
+/// column is only its bytes. Returns false for a column of more than 65,535 bytes.
 #[inline]
 #[must_use]
 pub fn append_key_part(key: &mut Vec<u8>, column: &[u8]) -> bool {
@@ -55,7 +64,7 @@ pub fn append_key_part(key: &mut Vec<u8>, column: &[u8]) -> bool {
     true
 }
 
-/// All 16 bytes of the hash, as a name for things that were encoded.
+/// All 16 bytes of the hash, as a name for encoded data.
 pub(crate) fn hash_128(bytes: &[u8]) -> [u8; 16] {
     let (first, second) = halves(bytes);
     let mut hash = [0; 16];
@@ -123,9 +132,9 @@ fn final_mix(mut hash: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Values that the Cassandra drivers test against (DataStax python-driver, gocql).
+    /// The expected values come from tests of Cassandra drivers (DataStax python-driver, gocql).
     #[test]
-    fn tokens_are_those_of_cassandra() {
+    fn tokens_agree_with_cassandra() {
         let ascending = |first: u8, count: u8| (first..first + count).collect::<Vec<u8>>();
         let cases: [(&[u8], i64); 18] = [
             (b"123", -7_468_325_962_851_647_638),
@@ -154,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_those_of_scylla() {
+    fn shards_agree_with_scylla() {
         let check = |token: i64, shards, ignore_msb, expect| {
             let shard = Token(token).shard(shards, ignore_msb);
             assert_eq!(shard, expect, "{token} {shards} {ignore_msb}");
         };
-        // From the tests of its Rust driver.
+        // The expected values come from the tests of Scylla's Rust driver.
         check(-9_219_783_007_514_621_794, 4, 12, 3);
         check(9_222_582_454_147_032_830, 4, 12, 3);
         check(i64::MIN, 3, 0, 0);

@@ -4,10 +4,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Why a body could not be decoded. The peer is at fault; the answer is a protocol error.
+/// Why a body cannot be decoded. The peer is at fault; the answer is a protocol error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    #[error("message ends within {what}")]
+    #[error("the message ends within {what}")]
     Truncated { what: &'static str },
     #[error("{what} has the impossible length {length}")]
     Length { what: &'static str, length: i32 },
@@ -23,7 +23,7 @@ pub enum DecodeError {
     Nesting { limit: usize },
 }
 
-/// `[consistency]`: how many replicas an operation asks for.
+/// `[consistency]`: the replicas that an operation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u16)]
 pub enum Consistency {
@@ -84,7 +84,7 @@ impl Consistency {
     }
 }
 
-/// `[value]`: what a bind marker is given.
+/// `[value]`: the value of a bind marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
     /// A value of this many bytes, possibly zero.
@@ -113,13 +113,13 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// What has not been taken yet.
+    /// The bytes that have not been taken yet.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Fails unless everything has been taken.
+    /// Fails unless all bytes have been taken.
     #[inline]
     pub fn end(&self) -> Result<(), DecodeError> {
         if self.rest.is_empty() {
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         self.array(what).map(i64::from_be_bytes)
     }
 
-    /// A number of things that cannot be negative, as `[int]`.
+    /// A count as `[int]`, which cannot be negative.
     #[inline]
     pub fn count(&mut self, what: &'static str) -> Result<usize, DecodeError> {
         let count = self.int(what)?;
@@ -272,7 +272,7 @@ impl<'a> Reader<'a> {
         Ok(StringMultimap { count, reader: Reader::new(bytes) })
     }
 
-    /// `[bytes map]`, of which nobody here wants the content.
+    /// Skips a `[bytes map]`.
     pub fn skip_bytes_map(&mut self, what: &'static str) -> Result<(), DecodeError> {
         for _ in 0..self.short(what)? {
             self.string(what)?;
@@ -310,7 +310,7 @@ pub struct StringMap<'a> {
 }
 
 impl<'a> StringMap<'a> {
-    /// The value of a key, the last one if it stands there more than once.
+    /// The value of a key; the last one if the key occurs more than once.
     pub fn get(self, key: &str) -> Option<&'a str> {
         self.filter(|(name, _)| *name == key).map(|(_, value)| value).last()
     }
@@ -359,8 +359,8 @@ pub fn put_long(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
-/// A number of things or bytes as `[int]`. Nothing that fits into a frame exceeds it; a length
-/// beyond is cut to the largest, and the frame that holds it is refused by every receiver.
+/// Appends a count or length as `[int]`. No value that fits into a frame exceeds it; a larger one
+/// is cut to the maximum, and every receiver refuses such a frame.
 #[inline]
 pub fn put_count(out: &mut Vec<u8>, count: usize) {
     put_int(out, i32::try_from(count).unwrap_or(i32::MAX));

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let watcher = std::thread::Builder::new().spawn(|| {
-        // Ends with an error or with the end of the input: both mean stop.
+        // An error and the end of the input both mean stop.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         STOP.store(true, Ordering::Relaxed);
     });

@@ -1,7 +1,7 @@
-//! Drives a real server process to its limits: connections, memory of connections; and reads its
-//! metrics over HTTP.
+//! Drives a real server process to its limits of connections and memory, and reads its metrics over
+//! HTTP.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failure here fails the test")]
 
 mod common;
 
@@ -19,7 +19,7 @@ use tare_testkit::cql::Connection;
 use tare_testkit::database::until;
 use tare_testkit::{Reason, skip};
 
-/// One shard with one engine.
+/// Starts one shard with one engine.
 fn start(data: &Path, engine: &str, options: &[&str]) -> Result<Server, String> {
     serve(data, &[&["0", "100", engine, "1"], options].concat())
 }
@@ -28,7 +28,7 @@ struct Client {
     connection: Connection,
 }
 
-/// What was answered: nothing to tell, an error and its message, or the end of the connection.
+/// The answer to a request: success, an error and its message, or the end of the connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Fine,
@@ -43,7 +43,7 @@ impl Client {
             Self { connection: Connection::open((report.listen, report.port)).unwrap() };
         let mut out = Vec::new();
         request::encode_startup(&mut out, 0, &[("CQL_VERSION", "3.0.0")]);
-        // A server that has refused it already may have gone.
+        // A server that refuses the connection may have closed it already.
         let _ = client.connection.stream.write_all(&out);
         let answer = client.receive();
         (client, answer)
@@ -96,7 +96,7 @@ fn each_engine(name: &str, options: &[&str], test: impl Fn(Server, &Path)) {
     }
 }
 
-/// The least that one shard can work with.
+/// The least memory that one shard can work with.
 const LITTLE: &str = "memory=33554432";
 
 fn metrics(address: SocketAddr, path: &str) -> String {
@@ -107,7 +107,7 @@ fn metrics(address: SocketAddr, path: &str) -> String {
     text
 }
 
-/// Asks for the metrics until one of them has a value.
+/// Reads the metrics until they contain a line.
 fn wait_for(address: SocketAddr, line: &str) -> String {
     until(line, || {
         let text = metrics(address, "/metrics");
@@ -169,7 +169,7 @@ fn metrics_are_served_over_http() {
 }
 
 #[test]
-fn the_environment_is_told_in_a_table_and_in_the_report() {
+fn environment_is_in_the_log_and_in_the_report() {
     each_engine("environment", &[LITTLE], |server, _| {
         let report = server.report.clone();
         let said = server.stop();
@@ -187,7 +187,7 @@ fn the_environment_is_told_in_a_table_and_in_the_report() {
 }
 
 #[test]
-fn a_stall_names_the_shard_and_the_task() {
+fn stall_names_the_shard_and_the_task() {
     // Every turn is a stall here.
     each_engine("stalls", &["stall=1", "metrics=127.0.0.1:0"], |server, _| {
         let address = server.report.metrics.unwrap();
@@ -203,7 +203,7 @@ fn a_stall_names_the_shard_and_the_task() {
 
 const ROWS: u32 = 40_000;
 
-/// The value of a row: different from those of its neighbours, and not to be compressed away.
+/// The value of a row, which differs from its neighbours and does not compress.
 fn value(key: u32) -> Vec<u8> {
     let mut state = u64::from(key) + 1;
     let mut next = || {
@@ -216,8 +216,8 @@ fn value(key: u32) -> Vec<u8> {
     (0..125).flat_map(|_| next()).collect()
 }
 
-/// Executes a statement for each key, 32 at a time, and hands every answer to `check`; refusals of
-/// an overloaded server are asked again.
+/// Executes a statement for each key, 32 at a time, and calls `check` with every answer. A request
+/// that an overloaded server refuses is sent again.
 fn execute_all(
     client: &mut Client,
     id: &[u8],
@@ -261,7 +261,7 @@ fn metric(address: SocketAddr, name: &str) -> u64 {
 }
 
 #[test]
-fn data_larger_than_the_memory_is_served_within_it() {
+fn data_larger_than_memory_is_served_within_the_limit() {
     each_engine("larger than memory", &[LITTLE, "metrics=127.0.0.1:0"], |server, data| {
         let address = server.report.metrics.unwrap();
         let (mut client, _) = Client::start(&server.report);
@@ -284,7 +284,7 @@ fn data_larger_than_the_memory_is_served_within_it() {
         let errors = metric(address, "tare_db_errors_total{");
         assert_eq!(errors, 0, "who writes faster than the disk is held up, not refused");
         let select = client.prepare("SELECT v FROM ks.t WHERE k = ?");
-        // All rows, in an order that is not that of writing.
+        // All rows, in an order other than that of writing.
         let keys = (0..ROWS).map(|n| (n * 7_919) % ROWS);
         let mut read = 0;
         execute_all(
@@ -325,7 +325,7 @@ fn too_little_memory_is_refused() {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_refused_and_the_others_served() {
+fn connections_beyond_the_limit_are_refused() {
     each_engine("connections", &[LITTLE, "metrics=127.0.0.1:0"], |server, _| {
         let mut clients = Vec::new();
         let refused = loop {
@@ -336,11 +336,11 @@ fn connections_beyond_the_limit_are_refused_and_the_others_served() {
             clients.push(client);
             assert!(clients.len() < 900, "no limit was met");
         };
-        // Whether the refusal arrives before the end depends on who is faster.
+        // Whether the refusal arrives before the end of the connection depends on timing.
         assert!(matches!(refused, Answer::Overloaded | Answer::Gone), "{refused:?}");
         assert!(clients.len() > 100, "{}", clients.len());
         clients[0].schema();
-        // Room is made by leaving.
+        // Closed connections make room.
         clients.truncate(50);
         let address = server.report.metrics.unwrap();
         wait_for(address, "tare_db_connections{shard=\"0\"} 50");
@@ -350,7 +350,7 @@ fn connections_beyond_the_limit_are_refused_and_the_others_served() {
 }
 
 #[test]
-fn answers_that_nobody_takes_overload_the_server_until_they_are_taken() {
+fn untaken_answers_overload_the_server() {
     each_engine("overload", &[LITTLE], |server, _| {
         let (mut client, _) = Client::start(&server.report);
         client.schema();
@@ -365,15 +365,15 @@ fn answers_that_nobody_takes_overload_the_server_until_they_are_taken() {
         let mut lazy: Vec<Client> = (0..8).map(|_| Client::start(&server.report).0).collect();
         let select = "SELECT v FROM ks.t WHERE k = 0x02";
         let mut asked = 0;
-        // Sockets take many answers, and so does a moment in which some are refused: it stays overloaded
-        // when the sockets are full.
+        // Sockets take many answers, and some refusals come early. The overload lasts only once the
+        // sockets are full.
         until("lasting overload", || {
             lazy.iter_mut().for_each(|client| client.connection.stream.write_all(&out).unwrap());
             asked += REQUESTS;
             let refused = |_| client.query(select) == Answer::Overloaded;
             (0..50).all(refused).then_some(())
         });
-        // A long request is refused when it begins; the connection goes on behind its end.
+        // A long request is refused when it begins; the connection goes on after its end.
         let value = "07".repeat(1_000_000);
         let long = format!("INSERT INTO ks.t (k, v) VALUES (0x09, 0x{value})");
         assert_eq!(client.query(&long), Answer::Overloaded);
@@ -387,7 +387,8 @@ fn answers_that_nobody_takes_overload_the_server_until_they_are_taken() {
     });
 }
 
-/// Asks for more rows at a time than may wait for the disk: each read is answered, some are refused.
+/// Asks for more rows at a time than may wait for the disk: each read is answered, some with a
+/// refusal.
 fn read_too_much_at_once(client: &mut Client, select: &[u8]) {
     const READS: i16 = 512;
     let mut out = Vec::new();
@@ -403,7 +404,7 @@ fn read_too_much_at_once(client: &mut Client, select: &[u8]) {
 }
 
 #[test]
-fn shards_that_are_filled_at_once_keep_to_the_memory_of_all() {
+fn all_shards_together_keep_to_the_memory_limit() {
     let data = tempfile::tempdir().unwrap();
     let arguments = ["0", "100", "auto", "2", "memory=67108864", "metrics=127.0.0.1:0"];
     let server = serve(data.path(), &arguments).unwrap();
@@ -434,7 +435,7 @@ fn shards_that_are_filled_at_once_keep_to_the_memory_of_all() {
 }
 
 #[test]
-fn an_answer_that_is_half_sent_counts_as_memory_of_connections() {
+fn half_sent_answer_counts_as_connection_memory() {
     each_engine("half sent", &["metrics=127.0.0.1:0"], |server, _| {
         let (mut client, _) = Client::start(&server.report);
         client.schema();
@@ -459,14 +460,14 @@ fn an_answer_that_is_half_sent_counts_as_memory_of_connections() {
     });
 }
 
-/// Only with epoll: a multishot accept keeps to the limit that was there when it was armed.
+/// This runs only with epoll: a multishot accept keeps the limit of the time when it was armed.
 #[test]
-fn a_server_without_connections_accepts_again_when_it_has_descriptors() {
+fn server_accepts_again_after_running_out_of_descriptors() {
     use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
     let data = tempfile::tempdir().unwrap();
     let server = start(data.path(), "epoll", &[]).unwrap();
     let process = Some(Pid::from_child(&server.child));
-    // Its own is that of this process.
+    // The server inherits the limit of this process.
     let usual = getrlimit(Resource::Nofile);
     prlimit(process, Resource::Nofile, Rlimit { current: Some(3), ..usual }).unwrap();
     let mut client = Client {

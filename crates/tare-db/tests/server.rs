@@ -1,6 +1,6 @@
 //! Drives a real server process over a real socket: crashes, restarts, refusals.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failure here fails the test")]
 
 mod common;
 
@@ -99,8 +99,8 @@ fn each_engine(name: &str, test: impl Fn(&str)) {
     }
 }
 
-/// Writes with eight requests in flight per connection until the server dies, and returns what was
-/// acknowledged.
+/// Writes with eight requests in flight per connection until the server dies. Returns the
+/// acknowledged writes.
 fn write_until_it_dies(report: &Report, from: u64, acknowledged: &AtomicUsize) -> BTreeSet<u64> {
     let mut client = Client::start(report);
     let id = client.prepare(INSERT);
@@ -175,7 +175,7 @@ fn no_acknowledged_write_is_lost_by_kill_9() {
 }
 
 #[test]
-fn a_clean_stop_keeps_everything_and_leaves_no_torn_tail() {
+fn clean_stop_keeps_everything_and_leaves_no_torn_tail() {
     each_engine("clean stop", |engine| {
         let data = tempfile::tempdir().unwrap();
         let server = start(command(data.path(), "600000", engine, "2"), data.path()).unwrap();
@@ -208,7 +208,7 @@ fn a_clean_stop_keeps_everything_and_leaves_no_torn_tail() {
 }
 
 #[test]
-fn pages_meet_every_row_once_over_all_shards() {
+fn pages_return_every_row_once_over_all_shards() {
     let data = tempfile::tempdir().unwrap();
     let server = start(command(data.path(), "100", "auto", "3"), data.path()).unwrap();
     let mut client = Client::start(&server.report);
@@ -248,7 +248,7 @@ fn pages_meet_every_row_once_over_all_shards() {
 }
 
 #[test]
-fn a_second_server_and_another_number_of_shards_are_refused() {
+fn second_server_and_other_shard_count_are_refused() {
     let data = tempfile::tempdir().unwrap();
     let server = start(command(data.path(), "100", "auto", "1"), data.path()).unwrap();
     let refused = start(command(data.path(), "100", "auto", "1"), data.path()).err().unwrap();
@@ -278,7 +278,7 @@ fn newer_protocols_are_refused_and_the_connection_ends() {
             assert!(message.contains("unsupported protocol version"), "{message}");
             assert!(client.receive().is_none(), "the connection ends");
         }
-        // Requests that come byte by byte are met with patience.
+        // A request may come byte by byte.
         let mut client = Client::connect(&server.report);
         let mut out = Vec::new();
         request::encode_startup(&mut out, 3, &[("CQL_VERSION", "3.0.0")]);
@@ -292,7 +292,7 @@ fn newer_protocols_are_refused_and_the_connection_ends() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_held_up_and_served_later() {
+fn slow_reader_is_held_up_and_served_later() {
     each_engine("back pressure", |engine| {
         let data = tempfile::tempdir().unwrap();
         let server = start(command(data.path(), "100", engine, "1"), data.path()).unwrap();
@@ -309,7 +309,7 @@ fn a_client_that_does_not_read_is_held_up_and_served_later() {
         }
         client.connection.stream.write_all(&out).unwrap();
         std::thread::sleep(Duration::from_millis(200));
-        // Another client is served meanwhile.
+        // The server serves another client meanwhile.
         let rows = Client::start(&server.report).query("SELECT count(*) FROM ks.t").unwrap();
         assert_eq!(rows, [[Some(1u64.to_be_bytes().to_vec())]]);
         for stream in 0..500 {
@@ -319,7 +319,7 @@ fn a_client_that_does_not_read_is_held_up_and_served_later() {
     });
 }
 
-/// Denies io_uring as container profiles do, then becomes the server.
+/// Denies io_uring as container profiles do, then executes the server.
 const DENY_URING: &str = "
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -334,8 +334,8 @@ os.execv(sys.argv[1], sys.argv[1:])
 ";
 
 #[test]
-fn without_io_uring_it_falls_back_to_epoll_and_says_why() {
-    const NAME: &str = "without_io_uring_it_falls_back_to_epoll_and_says_why";
+fn denied_io_uring_falls_back_to_epoll_with_a_reason() {
+    const NAME: &str = "denied_io_uring_falls_back_to_epoll_with_a_reason";
     if skipped(NAME, &[Need::Program("python3")]) {
         return;
     }
@@ -354,12 +354,12 @@ fn without_io_uring_it_falls_back_to_epoll_and_says_why() {
 }
 
 #[test]
-fn a_full_disk_refuses_writes_and_reads_go_on() {
-    const NAME: &str = "a_full_disk_refuses_writes_and_reads_go_on";
+fn full_disk_refuses_writes_and_serves_reads() {
+    const NAME: &str = "full_disk_refuses_writes_and_serves_reads";
     each_engine(NAME, |engine| {
         let data = tempfile::tempdir().unwrap();
         let script = "mount -t tmpfs -o size=40m none \"$1\" && exec \"$0\" \"$@\"";
-        // The report is inside the mount, so the port has to be known.
+        // The report is inside the mount, so the test chooses the port.
         let port = FreePort::find();
         let mut small = Command::new("unshare");
         small.args(["-m", "sh", "-c", script]).arg(program()).arg(data.path());
@@ -384,7 +384,7 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
         };
         let refused = (0..400).find_map(|key| Some((key, write(&mut client, key).err()?)));
         let (key, why) = refused.expect("the disk holds 40 MiB");
-        assert!(why.contains("cannot make a commit log segment"), "{why}");
+        assert!(why.contains("cannot create a commit log segment"), "{why}");
         assert!(key > 100, "{key}");
         let rows = client.execute(&select, &[Value::Bytes(&0u64.to_be_bytes())]).unwrap();
         assert_eq!(rows, [[Some(value.clone())]]);
@@ -392,7 +392,7 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
     });
 }
 
-/// A port that was free a moment ago.
+/// A port that was free when it was found.
 struct FreePort(u16);
 
 impl FreePort {

@@ -1,7 +1,7 @@
-//! The protocol's outer layers through a real server: versions, segments, compression, shards that
-//! clients choose, logins, TLS.
+//! Tests the outer layers of the protocol through a real server: versions, segments, compression,
+//! chosen shards, logins, TLS.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failure here fails the test")]
 
 mod common;
 
@@ -21,7 +21,7 @@ use tare_cql::wire::Value;
 use tare_db::report::Report;
 use tare_testkit::{Reason, skip};
 
-/// A server over data of its own.
+/// A server with a data directory of its own.
 struct Server {
     process: common::Server,
     #[expect(dead_code, reason = "removed with the server")]
@@ -29,7 +29,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts one, or returns what it said instead.
+    /// Starts a server, or returns its error output.
     fn start(io: &str, smp: u16, more: &[&str]) -> Result<Self, String> {
         let data = tempfile::tempdir().unwrap();
         let smp = smp.to_string();
@@ -70,7 +70,7 @@ impl Client {
         Self { stream, version, framing: Framing::Plain, received, frames }
     }
 
-    /// Connects and says STARTUP.
+    /// Connects and sends STARTUP.
     fn start(server: &Server, version: Version, lz4: bool) -> Self {
         let mut client = Self::new(server.connect(), version);
         let answer = client.startup(lz4.then_some("lz4"));
@@ -94,7 +94,7 @@ impl Client {
         self.stream.write_all(&packed).unwrap();
     }
 
-    /// The next frame; `None` if the server has gone.
+    /// The next frame; `None` if the server has closed the connection.
     fn receive(&mut self) -> Option<Vec<u8>> {
         const LIMIT: usize = 256 << 20;
         loop {
@@ -184,7 +184,7 @@ fn rows_travel_in_every_version_with_and_without_compression() {
             [(Version::V4, false), (Version::V4, true), (Version::V5, false), (Version::V5, true)]
         {
             let mut client = Client::start(&server, version, lz4);
-            // From nothing to several segments; some of it can be compressed, some cannot.
+            // Sizes from nothing to several segments; some of the data compresses, some does not.
             for length in [0, 1, 100, 20_000, 131_000, 131_072, 600_000] {
                 let noise = (0..length).map(|i: u64| (i.wrapping_mul(i + 7) >> 3).to_be_bytes()[7]);
                 let value: Vec<u8> = noise.collect();
@@ -231,7 +231,7 @@ fn many_requests_in_one_segment_are_all_answered() {
 }
 
 #[test]
-fn versions_that_are_not_spoken_are_refused_in_the_nearest_that_is() {
+fn unknown_versions_are_refused_in_the_nearest_known_one() {
     let server = Server::start("auto", 1, &[]).unwrap();
     for (offered, answered) in [(3, 0x84), (6, 0x85), (65, 0x85), (66, 0x85)] {
         let mut stream = server.connect();
@@ -250,7 +250,7 @@ fn versions_that_are_not_spoken_are_refused_in_the_nearest_that_is() {
 }
 
 #[test]
-fn a_connection_keeps_to_its_version() {
+fn connection_keeps_its_version() {
     let server = Server::start("auto", 1, &[]).unwrap();
     let mut client = Client::start(&server, Version::V5, false);
     client.version = Version::V4;
@@ -285,7 +285,7 @@ fn damaged_segments_and_unknown_compressions_are_refused() {
 }
 
 #[test]
-fn a_client_of_version_5_is_told_when_columns_have_changed() {
+fn version_5_reports_changed_columns() {
     let server = Server::start("auto", 1, &[]).unwrap();
     let mut client = Client::start(&server, Version::V5, false);
     client.query(KEYSPACE);
@@ -298,22 +298,22 @@ fn a_client_of_version_5_is_told_when_columns_have_changed() {
             Settings { skip_metadata: true, result_id: Some(known), ..Settings::DEFAULT };
         client.ask(|head, out| request::encode_execute(out, head, id, &settings, &[]))
     };
-    let told = |answer: &[u8]| {
+    let metadata = |answer: &[u8]| {
         let Response::Rows(rows) = decode(answer) else { panic!("rows") };
         let names = rows.metadata.columns.into_iter().flatten().map(|c| c.name.to_string());
         (rows.metadata.new_id.map(<[u8]>::to_vec), names.collect::<Vec<_>>())
     };
-    assert_eq!(told(&execute(&mut client, known)), (None, vec![]));
+    assert_eq!(metadata(&execute(&mut client, known)), (None, vec![]));
     client.query("DROP TABLE ks.t");
     client.query("CREATE TABLE ks.t (k int PRIMARY KEY, a int, b int)");
-    let (new, names) = told(&execute(&mut client, known));
+    let (new, names) = metadata(&execute(&mut client, known));
     let new = new.expect("the columns are others");
     assert_eq!(names, ["k", "a", "b"]);
-    assert_eq!(told(&execute(&mut client, &new)), (None, vec![]));
+    assert_eq!(metadata(&execute(&mut client, &new)), (None, vec![]));
 }
 
 #[test]
-fn the_keyspace_of_a_request_is_that_of_every_statement() {
+fn keyspace_of_a_request_applies_to_every_statement() {
     let server = Server::start("auto", 1, &[]).unwrap();
     let mut client = Client::start(&server, Version::V5, false);
     let mut ask = |keyspace: Option<&str>, text: &str| {
@@ -349,7 +349,7 @@ fn events_come_in_the_version_of_the_connection() {
         assert!(matches!(decode(&answer), Response::Ready));
         client
     });
-    // Who makes the change is told of it too, after the answer.
+    // The client that makes the change gets the event too, after the answer.
     clients[1].query(KEYSPACE);
     for client in &mut clients {
         let event = client.receive().unwrap();
@@ -377,7 +377,7 @@ fn clients_choose_their_shard_by_their_port() {
             let mut client = Client::new(stream, Version::V4);
             assert_eq!(client.shard(), address.port() % 3, "{engine} {address}");
         }
-        // On the usual port they are spread evenly.
+        // Connections to the usual port are spread evenly.
         let server = Server::start(engine, 3, &[]).unwrap();
         let mut clients: Vec<Client> =
             (0..6).map(|_| Client::new(server.connect(), Version::V4)).collect();
@@ -390,7 +390,7 @@ fn clients_choose_their_shard_by_their_port() {
 }
 
 #[test]
-fn one_shard_has_no_port_to_choose_it_by() {
+fn single_shard_has_no_shard_aware_port() {
     let server = Server::start("auto", 1, &[]).unwrap();
     let mut client = Client::new(server.connect(), Version::V4);
     assert_eq!(client.shard(), 0);
@@ -398,7 +398,7 @@ fn one_shard_has_no_port_to_choose_it_by() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_held_up_whatever_its_frames_travel_in() {
+fn slow_reader_is_held_up_with_every_framing() {
     const ANSWERS: i16 = 400;
     each_engine("back pressure", |engine| {
         let server = Server::start(engine, 1, &[]).unwrap();
@@ -421,7 +421,7 @@ fn a_client_that_does_not_read_is_held_up_whatever_its_frames_travel_in() {
                 }
             });
             std::thread::sleep(Duration::from_millis(200));
-            // Another client is served meanwhile.
+            // The server serves another client meanwhile.
             let answer = first.query("SELECT count(*) FROM ks.t");
             assert!(matches!(decode(&answer), Response::Rows(_)));
             for stream in 0..ANSWERS {
@@ -435,7 +435,7 @@ fn a_client_that_does_not_read_is_held_up_whatever_its_frames_travel_in() {
 }
 
 #[test]
-fn wishes_that_are_not_granted_are_passed_over() {
+fn unsupported_options_are_ignored() {
     let server = Server::start("auto", 1, &[]).unwrap();
     for version in Version::ALL {
         let mut client = Client::start(&server, version, true);
@@ -484,7 +484,7 @@ fn no_bytes_harm_the_server() {
             request::encode_auth_response(&mut frames, head, Some(b"\0a\0b"));
             let items = [(BatchStatement::Text(text), &values[..])];
             request::encode_batch(&mut frames, head, BatchKind::Logged, &items, &settings);
-            // Half of the damage is inside of segments that are right.
+            // Half of the damage is inside of valid segments.
             let inside = round % 16 < 8;
             for _ in 0..random(4) {
                 let at = random(frames.len());
@@ -502,7 +502,7 @@ fn no_bytes_harm_the_server() {
                 packed[at] ^= 1 << random(8);
             }
             packed.truncate(random(packed.len().max(1)) * 2);
-            // A server that has refused the rest may have gone before it came.
+            // A server that has refused the rest may close the connection before it came.
             let _ = client.stream.write_all(&packed);
         }
         let answer = witness.query("SELECT * FROM system.local");
@@ -556,7 +556,7 @@ fn only_users_get_in() {
 }
 
 #[test]
-fn a_server_beyond_loopback_wants_passwords_and_tls() {
+fn server_beyond_loopback_needs_passwords_and_tls() {
     let directory = tempfile::tempdir().unwrap();
     let check = |more: &[&str], expect: &str| {
         let refused = Server::start("auto", 1, more).err().unwrap();
@@ -575,8 +575,8 @@ fn a_server_beyond_loopback_wants_passwords_and_tls() {
 }
 
 #[test]
-fn everything_works_through_tls() {
-    // A key pair that everybody knows, for 127.0.0.1 until 2126.
+fn statements_and_events_work_through_tls() {
+    // A well-known key pair, for 127.0.0.1 until 2126.
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
     let (certificate, key) = (files.join("certificate.pem"), files.join("key.pem"));
     let options = [format!("cert={}", certificate.display()), format!("key={}", key.display())];
@@ -610,7 +610,7 @@ fn everything_works_through_tls() {
             let Response::Rows(rows) = decode(&answer) else { panic!("rows") };
             assert!(rows.cells().eq([Some(&value[..])]));
         }
-        // Who does not speak TLS is told so in TLS, and left alone.
+        // A client that does not speak TLS gets a TLS alert, and the connection closes.
         let mut stream = server.connect();
         stream.write_all(b"\x04\0\0\x01\x05\0\0\0\0").unwrap();
         let mut said = Vec::new();

@@ -1,6 +1,6 @@
-//! The device under a store: carries operations out over virtual time, in any order, and fails
-//! them as [`Faults`] says. Operations take effect when they end; what a crash interrupts has
-//! happened in part, or not at all.
+//! The device of a store: carries out operations over virtual time, in any order, and makes them
+//! fail as [`Faults`] demands. Operations take effect when they end; those that a crash interrupts
+//! have happened in part, or not at all.
 
 use std::io;
 
@@ -12,14 +12,14 @@ use crate::faults::{Canary, Faults, PowerLoss, strikes};
 use crate::violation::Violation;
 use tare_store::{Completion, FileId, Op, OpId, OpKind};
 
-/// How long an operation takes at most, in ns, and how much longer where the disk is slow.
+/// The longest duration of an operation, in ns, and the additional one of a slow disk.
 const LATENCY_NS_MAX: u64 = 100_000;
 const SLOW_NS_MAX: u64 = 20_000_000;
 
-/// What a restart finds.
+/// The state that a restart finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
-    /// The process died; the machine went on.
+    /// The process died; the machine kept running.
     Kill,
     Power,
 }
@@ -29,7 +29,7 @@ pub(crate) enum Crash {
 struct Pending {
     due_ns: u64,
     op: Op,
-    /// Writes of the file when a sync began: it covers no later ones.
+    /// Number of writes to the file when a sync began: it covers no later ones.
     covers: u64,
 }
 
@@ -41,15 +41,16 @@ pub(crate) struct Device {
     pub(crate) canary: Option<Canary>,
     /// Bits that were flipped and are still wrong.
     pub(crate) flips: Vec<Flip>,
-    /// Files in which bits were put back, and until when operations that saw them may still end.
+    /// Files in which bits were restored, with the time until which operations that saw them may
+    /// still end.
     pub(crate) repaired: Vec<(FileId, u64)>,
-    /// A sync or a write has failed since the last start.
+    /// Whether a sync or a write has failed since the last start.
     pub(crate) failed: bool,
-    /// It was one of the log.
+    /// Whether one of the log has failed.
     pub(crate) failed_log: bool,
-    /// Reads that have failed since the last start.
+    /// Number of reads that have failed since the last start.
     pub(crate) failed_reads: u64,
-    /// Something did not fit since the last start, and the store cannot know yet that there is
+    /// Whether the disk was full since the last start, and the store may not know yet that there is
     /// room again.
     pub(crate) was_full: bool,
     rng: Rng,
@@ -82,7 +83,7 @@ impl Device {
         }
     }
 
-    /// Takes an operation; it ends some time after `now_ns`.
+    /// Takes an operation, which ends some time after `now_ns`.
     pub(crate) fn submit(&mut self, op: Op, now_ns: u64) -> Result<(), Violation> {
         self.check(&op)?;
         let mut latency_ns = 5_000 + self.rng.below(LATENCY_NS_MAX);
@@ -95,17 +96,17 @@ impl Device {
         Ok(())
     }
 
-    /// The operation that was begun last: its number, and a number that tells its kind and place.
+    /// The operation that began last: its number, and a number for its kind and file.
     pub(crate) fn last_begun(&self) -> (u64, u64) {
         self.begun
     }
 
-    /// How many operations are under way.
+    /// Number of operations under way.
     pub(crate) fn under_way(&self) -> usize {
         self.pending.len()
     }
 
-    /// When the next operation ends.
+    /// The time at which the next operation ends.
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
         self.pending.iter().map(|pending| pending.due_ns).min()
     }
@@ -124,7 +125,7 @@ impl Device {
         self.end(op, covers)
     }
 
-    /// Ends everything under way as a crash leaves it.
+    /// Interrupts everything under way as a crash does.
     pub(crate) fn crash(&mut self, crash: Crash) {
         for Pending { op, covers, .. } in std::mem::take(&mut self.pending) {
             self.interrupt(op, covers);
@@ -141,7 +142,7 @@ impl Device {
         self.repaired.clear();
     }
 
-    /// Carries an operation out as far as a crash let it.
+    /// Carries out an operation as far as a crash let it.
     pub(crate) fn interrupt(&mut self, op: Op, covers: u64) {
         let outcome = self.rng.below(3);
         match (&op.kind, outcome) {
@@ -150,7 +151,7 @@ impl Device {
                 self.unflip(op.file, *offset..offset + chunk.len() as u64);
                 self.disk.tear_write(op.file, *offset, chunk.bytes(), &mut self.rng);
             }
-            // The name may be there and the space not yet.
+            // The name may exist although the space is not reserved yet.
             (OpKind::Create { .. }, 1) => {
                 self.unflip(op.file, 0..u64::MAX);
                 self.disk.create(op.file, 0);
@@ -159,7 +160,7 @@ impl Device {
         }
     }
 
-    /// The disk becomes full, or has room again.
+    /// Makes the disk full, or gives it room again.
     pub(crate) fn set_full(&mut self, full: bool) {
         let room = if full { self.disk.used_bytes() } else { self.capacity_bytes };
         self.disk.set_capacity(room);
@@ -168,7 +169,7 @@ impl Device {
     /// Flips a bit of a file.
     pub(crate) fn flip(&mut self) -> Option<Flip> {
         let flip = self.disk.flip(&mut self.rng)?;
-        // A second flip of the same bit puts it back.
+        // A second flip of the same bit restores it.
         match self.flips.iter().position(|other| *other == flip) {
             Some(at) => {
                 self.flips.remove(at);
@@ -181,7 +182,7 @@ impl Device {
         }
     }
 
-    /// Puts every flipped bit back.
+    /// Restores every flipped bit.
     pub(crate) fn repair(&mut self, now_ns: u64) {
         for flip in std::mem::take(&mut self.flips) {
             self.disk.repair(&flip);
@@ -189,7 +190,7 @@ impl Device {
         }
     }
 
-    /// What is written over, cut off or removed is not damaged any more.
+    /// Forgets flips in data that is overwritten, cut off or removed.
     fn unflip(&mut self, file: FileId, range: std::ops::Range<u64>) {
         let flips = std::mem::take(&mut self.flips);
         for flip in flips {
@@ -201,10 +202,10 @@ impl Device {
         }
     }
 
-    /// The store keeps to the contract of its operations.
+    /// Checks that an operation keeps the contract of the store.
     fn check(&self, op: &Op) -> Result<(), Violation> {
         let wrong = |why| Err(Violation::Contract { file: op.file, why });
-        // What was given up may not have been made yet when it is removed.
+        // A file of an aborted compaction may be removed before it was created.
         let makes_or_removes = matches!(op.kind, OpKind::Create { .. } | OpKind::Remove);
         if !makes_or_removes && !self.disk.exists(op.file) {
             return wrong("the file does not exist");
@@ -224,7 +225,7 @@ impl Device {
                 (Some((a, a_length, _)), Some((b, b_length, _))) => {
                     a + a_length as u64 <= b || b + b_length as u64 <= a
                 }
-                // A sync beside writes is in order: it covers what had ended.
+                // A sync may run beside writes: it covers the writes that had ended.
                 (Some(_), None) => matches!(op.kind, OpKind::Sync),
                 (None, Some(_)) => matches!(pending.op.kind, OpKind::Sync),
                 (None, None) => false,
@@ -319,7 +320,7 @@ impl Device {
             self.fail(file);
             return match self.canary {
                 Some(Canary::ForgivenSync) => Ok(()),
-                _ => Err(io::Error::other("the device could not write its cache out")),
+                _ => Err(io::Error::other("the device could not flush its cache")),
             };
         }
         self.sync(file, covers);
@@ -338,7 +339,7 @@ impl Device {
     }
 }
 
-/// Offset, length and misalignment of what an operation reads or writes.
+/// Offset, length and misalignment of the data of an operation.
 fn span(kind: &OpKind) -> Option<(u64, usize, usize)> {
     match kind {
         OpKind::Read { offset, chunk } | OpKind::Write { offset, chunk, .. } => {
@@ -349,7 +350,7 @@ fn span(kind: &OpKind) -> Option<(u64, usize, usize)> {
     }
 }
 
-/// Tells operations apart in a trace.
+/// A number for the kind of an operation, for the trace.
 fn kind_number(kind: &OpKind) -> u64 {
     match kind {
         OpKind::Read { offset, .. } => 1 | offset << 4,

@@ -1,6 +1,6 @@
-//! A disk in memory: files of 4 KiB pages, once as a running program sees them and once as they
-//! would be found after the power went. Knows nothing of operations under way (see
-//! [`crate::device`]); it only distinguishes what has been synced from what has not.
+//! A disk in memory: files of 4 KiB pages, in two versions: as a running program sees them, and as
+//! they would be after a power loss. It knows no operations under way (see [`crate::device`]); it
+//! only distinguishes synced data from unsynced.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use tare_store::FileId;
 
 /// Size of a page, in bytes.
 pub(crate) const PAGE: usize = 4096;
-/// What a disk writes as a whole, in bytes: the smallest logical block in common use.
+/// The unit that a disk writes as a whole, in bytes: the smallest logical block in common use.
 pub(crate) const SECTOR: usize = 512;
 
 /// The sparse contents of one file. Pages are shared between copies until one is written.
@@ -36,12 +36,12 @@ struct Inode {
     now: Pages,
     durable: Pages,
     unsynced: Vec<Unsynced>,
-    /// Writes that a failed sync has given up: no later sync makes them durable.
+    /// Writes of a failed sync: no later sync makes them durable.
     limbo: Vec<Unsynced>,
     writes: u64,
 }
 
-/// A place on the disk where a bit was flipped.
+/// The position of a flipped bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flip {
     pub(crate) file: FileId,
@@ -125,22 +125,22 @@ impl Disk {
         Self { inodes: BTreeMap::new(), names: BTreeMap::new(), next_inode: 0, capacity_bytes }
     }
 
-    /// Changes how much fits; what is there stays.
+    /// Changes the capacity; existing files stay.
     pub(crate) fn set_capacity(&mut self, bytes: u64) {
         self.capacity_bytes = bytes;
     }
 
-    /// Bytes that the files occupy, with what is reserved for them.
+    /// Bytes that the files occupy, including reserved space.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.inodes.values().map(|inode| inode.now.length).sum()
     }
 
-    /// Whether so many bytes more fit.
+    /// Whether so many more bytes fit.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.used_bytes() + bytes <= self.capacity_bytes
     }
 
-    /// The names, in order.
+    /// The names of all files, in order.
     pub(crate) fn names(&self) -> Vec<FileId> {
         self.names.keys().copied().collect()
     }
@@ -149,22 +149,22 @@ impl Disk {
         self.names.contains_key(&file)
     }
 
-    /// Length in bytes; `None` if there is no such file.
+    /// Length in bytes; `None` if the file does not exist.
     pub(crate) fn length(&self, file: FileId) -> Option<u64> {
         Some(self.inode(file)?.now.length)
     }
 
-    /// Reads what a running program sees; `None` if there is no such file.
+    /// Reads the data that a running program sees; `None` if the file does not exist.
     pub(crate) fn read(&self, file: FileId, offset: u64, out: &mut [u8]) -> Option<usize> {
         Some(self.inode(file)?.now.read(offset, out))
     }
 
-    /// The numbers of the pages of a file to which something was written.
+    /// The numbers of the pages of a file that were written.
     pub(crate) fn pages(&self, file: FileId) -> Vec<u64> {
         self.inode(file).map_or_else(Vec::new, |inode| inode.now.pages.keys().copied().collect())
     }
 
-    /// Makes an empty file of this name, durably, in the place of one that may be there.
+    /// Creates an empty file durably. It replaces a file of this name.
     pub(crate) fn create(&mut self, file: FileId, size_bytes: u64) {
         let mut inode = Inode::default();
         inode.now.length = size_bytes;
@@ -176,14 +176,14 @@ impl Disk {
         self.forget_nameless();
     }
 
-    /// Removes a name, durably. Returns whether it was there.
+    /// Removes a name durably. Returns whether it existed.
     pub(crate) fn remove(&mut self, file: FileId) -> bool {
         let was_there = self.names.remove(&file).is_some();
         self.forget_nameless();
         was_there
     }
 
-    /// Renames, durably, over what has the new name. Returns whether the old name was there.
+    /// Renames durably, replacing the new name. Returns whether the old name existed.
     pub(crate) fn rename(&mut self, from: FileId, to: FileId) -> bool {
         let Some(inode) = self.names.remove(&from) else { return false };
         self.names.insert(to, inode);
@@ -191,7 +191,7 @@ impl Disk {
         true
     }
 
-    /// Shortens a file, durably. Returns whether it was there.
+    /// Shortens a file durably. Returns whether it existed.
     pub(crate) fn truncate(&mut self, file: FileId, length: u64) -> bool {
         let Some(inode) = self.inode_mut(file) else { return false };
         inode.now.truncate(length);
@@ -200,7 +200,7 @@ impl Disk {
         true
     }
 
-    /// Writes, not durably; returns the number of the write in its file, for [`Self::sync`].
+    /// Writes without durability. Returns the number of the write in its file, for [`Self::sync`].
     pub(crate) fn write(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> Option<u64> {
         let inode = self.inode_mut(file)?;
         let number = inode.writes;
@@ -210,7 +210,7 @@ impl Disk {
         Some(number)
     }
 
-    /// Writes of this file so far: what a sync that begins now covers.
+    /// Number of writes to this file so far: a sync that begins now covers these.
     pub(crate) fn writes(&self, file: FileId) -> u64 {
         self.inode(file).map_or(0, |inode| inode.writes)
     }
@@ -227,7 +227,7 @@ impl Disk {
         inode.durable.length = inode.durable.length.max(inode.now.length);
     }
 
-    /// A sync that failed: whether its writes ever reach the disk is open, and no later sync says.
+    /// Fails a sync: whether its writes ever reach the disk is open, and no later sync reports it.
     pub(crate) fn fail_sync(&mut self, file: FileId, below: u64) {
         let Some(inode) = self.inode_mut(file) else { return };
         let (given_up, kept) = std::mem::take(&mut inode.unsynced)
@@ -237,7 +237,7 @@ impl Disk {
         inode.limbo.extend(given_up);
     }
 
-    /// The power goes: of what was not synced any sectors are there and any are not.
+    /// Cuts the power: of the unsynced writes, any sectors survive.
     pub(crate) fn lose_power(&mut self, rng: &mut Rng, how: PowerLoss) {
         for inode in self.inodes.values_mut() {
             let limbo = std::mem::take(&mut inode.limbo);
@@ -249,7 +249,7 @@ impl Disk {
         }
     }
 
-    /// A write that was cut off: any of its sectors arrive. They may be lost again with the power.
+    /// Tears a write: any of its sectors arrive. A power loss may still undo them.
     pub(crate) fn tear_write(&mut self, file: FileId, offset: u64, bytes: &[u8], rng: &mut Rng) {
         let Some(inode) = self.inode(file) else { return };
         let mut torn = vec![0; bytes.len()];
@@ -263,18 +263,18 @@ impl Disk {
                 kept = from + sector.len();
             }
         }
-        // Where the file had no bytes yet, it ends with the last sector that arrived.
+        // If the write was to extend the file, the file ends with the last sector that arrived.
         let length = if longer > 0 { kept.max(there) } else { bytes.len() };
         if length > 0 {
             self.write(file, offset, &torn[..length]);
         }
     }
 
-    /// Flips one bit of what is stored, somewhere where something was ever written.
+    /// Flips one bit of stored data, somewhere in a page that was written.
     pub(crate) fn flip(&mut self, rng: &mut Rng) -> Option<Flip> {
         let written = self.names.iter().flat_map(|(&file, &inode)| {
             let contents = &self.inodes[&inode];
-            // What is not at rest yet may still be written over.
+            // Unsynced data may still be overwritten.
             let at_rest = contents.durable.pages.keys().filter(|&&page| !contents.is_moving(page));
             at_rest.map(move |&page| (file, inode, page))
         });
@@ -284,8 +284,8 @@ impl Disk {
         }
         let pick = usize::try_from(rng.below(places.len() as u64)).unwrap_or(0);
         let (file, inode, page) = places[pick];
-        // Files begin and end with what everything else hangs on: half of all flips strike the
-        // first bytes of a page.
+        // The begin of a page often has the metadata that everything else depends on: half of all
+        // flips hit its first bytes.
         let inside = if rng.below(2) == 0 { rng.below(64) } else { rng.below(PAGE as u64) };
         let flip =
             Flip { file, offset: page * PAGE as u64 + inside, mask: 1 << rng.below(8), inode };
@@ -293,7 +293,7 @@ impl Disk {
         Some(flip)
     }
 
-    /// Puts a flipped bit back, if its file is still there.
+    /// Restores a flipped bit, if its file still exists.
     pub(crate) fn repair(&mut self, flip: &Flip) {
         self.toggle(flip);
     }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_synced_is_sure_to_survive() {
+    fn only_synced_writes_surely_survive() {
         let mut disk = disk();
         let first = disk.write(LOG, 0, &[1; PAGE]).unwrap();
         disk.sync(LOG, first + 1);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_loss_tears_within_a_write() {
+    fn power_loss_tears_writes() {
         let mut disk = disk();
         disk.write(LOG, 0, &[1; 2 * PAGE]).unwrap();
         disk.lose_power(&mut Rng::new(1), PowerLoss::Sectors);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_sync_is_not_made_good_by_a_later_one() {
+    fn later_sync_does_not_repair_a_failed_one() {
         let mut disk = disk();
         let number = disk.write(LOG, 0, &[1; PAGE]).unwrap();
         disk.fail_sync(LOG, number + 1);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flip_is_one_bit_and_can_be_put_back() {
+    fn flip_changes_one_bit_and_can_be_restored() {
         let mut disk = disk();
         disk.write(LOG, 0, &[1; PAGE]).unwrap();
         disk.sync(LOG, u64::MAX);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn names_move_and_files_without_one_are_gone() {
+    fn renamed_files_move_and_replaced_ones_disappear() {
         let mut disk = disk();
         disk.create(FileId::ManifestDraft, 10);
         assert!(disk.rename(FileId::ManifestDraft, FileId::Manifest));

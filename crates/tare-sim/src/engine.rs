@@ -1,4 +1,4 @@
-//! The seam between the simulator and the store: the one file that knows the store's interface.
+//! The adapter between the simulator and the store. No other file uses the store's interface.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use tare_store::{
 
 use crate::device::Device;
 use crate::files::DeviceFiles;
-use crate::model::{Cell, Change, Content, Mutation, Place, Row};
+use crate::model::{Cell, Change, Content, Mutation, PartitionId, Row};
 use crate::violation::Violation;
 use crate::workload::TABLES;
 use tare_store::Completion;
@@ -24,45 +24,46 @@ pub(crate) struct Engine {
     store: Store,
 }
 
-/// Why a write was not taken.
+/// Why a write was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Too much waits for the disk, or memory is full.
+    /// Too much data waits for the disk, or memory is full.
     Overloaded,
     DiskFull,
     Poisoned,
 }
 
-/// How far a read has come.
+/// The state of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     Done,
-    /// It waits for the device.
+    /// The read waits for the device.
     Missing,
-    /// It can go on at once.
+    /// The read can go on at once.
     Paused,
-    /// It cannot be answered: something is damaged.
+    /// The read fails because data is damaged.
     Damaged(String),
-    /// It cannot be answered: a file could not be read.
+    /// The read fails because a file could not be read.
     Io(String),
 }
 
-/// A read of one partition, and what it has been shown so far.
+/// A read of one partition, and the rows that it has returned.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct PartialRead {
     pub(crate) rows: Vec<Row>,
     pins: Pins,
 }
 
-/// A read of a whole table, and what it has been shown so far.
+/// A read of a whole table, and the rows that it has returned.
 #[derive(Debug)]
-pub(crate) struct Scanning {
-    pub(crate) partitions: BTreeMap<Place, Vec<Row>>,
+pub(crate) struct PartialScan {
+    pub(crate) partitions: BTreeMap<PartitionId, Vec<Row>>,
     scan: Scan,
     pins: Pins,
 }
 
-/// The options of all tables: a short grace, so that tombstones are dropped in a simulated life.
+/// The options of all tables, with a short grace period, so that tombstones are dropped in a
+/// simulation.
 fn options() -> BTreeMap<u32, TableOptions> {
     let options = |table: u32| TableOptions {
         gc_grace_s: GC_GRACE_S,
@@ -72,10 +73,10 @@ fn options() -> BTreeMap<u32, TableOptions> {
     TABLES.into_iter().map(|table| (table, options(table))).collect()
 }
 
-/// How long a tombstone is kept, in seconds: longer than writes come late.
+/// How long a tombstone is kept, in seconds; late writes come earlier than that.
 pub(crate) const GC_GRACE_S: u32 = 20;
 
-/// The limits of simulated stores: small, so that everything happens often.
+/// The limits of simulated stores, which are small, so that everything happens often.
 pub(crate) fn limits(durability: Durability, memtable_bytes: usize) -> Limits {
     Limits {
         memtable_bytes,
@@ -88,7 +89,7 @@ pub(crate) fn limits(durability: Durability, memtable_bytes: usize) -> Limits {
 }
 
 impl Engine {
-    /// Opens the store over what is on the disk, or says why that cannot be.
+    /// Opens the store on the disk. The error is a description for people.
     pub(crate) fn open(
         files: &mut DeviceFiles<'_>,
         limits: Limits,
@@ -98,7 +99,7 @@ impl Engine {
         opened.map(|(store, _)| Self { store }).map_err(|error| tare_std::error_line(&error))
     }
 
-    /// Writes what belongs together and returns its ticket.
+    /// Writes mutations as one entry and returns its ticket.
     pub(crate) fn write(&mut self, mutations: &[Mutation]) -> Result<u64, Refusal> {
         let encoded: Vec<Vec<u8>> = mutations.iter().map(encoded_cells).collect();
         let borrowed: Vec<StoreMutation<'_>> = mutations
@@ -121,12 +122,12 @@ impl Engine {
         Ok(true)
     }
 
-    /// Brings an operation back.
+    /// Returns the completion of an operation to the store.
     pub(crate) fn complete(&mut self, completion: Completion, now: Now) -> Result<(), String> {
         self.store.complete(completion, now).map_err(|error| tare_std::error_line(&error))
     }
 
-    /// When the store wants to be asked again though nothing else has happened.
+    /// The time at which the store has to be called again even if nothing else happens.
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
         self.store.next_due_ns()
     }
@@ -140,7 +141,7 @@ impl Engine {
         self.store.is_poisoned()
     }
 
-    /// Begins a clean stop, with what is in memory written to tables or left to the log.
+    /// Begins a clean stop. The rows in memory are written to tables, or left to the log.
     pub(crate) fn close(&mut self, flush: bool) {
         self.store.close(flush);
     }
@@ -154,20 +155,26 @@ impl Engine {
         self.store.is_closed()
     }
 
-    /// Reads on.
+    /// Continues a read.
     pub(crate) fn read(
         &mut self,
         read: &crate::workload::Read,
-        reading: &mut Reading,
+        reading: &mut PartialRead,
         now_s: u32,
     ) -> Progress {
         if let (Some(columns), [(clustering, _)]) = (&read.row, &read.slices[..]) {
-            return self.read_row(&read.place, clustering, columns.as_deref(), reading, now_s);
+            return self.read_row(
+                &read.partition_id,
+                clustering,
+                columns.as_deref(),
+                reading,
+                now_s,
+            );
         }
         let slices: Vec<Slice<'_>> =
             read.slices.iter().map(|(from, to)| Slice { from, to: to.as_deref() }).collect();
         let after = reading.rows.last().map(|(clustering, _)| clustering.clone());
-        let Place { table, token, key } = &read.place;
+        let PartitionId { table, token, key } = &read.partition_id;
         let partition = PartitionRead {
             table: *table,
             token: *token,
@@ -177,7 +184,7 @@ impl Engine {
             after: after.as_deref(),
             now_s,
         };
-        let Reading { rows, pins } = reading;
+        let PartialRead { rows, pins } = reading;
         let mut left = read.page.unwrap_or(usize::MAX);
         let end = self.store.read(&partition, pins, |row| {
             rows.push(owned(&row));
@@ -189,10 +196,10 @@ impl Engine {
 
     fn read_row(
         &mut self,
-        Place { table, token, key }: &Place,
+        PartitionId { table, token, key }: &PartitionId,
         clustering: &[u8],
         columns: Option<&[u16]>,
-        Reading { rows, pins }: &mut Reading,
+        PartialRead { rows, pins }: &mut PartialRead,
         now_s: u32,
     ) -> Progress {
         let (table, token) = (*table, *token);
@@ -200,20 +207,20 @@ impl Engine {
         progress(self.store.read_row(&read, pins, |row| rows.push(owned(&row))))
     }
 
-    /// Scans on.
-    pub(crate) fn scan(&mut self, scanning: &mut Scanning) -> Progress {
-        let Scanning { partitions, scan, pins } = scanning;
+    /// Continues a scan.
+    pub(crate) fn scan(&mut self, scanning: &mut PartialScan) -> Progress {
+        let PartialScan { partitions, scan, pins } = scanning;
         let table = scan.table;
         let end = self.store.scan(scan, pins, |row| {
-            let place = Place { table, token: row.token, key: row.key.to_vec() };
-            partitions.entry(place).or_default().push(owned(&row));
+            let partition_id = PartitionId { table, token: row.token, key: row.key.to_vec() };
+            partitions.entry(partition_id).or_default().push(owned(&row));
             Next::Row
         });
         progress(end)
     }
 }
 
-impl Scanning {
+impl PartialScan {
     /// A scan of a whole table.
     pub(crate) fn new(table: u32, now_s: u32, steps: u32) -> Self {
         let position = Position::at_token(i64::MIN);
@@ -275,6 +282,6 @@ fn borrow<'a>(mutation: &'a Mutation, cells: &'a [u8]) -> StoreMutation<'a> {
             deleted_s: range.deleted_s,
         }),
     };
-    let Place { table, token, key } = &mutation.place;
+    let PartitionId { table, token, key } = &mutation.partition_id;
     StoreMutation { table: *table, token: *token, key, change }
 }

@@ -1,66 +1,66 @@
-//! What goes wrong in one simulated life. Every seed draws its own set, so that some lives are
-//! quiet and some are not, and two faults that hide each other do not always come together
-//! ("swarm testing": Groce et al., ISSTA 2012).
+//! The faults of one simulation. Every seed draws its own set, so that some runs are quiet, and two
+//! faults that hide each other do not always occur together ("swarm testing": Groce et al., ISSTA
+//! 2012).
 //!
-//! Each fault says why a store must survive it, and what "survive" means.
+//! The doc line of each fault says why a store must survive it, and what "survive" means.
 
 use tare_std::rng::Rng;
 
-/// How unsynced writes fare when the power goes.
+/// The fate of unsynced writes in a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PowerLoss {
-    /// None of them arrived.
+    /// All of them are lost.
     All,
-    /// All of them did: the disk's cache was written out in time.
+    /// None is lost: the disk's cache was written out in time.
     Nothing,
-    /// Each as a whole or not at all, in any order.
+    /// Each write survives as a whole or not at all, in any order.
     Writes,
-    /// Any of their sectors: a write is only as atomic as a sector.
+    /// Any of their sectors survive: a write is only as atomic as a sector.
     Sectors,
 }
 
-/// The faults of a life. A chance is one in so many occasions; 0 is never.
+/// The faults of a simulation. A chance is one in so many occasions; 0 means never.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Faults {
-    /// The power goes, at any moment, also during recovery. Machines lose power; nothing that was
-    /// acknowledged may be missing afterwards, and nothing may be there that was never written.
+    /// The power fails, at any moment, also during recovery. Machines lose power; no acknowledged
+    /// write may be missing afterwards, and no data may appear that was never written.
     pub(crate) power_loss: u64,
-    /// The process dies and the machine does not (`kill -9`): what was written stays, what was
+    /// The process dies and the machine keeps running (`kill -9`): written data stays, and writes
     /// under way may be torn.
     pub(crate) kill: u64,
-    /// The process is asked to stop and starts again. After that all is there, acknowledged or not.
+    /// The process stops cleanly and starts again. All writes must survive, acknowledged or not.
     pub(crate) clean_stop: u64,
-    /// A sync fails. The kernel may have dropped the pages, so that a second sync that succeeds
-    /// says nothing ("Can Applications Recover from fsync Failures?", USENIX ATC 2020): nothing
-    /// later may be acknowledged until a restart.
+    /// A sync fails. The kernel may have dropped the pages, so that a later successful sync proves
+    /// nothing ("Can Applications Recover from fsync Failures?", USENIX ATC 2020): nothing later
+    /// may be acknowledged until a restart.
     pub(crate) failed_sync: u64,
     /// A write fails (a bad sector, a lost path). Nothing that depends on it may be acknowledged.
     pub(crate) failed_write: u64,
     /// A read fails. The answer is an error, never "there is no such row".
     pub(crate) failed_read: u64,
-    /// A bit of what is stored flips. It is found by a checksum, named with its file, and never
-    /// served; and once it is put back, everything is there again.
+    /// A stored bit flips. A checksum must find it, the error must name its file, and no read may
+    /// return it; once it is restored, all data must be there again.
     pub(crate) bit_flip: u64,
     /// Recovery reads fewer bytes than it asked for, as `read(2)` may at any time.
     pub(crate) short_read: u64,
-    /// The disk is full for a while. Writes are refused, reads go on, and all is well again once
-    /// there is room.
+    /// The disk is full for a while. Writes are refused, reads go on, and everything works again
+    /// once there is room.
     pub(crate) full_disk: u64,
-    /// The disk answers this much later now and then, so that operations overtake one another.
+    /// The disk sometimes answers this much later, so that operations overtake one another.
     pub(crate) slow_disk: u64,
 }
 
-/// Faults of the instrument: what no store can survive, or what it would do if it were wrong. A
-/// checker that does not see these sees nothing.
+/// Faults of the instrument that no store can survive, or that a faulty store would show. A checker
+/// that does not detect them detects nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
-    /// Syncs are reported done and are not: acknowledged writes are lost with the power.
+    /// Syncs succeed without effect: a power loss takes acknowledged writes.
     LostSync,
-    /// A bit of a value flips and its checksums are computed anew: only the model can tell.
+    /// A bit of a value flips and its checksums are recomputed: only the model can detect that.
     ForgedValue,
-    /// A write that was refused, or never asked for, is in the log all the same.
+    /// A write that was refused, or never requested, is in the log anyway.
     InventedWrite,
-    /// A failed sync is reported as one that succeeded.
+    /// A failed sync is reported as a success.
     ForgivenSync,
 }
 
@@ -108,7 +108,7 @@ impl Faults {
     }
 }
 
-/// Whether something that happens once in `chance` times happens now.
+/// Whether an event with a chance of one in `chance` happens now.
 pub(crate) fn strikes(rng: &mut Rng, chance: u64) -> bool {
     chance > 0 && rng.below(chance) == 0
 }

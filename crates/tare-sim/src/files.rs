@@ -1,5 +1,5 @@
-//! The files of a shard while its store is being opened: may read short, may fail, and may be cut
-//! off in the middle, since machines lose power during recovery too.
+//! The files of a shard while its store is being opened. Reads may be short or fail, and a power
+//! loss may interrupt recovery.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,10 +15,10 @@ use tare_store::{Completion, FileId, Files, Op};
 pub(crate) struct DeviceFiles<'a> {
     device: &'a mut Device,
     rng: RefCell<Rng>,
-    /// Changes that are carried out before the power goes; `None` if it does not.
+    /// Number of changes before the power fails; `None` if it does not fail.
     changes_left: Option<u64>,
     crashed: bool,
-    /// Something failed for no fault of the store's.
+    /// Whether a fault of the simulation has made something fail.
     failed: Cell<bool>,
 }
 
@@ -33,7 +33,7 @@ impl<'a> DeviceFiles<'a> {
         }
     }
 
-    /// Whether the power went while the store was being opened.
+    /// Whether the power failed while the store was being opened.
     pub(crate) fn crashed(&self) -> bool {
         self.crashed
     }
@@ -107,5 +107,5 @@ impl Files for DeviceFiles<'_> {
 }
 
 fn power() -> io::Error {
-    io::Error::other("the power went")
+    io::Error::other("the power failed")
 }

@@ -1,18 +1,18 @@
-//! What a shard's client knows: which writes it sent, in which order, and which were acknowledged.
-//! After a restart it looks for the number of writes that explains what is there.
+//! The knowledge of a shard's client: the writes that it sent, their order, and which were
+//! acknowledged. After a restart it finds the number of writes that explains the contents.
 //!
-//! A shard's log is one sequence, so what survives is a beginning of it: all acknowledged writes,
-//! and of those after them any number, but none without the ones before it.
+//! A shard's log is one sequence, so a prefix of it survives: all acknowledged writes, and any
+//! number of later ones, but none without its predecessors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Model, Mutation, Place, Row, difference};
+use crate::model::{Model, Mutation, PartitionId, Row, difference};
 use crate::violation::Violation;
 
 /// All visible partitions of a shard.
-pub(crate) type Contents = BTreeMap<Place, Vec<Row>>;
+pub(crate) type Contents = BTreeMap<PartitionId, Vec<Row>>;
 
-/// Writes that belong together: all of them are there after a restart or none.
+/// Writes of one entry: after a restart all of them exist or none.
 #[derive(Clone, Debug)]
 struct Entry {
     ticket: u64,
@@ -22,29 +22,29 @@ struct Entry {
 /// The writes to one shard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// What was there at the last restart.
+    /// The contents at the last restart.
     base: Model,
-    /// What was written since.
+    /// The writes since then.
     since: Vec<Entry>,
-    /// All of it.
+    /// The contents with all writes.
     now: Model,
     /// Tickets below this are acknowledged.
     acknowledged: u64,
 }
 
 impl History {
-    /// The rows that a reader sees, with all that was written.
+    /// The contents that a reader sees, with all writes.
     pub(crate) fn now(&self) -> &Model {
         &self.now
     }
 
-    /// Notes a write that the store took.
+    /// Notes a write that the store has accepted.
     pub(crate) fn wrote(&mut self, ticket: u64, mutations: Vec<Mutation>) {
         mutations.iter().for_each(|mutation| self.now.apply(mutation));
         self.since.push(Entry { ticket, mutations });
     }
 
-    /// Notes how far writes are acknowledged.
+    /// Notes that the writes below a ticket are acknowledged.
     pub(crate) fn acknowledge(&mut self, durable: u64) {
         self.acknowledged = self.acknowledged.max(durable);
     }
@@ -58,10 +58,10 @@ impl History {
         self.acknowledged
     }
 
-    /// Compares what a restart found with the writes, of which at least those with tickets below
-    /// `certain` must be there, and goes on from what is there, with tickets from `next` on. Returns the writes whose effect
-    /// cannot be seen, so that nobody can tell whether they survived: the client sends them again,
-    /// which changes nothing if they did.
+    /// Compares the contents after a restart with the writes. At least those with tickets below
+    /// `certain` must exist. Goes on from these contents, with tickets from `next` on. Returns the
+    /// writes without visible effect, of which nobody can know whether they survived: the client
+    /// sends them again, which changes nothing if they did.
     pub(crate) fn restarted(
         &mut self,
         found: &Contents,
@@ -74,14 +74,14 @@ impl History {
         let (sure, open) = since.split_at(certain);
         let mut model = self.base.clone();
         sure.iter().flat_map(|entry| &entry.mutations).for_each(|mutation| model.apply(mutation));
-        let changed = open.iter().flat_map(|entry| &entry.mutations).map(|m| &m.place);
-        let changed: BTreeSet<&Place> = changed.collect();
+        let changed = open.iter().flat_map(|entry| &entry.mutations).map(|m| &m.partition_id);
+        let changed: BTreeSet<&PartitionId> = changed.collect();
 
         let empty = Vec::new();
-        let differs = |model: &Model, place: &Place| -> Option<String> {
-            let rows = found.get(place).unwrap_or(&empty);
-            let differs = difference(&model.read(place, now_s), rows)?;
-            Some(format!("table {} key {:02x?}: {differs}", place.table, place.key))
+        let differs = |model: &Model, partition_id: &PartitionId| -> Option<String> {
+            let rows = found.get(partition_id).unwrap_or(&empty);
+            let differs = difference(&model.read(partition_id, now_s), rows)?;
+            Some(format!("table {} key {:02x?}: {differs}", partition_id.table, partition_id.key))
         };
         let fails = |best: usize, difference: String| Violation::NoSuchHistory {
             acknowledged: certain,
@@ -90,10 +90,10 @@ impl History {
             difference,
         };
         let unchanged = model
-            .places()
+            .partition_ids()
             .chain(found.keys())
-            .filter(|place| !changed.contains(place))
-            .find_map(|place| differs(&model, place));
+            .filter(|partition_id| !changed.contains(partition_id))
+            .find_map(|partition_id| differs(&model, partition_id));
         if let Some(difference) = unchanged {
             return Err(fails(certain, difference));
         }
@@ -103,7 +103,7 @@ impl History {
             if let Some(entry) = taken.checked_sub(1).map(|last| &open[last]) {
                 entry.mutations.iter().for_each(|mutation| model.apply(mutation));
             }
-            match changed.iter().find_map(|place| differs(&model, place)) {
+            match changed.iter().find_map(|partition_id| differs(&model, partition_id)) {
                 Some(difference) => {
                     first_wrong.get_or_insert(difference);
                 }

@@ -1,8 +1,9 @@
-//! Simulation of the reference database's stores: several shards on one thread, over a virtual
-//! clock and disks in memory that fail, with a model that says what is right.
+//! Simulates the reference database's stores: several shards on one thread, over a virtual clock
+//! and disks in memory that fail, with a model that knows the right answers.
 //!
-//! [`run`] lives through one seed. The same seed gives the same life, to the last operation, which
-//! [`Outcome::hash`] shows. `docs/internals/simulation.md` says what is simulated and what is not.
+//! [`run`] runs one seed. The same seed gives the same run, to the last operation, which
+//! [`Outcome::hash`] proves. `docs/internals/simulation.md` describes what is simulated and what is
+//! not.
 #![forbid(unsafe_code)]
 
 mod device;
@@ -12,17 +13,17 @@ mod faults;
 mod files;
 pub mod fuzz;
 mod history;
-mod life;
 mod log;
 mod model;
 mod reads;
 mod seeds;
 mod shard;
+mod simulation;
 mod trace;
 mod violation;
 mod workload;
 
 pub use faults::Canary;
-pub use life::{Options, Outcome, run};
 pub use seeds::each_seed;
+pub use simulation::{Options, Outcome, run};
 pub use violation::{Failure, Violation};

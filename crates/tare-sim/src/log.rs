@@ -1,29 +1,29 @@
-//! What the simulator reads of the log's format by itself: how far the log vouches for itself, and
-//! where to plant a forgery.
+//! Parses the log's format independently of the store, to find how far the log proves its own
+//! durability, and where to plant a forgery.
 
 use tare_store::entry::{ENTRY_HEAD_BYTES, GROUP_HEAD_BYTES, GroupHead};
 
 use crate::disk::{Disk, PAGE};
 use tare_store::FileId;
 
-/// Tickets below this are durable by the word of a later group of the log: whatever is missing of
-/// them is damage, and cannot be taken for a torn end.
+/// Tickets below this are durable according to a later group of the log: if any of them is missing,
+/// that is damage, and no torn tail.
 pub(crate) fn vouched(disk: &Disk) -> u64 {
     groups(disk).iter().map(|(_, _, head)| head.durable).max().unwrap_or(0)
 }
 
-/// Every group of the log, for people.
-pub(crate) fn told(disk: &Disk) -> Vec<String> {
-    let told = |(file, offset, head): (FileId, u64, GroupHead)| {
+/// A description of every group of the log.
+pub(crate) fn describe(disk: &Disk) -> Vec<String> {
+    let line = |(file, offset, head): (FileId, u64, GroupHead)| {
         let GroupHead { sequence, durable, length } = head;
         let name = file.file_name();
         format!("{name} at {offset}: group {sequence}, {length} bytes, durable below {durable}")
     };
-    groups(disk).into_iter().map(told).collect()
+    groups(disk).into_iter().map(line).collect()
 }
 
-/// Changes the last byte of an entry in the newest group and makes its checksum fit. Returns
-/// whether there was one.
+/// Changes the last byte of an entry in the newest group and corrects its checksum. Returns whether
+/// there was such an entry.
 pub(crate) fn forge(disk: &mut Disk) -> bool {
     let groups = groups(disk).into_iter().filter(|(_, _, head)| head.length > 0);
     let Some((file, offset, head)) = groups.max_by_key(|(_, _, head)| head.sequence) else {
@@ -44,7 +44,7 @@ pub(crate) fn forge(disk: &mut Disk) -> bool {
     true
 }
 
-/// Every readable head of a group in the log: file, offset, head.
+/// Every readable group head in the log: file, offset, head.
 fn groups(disk: &Disk) -> Vec<(FileId, u64, GroupHead)> {
     let mut groups = Vec::new();
     for file in disk.names().into_iter().filter(|file| matches!(file, FileId::Log(_))) {

@@ -1,25 +1,25 @@
-//! What is right: the rows of one shard as plain maps, by rules written down a second time and as
-//! plainly as they can be. Slow, and knows nothing of logs, tables, blocks or memory.
+//! The model: the rows of one shard as plain maps. It implements the rules a second time, as simply
+//! as possible. It is slow, and knows no logs, tables, blocks or memory.
 //!
 //! The rules are Cassandra's (`Cells.reconcile`, `DeletionTime.deletes`, 5.0): of two cells of a
-//! column the later timestamp wins; at the same one, a dead or expiring cell wins over one that
-//! lives for ever; a dead one over an expiring one; then the later death or expiry; then the
-//! smaller TTL; then the greater value. A deletion of a row, or of a range, hides what is as old as
-//! itself or older.
+//! column the later timestamp wins; at the same timestamp, a dead or expiring cell wins over one
+//! that lives for ever; a dead one over an expiring one; then the later death or expiry; then the
+//! smaller TTL; then the greater value. A deletion of a row or of a range hides everything that is
+//! not newer.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Column that stands for the deletion of its row.
+/// The column of a row's deletion.
 pub(crate) const DELETION: u16 = 0;
-/// Column that stands for the row itself.
+/// The column that makes a row exist.
 pub(crate) const MARKER: u16 = 1;
 
-/// What a cell holds.
+/// The content of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Live(Vec<u8>),
-    /// Dead from `expires_s` on, in seconds since the Unix epoch.
+    /// A value that expires at `expires_s`, in seconds since the Unix epoch.
     Expiring {
         value: Vec<u8>,
         ttl_s: u32,
@@ -46,29 +46,29 @@ pub(crate) struct Range {
     pub(crate) deleted_s: u32,
 }
 
-/// What happens to a partition.
+/// A change of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Row { clustering: Vec<u8>, cells: BTreeMap<u16, Cell> },
     Range(Range),
 }
 
-/// Which partition.
+/// Table, token and key of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct PartitionId {
     pub(crate) table: u32,
     pub(crate) token: i64,
     pub(crate) key: Vec<u8>,
 }
 
-/// One change of one partition. Several that are written together are all there or none is.
+/// One change of one partition. Several that are written together survive together or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mutation {
-    pub(crate) place: Place,
+    pub(crate) partition_id: PartitionId,
     pub(crate) change: Change,
 }
 
-/// A row as a reader sees it: the clustering key and the cells that live.
+/// A row as a reader sees it: the clustering key and the live cells.
 pub(crate) type Row = (Vec<u8>, BTreeMap<u16, Cell>);
 
 /// The rows of a partition and what has been deleted from it.
@@ -81,7 +81,7 @@ pub(crate) struct Partition {
 /// All rows of one shard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
-    partitions: BTreeMap<Place, Partition>,
+    partitions: BTreeMap<PartitionId, Partition>,
 }
 
 impl Cell {
@@ -105,12 +105,12 @@ impl Cell {
 }
 
 impl Change {
-    /// The oldest timestamp in it.
+    /// The oldest timestamp of the change.
     pub(crate) fn timestamp_min(&self) -> i64 {
         self.timestamps().min().unwrap_or(i64::MAX)
     }
 
-    /// The newest timestamp in it.
+    /// The newest timestamp of the change.
     pub(crate) fn timestamp_max(&self) -> i64 {
         self.timestamps().max().unwrap_or(i64::MIN)
     }
@@ -175,22 +175,24 @@ impl Partition {
 
 impl Model {
     pub(crate) fn apply(&mut self, mutation: &Mutation) {
-        let partition = self.partitions.entry(mutation.place.clone()).or_default();
+        let partition = self.partitions.entry(mutation.partition_id.clone()).or_default();
         partition.apply(&mutation.change);
     }
 
     /// The rows of one partition that a reader sees.
-    pub(crate) fn read(&self, place: &Place, now_s: u32) -> Vec<Row> {
-        self.partitions.get(place).map_or_else(Vec::new, |partition| partition.visible(now_s))
+    pub(crate) fn read(&self, partition_id: &PartitionId, now_s: u32) -> Vec<Row> {
+        self.partitions
+            .get(partition_id)
+            .map_or_else(Vec::new, |partition| partition.visible(now_s))
     }
 
     /// Every partition that was ever written to, in order.
-    pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
+    pub(crate) fn partition_ids(&self) -> impl Iterator<Item = &PartitionId> {
         self.partitions.keys()
     }
 }
 
-/// How two answers differ, in words; `None` if they do not.
+/// A description of the difference between two answers; `None` if there is none.
 pub(crate) fn difference(expected: &[Row], found: &[Row]) -> Option<String> {
     if expected == found {
         return None;
@@ -207,15 +209,15 @@ pub(crate) fn difference(expected: &[Row], found: &[Row]) -> Option<String> {
             let (expected, found) = (cells.get(&column), others.get(&column));
             return Some(format!(
                 "row {index} ({clustering:02x?}) holds {} in column {column}, expected {}",
-                told(found),
-                told(expected)
+                describe(found),
+                describe(expected)
             ));
         }
     }
     Some(format!("{} rows, expected {}", found.len(), expected.len()))
 }
 
-fn told(cell: Option<&Cell>) -> String {
+fn describe(cell: Option<&Cell>) -> String {
     let Some(cell) = cell else { return "nothing".into() };
     let value = |value: &[u8]| match value {
         [a, b, c, d, ..] => format!("{} bytes {a:02x}{b:02x}{c:02x}{d:02x}..", value.len()),
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expires_wins_a_tie_and_then_is_gone() {
+    fn expiring_cell_wins_a_tie_and_then_disappears() {
         let content = Content::Expiring { value: b"t".to_vec(), ttl_s: 5, expires_s: 15 };
         let expiring = row(b"a", cell(2, content));
         let live = row(b"a", cell(2, Content::Live(b"x".to_vec())));
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_and_row_deletions_hide_what_is_as_old_as_they() {
+    fn deletions_hide_cells_that_are_not_newer() {
         let live = |key: &[u8], t| row(key, cell(t, Content::Live(key.to_vec())));
         let range = |from: &[u8], to: Option<&[u8]>, timestamp| {
             let (from, to) = (from.to_vec(), to.map(<[u8]>::to_vec));

@@ -1,83 +1,84 @@
-//! Reads that wait for the device: what they have been shown, and what they may be shown.
+//! Reads that wait for the device: the rows that they have returned, and the rows that they may
+//! return.
 //!
-//! A read that waits sees the shard change under it. Each of its rows must be as the row was at some
-//! moment between the read's beginning and its end; rows that did not change meanwhile must be
-//! exact, and so must the order.
+//! The shard changes while a read waits. Each of its rows must equal the row at some moment between
+//! the read's begin and its end; rows that did not change meanwhile must be exact, and so must the
+//! order.
 
-use crate::engine::{Engine, Progress, Reading};
+use crate::engine::{Engine, PartialRead, Progress};
 use crate::history::History;
 use crate::model::{Mutation, Row, difference};
 use crate::violation::Violation;
 use crate::workload::Read;
 
-/// Reads that wait at the same time at most.
-const PARKED_MAX: usize = 8;
-/// Calls after which a read that is never told to wait must have ended.
+/// Reads that may wait at the same time.
+const READS_MAX: usize = 8;
+/// Calls after which a read that does not have to wait must have ended.
 const CALLS_MAX: usize = 10_000;
 
-/// A read that has begun.
+/// A read under way.
 #[derive(Debug)]
-struct Parked {
+struct ActiveRead {
     read: Read,
-    reading: Reading,
+    reading: PartialRead,
     now_s: u32,
-    /// What was right at its beginning, and after each change of its partition since.
+    /// The right answer at its begin, and after each change of its partition since.
     versions: Vec<Vec<Row>>,
 }
 
 /// The reads of a shard that have not ended.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
-    parked: Vec<Parked>,
+    active: Vec<ActiveRead>,
 }
 
-/// A read that has ended: what it was shown, or why it was shown nothing.
-pub(crate) type Ended = Result<Vec<Row>, Progress>;
+/// The result of a read: its rows, or the reason why it failed.
+pub(crate) type ReadResult = Result<Vec<Row>, Progress>;
 
 impl Reads {
     pub(crate) fn has_room(&self) -> bool {
-        self.parked.len() < PARKED_MAX
+        self.active.len() < READS_MAX
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.parked.is_empty()
+        self.active.is_empty()
     }
 
-    /// Forgets all: their clients have gone with the server.
+    /// Drops all reads, because the crash has disconnected their clients.
     pub(crate) fn clear(&mut self) {
-        self.parked.clear();
+        self.active.clear();
     }
 
     /// Begins a read.
     pub(crate) fn begin(&mut self, read: Read, history: &History, now_s: u32) {
         let versions = vec![expected(&read, history, now_s)];
-        self.parked.push(Parked { read, reading: Reading::default(), now_s, versions });
+        self.active.push(ActiveRead { read, reading: PartialRead::default(), now_s, versions });
     }
 
-    /// Notes a write that has been taken.
+    /// Notes a write that the store has accepted.
     pub(crate) fn wrote(&mut self, mutations: &[Mutation], history: &History) {
-        for parked in &mut self.parked {
-            if mutations.iter().any(|mutation| mutation.place == parked.read.place) {
-                parked.versions.push(expected(&parked.read, history, parked.now_s));
+        for read_ in &mut self.active {
+            if mutations.iter().any(|mutation| mutation.partition_id == read_.read.partition_id) {
+                read_.versions.push(expected(&read_.read, history, read_.now_s));
             }
         }
     }
 
-    /// Goes on with every read and returns those that have ended, checked.
-    pub(crate) fn step(&mut self, engine: &mut Engine) -> Result<Vec<Ended>, Violation> {
+    /// Continues every read. Returns those that have ended, after a check.
+    pub(crate) fn step(&mut self, engine: &mut Engine) -> Result<Vec<ReadResult>, Violation> {
         let mut ended = Vec::new();
         let mut at = 0;
-        while let Some(parked) = self.parked.get_mut(at) {
-            match step(parked, engine)? {
+        while let Some(read_) = self.active.get_mut(at) {
+            match step(read_, engine)? {
                 Progress::Missing => at += 1,
                 Progress::Done => {
-                    let mut parked = self.parked.remove(at);
-                    project(&parked.read, &mut parked.reading.rows);
-                    check(&parked)?;
-                    ended.push(Ok(parked.reading.rows));
+                    let mut read_ = self.active.remove(at);
+                    project(&read_.read, &mut read_.reading.rows);
+                    check(&read_)?;
+                    ended.push(Ok(read_.reading.rows));
                 }
                 failed => {
-                    self.parked.remove(at);
+                    self.active.remove(at);
                     ended.push(Err(failed));
                 }
             }
@@ -86,9 +87,9 @@ impl Reads {
     }
 }
 
-fn step(parked: &mut Parked, engine: &mut Engine) -> Result<Progress, Violation> {
+fn step(read_: &mut ActiveRead, engine: &mut Engine) -> Result<Progress, Violation> {
     for _ in 0..CALLS_MAX {
-        match engine.read(&parked.read, &mut parked.reading, parked.now_s) {
+        match engine.read(&read_.read, &mut read_.reading, read_.now_s) {
             Progress::Paused => {}
             progress => return Ok(progress),
         }
@@ -97,7 +98,7 @@ fn step(parked: &mut Parked, engine: &mut Engine) -> Result<Progress, Violation>
 }
 
 fn expected(read: &Read, history: &History, now_s: u32) -> Vec<Row> {
-    let mut rows = history.now().read(&read.place, now_s);
+    let mut rows = history.now().read(&read.partition_id, now_s);
     rows.retain(|(clustering, _)| {
         let inside = |(from, to): &(Vec<u8>, Option<Vec<u8>>)| {
             from <= clustering && to.as_ref().is_none_or(|to| clustering < to)
@@ -111,17 +112,17 @@ fn expected(read: &Read, history: &History, now_s: u32) -> Vec<Row> {
     rows
 }
 
-/// Leaves of rows only the columns that were wanted: others may be lacking in an answer. Whether
-/// there is a row at all has to be right whatever was wanted of it.
+/// Removes the columns that were not requested, because an answer may lack them. Whether a row
+/// exists has to be right in any case.
 fn project(read: &Read, rows: &mut [Row]) {
     let Some(Some(wanted)) = &read.row else { return };
     rows.iter_mut().for_each(|(_, cells)| cells.retain(|column, _| wanted.contains(column)));
 }
 
-fn check(parked: &Parked) -> Result<(), Violation> {
-    let Parked { read, reading, versions, .. } = parked;
+fn check(read_: &ActiveRead) -> Result<(), Violation> {
+    let ActiveRead { read, reading, versions, .. } = read_;
     let wrong = |difference: String| {
-        let partition = format!("{:02x?}", read.place);
+        let partition = format!("{:02x?}", read.partition_id);
         Err(Violation::WrongRead { partition, difference })
     };
     let found = &reading.rows;
@@ -137,7 +138,7 @@ fn check(parked: &Parked) -> Result<(), Violation> {
     }
     for row in found {
         if !versions.iter().any(|version| version.contains(row)) {
-            return wrong(format!("row {:02x?} was never like that", row.0));
+            return wrong(format!("row {:02x?} never had these cells", row.0));
         }
     }
     for row in &versions[0] {

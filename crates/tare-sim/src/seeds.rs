@@ -1,9 +1,9 @@
-//! Many lives at once: a seed's life is one thread's, and the threads take the seeds in turn.
+//! Runs many seeds at once. Each seed runs on one thread, and the threads take the seeds in turn.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Runs `life` for every seed below `seeds` on all CPUs, and returns what it returned, in the order
-/// of the seeds. A panic of `life` is one of the caller.
+/// Runs `life` for every seed below `seeds` on all CPUs, and returns the results in the order of
+/// the seeds. A panic of `life` propagates to the caller.
 pub fn each_seed<T: Send>(seeds: u64, life: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let next = AtomicU64::new(0);
     let work = || {

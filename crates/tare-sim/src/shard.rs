@@ -1,4 +1,4 @@
-//! One shard of the simulated machine: a store, its device, and what its client knows.
+//! One shard of the simulated machine: a store, its device, and its client.
 
 use std::collections::BTreeSet;
 
@@ -7,27 +7,27 @@ use tare_store::{Limits, Now};
 
 use crate::device::{Crash, Device};
 use crate::disk::Flip;
-use crate::engine::{Engine, GC_GRACE_S, Progress, Refusal, Scanning};
+use crate::engine::{Engine, GC_GRACE_S, PartialScan, Progress, Refusal};
 use crate::faults::{Canary, Faults};
 use crate::files::DeviceFiles;
 use crate::history::{Contents, History};
 use crate::log;
-use crate::model::{Change, Mutation, Place, Range, difference};
+use crate::model::{Change, Mutation, PartitionId, Range, difference};
 use crate::reads::Reads;
 use crate::trace::Trace;
 use crate::violation::Violation;
 use crate::workload::{TABLES, Workload};
 use tare_store::FileId;
 
-/// Turns of the machine after which a store that is left alone must have come to rest.
+/// Turns after which an idle store must have no work left.
 const TURNS_MAX: usize = 20_000;
-/// Restarts in a row that may be cut off by another crash.
+/// Consecutive restarts that another crash may interrupt.
 const CRASHES_MAX: usize = 3;
-/// How long a store may take to find out that there is room again, in ns.
+/// How long a store may take to notice that the disk has room again, in ns.
 const ROOM_NS_MAX: u64 = 1_000_000_000;
-/// Times that a store is opened over a disk that fails.
+/// Times that a store is opened on a failing disk.
 const ATTEMPTS_MAX: usize = 5;
-/// Rows and partitions that a scan looks at in one call.
+/// Rows and partitions that a scan visits in one call.
 const SCAN_STEPS: u32 = 50;
 
 /// A simulated shard.
@@ -36,13 +36,13 @@ pub(crate) struct Shard {
     pub(crate) device: Device,
     pub(crate) workload: Workload,
     limits: Limits,
-    /// How many operations the host of this shard has under way at most.
+    /// Operations that the host of this shard may have under way.
     under_way_max: usize,
     engine: Option<Engine>,
     history: History,
     reads: Reads,
     rng: Rng,
-    /// The log has failed since the last restart; what was acknowledged then.
+    /// If the log has failed since the last restart: the tickets that were acknowledged then.
     failed: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ impl Shard {
         }
     }
 
-    /// Writes what the workload says next, or checks that it was right to refuse it.
+    /// Writes the next mutations of the workload, or checks that a refusal was right.
     pub(crate) fn write(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(), Violation> {
         let mutations = self.workload.write(clock.wall_s());
         self.send(mutations, trace).map(|_| ())
@@ -105,8 +105,12 @@ impl Shard {
             Err(refusal) => {
                 trace.event(3, &[refusal as u64], format_args!("refused: {refusal:?}"));
                 let why = match refusal {
-                    Refusal::Poisoned if !self.device.failed => "it says that the log failed",
-                    Refusal::DiskFull if !self.device.was_full => "it says that the disk is full",
+                    Refusal::Poisoned if !self.device.failed => {
+                        "the store reports that the log failed"
+                    }
+                    Refusal::DiskFull if !self.device.was_full => {
+                        "the store reports that the disk is full"
+                    }
                     _ => return Ok(false),
                 };
                 Err(Violation::Refused { why: why.into() })
@@ -114,7 +118,7 @@ impl Shard {
         }
     }
 
-    /// Begins to read what the workload says next; the answer is checked when it is there.
+    /// Begins the next read of the workload. The answer is checked when it comes.
     pub(crate) fn read(&mut self, clock: &Clock) {
         let read = self.workload.read();
         if self.engine.is_some() && self.reads.has_room() {
@@ -122,7 +126,7 @@ impl Shard {
         }
     }
 
-    /// Goes on with the reads that have begun.
+    /// Continues the reads under way.
     fn read_on(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(), Violation> {
         let Some(engine) = &mut self.engine else { return Ok(()) };
         for ended in self.reads.step(engine)? {
@@ -137,7 +141,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Whether a read may have failed like that.
+    /// Checks whether a read may have failed in this way.
     fn excuse(
         &mut self,
         progress: &Progress,
@@ -152,7 +156,7 @@ impl Shard {
         }
     }
 
-    /// Puts flipped bits back after an error that says where one is.
+    /// Restores flipped bits after an error that names their file.
     fn repair(&mut self, why: &str, now_ns: u64) -> Result<(), Violation> {
         let is_named = |flip: &Flip| why.contains(&flip.file.file_name());
         // Several reads may have met the same bit.
@@ -180,36 +184,36 @@ impl Shard {
     ) -> Result<(), Violation> {
         let repaired = self.repair(why, clock.now_ns);
         if repaired.is_err() {
-            for group in log::told(&self.device.disk) {
+            for group in log::describe(&self.device.disk) {
                 trace.event(16, &[], format_args!("  {group}"));
             }
         }
         repaired
     }
 
-    /// Reads everything and checks it. Nothing is written meanwhile.
+    /// Reads everything and checks it, without writes meanwhile.
     pub(crate) fn scan(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         let wall_s = clock.wall_s();
         let contents = self.contents(clock, trace)?;
         trace.event(6, &[contents.len() as u64], format_args!("scan: {}", contents.len()));
         let model = self.history.now();
         let empty = Vec::new();
-        for place in model.places().chain(contents.keys()) {
-            let found = contents.get(place).unwrap_or(&empty);
-            if let Some(difference) = difference(&model.read(place, wall_s), found) {
-                let partition = format!("{place:02x?}");
+        for partition_id in model.partition_ids().chain(contents.keys()) {
+            let found = contents.get(partition_id).unwrap_or(&empty);
+            if let Some(difference) = difference(&model.read(partition_id, wall_s), found) {
+                let partition = format!("{partition_id:02x?}");
                 return Err(Violation::WrongRead { partition, difference });
             }
         }
         Ok(())
     }
 
-    /// All that the store shows, as it is at this second.
+    /// All rows that the store returns at this second.
     fn contents(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<Contents, Violation> {
         let mut contents = Contents::new();
         let wall_s = clock.wall_s();
         for table in TABLES {
-            let mut scanning = Scanning::new(table, wall_s, SCAN_STEPS);
+            let mut scanning = PartialScan::new(table, wall_s, SCAN_STEPS);
             let mut turns = 0;
             loop {
                 let Some(engine) = &mut self.engine else { return Ok(contents) };
@@ -219,7 +223,7 @@ impl Shard {
                     Progress::Missing => self.wait(clock, trace)?,
                     failed => {
                         self.excuse(&failed, clock, trace)?;
-                        scanning = Scanning::new(table, wall_s, SCAN_STEPS);
+                        scanning = PartialScan::new(table, wall_s, SCAN_STEPS);
                     }
                 }
                 turns += 1;
@@ -233,7 +237,7 @@ impl Shard {
         Ok(contents)
     }
 
-    /// Hands operations to the device and brings back those that have ended.
+    /// Hands operations to the device and returns completions to the store.
     pub(crate) fn turn(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(), Violation> {
         let Some(engine) = &mut self.engine else { return Ok(()) };
         while let Some(completion) = self.device.next_completion(clock.now_ns) {
@@ -244,7 +248,7 @@ impl Shard {
                 if !self.device.failed && !self.device.was_full {
                     return Err(Violation::Unexpected { why });
                 }
-                // Where a table has failed, a write of the log that is under way may still succeed.
+                // If a table has failed, a write of the log under way may still succeed.
                 if engine.is_poisoned() && self.device.failed_log {
                     self.failed.get_or_insert(engine.durable());
                 }
@@ -269,10 +273,11 @@ impl Shard {
         self.read_on(clock, trace)
     }
 
-    /// A turn at the next moment at which something can happen.
+    /// Runs a turn at the next moment at which something can happen.
     fn wait(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         self.turn(clock, trace)?;
-        // What was due already and was not handed out in this turn waits for something that is under way.
+        // A time that is due already is not the next one: the work for it waits for an operation
+        // under way.
         let now_ns = clock.now_ns;
         let due = self.engine.as_ref().and_then(Engine::next_due_ns).filter(|due| *due > now_ns);
         let next = self.device.next_due_ns().into_iter().chain(due).min();
@@ -280,8 +285,8 @@ impl Shard {
         self.turn(clock, trace)
     }
 
-    /// Goes on without new asks until all that was written is durable and every read has ended, or
-    /// the log has failed.
+    /// Goes on without new requests until all writes are durable and all reads have ended, or the
+    /// log has failed.
     pub(crate) fn settle(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         let newest = self.history.newest();
         for _ in 0..TURNS_MAX {
@@ -295,7 +300,7 @@ impl Shard {
         Err(Violation::Livelock { under_way: self.device.under_way(), turns: TURNS_MAX })
     }
 
-    /// Gives the store the time in which it must find out that there is room again.
+    /// Gives the store the time in which it must notice that the disk has room again.
     pub(crate) fn recover_room(
         &mut self,
         clock: &mut Clock,
@@ -310,7 +315,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Stops as the server does when it is told to.
+    /// Stops the store as a server does.
     pub(crate) fn stop(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         trace.event(10, &[], format_args!("stop"));
         self.device.set_full(false);
@@ -342,7 +347,7 @@ impl Shard {
         self.failed = None;
     }
 
-    /// Starts the store again and checks that what is there is what was written.
+    /// Starts the store again and checks its contents.
     pub(crate) fn start(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         let vouched = log::vouched(&self.device.disk);
         let (engine, has_flips) = self.open(clock, trace)?;
@@ -350,8 +355,7 @@ impl Shard {
         self.engine = Some(engine);
         let wall_s = clock.wall_s();
         let found = self.contents(clock, trace)?;
-        // A flip in the part of the log that nothing after it vouches for cannot be told from a
-        // torn end.
+        // A flip in the part of the log that no later group proves durable looks like a torn tail.
         let certain = self.history.acknowledged();
         let certain = if has_flips { certain.min(vouched) } else { certain };
         let again = self.history.restarted(&found, certain, next, wall_s)?;
@@ -359,7 +363,7 @@ impl Shard {
         self.repeat(again, clock, trace)
     }
 
-    /// Makes sure of writes of which nobody can tell whether they survived, without faults.
+    /// Repeats writes of which nobody can know whether they survived, without faults.
     fn repeat(
         &mut self,
         again: Vec<Vec<Mutation>>,
@@ -373,7 +377,7 @@ impl Shard {
         self.device.set_full(false);
         for mutations in made_certain(again, clock.wall_s()) {
             let mut turns = 0;
-            // It may be refused until memory has been flushed.
+            // The write may be refused until memory has been flushed.
             while !self.send(mutations.clone(), trace)? {
                 self.wait(clock, trace)?;
                 turns += 1;
@@ -387,7 +391,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Opens the store, and says whether it may have taken damage for the torn end of the log.
+    /// Opens the store. Returns also whether it may have taken damage for the torn tail of the log.
     fn open(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(Engine, bool), Violation> {
         let faults = self.device.faults.clone();
         let opened = self.open_over_faults(clock, trace);
@@ -411,14 +415,14 @@ impl Shard {
             let opened = Engine::open(&mut files, self.limits, clock.now());
             let (crashed, failed) = (files.crashed(), files.failed());
             match opened {
-                // Whatever was opened over a machine without power is gone with it.
+                // A store that was opened on a machine without power is lost with it.
                 _ if crashed => {
-                    trace.event(13, &[], format_args!("the power went during recovery"));
+                    trace.event(13, &[], format_args!("the power failed during recovery"));
                     self.device.crash(Crash::Power);
                     was_cut_off = true;
                 }
                 Ok(engine) => return Ok((engine, has_flips)),
-                // The operator tries again, and then sees to the disk.
+                // The operator tries again, and later repairs the disk.
                 Err(why) if failed => {
                     trace.event(15, &[], format_args!("not opened: {why}"));
                     if attempt >= ATTEMPTS_MAX {
@@ -433,15 +437,15 @@ impl Shard {
                 }
             }
         }
-        Err(Violation::NotOpened { why: "it was tried often enough".into() })
+        Err(Violation::NotOpened { why: "the last try failed too".into() })
     }
 
-    /// Plants a fault of the instrument in what is stored. Returns whether there was a place.
+    /// Plants a fault of the instrument in stored data. Returns whether there was a place for it.
     pub(crate) fn plant_at_rest(&mut self, canary: Canary) -> bool {
         canary == Canary::ForgedValue && log::forge(&mut self.device.disk)
     }
 
-    /// Plants a fault of the instrument in a running store. Returns whether it took it.
+    /// Plants a fault of the instrument in a running store. Returns whether the store accepted it.
     pub(crate) fn plant(&mut self, canary: Canary, clock: &Clock) -> bool {
         let Some(engine) = &mut self.engine else { return false };
         canary == Canary::InventedWrite
@@ -449,9 +453,9 @@ impl Shard {
     }
 }
 
-/// What makes writes certain that may have happened or not: the writes themselves, which change
-/// nothing the second time; or, where they are so old that a tombstone which would have hidden them
-/// may be gone by now, the deletion of the partitions that they changed.
+/// The writes that remove doubt about `open` ones. The same writes again change nothing if they
+/// survived. If they are so old that a tombstone which would have hidden them may be gone, their
+/// partitions are deleted instead.
 fn made_certain(open: Vec<Vec<Mutation>>, wall_s: u32) -> Vec<Vec<Mutation>> {
     let mutations = || open.iter().flatten();
     let since = i64::from(wall_s.saturating_sub(GC_GRACE_S / 2)) * 1_000_000;
@@ -460,10 +464,11 @@ fn made_certain(open: Vec<Vec<Mutation>>, wall_s: u32) -> Vec<Vec<Mutation>> {
     }
     let newest = mutations().map(|mutation| mutation.change.timestamp_max()).max();
     let timestamp = newest.unwrap_or(0).max(i64::from(wall_s) * 1_000_000) + 1;
-    let places: BTreeSet<&Place> = mutations().map(|mutation| &mutation.place).collect();
-    let deletion = |place: &Place| {
+    let partition_ids: BTreeSet<&PartitionId> =
+        mutations().map(|mutation| &mutation.partition_id).collect();
+    let deletion = |partition_id: &PartitionId| {
         let range = Range { from: Vec::new(), to: None, timestamp, deleted_s: wall_s };
-        vec![Mutation { place: place.clone(), change: Change::Range(range) }]
+        vec![Mutation { partition_id: partition_id.clone(), change: Change::Range(range) }]
     };
-    places.into_iter().map(deletion).collect()
+    partition_ids.into_iter().map(deletion).collect()
 }

@@ -1,5 +1,5 @@
-//! What happened, as one number and as the last lines of it. Two runs of one seed that differ in
-//! anything that a store did differ in the number.
+//! The events of a run, as one hash and as the last lines of text. If two runs of one seed differ
+//! in any operation of a store, the hashes differ.
 
 use std::collections::VecDeque;
 use std::fmt::Arguments;
@@ -9,13 +9,13 @@ use tare_std::rng::mix64;
 /// Characters of a line that are kept.
 const LINE_MAX: usize = 400;
 
-/// The trace of one life.
+/// The trace of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     hash: u64,
     events: u64,
     lines: VecDeque<String>,
-    /// Lines are only made when somebody will read them: replays, not campaigns.
+    /// Lines are made only for replays, where somebody reads them.
     lines_max: usize,
 }
 
@@ -24,7 +24,7 @@ impl Trace {
         Self { lines_max, ..Self::default() }
     }
 
-    /// Notes an event: what kind, its numbers, and its text for people.
+    /// Records an event: its kind, its numbers, and its text.
     pub(crate) fn event(&mut self, kind: u64, numbers: &[u64], text: Arguments<'_>) {
         self.events += 1;
         self.mix(kind);
@@ -42,7 +42,7 @@ impl Trace {
         }
     }
 
-    /// Notes bytes: an answer.
+    /// Records the bytes of an answer.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.mix(u64::from(crc32c::crc32c(bytes)) | (bytes.len() as u64) << 32);
     }

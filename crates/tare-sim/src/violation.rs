@@ -1,17 +1,17 @@
-//! What a simulated life can show to be wrong, and how it is told.
+//! The violations that a simulation can find.
 
 use std::fmt;
 
 use tare_store::FileId;
 
-/// Something that must never happen.
+/// A state that must never occur.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    #[error("an operation on {file:?} breaks the contract: {why}")]
+    #[error("an operation on {file:?} violates the contract: {why}")]
     Contract { file: FileId, why: &'static str },
     #[error("the store cannot be opened although nothing is damaged: {why}")]
     NotOpened { why: String },
-    #[error("a file is called damaged that is not: {why}; bits were flipped in [{flipped}]")]
+    #[error("an intact file is reported as damaged: {why}; bits were flipped in [{flipped}]")]
     FalseAlarm { why: String, flipped: String },
     #[error(
         "after a restart the rows fit no number of the writes: {acknowledged} were acknowledged, \
@@ -20,15 +20,15 @@ pub enum Violation {
     NoSuchHistory { acknowledged: usize, written: usize, best: usize, difference: String },
     #[error("a read of partition {partition} is wrong: {difference}")]
     WrongRead { partition: String, difference: String },
-    #[error("a read failed although nothing had: {why}")]
+    #[error("a read failed without a fault: {why}")]
     FailedRead { why: String },
-    #[error("a write was refused although nothing was wrong: {why}")]
+    #[error("a write was refused without a fault: {why}")]
     Refused { why: String },
     #[error("a write was acknowledged after the log had failed")]
     Forgiven,
-    #[error("operations go on for ever: {under_way} under way after {turns} turns")]
+    #[error("operations do not end: {under_way} under way after {turns} turns")]
     Livelock { under_way: usize, turns: usize },
-    #[error("the store handed its operation back: {why}")]
+    #[error("the store refused a completion: {why}")]
     Unexpected { why: String },
     #[error("the store panicked: {message}")]
     Panicked { message: String },
@@ -36,7 +36,7 @@ pub enum Violation {
     NotDeterministic { first: u64, second: u64 },
 }
 
-/// A violation, where it was, and how to see it again.
+/// A violation, with its place in the run and the command that repeats it.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub seed: u64,
@@ -56,7 +56,7 @@ impl fmt::Display for Failure {
         }
         let Self { seed, step, shard, now_ns, violation, .. } = self;
         writeln!(f, "seed {seed}, step {step}, shard {shard}, {now_ns} ns: {violation}")?;
-        write!(f, "see it again: cargo xtask sim --seed {seed}")
+        write!(f, "repeat it: cargo xtask sim --seed {seed}")
     }
 }
 

@@ -1,24 +1,24 @@
-//! What is asked of a store: writes, reads and scans, drawn from a seed. Knows neither what is
-//! right nor what goes wrong.
+//! The requests to a store: writes, reads and scans, drawn from a seed. The workload knows neither
+//! the right answers nor the faults.
 //!
-//! Keys are few, so that writes meet; timestamps are coarse, so that they tie; and writes come at
-//! most [`LATE_S_MAX`] seconds late, so that no tombstone that a store may have dropped by then
-//! (its grace is longer) would have hidden them.
+//! There are few keys, so that writes conflict; timestamps are coarse, so that they tie; and writes
+//! come at most [`LATE_S_MAX`] seconds late, so that a dropped tombstone (its grace period is
+//! longer) would not have hidden them.
 
 use std::collections::BTreeMap;
 
 use tare_std::rng::{Rng, mix64};
 
-use crate::model::{Cell, Change, Content, DELETION, MARKER, Mutation, Place, Range};
+use crate::model::{Cell, Change, Content, DELETION, MARKER, Mutation, PartitionId, Range};
 
-/// How late a write may come, in seconds before the present.
+/// The greatest delay of a write, in seconds.
 pub(crate) const LATE_S_MAX: u64 = 3;
 /// The tables of a store. The first has clustering keys, the second has none.
 pub(crate) const TABLES: [u32; 2] = [2, 3];
 /// Columns that rows have: the marker and those of the user.
 const COLUMNS: std::ops::Range<u16> = MARKER..6;
 
-/// What is drawn in one life.
+/// The requests of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     rng: Rng,
@@ -26,13 +26,13 @@ pub(crate) struct Workload {
     written: i64,
 }
 
-/// What all asks of a life have in common.
+/// Parameters that all requests of a run share.
 #[derive(Clone, Debug)]
 struct Shape {
     tables: u64,
     partitions: u64,
     rows: u64,
-    /// One value in so many is large.
+    /// One value in this many is large.
     large_values: u64,
     large_bytes: u64,
     deletions: u64,
@@ -40,21 +40,21 @@ struct Shape {
     batches: u64,
 }
 
-/// Part of a partition that is asked for.
+/// A read of a part of a partition.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
-    pub(crate) place: Place,
-    /// `[from, to)`, ascending and apart; `to` of `None` is the end.
+    pub(crate) partition_id: PartitionId,
+    /// `[from, to)`, ascending, without contact; `to` of `None` is the end.
     pub(crate) slices: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     pub(crate) reversed: bool,
-    /// Stop after so many rows and go on after the last of them.
+    /// Number of rows after which the read stops and continues after the last of them.
     pub(crate) page: Option<usize>,
-    /// It is a read of one row by its whole key, which the only slice holds.
-    pub(crate) row: Option<Wanted>,
+    /// Set for a read of one row by its whole key, which the only slice has.
+    pub(crate) row: Option<ColumnFilter>,
 }
 
-/// What is wanted of a row: these columns, ascending, or all. Others may be lacking in the answer.
-pub(crate) type Wanted = Option<Vec<u16>>;
+/// The requested columns, ascending, or all. An answer may lack the others.
+pub(crate) type ColumnFilter = Option<Vec<u16>>;
 
 impl Workload {
     pub(crate) fn new(mut rng: Rng) -> Self {
@@ -75,21 +75,21 @@ impl Workload {
         Self { rng, shape, written: 0 }
     }
 
-    /// The next write: one or more mutations that belong together. `wall_s` is the present.
+    /// The next write: one or more mutations of one entry. `wall_s` is the present.
     pub(crate) fn write(&mut self, wall_s: u32) -> Vec<Mutation> {
         let batch = self.one_in(self.shape.batches);
         let mutations = if batch { 2 + self.rng.below(5) } else { 1 };
         (0..mutations).map(|_| self.mutation(wall_s)).collect()
     }
 
-    /// A partition to read.
+    /// The next read.
     pub(crate) fn read(&mut self) -> Read {
-        let place = self.place();
+        let partition_id = self.partition_id();
         if self.one_in(3) {
-            return self.row(place);
+            return self.row(partition_id);
         }
         let mut bounds: Vec<Vec<u8>> =
-            (0..self.rng.below(3) * 2).map(|_| self.clustering(place.table)).collect();
+            (0..self.rng.below(3) * 2).map(|_| self.clustering(partition_id.table)).collect();
         bounds.sort();
         bounds.dedup();
         let mut slices: Vec<_> =
@@ -98,16 +98,16 @@ impl Workload {
             slices.push((Vec::new(), None));
         }
         let page = self.one_in(3).then(|| 1 + self.index(4));
-        Read { place, slices, reversed: self.rng.below(3) == 0, page, row: None }
+        Read { partition_id, slices, reversed: self.rng.below(3) == 0, page, row: None }
     }
 
-    fn row(&mut self, place: Place) -> Read {
-        let from = self.clustering(place.table);
+    fn row(&mut self, partition_id: PartitionId) -> Read {
+        let from = self.clustering(partition_id.table);
         let mut to = from.clone();
         to.push(0);
         let columns = (MARKER + 1..COLUMNS.end).filter(|_| self.rng.below(2) == 0).collect();
         let row = Some(if self.one_in(2) { Some(columns) } else { None });
-        Read { place, slices: vec![(from, Some(to))], reversed: false, page: None, row }
+        Read { partition_id, slices: vec![(from, Some(to))], reversed: false, page: None, row }
     }
 
     fn table(&mut self) -> u32 {
@@ -115,21 +115,21 @@ impl Workload {
     }
 
     fn mutation(&mut self, wall_s: u32) -> Mutation {
-        let place = self.place();
+        let partition_id = self.partition_id();
         let change = if self.one_in(self.shape.deletions * 2) {
-            Change::Range(self.range(place.table, wall_s))
+            Change::Range(self.range(partition_id.table, wall_s))
         } else {
-            let clustering = self.clustering(place.table);
+            let clustering = self.clustering(partition_id.table);
             Change::Row { clustering, cells: self.cells(wall_s) }
         };
-        Mutation { place, change }
+        Mutation { partition_id, change }
     }
 
     fn cells(&mut self, wall_s: u32) -> BTreeMap<u16, Cell> {
         let expires = self.one_in(self.shape.ttls);
-        // Once expired, a cell counts as dead, and of two that tie the dead one wins, even if the
-        // other lives longer: whether that has happened is the store's affair (as it is Cassandra's),
-        // so that what expires never ties.
+        // An expired cell counts as dead, and of two cells that tie the dead one wins, even if the
+        // other lives longer. Whether that has happened depends on the store (as in Cassandra), so
+        // expiring cells never tie.
         let timestamp = match expires {
             true => self.timestamp(wall_s) + 10 + self.count(),
             false => self.timestamp(wall_s),
@@ -169,7 +169,7 @@ impl Workload {
         match self.rng.below(4) {
             // The whole partition.
             0 => {}
-            // All rows with one first part of the clustering key.
+            // All rows with the same first part of the clustering key.
             1 => {
                 let prefix = self.clustering(table).first().copied().unwrap_or(0);
                 (from, to) = (vec![prefix], Some(vec![prefix + 1]));
@@ -193,7 +193,7 @@ impl Workload {
         let bound = if large { self.shape.large_bytes } else { 40 };
         let length = self.rng.below(bound) + 8;
         let mut value = number.to_le_bytes().to_vec();
-        // Half of the values compress well, half do not at all.
+        // Half of the values compress well, the other half not at all.
         let compresses = self.rng.below(2) == 0;
         let mut filler = self.rng.next_u64();
         while (value.len() as u64) < length {
@@ -205,15 +205,15 @@ impl Workload {
         value
     }
 
-    fn place(&mut self) -> Place {
+    fn partition_id(&mut self) -> PartitionId {
         let table = self.table();
         let key = self.rng.below(self.shape.partitions);
-        // Some tokens stand for two keys.
+        // Some tokens belong to two keys.
         let token = mix64(if key % 7 == 1 { key - 1 } else { key }).cast_signed();
-        Place { table, token, key: key.to_be_bytes()[6..].to_vec() }
+        PartitionId { table, token, key: key.to_be_bytes()[6..].to_vec() }
     }
 
-    /// No clustering key is the beginning of another.
+    /// A clustering key that is no prefix of another.
     fn clustering(&mut self, table: u32) -> Vec<u8> {
         if table != TABLES[0] {
             return Vec::new();

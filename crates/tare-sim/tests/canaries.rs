@@ -1,12 +1,12 @@
-//! Faults of the instrument: what no store can survive must be seen by the checker, or the silence
+//! Faults of the instrument that no store can survive. The checks must detect them, or the success
 //! of the other seeds means nothing.
 
 use tare_sim::{Canary, Options, Violation, run};
 
-/// Seeds in which a canary must be seen at least once.
+/// Seeds of which at least one must detect the canary.
 const SEEDS: u64 = 40;
 
-/// The violations that a canary's lives end with.
+/// The violations in the runs with a canary.
 fn seen(canary: Canary) -> Vec<Violation> {
     let options = Options { canary: Some(canary), ..Options::default() };
     (0..SEEDS).filter_map(|seed| run(seed, &options).err()).map(|f| f.violation).collect()
@@ -18,24 +18,24 @@ fn check(canary: Canary, expected: fn(&Violation) -> bool) {
 }
 
 #[test]
-fn syncs_that_never_happened_are_seen() {
+fn lost_syncs_are_detected() {
     check(Canary::LostSync, |v| matches!(v, Violation::NoSuchHistory { .. }));
 }
 
 #[test]
-fn a_failed_sync_that_is_told_as_a_success_is_seen() {
+fn forgiven_sync_failures_are_detected() {
     check(Canary::ForgivenSync, |v| matches!(v, Violation::NoSuchHistory { .. }));
 }
 
 #[test]
-fn a_value_that_was_changed_with_its_checksum_is_seen() {
+fn forged_values_are_detected() {
     check(Canary::ForgedValue, |v| {
         matches!(v, Violation::NoSuchHistory { .. } | Violation::WrongRead { .. })
     });
 }
 
 #[test]
-fn a_write_that_nobody_sent_is_seen() {
+fn invented_writes_are_detected() {
     check(Canary::InventedWrite, |v| {
         matches!(v, Violation::NoSuchHistory { .. } | Violation::WrongRead { .. })
     });

@@ -1,8 +1,8 @@
-//! Seeds that once showed something wrong, each with what it was.
+//! Seeds that once showed a violation, each with its cause.
 
 use tare_sim::{Options, run};
 
-/// Seed, steps, and what it showed.
+/// Seed, number of steps, and what it showed.
 const FOUND: [(u64, u64, &str); 3] = [
     (12, 400, "after a failed sync and a restart, what only a cache held was called durable"),
     (48, 400, "a table whose compaction was not in the manifest yet was compacted again"),
@@ -10,7 +10,7 @@ const FOUND: [(u64, u64, &str); 3] = [
 ];
 
 #[test]
-fn what_was_found_stays_right() {
+fn found_seeds_stay_fixed() {
     for (seed, steps, what) in FOUND {
         let options = Options { steps, ..Options::default() };
         let failure = run(seed, &options).err();

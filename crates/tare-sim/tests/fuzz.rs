@@ -1,7 +1,7 @@
 //! Runs the body of every fuzz target over its corpus and over mutations of it. The canary must be
-//! found, or none of this finds anything.
+//! found, or the other targets prove nothing.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failure here fails the test")]
 
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn read_corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
     inputs
 }
 
-/// Runs a target over its corpus and its mutations; returns the input that made it panic.
+/// Runs a target over its corpus and its mutations. Returns the input that made it panic.
 fn run(target: &Target) -> Option<(String, Vec<u8>)> {
     let inputs = read_corpus(target);
     assert!(!inputs.is_empty(), "{} has no corpus", target.name);
@@ -52,7 +52,7 @@ fn run(target: &Target) -> Option<(String, Vec<u8>)> {
 }
 
 #[test]
-fn no_target_but_the_canary_fails() {
+fn only_the_canary_fails() {
     for target in &fuzz::ALL {
         let found = run(target);
         match (target.is_canary, &found) {
@@ -65,9 +65,10 @@ fn no_target_but_the_canary_fails() {
     }
 }
 
-/// The seeds of the corpora are made by the encoders of today, and say when a format has changed.
+/// The current encoders make the seeds of the corpora, so this test fails when a format has
+/// changed.
 #[test]
-fn the_corpora_hold_what_is_written_today() {
+fn corpora_match_the_current_encoders() {
     for target in &fuzz::ALL {
         let folder = corpus(target);
         for (name, bytes) in seeds::of(target.name) {

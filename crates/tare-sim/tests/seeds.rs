@@ -1,22 +1,22 @@
-//! Lives through many seeds. Each seed is one thread's; the test divides them.
+//! Runs many seeds. Each seed runs on one thread; the test divides them.
 
 use tare_sim::{Options, each_seed, run};
 
-/// Seeds of a run in CI, which builds with optimisation; a build without lives through fewer.
+/// Seeds of a run in CI, which builds with optimisation; an unoptimised build runs fewer.
 const SEEDS: u64 = if cfg!(debug_assertions) { 150 } else { 1000 };
-/// Seeds that are lived through twice.
+/// Seeds that run twice.
 const TWICE: u64 = SEEDS / 20;
 
 #[test]
-fn no_seed_shows_a_violation() {
+fn seeds_show_no_violation() {
     let lives = each_seed(SEEDS, |seed| run(seed, &Options::default()).err());
     let failures: Vec<_> = lives.into_iter().flatten().collect();
-    let told: Vec<String> = failures.iter().take(5).map(ToString::to_string).collect();
-    assert!(failures.is_empty(), "{} of {SEEDS} seeds\n{}", failures.len(), told.join("\n"));
+    let lines: Vec<String> = failures.iter().take(5).map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{} of {SEEDS} seeds\n{}", failures.len(), lines.join("\n"));
 }
 
 #[test]
-fn a_seed_gives_one_life() {
+fn seed_determines_the_run() {
     for seed in 0..TWICE {
         let options = Options::default();
         let (first, second) = (run(seed, &options).unwrap(), run(seed, &options).unwrap());

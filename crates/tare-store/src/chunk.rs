@@ -1,11 +1,21 @@
-//! Buffers for direct I/O, without unsafe code: the bytes that are used start at the first
-//! aligned address inside a larger allocation that never moves or grows.
+//! Buffers for direct I/O, without unsafe code: the used bytes start at the first aligned address
+//! inside a larger allocation that never moves or grows.
 
-/// Alignment of address, offset and length that direct I/O is given here: the largest logical
-/// block size in common use.
+/// Alignment of addresses, offsets and lengths of direct I/O: the largest logical block size in
+/// common use.
 pub const ALIGNMENT: usize = 4096;
 
 /// A fixed buffer whose start is aligned to [`ALIGNMENT`] and whose capacity is a multiple of it.
+///
+/// ```
+/// use tare_store::chunk::{ALIGNMENT, Chunk};
+///
+/// let mut chunk = Chunk::new(5000);
+/// assert_eq!(chunk.capacity(), 2 * ALIGNMENT);
+/// chunk.take(3).copy_from_slice(b"abc");
+/// chunk.pad();
+/// assert_eq!((chunk.len(), &chunk.bytes()[..4]), (ALIGNMENT, &b"abc\0"[..]));
+/// ```
 #[derive(Debug)]
 pub struct Chunk {
     bytes: Box<[u8]>,
@@ -24,7 +34,7 @@ impl Chunk {
         Self { bytes, start, capacity, length: 0 }
     }
 
-    /// A chunk of `length` zeros, to be read into.
+    /// A chunk of `length` zeros, for a read.
     pub fn zeroed(length: usize) -> Self {
         let mut chunk = Self::new(length);
         chunk.length = length;
@@ -43,7 +53,7 @@ impl Chunk {
         self.length == 0
     }
 
-    /// Bytes that still fit.
+    /// Bytes that still fit in.
     pub fn room(&self) -> usize {
         self.capacity - self.length
     }
@@ -52,10 +62,10 @@ impl Chunk {
         self.length = 0;
     }
 
-    /// Takes the next `length` bytes of the chunk for the caller to fill.
+    /// Returns the next `length` bytes of the chunk for the caller to fill.
     ///
     /// # Panics
-    /// If they do not fit.
+    /// Panics if they do not fit.
     pub fn take(&mut self, length: usize) -> &mut [u8] {
         assert!(length <= self.room(), "{length} bytes do not fit into {}", self.room());
         let from = self.start + self.length;
@@ -63,7 +73,7 @@ impl Chunk {
         &mut self.bytes[from..from + length]
     }
 
-    /// Forgets what is beyond `length` bytes.
+    /// Drops everything after `length` bytes.
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
     }
@@ -93,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_is_aligned_and_padded() {
+    fn chunk_is_aligned_and_padded() {
         let mut chunk = Chunk::new(5000);
         assert_eq!(chunk.capacity(), 8192);
         chunk.take(5).copy_from_slice(b"hello");

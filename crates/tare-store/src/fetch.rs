@@ -1,5 +1,5 @@
-//! Blocks that readers wait for: each is read once, however many wait, checked, cached, and given
-//! to all of them.
+//! Blocks that reads wait for: each is read once, however many reads wait, then checked, cached,
+//! and given to all of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -13,7 +13,8 @@ use crate::table::{Block, BlockAt, Kind, PAGE_BYTES, Table, TableError};
 /// Buffers of one page that are kept for the next reads.
 const FREE_MAX: usize = 64;
 
-/// A read that waits or is under way. It keeps the table, so that its file is not removed.
+/// A read of a block that waits or is under way. It keeps the table, so that its file is not
+/// removed.
 #[derive(Debug)]
 struct Read {
     fetch: Rc<Fetch>,
@@ -31,8 +32,8 @@ pub(crate) struct Fetches {
     counts: Fetched,
 }
 
-/// Blocks that were read from disk because a reader waited for them, since the start. One that
-/// turned out to be damaged counts among all, and as no kind.
+/// Number of blocks that were read from disk for a waiting read, since the start. A damaged block
+/// counts in the total only, because its kind is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fetched {
     pub(crate) blocks: u64,
@@ -42,7 +43,8 @@ pub(crate) struct Fetched {
 }
 
 impl Fetches {
-    /// Has the blocks read that a reader has noted; `table` knows the tables by their files.
+    /// Begins to read the blocks that a read has noted as missing; `table` finds tables by their
+    /// files.
     pub(crate) fn fetch(&mut self, pins: &mut Pins, table: impl Fn(u64) -> Option<Rc<Table>>) {
         while let Some(at) = pins.next_wanted() {
             if let Some(&slot) = self.by_block.get(&at)
@@ -51,7 +53,7 @@ impl Fetches {
                 pins.wait_for(Rc::clone(&read.fetch));
                 continue;
             }
-            // A table that was replaced meanwhile is not asked again: the next try asks another.
+            // The table was replaced meanwhile: the next try uses the new one.
             let Some(table) = table(at.file) else { continue };
             let fetch = Rc::new(Fetch::new(at));
             pins.wait_for(Rc::clone(&fetch));
@@ -81,7 +83,7 @@ impl Fetches {
         Some(Op { id, file: FileId::Table(at.file), kind })
     }
 
-    /// Takes a read back.
+    /// Takes the completion of an operation.
     pub(crate) fn complete(&mut self, completion: Completion, cache: &mut Cache) {
         let slot = usize::try_from(completion.id.number()).unwrap_or(usize::MAX);
         let Some(Read { fetch, .. }) = self.reads[slot].take() else { return };
@@ -115,12 +117,12 @@ impl Fetches {
         fetch.finish(result);
     }
 
-    /// Whether readers wait for anything.
+    /// Whether any read waits for a block.
     pub(crate) fn is_busy(&self) -> bool {
         !self.by_block.is_empty()
     }
 
-    /// What was read for readers so far.
+    /// The counts of the blocks that were read.
     pub(crate) fn counts(&self) -> Fetched {
         self.counts
     }

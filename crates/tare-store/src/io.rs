@@ -1,10 +1,9 @@
-//! The file operations of a store, as data: it hands out [`Op`]s, and its host (the server's
-//! reactor, the simulator, a test) carries them out and brings them back as [`Completion`]s.
+//! The file operations of a store, as data: the store returns [`Op`]s, and its host (the server's
+//! reactor, the simulator, a test) carries them out and returns them as [`Completion`]s.
 //!
-//! Operations that are under way together may end in any order; the store never has two of them
-//! under way whose order matters. Offsets and lengths of reads and writes are multiples of
-//! [`crate::chunk::ALIGNMENT`] and so are the addresses of their chunks, so that the host may use
-//! direct I/O.
+//! Operations under way at the same time may end in any order; the store never has two of them
+//! under way whose order matters. Offsets and lengths of reads and writes, and the addresses of
+//! their chunks, are multiples of [`crate::chunk::ALIGNMENT`], so that the host may use direct I/O.
 
 use std::io;
 
@@ -17,24 +16,24 @@ pub enum FileId {
     Log(u64),
     /// A table of sorted rows: `00000000.table`.
     Table(u64),
-    /// Which tables there are: `manifest`.
+    /// The list of tables: `manifest`.
     Manifest,
-    /// The next manifest, until it is renamed: `manifest.new`.
+    /// The next manifest before it is renamed: `manifest.new`.
     ManifestDraft,
 }
 
-/// Tells the store which operation has ended; the host keeps it as it is.
+/// The id of an operation, which the host returns unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpId(pub u64);
 
-/// Which part of the store an operation belongs to.
+/// The part of the store that an operation belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     LogWrite,
     LogSegment,
     LogRemoval,
     LogTrim,
-    /// A block for a reader.
+    /// A block for a read.
     Fetch,
     Flush,
     Compaction,
@@ -56,20 +55,20 @@ const OWNERS: [Owner; 9] = [
 const NUMBER_BITS: u32 = 56;
 
 impl OpId {
-    /// The owner stands in the highest byte, a number of the owner's choice below.
+    /// The id has its owner in the highest byte and a number of the owner's choice below it.
     pub(crate) fn new(owner: Owner, number: u64) -> Self {
         assert!(number >> NUMBER_BITS == 0, "operations and files are counted in 56 bits");
         Self(((owner as u64) << NUMBER_BITS) | number)
     }
 
-    /// The id of one of several operations on a table file that is being written: `part` says which
-    /// of the files that are involved, `count` counts them.
+    /// The id of an operation on a table file that is being written: `part` tells the files
+    /// involved apart, `count` the operations.
     pub(crate) fn of_table(owner: Owner, file: u64, part: u8, count: u16) -> Self {
         assert!(file >> 32 == 0, "table files are counted in 32 bits");
         Self::new(owner, (file << 24) | (u64::from(part) << 16) | u64::from(count))
     }
 
-    /// File and part of [`Self::of_table`].
+    /// The file and part of an id of [`Self::of_table`].
     pub(crate) fn table_part(self) -> (u64, u8) {
         let [.., part, _, _] = self.0.to_be_bytes();
         (self.number() >> 24, part)
@@ -92,62 +91,64 @@ pub struct Op {
     pub kind: OpKind,
 }
 
-/// What is to be done.
+/// The kind of an operation.
 #[derive(Debug)]
 pub enum OpKind {
-    /// Fill [`Chunk::bytes_mut`], whose length is the number of bytes that are wanted. Fewer are
-    /// only read at the end of the file.
+    /// Fill [`Chunk::bytes_mut`], whose length is the number of bytes to read. A read returns fewer
+    /// only at the end of the file.
     Read { offset: u64, chunk: Chunk },
-    /// Write all of [`Chunk::bytes`], then make the file's data durable if `sync` says so.
+    /// Write all of [`Chunk::bytes`], then make the file's data durable if `sync` is set.
     Write { offset: u64, chunk: Chunk, sync: bool },
     /// Make the file's data durable (`fdatasync`).
     Sync,
-    /// Make an empty file with a durable name and reserve so many bytes for it, so that a full disk
-    /// shows here and not at a write that was already promised. A leftover of that name goes.
+    /// Create an empty file with a durable name and reserve this many bytes for it, so that a full
+    /// disk fails here and not at a write that was already promised. A leftover file of that name
+    /// is replaced.
     Create { size_bytes: u64 },
     /// Shorten the file, durably.
     Truncate { length: u64 },
     /// Remove the file, durably.
     Remove,
-    /// Give the file a name, which may be in use, durably.
+    /// Rename the file durably. The name may be in use.
     Rename { to: FileId },
 }
 
-/// An operation that has ended, well or not.
+/// An operation that has ended, with or without success.
 #[derive(Debug)]
 pub struct Completion {
     pub id: OpId,
     /// The chunk of the operation, if it had one.
     pub chunk: Option<Chunk>,
-    /// Bytes read or written; 0 for all others.
+    /// Bytes read or written; 0 for other operations.
     pub result: io::Result<usize>,
 }
 
-/// The time, which the store cannot find out by itself.
+/// The time, which the store does not read by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Now {
-    /// Since any fixed moment, in ns; never goes back.
+    /// Nanoseconds since any fixed moment; it never goes back.
     pub monotonic_ns: u64,
     /// Seconds since the Unix epoch.
     pub wall_s: u32,
 }
 
-/// The files of one shard while its store is being opened, when nobody is served yet and the store
-/// may wait. Implemented on a directory by the server, in memory by tests and the simulator.
+/// The files of one shard while its store is being opened, when there are no clients yet and the
+/// store may wait. The server implements it on a directory, tests and the simulator in memory.
 pub trait Files {
-    /// The files that exist, in any order. Names that no [`FileId`] has are passed over.
+    /// The files that exist, in any order. Names that no [`FileId`] has are ignored.
     fn list(&self) -> io::Result<Vec<FileId>>;
 
     /// The length of a file, in bytes.
     fn length(&self, file: FileId) -> io::Result<u64>;
 
-    /// Reads at any offset; may read less than was asked for, and reads nothing at the end.
+    /// Reads at any offset. It may return fewer bytes than the buffer has, and returns none at the
+    /// end.
     fn read_at(&self, file: FileId, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// Carries out an operation and waits for it.
     fn carry_out(&mut self, op: Op) -> Completion;
 
-    /// How an error message names the file.
+    /// The name of the file in error messages.
     fn name(&self, file: FileId) -> String;
 }
 
@@ -162,7 +163,7 @@ impl FileId {
         }
     }
 
-    /// The file of a name; `None` for a name that no file of a store has.
+    /// The file of a name; `None` if no file of a store has this name.
     pub fn from_file_name(name: &str) -> Option<Self> {
         let numbered = |stem: &str, make: fn(u64) -> Self| {
             let file = make(stem.parse().ok()?);
@@ -182,13 +183,13 @@ impl FileId {
 }
 
 impl Completion {
-    /// The completion of an operation: what a host makes when it has carried one out.
+    /// A completion, for a host that has carried out an operation.
     pub fn new(id: OpId, chunk: Option<Chunk>, result: io::Result<usize>) -> Self {
         Self { id, chunk, result }
     }
 }
 
-/// Reads until the buffer is full or the file ends; returns how many bytes were read.
+/// Reads until the buffer is full or the file ends. Returns the number of bytes.
 pub fn read_full(
     files: &impl Files,
     file: FileId,

@@ -1,14 +1,14 @@
-//! The commit log of one shard, writing side: collects entries into groups and hands them out as
-//! operations, one write at a time, so that at most the last group can be torn by a crash.
+//! The writing side of the commit log of one shard. It collects entries into groups and returns
+//! them as operations, one write at a time, so that a crash can tear at most the last group.
 //!
-//! What is acknowledged when is the caller's policy: [`CommitLog::durable`] and the ticket of
-//! `CommitLog::append` say what is on stable storage. A failed write or sync poisons the log for
-//! good: after a failed `fsync` the kernel may have dropped the dirty pages, so nothing later can be
-//! promised (see "Can Applications Recover from fsync Failures?", USENIX ATC 2020).
+//! The caller decides when to acknowledge: [`CommitLog::durable`] and the ticket of
+//! `CommitLog::append` tell what is on stable storage. A failed write or sync poisons the log for
+//! good: after a failed `fsync` the kernel may have dropped the dirty pages, so nothing later can
+//! be promised (see "Can Applications Recover from fsync Failures?", USENIX ATC 2020).
 //!
-//! The next segment is always made ahead of its need, so that no write waits for it while the disk
-//! has room; where that fails, entries are taken as long as the current segment has room for them.
-//! Segments whose rows are all in tables are written again under a new name: their blocks are
+//! The next segment is always created ahead of its use, so that no write waits for it while the
+//! disk has room. If that fails, the log takes entries as long as the current segment has room for
+//! them. Segments whose rows are all in tables are reused under a new name: their blocks are
 //! allocated already, so that a sync of them changes no metadata.
 
 use std::collections::VecDeque;
@@ -20,41 +20,41 @@ use crate::io::{Completion, FileId, Now, Op, OpId, OpKind, Owner};
 
 /// Size of a group's buffer; a larger entry gets one of its own.
 pub const GROUP_BYTES: usize = 256 << 10;
-/// Buffers kept for reuse: more are only needed while the disk is behind.
+/// Buffers kept for reuse. More are needed only while the disk is behind.
 const FREE_MAX: usize = 8;
-/// Segments kept to be written again.
+/// Segments kept for reuse.
 const USED_MAX: usize = 4;
-/// How long a full disk is left alone, in ns.
+/// How long the log waits before it tries a full disk again, in ns.
 const RETRY_NS: u64 = 100_000_000;
 
-/// When what was written is made durable.
+/// When the log makes its entries durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// At once, as many entries together as came meanwhile.
+    /// At once, together with all entries that came meanwhile.
     Sync,
-    /// After so many ns.
+    /// After this many ns.
     Periodic { period_ns: u64 },
 }
 
-/// The group that an entry went into. The entry is durable once [`CommitLog::durable`] exceeds it.
+/// The group of an entry. The entry is durable once [`CommitLog::durable`] exceeds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// Why the log takes no entry.
+/// Why the log refuses an entry.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     #[error(
         "{pending_bytes} bytes wait for the commit log and the limit is {limit_bytes}; the disk \
-         is behind, send less"
+         is too slow; send less"
     )]
     Behind { pending_bytes: usize, limit_bytes: usize },
-    #[error("the commit log failed ({why}); this shard takes no more writes, restart the server")]
+    #[error("the commit log failed ({why}); this shard takes no more writes; restart the server")]
     Poisoned { why: String },
-    #[error("cannot make a commit log segment: {why}; writes are refused until there is room")]
+    #[error("cannot create a commit log segment: {why}; writes are refused until there is room")]
     NoSegment { why: String },
 }
 
-/// What bounds a log, and when it is synced.
+/// The limits of a log, and when it is synced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogLimits {
     pub(crate) segment_bytes: u64,
@@ -62,14 +62,14 @@ pub(crate) struct LogLimits {
     pub(crate) durability: Durability,
 }
 
-/// A segment that is not written any more.
+/// A segment that is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Closed {
+pub(crate) struct ClosedSegment {
     pub(crate) number: u64,
-    /// All its groups are below this.
+    /// The sequence numbers of all its groups are below this.
     pub(crate) end: u64,
-    /// Its size, if it may be written again. Never one of an earlier run: it may hold groups that
-    /// were lost in a crash, whose numbers have been given again.
+    /// Its size, if it may be reused. A segment of an earlier run may not: it may hold groups that
+    /// a crash lost, and whose numbers were assigned again.
     pub(crate) reusable_bytes: Option<u64>,
 }
 
@@ -80,11 +80,11 @@ struct Segment {
     offset: u64,
 }
 
-/// The write or sync that is under way.
+/// The write or sync under way.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct GroupInFlight {
     bytes: usize,
-    /// Groups below this are written when it has succeeded, and durable with `sync`.
+    /// Groups below this are written when it succeeds, and durable with `sync`.
     next_sequence: u64,
     sync: bool,
 }
@@ -96,32 +96,32 @@ pub struct CommitLog {
     next_segment: u64,
     current: Option<Segment>,
     spare: Option<Segment>,
-    /// The segment that is being made, and its size.
+    /// The number and size of the segment that is being created.
     making: Option<(u64, u64)>,
-    closed: VecDeque<Closed>,
-    /// Segments of the usual size that hold nothing that is needed.
+    closed: VecDeque<ClosedSegment>,
+    /// Reusable segments of the usual size.
     used: Vec<u64>,
     removable: Vec<u64>,
-    /// Removals that are under way.
+    /// Number of removals under way.
     removing: usize,
-    /// Groups below this are not needed.
+    /// Groups below this are no longer needed.
     released: u64,
-    /// The group that entries go into; its sequence is `sequence`.
+    /// The group that takes entries; its sequence number is `sequence`.
     active: Chunk,
     sequence: u64,
     sealed: VecDeque<Chunk>,
     sealed_bytes: usize,
     free: Vec<Chunk>,
-    flight: Option<Flight>,
+    flight: Option<GroupInFlight>,
     /// Groups below this have been written.
     written: u64,
     written_bytes: u64,
     /// Groups below this are on stable storage.
     durable: u64,
-    /// Groups below this shall be, as soon as possible.
+    /// Groups below this have to become durable as soon as possible.
     wanted: u64,
     next_sync_ns: u64,
-    /// Set while no segment can be made; cleared by the next success.
+    /// Why no segment can be created; the next success clears it.
     no_segment: Option<String>,
     retry_ns: u64,
     poisoned: Option<String>,
@@ -131,10 +131,10 @@ pub struct CommitLog {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Closing {
     No,
-    Asked,
+    Requested,
     /// The closing group has been sealed.
     Sealed,
-    /// It is durable: what was reserved and is not used is being given back.
+    /// The closing group is durable, and the unused reserved space is being freed.
     Trimming,
     Done,
 }
@@ -144,7 +144,7 @@ impl CommitLog {
     pub(crate) fn new(
         next_segment: u64,
         next_sequence: u64,
-        closed: impl IntoIterator<Item = Closed>,
+        closed: impl IntoIterator<Item = ClosedSegment>,
         limits: LogLimits,
     ) -> Self {
         let segment_bytes = limits.segment_bytes.max((GROUP_BYTES * 2) as u64);
@@ -177,7 +177,7 @@ impl CommitLog {
         }
     }
 
-    /// Adds an entry of `length` bytes, which `encode` writes, to the group being collected.
+    /// Adds an entry of `length` bytes, which `encode` writes, to the current group.
     #[inline]
     pub(crate) fn append(
         &mut self,
@@ -192,7 +192,7 @@ impl CommitLog {
         Ok(Ticket(self.sequence))
     }
 
-    /// Whether an entry of so many bytes would be taken.
+    /// Whether the log would take an entry of so many bytes.
     pub fn check(&self, length: usize) -> Result<(), LogError> {
         if let Some(why) = &self.poisoned {
             return Err(LogError::Poisoned { why: why.clone() });
@@ -210,7 +210,7 @@ impl CommitLog {
         Ok(())
     }
 
-    /// The log's next operation, if there is any; at most one write is under way.
+    /// The log's next operation, if there is one. At most one write is under way.
     pub(crate) fn next_op(&mut self, now: Now) -> Option<Op> {
         if self.poisoned.is_some() {
             return None;
@@ -224,7 +224,7 @@ impl CommitLog {
         self.make_segment(now).or_else(|| self.next_write()).or_else(|| self.trim())
     }
 
-    /// When [`Self::next_op`] has to be asked again by time alone.
+    /// The time at which [`Self::next_op`] has to be called again even if nothing else happens.
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
         if self.poisoned.is_some() {
             return None;
@@ -276,7 +276,7 @@ impl CommitLog {
         };
         let full = self.current.as_ref().is_some_and(|c| c.offset + length > c.size);
         if full || self.current.is_none() {
-            // A segment is durable before the next one begins, so that one sync covers all.
+            // A segment is durable before the next one begins, so that one sync covers everything.
             if let Some(op) = self.sync_op() {
                 return Some(op);
             }
@@ -284,11 +284,11 @@ impl CommitLog {
             if let Some(Segment { number, size, .. }) = self.current.replace(next) {
                 let usual = size == self.limits.segment_bytes;
                 let reusable_bytes = usual.then_some(size);
-                self.closed.push_back(Closed { number, end: self.written, reusable_bytes });
+                self.closed.push_back(ClosedSegment { number, end: self.written, reusable_bytes });
             }
         }
         let (current, mut chunk) = (self.current.as_mut()?, self.sealed.pop_front()?);
-        // What is durable may have grown since the group was sealed.
+        // More groups may be durable than when the group was sealed.
         let head = GroupHead {
             sequence: self.written,
             durable: self.durable,
@@ -306,13 +306,13 @@ impl CommitLog {
                 self.durable < self.wanted && next_sequence >= self.wanted
             }
         };
-        self.flight = Some(Flight { bytes: chunk.len(), next_sequence, sync });
+        self.flight = Some(GroupInFlight { bytes: chunk.len(), next_sequence, sync });
         let file = FileId::Log(current.number);
         let id = OpId::new(Owner::LogWrite, 0);
         Some(Op { id, file, kind: OpKind::Write { offset, chunk, sync } })
     }
 
-    /// The last operation of a clean end.
+    /// The last operation of a clean stop.
     fn trim(&mut self) -> Option<Op> {
         if self.closing != Closing::Sealed || self.is_dirty() {
             return None;
@@ -339,11 +339,11 @@ impl CommitLog {
         Some(Op { id, file: FileId::Log(number), kind: OpKind::Remove })
     }
 
-    /// Ends the group being collected if it is to be written now.
+    /// Ends the current group if it has to be written now.
     fn prepare(&mut self, now: Now) {
-        if self.closing == Closing::Asked && !self.is_dirty() && self.making.is_none() {
+        if self.closing == Closing::Requested && !self.is_dirty() && self.making.is_none() {
             self.closing = Closing::Sealed;
-            // What holds nothing that is needed is given up as a whole.
+            // A segment that nobody needs is released as a whole.
             if self.released < self.end() {
                 self.seal_closing_group();
             }
@@ -354,7 +354,7 @@ impl CommitLog {
         }
     }
 
-    /// Finds out what has to become durable now.
+    /// Determines what has to become durable now.
     fn want(&mut self, now: Now) {
         let due = match self.limits.durability {
             Durability::Sync => true,
@@ -376,26 +376,26 @@ impl CommitLog {
         if self.durable >= self.written {
             return None;
         }
-        self.flight = Some(Flight { bytes: 0, next_sequence: self.written, sync: true });
+        self.flight = Some(GroupInFlight { bytes: 0, next_sequence: self.written, sync: true });
         let id = OpId::new(Owner::LogWrite, 0);
         Some(Op { id, file: FileId::Log(current.number), kind: OpKind::Sync })
     }
 
-    /// Takes an operation of the log back.
+    /// Takes the completion of an operation of the log.
     ///
     /// # Panics
-    /// If it is not under way.
+    /// Panics if the operation is not under way.
     pub(crate) fn complete(&mut self, completion: Completion, now: Now) -> Result<(), LogError> {
         let Completion { id, chunk, result } = completion;
         match id.owner() {
             Owner::LogWrite => self.written(chunk, result),
             Owner::LogSegment => self.made(result, now),
             Owner::LogTrim => {
-                // What is left of it does no harm.
+                // A segment that was not trimmed does no harm.
                 self.closing = Closing::Done;
                 Ok(())
             }
-            // A segment that cannot be removed is found at the next start.
+            // The next start removes a segment that could not be removed.
             Owner::LogRemoval => {
                 self.removing -= 1;
                 Ok(())
@@ -438,7 +438,7 @@ impl CommitLog {
                 Ok(())
             }
             Err(error) => {
-                // Without a number, so that no gap of unused numbers grows on a full disk.
+                // The number is used again, so that a full disk leaves no gap of unused numbers.
                 self.next_segment = number;
                 self.retry_ns = now.monotonic_ns.saturating_add(RETRY_NS);
                 let why = error.to_string();
@@ -451,14 +451,14 @@ impl CommitLog {
         }
     }
 
-    /// Refuses everything from now on.
+    /// Refuses all entries from now on.
     pub(crate) fn poison(&mut self, why: String) -> LogError {
         self.poisoned = Some(why.clone());
         LogError::Poisoned { why }
     }
 
-    /// Ends the group being collected, so that what was appended is below the sequence that is
-    /// returned, and what comes is not.
+    /// Ends the current group. All earlier entries are below the sequence number that it returns,
+    /// all later ones are not.
     pub(crate) fn cut(&mut self) -> u64 {
         if self.active.len() > GROUP_HEAD_BYTES {
             self.seal(0);
@@ -466,7 +466,7 @@ impl CommitLog {
         self.sequence
     }
 
-    /// Gives segments up of which all groups are below a sequence.
+    /// Releases the segments whose groups are all below a sequence number.
     pub(crate) fn release(&mut self, sequence: u64) {
         self.released = self.released.max(sequence);
         while let Some(closed) = self.closed.pop_front_if(|closed| closed.end <= sequence) {
@@ -479,13 +479,13 @@ impl CommitLog {
         }
     }
 
-    /// Makes everything durable, and then an empty group that says so, so that damage found later
+    /// Makes everything durable, then writes an empty group that records this, so that later damage
     /// cannot pass for a torn tail.
     pub(crate) fn close(&mut self) {
-        self.closing = self.closing.max(Closing::Asked);
+        self.closing = self.closing.max(Closing::Requested);
     }
 
-    /// Whether [`Self::close`] has come to its end.
+    /// Whether [`Self::close`] is complete.
     pub(crate) fn is_closed(&self) -> bool {
         self.closing == Closing::Done && self.removable.is_empty() && self.removing == 0
     }
@@ -495,7 +495,7 @@ impl CommitLog {
         self.durable
     }
 
-    /// Whether anything is not yet on stable storage.
+    /// Whether some entries are not on stable storage yet.
     pub fn is_dirty(&self) -> bool {
         self.is_behind() || self.durable < self.written || self.active.len() > GROUP_HEAD_BYTES
     }
@@ -520,17 +520,17 @@ impl CommitLog {
         self.written_bytes
     }
 
-    /// How many segments are needed.
+    /// Number of segments that are needed.
     pub fn segments(&self) -> u64 {
         (self.closed.len() + usize::from(self.current.is_some())) as u64
     }
 
-    /// The sequence after everything that was appended.
+    /// The sequence number after all entries.
     fn end(&self) -> u64 {
         self.sequence + u64::from(self.active.len() > GROUP_HEAD_BYTES)
     }
 
-    /// Whether so many pending bytes fit into the segments that there are.
+    /// Whether so many pending bytes fit into the existing segments.
     fn has_room(&self, pending_bytes: usize) -> bool {
         let rest = |segment: &Segment| segment.size - segment.offset;
         let in_flight = self.flight.map_or(0, |flight| flight.bytes);
@@ -547,7 +547,7 @@ impl CommitLog {
         }
     }
 
-    /// Closes the group being collected and opens one with room for `length` bytes.
+    /// Closes the current group and opens one with room for `length` bytes.
     fn seal(&mut self, length: usize) {
         let wanted = GROUP_HEAD_BYTES + length;
         let next = match self.free.pop() {
@@ -559,7 +559,7 @@ impl CommitLog {
         };
         let sealed = std::mem::replace(&mut self.active, next);
         if sealed.len() == GROUP_HEAD_BYTES && length > 0 {
-            // Nothing in it: only its size did not fit.
+            // The group is empty; only its size was too small.
             return;
         }
         self.sealed_bytes += sealed.len();

@@ -1,4 +1,4 @@
-//! The manifest: which table files there are, and from which group on the log is needed.
+//! The manifest: the list of table files, and the group from which on the log is needed.
 //!
 //! ```text
 //! manifest  magic "TareMan1" | length u32 | crc32c of the contents u32 | contents | zeros to a page
@@ -6,15 +6,15 @@
 //! table     file u64 | table u32 | bytes u64
 //! ```
 //!
-//! It is replaced as a whole: a draft is written and made durable, and then takes the name, so that
-//! there is one complete manifest at any moment. A file that it does not list is a leftover.
+//! It is replaced as a whole: a draft is written, made durable, and then renamed, so that there is
+//! one complete manifest at any time. A table file that it does not list is a leftover.
 
 use std::io;
 
 use crate::chunk::{Chunk, round_up};
 use crate::io::{FileId, Files, read_full};
 
-/// First bytes; the digit is the version of the format.
+/// First bytes of the file; the digit is the version of the format.
 const MAGIC: [u8; 8] = *b"TareMan1";
 const HEAD_BYTES: usize = 16;
 const FIXED_BYTES: usize = 12;
@@ -22,12 +22,12 @@ const LISTED_BYTES: usize = 20;
 
 /// One table file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Listed {
-    /// Its number.
+pub struct TableEntry {
+    /// The number of the file.
     pub file: u64,
-    /// The store's number of the table whose rows it holds.
+    /// The store's number of the table whose rows the file holds.
     pub table: u32,
-    /// Its length.
+    /// The length of the file.
     pub bytes: u64,
 }
 
@@ -36,8 +36,8 @@ pub struct Listed {
 pub struct Manifest {
     /// Groups of the log below this are in tables.
     pub log_sequence: u64,
-    /// Ascending by file.
-    pub tables: Vec<Listed>,
+    /// Table files, ascending by number.
+    pub tables: Vec<TableEntry>,
 }
 
 /// Why a manifest cannot be used.
@@ -50,7 +50,7 @@ pub enum ManifestError {
 }
 
 impl Manifest {
-    /// Reads the manifest of a shard; a shard without one has no tables yet.
+    /// Reads the manifest of a shard. A shard without one has no tables yet.
     pub fn read(files: &impl Files) -> Result<Self, ManifestError> {
         let id = FileId::Manifest;
         let read = || {
@@ -69,13 +69,13 @@ impl Manifest {
         Self::decode(&bytes).map_err(|what| ManifestError::Damaged { file: name(), what })
     }
 
-    /// The bytes of the file.
+    /// Encodes the manifest into the bytes of its file.
     pub fn encode(&self) -> Chunk {
         let length = FIXED_BYTES + self.tables.len() * LISTED_BYTES;
         let mut contents = Vec::with_capacity(length);
         contents.extend_from_slice(&self.log_sequence.to_le_bytes());
         contents.extend_from_slice(&narrow(self.tables.len()).to_le_bytes());
-        for Listed { file, table, bytes } in &self.tables {
+        for TableEntry { file, table, bytes } in &self.tables {
             contents.extend_from_slice(&file.to_le_bytes());
             contents.extend_from_slice(&table.to_le_bytes());
             contents.extend_from_slice(&bytes.to_le_bytes());
@@ -90,11 +90,11 @@ impl Manifest {
         chunk
     }
 
-    /// Reads the bytes of a file; what is wrong with them is the error.
+    /// Decodes the bytes of a file. The error is a description of the damage.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or("it is too short")?;
         if head[..8] != MAGIC {
-            return Err("it is no manifest of a version that is known here (1)");
+            return Err("it is no manifest of a known version (1)");
         }
         let u32_at = |bytes: &[u8], at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -104,19 +104,19 @@ impl Manifest {
         };
         let contents = rest.get(..u32_at(head, 8) as usize).ok_or("it ends too early")?;
         if crc32c::crc32c(contents) != u32_at(head, 12) {
-            return Err("the checksum does not fit");
+            return Err("the checksum does not match");
         }
         let (fixed, listed) =
             contents.split_first_chunk::<FIXED_BYTES>().ok_or("it is too short")?;
         if listed.len() != u32_at(fixed, 8) as usize * LISTED_BYTES {
-            return Err("the number of tables does not fit the length");
+            return Err("the number of tables does not match the length");
         }
-        let table = |bytes: &[u8]| Listed {
+        let table = |bytes: &[u8]| TableEntry {
             file: u64_at(bytes, 0),
             table: u32_at(bytes, 8),
             bytes: u64_at(bytes, 12),
         };
-        let tables: Vec<Listed> = listed.chunks_exact(LISTED_BYTES).map(table).collect();
+        let tables: Vec<TableEntry> = listed.chunks_exact(LISTED_BYTES).map(table).collect();
         if !tables.is_sorted_by(|a, b| a.file < b.file) {
             return Err("its tables are not in order");
         }
@@ -135,13 +135,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn manifests_round_trip_and_damage_is_seen(
+        fn manifests_round_trip_and_damage_is_detected(
             log_sequence: u64,
             tables in proptest::collection::btree_map(any::<u64>(), any::<(u32, u64)>(), 0..300),
             at: proptest::sample::Index,
             bit in 0u8..8,
         ) {
-            let listed = |(file, (table, bytes))| Listed { file, table, bytes };
+            let listed = |(file, (table, bytes))| TableEntry { file, table, bytes };
             let manifest = Manifest { log_sequence, tables: tables.into_iter().map(listed).collect() };
             let mut bytes = manifest.encode().bytes().to_vec();
             prop_assert_eq!(Manifest::decode(&bytes), Ok(manifest.clone()));
@@ -151,7 +151,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_are_decoded_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut begun = MAGIC.to_vec();
             begun.extend_from_slice(&bytes);
             prop_assert!(Manifest::decode(&bytes).is_err());

@@ -1,16 +1,17 @@
-//! What a store is told about its tables and its limits. It knows no schema: a table is a number.
+//! The limits of a store and the options of its tables. The store knows no schema: a table is a
+//! number.
 
 use crate::log::Durability;
 use crate::table::WriterOptions;
 
-/// What bounds a store, and when it makes writes durable.
+/// The limits of a store, and when it makes writes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of all memtables, frozen ones too, beyond which writes are refused.
+    /// Bytes of all memtables, including frozen ones, above which writes are refused.
     pub memtable_bytes: usize,
-    /// Bytes of blocks of tables that are kept in memory.
+    /// Bytes of table blocks that are kept in memory.
     pub cache_bytes: usize,
-    /// Bytes that flushes and compactions may hold at a time, about.
+    /// Bytes that flushes and compactions may hold at a time, approximately.
     pub background_bytes: usize,
     /// Bytes that may wait for the commit log.
     pub pending_bytes: usize,
@@ -19,12 +20,12 @@ pub struct Limits {
     pub durability: Durability,
 }
 
-/// How one table is kept.
+/// The options of one table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TableOptions {
-    /// How long a deletion is kept, in seconds, so that it meets what it deletes.
+    /// How long a deletion is kept, in seconds, so that it meets the data that it deletes.
     pub gc_grace_s: u32,
-    /// Tables of a similar size that are compacted together, at least and at most.
+    /// Least and greatest number of tables of a similar size that are compacted together.
     pub compaction_min: usize,
     pub compaction_max: usize,
     /// Whether blocks are compressed where that makes them smaller.
@@ -34,7 +35,7 @@ pub struct TableOptions {
 }
 
 impl TableOptions {
-    /// As the writer of a table file wants them.
+    /// The options in the form that the writer of a table file needs.
     pub(crate) fn for_writer(&self, file: u64, table: u32, chunk_bytes: usize) -> WriterOptions {
         WriterOptions {
             file,

@@ -1,13 +1,13 @@
-//! Recovery of the log: reads the groups of a shard in order of their sequences and hands on those
-//! that no table holds yet.
+//! Recovery of the log: reads the groups of a shard in order of their sequence numbers and passes
+//! on those that no table holds yet.
 //!
-//! The first group of each segment says where the segment belongs, so that leftovers (segments that
-//! were made ahead, or wait to be written again, and may hold old groups) need no names of their
-//! own. Where the next group cannot be found, either a crash tore it or storage damaged it. Every
-//! group says up to which group everything was durable when it was written. So if any group that
-//! was not reached says that the missing one was durable, it was acknowledged and is damaged: an
-//! error that names file and offset. Otherwise it was never promised: the log is cut there. A clean
-//! stop leaves a closing group, so after it any damage is found.
+//! The first group of each segment gives the segment's position, so that leftovers (segments that
+//! were created ahead, or wait for reuse, and may hold old groups) need no names of their own. If
+//! the next group cannot be found, either a crash tore it or storage damaged it. Every group
+//! records up to which group everything was durable when it was written. So if any later group
+//! records that the missing one was durable, it was acknowledged and is damaged: an error that
+//! names file and offset. Otherwise it was never promised, and the log is cut there. A clean stop
+//! leaves a closing group, so after it any damage is found.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -15,12 +15,12 @@ use std::io;
 use crate::chunk::{Chunk, round_up};
 use crate::entry::{Entries, GROUP_HEAD_BYTES, GroupHead, MAGIC};
 use crate::io::{FileId, Files, Op, OpId, OpKind, Owner, read_full};
-use crate::log::Closed;
+use crate::log::ClosedSegment;
 
-/// The longest group that is believed: a frame of 256 MiB and its overhead.
+/// The longest plausible group: a frame of 256 MiB and its overhead.
 const GROUP_LENGTH_MAX: u32 = 272 << 20;
 const SCAN_STEP: usize = 4096;
-/// What the magic of every version begins with.
+/// The magic of every version begins with this.
 const FAMILY: &[u8] = b"TareLog";
 
 /// The tail of a log that a crash left unfinished.
@@ -53,75 +53,75 @@ pub enum RecoveryError {
     Damaged { file: String, offset: u64, sequence: u64 },
 }
 
-/// What recovery found in the log.
+/// The results of a recovery.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub(crate) next_segment: u64,
     pub(crate) next_sequence: u64,
-    /// The segments that have been read.
-    pub(crate) closed: Vec<Closed>,
-    /// Where the log was cut, if it was.
+    /// The segments that were read.
+    pub(crate) closed: Vec<ClosedSegment>,
+    /// The position where the log was cut, if it was.
     pub(crate) torn: Option<TornTail>,
 }
 
-/// Reads the log and calls `apply` with the sequence and the entries of every group from sequence
-/// `from` on, in order. Afterwards the log holds exactly these, durably.
+/// Reads the log and calls `apply` with the sequence number and the entries of every group from
+/// sequence number `from` on, in order. Afterwards the log holds exactly these groups, durably.
 pub(crate) fn recover<F: Files, E: From<RecoveryError>>(
     files: &mut F,
     from: u64,
     mut apply: impl FnMut(&mut F, u64, &[u8]) -> Result<(), E>,
 ) -> Result<Replayed, E> {
-    let mut walk = Walk::begin(files, from)?;
+    let mut reader = LogReader::begin(files, from)?;
     let mut buffer = Vec::new();
-    while let Some(sequence) = walk.next(files, &mut buffer)? {
+    while let Some(sequence) = reader.next(files, &mut buffer)? {
         if sequence >= from {
             apply(files, sequence, &buffer)?;
         }
     }
-    let torn = walk.end(files)?;
-    walk.tidy(files, torn.as_ref())?;
-    let Walk { next_segment, expected, read: closed, .. } = walk;
+    let torn = reader.end(files)?;
+    reader.tidy(files, torn.as_ref())?;
+    let LogReader { next_segment, expected, read: closed, .. } = reader;
     Ok(Replayed { next_segment, next_sequence: expected.max(from), closed, torn })
 }
 
-/// Reads the whole log as recovery does, and changes nothing. Returns the number of entries, and
-/// where a crash tore the log.
+/// Reads the whole log as recovery does, without writing. Returns the number of entries, and the
+/// position where a crash tore the log.
 pub fn check(files: &impl Files, from: u64) -> Result<(u64, Option<TornTail>), RecoveryError> {
-    let mut walk = Walk::begin(files, from)?;
+    let mut reader = LogReader::begin(files, from)?;
     let mut buffer = Vec::new();
     let mut entries = 0;
-    while walk.next(files, &mut buffer)?.is_some() {
+    while reader.next(files, &mut buffer)?.is_some() {
         entries += Entries::new(&buffer).count() as u64;
     }
-    Ok((entries, walk.end(files)?))
+    Ok((entries, reader.end(files)?))
 }
 
-/// The way from group to group.
-struct Walk {
-    /// Segments by the sequence of their first group.
+/// Reads the log group by group.
+struct LogReader {
+    /// Segments by the sequence number of their first group.
     heads: BTreeMap<u64, u64>,
     /// Segments that do not begin with a head.
     headless: Vec<u64>,
     next_segment: u64,
-    /// The sequence of the next group.
+    /// The sequence number of the next group.
     expected: u64,
-    /// Where it should be, if it is in the segment that is being read.
+    /// The position of the next group, if it is in the current segment.
     place: Option<(u64, u64)>,
-    /// What has been read.
-    read: Vec<Closed>,
-    /// Groups that have been read and of which no later one says that they are durable.
-    open: VecDeque<Place>,
+    /// The segments that have been read.
+    read: Vec<ClosedSegment>,
+    /// Groups that have been read, but that no later group records as durable.
+    open: VecDeque<GroupPosition>,
 }
 
-/// Where a group stands.
-struct Place {
+/// The position of a group.
+struct GroupPosition {
     sequence: u64,
     segment: u64,
     offset: u64,
     bytes: usize,
 }
 
-impl Walk {
+impl LogReader {
     fn begin(files: &impl Files, from: u64) -> Result<Self, RecoveryError> {
         let listed = files.list().map_err(|source| RecoveryError::List { source })?;
         let mut heads = BTreeMap::new();
@@ -147,13 +147,13 @@ impl Walk {
                 None => headless.push(segment),
             }
         }
-        // Groups before the first one that is needed may precede it in its segment.
+        // The first group that is needed may have others before it in its segment.
         let expected = heads.range(..=from).next_back().map_or(from, |(&first, _)| first);
         let (read, open) = (Vec::new(), VecDeque::new());
         Ok(Self { heads, headless, next_segment, expected, place: None, read, open })
     }
 
-    /// Reads the next group's entries into the buffer and returns its sequence.
+    /// Reads the next group's entries into the buffer and returns its sequence number.
     fn next(
         &mut self,
         files: &impl Files,
@@ -169,7 +169,7 @@ impl Walk {
                     self.open.pop_front();
                 }
                 let (sequence, bytes) = (head.sequence, group_bytes(&head));
-                self.open.push_back(Place { sequence, segment, offset, bytes });
+                self.open.push_back(GroupPosition { sequence, segment, offset, bytes });
                 self.place = Some((segment, offset + bytes as u64));
                 if let Some(last) = self.read.last_mut() {
                     last.end = self.expected;
@@ -179,11 +179,11 @@ impl Walk {
             let Some(segment) = self.heads.remove(&self.expected) else { return Ok(None) };
             self.place = Some((segment, 0));
             let end = self.expected;
-            self.read.push(Closed { number: segment, end, reusable_bytes: None });
+            self.read.push(ClosedSegment { number: segment, end, reusable_bytes: None });
         }
     }
 
-    /// Finds out why there is no next group: `None` for the end of the log.
+    /// Determines why there is no next group: `None` means the end of the log.
     fn end(&self, files: &impl Files) -> Result<Option<TornTail>, RecoveryError> {
         let mut torn = false;
         let mut durable = false;
@@ -203,8 +203,8 @@ impl Walk {
         Ok(torn.then_some(TornTail { file, offset }))
     }
 
-    /// Where the missing group should be: where the last one ends, unless nothing was written there
-    /// and a segment that has lost its first head goes on behind it.
+    /// The position of the missing group: the end of the last one, unless nothing was written there
+    /// and a segment that has lost its first head continues the log.
     fn missing(&self, files: &impl Files) -> Result<(u64, u64), RecoveryError> {
         if let Some((segment, offset)) = self.place {
             let mut head = [0; GROUP_HEAD_BYTES];
@@ -215,7 +215,8 @@ impl Walk {
                 return Ok((segment, offset));
             }
         }
-        // The least sequence that can be read in such a segment; none at all comes last.
+        // The least sequence number that can be read in such a segment; segments without any come
+        // last.
         let mut first: Option<(u64, u64)> = None;
         for &segment in &self.headless {
             let mut head = [0; GROUP_HEAD_BYTES];
@@ -234,7 +235,7 @@ impl Walk {
         Ok(found.unwrap_or((self.headless.iter().min().copied().unwrap_or(0), 0)))
     }
 
-    /// Removes what was not read, so that it is never taken for what will be written, and makes
+    /// Removes segments that were not read, so that they are never taken for new ones, and makes
     /// the rest durable.
     fn tidy(
         &mut self,
@@ -264,11 +265,11 @@ impl Walk {
             .map_err(|source| RecoveryError::Sync { file, source })
     }
 
-    /// Writes again what nothing says is durable. A sync alone would not do: the one that failed
-    /// before the server died may have dropped what it was to write, and then a second one has
-    /// nothing to write and succeeds, although only memory holds what has been read.
+    /// Writes the groups again that no other group records as durable. A sync alone would not be
+    /// enough: a sync that failed before the server died may have dropped the dirty pages, and then
+    /// a second sync has nothing to write and succeeds, although only memory holds the data.
     fn write_again(&self, files: &mut impl Files) -> Result<(), RecoveryError> {
-        for &Place { segment, offset, bytes, .. } in &self.open {
+        for &GroupPosition { segment, offset, bytes, .. } in &self.open {
             let mut chunk = Chunk::zeroed(bytes);
             read(files, segment, offset, chunk.bytes_mut())?;
             carry_out(files, segment, OpKind::Write { offset, chunk, sync: true }).map_err(
@@ -287,7 +288,7 @@ fn carry_out(files: &mut impl Files, segment: u64, kind: OpKind) -> io::Result<(
     files.carry_out(Op { id, file: FileId::Log(segment), kind }).result.map(drop)
 }
 
-/// Reads the group at an offset, its entries into the buffer; `None` if there is no sound one.
+/// Reads the group at an offset and its entries into the buffer; `None` if no valid group is there.
 fn group(
     files: &impl Files,
     segment: u64,
@@ -307,7 +308,7 @@ fn group(
     Ok(sound.then_some(head))
 }
 
-/// Calls `visit` with every head of a group from an offset on, until it says that it is enough.
+/// Calls `visit` with every head of a group from an offset on, until it returns false.
 fn scan(
     files: &impl Files,
     segment: u64,

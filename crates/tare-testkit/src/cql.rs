@@ -1,4 +1,4 @@
-//! A CQL connection that speaks version 4 without compression and waits for every answer.
+//! A test client that speaks version 4 without compression and waits for every answer.
 
 use std::io::{self, Read};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -12,11 +12,11 @@ use tare_cql::response::Response;
 pub struct Connection {
     pub stream: TcpStream,
     input: Vec<u8>,
-    /// Of the last frame.
+    /// Warnings of the last frame.
     pub warnings: Vec<String>,
 }
 
-/// An answer: rows as cells, or the error's message.
+/// An answer: the cells of its rows, or the error's message.
 pub type Answer = Result<Vec<Vec<Option<Vec<u8>>>>, String>;
 
 impl Connection {
@@ -31,10 +31,11 @@ impl Connection {
         Ok(Self { stream, input: Vec::new(), warnings: Vec::new() })
     }
 
-    /// What `read` makes of the next frame: its stream and what it says. `None` if the server has gone.
+    /// Calls `read` with the stream and the content of the next frame. Returns `None` if the server
+    /// has closed the connection.
     ///
     /// # Panics
-    /// If what comes is no CQL.
+    /// If the frame is not CQL.
     pub fn receive_with<T>(&mut self, read: impl FnOnce(i16, &Response<'_>) -> T) -> Option<T> {
         loop {
             let decoded = decode(&self.input, Direction::Response, 256 << 20).unwrap();
@@ -52,7 +53,7 @@ impl Connection {
         }
     }
 
-    /// The next frame: its stream, what it says, and the id of a statement that was prepared.
+    /// The next frame: its stream, its content, and the id of a prepared statement.
     pub fn receive(&mut self) -> Option<(i16, Answer, Vec<u8>)> {
         self.receive_with(|stream, response| match response {
             Response::Error(error) => (stream, Err(error.message.to_string()), Vec::new()),

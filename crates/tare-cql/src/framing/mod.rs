@@ -1,30 +1,44 @@
-//! How messages travel on a connection: as they are, with bodies compressed one by one (version 4
-//! with LZ4), or in segments (version 5). STARTUP decides; before its answer they travel as they are.
+//! The framing of a connection's messages: plain, with compressed bodies (version 4 with LZ4), or
+//! in segments (version 5). STARTUP chooses; before its answer messages are plain.
 //!
-//! Whoever has a connection unpacks what it receives into plain frames, which `frame::decode` takes,
-//! and packs the frames that it sends. Memory is bounded by what the caller allows as a body.
+//! A connection unpacks the bytes that it receives into plain frames for `frame::decode`, and packs
+//! the frames that it sends. The caller bounds the memory by the longest body that it allows.
 
 use crate::frame::{self, Direction, FrameError, FrameStart, HEADER_BYTES, Head, Version, flag};
 use crate::response::{self, ErrorKind};
 use crate::segment::{self, PAYLOAD_BYTES_MAX, SegmentError};
 
-/// Bodies below are not worth compressing, in bytes.
+/// Shorter bodies are not worth compressing, in bytes.
 const COMPRESSED_BYTES_MIN: usize = 64;
-/// A compressed body begins with its length uncompressed (version 4, section 5).
+/// A compressed body begins with its uncompressed length (version 4, section 5).
 const LENGTH_BYTES: usize = 4;
 
-/// How messages travel.
+/// The framing of messages.
+///
+/// ```
+/// use tare_cql::frame::{Direction, Version};
+/// use tare_cql::framing::Framing;
+/// use tare_cql::request;
+///
+/// let framing = Framing::after_startup(Version::V5, true);
+/// let (mut frames, mut sent, mut received) = (Vec::new(), Vec::new(), Vec::new());
+/// request::encode_options(&mut frames, 0);
+/// framing.pack(&frames, &mut sent);
+/// let length = framing.unpack(&sent, Direction::Request, 1 << 20, &mut received)?;
+/// assert_eq!((length, received), (Some(sent.len()), frames));
+/// # Ok::<(), tare_cql::framing::FramingError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
     #[default]
     Plain,
-    /// Version 4: the body of each message is an LZ4 block if the header says so.
+    /// Version 4: the body of a message is an LZ4 block if the header has the flag.
     Compressed,
-    /// Version 5.
+    /// Version 5: messages travel in segments.
     Segments { lz4: bool },
 }
 
-/// Why bytes cannot be unpacked. The connection ends.
+/// Why bytes cannot be unpacked. The connection has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FramingError {
     #[error(transparent)]
@@ -36,11 +50,11 @@ pub enum FramingError {
 }
 
 impl FramingError {
-    /// Appends the protocol error that tells the client, on a connection that speaks `version`.
+    /// Appends the protocol error for the client, on a connection that speaks `version`.
     pub fn answer(&self, version: Version, out: &mut Vec<u8>) {
         let stream = match self {
             Self::Frame(error) => return error.answer(version, out),
-            // No frame is known to blame.
+            // The frame at fault is not known.
             Self::Segment(_) => 0,
             Self::Compression { stream } => *stream,
         };
@@ -50,7 +64,7 @@ impl FramingError {
 }
 
 impl Framing {
-    /// What a STARTUP leads to.
+    /// The framing that a STARTUP chooses.
     pub fn after_startup(version: Version, lz4: bool) -> Self {
         match version {
             Version::V4 if lz4 => Self::Compressed,
@@ -59,9 +73,9 @@ impl Framing {
         }
     }
 
-    /// Takes one segment, or one frame, from the front of `bytes` and appends the frames, or the part
-    /// of one, that it holds to `frames`, which holds what has not been used of earlier ones. Returns
-    /// how many bytes were taken, or `None` while they are too few.
+    /// Takes one segment, or one frame, from the front of `bytes` and appends its frames, or its
+    /// part of one, to `frames`, which may hold unused bytes of earlier ones. Returns the number of
+    /// bytes it took, or `None` while they are incomplete.
     pub fn unpack(
         self,
         bytes: &[u8],
@@ -94,7 +108,7 @@ impl Framing {
         }
     }
 
-    /// Appends whole frames as they travel. Bytes that are no whole frame are left out.
+    /// Appends whole frames in packed form. An incomplete frame is left out.
     pub fn pack(self, frames: &[u8], out: &mut Vec<u8>) {
         match self {
             Self::Plain => out.extend_from_slice(frames),
@@ -117,7 +131,7 @@ fn whole_frames(frames: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Fills segments with as many whole frames as go in, and cuts those that are longer than one.
+/// Fills segments with as many whole frames as fit, and cuts longer frames.
 fn pack_segments(frames: &[u8], lz4: bool, out: &mut Vec<u8>) {
     let (mut start, mut end) = (0, 0);
     for frame in whole_frames(frames) {
@@ -163,7 +177,7 @@ fn unpack_compressed(
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let mut plain = *header;
     plain[1] &= !flag::COMPRESSION;
-    // Checks everything that a header can say, and the length: what is compressed is shorter yet.
+    // This checks the header and the length; the compressed body is shorter than the plain one.
     frame::decode(&plain, direction, body_bytes_max)?;
     let [_, _, high, low, _, length @ ..] = plain;
     let stream = i16::from_be_bytes([high, low]);

@@ -18,7 +18,7 @@ fn frame(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Unpacks all of it as a connection would, given the bytes in pieces.
+/// Unpacks everything as a connection would, given the bytes in pieces.
 fn unpack_all(framing: Framing, bytes: &[u8], piece: usize) -> Result<Vec<u8>, FramingError> {
     let (mut received, mut pending, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for piece in bytes.chunks(piece) {
@@ -37,7 +37,7 @@ fn unpack_all(framing: Framing, bytes: &[u8], piece: usize) -> Result<Vec<u8>, F
 }
 
 #[test]
-fn a_message_of_several_segments_comes_whole() {
+fn message_of_several_segments_is_reassembled() {
     let body: Vec<u8> = (0..500_000_u32).flat_map(u32::to_be_bytes).take(500_000).collect();
     let frames = [frame(b"before"), frame(&body), frame(b""), frame(b"after")].concat();
     for framing in FRAMINGS {
@@ -48,7 +48,7 @@ fn a_message_of_several_segments_comes_whole() {
 }
 
 #[test]
-fn a_body_that_would_be_too_long_is_refused_before_it_is_unpacked() {
+fn too_long_body_is_refused_before_unpacking() {
     let mut bytes = frame(&[0, 1, 0, 0, 0xff, 0xff]);
     bytes[1] |= flag::COMPRESSION;
     let error = Framing::Compressed.unpack(&bytes, Direction::Response, 65_535, &mut Vec::new());
@@ -59,7 +59,7 @@ fn a_body_that_would_be_too_long_is_refused_before_it_is_unpacked() {
 }
 
 #[test]
-fn whole_messages_do_not_come_in_the_middle_of_another() {
+fn whole_message_inside_another_is_refused() {
     let mut packed = Vec::new();
     segment::encode(&mut packed, &frame(b"late"), true, false);
     let framing = Framing::Segments { lz4: false };
@@ -70,7 +70,7 @@ fn whole_messages_do_not_come_in_the_middle_of_another() {
 
 proptest! {
     #[test]
-    fn frames_survive_any_framing(
+    fn frames_round_trip_with_every_framing(
         bodies in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..80), 0..2000_usize), 0..6),
         piece in 1..5000_usize,
     ) {
@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_unpacking_panic(
+    fn arbitrary_bytes_do_not_make_unpacking_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..200),
         flags: u8,
     ) {

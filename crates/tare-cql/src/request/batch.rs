@@ -10,15 +10,15 @@ use crate::wire::{
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
     pub kind: BatchKind,
-    /// Consistency, timestamp and so on; there is no paging and no metadata.
+    /// Consistency, timestamp and so on; a batch has no paging and no metadata.
     pub settings: Settings<'a>,
     items: BatchItems<'a>,
 }
 
-/// What a batch promises.
+/// The guarantee of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchKind {
-    /// All of its writes or none.
+    /// All of its writes happen or none.
     Logged,
     Unlogged,
     Counter,
@@ -28,7 +28,7 @@ pub enum BatchKind {
 #[derive(Debug, Clone, Copy)]
 pub struct BatchItem<'a> {
     pub statement: BatchStatement<'a>,
-    /// Bound by position.
+    /// Values, bound by position.
     pub values: Values<'a>,
 }
 
@@ -57,8 +57,8 @@ impl<'a> Batch<'a> {
         Ok(Self { kind, settings: Settings::decode_of_batch(reader, version)?, items })
     }
 
-    /// The writes in the order sent. They were checked when the batch was decoded, so iterating
-    /// cannot fail.
+    /// The writes in the order of the message. They were checked when the batch was decoded, so
+    /// iterating cannot fail.
     pub fn items(&self) -> BatchItems<'a> {
         self.items
     }

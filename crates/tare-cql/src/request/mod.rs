@@ -1,4 +1,4 @@
-//! Requests: decoded by the server, encoded by the client (section 4.1 of the specification).
+//! Requests, which the server decodes and the client encodes (section 4.1 of the specification).
 
 mod batch;
 mod parameters;
@@ -24,7 +24,7 @@ pub enum Request<'a> {
         statement: &'a str,
         parameters: Parameters<'a>,
     },
-    /// `keyspace` is version 5's: that of names without one.
+    /// `keyspace` exists in version 5 and applies to names without one.
     Prepare {
         statement: &'a str,
         keyspace: Option<&'a str>,
@@ -85,7 +85,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// PREPARE's own flags, of which there is one.
+/// Decodes PREPARE's own flags, of which there is one.
 fn prepare_keyspace<'a>(reader: &mut Reader<'a>) -> Result<Option<&'a str>, DecodeError> {
     const KEYSPACE: i32 = 0x01;
     match reader.int("flags of PREPARE")? {
@@ -100,7 +100,7 @@ pub fn encode_options(out: &mut Vec<u8>, head: impl Into<Head>) {
     begin(out, head, Opcode::Options).finish(out);
 }
 
-/// Appends STARTUP. `CQL_VERSION` is the one option that servers insist on.
+/// Appends STARTUP. Servers require the option `CQL_VERSION`.
 pub fn encode_startup(out: &mut Vec<u8>, head: impl Into<Head>, options: &[(&str, &str)]) {
     let start = begin(out, head, Opcode::Startup);
     put_string_map(out, options);
@@ -158,8 +158,8 @@ pub fn encode_execute(
     execute(out, head, id, settings).values(values).finish();
 }
 
-/// Appends EXECUTE up to its values, which the caller writes one after the other:
-/// `execute(out, 0, id, &settings).value(..).value_with(|out| row.write(out)).finish()`.
+/// Appends EXECUTE up to its values, which the caller writes one after the other: `execute(out, 0,
+/// id, &settings).value(..).value_with(|out| row.write(out)).finish()`.
 #[inline]
 pub fn execute<'o, 's>(
     out: &'o mut Vec<u8>,
@@ -208,8 +208,8 @@ impl<'o, 's> ValuesWriter<'o, 's> {
         Self { out, start, version, settings, count_offset, count: 0 }
     }
 
-    /// Appends one value. A statement has at most 65,535; those beyond are left out, and the
-    /// server refuses the request for their absence.
+    /// Appends one value. A statement has at most 65,535; further ones are left out, and the server
+    /// refuses the request because they are missing.
     #[inline]
     pub fn value(mut self, value: Value<'_>) -> Self {
         if self.count_up() {
@@ -249,10 +249,10 @@ impl<'o, 's> ValuesWriter<'o, 's> {
     pub fn finish(self) -> usize {
         let Self { out, start, version, settings, count_offset, count } = self;
         if count == 0 {
-            // Without values their count is left out too.
+            // Without values there is no count either.
             out.truncate(count_offset);
         } else {
-            // The flag that says so is in the last byte of the flags, in either version.
+            // The flag for values is in the last byte of the flags, in either version.
             const VALUES: u8 = query_flag::VALUES.to_be_bytes()[3];
             if let Some([flags, count_high, count_low]) = out
                 .get_mut(count_offset - 1..count_offset + 2)

@@ -15,9 +15,9 @@ pub mod query_flag {
     pub const SERIAL_CONSISTENCY: u32 = 0x10;
     pub const TIMESTAMP: u32 = 0x20;
     pub const NAMES: u32 = 0x40;
-    /// Version 5.
+    /// A keyspace for names without one (version 5).
     pub const KEYSPACE: u32 = 0x80;
-    /// Version 5.
+    /// The time that decides about expiry (version 5).
     pub const NOW: u32 = 0x100;
 }
 
@@ -29,33 +29,33 @@ const fn known_flags(version: Version) -> u32 {
     }
 }
 
-/// The flags that a batch may have: the others make no sense for it, and names were specified in a
+/// The flags that a batch may have. The others make no sense for it, and names were specified in a
 /// way that cannot be decoded (CASSANDRA-10246).
 const BATCH_FLAGS: u32 =
     query_flag::SERIAL_CONSISTENCY | query_flag::TIMESTAMP | query_flag::KEYSPACE | query_flag::NOW;
 
-/// What a client asks for with a statement, apart from its values.
+/// The options of a request, apart from its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings<'a> {
     pub consistency: Consistency,
-    /// The client knows the columns of the result already.
+    /// Whether the client knows the columns of the result already.
     pub skip_metadata: bool,
-    /// Rows a page.
+    /// Number of rows of a page.
     pub page_size: Option<i32>,
     pub paging_state: Option<&'a [u8]>,
     pub serial_consistency: Option<Consistency>,
     /// Time of writing in microseconds since the epoch.
     pub timestamp_us: Option<i64>,
-    /// Version 5: the keyspace of names without one, instead of that of the connection.
+    /// Version 5: the keyspace for names without one, instead of that of the connection.
     pub keyspace: Option<&'a str>,
-    /// Version 5: the time that tells what has expired, in seconds since the epoch.
+    /// Version 5: the time that decides about expiry, in seconds since the epoch.
     pub now_s: Option<i32>,
     /// Version 5, EXECUTE: the columns that the client knows ([`crate::response::EncodedColumns::id`]).
     pub result_id: Option<&'a [u8]>,
 }
 
 impl<'a> Settings<'a> {
-    /// The settings of a request that asks for nothing special: at consistency ONE, with metadata.
+    /// The settings of a simple request: consistency ONE, with metadata.
     pub const DEFAULT: Self = Self {
         consistency: Consistency::One,
         skip_metadata: false,
@@ -68,7 +68,7 @@ impl<'a> Settings<'a> {
         result_id: None,
     };
 
-    /// The flags, of those that the version has.
+    /// The flags of these settings, as far as the version has them.
     #[inline]
     pub(super) fn flags(&self, version: Version) -> u32 {
         let bit = |set: bool, flag: u32| if set { flag } else { 0 };
@@ -82,7 +82,7 @@ impl<'a> Settings<'a> {
         all & known_flags(version)
     }
 
-    /// Appends what stands after the values, of what the flags announce.
+    /// Appends the part after the values that the flags announce.
     #[inline]
     pub(super) fn put_tail(&self, version: Version, out: &mut Vec<u8>) {
         if let Some(rows) = self.page_size {
@@ -107,7 +107,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Appends the consistency, the flags and what they announce: the end of a BATCH.
+    /// Appends the consistency, the flags and the part that they announce: the end of a BATCH.
     pub(super) fn put_of_batch(&self, version: Version, out: &mut Vec<u8>) {
         let settings = Self { skip_metadata: false, page_size: None, paging_state: None, ..*self };
         put_short(out, settings.consistency as u16);
@@ -115,7 +115,7 @@ impl<'a> Settings<'a> {
         settings.put_tail(version, out);
     }
 
-    /// Reads what [`Settings::put_of_batch`] writes.
+    /// Decodes the bytes of [`Settings::put_of_batch`].
     pub(super) fn decode_of_batch(
         reader: &mut Reader<'a>,
         version: Version,
@@ -127,7 +127,7 @@ impl<'a> Settings<'a> {
         Ok(settings)
     }
 
-    /// Reads what stands after the values.
+    /// Decodes the part after the values.
     #[inline]
     fn decode_tail(&mut self, reader: &mut Reader<'a>, flags: u32) -> Result<(), DecodeError> {
         let has = |flag: u32| flags & flag != 0;
@@ -162,8 +162,8 @@ pub(super) fn put_flags(out: &mut Vec<u8>, version: Version, flags: u32) {
     }
 }
 
-/// Reads flags and refuses those that are not among `known`: what they announce would be read as
-/// something else.
+/// Decodes flags and refuses those outside `known`, because their data would be taken for something
+/// else.
 #[inline]
 fn decode_flags(reader: &mut Reader<'_>, version: Version, known: u32) -> Result<u32, DecodeError> {
     let flags = match version {
@@ -176,7 +176,7 @@ fn decode_flags(reader: &mut Reader<'_>, version: Version, known: u32) -> Result
     Ok(flags)
 }
 
-/// The parameters as the server sees them.
+/// The parameters of a request, as the server decodes them.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameters<'a> {
     pub settings: Settings<'a>,
@@ -246,21 +246,21 @@ impl<'a> Values<'a> {
         self.named
     }
 
-    /// The values in the order sent.
+    /// The values in the order of the message.
     #[inline]
     pub fn iter(&self) -> ValueIter<'a> {
         ValueIter { left: self.count, named: self.named, reader: Reader::new(self.bytes) }
     }
 
-    /// The values with their names; empty where they are bound by position.
+    /// The values with their names; empty if they are bound by position.
     pub fn named(&self) -> impl Iterator<Item = (&'a str, Value<'a>)> + use<'a> {
         let mut reader = Reader::new(self.bytes);
         (0..if self.named { self.count } else { 0 })
             .map_while(move |_| Some((reader.string("").ok()?, reader.value("").ok()?)))
     }
 
-    /// The value bound to a name, without regard to case: markers follow the rule of unquoted
-    /// identifiers.
+    /// The value bound to a name, without regard to case, because markers follow the rule of
+    /// unquoted identifiers.
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
         self.named().find(|(bound, _)| bound.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
@@ -274,7 +274,7 @@ impl<'a> IntoIterator for Values<'a> {
     }
 }
 
-/// Iterates over values in the order sent.
+/// Iterates over values in the order of the message.
 #[derive(Debug, Clone)]
 pub struct ValueIter<'a> {
     left: u16,

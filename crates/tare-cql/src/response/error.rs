@@ -9,7 +9,7 @@ use crate::wire::{
     put_short_bytes, put_string, put_string_list,
 };
 
-/// The replicas that failed. Version 4 tells how many, version 5 which and why.
+/// The replicas that failed. Version 4 has their number, version 5 their addresses and reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failures {
     Count(i32),
@@ -43,7 +43,7 @@ impl Failures {
     }
 }
 
-/// What went wrong, with what the protocol tells about it.
+/// The kind of an error, with the details that the protocol has for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorKind<'a> {
     Server,
@@ -62,7 +62,7 @@ pub enum ErrorKind<'a> {
         received: i32,
         required: i32,
         write_type: &'a str,
-        /// Version 5, where the write type is `CAS`: contentions met.
+        /// Version 5, if the write type is `CAS`: the number of contentions.
         contentions: Option<u16>,
     },
     ReadTimeout {
@@ -90,7 +90,7 @@ pub enum ErrorKind<'a> {
         failures: Failures,
         write_type: &'a str,
     },
-    /// Version 5.
+    /// Version 5: writing to change data capture has failed.
     CdcWriteFailure,
     /// Version 5: a conditional write that may or may not have happened.
     CasWriteUnknown {
@@ -102,7 +102,7 @@ pub enum ErrorKind<'a> {
     Unauthorized,
     Invalid,
     Config,
-    /// `table` is empty where the keyspace exists.
+    /// `table` is empty if the keyspace exists already.
     AlreadyExists {
         keyspace: &'a str,
         table: &'a str,

@@ -1,4 +1,4 @@
-//! Responses: encoded by the server, decoded by the client (section 4.2 of the specification).
+//! Responses, which the server encodes and the client decodes (section 4.2 of the specification).
 
 mod error;
 mod rows;
@@ -26,41 +26,41 @@ mod kind {
     pub(super) const SCHEMA_CHANGE: i32 = 5;
 }
 
-/// How a request is answered: in its version, on its stream, and with as much said about the columns
-/// of the result as the client does not know.
+/// The form of an answer: its version and stream, and how much metadata about the columns of the
+/// result the client needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
     pub head: Head,
-    pub columns: Described,
+    pub columns: ResultMetadata,
 }
 
-/// What a result says about its columns.
+/// The metadata about the columns in a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Described {
-    /// Their names and types.
+pub enum ResultMetadata {
+    /// Names and types.
     #[default]
-    Fully,
-    /// Their number: the client knows the rest and asked to leave it out.
-    Briefly,
-    /// Their names and types, and that they are not what the client takes them for (version 5).
-    Anew,
+    Full,
+    /// Only their number: the client knows the rest and asked to omit it.
+    Omitted,
+    /// Names and types, and a note that they differ from those that the client knows (version 5).
+    Changed,
 }
 
 impl Reply {
-    /// The reply to a frame, with the columns described.
+    /// The reply to a frame, with full metadata.
     #[inline]
     pub fn to(frame: &Frame<'_>) -> Self {
         Self::from(Head { version: frame.version, stream: frame.stream })
     }
 
-    /// The same reply, to a client that knows columns as they were prepared or as `settings` say.
+    /// The same reply for a client that knows the columns as `settings` say.
     #[inline]
     #[must_use]
     pub fn knowing(self, settings: &Settings<'_>, columns: &EncodedColumns) -> Self {
         let columns = match settings.result_id {
-            Some(known) if known != columns.id() => Described::Anew,
-            _ if settings.skip_metadata => Described::Briefly,
-            _ => Described::Fully,
+            Some(known) if known != columns.id() => ResultMetadata::Changed,
+            _ if settings.skip_metadata => ResultMetadata::Omitted,
+            _ => ResultMetadata::Full,
         };
         Self { columns, ..self }
     }
@@ -69,11 +69,11 @@ impl Reply {
 impl From<Head> for Reply {
     #[inline]
     fn from(head: Head) -> Self {
-        Self { head, columns: Described::Fully }
+        Self { head, columns: ResultMetadata::Full }
     }
 }
 
-/// On a stream of version 4.
+/// A reply on a stream of version 4.
 impl From<i16> for Reply {
     #[inline]
     fn from(stream: i16) -> Self {
@@ -124,7 +124,7 @@ impl<'a> Response<'a> {
                     });
                 }
             },
-            // Newer servers append to some errors; what is known has been read.
+            // Newer servers append to some errors; the known part has been read.
             Opcode::Error => return ErrorBody::decode(&mut reader, frame.version).map(Self::Error),
             Opcode::Ready => Self::Ready,
             Opcode::Authenticate => Self::Authenticate { class: reader.string("authenticator")? },
@@ -145,7 +145,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// What a statement changed in the schema.
+/// A change of the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchemaChange<'a> {
     pub change: Change,
@@ -216,7 +216,7 @@ impl<'a> SchemaChange<'a> {
     }
 }
 
-/// What happened at the server that a client registered for.
+/// An event that a client has registered for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
     Topology { change: TopologyChange, node: SocketAddr },
@@ -332,7 +332,7 @@ pub fn encode_schema_change(out: &mut Vec<u8>, head: impl Into<Head>, change: &S
     start.finish(out);
 }
 
-/// Appends EVENT, on stream -1 as the specification demands.
+/// Appends EVENT, on stream -1 as the specification requires.
 pub fn encode_event(out: &mut Vec<u8>, version: Version, event: &Event<'_>) {
     let start = begin(out, Head { version, stream: -1 }, Opcode::Event);
     match event {

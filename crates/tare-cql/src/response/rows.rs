@@ -4,7 +4,7 @@
 //! The server encodes the description of a result once, when a statement is prepared
 //! (`EncodedColumns`), and copies it into each answer; the client reads it lazily (`Columns`).
 
-use super::{Described, Reply, begin, kind};
+use super::{Reply, ResultMetadata, begin, kind};
 use crate::frame::{FrameStart, Head, Opcode, Version, patch_int, reserve_int};
 use crate::token;
 use crate::types::Type;
@@ -17,11 +17,11 @@ mod flag {
     pub(super) const GLOBAL_TABLE: i32 = 0x01;
     pub(super) const MORE_PAGES: i32 = 0x02;
     pub(super) const NO_METADATA: i32 = 0x04;
-    /// Version 5.
+    /// Version 5: the metadata differs from what the client knows.
     pub(super) const METADATA_CHANGED: i32 = 0x08;
 }
 
-/// A column as the server describes it.
+/// The description of a column, for encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ColumnSpec<'a> {
     pub name: &'a str,
@@ -35,7 +35,7 @@ pub struct EncodedColumns {
     id: [u8; 16],
     /// Keyspace, table, then name and type of each column.
     bytes: Vec<u8>,
-    /// The same in version 5, where it differs.
+    /// The same for version 5, if it differs.
     newer: Option<Vec<u8>>,
 }
 
@@ -68,7 +68,7 @@ impl EncodedColumns {
         self.count
     }
 
-    /// Another one, in all likelihood, whenever the columns are others (`<result_metadata_id>` of
+    /// An id that almost certainly changes whenever the columns change (`<result_metadata_id>` of
     /// version 5).
     #[inline]
     pub fn id(&self) -> &[u8] {
@@ -84,8 +84,30 @@ impl EncodedColumns {
     }
 }
 
-/// A RESULT Rows being written: `begin`, then the cells of each row in order, `end_row` after each
-/// row, `finish`.
+/// A RESULT Rows under construction: `begin`, then the cells of each row in order, `end_row` after
+/// each row, `finish`.
+///
+/// ```
+/// use tare_cql::frame::{self, Direction};
+/// use tare_cql::response::{ColumnSpec, EncodedColumns, Response, RowsWriter};
+/// use tare_cql::types::Type;
+///
+/// let columns = [("k", Type::Int), ("v", Type::Text)];
+/// let columns = columns.iter().map(|(name, kind)| ColumnSpec { name, kind });
+/// let columns = EncodedColumns::new("ks", "t", columns);
+/// let mut out = Vec::new();
+/// let mut writer = RowsWriter::begin(&mut out, 0, &columns, None);
+/// writer.cell(Some(&1i32.to_be_bytes()));
+/// writer.cell(None);
+/// writer.end_row();
+/// writer.finish();
+///
+/// let (frame, _) = frame::decode(&out, Direction::Response, 1 << 20)?.expect("a whole frame");
+/// let Response::Rows(rows) = Response::decode(&frame)? else { unreachable!() };
+/// let cells: Vec<_> = rows.cells().collect();
+/// assert_eq!(cells, [Some(&[0, 0, 0, 1][..]), None]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the frame is complete after `finish`"]
 pub struct RowsWriter<'o> {
@@ -96,8 +118,8 @@ pub struct RowsWriter<'o> {
 }
 
 impl<'o> RowsWriter<'o> {
-    /// Appends everything before the first cell. With a paging state there are more rows to be
-    /// asked for.
+    /// Appends everything before the first cell. A paging state means that more rows can be
+    /// requested.
     #[inline]
     pub fn begin(
         out: &'o mut Vec<u8>,
@@ -109,9 +131,9 @@ impl<'o> RowsWriter<'o> {
         let start = begin(out, reply, Opcode::Result);
         put_int(out, kind::ROWS);
         let mut flags = match reply.columns {
-            Described::Fully => flag::GLOBAL_TABLE,
-            Described::Briefly => flag::NO_METADATA,
-            Described::Anew => flag::GLOBAL_TABLE | flag::METADATA_CHANGED,
+            ResultMetadata::Full => flag::GLOBAL_TABLE,
+            ResultMetadata::Omitted => flag::NO_METADATA,
+            ResultMetadata::Changed => flag::GLOBAL_TABLE | flag::METADATA_CHANGED,
         };
         if paging_state.is_some() {
             flags |= flag::MORE_PAGES;
@@ -121,10 +143,10 @@ impl<'o> RowsWriter<'o> {
         if paging_state.is_some() {
             put_bytes(out, paging_state);
         }
-        if reply.columns == Described::Anew {
+        if reply.columns == ResultMetadata::Changed {
             put_short_bytes(out, columns.id());
         }
-        if reply.columns != Described::Briefly {
+        if reply.columns != ResultMetadata::Omitted {
             out.extend_from_slice(columns.bytes(reply.head.version));
         }
         let count_offset = reserve_int(out);
@@ -137,13 +159,13 @@ impl<'o> RowsWriter<'o> {
         put_bytes(self.out, value);
     }
 
-    /// Appends cells that are encoded already, each with its length in front.
+    /// Appends encoded cells, each preceded by its length.
     #[inline]
     pub fn cells_encoded(&mut self, cells: &[u8]) {
         self.out.extend_from_slice(cells);
     }
 
-    /// Appends a row whose cells, each with its length in front, `write` appends.
+    /// Appends a row. `write` appends its cells, each preceded by its length.
     #[inline]
     pub fn row(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(self.out);
@@ -156,7 +178,7 @@ impl<'o> RowsWriter<'o> {
         self.rows = self.rows.saturating_add(1);
     }
 
-    /// Bytes of the frame so far, to keep pages short.
+    /// Length of the frame so far in bytes, for keeping pages short.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.out.len().saturating_sub(self.start.offset())
@@ -169,17 +191,17 @@ impl<'o> RowsWriter<'o> {
         self.start.finish(self.out)
     }
 
-    /// Takes the whole frame back, to answer with an error instead.
+    /// Removes the whole frame, so that an error can be sent instead.
     pub fn abort(self) {
         self.out.truncate(self.start.offset());
     }
 }
 
-/// What version 5 is told to be the id of the columns of a statement that returns none.
+/// The id in version 5 for the columns of a statement that returns none.
 const NO_COLUMNS: [u8; 16] = [0; 16];
 
 /// Appends RESULT Prepared: the id, the columns of the bind markers, which of them form the
-/// partition key (in the order of the key; empty where not all are bound), and the columns of the
+/// partition key (in the order of the key; empty if not all are bound), and the columns of the
 /// result, if there is one.
 pub fn encode_prepared(
     out: &mut Vec<u8>,
@@ -196,7 +218,7 @@ pub fn encode_prepared(
     if head.version >= Version::V5 {
         put_short_bytes(out, result.map_or(&NO_COLUMNS, EncodedColumns::id));
     }
-    // Keyspace and table are told once, and only where there is a column to tell them of.
+    // Keyspace and table appear once, and only if there is a column.
     let flags = |columns: &EncodedColumns| if columns.count == 0 { 0 } else { flag::GLOBAL_TABLE };
     put_int(out, flags(markers));
     put_count(out, markers.count);
@@ -221,16 +243,16 @@ pub fn encode_prepared(
     start.finish(out);
 }
 
-/// What the server says about the columns of a result.
+/// The metadata of a result.
 #[derive(Debug, Clone, Copy)]
 pub struct Metadata<'a> {
-    /// Number of columns, also where they are not described.
+    /// Number of columns, even if they are not described.
     pub column_count: usize,
-    /// To be sent back for the next page.
+    /// The state that the client sends back for the next page.
     pub paging_state: Option<&'a [u8]>,
-    /// Version 5: the id of columns that are not those that the client named.
+    /// Version 5: the id of the columns, if they differ from those that the client named.
     pub new_id: Option<&'a [u8]>,
-    /// `None` where the client asked to skip them.
+    /// The columns; `None` if the client asked to omit them.
     pub columns: Option<Columns<'a>>,
 }
 
@@ -255,7 +277,7 @@ impl<'a> Metadata<'a> {
     }
 }
 
-/// A column as the client reads it.
+/// The description of a column, decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column<'a> {
     pub keyspace: &'a str,
@@ -354,7 +376,7 @@ impl<'a> Rows<'a> {
         let rows = reader.count("number of rows")?;
         let cells = reader;
         if metadata.column_count == 0 && rows > 0 {
-            // Rows of nothing would be counted without end.
+            // An endless number of rows without columns would have to be counted.
             return Err(DecodeError::Length { what: "number of columns", length: 0 });
         }
         for _ in 0..rows {

@@ -1,10 +1,10 @@
-//! The functions of CQL that can be called here: those that drivers and load tools use. Each is
-//! pure: what time it is and the ids to hand out come in as a [`Moment`].
+//! The supported functions of CQL: those that drivers and load tools use. Each is pure: the time
+//! and the random bits come from a [`CallContext`].
 
 use crate::types::Type;
 
-/// Between the epoch of time UUIDs, 1582-10-15, and that of Unix, in units of 100 ns (RFC 4122,
-/// section 4.1.4).
+/// Time between the epoch of time UUIDs, 1582-10-15, and the Unix epoch, in units of 100 ns (RFC
+/// 4122, section 4.1.4).
 const UUID_EPOCH_TICKS: i64 = 0x01b2_1dd2_1381_4000;
 const DAY_MS: i64 = 86_400_000;
 /// A `date` of this value is 1970-01-01.
@@ -27,13 +27,13 @@ pub enum Function {
     ToUnixTimestamp,
     MinTimeuuid,
     MaxTimeuuid,
-    /// `textAsBlob` and its like: the bytes as they are.
+    /// `textAsBlob` and similar functions: the bytes unchanged.
     ToBlob(Scalar),
-    /// `blobAsText` and its like: the bytes, if they are a value of the type.
+    /// `blobAsText` and similar functions: the bytes, if they are a value of the type.
     FromBlob(Scalar),
 }
 
-/// Types that `...AsBlob` and `blobAs...` know, by their position in `SCALARS`.
+/// A type of `...AsBlob` and `blobAs...`, by its position in `SCALARS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scalar(usize);
 
@@ -59,7 +59,7 @@ const SCALARS: [(&str, &str, &str); 19] = [
     ("varint", "varintasblob", "blobasvarint"),
 ];
 
-/// Names without underscores, which Cassandra 5 puts into them, and in lower case.
+/// Names in lower case and without the underscores of Cassandra 5.
 const NAMES: [(&str, Function); 13] = [
     ("now", Function::Now),
     ("currenttimeuuid", Function::Now),
@@ -76,17 +76,17 @@ const NAMES: [(&str, Function); 13] = [
     ("maxtimeuuid", Function::MaxTimeuuid),
 ];
 
-/// What the functions without arguments say now.
+/// The time and the random bits for functions without arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Moment {
+pub struct CallContext {
     /// Microseconds since the Unix epoch.
     pub wall_us: i64,
-    /// 64 bits that no other call gets.
+    /// Random bits that no other call gets.
     pub unique: [u64; 2],
 }
 
 impl Function {
-    /// The function of this name, in any case.
+    /// The function of this name, without regard to case.
     pub fn by_name(name: &str) -> Option<Self> {
         let name: String = name.to_ascii_lowercase().replace('_', "");
         if let Some((_, function)) = NAMES.iter().find(|(known, _)| *known == name) {
@@ -101,7 +101,7 @@ impl Function {
         })
     }
 
-    /// The name in lower case, as it stands in the names of results.
+    /// The name in lower case, as in the names of results.
     pub fn name(self) -> &'static str {
         match self {
             Self::ToBlob(scalar) => SCALARS[scalar.0].1,
@@ -110,7 +110,7 @@ impl Function {
         }
     }
 
-    /// How many arguments it takes.
+    /// The number of its arguments.
     pub fn arity(self) -> usize {
         match self {
             Self::Now
@@ -122,7 +122,7 @@ impl Function {
         }
     }
 
-    /// The types that its argument may have, the likeliest first; none without an argument.
+    /// The types that its argument may have, the likeliest first; none if it has no argument.
     pub fn argument_types(self) -> Vec<Type> {
         match self {
             Self::ToTimestamp => vec![Type::Timeuuid, Type::Date, Type::Timestamp],
@@ -139,7 +139,7 @@ impl Function {
         }
     }
 
-    /// The type of what it returns.
+    /// The type of its result.
     pub fn returns(self) -> Type {
         match self {
             Self::Now | Self::MinTimeuuid | Self::MaxTimeuuid => Type::Timeuuid,
@@ -153,21 +153,26 @@ impl Function {
         }
     }
 
-    /// Calls it. The argument is a valid value of `kind`, one of `argument_types`; null, or a value
-    /// that it has no answer for, gives `None`.
-    pub fn call(self, argument: Option<&[u8]>, kind: &Type, moment: &Moment) -> Option<Vec<u8>> {
-        let now_ms = moment.wall_us.div_euclid(1000);
+    /// Calls the function. The argument is a valid value of `kind`, one of `argument_types`. The
+    /// result is `None` for null, and for a value without a result.
+    pub fn call(
+        self,
+        argument: Option<&[u8]>,
+        kind: &Type,
+        context: &CallContext,
+    ) -> Option<Vec<u8>> {
+        let now_ms = context.wall_us.div_euclid(1000);
         let of_day = |ms: i64| -> Option<Vec<u8>> {
             let days = u32::try_from(ms.div_euclid(DAY_MS) + DATE_EPOCH).ok()?;
             Some(days.to_be_bytes().to_vec())
         };
         match self {
-            Self::Now => Some(time_uuid(moment).to_vec()),
-            Self::Uuid => Some(random_uuid(moment.unique).to_vec()),
+            Self::Now => Some(time_uuid(context).to_vec()),
+            Self::Uuid => Some(random_uuid(context.unique).to_vec()),
             Self::CurrentTimestamp => Some(now_ms.to_be_bytes().to_vec()),
             Self::CurrentDate => of_day(now_ms),
             Self::CurrentTime => {
-                let ns = moment.wall_us.rem_euclid(DAY_MS * 1000) * 1000;
+                let ns = context.wall_us.rem_euclid(DAY_MS * 1000) * 1000;
                 Some(ns.to_be_bytes().to_vec())
             }
             Self::ToTimestamp | Self::ToUnixTimestamp => {
@@ -207,7 +212,7 @@ fn milliseconds(value: &[u8], kind: &Type) -> Option<i64> {
     }
 }
 
-/// A time UUID of a moment in units of 100 ns since the epoch of UUIDs.
+/// A time UUID of `ticks` units of 100 ns since the epoch of UUIDs.
 fn uuid_of_ticks(ticks: i64, tail: [u8; 8]) -> [u8; 16] {
     let [g, h, e, f, a, b, c, d] = ticks.to_be_bytes();
     let mut uuid = [a, b, c, d, e, f, g & 0x0f | 0x10, h, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -220,12 +225,12 @@ fn uuid_at(milliseconds: i64, more_ticks: i64, tail: [u8; 8]) -> Option<Vec<u8>>
     Some(uuid_of_ticks(ticks, tail).to_vec())
 }
 
-/// A time UUID of now that differs from all others: its last eight bytes are unique.
-fn time_uuid(moment: &Moment) -> [u8; 16] {
-    let ticks = moment.wall_us.saturating_mul(10).saturating_add(UUID_EPOCH_TICKS);
-    let mut tail = moment.unique[0].to_be_bytes();
+/// A time UUID of the current time that differs from all others: its last eight bytes are unique.
+fn time_uuid(context: &CallContext) -> [u8; 16] {
+    let ticks = context.wall_us.saturating_mul(10).saturating_add(UUID_EPOCH_TICKS);
+    let mut tail = context.unique[0].to_be_bytes();
     tail[0] = tail[0] & 0x3f | 0x80;
-    // The multicast bit says that the node is no address of a network card.
+    // The multicast bit marks a node that is no address of a network card.
     tail[2] |= 1;
     uuid_of_ticks(ticks, tail)
 }
@@ -244,10 +249,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_convert_into_each_other() {
-        let moment = Moment { wall_us: 1_700_000_000_123_456, unique: [u64::MAX, 7] };
+    fn time_functions_convert_into_each_other() {
+        let context = CallContext { wall_us: 1_700_000_000_123_456, unique: [u64::MAX, 7] };
         let call = |name: &str, argument: Option<&[u8]>, kind: &Type| {
-            Function::by_name(name).unwrap().call(argument, kind, &moment)
+            Function::by_name(name).unwrap().call(argument, kind, &context)
         };
         let now = call("now", None, &Type::Blob).unwrap();
         assert!(Type::Timeuuid.validate(&now).is_ok());

@@ -1,4 +1,4 @@
-//! Text to tokens, as Cassandra's `Lexer.g` cuts it.
+//! Splits text into tokens, as Cassandra's `Lexer.g` does.
 
 use super::{ParseError, SyntaxProblem};
 use crate::types::Duration;
@@ -11,9 +11,9 @@ pub(super) enum Kind {
     Quoted(String),
     Text(String),
     Integer(i128),
-    /// An integer that not even 128 bits hold, as written.
+    /// An integer that does not fit into 128 bits, as written.
     BigInteger(String),
-    /// As written.
+    /// A float, as written.
     Float(String),
     Uuid([u8; 16]),
     Blob(Vec<u8>),
@@ -26,19 +26,19 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token<'t> {
     pub(super) kind: Kind,
-    /// As written; `<EOF>` at the end.
+    /// The text as written; `<EOF>` at the end.
     pub(super) text: &'t str,
-    /// Where it begins, in bytes.
+    /// The offset of its first byte.
     pub(super) offset: usize,
 }
 
-/// Punctuation, the longer first.
+/// Punctuation, longer marks first.
 const MARKS: [&str; 24] = [
     "<=", ">=", "!=", "+=", "-=", "(", ")", "[", "]", "{", "}", ",", ".", ";", ":", "?", "*", "=",
     "<", ">", "+", "-", "/", "%",
 ];
 
-/// Cuts the whole text. The last token is `End`.
+/// Splits the whole text. The last token is `End`.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
     let mut tokens = Vec::new();
     let mut offset = 0;
@@ -51,7 +51,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
     Ok(tokens)
 }
 
-/// The error at a place in the text.
+/// The error at an offset of the text.
 pub(super) fn syntax(text: &str, offset: usize, problem: SyntaxProblem) -> ParseError {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -62,7 +62,7 @@ pub(super) fn syntax(text: &str, offset: usize, problem: SyntaxProblem) -> Parse
     }
 }
 
-/// Where the next token begins, after white space and comments; `None` at the end.
+/// The offset of the next token, after white space and comments; `None` at the end.
 fn skip(text: &str, mut offset: usize) -> Result<Option<usize>, ParseError> {
     loop {
         let rest = &text[offset..];
@@ -127,7 +127,8 @@ fn run(bytes: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
     bytes.iter().take_while(|byte| belongs(**byte)).count()
 }
 
-/// What stands between two quotes, where a doubled quote is one, and the length with the quotes.
+/// The text between two quotes, in which a doubled quote is one, and the length including the
+/// quotes.
 fn quoted(rest: &str, quote: char) -> Option<(String, usize)> {
     let mut value = String::new();
     let mut characters = rest.char_indices().skip(1).peekable();
@@ -143,7 +144,7 @@ fn quoted(rest: &str, quote: char) -> Option<(String, usize)> {
     None
 }
 
-/// A duration of ISO 8601 that is no word: with a minus in front, or of the form
+/// A duration of ISO 8601 that is no word: with a leading minus, or of the form
 /// `PYYYY-MM-DDThh:mm:ss`.
 fn iso_duration(rest: &str) -> Option<(Duration, usize)> {
     const DATE_BYTES: usize = "P0000-00-00T00:00:00".len();
@@ -207,7 +208,7 @@ fn number(text: &str, offset: usize) -> Result<(Kind, usize), ParseError> {
     Ok((kind, length))
 }
 
-/// Bytes written as an even number of hexadecimal digits.
+/// The bytes of an even number of hexadecimal digits.
 fn hex(digits: &[u8]) -> Option<Vec<u8>> {
     let (pairs, []) = digits.as_chunks::<2>() else { return None };
     pairs.iter().map(|[high, low]| Some(nibble(*high)? << 4 | nibble(*low)?)).collect()

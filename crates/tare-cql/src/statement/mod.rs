@@ -1,10 +1,10 @@
-//! CQL statements: `parse` turns text into a tree. Names are not resolved and types not checked:
-//! that is the business of who knows the schema.
+//! CQL statements: `parse` turns text into a tree. It resolves no names and checks no types,
+//! because that needs the schema.
 //!
-//! What is understood: USE; CREATE, ALTER and DROP of keyspaces and tables; TRUNCATE; INSERT,
-//! UPDATE, DELETE and batches of them; SELECT; DESCRIBE. All else of CQL is refused by name with
-//! `ParseError::Unsupported`, which a server answers as an invalid request; `ParseError::Syntax`
-//! is worded as Cassandra words it.
+//! The supported statements are USE; CREATE, ALTER and DROP of keyspaces and tables; TRUNCATE;
+//! INSERT, UPDATE, DELETE and batches of them; SELECT; DESCRIBE. Other statements are refused by
+//! name with `ParseError::Unsupported`, which a server answers as an invalid request;
+//! `ParseError::Syntax` has Cassandra's wording.
 
 pub mod function;
 mod lexer;
@@ -23,7 +23,7 @@ use std::fmt;
 
 use crate::types::Duration;
 
-/// Why a text is no statement that can be run.
+/// Why a text is no supported statement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// Lines count from 1, columns from 0, in characters, as in Cassandra.
@@ -33,7 +33,7 @@ pub enum ParseError {
     Unsupported { what: String },
 }
 
-/// What is wrong at a place in the text.
+/// The problem at a position in the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SyntaxProblem {
     #[error("no viable alternative at input '{input}'")]
@@ -53,11 +53,24 @@ pub enum SyntaxProblem {
 }
 
 /// Parses one statement, which may end with a semicolon.
+///
+/// ```
+/// use tare_cql::statement::{Modify, Statement, parse};
+///
+/// let parsed = parse("INSERT INTO ks.t (k, v) VALUES (?, :value)")?;
+/// assert_eq!(parsed.markers, [None, Some("value".to_string())]);
+/// let Statement::Modify(Modify::Insert(insert)) = parsed.statement else { unreachable!() };
+/// assert_eq!(insert.columns, ["k", "v"]);
+///
+/// let error = parse("SELECT FROM t WHERE").unwrap_err();
+/// assert!(error.to_string().starts_with("line 1:"));
+/// # Ok::<(), tare_cql::statement::ParseError>(())
+/// ```
 pub fn parse(text: &str) -> Result<Parsed, ParseError> {
     parser::parse(text)
 }
 
-/// A statement and the names of its bind markers in the order they stand in it; `?` has no name.
+/// A statement and the names of its bind markers in their order; `?` has no name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
     pub statement: Statement,
@@ -80,8 +93,8 @@ pub enum Statement {
     Select(Select),
 }
 
-/// A table, in the keyspace in use unless it names one. Names are folded to lower case unless they
-/// were quoted.
+/// A table, with its keyspace if the statement names one. Names are in lower case unless they were
+/// quoted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableName {
     pub keyspace: Option<String>,
@@ -115,7 +128,7 @@ pub struct Using {
 pub struct Insert {
     pub table: TableName,
     pub columns: Vec<String>,
-    /// As many as there are columns.
+    /// One value for each column.
     pub values: Vec<Term>,
     pub using: Using,
 }
@@ -176,18 +189,18 @@ pub enum SelectItem {
     Column(String),
     /// `count(*)` or `count(1)`: a bigint named `count`.
     CountRows,
-    /// `count(column)`: how many rows have a value there.
+    /// `count(column)`: the number of rows that have a value in the column.
     Count(String),
     /// When the value was written, in microseconds: a bigint.
     WriteTime(String),
-    /// For how many seconds the value lives on: an int, null where it lives for ever.
+    /// The seconds that the value still lives: an int, null if it lives for ever.
     Ttl(String),
     /// The token of the partition: a bigint.
     Token(Vec<String>),
     Call(Function, Vec<SelectItem>),
 }
 
-/// The name that a column of the result has, as in Cassandra.
+/// The name of the column in the result, as in Cassandra.
 impl fmt::Display for SelectItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -216,7 +229,7 @@ pub struct Relation {
     pub test: Test,
 }
 
-/// What is compared.
+/// The left side of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     Column(String),
@@ -254,7 +267,7 @@ pub enum Comparison {
     GreaterOrEqual,
 }
 
-/// A value in the text, or the place of one that comes with the request.
+/// A value in the text, or the position of one that comes with the request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Term {
     Literal(Literal),
@@ -273,9 +286,9 @@ pub enum Literal {
     Null,
     Boolean(bool),
     Integer(i128),
-    /// An integer that 128 bits do not hold, as written.
+    /// An integer that does not fit into 128 bits, as written.
     BigInteger(String),
-    /// As written, because a decimal has digits that a float has not.
+    /// A float as written, because a decimal has digits that a float loses.
     Float(String),
     Duration(Duration),
     Text(String),

@@ -22,10 +22,10 @@ pub struct AlterKeyspace {
 pub struct CreateTable {
     pub table: TableName,
     pub if_not_exists: bool,
-    /// In the order written.
+    /// The columns in the order of the statement.
     pub columns: Vec<(String, Type)>,
     pub partition_key: Vec<String>,
-    /// Clustering columns; descending where CLUSTERING ORDER BY says so.
+    /// The clustering columns, with their order.
     pub clustering: Vec<(String, Order)>,
     pub options: Vec<(String, Literal)>,
 }
@@ -43,26 +43,26 @@ pub enum TableChange {
     Options(Vec<(String, Literal)>),
 }
 
-/// DESCRIBE, which a server answers since Cassandra 4.0.
+/// DESCRIBE, which servers answer since Cassandra 4.0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Describe {
     pub target: DescribeTarget,
-    /// `WITH INTERNALS`: ids too.
+    /// Whether `WITH INTERNALS` asks for ids too.
     pub internals: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DescribeTarget {
     Cluster,
-    /// All keyspaces; those of the system too where it is `FULL`.
+    /// All keyspaces; with `FULL` those of the system too.
     Schema {
         full: bool,
     },
     Keyspaces,
     Tables,
-    /// Kinds of objects of which there are none here, such as `TYPES`.
+    /// A kind of object that this server does not have, such as `TYPES`.
     Nothing,
-    /// The keyspace in use where no name is given; without its tables where it is `ONLY`.
+    /// A keyspace, or the one in use if there is no name; with `ONLY` without its tables.
     Keyspace {
         name: Option<String>,
         only: bool,

@@ -1,4 +1,4 @@
-//! Column types: their names in CQL, their options on the wire (section 4.2.5.2), the check and the
+//! Column types: their names in CQL, their options on the wire (section 4.2.5.2), validation and
 //! printing of their values (section 6).
 
 mod value;
@@ -9,7 +9,7 @@ use crate::frame::Version;
 use crate::wire::{DecodeError, Reader, put_short, put_string};
 use std::fmt;
 
-/// Levels of nested types that are followed; Cassandra's own tables need three.
+/// Levels of nested types that are decoded; Cassandra's own tables need three.
 const NESTING_MAX: usize = 16;
 
 /// The type of a column or of a bind marker.
@@ -39,9 +39,10 @@ pub enum Type {
     Set(Box<Type>),
     Map(Box<Type>, Box<Type>),
     Tuple(Vec<Type>),
-    /// A collection written and read as a whole. The wire does not tell it from the type within.
+    /// A collection that is written and read as a whole. The wire format does not distinguish it
+    /// from the inner type.
     Frozen(Box<Type>),
-    /// A type known by the name of its Java class only.
+    /// A type that is known only by the name of its Java class.
     Custom(String),
 }
 
@@ -70,7 +71,7 @@ const SCALARS: [(&str, u16, Type); 20] = [
 ];
 
 const CUSTOM: u16 = 0x0000;
-/// Version 3 and before sent text as this; it is accepted still.
+/// Version 3 and earlier sent text with this code; it is still accepted.
 const TEXT_OLD: u16 = 0x000a;
 const LIST: u16 = 0x0020;
 const MAP: u16 = 0x0021;
@@ -81,7 +82,7 @@ const TUPLE: u16 = 0x0031;
 const DURATION_CLASS: &str = "org.apache.cassandra.db.marshal.DurationType";
 
 impl Type {
-    /// The scalar type of this name, in any case; `varchar` is another name for `text`.
+    /// The scalar type of this name, without regard to case; `varchar` is another name for `text`.
     pub fn scalar(name: &str) -> Option<Self> {
         if name.eq_ignore_ascii_case("varchar") {
             return Some(Self::Text);
@@ -175,7 +176,7 @@ impl Type {
     }
 }
 
-/// The type as CQL and `system_schema.columns` write it, such as `frozen<map<text, text>>`.
+/// The type in the form of CQL and `system_schema.columns`, such as `frozen<map<text, text>>`.
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,5 +1,5 @@
-//! What stands between a server and whoever can reach it: passwords and TLS, which are demanded
-//! where more than this host can.
+//! Controls who can use the server: passwords and TLS. Both are required when more than this host
+//! can reach the server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,12 +14,12 @@ use crate::node::config::Config;
 use crate::shard::SharedState;
 use crate::shard::message::Message;
 
-/// Why a server cannot be guarded as it should.
+/// Why access to a server cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     #[error(
-        "will not listen on {address} without {missing}: everybody who reaches it could read and \
-         write; give {options}, or --insecure to do it all the same"
+        "will not listen on {address} without {missing}: anyone who reaches it could read and \
+         write; give {options}, or --insecure to listen anyway"
     )]
     Insecure { address: SocketAddr, missing: &'static str, options: &'static str },
     #[error(transparent)]
@@ -30,14 +30,15 @@ pub enum AccessError {
     Logins { source: io::Error },
 }
 
-/// What a server is guarded with.
+/// The access control of a server.
 pub(crate) struct AccessControl {
     pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     pub(crate) logins: Option<Logins>,
 }
 
 impl AccessControl {
-    /// Reads what is asked for; refuses to be open to a network, unless that is asked for.
+    /// Loads the users and the TLS files. Refuses to be open to a network unless the configuration
+    /// says `insecure`.
     pub(crate) fn prepare(config: &Config) -> Result<Self, AccessError> {
         check_exposure(config)?;
         let users = config.users.as_deref().map(Users::read).transpose()?;
@@ -58,7 +59,7 @@ fn check_exposure(config: &Config) -> Result<(), AccessError> {
     Err(AccessError::Insecure { address, missing, options })
 }
 
-/// The checking of logins, until it is started.
+/// The check of logins before its thread is started.
 pub(crate) struct Logins {
     users: Users,
     queue: SyncSender<Login>,
@@ -71,12 +72,12 @@ impl Logins {
         Self { users, queue, waiting }
     }
 
-    /// Where shards put their logins.
+    /// The queue into which shards put their logins.
     pub(crate) fn queue(&self) -> SyncSender<Login> {
         self.queue.clone()
     }
 
-    /// Starts the thread that checks them. It ends with the last shard, or with the program.
+    /// Starts the thread that checks logins. It ends with the last shard, or with the program.
     pub(crate) fn start(self, shared: &Arc<SharedState>) -> Result<(), AccessError> {
         let Self { users, waiting, .. } = self;
         let shared = Arc::downgrade(shared);
@@ -87,7 +88,7 @@ impl Logins {
     }
 }
 
-/// Brings an answer to a shard. A full mailbox is emptied within a turn of its shard.
+/// Sends an answer to a shard. A full mailbox is emptied within a turn of its shard.
 fn tell(shared: &Weak<SharedState>, shard: usize, mut message: Message) {
     while let Some(shared) = shared.upgrade() {
         match shared.mailboxes[shard].post(message) {

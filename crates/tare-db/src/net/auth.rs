@@ -1,9 +1,9 @@
-//! Who may log in: users and argon2 hashes of their passwords, one a line of a file, checked when a
+//! Checks who may log in: users and argon2 hashes of their passwords, one per line of a file. A
 //! client answers AUTHENTICATE with SASL PLAIN (RFC 4616).
 //!
-//! A hash is made to cost time and memory (the defaults of the `argon2` crate: 19 MiB, some ten
-//! milliseconds), so it is computed on a thread of its own, one login at a time; shards wait for it
-//! as for a sibling. A user who does not exist costs the same time.
+//! A hash takes time and memory by design (the defaults of the `argon2` crate: 19 MiB, about ten
+//! milliseconds), so a thread of its own computes it, one login at a time; shards wait for the
+//! result as for a sibling. A user who does not exist takes the same time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,30 +14,30 @@ use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 
 use crate::net::reactor::ConnId;
-use crate::net::session::Phase;
+use crate::net::session::LoginPhase;
 use crate::query::failure::Failure;
 use crate::shard::message::Message;
 use crate::shard::{Conn, Shard};
 use tare_cql::response::{Reply, encode_auth_success};
 
-/// The Java class that drivers know SASL PLAIN by.
+/// The Java class by which drivers recognise SASL PLAIN.
 pub(crate) const AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
-/// Logins that wait for their turn at most.
+/// Logins that may wait in the queue.
 const LOGINS_MAX: usize = 256;
 
-/// Why there are no users.
+/// Why the users cannot be read, or an entry cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
     #[error("cannot read the users in {}", .path.display())]
     Read { path: PathBuf, source: std::io::Error },
     #[error("line {line} of {} is not USER:HASH as `tare db password USER` makes it", .path.display())]
     Line { path: PathBuf, line: usize },
-    #[error("user {user:?} stands twice in {}", .path.display())]
+    #[error("user {user:?} appears twice in {}", .path.display())]
     Twice { path: PathBuf, user: String },
     #[error("{} names no user", .path.display())]
     Empty { path: PathBuf },
     #[error(
-        "{user:?} cannot be the name of a user: it must not be empty nor hold \":\", \"#\" or control characters"
+        "{user:?} cannot be the name of a user: it must not be empty or contain \":\", \"#\" or control characters"
     )]
     Name { user: String },
     #[error("the password is empty")]
@@ -51,7 +51,7 @@ pub enum AuthError {
 pub(crate) struct Users(BTreeMap<String, String>);
 
 impl Users {
-    /// Reads lines of `USER:HASH`; empty ones and those that begin with `#` are passed over.
+    /// Reads lines of `USER:HASH`. Skips empty lines and those that begin with `#`.
     pub(crate) fn read(path: &Path) -> Result<Self, AuthError> {
         let path = path.to_path_buf();
         let text = match std::fs::read_to_string(&path) {
@@ -79,7 +79,8 @@ impl Users {
         Ok(Self(users))
     }
 
-    /// Whether the password is the user's. Takes about as long for a user who does not exist.
+    /// Whether the password is the user's. The check of a user who does not exist takes about as
+    /// long.
     fn knows(&self, user: &str, password: &[u8]) -> bool {
         let there = self.0.get(user);
         let hash = there.or_else(|| self.0.values().next());
@@ -103,7 +104,7 @@ pub fn entry(user: &str, password: &str) -> Result<String, AuthError> {
     Ok(format!("{user}:{hash}"))
 }
 
-/// User and password of SASL PLAIN: `[identity] NUL user NUL password`.
+/// Decodes user and password of SASL PLAIN: `[identity] NUL user NUL password`.
 pub(crate) fn decode_plain(token: &[u8]) -> Result<(&str, &[u8]), Failure> {
     let mut parts = token.splitn(3, |byte| *byte == 0);
     let (_, user, password) = (parts.next(), parts.next(), parts.next());
@@ -123,18 +124,19 @@ pub(crate) struct Login {
     password: Vec<u8>,
 }
 
-/// The queue to the thread that checks logins, and what the thread does.
+/// Makes the queue to the thread that checks logins.
 pub(crate) fn queue() -> (SyncSender<Login>, Receiver<Login>) {
     sync_channel(LOGINS_MAX)
 }
 
-/// Checks logins until no shard is left that could ask. `tell` brings the answer to a shard.
+/// Checks logins until all shards have dropped their ends of the queue. `tell` sends the answer to
+/// a shard.
 pub(crate) fn check(users: &Users, logins: &Receiver<Login>, tell: impl Fn(usize, Message)) {
     for Login { shard, conn, reply, user, password } in logins {
         let right = users.knows(&user, &password);
         let result = match right {
             true => Ok(()),
-            // The words of Cassandra's PasswordAuthenticator, which some people's scripts look for.
+            // Some scripts look for this message of Cassandra's PasswordAuthenticator.
             false => Err(Failure::BadCredentials(format!(
                 "Provided username {user} and/or password are incorrect"
             ))),
@@ -144,7 +146,7 @@ pub(crate) fn check(users: &Users, logins: &Receiver<Login>, tell: impl Fn(usize
 }
 
 impl Shard {
-    /// Has a login checked.
+    /// Queues a login for the check.
     pub(crate) fn check_login(
         &mut self,
         conn: &mut Conn,
@@ -153,13 +155,13 @@ impl Shard {
         password: &[u8],
     ) -> Result<(), Failure> {
         let Some(logins) = &self.shared.logins else {
-            return Err(Failure::Protocol("no authentication was asked for".into()));
+            return Err(Failure::Protocol("this server needs no authentication".into()));
         };
         let (user, password) = (user.to_string(), password.to_vec());
         let login = Login { shard: self.number, conn: conn.id, reply, user, password };
         match logins.try_send(login) {
             Ok(()) => {
-                conn.phase = Phase::Checking;
+                conn.phase = LoginPhase::Checking;
                 self.connections.unanswered += 1;
                 Ok(())
             }
@@ -169,7 +171,7 @@ impl Shard {
         }
     }
 
-    /// Lets a client in, or not.
+    /// Answers a login and admits the client if it was right.
     pub(crate) fn logged_in(&mut self, id: ConnId, reply: Reply, result: Result<(), Failure>) {
         self.connections.unanswered -= 1;
         if result.is_err() {
@@ -178,7 +180,7 @@ impl Shard {
         let Some(conn) = self.connections.get_mut(id) else { return };
         match result {
             Ok(()) => {
-                conn.phase = Phase::Ready;
+                conn.phase = LoginPhase::Ready;
                 encode_auth_success(&mut conn.out, reply, None);
             }
             Err(failure) => {

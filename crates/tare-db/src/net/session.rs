@@ -1,4 +1,4 @@
-//! The protocol side of a connection: frames in, frames out.
+//! The protocol side of a connection: decodes requests, runs them, and encodes their answers.
 
 use std::sync::{Arc, PoisonError};
 
@@ -19,24 +19,25 @@ use crate::shard::{Conn, Shard};
 
 /// The longest request in bytes (Cassandra's `native_transport_max_frame_size`, 4.0).
 const REQUEST_BYTES_MAX: usize = 16 << 20;
-/// An incomplete request of so many bytes is refused before the rest has come, if at all.
+/// An incomplete request of at least this size is refused before the rest has come, if the server
+/// is overloaded.
 const LARGE_BYTES: usize = 16 << 10;
 
-/// How far a connection has come.
+/// The state of a connection's login.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum LoginPhase {
     /// STARTUP has not come yet.
     #[default]
     New,
-    /// The client has been asked who it is.
+    /// The server has asked for a login.
     Login,
-    /// What it answered is being checked.
+    /// The login is being checked.
     Checking,
     Ready,
 }
 
 impl Shard {
-    /// Handles the requests in a connection's input, as many as are whole.
+    /// Handles all complete requests in a connection's input.
     pub(crate) fn process(&mut self, conn: &mut Conn) {
         let mut input = std::mem::take(&mut conn.input);
         let mut at = 0;
@@ -58,7 +59,7 @@ impl Shard {
                 Ok(Some(bytes)) => at += bytes,
                 Ok(None) => break,
                 Err(error) => {
-                    // What follows cannot be told apart any more.
+                    // Nothing after the error can be decoded.
                     error.answer(conn.version, &mut conn.out);
                     self.telemetry.counters.errors += 1;
                     conn.closing = true;
@@ -76,8 +77,7 @@ impl Shard {
         conn.input = input;
     }
 
-    /// Handles the first request of `input`; returns how many bytes it took, `None` while it is
-    /// incomplete.
+    /// Handles the first request of `input`. Returns its length, or `None` while it is incomplete.
     #[inline]
     fn process_plain(
         &mut self,
@@ -96,8 +96,8 @@ impl Shard {
         }
     }
 
-    /// The same where requests do not lie in the input as they are: handles one that has been
-    /// unpacked, or unpacks more of them.
+    /// Does the same for a connection whose requests are framed: handles an unpacked request, or
+    /// unpacks more.
     fn process_framed(
         &mut self,
         conn: &mut Conn,
@@ -127,14 +127,14 @@ impl Shard {
     #[inline]
     fn request(&mut self, conn: &mut Conn, frame: &Frame<'_>) {
         let reply = Reply::to(frame);
-        let ready = conn.phase == Phase::Ready && frame.version == conn.version;
+        let ready = conn.phase == LoginPhase::Ready && frame.version == conn.version;
         let result = match Request::decode(frame) {
             Ok(_) if self.connections.is_overloaded() => Err(self.overloaded()),
             Ok(Request::Execute { id, parameters }) if ready => {
                 self.execute(conn, reply, id, &parameters)
             }
-            Ok(request) if ready => self.other(conn, reply, &request),
-            Ok(request) => self.greet(conn, reply, &request),
+            Ok(request) if ready => self.handle_ready(conn, reply, &request),
+            Ok(request) => self.handle_unready(conn, reply, &request),
             Err(error) => Err(Failure::Protocol(error.to_string())),
         };
         if let Err(failure) = result {
@@ -143,9 +143,9 @@ impl Shard {
         }
     }
 
-    /// Answers a long request that has not come as a whole, so that it need not be kept, while
-    /// connections hold all that they may; returns how many bytes are to be forgotten. What is
-    /// still to come of it will be passed over.
+    /// Answers a long incomplete request while the connections hold all the memory that they may,
+    /// so that it need not be kept. Returns the number of bytes to drop; the rest of the request is
+    /// skipped when it comes.
     fn refuse_large(&mut self, conn: &mut Conn, begun: &[u8]) -> Option<usize> {
         if begun.len() < LARGE_BYTES || !self.connections.is_overloaded() {
             return None;
@@ -164,19 +164,20 @@ impl Shard {
     #[cold]
     fn overloaded(&mut self) -> Failure {
         self.telemetry.counters.overloaded += 1;
-        let message = "connections hold all the memory that they may; take your answers, send less";
+        let message =
+            "connections hold all the memory that they may; read the answers, or send less";
         Failure::Overloaded(message.into())
     }
 
-    /// What may be asked before a connection is ready.
-    fn greet(
+    /// Handles the requests that are allowed before a connection is ready.
+    fn handle_unready(
         &mut self,
         conn: &mut Conn,
         reply: Reply,
         request: &Request<'_>,
     ) -> Result<(), Failure> {
         let version = reply.head.version;
-        if conn.phase != Phase::New && version != conn.version {
+        if conn.phase != LoginPhase::New && version != conn.version {
             conn.closing = true;
             let (got, agreed) = (version.name(), conn.version.name());
             let message = format!(
@@ -186,21 +187,21 @@ impl Shard {
         }
         match (request, conn.phase) {
             (Request::Options, _) => {
-                self.tell_options(conn, reply.head);
+                self.send_supported(conn, reply.head);
                 Ok(())
             }
-            (Request::Startup { options }, Phase::New) => self.startup(conn, reply, *options),
-            (Request::AuthResponse { token }, Phase::Login) => {
+            (Request::Startup { options }, LoginPhase::New) => self.startup(conn, reply, *options),
+            (Request::AuthResponse { token }, LoginPhase::Login) => {
                 let (user, password) = auth::decode_plain(token.unwrap_or_default())?;
                 self.check_login(conn, reply, user, password)
             }
-            (_, Phase::New) => {
+            (_, LoginPhase::New) => {
                 Err(Failure::Protocol("the first request must be STARTUP or OPTIONS".into()))
             }
-            (_, Phase::Login | Phase::Checking) => {
+            (_, LoginPhase::Login | LoginPhase::Checking) => {
                 Err(Failure::Protocol("the login is not finished".into()))
             }
-            (_, Phase::Ready) => unreachable!("its version is the connection's"),
+            (_, LoginPhase::Ready) => unreachable!("its version is the connection's"),
         }
     }
 
@@ -224,19 +225,19 @@ impl Shard {
         };
         conn.version = reply.head.version;
         if self.shared.logins.is_some() {
-            conn.phase = Phase::Login;
+            conn.phase = LoginPhase::Login;
             response::encode_authenticate(&mut conn.out, reply, auth::AUTHENTICATOR);
         } else {
-            conn.phase = Phase::Ready;
+            conn.phase = LoginPhase::Ready;
             response::encode_ready(&mut conn.out, reply);
         }
         conn.transport.begin(conn.version, lz4, conn.out.len());
         Ok(())
     }
 
-    /// SUPPORTED: what drivers may choose from, and where their connection has come to. The keys
-    /// are those of Cassandra, and of Scylla's `docs/dev/protocol-extensions.md`.
-    fn tell_options(&self, conn: &mut Conn, head: Head) {
+    /// Sends SUPPORTED: the options of drivers, and the shard of the connection. The keys are those
+    /// of Cassandra, and of Scylla's `docs/dev/protocol-extensions.md`.
+    fn send_supported(&self, conn: &mut Conn, head: Head) {
         let shard = self.number.to_string();
         let shards = self.shared.mailboxes.len().to_string();
         let port = self.shared.balancer.shard_aware_port().map(|port| port.to_string());
@@ -256,12 +257,12 @@ impl Shard {
             ("SCYLLA_SHARDING_IGNORE_MSB", &["0"]),
             (port_key, &[port]),
         ];
-        // Without a port of that kind there is no key for it either.
+        // Without a shard-aware port there is no key for it.
         let count = options.len() - usize::from(port.is_empty());
         response::encode_supported(&mut conn.out, head, &options[..count]);
     }
 
-    fn other(
+    fn handle_ready(
         &mut self,
         conn: &mut Conn,
         reply: Reply,
@@ -269,7 +270,7 @@ impl Shard {
     ) -> Result<(), Failure> {
         match request {
             Request::Options => {
-                self.tell_options(conn, reply.head);
+                self.send_supported(conn, reply.head);
                 Ok(())
             }
             Request::Register { events } => register(conn, reply, *events),
@@ -290,7 +291,7 @@ impl Shard {
                 Err(Failure::Protocol("the connection has been set up already".into()))
             }
             Request::AuthResponse { .. } => {
-                Err(Failure::Protocol("no authentication was asked for".into()))
+                Err(Failure::Protocol("this server needs no authentication".into()))
             }
         }
     }
@@ -336,7 +337,7 @@ impl Shard {
         self.run_statement(conn, reply, &prepared, parameters)
     }
 
-    /// The statement of an id, planned in the schema as it is.
+    /// The statement of an id, planned in the current schema.
     #[inline]
     fn prepared(&mut self, id: &[u8]) -> Result<Arc<Prepared>, Failure> {
         let foreign = |_| Failure::Protocol("an id of a statement has 16 bytes".into());
@@ -389,12 +390,12 @@ impl Shard {
     }
 }
 
-/// The keyspace of names without one: that of the request, else that of the connection.
+/// The keyspace for names without one: that of the request, or else that of the connection.
 fn keyspace_of(conn: &Conn, asked: Option<&str>) -> Option<Arc<str>> {
     asked.map(Arc::from).or_else(|| conn.keyspace.clone())
 }
 
-/// The reply to a client that knows what it says of the result's columns.
+/// The reply, with as much metadata about the result's columns as the client needs.
 #[inline]
 fn describe(reply: Reply, prepared: &Prepared, parameters: &Parameters<'_>) -> Reply {
     match prepared.plan.result_columns() {
@@ -404,7 +405,8 @@ fn describe(reply: Reply, prepared: &Prepared, parameters: &Parameters<'_>) -> R
 }
 
 impl Conn {
-    /// Bytes at the begin of `input` that belong to a request which was refused before it had come.
+    /// Skips bytes at the begin of `input` that belong to a request that was refused before it was
+    /// complete.
     fn pass_over(&mut self, input: &[u8]) -> Option<usize> {
         let length = self.refused_bytes.min(input.len());
         self.refused_bytes -= length;
@@ -417,7 +419,7 @@ fn register(conn: &mut Conn, reply: Reply, events: StringList<'_>) -> Result<(),
         if !response::EVENT_TYPES.contains(&event) {
             return Err(Failure::Protocol(format!("{event:?} is no type of event")));
         }
-        // A single node that never changes its address has no other events to tell.
+        // A single node that never changes its address has no other events.
         conn.wants_schema_events |= event == "SCHEMA_CHANGE";
     }
     response::encode_ready(&mut conn.out, reply);

@@ -1,6 +1,6 @@
-//! TLS of the server's side, by rustls: certificate and key come from PEM files, clients are not
-//! asked for certificates. The handshake is part of the shard's loop (a signature is some ten to
-//! some hundred microseconds, once a connection).
+//! TLS for the server, by rustls. The certificate and key come from PEM files; clients need no
+//! certificates. The handshake runs in the shard's loop (a signature takes ten to some hundred
+//! microseconds, once per connection).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 use tare_cql::tls::{self, TlsError};
 
-/// What TLS is done with.
+/// The files that TLS needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// PEM: the server's certificate first, then those that vouch for it.
+    /// PEM file with the server's certificate first, then the certificates that sign it.
     pub certificate: PathBuf,
-    /// PEM: its private key.
+    /// PEM file with the private key.
     pub key: PathBuf,
 }
 
-/// Why there is no TLS.
+/// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsFilesError {
     #[error("cannot read a {what} from {}", .path.display())]
@@ -30,7 +30,7 @@ pub enum TlsFilesError {
     Unusable { certificate: PathBuf, key: PathBuf, source: rustls::Error },
 }
 
-/// Reads certificate and key.
+/// Loads the certificate and key.
 pub(crate) fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsFilesError> {
     let TlsFiles { certificate, key } = files;
     let pem = |what, path: &Path| {
@@ -65,8 +65,8 @@ impl Tls {
         connection.map(Self).map_err(|source| TlsError::Peer { source })
     }
 
-    /// Takes what was received and appends what it says to `plain`. After an error there may still
-    /// be something to send.
+    /// Takes received bytes and appends their plain text to `plain`. After an error there may still
+    /// be an alert to send.
     pub(crate) fn decrypt(&mut self, received: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsError> {
         tls::decrypt(&mut self.0, received, plain)
     }
@@ -75,7 +75,7 @@ impl Tls {
         self.0.wants_write()
     }
 
-    /// Appends the records that hold `plain`, and whatever else is to be sent, to `out`.
+    /// Appends the records of `plain`, and pending TLS messages, to `out`.
     pub(crate) fn encrypt(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         tls::encrypt(&mut self.0, plain, out);
     }

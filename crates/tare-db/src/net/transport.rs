@@ -1,8 +1,8 @@
-//! What lies between a connection's frames and its socket: TLS, segments, compression.
+//! The layers between a connection's frames and its socket: TLS, segments, compression.
 //!
-//! A connection without any of them pays for none: its frames lie in its buffers as they travel.
-//! Everything here is bounded: what is received is unpacked one segment at a time, and what is to be
-//! sent is packed only when everything packed before is with the kernel.
+//! A connection without these layers does not pay for them: its frames lie in its buffers as they
+//! travel. Everything is bounded: input is unpacked one segment at a time, and output is packed
+//! only when the kernel has all that was packed before.
 
 use tare_cql::frame::{Direction, Version};
 use tare_cql::framing::{Framing, FramingError};
@@ -10,9 +10,9 @@ use tare_cql::tls::TlsError;
 
 use crate::net::tls::Tls;
 
-/// Buffers above this are given back when they are empty, in bytes.
+/// Empty buffers that are larger than this are freed, in bytes.
 const KEPT_BYTES_MAX: usize = 1 << 20;
-/// What a TLS session is reckoned to hold: its state, and a record in each direction.
+/// Assumed memory of a TLS session: its state, and a record in each direction.
 const TLS_BYTES: usize = 48 << 10;
 
 #[derive(Debug, Default)]
@@ -21,13 +21,13 @@ pub(crate) struct Transport {
     tls: Option<Box<Tls>>,
     /// Frames that were unpacked.
     frames: Frames,
-    /// What is to be sent, as it travels.
+    /// Packed bytes to send.
     packed: Vec<u8>,
-    /// The first so many bytes of the answers are not to be packed: STARTUP's own.
+    /// Number of bytes at the begin of the answers that are not packed: the answer to STARTUP.
     unframed: usize,
 }
 
-/// Unpacked frames, of which the first bytes have been handled.
+/// Unpacked frames; the first `handled` bytes have been handled.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     bytes: Vec<u8>,
@@ -43,7 +43,7 @@ impl Frames {
         self.handled += length;
     }
 
-    /// Moves what is left to the front, so that more can be appended.
+    /// Moves the unhandled bytes to the front, so that more can be appended.
     fn compact(&mut self) {
         self.bytes.drain(..self.handled);
         self.handled = 0;
@@ -58,7 +58,7 @@ impl Transport {
         Self { tls: tls.map(Box::new), ..Self::default() }
     }
 
-    /// Whether the requests lie in the connection's input as they are.
+    /// Whether requests lie in the connection's input as they are.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.framing == Framing::Plain
@@ -75,13 +75,14 @@ impl Transport {
         self.tls.is_some()
     }
 
-    /// What follows STARTUP and the first `unframed` bytes of the answers travels as was agreed.
+    /// Begins the agreed framing, after STARTUP and after the first `unframed` bytes of the
+    /// answers.
     pub(crate) fn begin(&mut self, version: Version, lz4: bool, unframed: usize) {
         self.framing = Framing::after_startup(version, lz4);
         self.unframed = unframed;
     }
 
-    /// Takes what TLS has received and appends what it says to `input`.
+    /// Decrypts received bytes and appends their plain text to `input`.
     pub(crate) fn decrypt(&mut self, received: &[u8], input: &mut Vec<u8>) -> Result<(), TlsError> {
         match &mut self.tls {
             Some(tls) => tls.decrypt(received, input),
@@ -97,7 +98,7 @@ impl Transport {
         self.frames = frames;
     }
 
-    /// Unpacks one segment or frame of `input` into `frames`; returns how many bytes it took.
+    /// Unpacks one segment or frame of `input` into `frames`. Returns the number of bytes it took.
     pub(crate) fn unpack(
         &self,
         input: &[u8],
@@ -108,26 +109,26 @@ impl Transport {
         self.framing.unpack(input, Direction::Request, request_bytes_max, &mut frames.bytes)
     }
 
-    /// Whether there is anything to send beside the answers in the connection's buffer.
+    /// Whether there is packed output, in addition to the answers in the connection's buffer.
     #[inline]
     pub(crate) fn has_output(&self) -> bool {
         !self.packed.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.has_output())
     }
 
-    /// Bytes that wait to be sent beside the answers in the connection's buffer.
+    /// Number of packed bytes that wait to be sent.
     #[inline]
     pub(crate) fn output_bytes(&self) -> usize {
         self.packed.len()
     }
 
-    /// Bytes of memory that are held.
+    /// Bytes of memory that this layer holds.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         let tls = if self.tls.is_some() { TLS_BYTES } else { 0 };
         self.frames.bytes.capacity() + self.packed.capacity() + tls
     }
 
-    /// Gives back empty buffers.
+    /// Frees empty buffers.
     pub(crate) fn trim(&mut self) {
         if self.frames.rest().is_empty() {
             self.frames = Frames::default();
@@ -137,8 +138,8 @@ impl Transport {
         }
     }
 
-    /// The buffer to send from. What is in `out` has been moved there, unless there was something
-    /// in it already.
+    /// The buffer to send from. The content of `out` has been moved there, unless it already had
+    /// content.
     #[inline]
     pub(crate) fn outgoing<'a>(&'a mut self, out: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
         if self.is_direct() {

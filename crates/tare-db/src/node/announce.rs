@@ -1,10 +1,10 @@
-//! Says once, to whoever started the server, what it found in its environment and what follows: as
-//! a table in the log and as the report.
+//! Announces once, at the start, what the server found in its environment and what it chose: as a
+//! table in the log and as the report.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-use crate::net::reactor::Chosen;
+use crate::net::reactor::EngineChoice;
 use crate::node::config::Config;
 use crate::node::directory::{Directory, DirectoryError};
 use crate::node::environment::{self, Environment, Line};
@@ -13,23 +13,23 @@ use crate::node::placement::Placement;
 use crate::node::report::{self, Report};
 use crate::node::server::DbError;
 
-/// What a server found and decided at its start.
-pub(crate) struct Found<'a> {
+/// The facts that a server found and the choices that it made at its start.
+pub(crate) struct StartupFacts<'a> {
     pub(crate) environment: &'a Environment,
     pub(crate) placement: &'a Placement,
     pub(crate) budget: Budget,
-    pub(crate) chosen: &'a Chosen,
+    pub(crate) chosen: &'a EngineChoice,
 }
 
 pub(crate) fn report_of(
     config: &Config,
     directory: &Directory,
-    found: &Found<'_>,
+    found: &StartupFacts<'_>,
     address: SocketAddr,
     replayed: u64,
 ) -> Report {
     let (durability, period_ms) = Report::durability(config.durability);
-    let Found { placement, chosen, .. } = found;
+    let StartupFacts { placement, chosen, .. } = found;
     let direct = directory.direct_io();
     Report {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -60,17 +60,17 @@ pub(crate) fn report_of(
     }
 }
 
-/// Writes the report, and says the same in a table.
+/// Writes the report, and the same facts as a table into the log.
 pub(crate) fn announce(
     directory: &Directory,
     report: &Report,
-    found: &Found<'_>,
+    found: &StartupFacts<'_>,
     log: &mut dyn Write,
 ) -> Result<(), DbError> {
-    let Found { environment, placement, budget, .. } = found;
+    let StartupFacts { environment, placement, budget, .. } = found;
     let direct = match report.direct_io {
         true if report.file_system == "tmpfs" => {
-            "taken, but the data is in memory anyway and nothing outlives the host".to_string()
+            "yes, but the data is in memory and does not survive the host".to_string()
         }
         true => "yes: files are read and written past the page cache".to_string(),
         false => format!("no: {}; files go through the page cache", report.direct_io_why),
@@ -89,8 +89,8 @@ pub(crate) fn announce(
         budget.line(report.memory_bytes, environment),
         Line::new("I/O engine", &report.io_engine, &report.io_engine_why),
         Line::new("direct I/O", &report.file_system, direct),
-        Line::new("memory lock", mlock, "nothing is locked: swap is the host's matter"),
-        Line::new("huge pages", &environment.huge_pages, "none are asked for"),
+        Line::new("memory lock", mlock, "the server locks no memory; the host decides about swap"),
+        Line::new("huge pages", &environment.huge_pages, "the server requests none"),
         Line::new("durability", durability, replayed),
     ]);
     environment::table(&lines).iter().try_for_each(|line| say(log, line))?;
@@ -113,7 +113,7 @@ pub(crate) fn announce(
     say(log, &format!("listening on {address}{aware}, {guard}"))
 }
 
-/// Writes a line.
+/// Writes a line to the log.
 pub(crate) fn say(log: &mut dyn Write, line: &str) -> Result<(), DbError> {
     writeln!(log, "{line}").and_then(|()| log.flush()).map_err(|source| DbError::Log { source })
 }

@@ -1,10 +1,10 @@
-//! The only place that reads clocks.
+//! Reads the clocks. No other file does.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tare_store::Now;
 
-/// Monotonic time since the clock was made, and wall-clock time.
+/// A clock: monotonic time since it was made, and wall-clock time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -22,13 +22,13 @@ impl Clock {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// As the store wants it.
+    /// The time in the form that the store needs.
     pub(crate) fn now(&self) -> Now {
         let wall_s = u32::try_from(self.wall_us() / 1_000_000).unwrap_or(u32::MAX);
         Now { monotonic_ns: self.now_ns(), wall_s }
     }
 
-    /// Microseconds since 1970.
+    /// Microseconds since the Unix epoch.
     #[expect(clippy::disallowed_methods, clippy::unused_self, reason = "this is the clock")]
     pub(crate) fn wall_us(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

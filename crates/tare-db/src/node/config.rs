@@ -1,4 +1,4 @@
-//! What a server is asked to be.
+//! The configuration of a server.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,49 +12,50 @@ pub use crate::shard::stall::THRESHOLD_DEFAULT;
 
 /// The port of the CQL native protocol.
 pub const PORT_DEFAULT: u16 = 9042;
-/// How often the log is written and synced in periodic mode unless told otherwise. Cassandra and
-/// Scylla take 10 s; a shorter period spreads the cost, so that it shows in every slice of a study.
+/// How often periodic mode writes and syncs the log by default. Cassandra and Scylla take 10 s; a
+/// shorter period spreads the cost, so that every slice of a study shows it.
 pub const PERIOD_DEFAULT: Duration = Duration::from_millis(100);
 
-/// Settings of one server.
+/// The settings of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The data directory; made if it is not there.
+    /// The data directory, which is created if it does not exist.
     pub data: PathBuf,
-    /// Loopback unless told otherwise.
+    /// The address to listen on, by default loopback.
     pub listen: IpAddr,
-    /// 0 takes a free port; the report says which.
+    /// The port; 0 takes a free one, which the report names.
     pub port: u16,
-    /// Shards; `None` is one per CPU.
+    /// Number of shards; `None` means one per CPU.
     pub smp: Option<usize>,
-    /// CPUs to use, of those that the process may use; `None` is all of them.
+    /// The CPUs to use, out of those that the process may use; `None` means all of them.
     pub cpus: Option<CpuSet>,
-    /// Whether others use the CPUs too, so that the server must sleep when it has nothing to do.
+    /// Whether others use the CPUs too, so that an idle server has to sleep.
     pub overprovisioned: Choice,
     pub durability: Durability,
     pub io: IoChoice,
-    /// Bytes of memory that may be used, for everything and by all shards together; `None` is half
-    /// of what the host and the cgroup leave.
+    /// Bytes of memory that all shards together may use, for everything; `None` means half of what
+    /// the host and the cgroup leave.
     pub memory: Option<u64>,
-    /// Where metrics are served in Prometheus' format; `None` is nowhere. Port 0 takes a free one.
+    /// The address that serves metrics in Prometheus' format; `None` serves none. Port 0 takes a
+    /// free one.
     pub metrics: Option<SocketAddr>,
     /// A turn of a shard's loop that takes longer is a stall.
     pub stall_threshold: Duration,
-    /// The port on which clients choose their shard: 0 takes a free one, `None` leaves it out. It is
-    /// left out with one shard too.
+    /// The port on which clients choose their shard: 0 takes a free one, `None` opens none. A
+    /// server with one shard opens none either.
     pub shard_aware_port: Option<u16>,
-    /// File of users and hashes of their passwords; without it nobody is asked who they are.
+    /// A file of users and hashes of their passwords; without it clients need no password.
     pub users: Option<PathBuf>,
     /// With it every connection speaks TLS.
     pub tls: Option<TlsFiles>,
-    /// Serve beyond loopback although passwords or TLS are missing.
+    /// Whether to listen beyond loopback without passwords or TLS.
     pub insecure: bool,
-    /// A known cost, added so that an instrument can be tried on it; by default none.
+    /// A known cost to add, so that an instrument can be checked with it; by default none.
     pub inject: Inject,
 }
 
 impl Config {
-    /// A server on loopback with everything found out by itself.
+    /// A server on loopback that chooses everything else by itself.
     pub fn new(data: impl Into<PathBuf>) -> Self {
         Self {
             data: data.into(),
@@ -77,7 +78,7 @@ impl Config {
     }
 }
 
-/// A decision that may be left to the server.
+/// A setting that the server may choose by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     #[default]
@@ -89,15 +90,15 @@ pub enum Choice {
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// After its group is on stable storage.
+    /// After the group of the write is on stable storage.
     Sync,
-    /// At once; the log is written and synced this often. A crash of the process or the host
-    /// loses at most this much and what the disk is behind.
+    /// At once. The log is written and synced this often. A crash of the process or the host loses
+    /// at most the writes of this time, and those that the disk has not finished.
     Periodic(Duration),
 }
 
 impl Durability {
-    /// As the store wants it.
+    /// The setting in the form that the store needs.
     pub(crate) fn for_store(self) -> tare_store::Durability {
         match self {
             Self::Sync => tare_store::Durability::Sync,
@@ -109,7 +110,7 @@ impl Durability {
     }
 }
 
-/// Which engine carries out I/O.
+/// The engine that carries out I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoChoice {
     /// io_uring where the environment allows it, else epoll.

@@ -1,21 +1,21 @@
-//! Known costs that are added on purpose, so that an instrument can be tried on a truth.
+//! Adds known costs, so that an instrument can be checked against a truth.
 //!
 //! Method: a shard spins for the time that its operations owe, by the clock that needs no system
-//! call. It does so in the turns of its loop that find no work, in pieces of 1 µs, so that its
-//! answers are neither late nor fewer at a time: a server that is really slower finds more requests
-//! waiting and saves system calls on them, or lets its client fall asleep and pays for waking it, and
-//! then the sum of all that it does is not what was added. A server that is never idle pays in large
-//! pieces before it answers. The filter is a program for seccomp that computes for nothing and then
-//! allows everything.
+//! call. It spins in turns of its loop that find no work, in pieces of 1 µs, so that answers are
+//! not delayed or batched differently: a server that is slower finds more requests waiting and
+//! saves system calls, or lets its client fall asleep and pays for waking it, and then the total
+//! change is not the added cost. A server that is never idle pays in large pieces before it
+//! answers. The filter is a program for seccomp that computes without effect and then allows
+//! everything.
 //!
-//! Limits: a payment costs one reading of the clock more than it counts. Of a payment that was
-//! preempted only what was wanted is taken for burnt.
+//! Limits: each payment costs one reading of the clock more than it counts. If a payment was
+//! preempted, only the time that it wanted counts as spent.
 
 use seccompiler::{BpfProgram, sock_filter};
 
 use crate::node::clock::Clock;
 
-/// What is added to a server.
+/// The costs that a server adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inject {
     /// CPU time per operation, ns.
@@ -24,11 +24,12 @@ pub struct Inject {
     pub filter: Option<u16>,
 }
 
-/// What is burnt in one idle turn at most, ns: a request that comes meanwhile waits for it.
+/// Time that one idle turn may spin, in ns; a request that comes meanwhile waits for it.
 const PIECE_NS: u64 = 1_000;
-/// A server that owes so much, ns, is never idle (or never polls), and pays in a turn that had work.
+/// A server that owes this much, in ns, is never idle (or never polls), and pays in turns that had
+/// work.
 const DEBT_NS_MAX: u64 = 50_000;
-/// A payment that took so much longer than was wanted was preempted in the middle, ns.
+/// A payment that took this much longer than it wanted was preempted, in ns.
 const PREEMPTED_NS: u64 = 20_000;
 
 /// The debt of one shard.
@@ -36,9 +37,9 @@ const PREEMPTED_NS: u64 = 20_000;
 pub(crate) struct Busy {
     per_operation_ns: u64,
     clock: Clock,
-    /// Operations that have been charged.
+    /// Number of operations that have been charged.
     operations: u64,
-    /// Below 0: burnt in advance.
+    /// The debt; below 0 it is paid in advance.
     owed_ns: i64,
 }
 
@@ -47,8 +48,8 @@ impl Busy {
         Self { per_operation_ns, clock, operations: 0, owed_ns: 0 }
     }
 
-    /// Charges the operations since the start that are new, and burns what may be burnt in a turn of
-    /// the loop that had work, or in an `idle` one. Returns what it burnt, in ns.
+    /// Charges the new operations among those since the start, and spins as long as a turn may: one
+    /// that had work, or an `idle` one. Returns the time it spun, in ns.
     pub(crate) fn pay(&mut self, operations: u64, idle: bool) -> u64 {
         let new = operations - self.operations;
         self.operations = operations;
@@ -68,7 +69,7 @@ impl Busy {
         loop {
             let spent = self.clock.now_ns() - start;
             if spent >= wanted {
-                // Who was preempted does not know how much of that time was his own.
+                // A preempted thread does not know how much of that time it ran.
                 let burnt = if spent - wanted < PREEMPTED_NS { spent } else { wanted };
                 self.owed_ns = self.owed_ns.saturating_sub_unsigned(burnt);
                 return burnt;
@@ -78,7 +79,7 @@ impl Busy {
     }
 }
 
-/// Why the filter could not be installed.
+/// The error of an installation.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot install a system call filter of {instructions} instructions: {reason}; \
@@ -90,18 +91,19 @@ pub struct FilterError {
 }
 
 /// Installs a filter that executes so many instructions at every system call of this thread and of
-/// those it starts from now on.
+/// the threads that it starts later.
 pub(crate) fn install_filter(instructions: u16) -> Result<(), FilterError> {
     let failed =
         |error: seccompiler::Error| FilterError { instructions, reason: error.to_string() };
     seccompiler::apply_filter(&program(instructions)).map_err(failed)
 }
 
-/// `instructions` instructions: additions to the accumulator, and a return that allows the call.
+/// A program of `instructions` instructions: additions to the accumulator, and a return that allows
+/// the call.
 ///
-/// Additions, because since Linux 5.11 the kernel tries a filter once per system call number and
-/// passes the filter by where the answer depends on the number alone; what it can follow there is
-/// loads, jumps, returns and the bitwise and, but no addition (`seccomp_is_const_allow` in
+/// It uses additions, because since Linux 5.11 the kernel tries a filter once per system call
+/// number and skips it where the answer depends on the number alone. The kernel can follow loads,
+/// jumps, returns and the bitwise and, but no addition (`seccomp_is_const_allow` in
 /// kernel/seccomp.c). Codes: linux/bpf_common.h, linux/seccomp.h.
 fn program(instructions: u16) -> BpfProgram {
     const ADD_CONSTANT: u16 = 0x04; // BPF_ALU | BPF_ADD | BPF_K
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_turns_pay_what_is_owed_in_pieces() {
+    fn idle_turns_pay_in_pieces() {
         let mut busy = Busy::new(2_000, Clock::new());
         assert_eq!(busy.pay(10, false), 0, "20 µs wait for an idle turn");
         let burnt: u64 = (0..20).map(|_| busy.pay(10, true)).sum();
@@ -126,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_never_idle_pays_at_work() {
+    fn busy_server_pays_in_turns_with_work() {
         let mut busy = Busy::new(2_000, Clock::new());
         assert_eq!(busy.pay(24, false), 0);
         assert!(busy.pay(25, false) >= 50_000 && busy.owed_ns <= 0, "{busy:?}");
     }
 
     #[test]
-    fn a_filter_has_the_length_that_is_asked_and_allows() {
+    fn filter_has_the_requested_length_and_allows() {
         for length in [1, 2, 200, 4095] {
             let program = program(length);
             assert_eq!(program.len(), usize::from(length));
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_behind_the_filter_goes_on() {
+    fn thread_with_filter_still_works() {
         let thread = std::thread::Builder::new().spawn(|| {
             install_filter(200).unwrap();
             std::fs::read_to_string("/proc/thread-self/status").unwrap()

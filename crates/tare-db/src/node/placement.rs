@@ -1,26 +1,26 @@
-//! Which CPUs the shards run on, and whether they poll.
+//! Chooses the CPUs of the shards, and whether the shards poll.
 //!
-//! As many shards as CPUs, but never more than a quota pays for. A shard polls when its CPU is its
-//! own and its time is not rationed: on CPUs that anyone may use it sleeps in the kernel and the
-//! scheduler places it, and under a quota polling would burn what the work needs.
+//! There are as many shards as CPUs, but never more than a quota pays for. A shard polls if its CPU
+//! is its own and its time is not rationed. On CPUs that others may use, it sleeps in the kernel
+//! and the scheduler places it; under a quota, polling would use up time that the work needs.
 
 use tare_std::cpus::CpuSet;
 
 use crate::node::config::{Choice, Config};
 use crate::node::environment::{Environment, Line, Ownership};
 
-/// Where the shards run.
+/// The placement of the shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
     pub(crate) shards: usize,
-    /// The CPUs that may be used.
+    /// The CPUs that the server may use.
     pub(crate) cpus: CpuSet,
     /// The CPU of each shard; empty if the kernel places them.
     pub(crate) pinned: Vec<u32>,
     pub(crate) polling: bool,
     pub(crate) why: String,
-    /// What follows from the quota, in words.
-    pub(crate) quota_so: String,
+    /// The consequence of the quota, for the log.
+    pub(crate) quota_effect: String,
 }
 
 /// Why shards cannot be placed.
@@ -38,7 +38,7 @@ pub enum PlacementError {
     TooMany { shards: usize, limit: usize },
 }
 
-/// Shards of one server at most.
+/// Shards that one server may have.
 pub(crate) const SHARDS_MAX: usize = 256;
 
 /// Places the shards on the CPUs that the environment gives.
@@ -55,7 +55,7 @@ pub(crate) fn place(
         Some(asked) => asked.clone(),
         None => allowed.clone(),
     };
-    // A quota of more than these CPUs can give bounds nothing.
+    // A quota of more than these CPUs can give has no effect.
     let quota = environment.quota.as_ref().filter(|quota| quota.cpus() <= cpus.len() as f64);
     let most = quota.map_or(cpus.len(), |quota| quota.whole_cpus().min(cpus.len()));
     let shards = config.smp.unwrap_or(most);
@@ -78,7 +78,8 @@ pub(crate) fn place(
             (None, Ownership::Exclusive | Ownership::Presumed) => {
                 (true, environment.ownership_why.clone())
             }
-            // Some of the CPUs that anyone may use are no one's own either, unless all were given.
+            // A part of the CPUs that others may use is not the server's own either; all of them
+            // may be.
             (None, Ownership::Shared) if cpus.len() < allowed.len() => {
                 (true, format!("CPUs {cpus} of {allowed} were given by --cpus"))
             }
@@ -86,7 +87,7 @@ pub(crate) fn place(
         },
     };
     let pinned = if polling { cpus.iter().take(shards).collect() } else { Vec::new() };
-    let quota_so = match (&environment.quota, quota) {
+    let quota_effect = match (&environment.quota, quota) {
         (None, _) => "nothing is rationed".to_string(),
         (Some(_), None) => "more than these CPUs can give: it bounds nothing".to_string(),
         (Some(_), Some(quota)) => {
@@ -96,11 +97,11 @@ pub(crate) fn place(
             format!("{}, {polling}{throttled}", plural(shards))
         }
     };
-    Ok(Placement { shards, cpus, pinned, polling, why, quota_so })
+    Ok(Placement { shards, cpus, pinned, polling, why, quota_effect })
 }
 
 impl Placement {
-    /// What was found about CPUs and what follows, for people.
+    /// The lines of the log about CPUs: what was found, and what follows.
     pub(crate) fn lines(&self, environment: &Environment) -> [Line; 3] {
         let Environment { allowed_cpus, online_cpus, quota, ownership, .. } = environment;
         let manner = if self.polling { "polling" } else { "sleeping when idle" };
@@ -120,13 +121,13 @@ impl Placement {
         };
         [
             Line::new("CPUs", found, format!("{} on {}, {pinned}", plural(self.shards), self.cpus)),
-            Line::new("CPU quota", quota, &self.quota_so),
+            Line::new("CPU quota", quota, &self.quota_effect),
             Line::new("CPU ownership", owner, format!("{manner}: {}", self.why)),
         ]
     }
 }
 
-/// With two decimals, as quotas are written.
+/// A number with two decimals, as quotas are written.
 fn two(number: f64) -> String {
     format!("{number:.2}")
 }
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_poll_on_cpus_of_their_own() {
+    fn shards_poll_on_exclusive_cpus() {
         let check = |allowed: &str, smp: Option<usize>, choice, expect: (usize, bool, &[u32])| {
             let config = Config { smp, overprovisioned: choice, ..Config::new("d") };
             let placement = place(&config, &environment(allowed, None)).unwrap();
@@ -186,11 +187,11 @@ mod tests {
 
     #[test]
     fn a_quota_bounds_the_shards_and_forbids_polling() {
-        let check = |allowed: &str, quota, smp, expect: (usize, bool), so: &str| {
+        let check = |allowed: &str, quota, smp, expect: (usize, bool), effect: &str| {
             let config = Config { smp, ..Config::new("d") };
             let placement = place(&config, &environment(allowed, Some(quota))).unwrap();
             assert_eq!((placement.shards, placement.polling), expect, "{allowed} {quota}");
-            assert_eq!(placement.quota_so, so, "{allowed} {quota}");
+            assert_eq!(placement.quota_effect, effect, "{allowed} {quota}");
         };
         check("0-3", 1.5, None, (1, false), "1 shard, no polling");
         check("2-3", 1.5, None, (1, false), "1 shard, no polling");
@@ -203,35 +204,37 @@ mod tests {
         );
         check("0-3", 2.0, None, (2, false), "2 shards, no polling");
         check("2-3", 4.0, None, (2, true), "more than these CPUs can give: it bounds nothing");
-        let so = "2 shards, no polling; it is too small, the kernel will throttle";
-        check("0-3", 1.5, Some(2), (2, false), so);
+        let effect = "2 shards, no polling; it is too small, the kernel will throttle";
+        check("0-3", 1.5, Some(2), (2, false), effect);
     }
 
     #[test]
-    fn the_table_says_what_follows() {
+    fn table_shows_the_consequences() {
         let environment = environment("2-3", Some(1.5));
         let placement = place(&Config::new("d"), &environment).unwrap();
         let [cpus, quota, owner] = placement.lines(&environment);
         assert_eq!(
-            (&*cpus.found, &*cpus.so),
+            (&*cpus.found, &*cpus.effect),
             ("2-3 of 0-3", "1 shard on 2-3, placed by the kernel")
         );
-        assert!(quota.found.starts_with("1.50 CPUs (/") && quota.so == "1 shard, no polling");
-        let so = "sleeping when idle: polling would burn the quota of 1.50 CPUs";
-        assert_eq!((&*owner.found, &*owner.so), ("presumed exclusive", so));
+        assert!(quota.found.starts_with("1.50 CPUs (/") && quota.effect == "1 shard, no polling");
+        let effect = "sleeping when idle: polling would burn the quota of 1.50 CPUs";
+        assert_eq!((&*owner.found, &*owner.effect), ("presumed exclusive", effect));
     }
 
     #[test]
-    fn what_cannot_be_placed_is_refused() {
+    fn impossible_placements_are_refused() {
         let environment = environment("0-1", None);
-        let error = |config: Config| place(&config, &environment).unwrap_err().to_string();
+        let error = |config: Config| place(&config, &environment).unwrap_err();
         let cpus = Some(list("3"));
         let refused = error(Config { cpus, ..Config::new("d") });
-        assert_eq!(refused, "cannot use CPUs 3: the process may use 0-1 only");
+        let PlacementError::NotAllowed { asked, allowed } = refused else { panic!("{refused}") };
+        assert_eq!((asked, allowed), (list("3"), list("0-1")));
         let refused = error(Config { smp: Some(0), ..Config::new("d") });
-        assert!(refused.contains("at least one shard"), "{refused}");
+        assert!(matches!(refused, PlacementError::None), "{refused}");
         let overprovisioned = Choice::No;
         let refused = error(Config { smp: Some(3), overprovisioned, ..Config::new("d") });
-        assert!(refused.starts_with("3 shards cannot each poll a CPU of 0-1"), "{refused}");
+        let PlacementError::TooFew { shards, cpus } = refused else { panic!("{refused}") };
+        assert_eq!((shards, cpus), (3, list("0-1")));
     }
 }

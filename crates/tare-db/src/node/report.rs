@@ -1,5 +1,5 @@
-//! What a server found in its environment and chose, written to `DATA/report.json` when it is
-//! ready to serve.
+//! The report of a server: what it found in its environment and what it chose. It is written to
+//! `DATA/report.json` when the server is ready.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ pub const FILE: &str = "report.json";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     pub version: String,
-    /// As the server sees itself, in its own pid namespace.
+    /// The process id, in the server's own pid namespace.
     pub pid: u32,
     pub listen: IpAddr,
     pub port: u16,
-    /// Where clients choose their shard, if there are several.
+    /// The port on which clients choose their shard, if there are several shards.
     #[serde(default)]
     pub shard_aware_port: Option<u16>,
-    /// Whether clients are asked who they are.
+    /// Whether clients need a password.
     #[serde(default)]
     pub passwords: bool,
     #[serde(default)]
@@ -36,37 +36,37 @@ pub struct Report {
     pub pinned: Vec<u32>,
     pub polling: bool,
     pub polling_why: String,
-    /// `io_uring` or `epoll`.
+    /// The I/O engine: `io_uring` or `epoll`.
     pub io_engine: String,
-    /// Why this engine: what failed, with the errno, where it is not the first choice.
+    /// Why this engine is in use: what failed, with the errno, if it is not the first choice.
     pub io_engine_why: String,
-    /// `sync` or `periodic`.
+    /// The durability: `sync` or `periodic`.
     pub durability: String,
-    /// Of `periodic`.
+    /// The period of `periodic`, in ms.
     pub period_ms: Option<u64>,
     /// Bytes of memory that may be used, by all shards together.
     pub memory_bytes: u64,
     /// Whether files are read and written past the page cache.
     #[serde(default)]
     pub direct_io: bool,
-    /// What refused it, with the errno, or that it was tried.
+    /// What refused direct I/O, with the errno, or that it was tried.
     #[serde(default)]
     pub direct_io_why: String,
-    /// The kind of the file system that the data lies on.
+    /// The kind of file system that holds the data.
     #[serde(default)]
     pub file_system: String,
-    /// Where metrics are served.
+    /// The address that serves metrics.
     #[serde(default)]
     pub metrics: Option<SocketAddr>,
-    /// What the environment gives.
+    /// The facts about the environment.
     #[serde(default)]
     pub environment: Option<Environment>,
     /// Entries of the commit log that were replayed.
     pub replayed: u64,
-    /// CPU time that is burnt for nothing per operation, in ns, so that an instrument can be tried.
+    /// CPU time that each operation burns, in ns, so that an instrument can be checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injected_busy_ns: Option<u64>,
-    /// Instructions of the system call filter that does nothing, for the same purpose.
+    /// Instructions of the system call filter without effect, for the same purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injected_filter: Option<u16>,
 }
@@ -82,7 +82,7 @@ impl Report {
     }
 }
 
-/// Why there is no report.
+/// Why a report cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     #[error("cannot read report {}", .path.display())]

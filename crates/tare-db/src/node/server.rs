@@ -1,4 +1,4 @@
-//! Starts the shards, waits, stops them.
+//! Starts the shards, waits for them, and stops them.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -14,8 +14,8 @@ use tare_store::{Limits, OpenError, Recovered, Store};
 
 use crate::net::access::{AccessControl, AccessError, Logins};
 use crate::net::balancer::ConnectionBalancer;
-use crate::net::reactor::{Chosen, Engine, ReactorError};
-use crate::node::announce::{Found, announce, report_of, say};
+use crate::net::reactor::{Engine, EngineChoice, ReactorError};
+use crate::node::announce::{StartupFacts, announce, report_of, say};
 use crate::node::clock::Clock;
 use crate::node::config::Config;
 use crate::node::directory::{Directory, DirectoryError, ShardFiles};
@@ -32,12 +32,12 @@ use crate::shard::message::Message;
 use crate::shard::stall::{self, Detector};
 use crate::shard::{Shard, ShardSettings, ShardStart, SharedState};
 
-/// Size of a commit log segment: reserved on disk when it is begun.
+/// Size of a commit log segment, which is reserved on disk when the segment begins.
 const SEGMENT_BYTES: u64 = 32 << 20;
-/// How long an address is waited for that another server has just left: after `kill -9` its io_uring
-/// lets go of the listening socket only when the kernel has taken it down.
+/// How long to wait for an address that another server has just left. After `kill -9` the kernel
+/// releases the listening socket only when it has torn down the server's io_uring.
 const ADDRESS_PATIENCE: Duration = Duration::from_secs(2);
-/// How often the waiting thread looks whether it should stop.
+/// How often the main thread checks whether to stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
 /// Why a server cannot start, or ended.
@@ -62,8 +62,8 @@ pub enum DbError {
     #[error("cannot serve metrics on {address}; choose another address or port (--metrics)")]
     ServeMetrics { address: SocketAddr, source: io::Error },
     #[error(
-        "metrics would be for everybody who can reach {address}: only a loopback address is taken \
-         unless --insecure says otherwise"
+        "metrics would be open to anyone who can reach {address}: give a loopback address, or \
+         --insecure to allow it"
     )]
     MetricsExposed { address: SocketAddr },
     #[error(transparent)]
@@ -74,7 +74,7 @@ pub enum DbError {
     Thread { shard: usize, source: io::Error },
     #[error("cannot pin shard {shard} to CPU {cpu}")]
     Pin { shard: usize, cpu: u32, source: io::Error },
-    #[error("shard {shard} cannot go on")]
+    #[error("shard {shard} failed")]
     Shard { shard: usize, source: ReactorError },
     #[error("shard {shard} died of a bug; its message is above")]
     Died { shard: usize },
@@ -82,8 +82,8 @@ pub enum DbError {
     Log { source: io::Error },
 }
 
-/// What a shard is started with.
-struct Start {
+/// Everything that a shard's thread starts with.
+struct ThreadStart {
     number: usize,
     config: Config,
     placement: Placement,
@@ -97,17 +97,17 @@ struct Start {
     listener: Option<OwnedFd>,
 }
 
-type Ready = Result<(Chosen, Recovered), DbError>;
+type Ready = Result<(EngineChoice, Recovered), DbError>;
 
-/// Runs a server until `stop` is set, which a signal handler may do: then it stops accepting,
-/// answers what it was asked, makes the log durable, and returns. What it finds and chooses goes
-/// to `log`, one line each, and to `report.json`. A failure sets `stop` too.
+/// Runs a server until `stop` is set, for example by a signal handler. Then the server stops
+/// accepting, answers the requests that it has, makes the log durable, and returns. What it finds
+/// and chooses goes to `log`, one line each, and to `report.json`. A failure sets `stop` too.
 pub fn serve(
     config: &Config,
     stop: &'static AtomicBool,
     log: &mut dyn Write,
 ) -> Result<(), DbError> {
-    // Before any thread is started: threads inherit the filter.
+    // Threads inherit the filter, so it is installed before any thread starts.
     if let Some(instructions) = config.inject.filter {
         inject::install_filter(instructions)?;
     }
@@ -122,7 +122,7 @@ pub fn serve(
     directory.agree_on_shards(shards)?;
     let address = SocketAddr::new(config.listen, config.port);
     let (listener, address) = listen(address)?;
-    // With one shard there is nothing to choose.
+    // With one shard, clients have nothing to choose.
     let aware = config.shard_aware_port.filter(|_| shards > 1);
     let aware = aware.map(|port| listen(SocketAddr::new(config.listen, port))).transpose()?;
     let shard_aware_port = aware.as_ref().map(|(_, address)| address.port());
@@ -154,12 +154,12 @@ pub fn serve(
     logins.map(|logins| logins.start(&shared)).transpose()?;
     let clock = Clock::new();
     let (detectors, mut watchdog) = stall::detectors(shards, config.stall_threshold);
-    // Each engine has one listener: the shard-aware port is the second shard's.
+    // Each engine has one listener: the second shard listens on the shard-aware port.
     let mut listeners = [Some(listener), aware.map(|(listener, _)| listener)].into_iter().flatten();
     let mut threads = Vec::new();
     let parts = accounts.iter().copied().zip(messages).zip(detectors);
     for (number, ((counters, messages), stalls)) in parts.enumerate() {
-        let start = Start {
+        let start = ThreadStart {
             number,
             config: config.clone(),
             placement: placement.clone(),
@@ -177,7 +177,7 @@ pub fn serve(
     let mut chosen = None;
     let mut replayed = 0;
     let mut failure = None;
-    for (number, Running { ready, .. }) in threads.iter().enumerate() {
+    for (number, ShardThread { ready, .. }) in threads.iter().enumerate() {
         match ready.recv() {
             Ok(Ok((engine, recovered))) => {
                 replayed += recovered.entries;
@@ -192,7 +192,8 @@ pub fn serve(
         }
     }
     if let (None, Some(chosen)) = (&failure, &chosen) {
-        let found = Found { environment: &environment, placement: &placement, budget, chosen };
+        let found =
+            StartupFacts { environment: &environment, placement: &placement, budget, chosen };
         let mut report = report_of(config, &directory, &found, address, replayed);
         report.memory_bytes = memory_bytes;
         report.shard_aware_port = shard_aware_port;
@@ -206,7 +207,7 @@ pub fn serve(
             .and_then(|()| announce(&directory, &report, &found, log))
             .err();
     }
-    // Nobody is answered before the report is written: who is answered may read it.
+    // Clients may read the report, so no shard answers before it is written.
     let threads: Vec<_> = threads.into_iter().map(|running| running.release(&failure)).collect();
     if failure.is_some() {
         stop.store(true, Ordering::Relaxed);
@@ -216,12 +217,12 @@ pub fn serve(
     while !stop.load(Ordering::Relaxed) && threads.iter().all(|thread| !thread.is_finished()) {
         std::thread::sleep(STOP_CHECK);
         for line in watchdog.look(clock.now_ns(), period_ns) {
-            // Whoever started the server may have closed the log; that is no reason to end.
+            // The reader of the log may have closed it; the server goes on.
             let _ = say(log, &line);
         }
         shared.resident.measure(memory_bytes, clock.now_ns());
     }
-    // A shard that ended takes the others with it: a part of the data would be missing.
+    // When a shard ends, the others end too, because a part of the data is missing.
     stop.store(true, Ordering::Relaxed);
     shared.mailboxes.iter().for_each(Mailbox::wake);
     for (number, thread) in threads.into_iter().enumerate() {
@@ -237,7 +238,7 @@ pub fn serve(
     }
 }
 
-/// Listens; returns the address with the port that it has got.
+/// Listens, and returns the address with the port that the kernel chose.
 fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), DbError> {
     let failed = |source| DbError::Listen { address, source };
     let listener = bind(address).map_err(failed)?;
@@ -245,39 +246,39 @@ fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), DbError> {
     Ok((listener, address))
 }
 
-/// A shard's thread: it says when it is ready, and waits to be released.
-struct Running {
+/// A shard's thread. It reports when it is ready and waits to be released.
+struct ShardThread {
     thread: JoinHandle<Result<(), DbError>>,
     ready: Receiver<Ready>,
     go: Sender<()>,
 }
 
-impl Running {
-    /// Lets the shard serve, or end where something has failed.
+impl ShardThread {
+    /// Lets the shard serve, or end if something has failed.
     fn release(self, failure: &Option<DbError>) -> JoinHandle<Result<(), DbError>> {
         if failure.is_none() {
-            // A shard that has ended by itself is found by its thread.
+            // If the shard has ended by itself, joining its thread reports why.
             let _ = self.go.send(());
         }
         self.thread
     }
 }
 
-fn spawn(start: Start) -> Result<Running, DbError> {
+fn spawn(start: ThreadStart) -> Result<ShardThread, DbError> {
     let shard = start.number;
     let (tell, ready) = channel();
     let (go, gone) = channel();
     let builder = std::thread::Builder::new().name(format!("shard-{shard}"));
     let thread = builder.spawn(move || run(start, &tell, &gone));
     let thread = thread.map_err(|source| DbError::Thread { shard, source })?;
-    Ok(Running { thread, ready, go })
+    Ok(ShardThread { thread, ready, go })
 }
 
-/// The life of a shard's thread.
-fn run(start: Start, ready: &Sender<Ready>, go: &Receiver<()>) -> Result<(), DbError> {
+/// Runs a shard's thread.
+fn run(start: ThreadStart, ready: &Sender<Ready>, go: &Receiver<()>) -> Result<(), DbError> {
     let shard = start.number;
     let tell = |message| {
-        // The server waits for it; if it has gone there is nobody to tell.
+        // If the server has ended, nobody needs the message.
         let _ = ready.send(message);
     };
     match prepare(start) {
@@ -296,8 +297,8 @@ fn run(start: Start, ready: &Sender<Ready>, go: &Receiver<()>) -> Result<(), DbE
     }
 }
 
-fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
-    let Start { number, config, placement, shared, mut files, budget, clock, .. } = start;
+fn prepare(start: ThreadStart) -> Result<(Shard, EngineChoice, Recovered), DbError> {
+    let ThreadStart { number, config, placement, shared, mut files, budget, clock, .. } = start;
     if let Some(&cpu) = placement.pinned.get(number) {
         let failed = |source| DbError::Pin { shard: number, cpu, source };
         placement::pin(cpu).map_err(failed)?;
@@ -337,7 +338,7 @@ fn prepare(start: Start) -> Result<(Shard, Chosen, Recovered), DbError> {
     Ok((shard, chosen, recovered))
 }
 
-/// Binds, and waits a little for an address that is being given up.
+/// Binds, and waits a short time for an address that is still in use.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     const STEP: Duration = Duration::from_millis(20);
     let mut left = ADDRESS_PATIENCE;
@@ -359,7 +360,7 @@ fn listen_for_metrics(address: SocketAddr, insecure: bool) -> Result<TcpListener
     bind(address).map_err(|source| DbError::ServeMetrics { address, source })
 }
 
-/// Starts to serve metrics if that is wanted, and notes where.
+/// Starts to serve metrics if the configuration asks for it, and notes the address in the report.
 fn serve_metrics(
     listener: Option<TcpListener>,
     report: &mut Report,

@@ -1,12 +1,11 @@
-//! Snapshots of a data directory on which no server runs, and how one becomes a data directory
-//! again: both are a copy whose table files are hard links, so that it takes milliseconds however
-//! much data there is.
+//! Snapshots of a data directory that no server uses, and their restoration. Both are a copy whose
+//! table files are hard links, so that it takes milliseconds however large the data is.
 //!
-//! Table files and manifests are never changed once they have their names, so two directories may
-//! share them; whoever compacts removes his own links. Logs and the schema are copied: a clean stop
-//! leaves little of them. The copy gets its name when it is complete and durable, so there is all
-//! of it or none. `put` fills a directory that is there already, such as a mount point; whoever calls
-//! it throws the directory away if it fails.
+//! Table files and manifests never change once they have their names, so two directories may share
+//! them; a compaction removes only its own links. Logs and the schema are copied; after a clean
+//! stop they are small. The copy gets its name when it is complete and durable, so there is all of
+//! it or none. `put` fills an existing directory, such as a mount point; if it fails, its caller
+//! has to remove the directory.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,14 +15,14 @@ use tare_store::FileId;
 
 use crate::node::directory::{DirectoryError, lock, sync_directory};
 
-/// Why there is no copy.
+/// Why a copy cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     #[error("there is no database in {}", .path.display())]
     NoData { path: PathBuf },
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    #[error("{} exists already; name a directory that does not", .path.display())]
+    #[error("{} exists already; name a directory that does not exist", .path.display())]
     Exists { path: PathBuf },
     #[error("cannot read {}", .path.display())]
     Read { path: PathBuf, source: io::Error },
@@ -36,9 +35,9 @@ pub enum SnapshotError {
     Link { from: PathBuf, to: PathBuf, source: io::Error },
 }
 
-/// What a copy consists of.
+/// The contents of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopySummary {
     pub shards: u64,
     /// Files that are shared, and their bytes.
     pub linked: u64,
@@ -48,23 +47,23 @@ pub struct Copied {
     pub copied_bytes: u64,
 }
 
-/// What becomes of table files and manifests.
+/// How table files and manifests are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// They are hard links, or there is no copy.
+    /// As hard links; if that is impossible, there is no copy.
     Needed,
-    /// They are copied where the two directories are on different file systems.
+    /// As hard links, or as copies if the two directories are on different file systems.
     Wanted,
 }
 
-/// Whether there is data of a server in a directory.
+/// Whether a directory holds the data of a server.
 pub fn is_data(path: &Path) -> bool {
     path.join("shards").is_file()
 }
 
 /// Makes the data directory or snapshot `to` out of the snapshot or data directory `from`.
-pub fn copy(from: &Path, to: &Path, sharing: Sharing) -> Result<Copied, SnapshotError> {
-    // Nobody writes to it meanwhile.
+pub fn copy(from: &Path, to: &Path, sharing: Sharing) -> Result<CopySummary, SnapshotError> {
+    // The lock keeps servers from writing meanwhile.
     let _locked = lock_data(from)?;
     if to.exists() {
         return Err(SnapshotError::Exists { path: to.into() });
@@ -73,14 +72,14 @@ pub fn copy(from: &Path, to: &Path, sharing: Sharing) -> Result<Copied, Snapshot
     name.push(".partial");
     let draft = to.with_file_name(name);
     let make = |source| SnapshotError::Make { path: draft.clone(), source };
-    // What an attempt before has left.
+    // An earlier attempt may have left its draft.
     if draft.exists() {
         fs::remove_dir_all(&draft).map_err(make)?;
     }
     let filled =
         fs::create_dir_all(&draft).map_err(make).and_then(|()| fill(from, &draft, sharing));
     if filled.is_err() {
-        // It would be removed by the next attempt as well.
+        // If this fails, the next attempt removes it.
         let _ = fs::remove_dir_all(&draft);
     }
     let copied = filled?;
@@ -93,9 +92,9 @@ pub fn copy(from: &Path, to: &Path, sharing: Sharing) -> Result<Copied, Snapshot
     Ok(copied)
 }
 
-/// Puts the data of the snapshot or data directory `from` into the directory `to`, in which there is
-/// none. If it fails, there may be a part of it.
-pub fn put(from: &Path, to: &Path, sharing: Sharing) -> Result<Copied, SnapshotError> {
+/// Puts the data of the snapshot or data directory `from` into the directory `to`, which must not
+/// hold data. If this fails, `to` may hold a part of it.
+pub fn put(from: &Path, to: &Path, sharing: Sharing) -> Result<CopySummary, SnapshotError> {
     let _locked = lock_data(from)?;
     if is_data(to) {
         return Err(SnapshotError::Exists { path: to.into() });
@@ -110,9 +109,9 @@ fn lock_data(path: &Path) -> Result<File, SnapshotError> {
     Ok(lock(path)?)
 }
 
-fn fill(from: &Path, to: &Path, sharing: Sharing) -> Result<Copied, SnapshotError> {
+fn fill(from: &Path, to: &Path, sharing: Sharing) -> Result<CopySummary, SnapshotError> {
     let make = |source| SnapshotError::Make { path: to.into(), source };
-    let mut copied = Copied::default();
+    let mut copied = CopySummary::default();
     for name in entries(from)? {
         let (from, to) = (from.join(&name), to.join(&name));
         match name.as_str() {
@@ -135,7 +134,7 @@ fn fill_shard(
     from: &Path,
     to: &Path,
     sharing: Sharing,
-    copied: &mut Copied,
+    copied: &mut CopySummary,
 ) -> Result<(), SnapshotError> {
     for name in entries(from)? {
         let (from, to) = (from.join(&name), to.join(&name));
@@ -174,7 +173,7 @@ fn entries(directory: &Path) -> Result<Vec<String>, SnapshotError> {
     Ok(names)
 }
 
-fn copy_file(from: &Path, to: &Path, copied: &mut Copied) -> Result<(), SnapshotError> {
+fn copy_file(from: &Path, to: &Path, copied: &mut CopySummary) -> Result<(), SnapshotError> {
     let copy = || {
         let bytes = fs::copy(from, to)?;
         File::open(to)?.sync_all()?;
@@ -192,7 +191,7 @@ mod tests {
     use crate::node::directory::Directory;
 
     #[test]
-    fn a_copy_shares_tables_and_nothing_that_is_written_to() {
+    fn copy_shares_only_immutable_files() {
         let place = tempfile::tempdir().unwrap();
         let data = place.path().join("data");
         let shard = data.join("shard-0");
@@ -231,7 +230,7 @@ mod tests {
         copy(&snapshot, &another, Sharing::Needed).unwrap();
         assert!(another.join("shard-0/00000003.table").is_file());
 
-        // Into a directory that is there, such as a mount point.
+        // The target is an existing directory, such as a mount point.
         let mounted = place.path().join("mounted");
         fs::create_dir_all(mounted.join("lost+found")).unwrap();
         assert_eq!(put(&snapshot, &mounted, Sharing::Wanted).unwrap(), copied);
@@ -241,9 +240,9 @@ mod tests {
     }
 
     #[test]
-    fn on_another_file_system_files_are_copied_where_links_are_only_wanted() {
+    fn files_are_copied_across_file_systems() {
         use tare_testkit::{Machine, skip};
-        let test = "on_another_file_system_files_are_copied_where_links_are_only_wanted";
+        let test = "files_are_copied_across_file_systems";
         let memory = Path::new("/dev/shm");
         let place = tempfile::tempdir().unwrap();
         let Ok(other) = tempfile::tempdir_in(memory) else {

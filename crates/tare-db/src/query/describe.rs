@@ -1,5 +1,5 @@
-//! DESCRIBE, which cqlsh asks of servers since Cassandra 4.0: statements that would make the schema
-//! again.
+//! DESCRIBE, which cqlsh sends to servers since Cassandra 4.0. The answer has the statements that
+//! create the schema.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use crate::query::failure::Failure;
 use crate::query::system::{CLUSTER_NAME, keyspace_of_system, table_of_system};
 use crate::shard::{Conn, Shard};
 
-/// Something of the schema: its keyspace, kind, name, and the statement that makes it.
+/// An element of the schema: its keyspace, kind and name, and the statement that creates it.
 struct Element {
     keyspace: String,
     kind: &'static str,
@@ -73,7 +73,7 @@ fn describe_cluster(out: &mut Vec<u8>, reply: Reply, current: Option<&str>, addr
         writer.cell(Some(text.as_bytes()));
     }
     if current.is_some() {
-        // One range, of one node.
+        // There is one range, which belongs to one node.
         let mut nodes = Vec::new();
         put_count(&mut nodes, 1);
         put_bytes(&mut nodes, Some(address.as_bytes()));
@@ -93,7 +93,7 @@ struct Schema<'a> {
 }
 
 impl Schema<'_> {
-    /// What is to be told, and whether with the statements that make it.
+    /// The elements that DESCRIBE asks for, and whether the answer includes their statements.
     fn elements(
         &self,
         target: &DescribeTarget,

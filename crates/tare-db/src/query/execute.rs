@@ -1,13 +1,13 @@
-//! Runs planned statements: values are bound, then what does the work is called.
+//! Runs a planned statement: binds its values, then calls the code for its kind.
 
 use std::sync::Arc;
 
 use tare_cql::request::{Parameters, Settings};
 use tare_cql::response::Reply;
-use tare_cql::statement::function::Moment;
+use tare_cql::statement::function::CallContext;
 use tare_std::rng::mix64;
 
-use crate::query::bind::Bound;
+use crate::query::bind::BoundValues;
 use crate::query::failure::Failure;
 use crate::query::plan::{Plan, Prepared};
 use crate::shard::{Conn, Shard};
@@ -21,7 +21,7 @@ impl Shard {
         parameters: &Parameters<'_>,
     ) -> Result<(), Failure> {
         let settings = &parameters.settings;
-        let bound = Bound::new(prepared, &parameters.values, || self.moment())?;
+        let bound = BoundValues::new(prepared, &parameters.values, || self.call_context())?;
         match &prepared.plan {
             Plan::Modify(modify) => self.modify(conn, reply, modify, &bound, settings),
             Plan::Select(select) => {
@@ -36,13 +36,13 @@ impl Shard {
         }
     }
 
-    /// The server's own time of writing: never twice the same on one shard.
+    /// A timestamp of the server for a write, in microseconds. A shard gives none twice.
     #[inline]
     pub(crate) fn timestamp(&mut self) -> i64 {
         self.writes.next_timestamp(self.clock)
     }
 
-    /// Seconds since the Unix epoch when the turn began; a client may say what time it is.
+    /// Seconds since the Unix epoch at the begin of the turn, unless the request sets the time.
     #[inline]
     pub(crate) fn now_s(&self, settings: &Settings<'_>) -> u32 {
         match settings.now_s {
@@ -51,13 +51,13 @@ impl Shard {
         }
     }
 
-    /// What functions without arguments say now.
+    /// The time and the random bits for functions without arguments.
     #[inline]
-    pub(crate) fn moment(&mut self) -> Moment {
+    pub(crate) fn call_context(&mut self) -> CallContext {
         let wall_us = self.timestamp();
-        // Different for each shard, server and call, which is all that is asked of them.
+        // The bits only have to differ between shards, servers and calls.
         let host = u64::from_le_bytes(self.shared.node.host_id[..8].try_into().unwrap_or_default());
         let first = mix64(host ^ mix64(wall_us.cast_unsigned()) ^ (self.number as u64) << 56);
-        Moment { wall_us, unique: [first, mix64(first)] }
+        CallContext { wall_us, unique: [first, mix64(first)] }
     }
 }

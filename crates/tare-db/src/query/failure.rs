@@ -1,4 +1,4 @@
-//! What a client is told when its request fails.
+//! The errors that a client receives when its request fails.
 
 use tare_cql::frame::Head;
 use tare_cql::response::{ErrorKind, encode_error};
@@ -16,10 +16,10 @@ pub(crate) enum Failure {
     Overloaded(String),
     Server(String),
     BadCredentials(String),
-    /// A schema that cannot be made as asked.
+    /// The options of a keyspace or table are invalid.
     Config(String),
     Unauthorized(String),
-    /// More replicas are needed than are alive.
+    /// The consistency level needs more replicas than are alive.
     Unavailable {
         consistency: Consistency,
         required: i32,
@@ -59,7 +59,7 @@ impl Failure {
                 (ErrorKind::Unprepared { id }, "no statement of this id is prepared; prepare it")
             }
             Self::AlreadyExists { keyspace, table } => {
-                // Cassandra's words, which some clients look for.
+                // Some clients look for these words of Cassandra.
                 let message = match table.as_str() {
                     "" => format!("Cannot add existing keyspace \"{keyspace}\""),
                     table => format!(

@@ -2,13 +2,13 @@
 
 pub(crate) mod bind;
 pub(crate) mod catalog;
-pub(crate) mod cursor;
 pub(crate) mod describe;
 pub(crate) mod execute;
 pub(crate) mod failure;
+pub(crate) mod key_encoding;
 pub(crate) mod modify;
 pub(crate) mod options;
-pub(crate) mod ordered;
+pub(crate) mod paging_state;
 pub(crate) mod plan;
 pub(crate) mod planner;
 pub(crate) mod prepared;

@@ -1,9 +1,10 @@
-//! The options of tables (`WITH name = value`): those of Cassandra 4 and 5, of its version 3 where
-//! drivers still send them, and of Scylla. They are checked for their form, kept and shown in
-//! `system_schema.tables`.
+//! The options of tables (`WITH name = value`): those of Cassandra 4 and 5, those of version 3 that
+//! drivers still send, and those of Scylla. The server checks their form, keeps them, and shows
+//! them in `system_schema.tables`.
 //!
-//! What has an effect here: `default_time_to_live`, `gc_grace_seconds`, `bloom_filter_fp_chance`,
-//! whether there is `compression`, and of `compaction` the thresholds. The rest describes parts of other databases that this one does not have.
+//! These options have an effect: `default_time_to_live`, `gc_grace_seconds`,
+//! `bloom_filter_fp_chance`, whether there is `compression`, and the thresholds of `compaction`.
+//! The others configure parts of Cassandra and Scylla that this server does not have.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +16,12 @@ use crate::query::failure::Failure;
 /// The longest time to live in seconds: 20 years of 365 days, as in Cassandra.
 pub(crate) const TTL_MAX_S: u32 = 20 * 365 * 24 * 60 * 60;
 
-/// What a value of an option looks like.
+/// The form of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// A number from 0 to this.
+    /// An integer from 0 to this.
     Int(i64),
-    /// From 0 to 1.
+    /// A number from 0 to 1.
     Fraction,
     Boolean,
     Text,
@@ -29,8 +30,8 @@ enum Form {
     TextOrMap,
 }
 
-/// Name, form, and the default as it is shown; options without one are shown only where they were
-/// given and the table of the system has a column for them.
+/// Name, form and default of each option. An option without a default is shown only where it was
+/// set and the system table has a column for it.
 const OPTIONS: [(&str, Form, &str); 32] = [
     ("additional_write_policy", Form::Text, "99p"),
     ("allow_auto_snapshot", Form::Boolean, ""),
@@ -66,14 +67,14 @@ const OPTIONS: [(&str, Form, &str); 32] = [
     ("tombstone_gc", Form::Map, ""),
 ];
 
-/// The maps that a table has which was given none, as Cassandra 4.0 shows them.
+/// The maps of a table that sets none, as Cassandra 4.0 shows them.
 const CACHING: [(&str, &str); 2] = [("keys", "ALL"), ("rows_per_partition", "NONE")];
 const COMPRESSION: [(&str, &str); 2] =
     [("chunk_length_in_kb", "4"), ("class", "org.apache.cassandra.io.compress.LZ4Compressor")];
 const SIZE_TIERED: &str = "org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy";
 const COMPACTION: [(&str, &str); 3] =
     [("class", SIZE_TIERED), ("max_threshold", "32"), ("min_threshold", "4")];
-/// Strategies that may be named; all compact by size here.
+/// Compaction strategies that a statement may name. The server compacts by size in any case.
 const STRATEGIES: [&str; 8] = [
     "SizeTieredCompactionStrategy",
     "LeveledCompactionStrategy",
@@ -85,7 +86,7 @@ const STRATEGIES: [&str; 8] = [
     "NullCompactionStrategy",
 ];
 
-/// What an option was set to. Numbers are kept as text.
+/// The value of an option. Numbers are kept as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Setting {
@@ -93,7 +94,7 @@ pub(crate) enum Setting {
     Map(BTreeMap<String, String>),
 }
 
-/// The options that a table was given.
+/// The options that a table has set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct TableOptions {
@@ -101,15 +102,15 @@ pub(crate) struct TableOptions {
 }
 
 impl TableOptions {
-    /// Takes options over those that are there.
+    /// Sets options and keeps the others.
     pub(crate) fn set(&mut self, options: &[(String, Literal)]) -> Result<(), Failure> {
         for (name, literal) in options {
             if name == "id" {
-                // No option, but the id that a table is made with: see `schema`.
+                // `id` is no option: `schema` gives it to the new table.
                 continue;
             }
             let known = OPTIONS.iter().find(|(known, ..)| known == name);
-            // The words of Cassandra's error, and its kind of error.
+            // This is Cassandra's message, and its kind of error.
             let unknown = || Failure::Syntax(format!("Unknown property '{name}'"));
             let (.., form, _) = known.ok_or_else(unknown)?;
             let wrong = || {
@@ -126,7 +127,7 @@ impl TableOptions {
         Ok(())
     }
 
-    /// A scalar as text: what was given, or the default; `None` without either.
+    /// The value of a scalar option, or its default, as text; `None` if there is neither.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         match self.given.get(name) {
             Some(Setting::Text(text)) => Some(text),
@@ -139,7 +140,7 @@ impl TableOptions {
         }
     }
 
-    /// A map: what was given, or what Cassandra shows.
+    /// The value of a map option, or the map that Cassandra shows by default.
     pub(crate) fn map(&self, name: &str) -> Vec<(String, String)> {
         if let Some(Setting::Map(map)) = self.given.get(name) {
             return map.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -153,17 +154,17 @@ impl TableOptions {
         default.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
     }
 
-    /// A number; 0 where it is neither given nor has a default.
+    /// The value of a number option, or its default; 0 if there is neither.
     fn number(&self, name: &str) -> u32 {
         self.text(name).and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
-    /// Seconds that a row lives where its statement says nothing; 0 is for ever.
+    /// Seconds that a row lives unless its statement sets a TTL; 0 means for ever.
     pub(crate) fn default_time_to_live_s(&self) -> u32 {
         self.number("default_time_to_live")
     }
 
-    /// What the store is to know.
+    /// The options that the store needs.
     pub(crate) fn of_store(&self) -> tare_store::TableOptions {
         let default = tare_store::TableOptions::default();
         let compaction = self.map("compaction");
@@ -178,7 +179,7 @@ impl TableOptions {
             gc_grace_s: self.number("gc_grace_seconds"),
             compaction_min: threshold("min_threshold").unwrap_or(default.compaction_min),
             compaction_max: threshold("max_threshold").unwrap_or(default.compaction_max),
-            // An empty map, or a class without a name, turns it off in Cassandra.
+            // In Cassandra an empty map, or a class without a name, turns compression off.
             compression: !compression.iter().any(off)
                 && compression.iter().any(|(key, value)| {
                     matches!(&**key, "class" | "sstable_compression") && !value.is_empty()
@@ -188,7 +189,7 @@ impl TableOptions {
     }
 }
 
-/// An option's value in the form that it must have.
+/// Converts a value to the form of its option; `None` if it does not have that form.
 fn setting(form: Form, literal: &Literal) -> Option<Setting> {
     let text = match literal {
         Literal::Text(text) => text.clone(),
@@ -202,7 +203,7 @@ fn setting(form: Form, literal: &Literal) -> Option<Setting> {
                 else {
                     return None;
                 };
-                // Class names are shown in full, as Cassandra does.
+                // Class names are shown in full, as in Cassandra.
                 let value = match key.as_str() {
                     "class" | "sstable_compression" => full_class(&value),
                     _ => value,

@@ -1,5 +1,5 @@
-//! Statements that are ready to run: names resolved, types checked, descriptions encoded. Made by
-//! `planner`, run by `modify`, `select` and `system`.
+//! Statements that are ready to run: their names are resolved, types checked, result columns
+//! encoded. `planner` makes them; `modify`, `select` and `system` run them.
 
 use std::sync::Arc;
 
@@ -16,12 +16,13 @@ pub(crate) struct Prepared {
     pub(crate) plan: Plan,
     /// The bind markers in order: name and type.
     pub(crate) markers: Vec<(String, Type)>,
-    /// Calls of functions in the order in which they are to be made.
+    /// The calls of functions, in the order in which to make them.
     pub(crate) calls: Vec<Call>,
     pub(crate) marker_columns: EncodedColumns,
-    /// Positions of the markers that form the partition key; empty where not all are bound.
+    /// Positions of the markers that form the partition key; empty if a part of the key is no
+    /// marker.
     pub(crate) partition_key: Vec<u16>,
-    /// The schema that the names were resolved in.
+    /// Epoch of the schema in which the names were resolved.
     pub(crate) epoch: u64,
 }
 
@@ -31,13 +32,13 @@ pub(crate) enum Plan {
     Batch(Batch),
     Select(Select),
     System(SystemSelect),
-    /// Statements that are run from their text: changes of the schema, USE, TRUNCATE, DESCRIBE; and the
-    /// keyspace of their names without one.
+    /// A statement that runs from its text (a change of the schema, USE, TRUNCATE, DESCRIBE), and
+    /// the keyspace for names without one.
     Other(Statement, Option<Box<str>>),
 }
 
 impl Plan {
-    /// The columns of the rows that it answers with.
+    /// The columns of the rows in the answer, if it has rows.
     pub(crate) fn result_columns(&self) -> Option<&EncodedColumns> {
         match self {
             Self::Select(select) => Some(&select.columns),
@@ -47,17 +48,17 @@ impl Plan {
     }
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Marker(u16),
     /// `None` is null.
     Literal(Option<Vec<u8>>),
-    /// Position in `Prepared::calls`.
+    /// A position in `Prepared::calls`.
     Call(u16),
 }
 
-/// A call of a function, of whose argument the type is known.
+/// A call of a function whose argument has a known type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) function: Function,
@@ -67,38 +68,38 @@ pub(crate) struct Call {
 /// Values for some columns of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tuple {
-    /// One for each column.
+    /// One source for each column.
     Parts(Vec<Source>),
     /// A marker that is bound to a tuple.
     Whole(Source),
 }
 
-/// What some columns of a key may be: `= x`, `IN (x, y)`, `IN ?`.
+/// A condition on consecutive columns of a key: `= x`, `IN (x, y)`, `IN ?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct KeyCondition {
     pub(crate) columns: usize,
-    pub(crate) values: Alternatives,
+    pub(crate) values: KeyValues,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Alternatives {
+pub(crate) enum KeyValues {
     Listed(Vec<Tuple>),
-    /// A marker that is bound to a list, of tuples where there are several columns.
+    /// A marker that is bound to a list: of values, or of tuples if there are several columns.
     Marker(Source),
 }
 
-/// Which partitions a statement is about.
+/// The partitions that a statement reads or writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Partitions {
-    /// One, by its key: values in the order of the partition key.
+    /// One partition, by its key: values in the order of the partition key.
     One(Vec<Source>),
-    /// Those of every combination.
-    Some(Vec<Choice>),
-    /// Those of a part of the ring; of all of it without bounds.
+    /// The partitions of every combination of the conditions.
+    Some(Vec<KeyCondition>),
+    /// The partitions of a part of the ring; of the whole ring if there are no bounds.
     Tokens(Vec<TokenBound>),
 }
 
-/// `token(k) > value`
+/// A bound on tokens, such as `token(k) > value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenBound {
     pub(crate) comparison: Comparison,
@@ -107,33 +108,33 @@ pub(crate) struct TokenBound {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TokenValue {
-    /// A bigint.
+    /// A bigint that is the token.
     Number(Source),
     /// The token of a key.
     Of(Vec<Source>),
 }
 
-/// Which rows of a partition a statement is about.
+/// The rows of a partition that a statement reads or writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
-    /// One, by its whole clustering key, which is empty in a table without clustering columns.
+    /// One row, by its whole clustering key, which is empty in a table without clustering columns.
     One(Vec<Source>),
     Slices(Slices),
 }
 
-/// Rows between bounds, for every combination of what the first columns may be.
+/// Rows between bounds, for every combination of the first columns.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Slices {
-    /// Of consecutive columns, from the first.
-    pub(crate) equal: Vec<Choice>,
+    /// Conditions on consecutive columns, from the first.
+    pub(crate) equal: Vec<KeyCondition>,
     /// Bounds on the columns that follow, by value.
-    pub(crate) low: Option<Edge>,
-    pub(crate) high: Option<Edge>,
+    pub(crate) low: Option<SliceBound>,
+    pub(crate) high: Option<SliceBound>,
 }
 
-/// A bound.
+/// A bound on the columns of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Edge {
+pub(crate) struct SliceBound {
     pub(crate) columns: usize,
     pub(crate) values: Tuple,
     pub(crate) inclusive: bool,
@@ -148,7 +149,7 @@ pub(crate) struct Modify {
     pub(crate) rows: Rows,
     pub(crate) action: Action,
     pub(crate) timestamp: Option<Source>,
-    /// Of the table.
+    /// The default of the table.
     pub(crate) default_ttl_s: u32,
 }
 
@@ -157,7 +158,7 @@ pub(crate) enum Action {
     /// Writes values into rows. INSERT also marks them as existing.
     Set {
         marks: bool,
-        /// By number, ascending.
+        /// Cells by column number, ascending.
         cells: Vec<(u16, Source)>,
         ttl: Option<Source>,
     },
@@ -170,7 +171,7 @@ pub(crate) enum Action {
 /// Several writes in one statement.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// What is logged, and where, does not depend on it; a warning does.
+    /// An unlogged batch is executed like a logged one, but it may cause a warning.
     pub(crate) unlogged: bool,
     pub(crate) timestamp: Option<Source>,
     pub(crate) statements: Vec<Modify>,
@@ -182,16 +183,16 @@ pub(crate) struct Select {
     pub(crate) replicas: Replicas,
     pub(crate) partitions: Partitions,
     pub(crate) rows: Rows,
-    /// Rows of a partition come in the reverse of their order.
+    /// The rows of a partition come in descending order of their clustering keys.
     pub(crate) reversed: bool,
-    /// The rows of several partitions come in one order, for which all of them have to be there.
+    /// The rows of several partitions come in one order, so that all of them have to be read first.
     pub(crate) merged: bool,
-    /// One row of each partition.
+    /// The result has one row of each partition.
     pub(crate) distinct: bool,
     pub(crate) items: Items,
-    /// Columns whose cells alone are wanted, ascending; `None` wants them all.
+    /// Columns whose cells are needed, ascending; `None` needs all of them.
     pub(crate) cells: Option<Vec<u16>>,
-    /// Whether functions are called on what is selected.
+    /// Whether the selection calls functions.
     pub(crate) calls: bool,
     pub(crate) per_partition_limit: Option<Source>,
     pub(crate) limit: Option<Source>,
@@ -201,15 +202,15 @@ pub(crate) struct Select {
 /// What a SELECT returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Items {
-    /// How many rows there are.
+    /// The number of rows.
     Count,
-    /// How many rows have a value in the column of this number.
+    /// The number of rows that have a value in the column of this number.
     CountOf(u16),
-    /// Of each row.
+    /// These items of each row.
     Columns(Vec<Item>),
 }
 
-/// What a SELECT returns of a row.
+/// An item of a selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     /// A component of the partition key.
@@ -220,13 +221,13 @@ pub(crate) enum Item {
     Cell(u16),
     WriteTime(u16),
     Ttl(u16),
-    /// Of the partition.
+    /// The token of the partition.
     Token,
     /// A function of another item of this type.
     Call(Function, Option<Box<(Item, Type)>>),
 }
 
-/// A SELECT from a table that the server makes up.
+/// A SELECT from a system table, whose rows the server computes.
 #[derive(Debug)]
 pub(crate) struct SystemSelect {
     pub(crate) table: &'static tare_cql::system_schema::SystemTable,
@@ -237,7 +238,7 @@ pub(crate) struct SystemSelect {
     pub(crate) columns: EncodedColumns,
 }
 
-/// A condition on a column of a system table, by its position.
+/// A condition on a column of a system table. The column is known by its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     pub(crate) column: usize,
@@ -262,9 +263,9 @@ pub(crate) enum SystemItems {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SystemItem {
     Column(usize),
-    /// What no made-up row has: a time of writing, a time to live.
+    /// A write time or TTL, which rows of system tables do not have.
     Null,
-    /// The token of the partition key, whose columns have these positions.
+    /// The token of the partition key, which has the columns at these positions.
     Token(Vec<usize>),
     Call(Function, Option<Box<(SystemItem, Type)>>),
 }

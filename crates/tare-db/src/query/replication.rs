@@ -1,9 +1,10 @@
-//! How many replicas a keyspace asks for, and whether one node can do what a request demands.
+//! The number of replicas that a keyspace asks for, and whether one node satisfies a consistency
+//! level.
 //!
-//! This server is the only node of its data centre. A keyspace may ask for more replicas than
-//! there are, as on a Cassandra of which only one node is up: requests that one replica can answer
-//! are answered, those at a level that needs more are refused as unavailable, with the numbers
-//! that Cassandra would give (its `ConsistencyLevel.blockFor`).
+//! This server is the only node of its data centre. A keyspace may ask for more replicas, as on a
+//! Cassandra of which only one node is up: requests that one replica can answer are answered. A
+//! request at a level that needs more replicas is refused as unavailable, with the numbers that
+//! Cassandra would give (its `ConsistencyLevel.blockFor`).
 
 use tare_cql::statement::Literal;
 use tare_cql::wire::Consistency;
@@ -20,9 +21,9 @@ const REPLICAS_MAX: i32 = 1000;
 pub(crate) struct Replicas {
     /// In this data centre.
     local: i32,
-    /// In all of them.
+    /// In all data centres.
     total: i32,
-    /// Replicas that a quorum of each data centre makes.
+    /// Sum of the quorums of all data centres.
     each_quorum: i32,
 }
 
@@ -33,7 +34,8 @@ impl Default for Replicas {
 }
 
 impl Replicas {
-    /// Of a keyspace's replication, which was checked when it was made.
+    /// The replicas of a keyspace's replication options, which were checked when the keyspace was
+    /// created.
     pub(crate) fn of(replication: &[(String, String)]) -> Self {
         let class = replication.iter().find(|(key, _)| key == "class");
         let by_center = class.is_some_and(|(_, class)| class.ends_with("NetworkTopologyStrategy"));
@@ -49,7 +51,7 @@ impl Replicas {
         if class.is_none() { Self::default() } else { replicas }
     }
 
-    /// How many this data centre is asked for.
+    /// The number of replicas in this data centre.
     pub(crate) fn here(&self) -> i32 {
         self.local
     }
@@ -78,7 +80,7 @@ fn quorum(replicas: i32) -> i32 {
     replicas / 2 + 1
 }
 
-/// The number in a replication factor; `3/1` is three with one transient.
+/// The number in a replication factor; `3/1` means three, of which one is transient.
 fn count(text: &str) -> Option<i32> {
     let count = text.split('/').next()?.parse().ok();
     count.filter(|count| (0..=REPLICAS_MAX).contains(count))
@@ -114,7 +116,7 @@ pub(crate) fn replication(literal: &Literal) -> Result<Vec<(String, String)>, Fa
     for (key, value) in &given {
         let name = match key.as_str() {
             "class" => continue,
-            // All data centres, of which there is one.
+            // It applies to all data centres, of which there is one.
             "replication_factor" if by_center => DATA_CENTER,
             "replication_factor" => "replication_factor",
             center if by_center => center,

@@ -1,26 +1,26 @@
-//! Runs SELECT on tables of clients: one whole row straight from the store into the connection's
-//! buffer, everything else as a [`ReadTask`].
+//! Runs SELECT on tables of clients. The read of one whole row goes straight from the store into the
+//! connection's buffer; every other read is a [`ReadTask`].
 
 use std::sync::Arc;
 
 use tare_cql::request::Settings;
 use tare_cql::response::{Reply, RowsWriter};
-use tare_cql::statement::function::Moment;
+use tare_cql::statement::function::CallContext;
 use tare_cql::token::Token;
 use tare_cql::wire::Consistency;
 use tare_store::{End, Pins, RowRead};
 
 use crate::node::metrics::Operation;
-use crate::query::bind::{Bound, OwnedSlice, PartitionKey, after};
-use crate::query::cursor::Cursor;
+use crate::query::bind::{BoundValues, OwnedSlice, PartitionKey, after};
 use crate::query::failure::Failure;
+use crate::query::paging_state::PagingState;
 use crate::query::plan::{Items, Partitions, Prepared, Rows, Select};
-use crate::query::read_task::{self, Area, Asked, ReadTask, Step};
+use crate::query::read_task::{self, ReadOptions, ReadTarget, ReadTask, Step};
 use crate::shard::message::{Message, Origin};
 use crate::shard::ring::owner;
 use crate::shard::{Conn, Shard};
 
-/// What to put beside a key for a read of one row.
+/// The whole key of one row.
 struct OneRow<'a> {
     token: i64,
     key: &'a [u8],
@@ -33,14 +33,14 @@ impl Shard {
         conn: &mut Conn,
         reply: Reply,
         (prepared, select): (&Arc<Prepared>, &Select),
-        bound: &Bound<'_>,
+        bound: &BoundValues<'_>,
         settings: &Settings<'_>,
     ) -> Result<(), Failure> {
         if settings.consistency == Consistency::Any {
             return Err(Failure::invalid("ANY ConsistencyLevel is only supported for writes"));
         }
         select.replicas.check(settings.consistency)?;
-        let asked = self.asked(select, bound, settings)?;
+        let options = self.read_options(select, bound, settings)?;
         if let (Partitions::One(key_sources), Rows::One(row_sources), None) =
             (&select.partitions, &select.rows, settings.paging_state)
         {
@@ -51,31 +51,32 @@ impl Shard {
                 .and_then(|()| bound.clustering(&mut clustering, row_sources, &select.table));
             let result = built.and_then(|()| {
                 let row = OneRow { token: Token::of(&key).0, key: &key, clustering: &clustering };
-                self.select_row(conn, reply, (prepared, select), &row, asked)
+                self.select_row(conn, reply, (prepared, select), &row, options)
             });
             (self.scratch.key, self.scratch.clustering) = (key, clustering);
             return result;
         }
-        let after = Cursor::of(settings)?;
-        let area = self.area(select, bound, asked.now_s)?;
-        let left = after.as_ref().map_or(asked.left, |after| after.left.min(asked.left));
-        let asked = Asked { left, ..asked };
+        let after = PagingState::of(settings)?;
+        let target = self.read_target(select, bound, options.now_s)?;
+        let rows_left =
+            after.as_ref().map_or(options.rows_left, |after| after.left.min(options.rows_left));
+        let options = ReadOptions { rows_left, ..options };
         let origin = Origin { shard: self.number, conn: conn.id, reply };
-        let task = ReadTask::new(origin, Arc::clone(prepared), area, asked, after)?;
+        let task = ReadTask::new(origin, Arc::clone(prepared), target, options, after)?;
         self.start(conn, task)
     }
 
-    fn asked(
+    fn read_options(
         &mut self,
         select: &Select,
-        bound: &Bound<'_>,
+        bound: &BoundValues<'_>,
         settings: &Settings<'_>,
-    ) -> Result<Asked, Failure> {
+    ) -> Result<ReadOptions, Failure> {
         let counts = !matches!(select.items, Items::Columns(_));
         let rows = settings.page_size.and_then(|rows| u64::try_from(rows).ok());
         let limit = bound.limit(select.limit.as_ref())?;
         let page = rows.filter(|rows| *rows > 0 && !counts);
-        // What fits into one page is not paged: drivers ask for pages by default.
+        // A result that fits into one page needs no pages, which drivers ask for by default.
         let page = page.filter(|rows| !select.merged || limit.is_none_or(|limit| limit > *rows));
         if page.is_some() && select.merged {
             return Err(Failure::invalid(
@@ -88,22 +89,27 @@ impl Shard {
             true => Some(1),
             false => bound.limit(select.per_partition_limit.as_ref())?,
         };
-        let moment = match select.calls {
-            true => self.moment(),
-            false => Moment::default(),
+        let call_context = match select.calls {
+            true => self.call_context(),
+            false => CallContext::default(),
         };
-        Ok(Asked {
-            page: page.unwrap_or(u64::MAX),
-            pages: page.is_some(),
-            // LIMIT is of rows of the result, of which a count has one.
-            left: limit.filter(|_| !counts).unwrap_or(u64::MAX),
-            per_partition: per_partition.unwrap_or(u64::MAX),
+        Ok(ReadOptions {
+            page_rows: page.unwrap_or(u64::MAX),
+            is_paged: page.is_some(),
+            // LIMIT counts rows of the result, and the result of a count is one row.
+            rows_left: limit.filter(|_| !counts).unwrap_or(u64::MAX),
+            per_partition_rows: per_partition.unwrap_or(u64::MAX),
             now_s: self.now_s(settings),
-            moment,
+            call_context,
         })
     }
 
-    fn area(&self, select: &Select, bound: &Bound<'_>, now_s: u32) -> Result<Area, Failure> {
+    fn read_target(
+        &self,
+        select: &Select,
+        bound: &BoundValues<'_>,
+        now_s: u32,
+    ) -> Result<ReadTarget, Failure> {
         let table = &select.table;
         let keys = match &select.partitions {
             Partitions::One(sources) => {
@@ -111,7 +117,7 @@ impl Shard {
                 bound.key(&mut key, sources, table)?;
                 vec![PartitionKey::of(key)]
             }
-            Partitions::Some(choices) => bound.keys(choices, table)?,
+            Partitions::Some(conditions) => bound.keys(conditions, table)?,
             Partitions::Tokens(bounds) => match bound.tokens(bounds, table)? {
                 Some(tokens) => return Ok(read_task::ring(table, tokens, now_s)),
                 None => Vec::new(),
@@ -125,7 +131,7 @@ impl Shard {
             }
             Rows::Slices(slices) => bound.slices(slices, table)?,
         };
-        Ok(Area::Partitions { keys, at: 0, slices })
+        Ok(ReadTarget::Partitions { keys, at: 0, slices })
     }
 
     /// The hot path: reads one row without an allocation.
@@ -136,7 +142,7 @@ impl Shard {
         reply: Reply,
         (prepared, select): (&Arc<Prepared>, &Select),
         row: &OneRow<'_>,
-        asked: Asked,
+        options: ReadOptions,
     ) -> Result<(), Failure> {
         let OneRow { token, key, clustering } = *row;
         let is_here = owner(token, self.shared.mailboxes.len()) == self.number;
@@ -149,7 +155,7 @@ impl Shard {
                 key,
                 clustering,
                 columns: select.cells.as_deref(),
-                now_s: asked.now_s,
+                now_s: options.now_s,
             };
             let mut writer = RowsWriter::begin(&mut conn.out, reply, &select.columns, None);
             let result = self.store.read_row(&read, &mut pins, |row| {
@@ -159,7 +165,7 @@ impl Shard {
                         items,
                         &select.table,
                         &row,
-                        (asked.now_s, &asked.moment),
+                        (options.now_s, &options.call_context),
                     );
                 });
             });
@@ -180,9 +186,9 @@ impl Shard {
             }
         }
         let key = PartitionKey { token, key: key.to_vec() };
-        let area = Area::Row { key, clustering: clustering.to_vec() };
+        let target = ReadTarget::Row { key, clustering: clustering.to_vec() };
         let origin = Origin { shard: self.number, conn: conn.id, reply };
-        let mut task = ReadTask::new(origin, Arc::clone(prepared), area, asked, None)?;
+        let mut task = ReadTask::new(origin, Arc::clone(prepared), target, options, None)?;
         if waits {
             task.begun_ns = self.now.monotonic_ns;
             self.wait_for_blocks(Box::new(task), pins)?;
@@ -192,7 +198,7 @@ impl Shard {
         self.start(conn, task)
     }
 
-    /// Begins a reading here or where its rows are.
+    /// Begins a task here or at the shard that owns its rows.
     fn start(&mut self, conn: &mut Conn, mut task: ReadTask) -> Result<(), Failure> {
         let mut pins = Pins::default();
         task.begun_ns = self.now.monotonic_ns;
@@ -200,7 +206,7 @@ impl Shard {
         let shard = task.first_shard(shards);
         let step = match shard == self.number {
             true => task.step(&mut self.store, &mut pins, (self.number, shards))?,
-            false => Step::Elsewhere(shard),
+            false => Step::MoveTo(shard),
         };
         if step == Step::Answer {
             self.telemetry.answered(Operation::Read);
@@ -212,7 +218,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Takes a reading on that waited, or that has come from another shard.
+    /// Goes on with a task that waited, or that has come from another shard.
     pub(crate) fn advance(&mut self, mut task: Box<ReadTask>, mut pins: Pins) {
         self.refresh();
         let shards = self.shared.mailboxes.len();
@@ -225,8 +231,8 @@ impl Shard {
         }
     }
 
-    /// Does what a step of a reading has led to. A reading that is refused is gone; the caller, who
-    /// may hold the client's connection, tells it.
+    /// Acts on the result of a step. A task that is refused is dropped; the caller, who may hold the
+    /// client's connection, reports the failure.
     fn dispatch(
         &mut self,
         mut task: Box<ReadTask>,
@@ -239,11 +245,11 @@ impl Shard {
                 self.deliver(task.origin, |out| task.answer(out));
             }
             Step::Yield => {
-                // They also know what was passed without being shown.
+                // The pins also know which dead rows the task has passed.
                 pins.forget_done();
                 self.reads.push_runnable(task, pins);
             }
-            Step::Elsewhere(shard) => self.post(shard, Message::Read(task)),
+            Step::MoveTo(shard) => self.post(shard, Message::Read(task)),
             Step::Missing => {
                 if task.has_moved() {
                     pins.forget_done();
@@ -254,7 +260,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Hands a late answer to its client, which may be a sibling's.
+    /// Hands an answer to its client, which may be connected to a sibling.
     pub(crate) fn deliver(&mut self, origin: Origin, write: impl FnOnce(&mut Vec<u8>)) {
         let Origin { shard, conn, .. } = origin;
         if shard != self.number {
@@ -269,7 +275,7 @@ impl Shard {
         }
     }
 
-    /// Takes one reading on that has given way.
+    /// Goes on with one task that yielded.
     pub(crate) fn step_runnable(&mut self) -> bool {
         let Some((task, pins)) = self.reads.pop_runnable() else { return false };
         self.advance(task, pins);

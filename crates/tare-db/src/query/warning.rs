@@ -1,8 +1,8 @@
-//! What an answer warns of beside its result: where Cassandra 4 with its default settings does, in its
-//! words, because clients show them and their tests compare them.
+//! Warnings in answers. The server warns where Cassandra 4 with its default settings does, with the
+//! same messages, because clients show them and tests compare them.
 //!
-//! Limits: Cassandra refuses batches of more than 50 KiB besides, which is a setting of its own; here
-//! they are only warned of. It also warns of reads that meet many tombstones.
+//! Limits: Cassandra also refuses batches of more than 50 KiB, which is a setting; this server only
+//! warns of them. Cassandra also warns of reads that meet many tombstones.
 
 use tare_cql::frame::insert_warnings;
 use tare_cql::response::{Reply, encode_void};
@@ -15,10 +15,10 @@ const PARTITIONS: usize = 10;
 /// Bytes of a batch of several partitions (`batch_size_warn_threshold`).
 const BATCH_BYTES: usize = 5 << 10;
 
-/// What an answer warns of: nothing, as a rule, which allocates nothing.
+/// The warnings of an answer. There are usually none, which allocates nothing.
 pub(crate) type Warnings = Vec<String>;
 
-/// Of a batch that writes so many bytes to so many partitions of these tables.
+/// The warnings for a batch that writes so many bytes to so many partitions of these tables.
 pub(crate) fn of_batch<'t>(
     unlogged: bool,
     partitions: usize,
@@ -54,7 +54,7 @@ pub(crate) fn of_batch<'t>(
     warnings
 }
 
-/// Of a keyspace that asks for more replicas than there are nodes.
+/// The warning for a keyspace that asks for more replicas than there are nodes.
 pub(crate) fn of_keyspace(name: &str, keyspace: &Keyspace) -> Warnings {
     let replicas = Replicas::of(&keyspace.replication).here();
     if replicas <= 1 {
@@ -69,7 +69,7 @@ pub(crate) fn of_keyspace(name: &str, keyspace: &Keyspace) -> Warnings {
     vec![warning]
 }
 
-/// Puts warnings into the answer that begins at `offset` and is the last of the buffer.
+/// Adds warnings to the last answer of the buffer, which begins at `offset`.
 pub(crate) fn put(out: &mut Vec<u8>, offset: usize, warnings: &[String]) {
     let warnings: Vec<&str> = warnings.iter().map(String::as_str).collect();
     insert_warnings(out, offset, &warnings);

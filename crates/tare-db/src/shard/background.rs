@@ -23,7 +23,7 @@ const CREDIT_NS_MAX_CRITICAL: i64 = 20 * SLICE_NS;
 pub(crate) struct Background {
     credit_ns: i64,
     urgency: Option<Urgency>,
-    /// The store had nothing to do. It is asked again when an operation on a file has ended, and
+    /// The store had nothing to do. It is checked again when an operation on a file has ended, and
     /// from time to time.
     waits: bool,
     /// Requests wait until memtables have been flushed.

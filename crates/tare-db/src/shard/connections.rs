@@ -9,7 +9,7 @@ use rustix::net::{SendFlags, Shutdown};
 use tare_cql::frame::{self, Version};
 
 use crate::net::reactor::{ConnId, Source};
-use crate::net::session::Phase;
+use crate::net::session::LoginPhase;
 use crate::net::tls::Tls;
 use crate::net::transport::Transport;
 use crate::node::memory::ConnectionMemory;
@@ -32,7 +32,7 @@ pub(crate) struct Conn {
     /// The address that the client has connected to.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) keyspace: Option<Arc<str>>,
-    pub(crate) phase: Phase,
+    pub(crate) phase: LoginPhase,
     /// The protocol version that STARTUP has settled.
     pub(crate) version: Version,
     pub(crate) transport: Transport,
@@ -57,7 +57,7 @@ impl Conn {
             out: Vec::new(),
             local,
             keyspace: None,
-            phase: Phase::default(),
+            phase: LoginPhase::default(),
             version: Version::default(),
             transport,
             wants_schema_events: false,

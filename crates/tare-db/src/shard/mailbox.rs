@@ -1,7 +1,7 @@
-//! How shards talk: a bounded queue per shard, and a wakeup for a shard that sleeps.
+//! The queues between shards: a bounded mailbox per shard, and a wakeup for a shard that sleeps.
 //!
-//! A sender that meets a full queue gets its message back and keeps it; how much a shard keeps is
-//! bounded in turn, because it stops reading from its clients meanwhile (see `shard`).
+//! If a queue is full, the sender gets its message back and keeps it. The number of such messages
+//! is bounded too, because the sender stops reading from its clients (see `siblings`).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,10 +11,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Messages that wait for a shard at most.
+/// Messages that may wait for a shard.
 pub(crate) const MESSAGES_MAX: usize = 4096;
 
-/// The outer side of a shard's mailbox.
+/// The senders' side of a shard's mailbox.
 #[derive(Debug)]
 pub(crate) struct Mailbox<M> {
     queue: SyncSender<M>,
@@ -29,8 +29,8 @@ impl<M> Mailbox<M> {
         Ok((Self { queue, sleeping: AtomicBool::new(false), wakeup }, messages))
     }
 
-    /// Puts a message in and wakes the shard if it sleeps. A full queue, or one whose shard has
-    /// ended, returns the message.
+    /// Posts a message and wakes the shard if it sleeps. Returns the message if the queue is full
+    /// or its shard has ended.
     pub(crate) fn post(&self, message: M) -> Result<(), M> {
         match self.queue.try_send(message) {
             Ok(()) => {
@@ -51,13 +51,14 @@ impl<M> Mailbox<M> {
         }
     }
 
-    /// Called by the shard before it looks into the queue for the last time and sleeps.
+    /// Announces that the shard will sleep. The shard calls this before its last look into the
+    /// queue.
     pub(crate) fn will_sleep(&self) {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Called by the shard when it is awake again.
+    /// Announces that the shard is awake again.
     pub(crate) fn is_awake(&self) {
         self.sleeping.store(false, Ordering::Relaxed);
     }
@@ -76,6 +77,6 @@ pub(crate) fn signal(wakeup: &OwnedFd) {
 
 /// Makes an eventfd unreadable again.
 pub(crate) fn drain(wakeup: &OwnedFd) {
-    // It fails if there was nothing, which is what is wanted.
+    // It fails if the counter is zero already.
     let _ = rustix::io::read(wakeup, &mut [0u8; 8]);
 }

@@ -1,4 +1,4 @@
-//! What shards say to each other.
+//! The messages between shards.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::net::reactor::ConnId;
 use crate::query::failure::Failure;
 use crate::query::read_task::ReadTask;
 
-/// Who is to be answered.
+/// The client that an answer goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) shard: usize,
@@ -20,18 +20,18 @@ pub(crate) struct Origin {
 /// A message to a shard.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// A connection that was accepted for it.
+    /// A connection that a sibling has accepted for this shard.
     Connection(OwnedFd),
     /// Mutations to write: the payload of a log entry.
     Write { origin: Origin, payload: Vec<u8> },
     /// The answer to `Write`.
     Written { conn: ConnId, reply: Reply, result: Result<(), Failure> },
-    /// Whether a login was right.
+    /// The result of a login.
     LoggedIn { conn: ConnId, reply: Reply, result: Result<(), Failure> },
-    /// A reading that goes on at this shard.
+    /// A read that goes on at this shard.
     Read(Box<ReadTask>),
-    /// A finished frame: the answer to `Read`.
+    /// The answer to `Read`, as a finished frame.
     Answer { conn: ConnId, frame: Vec<u8> },
-    /// Something to tell to clients that registered for changes of the schema, in version 4.
+    /// An event for clients that registered for changes of the schema, in version 4.
     SchemaEvent(Arc<[u8]>),
 }

@@ -1,6 +1,6 @@
-//! Which shard owns which part of the ring: shard i of n the i-th of n equal ranges of tokens. That
+//! The division of the ring: of n shards, shard i owns the i-th of n equal ranges of tokens. This
 //! is the rule of Scylla (`sharding_ignore_msb` = 0), by which its drivers find the shard of a key,
-//! and it makes a walk from shard to shard meet all tokens in order.
+//! and a walk from shard to shard returns all tokens in order.
 
 use tare_cql::token::Token;
 

@@ -1,14 +1,14 @@
-//! Finds turns of a shard's loop that take too long, because everybody whom the shard serves waits
-//! for them.
+//! Finds turns of a shard's loop that take too long, because all clients of the shard wait for
+//! them.
 //!
-//! The loop measures itself: a turn's length costs nothing, it is known anyway, and the rarer tasks
-//! are timed one by one, so that what is left is the requests'. A turn that does not end is seen by
-//! the waiting thread, through [`Progress`]. What the shard waited for a CPU meanwhile comes from the
-//! scheduler (`/proc/thread-self/schedstat`: time on a CPU, time waiting for one; in ns).
+//! The loop measures itself: the length of a turn is known anyway, and the rarer tasks are timed
+//! one by one, so that the rest is the time of the requests. The main thread sees a turn that does
+//! not end through [`Progress`]. The time that the shard waited for a CPU comes from the scheduler
+//! (`/proc/thread-self/schedstat`: time on a CPU and time waiting for one, in ns).
 //!
-//! Limits: a turn in which the process was frozen looks long; the waiting thread was frozen too and
-//! sees it by its own clock, and then it is not counted. The scheduler is asked every
-//! [`SCHEDULE_NS`], so that the waiting of a stall may be up to so much too long.
+//! Limits: a turn in which the process was frozen looks long. The main thread was frozen too and
+//! sees that by its own clock, so such a turn does not count. The scheduler is read every
+//! [`SCHEDULE_NS`], so the waiting time of a stall may be too long by that much.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -19,31 +19,32 @@ use tare_std::units::nanoseconds;
 
 use crate::node::clock::Clock;
 
-/// A turn above this is a stall unless told otherwise: a little less than Seastar reports by default
+/// A longer turn is a stall by default: a little less than Seastar's default
 /// (`--blocked-reactor-notify-ms`, 25).
 pub const THRESHOLD_DEFAULT: Duration = Duration::from_millis(20);
-/// A turn that has not ended after so long is reported while it lasts.
+/// A turn that has not ended after this time is reported while it lasts.
 const ENDLESS_NS: u64 = 1_000_000_000;
-/// The waiting thread wakes late on a busy machine too; less than this is no freeze.
+/// The main thread wakes late on a busy machine too; a shorter delay is no freeze.
 const FREEZE_NS_MIN: u64 = 50_000_000;
-/// Stalls that wait to be reported at most; more are lost.
+/// Stalls that may wait to be reported; the rest is lost.
 const REPORTS_MAX: usize = 1024;
 /// How often the scheduler's account is read.
 pub(crate) const SCHEDULE_NS: u64 = 100_000_000;
-/// Lines in the log: so many at once, then one each [`LINE_NS`].
+/// Lines that the log may get at once. After that it gets one each [`LINE_NS`].
 const LINES_MAX: u32 = 5;
 const LINE_NS: u64 = 10_000_000_000;
 
-/// What a shard does in a turn.
+/// The tasks of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Requests of clients and siblings, and sending their answers: all that is not timed apart.
+    /// Requests of clients and siblings, and sending their answers: everything that is not timed by
+    /// itself.
     Requests,
     /// A step of a scan.
     Scan,
     /// Reads whose blocks have come.
     Resume,
-    /// Flush, compaction, and handing out file operations.
+    /// Flush, compaction, and submitting file operations.
     Storage,
 }
 
@@ -60,10 +61,10 @@ impl Task {
     }
 }
 
-/// What a shard shows the waiting thread, and what that counts for it.
+/// The state of a turn that the main thread can see, and the counts of stalls.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// When the turn began, or 0 between turns.
+    /// Begin of the turn, or 0 between turns.
     since_ns: AtomicU64,
     task: AtomicU8,
     stalls: AtomicU64,
@@ -72,7 +73,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// How many stalls there were, how long they were together, and the longest, in ns.
+    /// The number of stalls, their total length, and the longest one, in ns.
     pub(crate) fn counts(&self) -> [u64; 3] {
         [&self.stalls, &self.stalled_ns, &self.longest_ns]
             .map(|counter| counter.load(Ordering::Relaxed))
@@ -83,15 +84,15 @@ impl Progress {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stall {
     shard: usize,
-    /// The longest task of the turn, and how long it took.
+    /// The longest task of the turn, and its length.
     task: Task,
     task_ns: u64,
     turn_ns: u64,
-    /// What of it the shard waited for a CPU, at most.
+    /// Time that the shard waited for a CPU, at most.
     waited_ns: u64,
 }
 
-/// The shard's side.
+/// The shard's side of stall detection.
 #[derive(Debug)]
 pub(crate) struct Detector {
     shard: usize,
@@ -99,35 +100,35 @@ pub(crate) struct Detector {
     progress: Arc<Progress>,
     reports: SyncSender<Stall>,
     begun_ns: u64,
-    /// What the timed tasks of this turn took.
+    /// Length of the timed tasks of this turn.
     tasks_ns: [u64; Task::ALL.len()],
     schedule: Schedule,
     next_schedule_ns: u64,
 }
 
 impl Detector {
-    /// A turn begins.
+    /// Begins a turn.
     #[inline]
     pub(crate) fn begin(&mut self, now_ns: u64) {
         self.begun_ns = now_ns;
         self.progress.since_ns.store(now_ns, Ordering::Relaxed);
     }
 
-    /// A task begins that is timed apart; returns when.
+    /// Begins a task that is timed by itself, and returns the time.
     #[inline]
     pub(crate) fn enter(&mut self, task: Task, clock: Clock) -> u64 {
         self.progress.task.store(task as u8, Ordering::Relaxed);
         clock.now_ns()
     }
 
-    /// The task has ended.
+    /// Ends a task.
     #[inline]
     pub(crate) fn leave(&mut self, task: Task, begun_ns: u64, clock: Clock) {
         self.progress.task.store(Task::Requests as u8, Ordering::Relaxed);
         self.tasks_ns[task as usize] += clock.now_ns() - begun_ns;
     }
 
-    /// The turn ends.
+    /// Ends a turn.
     #[inline]
     pub(crate) fn end(&mut self, now_ns: u64) {
         self.progress.since_ns.store(0, Ordering::Relaxed);
@@ -146,7 +147,7 @@ impl Detector {
         self.tasks_ns[Task::Requests as usize] += turn_ns.saturating_sub(others);
         let (task, task_ns) = longest(&self.tasks_ns);
         let waited_ns = (self.schedule.waited_ns.saturating_sub(before.waited_ns)).min(turn_ns);
-        // Where the waiting thread is behind there have been more than enough.
+        // If the queue is full, the main thread has enough stalls to report.
         let shard = self.shard;
         let _ = self.reports.try_send(Stall { shard, task, task_ns, turn_ns, waited_ns });
     }
@@ -178,7 +179,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Zero where the kernel does not say (CONFIG_SCHED_INFO).
+    /// Returns zeros if the kernel does not keep the account (CONFIG_SCHED_INFO).
     fn read() -> Self {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let mut fields = text.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0));
@@ -187,25 +188,24 @@ impl Schedule {
     }
 }
 
-/// The waiting thread's side: takes reports, looks for turns that do not end, and says which of it
-/// is worth a line.
+/// The main thread's side: receives stalls, finds turns that do not end, and chooses what to log.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     threshold_ns: u64,
     shards: Vec<Watched>,
     reports: Receiver<Stall>,
-    lines: Lines,
+    lines: LineLimit,
     last_ns: u64,
 }
 
 #[derive(Debug)]
 struct Watched {
     progress: Arc<Progress>,
-    /// The turn that was reported while it lasted.
+    /// Begin of the turn that was reported while it lasted.
     reported_ns: u64,
 }
 
-/// A detector for each shard, and the watchdog over them.
+/// Makes a detector for each shard, and the watchdog over them.
 pub(crate) fn detectors(shards: usize, threshold: Duration) -> (Vec<Detector>, Watchdog) {
     let threshold_ns = u64::try_from(threshold.as_nanos()).unwrap_or(u64::MAX);
     let (report, reports) = sync_channel(REPORTS_MAX);
@@ -223,15 +223,17 @@ pub(crate) fn detectors(shards: usize, threshold: Duration) -> (Vec<Detector>, W
     let watch =
         |detector: &Detector| Watched { progress: Arc::clone(&detector.progress), reported_ns: 0 };
     let shards = detectors.iter().map(watch).collect();
-    let watchdog = Watchdog { threshold_ns, shards, reports, lines: Lines::default(), last_ns: 0 };
+    let watchdog =
+        Watchdog { threshold_ns, shards, reports, lines: LineLimit::default(), last_ns: 0 };
     (detectors, watchdog)
 }
 
 impl Watchdog {
-    /// Looks around, `period_ns` after the last time as far as it was asked to; returns the lines
-    /// that are to be logged.
+    /// Checks all shards, `period_ns` after the last call if all went well, and returns the lines
+    /// to log.
     pub(crate) fn look(&mut self, now_ns: u64, period_ns: u64) -> Vec<String> {
-        // Who slept much longer than he wanted was frozen or starved, and so were the shards.
+        // A thread that slept much longer than it wanted was frozen or starved, and so were the
+        // shards.
         let overslept_ns = now_ns.saturating_sub(self.last_ns).saturating_sub(period_ns);
         self.last_ns = now_ns;
         let mut lines = Vec::new();
@@ -280,16 +282,16 @@ impl Stall {
     }
 }
 
-/// How many lines may be written.
+/// A limit on the number of log lines.
 #[derive(Debug, Default)]
-struct Lines {
+struct LineLimit {
     written: u32,
     last_ns: u64,
     suppressed: u64,
 }
 
-impl Lines {
-    /// Whether a line may be written now, and what is to be said of those that were not.
+impl LineLimit {
+    /// Whether a line may be written now, with a note about suppressed lines if there are any.
     fn allow(&mut self, now_ns: u64) -> Option<String> {
         let quiet = (now_ns.saturating_sub(self.last_ns) / LINE_NS).min(u64::from(LINES_MAX));
         self.written = self.written.saturating_sub(u32::try_from(quiet).unwrap_or(LINES_MAX));
@@ -313,7 +315,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_long_turn_names_its_longest_task() {
+    fn long_turn_names_its_longest_task() {
         let (mut detectors, mut watchdog) = detectors(2, THRESHOLD_DEFAULT);
         let detector = &mut detectors[1];
         detector.begin(100 * MS);
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_timed_is_the_requests() {
+    fn untimed_work_counts_as_requests() {
         let (mut detectors, mut watchdog) = detectors(1, THRESHOLD_DEFAULT);
         detectors[0].begin(MS);
         detectors[0].tasks_ns[Task::Scan as usize] = 10 * MS;
@@ -341,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_does_not_end_is_reported_once_and_a_freeze_never() {
+    fn endless_turn_is_reported_once_and_a_freeze_never() {
         let (mut detectors, mut watchdog) = detectors(1, THRESHOLD_DEFAULT);
         let clock = Clock::new();
         detectors[0].begin(MS);
@@ -351,14 +353,14 @@ mod tests {
         assert_eq!(lines, ["shard 0 is stuck: scan has taken 1.10 s and goes on"]);
         assert!(watchdog.look(1200 * MS, 100 * MS).is_empty());
         detectors[0].end(5000 * MS);
-        // The waiting thread wanted to sleep for 100 ms and did for 3.8 s.
+        // The main thread wanted to sleep for 100 ms and slept for 3.8 s.
         assert!(watchdog.look(5000 * MS, 100 * MS).is_empty());
         assert_eq!(detectors[0].progress().counts(), [0, 0, 0]);
     }
 
     #[test]
-    fn lines_are_limited_and_what_was_left_out_is_said() {
-        let mut lines = Lines::default();
+    fn log_lines_are_limited_and_suppressed_ones_counted() {
+        let mut lines = LineLimit::default();
         let written = (0..100).filter(|&n| lines.allow(n).is_some()).count();
         assert_eq!(written, 5);
         assert_eq!(lines.allow(LINE_NS + 100).unwrap(), " (95 more were not written)");
@@ -366,12 +368,12 @@ mod tests {
     }
 
     #[test]
-    fn the_scheduler_knows_this_thread() {
+    fn scheduler_account_of_this_thread_is_read() {
         let (mut detectors, _watchdog) = detectors(1, THRESHOLD_DEFAULT);
-        // The account is brought up to date when the thread leaves its CPU.
+        // The kernel updates the account when the thread leaves its CPU.
         std::thread::sleep(Duration::from_millis(1));
         let schedule = detectors[0].schedule(0);
-        // Kernels without the account say nothing, and then all of it is zero.
+        // Kernels without the account give zeros.
         assert!(schedule.on_cpu_ns > 0 || schedule.waited_ns == 0);
     }
 }

@@ -8,7 +8,7 @@ use tare_store::{Completion, Ticket};
 
 use crate::net::reactor::ConnId;
 use crate::node::clock::Clock;
-use crate::node::directory::Done;
+use crate::node::directory::FileDone;
 use crate::node::metrics::Operation;
 use crate::query::failure::Failure;
 use crate::query::warning::Warnings;
@@ -128,7 +128,7 @@ impl Shard {
     }
 
     /// Takes back an operation that the engine has carried out.
-    pub(super) fn file_done(&mut self, done: Done) {
+    pub(super) fn file_done(&mut self, done: FileDone) {
         let completion = self.files.done(done);
         self.completed(completion);
     }

@@ -9,13 +9,14 @@ use tare_db::report::{self, Report};
 /// A server that ends with the test.
 pub(crate) type Server = tare_testkit::database::Server<Report>;
 
-/// The example is built beside the tests.
+/// Cargo builds the example beside the tests.
 pub(crate) fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().parent().unwrap().join("examples/serve")
 }
 
-/// Serves a data directory with the example's further arguments, or returns what it printed instead.
+/// Serves a data directory with further arguments for the example. Returns the error output if the
+/// server ends.
 pub(crate) fn serve(data: &Path, arguments: &[&str]) -> Result<Server, String> {
     let mut command = Command::new(program());
     command.arg(data).args(arguments);

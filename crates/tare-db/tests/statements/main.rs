@@ -1,6 +1,6 @@
-//! Statements through a real server, on one shard and on three.
+//! Tests statements through a real server, on one shard and on three.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failure here fails the test")]
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -26,8 +26,8 @@ fn each(test: impl Fn(&Server, &mut Client)) {
     }
 }
 
-/// Runs statements one after the other. What is expected: rows joined by `; `, `ok` for an answer
-/// without rows, or the beginning of an error.
+/// Runs statements one after the other. Each expected answer is: rows joined by `; `, `ok` for an
+/// answer without rows, or the beginning of an error.
 #[track_caller]
 fn script(client: &mut Client, script: &[(&str, &str)]) {
     for (text, expect) in script {
@@ -46,7 +46,7 @@ fn script(client: &mut Client, script: &[(&str, &str)]) {
 }
 
 #[test]
-fn rows_are_written_and_read_by_every_kind_of_condition() {
+fn every_kind_of_condition_reads_and_writes() {
     each(|_, client| {
         let create = "CREATE TABLE t (k int, l text, c int, d text, v int, w text, \
                       PRIMARY KEY ((k, l), c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)";
@@ -253,7 +253,7 @@ fn updates_and_deletions_follow_their_timestamps() {
                 ("SELECT k, v FROM t", "1 null"),
                 ("UPDATE t USING TIMESTAMP 20 SET v = 2 WHERE k = 1 AND c = 2", "ok"),
                 ("UPDATE t USING TIMESTAMP 21 SET v = null WHERE k = 1 AND c = 2", "ok"),
-                // A row of an UPDATE goes with its last value.
+                // A row of an UPDATE disappears with its last value.
                 ("SELECT c FROM t", "1"),
                 ("DELETE FROM t USING TIMESTAMP 9 WHERE k = 1 AND c = 1", "ok"),
                 ("SELECT c FROM t", "1"),
@@ -306,7 +306,7 @@ fn updates_and_deletions_follow_their_timestamps() {
 }
 
 #[test]
-fn values_live_as_long_as_they_were_told() {
+fn values_expire_after_their_ttl() {
     each(|_, client| {
         script(
             client,
@@ -387,8 +387,8 @@ fn batches_write_all_or_nothing() {
 }
 
 #[test]
-fn answers_warn_of_what_cassandra_warns_of() {
-    // Answered at once, by several shards, and only when durable.
+fn answers_warn_as_cassandra_does() {
+    // The answer comes at once, from several shards, and only when the write is durable.
     for (shards, durability) in [(1, "100"), (3, "100"), (1, "sync"), (3, "sync")] {
         let data = tempfile::tempdir().unwrap();
         let server = Server::start(data.path(), shards, durability);
@@ -426,7 +426,7 @@ fn answers_warn_of_what_cassandra_warns_of() {
                          should use a logged batch for atomicity, or asynchronous writes for \
                          performance.";
         assert_eq!(write(unlogged, &keys, b"small"), [scattered]);
-        // Large ones are none of a single partition.
+        // Large batches of a single partition cause no warning.
         assert_eq!(write(logged, &[keys[0]; 11], &value), [""; 0]);
         let large = write(logged, &keys[..6], &value);
         let begin = "Batch for [ks.t] is of size ";
@@ -444,7 +444,7 @@ fn answers_warn_of_what_cassandra_warns_of() {
 }
 
 #[test]
-fn every_scalar_type_makes_a_key_and_a_value() {
+fn every_scalar_type_works_as_key_and_value() {
     let cases = [
         ("ascii", "'a'", "'b'"),
         ("bigint", "-5", "7"),
@@ -513,7 +513,7 @@ fn every_scalar_type_makes_a_key_and_a_value() {
 }
 
 #[test]
-fn functions_and_markers_stand_where_values_may() {
+fn functions_and_markers_work_in_place_of_values() {
     each(|_, client| {
         script(
             client,
@@ -584,7 +584,7 @@ fn functions_and_markers_stand_where_values_may() {
 }
 
 #[test]
-fn pages_end_where_they_are_told_and_go_on_after_a_restart() {
+fn pages_end_at_their_limits_and_go_on_after_a_restart() {
     for shards in [1, 3] {
         let data = tempfile::tempdir().unwrap();
         let server = Server::start(data.path(), shards, "sync");
@@ -622,7 +622,7 @@ fn pages_end_where_they_are_told_and_go_on_after_a_restart() {
         let columns = "SELECT column_name FROM system_schema.columns";
         let all = client.query(columns).rows;
         assert_eq!(client.pages(columns, 7), all);
-        // A last page that is just full says that it is the last.
+        // A last page that is exactly full has no next page.
         let settings = Settings { page_size: Some(140), ..Settings::default() };
         assert_eq!(client.query_with(texts[0], &settings, &[]).state, None);
 
@@ -643,7 +643,7 @@ fn pages_end_where_they_are_told_and_go_on_after_a_restart() {
 }
 
 #[test]
-fn the_schema_changes_and_says_so() {
+fn schema_changes_are_visible_and_sent_as_events() {
     each(|server, client| {
         let mut watcher = server.connect();
         watcher.register();
@@ -729,7 +729,7 @@ fn the_schema_changes_and_says_so() {
                 ("USE none", "Invalid: Keyspace 'none' does not exist"),
             ],
         );
-        // A keyspace with more replicas than nodes answers what one can.
+        // A keyspace with more replicas than nodes answers requests at level ONE.
         script(client, &[("CREATE TABLE other.t (k int PRIMARY KEY)", "ok")]);
         let quorum = Settings { consistency: Consistency::Quorum, ..Settings::default() };
         let error = client.query_with("SELECT * FROM other.t", &quorum, &[]).error.unwrap();
@@ -744,7 +744,7 @@ fn the_schema_changes_and_says_so() {
 }
 
 #[test]
-fn what_is_described_can_be_run_again() {
+fn described_statements_run_again() {
     each(|_, client| {
         for text in [
             "CREATE TABLE t (k int, l text, c int, d text, \"V\" int, PRIMARY KEY ((k, l), c, d)) \

@@ -1,8 +1,8 @@
-//! Random statements against a naive model of a table, through a real server on one shard and on
-//! three: whatever is written in whatever order of timestamps, every kind of SELECT returns what
-//! the model says, whole and page by page.
+//! Random statements against a simple model of a table, through a real server on one shard and on
+//! three. In whatever order and with whatever timestamps rows are written, every kind of SELECT
+//! returns the rows of the model, whole and page by page.
 //!
-//! The model keeps every write for ever and finds what can be seen by looking at all of them.
+//! The model keeps every write for ever and computes the visible rows from all of them.
 
 use std::cmp::{Ordering, Reverse};
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use crate::server::{Client, Server};
 /// Statements of one case at most, and cases on each server.
 const STATEMENTS_MAX: usize = 40;
 const CASES: u32 = 100;
-/// Tables that outlive restarts, and how many there are.
+/// Number of tables that exist over a restart.
 const RESTART_TABLES: usize = 20;
 const RESTARTS: usize = 5;
 
@@ -29,16 +29,16 @@ const TEXTS: [&str; 3] = ["", "a", "ab"];
 const VALUES: usize = 2;
 const SELECTIONS: [&str; 4] = ["k, c, d, v, w", "k", "w", "d, v"];
 
-/// A bound on two columns, and whether it is part of the area.
+/// A bound on two columns, and whether it is inclusive.
 type Edge = ((i32, &'static str), bool);
 
 /// Some rows of a partition.
 #[derive(Clone, Copy, Debug)]
-enum Area {
+enum Target {
     Partition,
     /// `c = x`
     Column(i32),
-    /// `c > x` and so on: low, high, each with whether it is part of it.
+    /// `c > x` and so on: low and high bound, each with whether it is inclusive.
     Slice(Option<(i32, bool)>, Option<(i32, bool)>),
     /// `(c, d) > (x, y)` and so on, of columns in different orders.
     Tuples(Option<Edge>, Option<Edge>),
@@ -47,7 +47,7 @@ enum Area {
     Row(i32, &'static str),
 }
 
-impl Area {
+impl Target {
     fn holds(self, (_, c, d): Key) -> bool {
         match self {
             Self::Partition => true,
@@ -101,7 +101,7 @@ enum Change {
     Insert { key: Key, values: [Option<Option<i32>>; VALUES] },
     Update { key: Key, values: [Option<Option<i32>>; VALUES] },
     Clear { key: Key, column: usize },
-    Delete { k: i32, area: Area },
+    Delete { k: i32, target: Target },
 }
 
 #[derive(Clone, Debug)]
@@ -112,15 +112,15 @@ struct Stamped {
 
 #[derive(Clone, Debug)]
 struct Query {
-    /// `None` asks for all partitions; several for those of IN.
+    /// The partitions of IN; `None` asks for all partitions.
     keys: Option<Vec<i32>>,
-    area: Area,
+    target: Target,
     reversed: bool,
     per_partition: Option<usize>,
     limit: Option<usize>,
     page_size: i32,
     distinct: bool,
-    /// Which of [`SELECTIONS`] is asked for.
+    /// Index of the selection in [`SELECTIONS`].
     selection: usize,
     /// `token(k) > token(x)`
     token_above: Option<i32>,
@@ -167,8 +167,8 @@ impl Stamped {
                 let name = column_name(*column);
                 format!("DELETE {name} FROM t{using} WHERE k = {k} AND c = {c} AND d = '{d}'")
             }
-            Change::Delete { k, area } => {
-                format!("DELETE FROM t{using} WHERE k = {k}{}", area.condition())
+            Change::Delete { k, target } => {
+                format!("DELETE FROM t{using} WHERE k = {k}{}", target.condition())
             }
         }
     }
@@ -180,14 +180,16 @@ struct Model {
 }
 
 impl Model {
-    /// What can be seen of a row: its values, if it exists.
+    /// The visible part of a row: its values, if it exists.
     fn row(&self, key: Key) -> Option<[Option<i32>; VALUES]> {
         let hidden = self.writes.iter().filter_map(|write| match &write.change {
-            Change::Delete { k, area } if *k == key.0 && area.holds(key) => Some(write.timestamp),
+            Change::Delete { k, target } if *k == key.0 && target.holds(key) => {
+                Some(write.timestamp)
+            }
             _ => None,
         });
         let hidden = hidden.max().unwrap_or(i64::MIN);
-        // Each write to a cell: when, and what; a deletion wins over a value of the same time.
+        // Each write to a cell: its time and value. A deletion wins over a value of the same time.
         let newest = |cell: &dyn Fn(&Change) -> Option<Option<i32>>| {
             let writes = self.writes.iter().filter(|write| write.timestamp > hidden);
             let found = writes.filter_map(|w| cell(&w.change).map(|value| (w.timestamp, value)));
@@ -240,7 +242,7 @@ impl Model {
         let mut found = Vec::new();
         for k in keys {
             let mut rows = self.partition(k);
-            rows.retain(|(key, _)| query.area.holds(*key));
+            rows.retain(|(key, _)| query.target.holds(*key));
             if query.reversed {
                 rows.reverse();
             }
@@ -288,7 +290,7 @@ impl Query {
                 }
             }
         }
-        text.push_str(&self.area.condition());
+        text.push_str(&self.target.condition());
         if self.reversed {
             text.push_str(" ORDER BY c ASC");
         }
@@ -310,16 +312,16 @@ fn key() -> impl Strategy<Value = Key> {
     (0..4, 0..4, text())
 }
 
-fn area() -> impl Strategy<Value = Area> {
+fn target() -> impl Strategy<Value = Target> {
     let edge = || prop::option::of((0..4, any::<bool>()));
     let tuple = || prop::option::of(((0..4, text()), any::<bool>()));
     prop_oneof![
-        Just(Area::Partition),
-        (0..4).prop_map(Area::Column),
-        (edge(), edge()).prop_map(|(low, high)| Area::Slice(low, high)),
-        (tuple(), tuple()).prop_map(|(low, high)| Area::Tuples(low, high)),
-        (0..4, text()).prop_map(|(x, y)| Area::Above(x, y)),
-        (0..4, text()).prop_map(|(x, y)| Area::Row(x, y)),
+        Just(Target::Partition),
+        (0..4).prop_map(Target::Column),
+        (edge(), edge()).prop_map(|(low, high)| Target::Slice(low, high)),
+        (tuple(), tuple()).prop_map(|(low, high)| Target::Tuples(low, high)),
+        (0..4, text()).prop_map(|(x, y)| Target::Above(x, y)),
+        (0..4, text()).prop_map(|(x, y)| Target::Row(x, y)),
     ]
 }
 
@@ -329,12 +331,12 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         4 => (key(), values()).prop_map(|(key, values)| Change::Insert { key, values }),
         3 => (key(), values(), 0..3).prop_map(|(key, mut values, value)| {
-            // SET wants at least one.
+            // SET needs at least one assignment.
             values[0].get_or_insert(Some(value));
             Change::Update { key, values }
         }),
         1 => (key(), 0..VALUES).prop_map(|(key, column)| Change::Clear { key, column }),
-        2 => (0..4, area()).prop_map(|(k, area)| Change::Delete { k, area }),
+        2 => (0..4, target()).prop_map(|(k, target)| Change::Delete { k, target }),
     ]
 }
 
@@ -343,10 +345,10 @@ fn query() -> impl Strategy<Value = Query> {
     let some = || prop::option::weighted(0.3, 1..6_usize);
     let flags = (any::<bool>(), prop::bool::weighted(0.2));
     let more = (prop::option::of(0..5), 0..SELECTIONS.len());
-    (keys, area(), some(), some(), 1..6, flags, more).prop_map(
+    (keys, target(), some(), some(), 1..6, flags, more).prop_map(
         |(
             keys,
-            area,
+            target,
             per_partition,
             limit,
             page_size,
@@ -354,11 +356,11 @@ fn query() -> impl Strategy<Value = Query> {
             (token_above, selection),
         )| {
             // Without a partition there are no conditions on its rows.
-            let area = if keys.is_none() || distinct { Area::Partition } else { area };
+            let target = if keys.is_none() || distinct { Target::Partition } else { target };
             let reversed = reversed && keys.is_some() && !distinct;
             Query {
                 keys,
-                area,
+                target,
                 reversed,
                 per_partition,
                 limit,
@@ -445,7 +447,7 @@ fn make_table(client: &mut Client, keyspace: &str) {
 }
 
 #[test]
-fn every_select_returns_what_the_model_says() {
+fn every_select_agrees_with_the_model() {
     assert_eq!("a".cmp("ab"), Ordering::Less, "the order of TEXTS is that of the table");
     for shards in [1, 3] {
         let data = tempfile::tempdir().unwrap();
@@ -466,9 +468,9 @@ fn every_select_returns_what_the_model_says() {
     }
 }
 
-/// The same, with a restart between the writes, so that a part of them is read from disk.
+/// Runs the same test with a restart between the writes, so that a part of them is read from disk.
 #[test]
-fn what_is_on_disk_is_read_as_well() {
+fn every_select_agrees_with_the_model_after_a_restart() {
     for shards in [1, 3] {
         let data = tempfile::tempdir().unwrap();
         let mut models: Vec<Model> = (0..RESTART_TABLES).map(|_| Model::default()).collect();

@@ -1,4 +1,4 @@
-//! A server process and a client that prints what it is answered, for the tests of statements.
+//! A server process and a client that prints its answers, for the tests of statements.
 
 use std::io::Write;
 use std::path::Path;
@@ -29,20 +29,20 @@ impl Server {
         client
     }
 
-    /// Ends it as SIGTERM does.
+    /// Ends the server as SIGTERM does.
     pub(crate) fn stop(self) {
         self.0.stop();
     }
 }
 
-/// What the server says.
+/// The answer of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// Each row's cells as CQL spells them.
+    /// The cells of each row, as CQL literals.
     pub(crate) rows: Vec<String>,
     pub(crate) names: Vec<String>,
     pub(crate) state: Option<Vec<u8>>,
-    /// Kind and message.
+    /// Kind and message of the error.
     pub(crate) error: Option<String>,
     pub(crate) id: Vec<u8>,
     /// Name and type of the markers of a prepared statement.

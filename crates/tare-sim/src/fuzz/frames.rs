@@ -1,17 +1,18 @@
-//! Frames of the native protocol and the messages in them: any bytes are read, refused, or said to
-//! be incomplete; and a frame that is read is no longer than what was given.
+//! Frames of the native protocol and their messages: any bytes are decoded, refused, or reported as
+//! incomplete; and a decoded frame is no longer than the input.
 
 use tare_cql::frame::{self, Direction, Version};
 use tare_cql::framing::Framing;
 use tare_cql::request::Request;
 use tare_cql::response::Response;
 
-/// The longest body that is believed; above it bytes are refused as soon as they say so.
+/// The longest allowed body. Longer ones are refused as soon as the header is there.
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// Most that an error's answer takes, in bytes, beside what of the input it repeats.
+/// Length that an error's answer may have, in bytes, in addition to parts of the input that it
+/// repeats.
 const ANSWER_BYTES_MAX: usize = 4096;
 
-/// What a server reads.
+/// Decodes the bytes as a server does.
 pub(super) fn requests(bytes: &[u8]) {
     let mut rest = bytes;
     loop {
@@ -38,8 +39,8 @@ pub(super) fn requests(bytes: &[u8]) {
     }
 }
 
-/// How messages travel: the first byte says how, the rest is what came. What is unpacked and packed
-/// again is unpacked to the same.
+/// Unpacks bytes: the first byte chooses the framing, the rest is the input. Unpacked frames are
+/// packed and unpacked again, with the same result.
 pub(super) fn framings(bytes: &[u8]) {
     let Some((how, mut rest)) = bytes.split_first() else { return };
     let framing = match how % 4 {
@@ -54,7 +55,7 @@ pub(super) fn framings(bytes: &[u8]) {
     {
         assert!(length > 0 && length <= rest.len(), "{length} of {}", rest.len());
         rest = &rest[length..];
-        // What is whole is taken, as a session does.
+        // Take whole frames, as a session does.
         while let Ok(Some((_, length))) = frame::decode(&frames, Direction::Request, BODY_BYTES_MAX)
         {
             round_trip(framing, &frames[..length]);
@@ -75,12 +76,12 @@ fn round_trip(framing: Framing, frame: &[u8]) {
         let read = framing.unpack(rest, Direction::Request, BODY_BYTES_MAX, &mut unpacked);
         at += read.expect("what was packed is read").expect("what was packed is whole");
     }
-    // The flag of compression is the framing's own.
+    // The compression flag belongs to the framing.
     assert_eq!(unpacked.len(), frame.len());
     assert_eq!(unpacked[2..], frame[2..]);
 }
 
-/// What a client reads.
+/// Decodes the bytes as a client does.
 pub(super) fn responses(bytes: &[u8]) {
     if let Ok(Some((frame, length))) = frame::decode(bytes, Direction::Response, BODY_BYTES_MAX) {
         assert!(length <= bytes.len());
@@ -113,7 +114,7 @@ fn use_up_response(response: Response<'_>) {
     match response {
         Response::Rows(rows) => {
             let width = rows.metadata.column_count;
-            // Rows of no columns take no bytes, so that any number of them could be promised.
+            // Rows without columns take no bytes, so the count of rows could be any number.
             if width > 0 {
                 assert_eq!(rows.cells().count(), rows.len() * width);
             }

@@ -1,19 +1,20 @@
-//! Commit logs: whatever a segment holds, recovery ends with an error or with a store, and a second
-//! recovery finds what the first left. What is sound before the damage is neither lost nor changed.
+//! Commit logs: with any bytes in a segment, recovery ends with an error or with a store, and a
+//! second recovery finds what the first one left. Valid entries before the damage are neither lost
+//! nor changed.
 
 use tare_store::entry::{ENTRY_HEAD_BYTES, GROUP_HEAD_BYTES, GroupHead};
 use tare_store::{Durability, FileId, Now};
 
 use crate::device::Device;
 use crate::disk::PAGE;
-use crate::engine::{self, Engine, Progress, Scanning};
+use crate::engine::{self, Engine, PartialScan, Progress};
 use crate::faults::Faults;
 use crate::files::DeviceFiles;
 use crate::history::Contents;
 use crate::workload::TABLES;
 use tare_std::rng::Rng;
 
-/// The bytes are a segment, as they are and with their checksums made right.
+/// Takes the bytes as a segment, unchanged and with corrected checksums.
 pub(super) fn logs(bytes: &[u8]) {
     recover(bytes);
     let mut healed = bytes.to_vec();
@@ -31,7 +32,7 @@ fn recover(bytes: &[u8]) {
     assert_eq!(first, second);
 }
 
-/// What a store over this disk shows; `None` if it cannot be opened.
+/// The contents of a store on this disk; `None` if it cannot be opened.
 fn contents(device: &mut Device) -> Option<Contents> {
     let now = Now { monotonic_ns: 0, wall_s: 1_700_000_000 };
     let mut files = DeviceFiles::new(device, Rng::new(0), None);
@@ -39,14 +40,14 @@ fn contents(device: &mut Device) -> Option<Contents> {
         Engine::open(&mut files, engine::limits(Durability::Sync, 1 << 20), now).ok()?;
     let mut contents = Contents::new();
     for table in TABLES {
-        let mut scanning = Scanning::new(table, now.wall_s, u32::MAX);
+        let mut scanning = PartialScan::new(table, now.wall_s, u32::MAX);
         assert_eq!(engine.scan(&mut scanning), Progress::Done);
         contents.extend(scanning.partitions);
     }
     Some(contents)
 }
 
-/// Makes the checksum of every group's head and of every entry right, and heads say their length.
+/// Corrects the checksums of all groups' heads and entries, and the lengths in the heads.
 fn heal(bytes: &mut [u8]) {
     for page in (0..bytes.len()).step_by(PAGE) {
         let Some(head) = bytes[page..].first_chunk_mut::<GROUP_HEAD_BYTES>() else { return };

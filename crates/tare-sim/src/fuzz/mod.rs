@@ -2,9 +2,9 @@
 //! without end (`cargo fuzz run NAME`); an ordinary test runs each over its corpus and over a
 //! bounded number of mutations of it, so that CI needs no other compiler.
 //!
-//! A body takes any bytes and must not panic, hang or grow without bound. Where what it reads is
-//! checksummed, it also reads the bytes with their checksums made right, because nearly every
-//! mutation would end at the checksum otherwise.
+//! A body takes any bytes and must not panic, hang or grow without bound. If its input has
+//! checksums, it also runs on the bytes with corrected checksums, because nearly every mutation
+//! would end at a checksum otherwise.
 
 mod frames;
 mod logs;
@@ -17,11 +17,11 @@ mod tables;
 /// One fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Of the target and of its folder in `fuzz/corpus`.
+    /// Name of the target and of its folder in `fuzz/corpus`.
     pub name: &'static str,
-    /// Panics if the bytes show that something is wrong.
+    /// The function to fuzz. It panics if the bytes reveal a defect.
     pub body: fn(&[u8]),
-    /// A fault is built in, which a run must find.
+    /// Whether the target has a built-in fault, which a run must find.
     pub is_canary: bool,
 }
 
@@ -40,13 +40,13 @@ pub const ALL: [Target; 8] = [
 /// Runs the body of the target of this name.
 ///
 /// # Panics
-/// If there is none, and if the body does.
+/// Panics if there is no such target, and if its body panics.
 pub fn run(name: &str, bytes: &[u8]) {
     let target = ALL.iter().find(|target| target.name == name);
     (target.expect("a target of this name").body)(bytes);
 }
 
-/// Fails for bytes that a fuzzer which works comes upon soon: a text whose third letter is not one.
+/// Fails for bytes that any working fuzzer finds soon: a text whose third letter is not one.
 fn canary(bytes: &[u8]) {
     let starts = bytes.first() == Some(&b't') && bytes.get(1) == Some(&b'a');
     let third = bytes.get(2).copied().unwrap_or(b'r');

@@ -1,16 +1,16 @@
 //! Mutations of inputs, as byte fuzzers make them: flips, interesting numbers, pieces removed,
-//! repeated, and taken from other inputs. Not guided by coverage; libFuzzer does that.
+//! repeated, and taken from other inputs. They are not guided by coverage; libFuzzer does that.
 
 use tare_std::rng::Rng;
 
-/// Longest input that is made, in bytes.
+/// Longest input that a mutation may produce, in bytes.
 const BYTES_MAX: usize = 64 << 10;
 
 /// Numbers at the edges of types and of lengths.
 const INTERESTING: [u32; 12] =
     [0, 1, 0x7f, 0x80, 0xff, 0x100, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, u32::MAX];
 
-/// Makes a new input out of `seed`, with pieces of `other`.
+/// Makes a new input from `seed`, with pieces of `other`.
 pub fn mutate(seed: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..1 + rng.below(4) {

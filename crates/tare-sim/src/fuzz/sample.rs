@@ -1,4 +1,4 @@
-//! Files as a store leaves them: a short life without faults, over a disk in memory.
+//! Sample files of a store: the result of a short run without faults, over a disk in memory.
 
 use tare_std::rng::Rng;
 use tare_store::{Durability, FileId, Now};
@@ -9,12 +9,13 @@ use crate::faults::Faults;
 use crate::files::DeviceFiles;
 use crate::workload::Workload;
 
-/// Writes of the life.
+/// Number of writes of the run.
 const WRITES: u64 = 12;
-/// Bytes of a log that are kept: its beginning. Tables are kept whole, since they are read from their end.
+/// Bytes at the begin of a log that are kept. Tables are kept whole, because they are read from
+/// their end.
 const LOG_BYTES_MAX: usize = 16 << 10;
 
-/// The files that `wanted` picks, by name, after an end with memory flushed to tables or without.
+/// The files that `wanted` selects, by name, after a stop with or without a flush.
 pub(super) fn files(flushed: bool, wanted: impl Fn(FileId) -> bool) -> Vec<(String, Vec<u8>)> {
     let mut device = Device::new(Rng::new(1), Faults::none(), None, 1 << 30);
     let mut workload = Workload::new(Rng::new(2));
@@ -39,7 +40,7 @@ pub(super) fn files(flushed: bool, wanted: impl Fn(FileId) -> bool) -> Vec<(Stri
         device.disk.read(file, 0, &mut bytes);
         if matches!(file, FileId::Log(_)) {
             bytes.truncate(LOG_BYTES_MAX);
-            // What is reserved and not written yet says nothing.
+            // Reserved space that was not written has no information.
             let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
             bytes.truncate(used);
         }

@@ -1,5 +1,5 @@
-//! The seeds of the corpora: small inputs that reach every kind of message, statement and record,
-//! made by the encoders themselves. More inputs, found by fuzzing, may stand beside them.
+//! The seeds of the corpora: small inputs that reach every kind of message, statement and record.
+//! The encoders make them. Inputs that fuzzing found may be added.
 
 use tare_cql::frame::{Head, Version};
 use tare_cql::framing::Framing;
@@ -9,7 +9,7 @@ use tare_store::FileId;
 
 use crate::fuzz::sample;
 
-/// The seeds of a target: names of files and what is in them.
+/// The seeds of a target: file names and contents.
 pub fn of(target: &str) -> Vec<(String, Vec<u8>)> {
     match target {
         "requests" => requests(),

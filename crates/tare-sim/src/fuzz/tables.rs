@@ -1,4 +1,4 @@
-//! Table files and manifests: any bytes are opened or refused; what the verification finds sound is
+//! Table files and manifests: any bytes are opened or refused; a file that passes verification is
 //! walked from end to end without an error.
 
 use std::io;
@@ -11,10 +11,10 @@ use crate::disk::PAGE;
 
 /// Bytes of a block before its contents.
 const HEAD_BYTES: usize = 24;
-/// Findings that are asked for, and rows that are looked at.
+/// Bounds on the findings and on the rows that are read.
 const STEPS_MAX: usize = 10_000;
 
-/// The bytes are a table file, as they are and with their checksums made right.
+/// Takes the bytes as a table file, unchanged and with corrected checksums.
 pub(super) fn tables(bytes: &[u8]) {
     walk(bytes);
     let mut healed = bytes.to_vec();
@@ -23,7 +23,7 @@ pub(super) fn tables(bytes: &[u8]) {
     walk(&healed);
 }
 
-/// The bytes are a manifest, as they are and with their checksum made right.
+/// Takes the bytes as a manifest, unchanged and with a corrected checksum.
 pub(super) fn manifests(bytes: &[u8]) {
     decode(bytes);
     let mut healed = bytes.to_vec();
@@ -78,7 +78,7 @@ fn rows<R: FnMut(u64, &mut [u8]) -> io::Result<usize>>(
     Ok(())
 }
 
-/// Makes the checksum of every block right, as far as blocks say how long they are.
+/// Corrects the checksum of every block whose length is plausible.
 fn heal(bytes: &mut [u8]) {
     let mut from = 0;
     while from + PAGE <= bytes.len() {

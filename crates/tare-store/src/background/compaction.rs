@@ -1,29 +1,30 @@
-//! Merges some tables of one table into one, without what is dead for long enough.
+//! A compaction: merges some files of one table into one, without data that has been dead for long
+//! enough.
 
 use std::rc::Rc;
 
 use super::output::Output;
 use super::rewrite::{Progress, Rewrite};
 use super::windows::Windows;
-use super::{Failed, STEP_BYTES};
+use super::{OpFailure, STEP_BYTES};
 use crate::cells::Purge;
 use crate::io::{Completion, Op, OpId, Owner};
 use crate::read::source::Step;
 use crate::read::stored::Stored;
 use crate::table::{Cursor, Table, WriterOptions};
 
-/// What one input is read at a time, in bytes.
+/// Bounds on the bytes that one input is read at a time.
 const READ_BYTES_MIN: usize = 16 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
 
-/// Inputs at most: their number stands in eight bits of an operation's id.
+/// Inputs that a compaction may have: their number has eight bits in an operation's id.
 pub(crate) const INPUTS_MAX: usize = 64;
 
-/// Why a compaction was given up.
+/// Why a compaction was aborted.
 #[derive(Debug)]
-pub(crate) enum GivenUp {
+pub(crate) enum AbortReason {
     /// The new table could not be written.
-    Output(Failed),
+    Output(OpFailure),
     /// An input could not be read.
     Input,
     /// The table was dropped.
@@ -37,19 +38,20 @@ pub(crate) struct Compaction {
     inputs: Vec<Rc<Table>>,
     purge: Purge,
     windows: Windows,
-    /// Sources that do not all stand at their first partitions yet.
+    /// Sources that have not all reached their first partitions yet.
     opening: Vec<Stored>,
     rewrite: Option<Rewrite<Stored, Windows>>,
     output: Output,
     reads: usize,
-    /// Reads so far.
+    /// Number of reads so far.
     count: u16,
     read_bytes: u64,
-    given_up: Option<GivenUp>,
+    aborted: Option<AbortReason>,
 }
 
 impl Compaction {
-    /// A compaction of tables into one file; the inputs together are read so many bytes at a time.
+    /// A compaction of tables into one file, which reads `read_bytes` of all inputs together at a
+    /// time.
     pub(crate) fn new(
         inputs: Vec<Rc<Table>>,
         options: WriterOptions,
@@ -76,7 +78,7 @@ impl Compaction {
             reads: 0,
             count: 0,
             read_bytes: 0,
-            given_up: None,
+            aborted: None,
         }
     }
 
@@ -85,7 +87,7 @@ impl Compaction {
         self.table
     }
 
-    /// The number of the new file, which also tells the compaction's operations.
+    /// The number of the new file, which also identifies the compaction's operations.
     pub(crate) fn file(&self) -> u64 {
         self.output.file()
     }
@@ -102,7 +104,7 @@ impl Compaction {
         self.inputs
     }
 
-    /// Operations that are under way.
+    /// Number of operations under way.
     pub(crate) fn ops(&self) -> usize {
         self.reads + self.output.in_flight()
     }
@@ -112,9 +114,9 @@ impl Compaction {
         (self.read_bytes, self.output.written_bytes())
     }
 
-    /// Whether a step could do anything now.
+    /// Whether a step can make progress now.
     pub(crate) fn can_step(&self) -> bool {
-        self.given_up.is_none()
+        self.aborted.is_none()
             && (self.rewrite.is_some() || !self.opening.is_empty())
             && !self.windows.is_waiting()
             && self.output.takes_rows()
@@ -138,7 +140,7 @@ impl Compaction {
         }
     }
 
-    /// Sends all sources to their first partitions.
+    /// Moves all sources to their first partitions.
     fn open(&mut self) {
         let mut all = true;
         for cursor in &mut self.opening {
@@ -154,16 +156,17 @@ impl Compaction {
     }
 
     fn spoil(&mut self) {
-        self.given_up.get_or_insert(GivenUp::Input);
+        self.aborted.get_or_insert(AbortReason::Input);
     }
 
-    /// Ends it as soon as no operation is under way: the table was dropped.
+    /// Aborts the compaction, because its table was dropped. It ends as soon as no operation is
+    /// under way.
     pub(crate) fn abandon(&mut self) {
-        self.given_up = Some(GivenUp::Dropped);
+        self.aborted = Some(AbortReason::Dropped);
     }
 
     pub(crate) fn next_op(&mut self) -> Option<Op> {
-        if self.given_up.is_some() {
+        if self.aborted.is_some() {
             return None;
         }
         if let Some((input, file, kind)) = self.windows.next_op() {
@@ -176,7 +179,7 @@ impl Compaction {
         self.output.next_op()
     }
 
-    /// Takes an operation back.
+    /// Takes the completion of an operation.
     pub(crate) fn complete(&mut self, completion: Completion) {
         let (_, part) = completion.id.table_part();
         let Some(input) = usize::from(part).checked_sub(1) else {
@@ -186,24 +189,24 @@ impl Compaction {
         let Completion { chunk, result, .. } = completion;
         let length = result.as_ref().map_or(0, |&length| length);
         self.read_bytes += length as u64;
-        // A short read feeds a damaged block.
+        // After a short read the block is damaged.
         let bytes = chunk.as_ref().map_or(&[][..], |chunk| &chunk.bytes()[..length]);
         if result.is_err() || self.windows.feed(input, bytes).is_err() {
             self.spoil();
         }
     }
 
-    /// The new table, when it is durable; nothing in it if everything was forgotten.
+    /// The new table when it is durable; the inner option is empty if no row is left.
     pub(crate) fn done(&self) -> Option<Option<Rc<Table>>> {
         self.output.done()
     }
 
-    /// Why it ended without one, when no operation is under way any more.
-    pub(crate) fn take_end(&mut self) -> Option<GivenUp> {
+    /// The reason why an aborted compaction has ended, once no operation is under way.
+    pub(crate) fn take_abort_reason(&mut self) -> Option<AbortReason> {
         if self.ops() > 0 {
             return None;
         }
-        let failed = self.output.take_failure().map(GivenUp::Output);
-        self.given_up.take().or(failed)
+        let failed = self.output.take_failure().map(AbortReason::Output);
+        self.aborted.take().or(failed)
     }
 }

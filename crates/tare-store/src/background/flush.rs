@@ -1,17 +1,17 @@
-//! Writes a frozen memtable out: one table file per table that has rows in it.
+//! A flush: writes a frozen memtable into one table file for each table that has rows in it.
 
 use std::rc::Rc;
 
 use super::output::Output;
 use super::rewrite::{Progress, Rewrite};
-use super::{Failed, STEP_BYTES, Shares, ratio};
+use super::{MemoryShares, OpFailure, STEP_BYTES, ratio};
 use crate::cells::Purge;
 use crate::io::{Completion, Op, Owner};
 use crate::memtable::{Cursor, Memtable};
 use crate::options::TableOptions;
 use crate::table::{Table, WriterOptions};
 
-/// A flush forgets nothing: what a deletion hides may be in a table.
+/// A flush drops no deletions, because tables may hold the data that they delete.
 const NOTHING: Purge = Purge { now_s: 0, gc_before_s: 0, timestamp_below: i64::MIN };
 
 /// A flush that is under way.
@@ -19,13 +19,13 @@ const NOTHING: Purge = Purge { now_s: 0, gc_before_s: 0, timestamp_below: i64::M
 pub(crate) struct Flush {
     memtable: Rc<Memtable>,
     log_sequence: u64,
-    /// Tables that are not begun.
+    /// Tables that have not begun.
     tables: Vec<u32>,
     current: Option<Current>,
     done: Vec<Rc<Table>>,
-    /// Bytes of rows that have been written, about.
+    /// Bytes of rows that have been written, approximately.
     stepped_bytes: usize,
-    /// Files that have got no rows.
+    /// Files without rows.
     empty: Vec<u64>,
 }
 
@@ -37,7 +37,7 @@ struct Current {
 }
 
 impl Flush {
-    /// The groups of the log below `log_sequence` are in the memtable, or were flushed before.
+    /// The memtable holds all groups of the log below `log_sequence` that were not flushed before.
     pub(crate) fn new(memtable: Rc<Memtable>, log_sequence: u64) -> Self {
         let tables = memtable.tables().collect();
         Self {
@@ -59,12 +59,12 @@ impl Flush {
         &self.memtable
     }
 
-    /// How much of it has been written, 0 to 1: rather less than more.
+    /// The share that has been written, 0 to 1, rather too low than too high.
     pub(crate) fn progress(&self) -> f64 {
         ratio(self.stepped_bytes, self.memtable.bytes())
     }
 
-    /// Whether a step could do anything now.
+    /// Whether a step can make progress now.
     pub(crate) fn can_step(&self) -> bool {
         match &self.current {
             Some(current) => current.rewrite.is_some() && current.output.takes_rows(),
@@ -77,7 +77,7 @@ impl Flush {
         &mut self,
         schema: impl Fn(u32) -> Option<TableOptions>,
         next_file: &mut u64,
-        shares: Shares,
+        shares: MemoryShares,
     ) {
         let Some(current) = &mut self.current else {
             let Some(table) = self.tables.pop() else { return };
@@ -98,7 +98,7 @@ impl Flush {
                 current.output.finish();
             }
             Ok(Progress::Paused | Progress::Missing) => current.output.collect(),
-            // Its source is in memory.
+            // The source is in memory.
             Err(error) => unreachable!("a memtable cannot be read: {error}"),
         }
     }
@@ -114,9 +114,9 @@ impl Flush {
         self.current.as_mut()?.output.next_op()
     }
 
-    /// Takes an operation back; returns how many bytes of a table are durable since. After a
-    /// failure the table is begun anew, in another file; the number is that of the leftover.
-    pub(crate) fn complete(&mut self, completion: Completion) -> Result<u64, (Failed, u64)> {
+    /// Takes the completion of an operation. Returns the bytes of a table that has become durable.
+    /// After a failure the table begins again in another file; the number is that of the leftover.
+    pub(crate) fn complete(&mut self, completion: Completion) -> Result<u64, (OpFailure, u64)> {
         let Some(current) = &mut self.current else { return Ok(0) };
         current.output.complete(completion);
         if let Some(failed) = current.output.take_failure() {
@@ -135,7 +135,7 @@ impl Flush {
         Ok(bytes)
     }
 
-    /// The tables, when all of them are durable, and the files that are none.
+    /// The tables, when all of them are durable, and the files without rows.
     pub(crate) fn finished(&mut self) -> Option<(Vec<Rc<Table>>, Vec<u64>)> {
         let all = self.current.is_none() && self.tables.is_empty();
         all.then(|| (std::mem::take(&mut self.done), std::mem::take(&mut self.empty)))

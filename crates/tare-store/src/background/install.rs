@@ -1,11 +1,11 @@
-//! Puts changes of the set of tables into force: one manifest after the other, each written as a
-//! draft, made durable, and renamed.
+//! Installs changes of the set of tables: one manifest after the other, each written as a draft,
+//! made durable, and renamed.
 
 use std::rc::Rc;
 
-use super::{Failed, RETRY_NS};
+use super::{OpFailure, RETRY_NS};
 use crate::io::{Completion, FileId, Now, Op, OpId, OpKind, Owner};
-use crate::manifest::{Listed, Manifest};
+use crate::manifest::{Manifest, TableEntry};
 use crate::memtable::Memtable;
 use crate::table::Table;
 
@@ -13,13 +13,13 @@ use crate::table::Table;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Edit {
     pub(crate) add: Vec<Rc<Table>>,
-    /// Numbers of files.
+    /// Numbers of the files to remove from the manifest.
     pub(crate) remove: Vec<u64>,
-    /// Groups of the log below this are not needed any more.
+    /// Groups of the log below this are no longer needed.
     pub(crate) log_sequence: Option<u64>,
-    /// What is not needed any more when the edit is in force.
+    /// Tables that are no longer needed when the edit is in force.
     pub(crate) retired: Vec<Rc<Table>>,
-    /// Numbers of files that nobody has open.
+    /// Numbers of files that are not open.
     pub(crate) leftovers: Vec<u64>,
     pub(crate) memtable: Option<Rc<Memtable>>,
 }
@@ -31,13 +31,13 @@ enum Step {
     Rename,
 }
 
-/// The manifest that is in force, and the one that is on its way.
+/// The manifest in force, and the one that is being installed.
 #[derive(Debug)]
 pub(crate) struct Installer {
     current: Manifest,
-    /// Not yet in any manifest.
+    /// Edits that are not in any manifest yet.
     waiting: Vec<Edit>,
-    /// In the manifest that is being installed, and what that will be.
+    /// The manifest that is being installed, its edits, and the current step.
     installing: Option<(Manifest, Vec<Edit>, Step)>,
     in_flight: bool,
     retry_ns: u64,
@@ -52,7 +52,7 @@ impl Installer {
         self.waiting.push(edit);
     }
 
-    /// Table files that go when all edits are in force.
+    /// Table files that disappear when all edits are in force.
     pub(crate) fn leaving(&self) -> impl Iterator<Item = u64> {
         let installing = self.installing.iter().flat_map(|(_, edits, _)| edits);
         self.waiting.iter().chain(installing).flat_map(|edit| edit.remove.iter().copied())
@@ -92,17 +92,17 @@ impl Installer {
         Some(Op { id: OpId::new(Owner::Manifest, 0), file: FileId::ManifestDraft, kind })
     }
 
-    /// Takes an operation back; returns the edits that are in force now. A full disk is met with
-    /// patience. What else fails is fatal, above all the renaming: nobody can say which manifest
-    /// is in force after it.
+    /// Takes the completion of an operation. Returns the edits that are in force now. After a full
+    /// disk it tries again. Any other failure is fatal, above all that of the renaming: nobody
+    /// knows which manifest is in force after it.
     pub(crate) fn complete(
         &mut self,
         completion: Completion,
         now: Now,
-    ) -> Result<Vec<Edit>, Failed> {
+    ) -> Result<Vec<Edit>, OpFailure> {
         self.in_flight = false;
         let Some((_, _, step)) = self.installing.as_mut() else { return Ok(Vec::new()) };
-        let result = Failed::of(completion);
+        let result = OpFailure::of(completion);
         match (result, *step) {
             (Ok(()), Step::Create) => *step = Step::Write,
             (Ok(()), Step::Write) => *step = Step::Rename,
@@ -113,12 +113,14 @@ impl Installer {
                 self.current = manifest;
                 return Ok(edits);
             }
-            (Err(Failed::Full(why)), Step::Create | Step::Write) => {
+            (Err(OpFailure::Full(why)), Step::Create | Step::Write) => {
                 *step = Step::Create;
                 self.retry_ns = now.monotonic_ns.saturating_add(RETRY_NS);
-                return Err(Failed::Full(why));
+                return Err(OpFailure::Full(why));
             }
-            (Err(Failed::Full(why) | Failed::Broken(why)), _) => return Err(Failed::Broken(why)),
+            (Err(OpFailure::Full(why) | OpFailure::Broken(why)), _) => {
+                return Err(OpFailure::Broken(why));
+            }
         }
         Ok(Vec::new())
     }
@@ -126,7 +128,7 @@ impl Installer {
 
 fn apply(manifest: &mut Manifest, edit: &Edit) {
     manifest.tables.retain(|listed| !edit.remove.contains(&listed.file));
-    manifest.tables.extend(edit.add.iter().map(|table| Listed {
+    manifest.tables.extend(edit.add.iter().map(|table| TableEntry {
         file: table.file(),
         table: table.footer().table,
         bytes: table.file_bytes(),

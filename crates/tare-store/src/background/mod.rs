@@ -1,8 +1,8 @@
-//! What a store does beside its reads and writes: flushes and compactions, in slices, and the
-//! manifest that puts their tables into force.
+//! The background work of a store: flushes and compactions, in slices, and the manifest that puts
+//! their tables into force.
 //!
-//! One memtable is flushed at a time; some compactions run side by side, so that small ones do not
-//! wait for a large one. All of it is bounded: slices, operations that are under way, chunks that
+//! One memtable is flushed at a time; several compactions run at the same time, so that small ones
+//! do not wait for a large one. Everything is bounded: slices, operations under way, chunks that
 //! wait to be written.
 
 mod compaction;
@@ -24,53 +24,53 @@ use crate::manifest::Manifest;
 use crate::memtable::Memtable;
 use crate::options::TableOptions;
 use crate::table::Table;
-use compaction::{Compaction, GivenUp};
+use compaction::{AbortReason, Compaction};
 use flush::Flush;
 pub(crate) use install::Edit;
 use install::Installer;
 pub(crate) use tiers::sizes;
 
-/// Bytes of rows that one slice of work merges and writes: some 100 µs.
+/// Bytes of rows that one slice of work merges and writes, which takes about 100 µs.
 const STEP_BYTES: usize = 16 << 10;
-/// How long a full disk is left alone, in ns.
+/// How long background work waits before it tries a full disk again, in ns.
 const RETRY_NS: u64 = 1_000_000_000;
-/// Compactions that run side by side at most, and the memory that each should have.
+/// Compactions that may run at the same time, and the memory that each should have.
 const COMPACTIONS_MAX: usize = 3;
 const COMPACTION_BYTES: usize = 8 << 20;
-/// A further compaction has at most this part of the bytes of any that is running.
+/// A further compaction has at most this part of the bytes of any running one.
 const SMALLER: u64 = 4;
-/// Operations of compactions that are under way at most.
+/// Operations of compactions that may be under way.
 const OPS_MAX: usize = 4;
 const OPS_MAX_READERS: usize = 1;
-/// How full the active memtable is when writes are about to be refused.
+/// Fill level of the active memtable at which writes are about to be refused.
 const CRITICAL: f64 = 0.8;
-/// Tables of one table from which on compaction is urgent.
+/// Number of files of a table from which on compaction is urgent.
 const TABLES_MANY: usize = 32;
 
-/// How much a slice of work matters.
+/// The urgency of a slice of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// There is nothing to do until an operation ends or something is written.
+    /// There is nothing to do until an operation ends or a write comes.
     None,
-    /// It should get a share of the CPU, say a quarter while there are requests.
+    /// Work should get a share of the CPU, for example a quarter while there are requests.
     Background,
-    /// It falls behind, and reads become slow: half of the CPU.
+    /// Work falls behind, and reads become slow: it should get half of the CPU.
     Urgent,
-    /// Writes are about to be refused: nearly all of the CPU, so that those who write are held up
+    /// Writes are about to be refused: work should get nearly all of the CPU, so that writers wait
     /// instead.
     Critical,
 }
 
 /// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failed {
-    /// There is no room: it may succeed later.
+pub(crate) enum OpFailure {
+    /// The disk is full; the operation may succeed later.
     Full(String),
     /// Nothing can be promised any more.
     Broken(String),
 }
 
-impl From<io::Error> for Failed {
+impl From<io::Error> for OpFailure {
     fn from(error: io::Error) -> Self {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         match error.kind() {
@@ -80,8 +80,8 @@ impl From<io::Error> for Failed {
     }
 }
 
-impl Failed {
-    /// The result of an operation; one that wrote less than it should have failed.
+impl OpFailure {
+    /// The result of an operation. A write of too few bytes counts as a failure.
     fn of(completion: Completion) -> Result<(), Self> {
         let wanted = completion.chunk.as_ref().map_or(0, Chunk::len);
         match completion.result {
@@ -92,18 +92,18 @@ impl Failed {
     }
 }
 
-/// How the memory of background work is divided.
+/// The division of the memory for background work.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shares {
-    /// Of a chunk that is written; some of them wait, per file.
+pub(crate) struct MemoryShares {
+    /// Size of a chunk to write; several may wait for each file.
     chunk_bytes: usize,
     compactions: usize,
-    /// What all inputs of one compaction are read at a time. As much again, and more where it was
-    /// compressed, are the blocks that come out of it.
+    /// Bytes that all inputs of one compaction are read at a time. The blocks that come out of them
+    /// take as much again, and more if they were compressed.
     read_bytes: usize,
 }
 
-impl Shares {
+impl MemoryShares {
     fn new(bytes: usize) -> Self {
         let compactions = (bytes / COMPACTION_BYTES).clamp(1, COMPACTIONS_MAX);
         let chunk_bytes = (bytes / 32).next_multiple_of(ALIGNMENT).clamp(32 << 10, 256 << 10);
@@ -112,7 +112,7 @@ impl Shares {
     }
 }
 
-/// What has been done since the start, in bytes.
+/// Totals since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) flushes: u64,
@@ -122,13 +122,14 @@ pub(crate) struct Counters {
     pub(crate) compacted_bytes_written: u64,
 }
 
-/// The table files in force, by table; of each the one with the latest timestamp first.
-pub(crate) type Sorted = BTreeMap<u32, Vec<Rc<Table>>>;
+/// The table files in force, by table; for each table, the file with the latest timestamp comes
+/// first.
+pub(crate) type TableFiles = BTreeMap<u32, Vec<Rc<Table>>>;
 
-/// What background work needs to know of the rest of the store.
+/// The state of the rest of the store that background work needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Situation<'a> {
-    pub(crate) sorted: &'a Sorted,
+pub(crate) struct StoreView<'a> {
+    pub(crate) table_files: &'a TableFiles,
     pub(crate) options: &'a BTreeMap<u32, TableOptions>,
     /// Tables that have been dropped.
     pub(crate) gone: &'a BTreeSet<u32>,
@@ -137,8 +138,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) now: Now,
 }
 
-impl Situation<'_> {
-    /// How a table is kept; a table that is not known yet is not yet dropped either.
+impl StoreView<'_> {
+    /// The options of a table, or `None` if it was dropped. An unknown table has not been dropped.
     fn options_of(&self, table: u32) -> Option<TableOptions> {
         let exists = !self.gone.contains(&table);
         exists.then(|| self.options.get(&table).copied().unwrap_or_default())
@@ -151,27 +152,28 @@ pub(crate) struct Background {
     next_file: u64,
     flush: Option<Flush>,
     compactions: Vec<Compaction>,
-    /// Tables that may lack a compaction: looked at when they change.
+    /// Tables that may need a compaction; they are checked when they change.
     unsettled: BTreeSet<u32>,
-    /// Tables that lack one that cannot be begun before another has ended.
+    /// Tables whose compaction cannot begin before another one has ended.
     postponed: BTreeSet<u32>,
-    /// Inputs of compactions that could not read them: not to be compacted again.
+    /// Files that a compaction could not read. They are not compacted again.
     unreadable: BTreeSet<u64>,
-    /// Files that are not in force, and are removed when nobody uses them any more.
+    /// Files that are not in force. They are removed when nobody uses them any more.
     retired: Vec<Rc<Table>>,
     leftovers: Vec<u64>,
-    /// Why the disk has no room, since something failed for that until something succeeds.
+    /// Why the disk has no room: set by a failure, cleared by the next success.
     full: Option<String>,
-    /// Until when it is left alone, if nothing has been tried since.
+    /// Time of the next try on a full disk, if there was none since the failure.
     retry_ns: Option<u64>,
     counters: Counters,
-    shares: Shares,
-    /// Whether compactions are begun and carried on.
+    shares: MemoryShares,
+    /// Whether compactions may begin and go on.
     compacts: bool,
 }
 
 impl Background {
-    /// Background work on the tables of a manifest; compactions have to be started.
+    /// Background work on the tables of a manifest. It begins no compactions before
+    /// [`Self::start`].
     pub(crate) fn new(manifest: Manifest, next_file: u64, bytes: usize) -> Self {
         let unsettled = manifest.tables.iter().map(|listed| listed.table).collect();
         Self {
@@ -187,7 +189,7 @@ impl Background {
             full: None,
             retry_ns: None,
             counters: Counters::default(),
-            shares: Shares::new(bytes),
+            shares: MemoryShares::new(bytes),
             compacts: false,
         }
     }
@@ -195,7 +197,7 @@ impl Background {
     /// Begins to flush a memtable.
     ///
     /// # Panics
-    /// If one is being flushed.
+    /// Panics if a memtable is being flushed.
     pub(crate) fn flush(&mut self, memtable: Rc<Memtable>, log_sequence: u64) {
         assert!(self.flush.is_none(), "one memtable is flushed at a time");
         self.flush = Some(Flush::new(memtable, log_sequence));
@@ -216,7 +218,7 @@ impl Background {
         self.full.as_deref()
     }
 
-    /// How many table files compactions have given up.
+    /// Number of table files that compactions could not read.
     pub(crate) fn unreadable(&self) -> usize {
         self.unreadable.len()
     }
@@ -234,12 +236,12 @@ impl Background {
         self.compactions.len()
     }
 
-    /// Begins with compactions.
+    /// Allows compactions.
     pub(crate) fn start(&mut self) {
         self.compacts = true;
     }
 
-    /// Begins no more compactions and gives up those that run.
+    /// Begins no more compactions and aborts those that run.
     pub(crate) fn stop(&mut self) {
         self.compacts = false;
         self.abandon(|_| true);
@@ -255,18 +257,19 @@ impl Background {
         let _ = self.end_compactions(Now::default());
     }
 
-    /// Whether all has ended, and all edits are in force.
+    /// Whether all work has ended, and all edits are in force.
     pub(crate) fn is_idle(&self) -> bool {
         self.flush.is_none() && self.compactions.is_empty() && self.installer.is_idle()
     }
 
-    /// Forgets tables that have been dropped; their files go when the manifest says so.
+    /// Forgets tables that have been dropped. Their files are removed when a manifest without them
+    /// is in force.
     pub(crate) fn drop_tables(&mut self, dropped: Vec<Rc<Table>>, gone: &BTreeSet<u32>) {
         self.abandon(|table| gone.contains(&table));
         self.retire(dropped);
     }
 
-    /// Takes table files out of the manifest, and then removes them.
+    /// Removes table files from the manifest, and then the files.
     pub(crate) fn retire(&mut self, tables: Vec<Rc<Table>>) {
         if tables.is_empty() {
             return;
@@ -275,10 +278,10 @@ impl Background {
         self.installer.edit(Edit { retired: tables, remove, ..Edit::default() });
     }
 
-    /// How much a step matters while the active memtable has so much of what it may have, 0 to 1. A
-    /// flush should have written all when that is a half: syncing takes its time too.
-    pub(crate) fn urgency(&self, situation: &Situation<'_>, filled: f64) -> Urgency {
-        if self.is_left_alone(situation.now) {
+    /// The urgency of a slice, given the fill level of the active memtable, 0 to 1. A flush should
+    /// have written everything when the next memtable is half full, because syncing takes time too.
+    pub(crate) fn urgency(&self, view: &StoreView<'_>, filled: f64) -> Urgency {
+        if self.is_left_alone(view.now) {
             return Urgency::None;
         }
         if let Some(flush) = self.flush.as_ref().filter(|flush| flush.can_step()) {
@@ -293,7 +296,7 @@ impl Background {
         }
         match self.compactions.iter().find(|compaction| compaction.can_step()) {
             Some(compaction) => {
-                let tables = situation.sorted.get(&compaction.table()).map_or(0, Vec::len);
+                let tables = view.table_files.get(&compaction.table()).map_or(0, Vec::len);
                 if tables > TABLES_MANY { Urgency::Urgent } else { Urgency::Background }
             }
             None if self.unsettled.is_empty() => Urgency::None,
@@ -301,26 +304,26 @@ impl Background {
         }
     }
 
-    /// Does one slice of work; false if there was nothing to do.
-    pub(crate) fn step(&mut self, situation: &Situation<'_>) -> bool {
-        if self.is_left_alone(situation.now) {
+    /// Does one slice of work. Returns false if there was nothing to do.
+    pub(crate) fn step(&mut self, view: &StoreView<'_>) -> bool {
+        if self.is_left_alone(view.now) {
             return false;
         }
         self.retry_ns = None;
         if let Some(flush) = self.flush.as_mut().filter(|flush| flush.can_step()) {
-            flush.step(|table| situation.options_of(table), &mut self.next_file, self.shares);
+            flush.step(|table| view.options_of(table), &mut self.next_file, self.shares);
             return true;
         }
         if !self.compacts {
             return false;
         }
-        // The smallest first: they make room for the next flush.
+        // The smallest one comes first, because it makes room for the next flush.
         let able = self.compactions.iter_mut().filter(|compaction| compaction.can_step());
         if let Some(compaction) = able.min_by_key(|compaction| compaction.input_bytes()) {
             compaction.step();
             return true;
         }
-        self.begin_compaction(situation)
+        self.begin_compaction(view)
     }
 
     /// Whether the disk is full and it is too early to try again.
@@ -328,18 +331,18 @@ impl Background {
         self.retry_ns.is_some_and(|retry_ns| now.monotonic_ns < retry_ns)
     }
 
-    fn begin_compaction(&mut self, situation: &Situation<'_>) -> bool {
+    fn begin_compaction(&mut self, view: &StoreView<'_>) -> bool {
         let Some(&table) = self.unsettled.first() else { return false };
-        let tables = situation.sorted.get(&table).map_or(&[][..], Vec::as_slice);
-        // What a compaction that has ended will replace is still there until the manifest says so.
-        // Compacted again, its rows would be in two tables, and tombstones that are purged from the
-        // one would not hide what they must in the other.
+        let tables = view.table_files.get(&table).map_or(&[][..], Vec::as_slice);
+        // The inputs of a compaction that has ended remain until the manifest changes. If they were
+        // compacted again, their rows would be in two tables, and tombstones that are purged from
+        // the one would not hide what they must in the other.
         let running = self.compactions.iter().flat_map(|c| c.inputs().iter().map(|t| t.file()));
         let busy: BTreeSet<u64> = running.chain(self.installer.leaving()).collect();
         let free = |table: &&Rc<Table>| {
             !busy.contains(&table.file()) && !self.unreadable.contains(&table.file())
         };
-        let options = situation.options_of(table);
+        let options = view.options_of(table);
         let candidates = tables.iter().filter(free).cloned().collect();
         let picked =
             options.and_then(|options| Some((tiers::pick(candidates, &options)?, options)));
@@ -356,7 +359,7 @@ impl Background {
             self.postponed.insert(table);
             return true;
         }
-        let purge = purge(table, &inputs, situation, &options);
+        let purge = purge(table, &inputs, view, &options);
         let file = self.next_file;
         self.next_file += 1;
         let options = options.for_writer(file, table, self.shares.chunk_bytes);
@@ -365,7 +368,7 @@ impl Background {
         true
     }
 
-    /// The next operation. While there are `readers` that wait for blocks, less of compactions is
+    /// The next operation. While `readers` wait for blocks, fewer operations of compactions are
     /// under way.
     pub(crate) fn next_op(&mut self, now: Now, readers: bool) -> Option<Op> {
         if let Some(op) = self.installer.next_op(now) {
@@ -405,7 +408,7 @@ impl Background {
         Some(Op { id, file: FileId::Table(file), kind: OpKind::Remove })
     }
 
-    /// Takes an operation back; returns the edits that are in force since.
+    /// Takes the completion of an operation. Returns the edits that are in force now.
     pub(crate) fn complete(
         &mut self,
         completion: Completion,
@@ -436,7 +439,7 @@ impl Background {
                 }
             }
             Owner::Compaction => self.complete_compaction(completion, now)?,
-            // A file that cannot be removed is found at the next start.
+            // The next start removes a file that could not be removed.
             _ => {}
         }
         Ok(Vec::new())
@@ -450,14 +453,14 @@ impl Background {
         self.end_compactions(now)
     }
 
-    /// Takes the compactions out that have ended.
+    /// Removes the compactions that have ended.
     fn end_compactions(&mut self, now: Now) -> Result<(), String> {
         let mut result = Ok(());
         let mut index = 0;
         while let Some(compaction) = self.compactions.get_mut(index) {
             let end = match compaction.done() {
                 Some(output) => Ok(output),
-                None => match compaction.take_end() {
+                None => match compaction.take_abort_reason() {
                     Some(end) => Err(end),
                     None => {
                         index += 1;
@@ -480,12 +483,12 @@ impl Background {
                 Err(end) => {
                     self.leftovers.push(compaction.file());
                     match end {
-                        GivenUp::Output(failed) => result = self.failed(failed, now),
-                        GivenUp::Input => {
+                        AbortReason::Output(failed) => result = self.failed(failed, now),
+                        AbortReason::Input => {
                             let inputs = compaction.inputs().iter().map(|input| input.file());
                             self.unreadable.extend(inputs);
                         }
-                        GivenUp::Dropped => {}
+                        AbortReason::Dropped => {}
                     }
                 }
             }
@@ -501,7 +504,7 @@ impl Background {
         self.installer.edit(Edit { add, remove, retired, leftovers, ..Edit::default() });
     }
 
-    /// Has the flush put into force, if it is complete.
+    /// Installs the tables of the flush, if it is complete.
     pub(crate) fn install_flush(&mut self) {
         let Some(flush) = &mut self.flush else { return };
         if let Some((add, leftovers)) = flush.finished() {
@@ -513,8 +516,8 @@ impl Background {
         }
     }
 
-    /// Takes note of edits that are in force.
-    pub(crate) fn settle(&mut self, edits: Vec<Edit>, sorted: &Sorted) {
+    /// Notes that edits are in force.
+    pub(crate) fn settle(&mut self, edits: Vec<Edit>, table_files: &TableFiles) {
         for Edit { retired, leftovers, .. } in edits {
             self.leftovers.extend(leftovers);
             for table in retired {
@@ -524,17 +527,17 @@ impl Background {
                 }
             }
         }
-        self.unsettled.extend(sorted.keys());
+        self.unsettled.extend(table_files.keys());
     }
 
-    fn failed(&mut self, failed: Failed, now: Now) -> Result<(), String> {
+    fn failed(&mut self, failed: OpFailure, now: Now) -> Result<(), String> {
         match failed {
-            Failed::Full(why) => {
+            OpFailure::Full(why) => {
                 self.full = Some(why);
                 self.retry_ns = Some(now.monotonic_ns.saturating_add(RETRY_NS));
                 Ok(())
             }
-            Failed::Broken(why) => Err(why),
+            OpFailure::Broken(why) => Err(why),
         }
     }
 }
@@ -546,20 +549,14 @@ pub(crate) fn ratio(part: usize, whole: usize) -> f64 {
     ratio
 }
 
-/// What a compaction may forget: deletions older than the grace period that cannot hide anything
-/// in a memtable or in a table that is not compacted with it.
-fn purge(
-    table: u32,
-    inputs: &[Rc<Table>],
-    situation: &Situation<'_>,
-    options: &TableOptions,
-) -> Purge {
-    let others = situation.sorted.get(&table).map_or(&[][..], Vec::as_slice);
+/// What a compaction may drop: deletions older than the grace period that cannot hide anything in a
+/// memtable or in a table outside the compaction.
+fn purge(table: u32, inputs: &[Rc<Table>], view: &StoreView<'_>, options: &TableOptions) -> Purge {
+    let others = view.table_files.get(&table).map_or(&[][..], Vec::as_slice);
     let others = others.iter().filter(|other| inputs.iter().all(|input| !Rc::ptr_eq(input, other)));
     let tables = others.map(|other| other.statistics().timestamp_min);
-    let memtables =
-        situation.memtables.iter().flatten().map(|memtable| memtable.timestamp_min(table));
-    let now_s = situation.now.wall_s;
+    let memtables = view.memtables.iter().flatten().map(|memtable| memtable.timestamp_min(table));
+    let now_s = view.now.wall_s;
     Purge {
         now_s,
         gc_before_s: now_s.saturating_sub(options.gc_grace_s),

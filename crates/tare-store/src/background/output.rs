@@ -1,20 +1,20 @@
-//! One table file on its way to disk: made, written front to back, cut to its length, synced.
+//! A table file that is being written: created, written front to back, cut to its length, synced.
 
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 
-use super::Failed;
+use super::OpFailure;
 use crate::chunk::Chunk;
 use crate::io::{Completion, FileId, Op, OpId, OpKind, Owner};
 use crate::table::{Table, TableWriter, WriterOptions};
 
-/// Writes that are under way at most.
+/// Writes that may be under way.
 const WRITES_MAX: usize = 2;
-/// Chunks that are written or wait to be, at most, before no more rows are taken.
+/// Chunks that may be written or wait, before no more rows are taken.
 const CHUNKS_MAX: usize = 4;
 
-/// How far the file is. Each step waits for all operations of the one before.
+/// The state of the file. Each step waits for all operations of the step before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Create,
@@ -32,18 +32,18 @@ pub(crate) struct Output {
     reserved_bytes: u64,
     writer: TableWriter,
     chunks: VecDeque<(u64, Chunk)>,
-    /// What has been written, when no more rows come; nothing if none came.
+    /// The written table, when all rows have come; the inner option is empty if there were none.
     table: Option<Option<Rc<Table>>>,
     step: Step,
     in_flight: usize,
-    /// Operations so far.
+    /// Number of operations so far.
     count: u16,
     written_bytes: u64,
-    failed: Option<Failed>,
+    failed: Option<OpFailure>,
 }
 
 impl Output {
-    /// A file for which so many bytes are reserved at once, so that a full disk shows before the
+    /// A file for which so many bytes are reserved at once, so that a full disk is found before the
     /// work is done; 0 reserves none.
     pub(crate) fn new(owner: Owner, options: WriterOptions, reserved_bytes: u64) -> Self {
         Self {
@@ -76,14 +76,14 @@ impl Output {
         self.takes_rows().then_some(&mut self.writer)
     }
 
-    /// Takes over what the writer has made of the rows so far.
+    /// Takes the chunks that the writer has filled.
     pub(crate) fn collect(&mut self) {
         while let Some(chunk) = self.writer.next_chunk() {
             self.chunks.push_back(chunk);
         }
     }
 
-    /// No more rows come.
+    /// Ends the table after its last row.
     pub(crate) fn finish(&mut self) {
         self.table = Some(self.writer.finish().map(Rc::new));
         self.collect();
@@ -122,9 +122,9 @@ impl Output {
             other => other,
         };
         if let Err(error) = result {
-            self.failed.get_or_insert(Failed::from(error));
+            self.failed.get_or_insert(OpFailure::from(error));
         }
-        // What was under way beside an operation that failed changes nothing any more.
+        // Operations that were under way beside a failed one have no effect any more.
         if self.failed.is_some() {
             return;
         }
@@ -138,7 +138,7 @@ impl Output {
         self.advance();
     }
 
-    /// Goes on when all has been written.
+    /// Goes to the next step when all operations have ended.
     fn advance(&mut self) {
         let all = self.table.is_some() && self.chunks.is_empty() && self.in_flight == 0;
         if self.step == Step::Write && all {
@@ -154,17 +154,17 @@ impl Output {
         self.written_bytes
     }
 
-    /// The table, when it is durable; nothing in it if there are no rows.
+    /// The table when it is durable; the inner option is empty if it has no rows.
     pub(crate) fn done(&self) -> Option<Option<Rc<Table>>> {
         if self.step == Step::Done { self.table.clone() } else { None }
     }
 
-    /// Why it cannot be, when no operation is under way any more.
-    pub(crate) fn take_failure(&mut self) -> Option<Failed> {
+    /// The reason of a failure, once no operation is under way.
+    pub(crate) fn take_failure(&mut self) -> Option<OpFailure> {
         if self.in_flight == 0 { self.failed.take() } else { None }
     }
 
-    /// Operations that are under way.
+    /// Number of operations under way.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
     }

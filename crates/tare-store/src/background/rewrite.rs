@@ -1,4 +1,4 @@
-//! Rows of some sources, merged, into one new table: what a flush and a compaction both are.
+//! Merges the rows of several sources into one new table, for flushes and compactions.
 
 use crate::cells::{self, Purge};
 use crate::read::ReadError;
@@ -6,15 +6,15 @@ use crate::read::merge::{Merge, Ranges};
 use crate::read::source::{Source, Step};
 use crate::table::TableWriter;
 
-/// What a partition costs beside its rows, in bytes of rows.
+/// Cost of a partition in addition to its rows, as bytes of rows.
 const PARTITION_BYTES: usize = 64;
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// There is more.
+    /// More rows follow.
     Paused,
-    /// A block is missing and has been noted.
+    /// A block is missing; the source has noted it.
     Missing,
     /// All rows have been written.
     Done,
@@ -22,13 +22,13 @@ pub(crate) enum Progress {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// At the first row of a partition, of which nothing has been written.
+    /// At the first row of a partition that has not been written yet.
     Partition,
-    /// At a row that has not been written, or past the partition's last.
+    /// At a row that has not been written, or after the last row of the partition.
     Row,
     /// At a row that has been written.
     Written,
-    /// Past the last row of a partition.
+    /// After the last row of a partition.
     End,
 }
 
@@ -42,14 +42,14 @@ pub(crate) struct Rewrite<S, B> {
 }
 
 impl<S: Source<B>, B> Rewrite<S, B> {
-    /// The sources stand at their first rows.
+    /// The sources must be at their first rows.
     pub(crate) fn new(sources: Vec<S>, purge: Purge) -> Self {
         let merge = Merge::new(sources);
         Self { merge, purge, ranges: Ranges::default(), row: Vec::new(), at: At::Partition }
     }
 
-    /// Writes about so many bytes of rows. After [`Progress::Missing`] the next step goes on where
-    /// this one was held up.
+    /// Writes about so many bytes of rows. After [`Progress::Missing`] the next step continues at
+    /// the same place.
     pub(crate) fn step(
         &mut self,
         blocks: &mut B,

@@ -1,4 +1,4 @@
-//! Which tables are compacted together: those of a similar size, as in Cassandra's
+//! Chooses the tables to compact together: those of a similar size, as in Cassandra's
 //! `SizeTieredCompactionStrategy` (`bucket_low`, `bucket_high`, `min_sstable_size` at their
 //! defaults).
 
@@ -8,7 +8,7 @@ use super::compaction::INPUTS_MAX;
 use crate::options::TableOptions;
 use crate::table::Table;
 
-/// Tables smaller than this are of one size, in bytes.
+/// Tables smaller than this count as equal in size, in bytes.
 const SMALL_BYTES: u64 = 50 << 20;
 
 /// The tables of one size, smallest first, and the sum of their bytes.
@@ -23,7 +23,7 @@ impl<T> Tier<T> {
         self.bytes / (self.tables.len() as u64).max(1)
     }
 
-    /// Half to one and a half times the average is similar.
+    /// A size is similar if it is half to one and a half times the average.
     fn takes(&self, bytes: u64) -> bool {
         let average = self.average();
         (average / 2 <= bytes && bytes <= average + average / 2)
@@ -46,7 +46,7 @@ fn tiers<T>(mut tables: Vec<(u64, T)>) -> Vec<Tier<T>> {
     tiers
 }
 
-/// The tables to compact next, if any have to be: of the tier of the smallest ones that is full.
+/// The tables to compact next, if there are any: those of the smallest tier that is full.
 pub(crate) fn pick(tables: Vec<Rc<Table>>, options: &TableOptions) -> Option<Vec<Rc<Table>>> {
     let sized = tables.into_iter().map(|table| (table.file_bytes(), table)).collect();
     let least = options.compaction_min.max(2);
@@ -55,7 +55,7 @@ pub(crate) fn pick(tables: Vec<Rc<Table>>, options: &TableOptions) -> Option<Vec
     Some(tier.tables.into_iter().take(most).map(|(_, table)| table).collect())
 }
 
-/// How many tables there are of each size, smallest size first.
+/// The number of tables of each size, smallest size first.
 pub(crate) fn sizes(tables: impl Iterator<Item = u64>) -> Vec<usize> {
     tiers(tables.map(|bytes| (bytes, ())).collect()).iter().map(|tier| tier.tables.len()).collect()
 }
@@ -64,7 +64,7 @@ pub(crate) fn sizes(tables: impl Iterator<Item = u64>) -> Vec<usize> {
 mod tests {
 
     #[test]
-    fn tables_of_a_similar_size_are_one_tier() {
+    fn tables_of_similar_size_form_a_tier() {
         let mib = |sizes: &[u64]| super::sizes(sizes.iter().map(|mib| mib << 20));
         assert_eq!(mib(&[]), []);
         assert_eq!(mib(&[1, 49, 3, 10]), [4], "small ones are alike");

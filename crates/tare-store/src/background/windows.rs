@@ -1,4 +1,4 @@
-//! The blocks of a compaction's inputs: read front to back, many at a time, past the cache.
+//! The blocks of a compaction's inputs, read front to back, many at a time, without the cache.
 
 use std::rc::Rc;
 
@@ -9,13 +9,13 @@ use crate::table::{Block, BlockAt, BlockSource, TableError, Window};
 /// One window per input.
 #[derive(Debug)]
 pub(crate) struct Windows {
-    windows: Vec<(u64, Window, Read)>,
+    windows: Vec<(u64, Window, ReadState)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Read {
+enum ReadState {
     No,
-    /// A block was missing.
+    /// A block is missing.
     Wanted,
     UnderWay,
 }
@@ -23,17 +23,17 @@ enum Read {
 impl Windows {
     /// Windows on files, each of which is read so many bytes at a time.
     pub(crate) fn new(files: impl Iterator<Item = u64>, bytes: usize) -> Self {
-        Self { windows: files.map(|file| (file, Window::new(bytes), Read::No)).collect() }
+        Self { windows: files.map(|file| (file, Window::new(bytes), ReadState::No)).collect() }
     }
 
-    /// The next read, and of which input.
+    /// The next read, and its input.
     pub(crate) fn next_op(&mut self) -> Option<(usize, FileId, OpKind)> {
         let mut windows = self.windows.iter_mut().enumerate();
         let (input, (file, window, read)) =
-            windows.find(|(_, (_, _, read))| *read == Read::Wanted)?;
-        *read = Read::No;
+            windows.find(|(_, (_, _, read))| *read == ReadState::Wanted)?;
+        *read = ReadState::No;
         let (offset, length) = window.wanted()?;
-        *read = Read::UnderWay;
+        *read = ReadState::UnderWay;
         let kind = OpKind::Read { offset, chunk: Chunk::zeroed(length) };
         Some((input, FileId::Table(*file), kind))
     }
@@ -41,13 +41,13 @@ impl Windows {
     /// Takes the bytes of an input's read.
     pub(crate) fn feed(&mut self, input: usize, bytes: &[u8]) -> Result<(), TableError> {
         let (_, window, read) = &mut self.windows[input];
-        *read = Read::No;
+        *read = ReadState::No;
         window.feed(bytes)
     }
 
-    /// Whether any read is wanted or under way.
+    /// Whether a read is wanted or under way.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.windows.iter().any(|(_, _, read)| *read != Read::No)
+        self.windows.iter().any(|(_, _, read)| *read != ReadState::No)
     }
 }
 
@@ -57,7 +57,7 @@ impl BlockSource for Windows {
         let (_, window, read) = found.expect("a compaction reads its inputs");
         let block = window.get(at)?;
         if block.is_none() {
-            *read = Read::Wanted;
+            *read = ReadState::Wanted;
         }
         Ok(block)
     }

@@ -1,8 +1,8 @@
-//! The ghost queue: which blocks were evicted from the small queue of late.
+//! The ghost queue: the blocks that were recently evicted from the small queue.
 //!
-//! It is a table of hashes with the time of their eviction, counted in evictions. A block is
-//! remembered as long as fewer blocks were evicted since than the cache holds. Two blocks with one
-//! place in the table forget one another, which costs a chance and nothing else.
+//! It is a table of hashes with the time of their eviction, counted in evictions. It remembers a
+//! block until as many blocks have been evicted as the cache holds. Two blocks with the same slot
+//! displace each other, which only costs a missed promotion.
 
 use super::slots::hash;
 use crate::table::BlockAt;
@@ -11,11 +11,11 @@ const TABLE_MIN: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Ghost {
-    /// Hash and time by the low bits of the hash; a power of two.
+    /// Hash and time, by the low bits of the hash; the length is a power of two.
     table: Vec<(u64, u64)>,
-    /// Evictions so far; 0 in the table is nothing.
+    /// Number of evictions so far; 0 in the table means empty.
     time: u64,
-    /// For how many evictions a block is remembered.
+    /// Number of evictions for which a block is remembered.
     span: u64,
 }
 
@@ -37,7 +37,7 @@ impl Ghost {
         self.table[place] = (hash, self.time);
     }
 
-    /// Whether a block was remembered; it is no more.
+    /// Forgets a block. Returns whether it was remembered.
     pub(super) fn forget(&mut self, at: BlockAt) -> bool {
         if self.table.is_empty() {
             return false;

@@ -1,17 +1,17 @@
 //! The block cache of a shard: blocks of table files, bounded by bytes, with the eviction of
 //! S3-FIFO (Yang et al., "FIFO Queues are All You Need for Cache Eviction", SOSP 2023).
 //!
-//! A new block goes into the *small* queue, a tenth of the bytes; only one that is asked for twice
-//! while it is there goes on into the *main* queue. So a scan, which asks for each block once or
-//! twice, passes through the tenth and leaves the rest alone. A block that was evicted from the
-//! small queue is remembered for a while without its bytes (the *ghost* queue); if it comes back by
-//! then it goes straight into the main queue. There, blocks that were asked for since they came go
-//! round again. Blocks of indexes and filters go straight into the main queue: each stands for some
-//! hundred data blocks, so that it is asked for that much more often.
+//! A new block goes into the *small* queue, a tenth of the bytes; only a block that is requested
+//! twice while it is there moves on into the *main* queue. So a scan, which requests each block
+//! once or twice, passes through that tenth and leaves the rest alone. A block that was evicted
+//! from the small queue is remembered for a while without its bytes (the *ghost* queue); if it
+//! returns in that time, it goes straight into the main queue. There, blocks that were requested
+//! again go round once more. Blocks of indexes and filters go straight into the main queue: each
+//! represents about a hundred data blocks and is requested that much more often.
 //!
-//! A hit counts, and moves and allocates nothing. A block that somebody holds is not evicted.
+//! A hit counts, and moves and allocates nothing. A block that a read holds is not evicted.
 //!
-//! Limits: what is held may exceed the limit, if nothing else is left to evict.
+//! Limits: held blocks may exceed the limit, if nothing else is left to evict.
 
 mod ghost;
 mod pins;
@@ -25,21 +25,21 @@ use ghost::Ghost;
 pub use pins::{Cached, Fetch, Pins};
 use slots::{Queue, Slots};
 
-/// What a cached block is reckoned to cost beside its bytes: its two allocations and their slack,
-/// its slot, its places in the queues and in the tables of slots and ghosts.
+/// Assumed cost of a cached block in addition to its bytes: its two allocations and their slack,
+/// its slot, its entries in the queues and in the tables of slots and ghosts.
 pub const OVERHEAD_BYTES: usize = 160;
-/// Share of the bytes that the small queue may have: one in so many.
+/// Share of the bytes that the small queue may have: one in this many.
 const SMALL_SHARE: usize = 10;
-/// Hits in the small queue from which on a block is promoted.
+/// Hits in the small queue after which a block is promoted.
 const PROMOTED_AT: u8 = 2;
-/// Hits that are counted; more make no difference.
+/// The highest hit count; more hits make no difference.
 const HITS_MAX: u8 = 3;
 
-/// Buffers of evicted blocks that are kept for the next ones, at most, and up to which length.
+/// Number and length of evicted blocks' buffers that are kept for the next blocks.
 const SPARE_MAX: usize = 64;
 const SPARE_BYTES_MAX: usize = PAGE_BYTES;
 
-/// What a cache has done and holds.
+/// Counters and sizes of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatistics {
     pub hits: u64,
@@ -84,7 +84,7 @@ impl Cache {
         }
     }
 
-    /// The block, if it is here.
+    /// The block, if it is cached.
     #[inline]
     pub fn get(&mut self, at: BlockAt) -> Option<&Rc<Block>> {
         let Some(slot) = self.slots.find(at) else {
@@ -97,13 +97,13 @@ impl Cache {
         slot.block.as_ref()
     }
 
-    /// Whether the block is here; counts as no hit.
+    /// Whether the block is cached. This is no hit.
     pub fn contains(&self, at: BlockAt) -> bool {
         self.slots.find(at).is_some()
     }
 
-    /// Takes a block in, and evicts others for it. One that is larger than the whole cache is not
-    /// taken.
+    /// Inserts a block, and evicts others for it. A block that is larger than the whole cache is
+    /// not inserted.
     pub fn insert(&mut self, at: BlockAt, block: Rc<Block>) {
         let bytes = block.bytes() + OVERHEAD_BYTES;
         if bytes > self.limit_bytes || self.contains(at) {
@@ -131,7 +131,7 @@ impl Cache {
             let found = self.slots.get_mut(slot);
             if found.at.file == file && found.block.is_some() {
                 let (queue, bytes) = (found.queue, found.bytes());
-                // Its place in the queue goes when the queue comes to it.
+                // Its queue entry disappears when the queue reaches it.
                 self.slots.vacate(slot);
                 match queue {
                     Queue::Small => self.small_bytes -= bytes,
@@ -141,7 +141,7 @@ impl Cache {
         }
     }
 
-    /// Changes the limit, and evicts what is too much.
+    /// Changes the limit, and evicts blocks above it.
     pub fn set_limit(&mut self, limit_bytes: usize) {
         self.limit_bytes = limit_bytes;
         self.evict_for(0);
@@ -162,7 +162,7 @@ impl Cache {
         self.small_bytes + self.main_bytes
     }
 
-    /// Evicts until so many bytes fit, or everything that is left is held.
+    /// Evicts until so many bytes fit, or only held blocks are left.
     fn evict_for(&mut self, bytes: usize) {
         // A block is promoted once, and goes round the main queue once for each hit.
         let rounds = usize::from(HITS_MAX) + 2;
@@ -180,7 +180,7 @@ impl Cache {
         }
     }
 
-    /// Evicts or promotes the oldest block of the small queue. False if it is held.
+    /// Evicts or promotes the oldest block of the small queue. Returns false if it is held.
     fn step_small(&mut self) -> bool {
         let Some(number) = self.small.pop_front() else { return false };
         let slot = self.slots.get_mut(number);
@@ -207,8 +207,8 @@ impl Cache {
         true
     }
 
-    /// Evicts the oldest block of the main queue, or sends it round again if it had hits. False if
-    /// it is held.
+    /// Evicts the oldest block of the main queue, or moves it to the end if it had hits. Returns
+    /// false if it is held.
     fn step_main(&mut self) -> bool {
         let Some(number) = self.main.pop_front() else { return false };
         let slot = self.slots.get_mut(number);
@@ -230,13 +230,13 @@ impl Cache {
         true
     }
 
-    /// A buffer for the next block: that of one that was evicted, or an empty one.
+    /// A buffer for the next block: that of an evicted one, or an empty one.
     pub(crate) fn take_spare(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
 
     fn evict(&mut self, slot: u32) {
-        // Blocks of one page come and go; the allocator is slow with their length.
+        // Only blocks of more than one page are kept: the allocator is slow with their length.
         let block = self.slots.vacate(slot).filter(|_| self.spare.len() < SPARE_MAX);
         let buffer = block.and_then(|block| Rc::try_unwrap(block).ok()).map(Block::into_buffer);
         self.spare.extend(buffer.filter(|buffer| buffer.capacity() <= SPARE_BYTES_MAX));

@@ -1,13 +1,13 @@
-//! What a read waits for, and holds until it is done.
+//! The blocks that a read waits for, and holds until it is done.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 
 use super::Cache;
-use crate::read::{Learnt, Position};
+use crate::read::{LookupMemo, Position};
 use crate::table::{Block, BlockAt, BlockSource, TableError};
 
-/// One block on its way into memory, shared by all reads that wait for it.
+/// A block that is being fetched, shared by all reads that wait for it.
 #[derive(Debug)]
 pub struct Fetch {
     at: BlockAt,
@@ -23,7 +23,7 @@ impl Fetch {
         self.at
     }
 
-    /// Says how it went. Only the first time counts.
+    /// Sets the result. Only the first call counts.
     pub fn finish(&self, result: Result<Rc<Block>, TableError>) {
         let _ = self.done.set(result);
     }
@@ -39,10 +39,10 @@ impl Fetch {
 pub struct Pins {
     wanted: Vec<BlockAt>,
     fetches: Vec<Rc<Fetch>>,
-    /// Where a read of a partition was held up: it has passed this row, seen or not.
+    /// The row that an interrupted read of a partition has passed, whether it was visible or not.
     passed: Option<Position>,
-    /// What a read of one row need not ask again.
-    pub(crate) learnt: Learnt,
+    /// Results of lookups that a read of one row need not repeat.
+    pub(crate) memo: LookupMemo,
 }
 
 impl Pins {
@@ -60,12 +60,12 @@ impl Pins {
         self.fetches.push(fetch);
     }
 
-    /// Whether everything that was waited for has come or failed, so that the read can go on.
+    /// Whether all awaited blocks have come or failed, so that the read can go on.
     pub fn is_ready(&self) -> bool {
         self.wanted.is_empty() && self.fetches.iter().all(|fetch| fetch.is_done())
     }
 
-    /// Lets go of everything.
+    /// Drops everything.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -76,7 +76,7 @@ impl Pins {
         self.passed = Some(Position { token, key, clustering });
     }
 
-    /// Takes the row out that a read of this partition has passed.
+    /// Takes the row that a read of this partition has passed.
     #[inline]
     pub(crate) fn take_passed(&mut self, token: i64, key: &[u8]) -> Option<Vec<u8>> {
         let passed = self.passed.take()?;
@@ -84,8 +84,8 @@ impl Pins {
         passed.clustering.filter(|_| is_here)
     }
 
-    /// Lets go of what has come: the read has moved on, and a long one must not hold everything
-    /// that it has passed.
+    /// Drops the blocks that have come. The read has moved on, and a long read must not hold all
+    /// blocks that it has passed.
     pub fn forget_done(&mut self) {
         self.fetches.retain(|fetch| !fetch.is_done());
     }
@@ -101,7 +101,7 @@ impl Pins {
     }
 }
 
-/// Blocks out of the cache; what is missing is noted in the pins.
+/// Blocks from the cache; the pins note the missing ones.
 #[derive(Debug)]
 pub struct Cached<'a> {
     pub cache: &'a mut Cache,
@@ -111,7 +111,8 @@ pub struct Cached<'a> {
 impl BlockSource for Cached<'_> {
     #[inline]
     fn get(&mut self, at: BlockAt) -> Result<Option<Rc<Block>>, TableError> {
-        // First, so that what a read fetched itself does not count as a hit.
+        // The pins come first, so that a block that the read fetched itself does not count as a
+        // hit.
         if let Some(result) = self.pins.find(at).and_then(|fetch| fetch.done.get()) {
             return result.clone().map(Some);
         }

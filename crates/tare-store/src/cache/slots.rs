@@ -1,6 +1,5 @@
-//! The slots of a cache, found by a hash table with linear probing. It is one of our own because
-//! the one of the standard library hashes differently in every process, and a run of the
-//! simulator has to be repeatable.
+//! The slots of a cache, found by a hash table with linear probing. The standard library's table
+//! hashes differently in every process, and runs of the simulator have to be repeatable.
 
 use std::rc::Rc;
 
@@ -11,18 +10,18 @@ use tare_std::rng::mix64;
 const NONE: u32 = u32::MAX;
 const TABLE_MIN: usize = 64;
 
-/// Which queue a slot stands in.
+/// The queue that a slot is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queue {
     Small,
     Main,
 }
 
-/// Room for one block.
+/// A slot for one block.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) at: BlockAt,
-    /// Nothing in a slot that was vacated and still stands in a queue.
+    /// The block; empty if the slot was vacated but is still in a queue.
     pub(super) block: Option<Rc<Block>>,
     pub(super) hits: u8,
     pub(super) queue: Queue,
@@ -33,7 +32,7 @@ impl Slot {
         self.block.as_ref().map_or(0, |block| block.bytes() + OVERHEAD_BYTES)
     }
 
-    /// Whether somebody else holds the block.
+    /// Whether a read holds the block.
     pub(super) fn is_held(&self) -> bool {
         self.block.as_ref().is_some_and(|block| Rc::strong_count(block) > 1)
     }
@@ -44,7 +43,7 @@ impl Slot {
 pub(super) struct Slots {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Numbers of slots by hash; a power of two, at most half full.
+    /// Numbers of slots by hash; the length is a power of two, and at most half is used.
     table: Vec<u32>,
     blocks: usize,
 }
@@ -54,7 +53,7 @@ impl Slots {
         u32::try_from(self.slots.len()).expect("a cache has fewer than 2^32 blocks")
     }
 
-    /// Slots with a block.
+    /// Number of slots with a block.
     pub(super) fn blocks(&self) -> usize {
         self.blocks
     }
@@ -78,7 +77,7 @@ impl Slots {
         }
     }
 
-    /// Puts a block into a slot. It must not be in one already.
+    /// Puts a block into a slot. The block must not be in one already.
     pub(super) fn insert(&mut self, at: BlockAt, block: Rc<Block>, queue: Queue) -> u32 {
         if (self.blocks + 1) * 2 > self.table.len() {
             self.grow();
@@ -99,7 +98,7 @@ impl Slots {
         slot
     }
 
-    /// Takes the block out of a slot; it is found no more.
+    /// Takes the block out of a slot, so that it is not found any more.
     pub(super) fn vacate(&mut self, slot: u32) -> Option<Rc<Block>> {
         let at = self.slots[slot as usize].at;
         let block = self.slots[slot as usize].block.take();
@@ -108,7 +107,7 @@ impl Slots {
         while self.table[place] != slot {
             place = self.after(place);
         }
-        // What was pushed on by it moves back, so that no gap hides it.
+        // Entries that it displaced move back, so that no gap hides them.
         let mut gap = place;
         loop {
             place = self.after(place);
@@ -127,7 +126,7 @@ impl Slots {
         block
     }
 
-    /// Gives a vacated slot back, when it stands in no queue any more.
+    /// Frees a vacated slot that is in no queue any more.
     pub(super) fn release(&mut self, slot: u32) {
         self.free.push(slot);
     }
@@ -151,7 +150,7 @@ impl Slots {
         self.table[place] = slot;
     }
 
-    /// Where a block's number would stand; `None` while there is no table.
+    /// The preferred position of a block's number; `None` while there is no table.
     fn home(&self, at: BlockAt) -> Option<usize> {
         let mask = self.table.len().checked_sub(1)?;
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits are used")]
@@ -164,7 +163,7 @@ impl Slots {
     }
 }
 
-/// A hash of a block's place.
+/// A hash of a block's position.
 pub(super) fn hash(at: BlockAt) -> u64 {
     mix64(mix64(at.file) ^ u64::from(at.page))
 }

@@ -13,7 +13,7 @@ fn block(length: usize) -> Rc<Block> {
     Rc::new(Block::for_test(length))
 }
 
-/// Asks for a block and brings it if it is missing; whether it was there.
+/// Requests a block and inserts it if it is missing. Returns whether it was there.
 fn ask(cache: &mut Cache, page: u32, length: usize) -> bool {
     let found = cache.get(at(page)).is_some();
     if !found {
@@ -30,7 +30,7 @@ fn cache() -> Cache {
 }
 
 #[test]
-fn a_scan_leaves_what_is_in_use() {
+fn scan_does_not_evict_blocks_in_use() {
     let mut cache = cache();
     for _ in 0..4 {
         (0..500).for_each(|page| {
@@ -39,7 +39,7 @@ fn a_scan_leaves_what_is_in_use() {
     }
     for page in 1000..20_000 {
         ask(&mut cache, page, LENGTH);
-        // A scan may ask for a block again at once.
+        // A scan may request a block twice.
         ask(&mut cache, page, LENGTH);
     }
     let kept = (0..500).filter(|&page| cache.contains(at(page))).count();
@@ -48,7 +48,7 @@ fn a_scan_leaves_what_is_in_use() {
 }
 
 #[test]
-fn skewed_use_hits_more_often_than_fifo_would() {
+fn skewed_use_hits_more_often_than_fifo() {
     let mut cache = cache();
     let mut rng = Rng::new(3);
     let (mut hits, mut fifo, mut fifo_hits) = (0, VecDeque::new(), 0);
@@ -73,7 +73,7 @@ fn skewed_use_hits_more_often_than_fifo_would() {
 }
 
 #[test]
-fn what_is_held_stays_and_what_is_forgotten_goes() {
+fn held_blocks_stay_and_forgotten_ones_go() {
     let mut cache = cache();
     cache.insert(at(7), block(LENGTH));
     let held = Rc::clone(cache.get(at(7)).unwrap());
@@ -119,7 +119,7 @@ fn actions() -> impl Strategy<Value = Action> {
 
 proptest! {
     #[test]
-    fn the_account_is_exact_and_within_the_limit(
+    fn cache_bytes_are_exact_and_within_the_limit(
         actions in prop::collection::vec(actions(), 1..200),
     ) {
         let mut cache = Cache::new(30_000);
@@ -143,7 +143,7 @@ proptest! {
                 }
                 Action::Release => {
                     held.clear();
-                    // What was held beyond the limit goes with the next block, or now.
+                    // Held blocks beyond the limit are evicted with the next block, or now.
                     cache.set_limit(cache.statistics().limit_bytes);
                 }
                 Action::Forget(file) => {

@@ -1,4 +1,4 @@
-//! The cells of one row, in the form in which log, memtable and tables all hold them.
+//! The cells of one row, in the form that log, memtable and tables share.
 //!
 //! A row is a run of cells in ascending order of column, little-endian:
 //!
@@ -9,21 +9,21 @@
 //! dead      2: since_s u32
 //! ```
 //!
-//! Times in seconds count from the Unix epoch. Two columns stand for the row itself: a dead cell
-//! in [`DELETION`] hides every cell of the row that is not later; a cell in [`MARKER`] says that
-//! the row exists, so that a row of which only the key was given is there.
+//! Times in seconds count from the Unix epoch. Two columns concern the row itself: a dead cell in
+//! [`DELETION`] hides every cell of the row that is not later; a cell in [`MARKER`] makes the row
+//! exist, so that a row can exist without values.
 //!
-//! Cells are reconciled one by one as Cassandra does (`Cells.reconcile`, with CASSANDRA-14592): the
+//! Cells are reconciled one by one as in Cassandra (`Cells.reconcile`, with CASSANDRA-14592): the
 //! later timestamp wins; at the same timestamp a dead cell wins over an expiring one and that over
 //! a live one, then the one that dies later, then the greater value. That is the maximum of a total
-//! order, and hiding goes by the maximum too; so merging is commutative, associative and
-//! idempotent, and replay may repeat and reorder.
+//! order, and hiding uses the maximum too; so merging is commutative, associative and idempotent,
+//! and replay may repeat and reorder.
 
 use std::cmp::Ordering;
 
-/// The column whose dead cell says that the row was deleted.
+/// The column whose dead cell deletes the row.
 pub const DELETION: u16 = 0;
-/// The column that says that the row exists.
+/// The column whose cell makes the row exist.
 pub const MARKER: u16 = 1;
 /// The first column that a table may use.
 pub const FIRST_COLUMN: u16 = 2;
@@ -33,26 +33,26 @@ const LIVE: u8 = 0;
 const EXPIRING: u8 = 1;
 const DEAD: u8 = 2;
 
-/// When something was deleted: it hides what is not later than `timestamp`.
+/// A deletion. It hides everything that is not later than `timestamp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deletion {
     /// Microseconds, or whatever the client chose.
     pub timestamp: i64,
-    /// By the server's clock, in seconds: what the grace period of garbage collection counts from.
+    /// Time of the deletion by the server's clock, in seconds; the grace period begins here.
     pub deleted_s: u32,
 }
 
-/// What a cell holds.
+/// The content of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
     Live(&'a [u8]),
-    /// Alive until `expires_s`; it was written to live for `ttl_s`.
+    /// A value that lives until `expires_s`; it was written with a time to live of `ttl_s`.
     Expiring {
         value: &'a [u8],
         ttl_s: u32,
         expires_s: u32,
     },
-    /// Deleted at `since_s`.
+    /// The cell was deleted at `since_s`.
     Dead {
         since_s: u32,
     },
@@ -87,7 +87,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Whether the cell can be seen at a time.
+    /// Whether the cell is visible at a time.
     #[inline]
     pub fn is_live(&self, now_s: u32) -> bool {
         match self.content {
@@ -97,7 +97,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Seconds left to live; `None` without an end.
+    /// Seconds left to live; `None` if the cell does not expire.
     pub fn left_s(&self, now_s: u32) -> Option<u32> {
         match self.content {
             Content::Expiring { expires_s, .. } => Some(expires_s.saturating_sub(now_s)),
@@ -105,7 +105,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The order by which cells of one column are reconciled: the greatest wins.
+    /// The order in which cells of one column are reconciled: the greatest wins.
     fn rank(&self) -> (i64, u8, u32, &'a [u8], u32) {
         let (kind, dies_s, value, ttl_s) = match self.content {
             Content::Live(value) => (LIVE, 0, value, 0),
@@ -128,7 +128,7 @@ impl<'a> Cell<'a> {
 /// Appends a cell. Columns must ascend.
 ///
 /// # Panics
-/// If the value is 4 GiB or longer; frames are far smaller.
+/// Panics if the value is 4 GiB or longer; frames are far smaller.
 #[inline]
 pub fn push(out: &mut Vec<u8>, cell: Cell<'_>) {
     let put_value = |out: &mut Vec<u8>, value: &[u8]| {
@@ -160,13 +160,15 @@ pub fn push(out: &mut Vec<u8>, cell: Cell<'_>) {
     }
 }
 
-/// The cells of a row. Ends early at bytes that are no cell; [`is_valid`] tells.
+/// The cells of a row. The iterator ends early at bytes that are no cell; [`is_valid`] detects
+/// that.
 #[inline]
 pub fn iter(bytes: &[u8]) -> Cells<'_> {
     Cells { bytes }
 }
 
-/// Whether the bytes are a whole run of cells in ascending order, and only a dead cell deletes.
+/// Whether the bytes are a whole run of cells in ascending order, in which only a dead cell is a
+/// deletion.
 pub fn is_valid(bytes: &[u8]) -> bool {
     let mut cells = iter(bytes);
     let mut last = None;
@@ -243,7 +245,20 @@ fn split_value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::try_from(length).ok()?)
 }
 
-/// Merges two rows into `out`, which is cleared first. What a deletion of either hides is gone.
+/// Merges two rows into `out`, which is cleared first, without the cells that a deletion of either
+/// hides.
+///
+/// ```
+/// use tare_store::cells::{Cell, FIRST_COLUMN, iter, merge, push};
+///
+/// let (mut old, mut new, mut merged) = (Vec::new(), Vec::new(), Vec::new());
+/// push(&mut old, Cell::live(FIRST_COLUMN, 1, b"old"));
+/// push(&mut old, Cell::live(FIRST_COLUMN + 1, 1, b"kept"));
+/// push(&mut new, Cell::live(FIRST_COLUMN, 2, b"new"));
+/// merge(&old, &new, &mut merged);
+/// let values: Vec<_> = iter(&merged).map(|cell| cell.value()).collect();
+/// assert_eq!(values, [Some(&b"new"[..]), Some(&b"kept"[..])]);
+/// ```
 pub fn merge(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     out.clear();
     let hidden = deletion(old).max(deletion(new)).map(|deletion| deletion.timestamp);
@@ -284,55 +299,60 @@ pub fn merge(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What of a row can be seen: see [`show`].
+/// The visible part of a row, as [`visible`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// All of it, as it is.
-    Whole,
-    /// What was put into the buffer.
-    Part,
+pub enum Visibility {
+    /// The whole row is visible.
+    Full,
+    /// The buffer has the visible part.
+    Partial,
     /// The row does not exist.
-    Nothing,
+    Empty,
 }
 
-/// Finds what of a merged row can be seen at a time, under the strongest range tombstone over it.
-/// Only where that is neither all nor nothing, the cells are copied into `out`.
+/// Determines the visible part of a merged row at a time, under the strongest range tombstone over
+/// it. The cells are copied into `out` only if the row is visible in part.
 #[inline]
-pub fn show(bytes: &[u8], covering: Option<Deletion>, now_s: u32, out: &mut Vec<u8>) -> Shown {
+pub fn visible(
+    bytes: &[u8],
+    covering: Option<Deletion>,
+    now_s: u32,
+    out: &mut Vec<u8>,
+) -> Visibility {
     let is_seen = |cell: &Cell<'_>| {
         cell.is_live(now_s) && covering.is_none_or(|covering| cell.timestamp > covering.timestamp)
     };
     if iter(bytes).all(|cell| is_seen(&cell)) {
-        return if bytes.is_empty() { Shown::Nothing } else { Shown::Whole };
+        return if bytes.is_empty() { Visibility::Empty } else { Visibility::Full };
     }
     out.clear();
     iter(bytes).filter(is_seen).for_each(|cell| push(out, cell));
-    if out.is_empty() { Shown::Nothing } else { Shown::Part }
+    if out.is_empty() { Visibility::Empty } else { Visibility::Partial }
 }
 
-/// What compaction may forget.
+/// Limits on what a compaction may drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purge {
-    /// Cells that have expired by then become dead ones.
+    /// Cells that expire before this time become dead ones.
     pub now_s: u32,
-    /// Only what was deleted before may be forgotten: now less the grace period.
+    /// Only data that was deleted before may be dropped: now minus the grace period.
     pub gc_before_s: u32,
-    /// Only deletions with an earlier timestamp may be forgotten: others may still hide something
-    /// in a source that is not being merged. `i64::MIN` keeps them all.
+    /// Only deletions with an earlier timestamp may be dropped, because others may still hide data
+    /// in a source outside the merge. `i64::MIN` keeps all.
     pub timestamp_below: i64,
 }
 
 impl Purge {
-    /// Whether a deletion may be forgotten.
+    /// Whether a deletion may be dropped.
     pub fn allows(&self, deletion: Deletion) -> bool {
         deletion.deleted_s < self.gc_before_s && deletion.timestamp < self.timestamp_below
     }
 }
 
-/// Writes what a merged row becomes in a table into `out`, which is cleared first: what the
-/// strongest range tombstone over it hides is gone, expired cells are dead (since they were
-/// written, as in Cassandra, which adds no second grace period to the time to live), and dead
-/// ones are forgotten where that is allowed. An empty `out` is no row.
+/// Writes the form of a merged row for a table into `out`, which is cleared first. Cells under the
+/// strongest range tombstone are dropped. Expired cells become dead ones (since they were written,
+/// as in Cassandra, which adds no second grace period to the time to live), and dead ones are
+/// dropped if that is allowed. An empty `out` means no row.
 pub fn compact(bytes: &[u8], covering: Option<Deletion>, purge: &Purge, out: &mut Vec<u8>) {
     out.clear();
     for cell in iter(bytes) {

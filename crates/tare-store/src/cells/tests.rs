@@ -44,7 +44,7 @@ fn contents() -> impl Strategy<Value = Owned> {
     ]
 }
 
-/// Rows as a statement may write them: what their deletion hides may still be in them.
+/// Rows as a statement may write them; they may still have cells that their deletion hides.
 fn rows() -> impl Strategy<Value = Vec<u8>> {
     let deletion = proptest::option::of((0i64..3, 0u32..3));
     let cells = proptest::collection::btree_map(1u16..5, (0i64..4, contents()), 0..5);
@@ -58,7 +58,7 @@ fn rows() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn merging_is_a_lattice(a in rows(), b in rows(), c in rows()) {
+    fn merge_is_commutative_associative_and_idempotent(a in rows(), b in rows(), c in rows()) {
         prop_assert!(is_valid(&merged(&a, &b)));
         prop_assert_eq!(merged(&a, &b), merged(&b, &a));
         let clean = merged(&a, &[]);
@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_shown_is_alive_and_not_hidden(row in rows(), hidden in 0i64..4, now_s in 0u32..6) {
+    fn visible_cells_are_live_and_not_hidden(row in rows(), hidden in 0i64..4, now_s in 0u32..6) {
         let row = merged(&row, &[]);
         for covering in [None, Some(Deletion { timestamp: hidden, deleted_s: 1 })] {
             let expect: Vec<Cell<'_>> = iter(&row)
@@ -76,18 +76,18 @@ proptest! {
                 .filter(|cell| covering.is_none_or(|c| cell.timestamp > c.timestamp))
                 .collect();
             let mut part = Vec::new();
-            let found = match show(&row, covering, now_s, &mut part) {
-                Shown::Whole => row.clone(),
-                Shown::Part => part,
-                Shown::Nothing => Vec::new(),
+            let found = match visible(&row, covering, now_s, &mut part) {
+                Visibility::Full => row.clone(),
+                Visibility::Partial => part,
+                Visibility::Empty => Vec::new(),
             };
             prop_assert_eq!(iter(&found).collect::<Vec<_>>(), expect);
         }
     }
 
-    /// Whatever compaction leaves, a reader sees the same, now and later.
+    /// A reader sees the same rows before and after a compaction, now and later.
     #[test]
-    fn compaction_changes_nothing_that_can_be_seen(
+    fn compaction_keeps_visible_cells(
         row in rows(),
         hidden in proptest::option::of(0i64..4),
         now_s in 0u32..6,
@@ -103,10 +103,10 @@ proptest! {
         prop_assert!(is_valid(&kept));
         let seen = |bytes: &[u8]| {
             let mut part = Vec::new();
-            match show(bytes, covering, now_s + wait_s, &mut part) {
-                Shown::Whole => bytes.to_vec(),
-                Shown::Part => part,
-                Shown::Nothing => Vec::new(),
+            match visible(bytes, covering, now_s + wait_s, &mut part) {
+                Visibility::Full => bytes.to_vec(),
+                Visibility::Partial => part,
+                Visibility::Empty => Vec::new(),
             }
         };
         prop_assert_eq!(seen(&kept), seen(&row));
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(0u8..4, 0..64)) {
+    fn arbitrary_bytes_are_decoded_or_refused(bytes in proptest::collection::vec(0u8..4, 0..64)) {
         let cells: Vec<Cell<'_>> = iter(&bytes).collect();
         let mut again = Vec::new();
         cells.iter().for_each(|cell| push(&mut again, *cell));
@@ -130,7 +130,7 @@ proptest! {
 }
 
 #[test]
-fn ties_go_to_the_dead_then_the_expiring_then_the_greater() {
+fn timestamp_ties_prefer_dead_then_expiring_then_greater() {
     let cell = |timestamp, content| {
         let mut out = Vec::new();
         push(&mut out, Cell { column: FIRST_COLUMN, timestamp, content });
@@ -156,7 +156,7 @@ fn ties_go_to_the_dead_then_the_expiring_then_the_greater() {
 }
 
 #[test]
-fn a_deletion_hides_what_is_not_later() {
+fn deletion_hides_cells_that_are_not_later() {
     let row = |cells: &[Cell<'_>]| {
         let mut out = Vec::new();
         cells.iter().for_each(|cell| push(&mut out, *cell));

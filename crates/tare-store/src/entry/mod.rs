@@ -1,6 +1,6 @@
-//! The bytes of the log: groups of entries.
+//! The format of the log: groups of entries.
 //!
-//! A *group* is what one write carries; it starts at a multiple of 4,096 bytes and is padded with
+//! A *group* is the unit of one write; it starts at a multiple of 4,096 bytes and is padded with
 //! zeros to the next (all numbers little-endian):
 //!
 //! ```text
@@ -15,9 +15,9 @@
 //!   range, no end  kind 2: clustering = from, rest = timestamp i64 | deleted_s u32
 //! ```
 //!
-//! An entry is atomic: recovery applies all its mutations or none. Sequences count by one per
-//! shard. `durable` says that every group below it was on stable storage when this one was
-//! written: that is how recovery tells a damaged middle, which is an error, from a tail that a
+//! An entry is atomic: recovery applies all its mutations or none. Sequence numbers count by one
+//! per shard. `durable` records that every group below it was on stable storage when this one was
+//! written; by it recovery distinguishes a damaged middle, which is an error, from a tail that a
 //! crash tore, which is cut (see [`crate::recovery`]).
 
 use crate::cells::{self, Deletion};
@@ -30,32 +30,32 @@ pub const GROUP_HEAD_BYTES: usize = 32;
 pub const ENTRY_HEAD_BYTES: usize = 8;
 const MUTATION_HEAD_BYTES: usize = 21;
 const RANGE_HEAD_BYTES: usize = 12;
-/// Longest key or clustering key, as in Cassandra: their lengths are 16-bit.
+/// The longest key or clustering key, as in Cassandra: their lengths have 16 bits.
 pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 const ROW: u8 = 0;
 const RANGE: u8 = 1;
 const RANGE_WITHOUT_END: u8 = 2;
 
-/// One change of one partition: what the log stores and the memtable applies.
+/// One change of one partition, which the log stores and the memtable applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mutation<'a> {
     /// The store's number of the table. A truncated table gets a new one.
     pub table: u32,
-    /// Murmur3 token of the key.
+    /// The Murmur3 token of the key.
     pub token: i64,
-    /// Serialised partition key.
+    /// The serialised partition key.
     pub key: &'a [u8],
     pub change: Change<'a>,
 }
 
-/// What a mutation changes.
+/// The change of a mutation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
     Row {
-        /// Clustering key in a form that compares bytewise; empty where the table has none.
+        /// The clustering key in a form that compares bytewise; empty if the table has none.
         clustering: &'a [u8],
-        /// Cells as in [`crate::cells`].
+        /// The cells, in the form of [`crate::cells`].
         cells: &'a [u8],
     },
     Range(RangeTombstone<'a>),
@@ -66,16 +66,17 @@ pub enum Change<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeTombstone<'a> {
     pub from: &'a [u8],
-    /// `None`: to the end of the partition.
+    /// The end; `None` is the end of the partition.
     pub to: Option<&'a [u8]>,
-    /// Microseconds, or whatever the client chose: hides what is not later.
+    /// The timestamp, in microseconds or whatever the client chose. It hides everything that is not
+    /// later.
     pub timestamp: i64,
-    /// By the server's clock, in seconds since the Unix epoch.
+    /// Time of the deletion by the server's clock, in seconds since the Unix epoch.
     pub deleted_s: u32,
 }
 
 impl RangeTombstone<'_> {
-    /// What it does to the rows that it covers.
+    /// The deletion of the rows that the tombstone covers.
     pub fn deletion(&self) -> Deletion {
         Deletion { timestamp: self.timestamp, deleted_s: self.deleted_s }
     }
@@ -101,7 +102,7 @@ impl GroupHead {
         out
     }
 
-    /// `None` if the bytes are no head of a group.
+    /// Decodes a head; `None` if the bytes are no head of a group.
     pub fn decode(bytes: &[u8; GROUP_HEAD_BYTES]) -> Option<Self> {
         let u64_at = |at: usize| Some(u64::from_le_bytes(bytes[at..at + 8].try_into().ok()?));
         let u32_at = |at: usize| Some(u32::from_le_bytes(bytes[at..at + 4].try_into().ok()?));
@@ -114,7 +115,7 @@ impl GroupHead {
 }
 
 impl<'a> Mutation<'a> {
-    /// Length in a payload, in bytes.
+    /// Length of the mutation in a payload, in bytes.
     #[inline]
     pub fn encoded_bytes(&self) -> usize {
         let rest = match &self.change {
@@ -126,7 +127,7 @@ impl<'a> Mutation<'a> {
         MUTATION_HEAD_BYTES + self.key.len() + rest
     }
 
-    /// The longest of its keys, in bytes: what [`KEY_BYTES_MAX`] limits.
+    /// Length of its longest key, which [`KEY_BYTES_MAX`] limits, in bytes.
     #[inline]
     pub fn longest_key_bytes(&self) -> usize {
         let longest = match &self.change {
@@ -164,7 +165,7 @@ impl<'a> Mutation<'a> {
         put(out, tail)
     }
 
-    /// Reads a mutation off the front; `None` if there is none that is sound.
+    /// Decodes a mutation at the front; `None` if there is no valid one.
     #[inline]
     fn decode(bytes: &mut &'a [u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<MUTATION_HEAD_BYTES>()?;
@@ -209,10 +210,10 @@ pub fn payload_bytes(mutations: &[Mutation<'_>]) -> usize {
     mutations.iter().map(Mutation::encoded_bytes).sum()
 }
 
-/// Writes a payload over `out`, which has exactly [`payload_bytes`] bytes.
+/// Writes a payload into `out`, which must have exactly [`payload_bytes`] bytes.
 ///
 /// # Panics
-/// If a key is longer than [`KEY_BYTES_MAX`]; the store refuses it before.
+/// Panics if a key is longer than [`KEY_BYTES_MAX`]; the store refuses such keys before.
 #[inline]
 pub fn encode_payload(mutations: &[Mutation<'_>], out: &mut [u8]) {
     let mut rest = out;
@@ -228,23 +229,23 @@ pub fn bytes(payload_bytes: usize) -> usize {
     ENTRY_HEAD_BYTES + payload_bytes
 }
 
-/// Writes an entry over `out`, which has exactly [`bytes`] of [`payload_bytes`].
+/// Writes an entry into `out`, which must have exactly [`bytes`] of [`payload_bytes`].
 ///
 /// # Panics
-/// As [`encode_payload`].
+/// Panics as [`encode_payload`] does.
 #[inline]
 pub fn encode_entry(mutations: &[Mutation<'_>], out: &mut [u8]) {
     encode_payload(mutations, &mut out[ENTRY_HEAD_BYTES..]);
     seal(out);
 }
 
-/// As [`encode_entry`], of a payload that was encoded before.
+/// Writes an entry whose payload is encoded already.
 pub fn encode_encoded(payload: &[u8], out: &mut [u8]) {
     out[ENTRY_HEAD_BYTES..].copy_from_slice(payload);
     seal(out);
 }
 
-/// Completes an entry whose payload stands behind its head.
+/// Completes the head of an entry whose payload has been written.
 #[inline]
 fn seal(entry: &mut [u8]) {
     let (head, payload) = entry.split_at_mut(ENTRY_HEAD_BYTES);
@@ -253,7 +254,7 @@ fn seal(entry: &mut [u8]) {
     head[4..].copy_from_slice(&crc32c::crc32c(payload).to_le_bytes());
 }
 
-/// Reads the mutations of a payload; ends early at bytes that are none.
+/// Decodes the mutations of a payload. The iterator ends early at bytes that are none.
 #[derive(Clone, Debug)]
 pub struct Mutations<'a> {
     bytes: &'a [u8],
@@ -264,7 +265,7 @@ impl<'a> Mutations<'a> {
         Self { bytes: payload }
     }
 
-    /// Whether the payload is one or more whole mutations and every row's cells are sound.
+    /// Whether the payload is one or more whole mutations with valid cells.
     pub fn are_valid(payload: &'a [u8]) -> bool {
         let mut mutations = Self::new(payload);
         let sound = |mutation: Mutation<'_>| match mutation.change {
@@ -284,7 +285,7 @@ impl<'a> Iterator for Mutations<'a> {
     }
 }
 
-/// Reads the entries of a group one after another.
+/// Decodes the entries of a group.
 #[derive(Debug)]
 pub struct Entries<'a> {
     bytes: &'a [u8],
@@ -297,7 +298,7 @@ impl<'a> Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    /// `None` inside: the entry is damaged, and nothing after it can be read.
+    /// `None` means that the entry is damaged, and that nothing after it can be read.
     type Item = Option<Mutations<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -38,7 +38,7 @@ fn entry(mutations: &[Mutation<'_>]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn entries_round_trip_and_damage_is_seen(
+    fn entries_round_trip_and_damage_is_detected(
         owned in mutations(),
         value in proptest::collection::vec(any::<u8>(), 0..40),
         flip: proptest::sample::Index,
@@ -55,7 +55,7 @@ proptest! {
     }
 
     #[test]
-    fn any_payload_is_read_or_refused(bytes in proptest::collection::vec(0u8..4, 0..80)) {
+    fn arbitrary_payloads_are_decoded_or_refused(bytes in proptest::collection::vec(0u8..4, 0..80)) {
         let read: Vec<_> = Mutations::new(&bytes).collect();
         let length = payload_bytes(&read);
         let mut again = vec![0; length];
@@ -65,12 +65,12 @@ proptest! {
 }
 
 #[test]
-fn an_entry_without_a_mutation_is_damaged() {
+fn entry_without_a_mutation_is_damaged() {
     assert!(matches!(Entries::new(&entry(&[])).next(), Some(None)));
 }
 
 #[test]
-fn a_group_head_is_checked() {
+fn group_head_is_checked() {
     let head = GroupHead { sequence: 3, durable: 2, length: 99 };
     let mut bytes = head.encode();
     assert_eq!(GroupHead::decode(&bytes), Some(head));

@@ -1,31 +1,31 @@
-//! Memory that is handed out piece by piece and given back as a whole: byte strings in chunks of
-//! 1 MiB ([`Arena`]) and records of one size ([`Slab`]). Nothing is ever moved, so growing copies
-//! nothing; dropping a memtable frees its chunks and visits no row.
+//! Memory that is allocated piece by piece and freed as a whole: byte strings in chunks of 1 MiB
+//! ([`Arena`]) and records of one size ([`Slab`]). Nothing ever moves, so growing copies nothing;
+//! dropping a memtable frees its chunks and visits no row.
 //!
-//! Both count what they have handed out. The rest of the last chunk has not been touched, and
-//! memory that was never touched is no page of the process.
+//! Both count the bytes that they have allocated. The rest of the last chunk has not been touched,
+//! and untouched memory takes no page of the process.
 
 /// Size of a chunk; a longer byte string gets one of its own.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Byte strings start at multiples of this.
 const UNIT_BYTES: usize = 8;
-/// Units in a chunk: the low bits of a handle.
+/// Bits of the position in a chunk, in units: the low bits of a handle.
 const UNIT_BITS: u32 = 17;
 const LENGTH_BYTES: usize = 4;
-/// Chunks of an arena at most, 16 GiB: a handle has 31 bits.
+/// Chunks that an arena may have, 16 GiB: a handle has 31 bits.
 const CHUNKS_MAX: usize = 1 << 14;
 /// Records in a chunk of a slab.
 const SLAB_BITS: u32 = 10;
 
-/// Where a byte string stands in an [`Arena`]: 31 bits.
+/// The position of a byte string in an [`Arena`]: 31 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Handle(pub(super) u32);
 
-/// Byte strings, each behind its length.
+/// Byte strings, each preceded by its length.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     chunks: Vec<Box<[u8]>>,
-    /// The chunk that is being filled, and how far it is.
+    /// The chunk that is being filled, and its length so far.
     current: usize,
     filled: usize,
     bytes: usize,
@@ -35,7 +35,7 @@ impl Arena {
     /// Stores a byte string.
     ///
     /// # Panics
-    /// Beyond 16 GiB; memtables are flushed long before.
+    /// Panics beyond 16 GiB; memtables are flushed long before.
     #[inline]
     pub(super) fn put(&mut self, bytes: &[u8]) -> Handle {
         let length = u32::try_from(bytes.len()).expect("a byte string is shorter than 4 GiB");
@@ -51,22 +51,22 @@ impl Arena {
 
     #[inline]
     pub(super) fn get(&self, handle: Handle) -> &[u8] {
-        let (chunk, at) = place(handle);
+        let (chunk, at) = position(handle);
         let (length, rest) = self.chunks[chunk][at..]
             .split_first_chunk::<LENGTH_BYTES>()
-            .expect("a byte string stands behind its length");
+            .expect("a byte string follows its length");
         &rest[..u32::from_le_bytes(*length) as usize]
     }
 
-    /// Writes over a byte string; somewhere else if it does not fit into its place, which is lost
-    /// then until the arena goes.
+    /// Overwrites a byte string. If the new one does not fit, it goes to another place, and the old
+    /// place is lost until the arena is dropped.
     #[inline]
     pub(super) fn replace(&mut self, handle: Handle, bytes: &[u8]) -> Handle {
         let old = self.get(handle).len();
         if occupied(bytes.len()) > occupied(old) {
             return self.put(bytes);
         }
-        let (chunk, at) = place(handle);
+        let (chunk, at) = position(handle);
         let to = &mut self.chunks[chunk][at..at + LENGTH_BYTES + bytes.len()];
         let length = u32::try_from(bytes.len()).expect("it is no longer than what was there");
         to[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
@@ -74,12 +74,12 @@ impl Arena {
         handle
     }
 
-    /// Bytes handed out, those that are not reachable any more included.
+    /// Allocated bytes, including those that are not reachable any more.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Chunk and offset of so many bytes that are free.
+    /// Chunk and offset of so many free bytes.
     fn room(&mut self, wanted: usize) -> (usize, usize) {
         let is_first = self.chunks.is_empty();
         if wanted > CHUNK_BYTES {
@@ -112,7 +112,7 @@ fn occupied(length: usize) -> usize {
 }
 
 #[inline]
-fn place(handle: Handle) -> (usize, usize) {
+fn position(handle: Handle) -> (usize, usize) {
     let handle = handle.0 as usize;
     (handle >> UNIT_BITS, (handle & ((1 << UNIT_BITS) - 1)) * UNIT_BYTES)
 }
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_stay_where_they_are_and_are_counted() {
+    fn strings_do_not_move_and_are_counted() {
         let mut arena = Arena::default();
         let lengths = [0, 1, 4, 5, 300, CHUNK_BYTES, CHUNK_BYTES - LENGTH_BYTES, 70_000, 3];
         let string = |at: usize| vec![u8::try_from(at).unwrap(); lengths[at]];
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_string_first_leaves_the_rest_in_order() {
+    fn long_string_first_keeps_later_strings_intact() {
         let mut arena = Arena::default();
         let long = arena.put(&[1; 2 * CHUNK_BYTES]);
         let short = arena.put(b"short");

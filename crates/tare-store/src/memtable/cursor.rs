@@ -1,82 +1,91 @@
-//! Walking through a memtable in order, from anywhere. A cursor keeps numbers, no borrows, so that
-//! with an `Rc<Memtable>` it can be left and taken up again; meanwhile nothing may be applied.
+//! A walk through a memtable in order, from any position. A cursor keeps numbers and no borrows, so
+//! that with an `Rc<Memtable>` a walk can be interrupted; meanwhile nothing may be applied.
 
 use std::ops::Deref;
 
 use super::arena::Handle;
-use super::directory::Spot;
-use super::tree::{Place, Tree};
+use super::directory::PartitionPosition;
+use super::tree::{Tree, TreePosition};
 use super::{Memtable, Rows};
 use crate::cells::Deletion;
 use crate::entry::RangeTombstone;
 use crate::read::ReadError;
 use crate::read::source::{Source, Step};
 
-/// A place among the rows of one table; `M` is `&Memtable` or `Rc<Memtable>`.
+/// A position among the rows of one table; `M` is `&Memtable` or `Rc<Memtable>`.
 #[derive(Clone, Debug)]
 pub struct Cursor<M> {
     memtable: M,
     table: usize,
-    partition: Option<Spot>,
-    row: At,
+    partition: Option<PartitionPosition>,
+    row: RowPosition,
     ranges: Option<Tree>,
     reversed: bool,
 }
 
-/// Where in its partition a cursor stands.
+/// The position of a cursor in its partition.
 #[derive(Clone, Copy, Debug)]
-enum At {
+enum RowPosition {
     End,
-    /// The row of a partition that has only one.
-    One(Handle),
-    Row(Place),
+    /// The row of a partition with a single row.
+    Single(Handle),
+    Row(TreePosition),
 }
 
 impl<M: Deref<Target = Memtable>> Cursor<M> {
-    /// The first row of a table.
+    /// A cursor at the first row of a table.
     pub fn new(memtable: M, table: u32) -> Self {
         Self::from(memtable, table, i64::MIN, &[])
     }
 
-    /// The first row of the first partition that is not before (token, key).
+    /// A cursor at the first row of the first partition that is not before (token, key).
     pub fn from(memtable: M, table: u32, token: i64, key: &[u8]) -> Self {
         let memory = &memtable.memory;
         let index = memtable.index(table);
         let first = index.and_then(|index| {
             memtable.tables[index].directory.first_from(&memory.buckets, &memory.arena, token, key)
         });
-        Self::standing_at(memtable, index.unwrap_or(0), first)
+        Self::at_position(memtable, index.unwrap_or(0), first)
     }
 
-    /// The first row of one partition; `None` if it is not there.
+    /// A cursor at the first row of one partition; `None` if there is no such partition.
     #[inline]
     pub fn at(memtable: M, table: u32, token: i64, key: &[u8]) -> Option<Self> {
         let memory = &memtable.memory;
         let index = memtable.index(table)?;
         let directory = &memtable.tables[index].directory;
-        let spot = directory.find(&memory.buckets, &memory.arena, token, key).ok()?;
-        Some(Self::standing_at(memtable, index, Some(spot)))
+        let position = directory.find(&memory.buckets, &memory.arena, token, key).ok()?;
+        Some(Self::at_position(memtable, index, Some(position)))
     }
 
     #[inline]
-    fn standing_at(memtable: M, table: usize, partition: Option<Spot>) -> Self {
-        let mut cursor =
-            Self { memtable, table, partition, row: At::End, ranges: None, reversed: false };
+    fn at_position(memtable: M, table: usize, partition: Option<PartitionPosition>) -> Self {
+        let mut cursor = Self {
+            memtable,
+            table,
+            partition,
+            row: RowPosition::End,
+            ranges: None,
+            reversed: false,
+        };
         cursor.enter();
         cursor
     }
 
-    /// Stands at the first row of the partition.
+    /// Moves to the first row of the partition.
     #[inline]
     fn enter(&mut self) {
         let memory = &self.memtable.memory;
-        let rows = self.partition.map(|spot| spot.partition(&memory.buckets).rows);
+        let rows = self.partition.map(|position| position.partition(&memory.buckets).rows);
         (self.row, self.ranges) = match rows.map(Rows::unpack) {
-            None => (At::End, None),
-            Some(Rows::One(cells)) => (At::One(cells), None),
-            Some(Rows::Many(number)) => {
-                let many = memory.many.get(number);
-                (At::Row(many.rows.seek(&memory.nodes, &memory.arena, &[])), many.ranges)
+            None => (RowPosition::End, None),
+            Some(Rows::Single(cells)) => (RowPosition::Single(cells), None),
+            Some(Rows::Multi(number)) => {
+                let multi_row = memory.multi_row.get(number);
+                (
+                    RowPosition::Row(multi_row.rows.seek(&memory.nodes, &memory.arena, &[])),
+                    multi_row.ranges,
+                )
             }
         };
         self.reversed = false;
@@ -95,53 +104,55 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
     pub fn row(&self) -> Option<(&[u8], &[u8])> {
         let memory = &self.memtable.memory;
         match self.row {
-            At::End => None,
-            At::One(cells) => Some((&[], memory.arena.get(cells))),
-            At::Row(place) => {
-                let (key, cells) = place.entry(&memory.nodes)?;
+            RowPosition::End => None,
+            RowPosition::Single(cells) => Some((&[], memory.arena.get(cells))),
+            RowPosition::Row(position) => {
+                let (key, cells) = position.entry(&memory.nodes)?;
                 Some((memory.arena.get(key), memory.arena.get(Handle(cells))))
             }
         }
     }
 
-    /// To the next row of the partition, or the one before if the cursor is reversed.
+    /// Moves to the next row of the partition, or to the previous one if the cursor is reversed.
     #[inline]
     pub fn next_row(&mut self) {
         let nodes = &self.memtable.memory.nodes;
         self.row = match self.row {
-            At::Row(place) if self.reversed => At::Row(place.previous(nodes)),
-            At::Row(place) => At::Row(place.next(nodes)),
-            At::One(_) | At::End => At::End,
+            RowPosition::Row(position) if self.reversed => {
+                RowPosition::Row(position.previous(nodes))
+            }
+            RowPosition::Row(position) => RowPosition::Row(position.next(nodes)),
+            RowPosition::Single(_) | RowPosition::End => RowPosition::End,
         };
     }
 
-    /// To the first row of the next partition.
+    /// Moves to the first row of the next partition.
     pub fn next_partition(&mut self) {
         let buckets = &self.memtable.memory.buckets;
         let table = self.memtable.tables.get(self.table);
         self.partition = match (self.partition, table) {
-            (Some(spot), Some(table)) => table.directory.next(buckets, spot),
+            (Some(position), Some(table)) => table.directory.next(buckets, position),
             _ => None,
         };
         self.enter();
     }
 
-    /// Within the partition: to the first row of a range, or the last one to go backwards.
+    /// Moves within the partition to the first row of a range, or with `reversed` to the last one.
     #[inline]
     pub fn seek(&mut self, from: &[u8], to: Option<&[u8]>, reversed: bool) {
         let memory = &self.memtable.memory;
-        let rows = self.partition.map(|spot| spot.partition(&memory.buckets).rows);
+        let rows = self.partition.map(|position| position.partition(&memory.buckets).rows);
         self.reversed = reversed;
         self.row = match rows.map(Rows::unpack) {
-            None => At::End,
-            // The empty key comes first: it is in the range if that starts there.
-            Some(Rows::One(cells)) => {
+            None => RowPosition::End,
+            // The only row has the empty key, which is in the range if the range starts there.
+            Some(Rows::Single(cells)) => {
                 let inside = from.is_empty() && to.is_none_or(|to| !to.is_empty());
-                if inside { At::One(cells) } else { At::End }
+                if inside { RowPosition::Single(cells) } else { RowPosition::End }
             }
-            Some(Rows::Many(number)) => {
-                let rows = memory.many.get(number).rows;
-                At::Row(match (reversed, to) {
+            Some(Rows::Multi(number)) => {
+                let rows = memory.multi_row.get(number).rows;
+                RowPosition::Row(match (reversed, to) {
                     (false, _) => rows.seek(&memory.nodes, &memory.arena, from),
                     (true, None) => rows.last(&memory.nodes),
                     (true, Some(to)) => {
@@ -152,7 +163,7 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
         };
     }
 
-    /// Goes to one row of the partition; its cells and the range tombstone over it.
+    /// Moves to one row of the partition. Returns its cells and the range tombstone over it.
     #[inline]
     pub fn find_row(&mut self, clustering: &[u8]) -> (Option<&[u8]>, Option<Deletion>) {
         self.seek(clustering, None, false);
@@ -172,10 +183,10 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
     pub fn ranges(&self, mut each: impl FnMut(RangeTombstone<'_>)) {
         let Some(ranges) = self.ranges else { return };
         let memory = &self.memtable.memory;
-        let mut place = ranges.seek(&memory.nodes, &memory.arena, &[]);
-        while let Some((from, value)) = place.entry(&memory.nodes) {
-            // Neighbours that say the same are one.
-            let mut next = place.next(&memory.nodes);
+        let mut position = ranges.seek(&memory.nodes, &memory.arena, &[]);
+        while let Some((from, value)) = position.entry(&memory.nodes) {
+            // Neighbours with the same deletion are one range.
+            let mut next = position.next(&memory.nodes);
             while let Some((_, same)) = next.entry(&memory.nodes)
                 && memory.deletion(same) == memory.deletion(value)
             {
@@ -186,7 +197,7 @@ impl<M: Deref<Target = Memtable>> Cursor<M> {
                 let from = memory.arena.get(from);
                 each(RangeTombstone { from, to, timestamp, deleted_s });
             }
-            place = next;
+            position = next;
         }
     }
 }

@@ -1,26 +1,26 @@
 //! The partitions of one table, ordered by (token, key).
 //!
-//! Partitions stand in small sorted buckets, found through a directory that the high bits of the
-//! token index (extendible hashing: Fagin et al., TODS 1979, here on bits that keep the order).
-//! Murmur3 spreads tokens evenly, so a lookup is one step through the directory and a binary
-//! search in at most [`BUCKET_MAX`] entries, a full bucket is split alone, and a scan of the
-//! directory meets the partitions in token order. The directory stays small beside its buckets
-//! whatever the tokens are: keys that were made to collide make their bucket a chain, which is
+//! Small sorted buckets hold the partitions; a directory indexed by the high bits of the token
+//! finds the bucket (extendible hashing: Fagin et al., TODS 1979, here on bits that keep the
+//! order). Murmur3 spreads tokens evenly, so a lookup is one step through the directory and a
+//! binary search in at most [`BUCKET_MAX`] entries, a full bucket is split by itself, and a scan of
+//! the directory returns the partitions in token order. The directory stays small compared to its
+//! buckets for any tokens: keys that were made to collide turn their bucket into a chain, which is
 //! searched from its start.
 
 use super::arena::{Arena, Handle, Slab};
 
-/// Partitions in a bucket before it is split.
+/// Partitions that a bucket holds before it is split.
 const BUCKET_MAX: usize = 16;
-/// Bits of the directory at most: 4 M buckets.
+/// Bits that the directory may have: 4 M buckets.
 const DEPTH_MAX: u8 = 22;
-/// Bits that the directory may have beyond those that would number its buckets. Evenly spread
-/// tokens need about three, and one for each doubling of the shards, as each shard has a range of
-/// the ring.
+/// Bits that the directory may have in addition to those that would number its buckets. Evenly
+/// spread tokens need about three, and one for each doubling of the shards, because each shard has
+/// a range of the ring.
 const DEPTH_SPARE: u8 = 8;
 const NONE: u32 = u32::MAX;
 
-/// A partition: its key and where its rows are (see [`super::Rows`]).
+/// A partition: its key and the position of its rows (a packed [`super::Rows`]).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Partition {
     pub(super) token: i64,
@@ -32,7 +32,7 @@ pub(super) struct Partition {
 pub(super) struct Bucket {
     partitions: [Partition; BUCKET_MAX],
     length: u8,
-    /// Bits of the token that all its entries share.
+    /// Number of leading bits of the token that all its entries share.
     depth: u8,
     /// The next bucket of a chain.
     overflow: u32,
@@ -41,15 +41,15 @@ pub(super) struct Bucket {
 /// The partitions of one table.
 #[derive(Debug)]
 pub(super) struct Directory {
-    /// Indexed by the `depth` highest bits of the biased token.
+    /// Buckets, indexed by the `depth` highest bits of the biased token.
     slots: Vec<u32>,
     depth: u8,
     buckets: u32,
 }
 
-/// Where a partition stands, or would stand. Splits move partitions.
+/// The position of a partition, or the one for inserting it. Splits move partitions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
+pub(super) struct PartitionPosition {
     slot: usize,
     bucket: u32,
     at: usize,
@@ -85,7 +85,7 @@ impl Bucket {
         self.length += 1;
     }
 
-    /// Takes the entries from `at` on into a bucket like this one.
+    /// Moves the entries from `at` on into a new bucket of the same kind.
     fn split_off(&mut self, at: usize) -> Self {
         let mut upper = *self;
         upper.partitions.copy_within(at..self.length(), 0);
@@ -108,7 +108,7 @@ impl Directory {
         self.slots.capacity() * size_of::<u32>()
     }
 
-    /// The partition of a key, or where it would stand.
+    /// The position of a partition, or the one for inserting it.
     #[inline]
     pub(super) fn find(
         &self,
@@ -116,22 +116,22 @@ impl Directory {
         arena: &Arena,
         token: i64,
         key: &[u8],
-    ) -> Result<Spot, Spot> {
+    ) -> Result<PartitionPosition, PartitionPosition> {
         let slot = self.slot_of(token);
         let mut number = self.slots[slot];
         loop {
             let bucket = buckets.get(number);
             match bucket.search(arena, token, key) {
-                Ok(at) => return Ok(Spot { slot, bucket: number, at }),
+                Ok(at) => return Ok(PartitionPosition { slot, bucket: number, at }),
                 Err(at) if at == bucket.length() && bucket.overflow != NONE => {
                     number = bucket.overflow;
                 }
-                Err(at) => return Err(Spot { slot, bucket: number, at }),
+                Err(at) => return Err(PartitionPosition { slot, bucket: number, at }),
             }
         }
     }
 
-    /// Adds a partition that is not there.
+    /// Adds a partition that does not exist yet.
     pub(super) fn insert(
         &mut self,
         buckets: &mut Slab<Bucket>,
@@ -140,12 +140,12 @@ impl Directory {
     ) {
         let (token, key) = (partition.token, arena.get(partition.key));
         loop {
-            let spot = match self.find(buckets, arena, token, key) {
-                Ok(spot) | Err(spot) => spot,
+            let position = match self.find(buckets, arena, token, key) {
+                Ok(position) | Err(position) => position,
             };
-            let bucket = buckets.get_mut(spot.bucket);
+            let bucket = buckets.get_mut(position.bucket);
             if !bucket.is_full() {
-                bucket.insert(spot.at, partition);
+                bucket.insert(position.at, partition);
                 return;
             }
             self.buckets += 1;
@@ -154,7 +154,7 @@ impl Directory {
             } else {
                 let upper = bucket.split_off(BUCKET_MAX / 2);
                 let upper = buckets.push(upper);
-                buckets.get_mut(spot.bucket).overflow = upper;
+                buckets.get_mut(position.bucket).overflow = upper;
             }
         }
     }
@@ -171,32 +171,40 @@ impl Directory {
         arena: &Arena,
         token: i64,
         key: &[u8],
-    ) -> Option<Spot> {
+    ) -> Option<PartitionPosition> {
         match self.find(buckets, arena, token, key) {
-            Ok(spot) => Some(spot),
-            Err(spot) => self.at_or_after(buckets, spot),
+            Ok(position) => Some(position),
+            Err(position) => self.at_or_after(buckets, position),
         }
     }
 
     /// The next partition in order.
-    pub(super) fn next(&self, buckets: &Slab<Bucket>, spot: Spot) -> Option<Spot> {
-        self.at_or_after(buckets, Spot { at: spot.at + 1, ..spot })
+    pub(super) fn next(
+        &self,
+        buckets: &Slab<Bucket>,
+        position: PartitionPosition,
+    ) -> Option<PartitionPosition> {
+        self.at_or_after(buckets, PartitionPosition { at: position.at + 1, ..position })
     }
 
-    fn at_or_after(&self, buckets: &Slab<Bucket>, mut spot: Spot) -> Option<Spot> {
+    fn at_or_after(
+        &self,
+        buckets: &Slab<Bucket>,
+        mut position: PartitionPosition,
+    ) -> Option<PartitionPosition> {
         loop {
-            let bucket = buckets.get(spot.bucket);
-            if spot.at < bucket.length() {
-                return Some(spot);
+            let bucket = buckets.get(position.bucket);
+            if position.at < bucket.length() {
+                return Some(position);
             }
             if bucket.overflow != NONE {
-                spot = Spot { bucket: bucket.overflow, at: 0, ..spot };
+                position = PartitionPosition { bucket: bucket.overflow, at: 0, ..position };
                 continue;
             }
             let span = 1 << (self.depth - bucket.depth);
-            let slot = (spot.slot & !(span - 1)) + span;
+            let slot = (position.slot & !(span - 1)) + span;
             let bucket = *self.slots.get(slot)?;
-            spot = Spot { slot, bucket, at: 0 };
+            position = PartitionPosition { slot, bucket, at: 0 };
         }
     }
 
@@ -239,8 +247,8 @@ impl Directory {
     }
 }
 
-/// Writes partitions into buckets taken from the end of `numbers`; returns the first. One more than
-/// the buckets that they came from is enough for both halves.
+/// Writes partitions into buckets taken from the end of `numbers`, and returns the first. One more
+/// bucket than before is enough for both halves.
 fn fill_chain(
     buckets: &mut Slab<Bucket>,
     numbers: &mut Vec<u32>,
@@ -262,13 +270,13 @@ fn fill_chain(
     chain[0]
 }
 
-impl Spot {
+impl PartitionPosition {
     #[inline]
     pub(super) fn partition(self, buckets: &Slab<Bucket>) -> &Partition {
         &buckets.get(self.bucket).partitions[self.at]
     }
 
-    /// Changes where the partition's rows are.
+    /// Changes the position of the partition's rows.
     pub(super) fn set_rows(self, buckets: &mut Slab<Bucket>, rows: u32) {
         buckets.get_mut(self.bucket).partitions[self.at].rows = rows;
     }
@@ -315,12 +323,12 @@ mod tests {
                 prop_assert!(directory.find(&buckets, &arena, *token, &[*key]).is_err());
                 directory.insert(&mut buckets, &arena, partition);
             }
-            let walk = |mut spot: Option<Spot>| {
+            let walk = |mut position: Option<PartitionPosition>| {
                 let mut found = Vec::new();
-                while let Some(at) = spot {
+                while let Some(at) = position {
                     let partition = at.partition(&buckets);
                     found.push((partition.token, arena.get(partition.key)[0]));
-                    spot = directory.next(&buckets, at);
+                    position = directory.next(&buckets, at);
                 }
                 found
             };

@@ -1,12 +1,13 @@
-//! The newest rows of a shard, of all its tables, in memory: what was written since the last flush.
+//! The newest rows of a shard, of all its tables, in memory: those that were written since the last
+//! flush.
 //!
 //! Rows are ordered by (table, token, partition key, clustering key): a directory per table finds
-//! the partition, a B+ tree per partition its rows; a partition without clustering columns has its
-//! one row at once. Range tombstones are boundaries in a second tree: each holds what is deleted
-//! from there to the next one.
+//! the partition, a B+ tree per partition its rows; a partition without clustering columns points
+//! to its one row directly. Range tombstones are boundaries in a second tree: each holds the
+//! deletion from there to the next boundary.
 //!
-//! Everything stands in an arena that is freed as a whole. What is overwritten by something longer
-//! stays behind until then and counts ([`Memtable::bytes`]).
+//! Everything lies in an arena that is freed as a whole. A value that a longer one replaces stays
+//! there until then and counts ([`Memtable::bytes`]).
 
 mod arena;
 mod cursor;
@@ -18,18 +19,18 @@ pub use cursor::Cursor;
 use crate::cells::{self, Deletion};
 use crate::entry::{Change, Mutation, RangeTombstone};
 use arena::{Arena, Handle, Slab};
-use directory::{Bucket, Directory, Partition, Spot};
-use tree::{Nodes, Place, Tree};
+use directory::{Bucket, Directory, Partition, PartitionPosition};
+use tree::{Nodes, Tree, TreePosition};
 
 const DELETION_BYTES: usize = 12;
-/// In a boundary: nothing is deleted from there on.
+/// The value of a boundary from which on nothing is deleted.
 const NOTHING: u32 = u32::MAX;
 
 /// The rows of all tables of a shard that were written in one period.
 #[derive(Debug, Default)]
 pub struct Memtable {
-    memory: Memory,
-    /// Ascending by number.
+    memory: Storage,
+    /// Tables, ascending by number.
     tables: Vec<TableRows>,
     scratch: Vec<u8>,
 }
@@ -43,30 +44,30 @@ struct TableRows {
     timestamp_min: i64,
 }
 
-/// What all tables are made of.
+/// The memory that all tables share.
 #[derive(Debug, Default)]
-struct Memory {
+struct Storage {
     arena: Arena,
     nodes: Nodes,
     buckets: Slab<Bucket>,
-    many: Slab<Many>,
+    multi_row: Slab<MultiRow>,
 }
 
 /// A partition with clustering keys or range tombstones.
 #[derive(Clone, Copy, Debug)]
-struct Many {
-    /// Clustering key to cells.
+struct MultiRow {
+    /// Cells by clustering key.
     rows: Tree,
-    /// Boundary to a [`Deletion`] or [`NOTHING`].
+    /// A [`Deletion`] or [`NOTHING`] by boundary.
     ranges: Option<Tree>,
 }
 
-/// Where the rows of a partition are, in 32 bits.
+/// The position of a partition's rows, in 32 bits.
 #[derive(Clone, Copy, Debug)]
 enum Rows {
-    /// One row with an empty clustering key: its cells.
-    One(Handle),
-    Many(u32),
+    /// The cells of the only row, which has an empty clustering key.
+    Single(Handle),
+    Multi(u32),
 }
 
 impl Rows {
@@ -74,22 +75,22 @@ impl Rows {
 
     fn pack(self) -> u32 {
         match self {
-            Self::One(cells) => cells.0,
-            Self::Many(number) => number | Self::MANY,
+            Self::Single(cells) => cells.0,
+            Self::Multi(number) => number | Self::MANY,
         }
     }
 
     #[inline]
     fn unpack(packed: u32) -> Self {
         match packed & Self::MANY {
-            0 => Self::One(Handle(packed)),
-            _ => Self::Many(packed & !Self::MANY),
+            0 => Self::Single(Handle(packed)),
+            _ => Self::Multi(packed & !Self::MANY),
         }
     }
 }
 
 impl Memtable {
-    /// Applies one mutation. The order does not matter, nor does repetition.
+    /// Applies one mutation. Neither order nor repetition matters.
     pub fn apply(&mut self, mutation: &Mutation<'_>) {
         let index = self.index_or_insert(mutation.table);
         let table = &mut self.tables[index];
@@ -102,10 +103,10 @@ impl Memtable {
         let Mutation { token, key, .. } = *mutation;
         let found = table.directory.find(&memory.buckets, &memory.arena, token, key);
         match (&mutation.change, found) {
-            (Change::Row { clustering, cells }, Ok(spot)) => {
-                memory.merge_row(spot, clustering, cells, &mut self.scratch);
+            (Change::Row { clustering, cells }, Ok(position)) => {
+                memory.merge_row(position, clustering, cells, &mut self.scratch);
             }
-            (Change::Range(range), Ok(spot)) => memory.cover(spot, range),
+            (Change::Range(range), Ok(position)) => memory.cover(position, range),
             (change, Err(_)) => {
                 table.partitions += 1;
                 let key = memory.arena.put(key);
@@ -116,15 +117,15 @@ impl Memtable {
         }
     }
 
-    /// Bytes in use, garbage included.
+    /// Bytes in use, including garbage.
     #[inline]
     pub fn bytes(&self) -> usize {
-        let Memory { arena, nodes, buckets, many } = &self.memory;
+        let Storage { arena, nodes, buckets, multi_row } = &self.memory;
         let directories: usize = self.tables.iter().map(|table| table.directory.bytes()).sum();
-        arena.bytes() + nodes.bytes() + buckets.bytes() + many.bytes() + directories
+        arena.bytes() + nodes.bytes() + buckets.bytes() + multi_row.bytes() + directories
     }
 
-    /// Whether nothing was ever applied, or nothing is left.
+    /// Whether no table has rows or tombstones.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }
@@ -134,18 +135,18 @@ impl Memtable {
         self.tables.iter().map(|table| table.table)
     }
 
-    /// How many partitions of a table there are.
+    /// Number of partitions of a table.
     pub fn partitions(&self, table: u32) -> u64 {
         self.index(table).map_or(0, |index| self.tables[index].partitions)
     }
 
-    /// No cell or tombstone of the table has an earlier timestamp; `i64::MAX` if there is none.
+    /// A lower bound of the timestamps of the table's cells and tombstones; `i64::MAX` if it has none.
     pub fn timestamp_min(&self, table: u32) -> i64 {
         self.index(table).map_or(i64::MAX, |index| self.tables[index].timestamp_min)
     }
 
-    /// Forgets the tables that `is_live` denies. Their bytes are free when no table is left, or when
-    /// the memtable goes.
+    /// Drops the tables for which `is_live` returns false. Their bytes are freed when no table is
+    /// left, or with the memtable.
     pub fn retain(&mut self, is_live: impl Fn(u32) -> bool) {
         self.tables.retain(|table| is_live(table.table));
         if self.tables.is_empty() {
@@ -172,28 +173,28 @@ impl Memtable {
     }
 }
 
-impl Memory {
-    /// The rows of a partition that was not there.
+impl Storage {
+    /// The rows of a new partition.
     fn new_rows(&mut self, change: &Change<'_>, scratch: &mut Vec<u8>) -> Rows {
         match change {
-            Change::Row { clustering: [], cells } => Rows::One(self.put_row(cells, scratch)),
+            Change::Row { clustering: [], cells } => Rows::Single(self.put_row(cells, scratch)),
             Change::Row { clustering, cells } => {
                 let mut rows = Tree::new(&mut self.nodes);
                 let key = self.arena.put(clustering);
                 let cells = self.put_row(cells, scratch);
                 rows.insert(&mut self.nodes, &self.arena, key, cells.0);
-                Rows::Many(self.many.push(Many { rows, ranges: None }))
+                Rows::Multi(self.multi_row.push(MultiRow { rows, ranges: None }))
             }
             Change::Range(range) => {
                 let rows = Tree::new(&mut self.nodes);
-                let number = self.many.push(Many { rows, ranges: None });
-                self.cover_many(number, range);
-                Rows::Many(number)
+                let number = self.multi_row.push(MultiRow { rows, ranges: None });
+                self.cover_multi_row(number, range);
+                Rows::Multi(number)
             }
         }
     }
 
-    /// Stores a new row, without what its own deletion hides.
+    /// Stores a new row, without the cells that its own deletion hides.
     #[inline]
     fn put_row(&mut self, cells: &[u8], scratch: &mut Vec<u8>) -> Handle {
         if cells::deletion(cells).is_none() {
@@ -203,37 +204,49 @@ impl Memory {
         self.arena.put(scratch)
     }
 
-    fn merge_row(&mut self, spot: Spot, clustering: &[u8], cells: &[u8], scratch: &mut Vec<u8>) {
-        match Rows::unpack(spot.partition(&self.buckets).rows) {
-            Rows::One(old) if clustering.is_empty() => {
+    fn merge_row(
+        &mut self,
+        position: PartitionPosition,
+        clustering: &[u8],
+        cells: &[u8],
+        scratch: &mut Vec<u8>,
+    ) {
+        match Rows::unpack(position.partition(&self.buckets).rows) {
+            Rows::Single(old) if clustering.is_empty() => {
                 let new = self.merge_cells(old, cells, scratch);
                 if new != old {
-                    spot.set_rows(&mut self.buckets, Rows::One(new).pack());
+                    position.set_rows(&mut self.buckets, Rows::Single(new).pack());
                 }
             }
-            Rows::One(_) => {
-                let number = self.make_many(spot);
-                self.merge_many(number, clustering, cells, scratch);
+            Rows::Single(_) => {
+                let number = self.make_multi_row(position);
+                self.merge_multi_row(number, clustering, cells, scratch);
             }
-            Rows::Many(number) => self.merge_many(number, clustering, cells, scratch),
+            Rows::Multi(number) => self.merge_multi_row(number, clustering, cells, scratch),
         }
     }
 
-    fn merge_many(&mut self, number: u32, clustering: &[u8], cells: &[u8], scratch: &mut Vec<u8>) {
-        let mut rows = self.many.get(number).rows;
-        let place = rows.seek(&self.nodes, &self.arena, clustering);
-        match place.entry(&self.nodes) {
+    fn merge_multi_row(
+        &mut self,
+        number: u32,
+        clustering: &[u8],
+        cells: &[u8],
+        scratch: &mut Vec<u8>,
+    ) {
+        let mut rows = self.multi_row.get(number).rows;
+        let position = rows.seek(&self.nodes, &self.arena, clustering);
+        match position.entry(&self.nodes) {
             Some((key, old)) if self.arena.get(key) == clustering => {
                 let new = self.merge_cells(Handle(old), cells, scratch);
                 if new.0 != old {
-                    place.set(&mut self.nodes, new.0);
+                    position.set(&mut self.nodes, new.0);
                 }
             }
             _ => {
                 let key = self.arena.put(clustering);
                 let cells = self.put_row(cells, scratch);
                 rows.insert(&mut self.nodes, &self.arena, key, cells.0);
-                self.many.get_mut(number).rows = rows;
+                self.multi_row.get_mut(number).rows = rows;
             }
         }
     }
@@ -244,32 +257,32 @@ impl Memory {
         self.arena.replace(old, scratch)
     }
 
-    /// Gives a partition of one row a tree.
-    fn make_many(&mut self, spot: Spot) -> u32 {
-        match Rows::unpack(spot.partition(&self.buckets).rows) {
-            Rows::Many(number) => number,
-            Rows::One(cells) => {
+    /// Converts a partition of one row into one with a tree.
+    fn make_multi_row(&mut self, position: PartitionPosition) -> u32 {
+        match Rows::unpack(position.partition(&self.buckets).rows) {
+            Rows::Multi(number) => number,
+            Rows::Single(cells) => {
                 let mut rows = Tree::new(&mut self.nodes);
                 let key = self.arena.put(&[]);
                 rows.insert(&mut self.nodes, &self.arena, key, cells.0);
-                let number = self.many.push(Many { rows, ranges: None });
-                spot.set_rows(&mut self.buckets, Rows::Many(number).pack());
+                let number = self.multi_row.push(MultiRow { rows, ranges: None });
+                position.set_rows(&mut self.buckets, Rows::Multi(number).pack());
                 number
             }
         }
     }
 
-    fn cover(&mut self, spot: Spot, range: &RangeTombstone<'_>) {
-        let number = self.make_many(spot);
-        self.cover_many(number, range);
+    fn cover(&mut self, position: PartitionPosition, range: &RangeTombstone<'_>) {
+        let number = self.make_multi_row(position);
+        self.cover_multi_row(number, range);
     }
 
     /// Adds a range tombstone to the boundaries of a partition.
-    fn cover_many(&mut self, number: u32, range: &RangeTombstone<'_>) {
+    fn cover_multi_row(&mut self, number: u32, range: &RangeTombstone<'_>) {
         if range.to.is_some_and(|to| to <= range.from) {
             return;
         }
-        let mut ranges = match self.many.get(number).ranges {
+        let mut ranges = match self.multi_row.get(number).ranges {
             Some(ranges) => ranges,
             None => Tree::new(&mut self.nodes),
         };
@@ -277,22 +290,22 @@ impl Memory {
         if let Some(to) = range.to {
             self.bound(&mut ranges, to);
         }
-        self.many.get_mut(number).ranges = Some(ranges);
+        self.multi_row.get_mut(number).ranges = Some(ranges);
         let new = range.deletion();
         let value = self.put_deletion(new).0;
-        let mut place = ranges.seek(&self.nodes, &self.arena, range.from);
-        while let Some((key, old)) = place.entry(&self.nodes) {
+        let mut position = ranges.seek(&self.nodes, &self.arena, range.from);
+        while let Some((key, old)) = position.entry(&self.nodes) {
             if range.to.is_some_and(|to| self.arena.get(key) >= to) {
                 return;
             }
             if self.deletion(old) < Some(new) {
-                place.set(&mut self.nodes, value);
+                position.set(&mut self.nodes, value);
             }
-            place = place.next(&self.nodes);
+            position = position.next(&self.nodes);
         }
     }
 
-    /// Makes a boundary where there is none; what is deleted there does not change.
+    /// Adds a boundary unless it exists, without a change of what is deleted there.
     fn bound(&mut self, ranges: &mut Tree, key: &[u8]) {
         if ranges.get(&self.nodes, &self.arena, key).is_none() {
             let value = self.in_force(ranges, key);
@@ -301,13 +314,13 @@ impl Memory {
         }
     }
 
-    /// The value of the last boundary that is not after a key.
+    /// The value of the last boundary at or before a key.
     fn in_force(&self, ranges: &Tree, key: &[u8]) -> u32 {
-        let place = ranges.seek(&self.nodes, &self.arena, key);
-        let before = |place: Place| place.previous(&self.nodes).entry(&self.nodes);
-        match place.entry(&self.nodes) {
+        let position = ranges.seek(&self.nodes, &self.arena, key);
+        let before = |position: TreePosition| position.previous(&self.nodes).entry(&self.nodes);
+        match position.entry(&self.nodes) {
             Some((found, value)) if self.arena.get(found) == key => value,
-            _ => before(place).map_or(NOTHING, |(_, value)| value),
+            _ => before(position).map_or(NOTHING, |(_, value)| value),
         }
     }
 
@@ -318,7 +331,7 @@ impl Memory {
         self.arena.put(&bytes)
     }
 
-    /// The deletion that a boundary's value stands for.
+    /// The deletion that belongs to a boundary's value.
     fn deletion(&self, value: u32) -> Option<Deletion> {
         if value == NOTHING {
             return None;

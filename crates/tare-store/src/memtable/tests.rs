@@ -13,7 +13,7 @@ fn write(memtable: &mut Memtable, table: u32, clustering: &[u8], cells: &[u8]) {
 }
 
 #[test]
-fn what_is_overwritten_in_its_place_takes_no_room() {
+fn overwriting_in_place_takes_no_memory() {
     let mut memtable = Memtable::default();
     assert!(memtable.is_empty() && memtable.bytes() == 0);
     for clustering in [&b""[..], b"c"] {
@@ -28,7 +28,7 @@ fn what_is_overwritten_in_its_place_takes_no_room() {
 }
 
 #[test]
-fn tables_are_told_apart_and_forgotten() {
+fn tables_are_separate_and_can_be_dropped() {
     let mut memtable = Memtable::default();
     for table in [5, 2, 9] {
         write(&mut memtable, table, b"", &row(i64::from(table), b"v"));
@@ -45,7 +45,7 @@ fn tables_are_told_apart_and_forgotten() {
 }
 
 #[test]
-fn a_row_is_kept_without_what_its_own_deletion_hides() {
+fn rows_drop_cells_under_their_own_deletion() {
     let mut cells = Vec::new();
     push(&mut cells, Cell::dead(cells::DELETION, 5, 1));
     let deletion = cells.clone();
@@ -58,7 +58,7 @@ fn a_row_is_kept_without_what_its_own_deletion_hides() {
 }
 
 #[test]
-fn a_cursor_that_owns_its_memtable_can_be_left_and_taken_up() {
+fn owning_cursor_can_be_interrupted() {
     let mut memtable = Memtable::default();
     for clustering in 0..100u8 {
         write(&mut memtable, 1, &[clustering], &row(1, b"v"));

@@ -1,18 +1,18 @@
-//! A map from byte strings to numbers, in the order of the bytes: a B+ tree whose nodes stand in a
-//! slab and whose keys stand in an arena. It only grows; leaves are linked both ways.
+//! A map from byte strings to numbers, in the order of the bytes: a B+ tree whose nodes lie in a
+//! slab and whose keys lie in an arena. It only grows; leaves are linked both ways.
 
 use super::arena::{Arena, Handle, Slab};
 
-/// Entries of a node.
+/// Entries that a node may have.
 const FANOUT: usize = 16;
-/// Height of a tree at most: nodes are at least half full, but for those at the right edge.
+/// Height that a tree may have: nodes are at least half full, except at the right edge.
 const HEIGHT_MAX: usize = 16;
 const NONE: u32 = u32::MAX;
-/// The slot before the first of the first leaf; it follows from 0 by wrapping.
+/// The slot before the first slot of the first leaf, which is 0 minus 1 with wrapping.
 const BEFORE: u8 = u8::MAX;
 
-/// A leaf or an inner node. In an inner node an entry is the least key below it (of the first
-/// entry: any bytes that are not greater) and a node.
+/// A leaf or an inner node. An entry of an inner node is a child node and its least key (for the
+/// first entry: any bytes that are not greater).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     keys: [Handle; FANOUT],
@@ -26,18 +26,18 @@ pub(super) struct Node {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tree {
     root: u32,
-    /// Levels of inner nodes.
+    /// Number of levels of inner nodes.
     height: u8,
 }
 
-/// An entry of a tree, or a place past either end.
+/// The position of an entry in a tree, or a position past either end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TreePosition {
     node: u32,
     slot: u8,
 }
 
-/// What trees are made of.
+/// The nodes of all trees.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     slab: Slab<Node>,
@@ -77,7 +77,7 @@ impl Node {
     }
 }
 
-/// A slot as a node keeps it.
+/// Converts a slot number to the type that a node uses.
 fn narrow(slot: usize) -> u8 {
     u8::try_from(slot).expect("a node has 16 slots")
 }
@@ -88,9 +88,9 @@ impl Tree {
         Self { root: nodes.add(), height: 0 }
     }
 
-    /// The first entry whose key is not less; past the end if there is none.
+    /// The first entry whose key is not less, or the end if there is none.
     #[inline]
-    pub(super) fn seek(&self, nodes: &Nodes, arena: &Arena, key: &[u8]) -> Place {
+    pub(super) fn seek(&self, nodes: &Nodes, arena: &Arena, key: &[u8]) -> TreePosition {
         let mut node = self.root;
         for _ in 0..self.height {
             let inner = nodes.slab.get(node);
@@ -98,21 +98,21 @@ impl Tree {
         }
         let leaf = nodes.slab.get(node);
         let slot = leaf.keys().partition_point(|handle| arena.get(*handle) < key);
-        let place = Place { node, slot: narrow(slot) };
+        let position = TreePosition { node, slot: narrow(slot) };
         if slot == usize::from(leaf.length) && leaf.next != NONE {
-            return Place { node: leaf.next, slot: 0 };
+            return TreePosition { node: leaf.next, slot: 0 };
         }
-        place
+        position
     }
 
     /// The last entry.
-    pub(super) fn last(&self, nodes: &Nodes) -> Place {
+    pub(super) fn last(&self, nodes: &Nodes) -> TreePosition {
         let mut node = self.root;
         for _ in 0..self.height {
             let inner = nodes.slab.get(node);
             node = inner.values[usize::from(inner.length) - 1];
         }
-        place_before(node, nodes.slab.get(node).length)
+        last_slot(node, nodes.slab.get(node).length)
     }
 
     /// The value at a key.
@@ -122,7 +122,7 @@ impl Tree {
         (arena.get(found) == key).then_some(value)
     }
 
-    /// Adds an entry whose key is not there.
+    /// Adds an entry whose key does not exist yet.
     pub(super) fn insert(&mut self, nodes: &mut Nodes, arena: &Arena, key: Handle, value: u32) {
         let bytes = arena.get(key);
         let mut path = [(0, 0); HEIGHT_MAX];
@@ -163,7 +163,7 @@ impl Tree {
     }
 }
 
-impl Place {
+impl TreePosition {
     /// Key and value; `None` past either end.
     #[inline]
     pub(super) fn entry(self, nodes: &Nodes) -> Option<(Handle, u32)> {
@@ -177,7 +177,7 @@ impl Place {
         nodes.slab.get_mut(self.node).values[usize::from(self.slot)] = value;
     }
 
-    /// The next entry; past the end after the last. A place past an end stays there.
+    /// The next entry; past the end after the last. A position past an end stays there.
     #[inline]
     pub(super) fn next(self, nodes: &Nodes) -> Self {
         let node = nodes.slab.get(self.node);
@@ -191,7 +191,8 @@ impl Place {
         Self { node: self.node, slot: slot.min(node.length) }
     }
 
-    /// The entry before, also of the place past the end; past the end before the first.
+    /// The previous entry, also from past the end; before the first entry, the position past that
+    /// end.
     #[inline]
     pub(super) fn previous(self, nodes: &Nodes) -> Self {
         match self.slot {
@@ -201,23 +202,24 @@ impl Place {
         }
         match nodes.slab.get(self.node).previous {
             NONE => Self { node: self.node, slot: BEFORE },
-            previous => place_before(previous, nodes.slab.get(previous).length),
+            previous => last_slot(previous, nodes.slab.get(previous).length),
         }
     }
 }
 
-/// The last place of a node; before the first if it is empty.
-fn place_before(node: u32, length: u8) -> Place {
-    Place { node, slot: length.wrapping_sub(1) }
+/// The last slot of a node; the slot before the first if the node is empty.
+fn last_slot(node: u32, length: u8) -> TreePosition {
+    TreePosition { node, slot: length.wrapping_sub(1) }
 }
 
-/// Where in an inner node the way to a key goes on.
+/// The slot of the child that may have a key.
 #[inline]
 fn child_slot(inner: &Node, arena: &Arena, key: &[u8]) -> usize {
     inner.keys()[1..].partition_point(|handle| arena.get(*handle) <= key)
 }
 
-/// Adds an entry to a node; if the node had to be split, returns what its parent has to add.
+/// Adds an entry to a node. If the node had to be split, returns the entry that its parent has to
+/// add.
 fn insert_into(
     nodes: &mut Nodes,
     node: u32,
@@ -229,7 +231,7 @@ fn insert_into(
         lower.insert(slot, key, value);
         return None;
     }
-    // Where keys come in order the nodes stay full.
+    // Nodes stay full if keys come in order.
     let middle = if slot == FANOUT && lower.next == NONE { FANOUT } else { FANOUT / 2 };
     let mut copy = *lower;
     let upper = nodes.add();
@@ -256,7 +258,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn a_tree_is_an_ordered_map(
+        fn tree_agrees_with_an_ordered_map(
             numbers in proptest::collection::vec(0u32..3000, 0..900),
             order in 0u8..3,
             probes in proptest::collection::vec(0u32..3000, 0..20),
@@ -279,26 +281,26 @@ mod tests {
                     tree.insert(&mut nodes, &arena, handle, value);
                 }
             }
-            let walk = |from: Place, step: fn(Place, &Nodes) -> Place| {
+            let walk = |from: TreePosition, step: fn(TreePosition, &Nodes) -> TreePosition| {
                 let mut found = Vec::new();
-                let mut place = from;
-                while let Some((handle, value)) = place.entry(&nodes) {
+                let mut position = from;
+                while let Some((handle, value)) = position.entry(&nodes) {
                     found.push((arena.get(handle).to_vec(), value));
-                    place = step(place, &nodes);
+                    position = step(position, &nodes);
                 }
                 found
             };
             let all: Vec<_> = model.clone().into_iter().collect();
-            prop_assert_eq!(walk(tree.seek(&nodes, &arena, &[]), Place::next), all.clone());
+            prop_assert_eq!(walk(tree.seek(&nodes, &arena, &[]), TreePosition::next), all.clone());
             let reversed: Vec<_> = all.iter().rev().cloned().collect();
-            prop_assert_eq!(walk(tree.last(&nodes), Place::previous), reversed.clone());
+            prop_assert_eq!(walk(tree.last(&nodes), TreePosition::previous), reversed.clone());
             for probe in probes.into_iter().map(key) {
                 prop_assert_eq!(tree.get(&nodes, &arena, &probe), model.get(&probe).copied());
-                let place = tree.seek(&nodes, &arena, &probe);
+                let position = tree.seek(&nodes, &arena, &probe);
                 let from: Vec<_> = all.iter().filter(|(k, _)| *k >= probe).cloned().collect();
-                prop_assert_eq!(walk(place, Place::next), from);
+                prop_assert_eq!(walk(position, TreePosition::next), from);
                 let before: Vec<_> = reversed.iter().filter(|(k, _)| *k < probe).cloned().collect();
-                prop_assert_eq!(walk(place.previous(&nodes), Place::previous), before);
+                prop_assert_eq!(walk(position.previous(&nodes), TreePosition::previous), before);
             }
         }
     }

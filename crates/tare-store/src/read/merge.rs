@@ -1,7 +1,7 @@
-//! The one place where rows of several sources meet: for reads, flushes and compactions.
+//! Merges the rows of several sources, for reads, flushes and compactions.
 //!
-//! Sources are few (a shard has some tens of tables at most, and most of them are ruled out before),
-//! so the least key is found by looking at each.
+//! There are few sources (a shard has some tens of tables at most, and most of them are excluded
+//! before), so the least key is found by checking each.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,21 +13,21 @@ use super::source::{Source, Step};
 use crate::cells::{self, Deletion};
 use crate::entry::RangeTombstone;
 
-/// The union of sources, partition by partition, row by row, with cells reconciled; a source itself.
-/// Nothing that is dead is left out, and range tombstones are not applied: see
-/// [`Source::covering`]. Sources must stand at their first row of a partition when they are given.
+/// The union of sources, partition by partition, row by row, with reconciled cells; it is a source
+/// itself. It keeps dead data and does not apply range tombstones: see [`Source::covering`].
+/// Sources must be at their first row of a partition.
 ///
-/// After [`Step::Missing`] only the same call may follow: it goes on where it was held up.
+/// After [`Step::Missing`] only the same call may follow; it continues where the last one stopped.
 #[derive(Debug)]
 pub struct Merge<S, B> {
     sources: Vec<S>,
-    /// Which sources have the partition.
+    /// Sources that have the partition.
     inside: Vec<usize>,
-    /// Which of them stand at the row.
+    /// Sources that are at the row.
     at: Vec<usize>,
-    /// Sources that have still to take the step that was held up.
+    /// Sources that still have to take the interrupted step.
     pending: Vec<usize>,
-    /// The row's cells, where several sources have it.
+    /// The row's cells, if several sources have it.
     cells: Vec<u8>,
     spare: Vec<u8>,
     reversed: bool,
@@ -35,7 +35,7 @@ pub struct Merge<S, B> {
 }
 
 impl<S: Source<B>, B> Merge<S, B> {
-    /// The union, standing at its first row.
+    /// The union, at its first row.
     pub fn new(sources: Vec<S>) -> Self {
         let mut merge = Self {
             sources,
@@ -51,7 +51,8 @@ impl<S: Source<B>, B> Merge<S, B> {
         merge
     }
 
-    /// The range tombstones of the partition of all sources, into `out`, which is cleared first.
+    /// Collects the range tombstones of the partition in all sources into `out`, which is cleared
+    /// first.
     pub fn ranges_into(&self, out: &mut Ranges) {
         out.clear();
         for &index in &self.inside {
@@ -78,7 +79,7 @@ impl<S: Source<B>, B> Merge<S, B> {
         self.gather();
     }
 
-    /// Finds the sources that stand at the next row, and merges their cells.
+    /// Finds the sources that are at the next row, and merges their cells.
     fn gather(&mut self) {
         self.at.clear();
         let key = |index: usize| self.sources[index].row().map(|(clustering, _)| clustering);
@@ -162,8 +163,8 @@ impl<S: Source<B>, B> Source<B> for Merge<S, B> {
 }
 
 impl<S, B> Merge<S, B> {
-    /// Takes a step with each source that is pending, with all even if some are held up, so that
-    /// every block that is missing is noted at once; `then`, when all have taken it.
+    /// Takes a step with each pending source, even if some miss a block, so that every missing
+    /// block is noted at once. Calls `then` when all have taken it.
     fn step(
         &mut self,
         mut step: impl FnMut(&mut S) -> Result<Step, ReadError>,
@@ -189,10 +190,10 @@ impl<S, B> Merge<S, B> {
     }
 }
 
-/// A set of range tombstones of one partition, brought into a form in which none overlap.
+/// A set of range tombstones of one partition, in a form in which none overlap.
 #[derive(Clone, Debug, Default)]
 pub struct Ranges {
-    /// What is deleted from a boundary to the next.
+    /// The deletion from each boundary to the next.
     boundaries: BTreeMap<Box<[u8]>, Option<Deletion>>,
 }
 
@@ -205,7 +206,7 @@ impl Ranges {
         self.boundaries.is_empty()
     }
 
-    /// Adds one; where ranges overlap the stronger deletion counts.
+    /// Adds a range. Where ranges overlap, the stronger deletion counts.
     pub fn add(&mut self, range: &RangeTombstone<'_>) {
         if range.to.is_some_and(|to| to <= range.from) {
             return;
@@ -233,7 +234,7 @@ impl Ranges {
         *self.boundaries.range::<[u8], _>(up_to).next_back()?.1
     }
 
-    /// The ranges in order; none overlap, and neighbours that say the same are one.
+    /// The ranges in order. None overlap, and neighbours with the same deletion are one range.
     pub fn iter(&self) -> impl Iterator<Item = RangeTombstone<'_>> {
         let mut boundaries = self.boundaries.iter().peekable();
         std::iter::from_fn(move || {
@@ -248,7 +249,7 @@ impl Ranges {
         })
     }
 
-    /// Leaves out the tombstones that are to be forgotten.
+    /// Removes the tombstones for which `keep` returns false.
     pub fn retain(&mut self, keep: impl Fn(Deletion) -> bool) {
         for deletion in self.boundaries.values_mut() {
             *deletion = deletion.filter(|deletion| keep(*deletion));

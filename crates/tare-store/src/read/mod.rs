@@ -1,15 +1,15 @@
-//! Reading rows: merged over all sources, without what is dead, expired or hidden.
+//! Reads rows: merged over all sources, without dead, expired or hidden data.
 //!
-//! Reads are restartable. A read that meets a block that is not in memory ends in
-//! [`End::Missing`]; [`Pins`] has noted the block and will hold it when it has come. The caller
-//! keeps what it was shown and reads on after the last row of it, with the same pins, which also
-//! know what was passed over without being shown. A read that has looked at many rows ends in
-//! [`End::Paused`], so that others are not held up by rows that are dead.
+//! Reads are restartable. A read that needs a block that is not in memory ends in [`End::Missing`];
+//! [`Pins`] has noted the block and will hold it when it has come. The caller keeps the rows that
+//! it has and reads on after the last of them, with the same pins, which also know the invisible
+//! rows that the read has passed. A read that has visited many rows ends in [`End::Paused`], so
+//! that dead rows do not hold up other reads.
 //!
-//! A partition that only the active memtable knows is walked without an allocation and without
-//! copying: only rows of which a part is dead are copied, into a buffer that is kept.
+//! A partition that only the active memtable has is read without allocations and copies; only rows
+//! of which a part is dead are copied, into a reused buffer.
 
-mod look;
+mod lookup;
 pub mod merge;
 mod point;
 pub mod source;
@@ -22,7 +22,7 @@ use std::ops::ControlFlow;
 use crate::cache::{Cached, Pins};
 use crate::store::Store;
 use crate::table::TableError;
-pub(crate) use look::{Learnt, Lookups};
+pub(crate) use lookup::{LookupMemo, Lookups};
 use sources::Sources;
 
 /// Why rows cannot be read.
@@ -32,7 +32,7 @@ pub enum ReadError {
     Table(#[from] TableError),
 }
 
-/// Clustering keys from `from` up to and without `to`; without `to` up to the partition's end.
+/// Clustering keys from `from`, inclusive, to `to`, exclusive; without `to` to the partition's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice<'a> {
     pub from: &'a [u8],
@@ -44,8 +44,15 @@ impl Slice<'_> {
     pub const ALL: Self = Self { from: &[], to: None };
 }
 
-/// Turns a prefix of clustering keys into the least key above all that start with it, which is the
-/// end of their slice. False if there is none: the slice has no end.
+/// Turns a prefix of clustering keys into the least key above all keys with the prefix, which is
+/// the end of their slice. Returns false if there is none: the slice has no end.
+///
+/// ```
+/// let mut prefix = vec![1, 0xff];
+/// assert!(tare_store::read::successor(&mut prefix));
+/// assert_eq!(prefix, [2]);
+/// assert!(!tare_store::read::successor(&mut vec![0xff]));
+/// ```
 pub fn successor(prefix: &mut Vec<u8>) -> bool {
     while let Some(last) = prefix.last_mut() {
         if *last < u8::MAX {
@@ -63,18 +70,19 @@ pub struct PartitionRead<'a> {
     pub table: u32,
     pub token: i64,
     pub key: &'a [u8],
-    /// Ascending, and none overlap; also where the rows are wanted in reverse.
+    /// Slices, ascending, without overlap, even if the read is reversed.
     pub slices: &'a [Slice<'a>],
-    /// From the greatest clustering key down.
+    /// Whether to read from the greatest clustering key down.
     pub reversed: bool,
     /// The row after which to go on, in the direction of the read.
     pub after: Option<&'a [u8]>,
-    /// What has expired by then is not seen, in seconds since the Unix epoch.
+    /// The time of the read, in seconds since the Unix epoch; data that has expired by then is
+    /// invisible.
     pub now_s: u32,
 }
 
 impl<'a> PartitionRead<'a> {
-    /// The same, but also after another row.
+    /// The same read, after both rows.
     #[inline]
     fn after_too(&self, passed: Option<&'a [u8]>) -> Self {
         let after = match (self.after, passed) {
@@ -92,31 +100,32 @@ pub struct RowRead<'a> {
     pub table: u32,
     pub token: i64,
     pub key: &'a [u8],
-    /// Empty where the table has no clustering columns.
+    /// The clustering key; empty if the table has no clustering columns.
     pub clustering: &'a [u8],
-    /// The columns that will be looked at, ascending; `None` for all. Others may be lacking in the
-    /// answer: then sources that can only have older cells of these need not be asked.
+    /// The columns that the caller needs, ascending; `None` for all. The row may lack other
+    /// columns, so that sources with only older cells of these columns can be skipped.
     pub columns: Option<&'a [u16]>,
-    /// As in [`PartitionRead`].
+    /// The time of the read, as in [`PartitionRead`].
     pub now_s: u32,
 }
 
-/// A walk through the partitions of a table. It moves as it goes: to go on, give it again.
+/// A walk through the partitions of a table. Each call moves its position; to go on, pass it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     pub table: u32,
-    /// What comes before it has been passed.
+    /// Everything before it has been visited.
     pub position: Position,
-    /// The last token.
+    /// The last token, inclusive.
     pub to_token: i64,
-    /// As in [`PartitionRead`].
+    /// The time of the read, as in [`PartitionRead`].
     pub now_s: u32,
-    /// Rows and partitions to look at in one call, dead ones too, so that others are not held up.
+    /// Number of rows and partitions that one call may visit, including dead ones, so that others
+    /// are not held up.
     pub steps: u32,
 }
 
-/// A place in a table: rows of the partition after the clustering key, then what follows. Without
-/// a clustering key: the whole partition, or if there is none of this key, what follows.
+/// A position in a table: the rows of the partition after the clustering key, then what follows.
+/// Without a clustering key: the whole partition, or what follows if no partition has this key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     pub token: i64,
@@ -125,7 +134,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Before every partition of a token.
+    /// The position before every partition of a token.
     pub fn at_token(token: i64) -> Self {
         Self { token, key: Vec::new(), clustering: None }
     }
@@ -143,14 +152,14 @@ impl Position {
         passed.extend_from_slice(clustering);
     }
 
-    /// Moves behind the partition: no key stands between a key and the same with a zero appended.
+    /// Moves after the partition: no key lies between a key and the same key with a zero appended.
     pub fn pass_partition(&mut self) {
         self.key.push(0);
         self.clustering = None;
     }
 }
 
-/// A row that is alive. Its cells, at least one, are those that can be seen (see [`crate::cells`]).
+/// A visible row. Its cells, at least one, are the visible ones (see [`crate::cells`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
     pub token: i64,
@@ -162,17 +171,17 @@ pub struct Row<'a> {
 /// How a read ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// There is no more.
+    /// There are no more rows.
     Done,
-    /// The visitor has had enough.
+    /// The visitor has stopped the read.
     Stopped,
-    /// Blocks are not in memory: go on when they are.
+    /// Blocks are not in memory; the read can go on when they are.
     Missing,
-    /// Many rows were looked at: go on whenever it suits.
+    /// Many rows were visited; the read can go on at any time.
     Paused,
 }
 
-/// What a visitor of a scan wants next.
+/// Where a scan goes after a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Row,
@@ -182,7 +191,7 @@ pub enum Next {
 }
 
 impl Store {
-    /// Shows the rows of one partition in clustering order.
+    /// Visits the rows of one partition in clustering order.
     #[inline]
     pub fn read(
         &mut self,
@@ -195,7 +204,7 @@ impl Store {
         })
     }
 
-    /// Shows one row, if it is there.
+    /// Visits one row, if it exists.
     #[inline]
     pub fn read_row(
         &mut self,
@@ -208,7 +217,7 @@ impl Store {
         })
     }
 
-    /// Shows the rows of a table in order of (token, key, clustering key).
+    /// Visits the rows of a table in order of (token, key, clustering key).
     pub fn scan(
         &mut self,
         scan: &mut Scan,
@@ -220,7 +229,7 @@ impl Store {
         })
     }
 
-    /// Reads, and has fetched what is missing.
+    /// Runs a read and fetches the missing blocks.
     #[inline]
     fn with_sources(
         &mut self,
@@ -228,7 +237,7 @@ impl Store {
         pins: &mut Pins,
         read: impl FnOnce(&Sources<'_>, &mut Cached<'_>, &mut Scratch) -> Result<End, ReadError>,
     ) -> Result<End, ReadError> {
-        let tables = self.sorted.get(&table).map_or(&[][..], Vec::as_slice);
+        let tables = self.table_files.get(&table).map_or(&[][..], Vec::as_slice);
         let sources = Sources { active: &self.memory, frozen: &self.frozen, tables };
         let end = read(&sources, &mut Cached { cache: &mut self.cache, pins }, &mut self.scratch)?;
         if end == End::Missing {
@@ -238,19 +247,19 @@ impl Store {
     }
 }
 
-/// Buffers of reads, kept from one to the next.
+/// Buffers that reads use again.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// The part of a row that is shown.
+    /// The visible part of a row.
     part: Vec<u8>,
-    /// A row's cells so far, and with those of one more source.
+    /// A row's cells so far, and those merged with one more source.
     cells: Vec<u8>,
     merged: Vec<u8>,
-    /// Rows that this call has looked at, and the clustering key of the last.
+    /// Number of rows that this call has visited, and the clustering key of the last one.
     looked: u32,
     passed: Vec<u8>,
-    learnt: Learnt,
-    /// Since the start.
+    memo: LookupMemo,
+    /// Lookups since the start.
     pub(crate) lookups: Lookups,
 }
 

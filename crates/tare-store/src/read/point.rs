@@ -1,21 +1,21 @@
-//! Reading one row by its whole key: the newest sources first, and no further than they leave a
-//! doubt.
+//! Reads one row by its whole key: from the newest sources first, and only until older ones cannot
+//! change the answer.
 
-use super::look::{Learnt, Looked, Lookups};
+use super::lookup::{Lookup, LookupMemo, Lookups};
 use super::source::{Source, Step};
 use super::sources::Sources;
 use super::{Cached, End, ReadError, Row, RowRead, Scratch};
-use crate::cells::{self, Deletion, MARKER, Shown};
+use crate::cells::{self, Deletion, MARKER, Visibility};
 use crate::memtable::{Cursor, Memtable};
 use crate::table::Start;
 
-/// What is known of a row from the sources that were asked.
-struct Found<'s> {
+/// A row as the sources that were read so far know it.
+struct PartialRow<'s> {
     scratch: &'s mut Scratch,
     covering: Option<Deletion>,
 }
 
-impl Found<'_> {
+impl PartialRow<'_> {
     fn add(&mut self, cells: Option<&[u8]>, covering: Option<Deletion>) {
         self.covering = self.covering.max(covering);
         let Some(cells) = cells else { return };
@@ -36,7 +36,7 @@ impl Found<'_> {
             return true;
         }
         let Some(columns) = read.columns else { return false };
-        // Later than anything there: nothing overwrites, deletes or hides it.
+        // Cells newer than everything in the source: nothing overwrites, deletes or hides them.
         let newer = || cells::iter(row).filter(|cell| cell.timestamp > timestamp_max);
         let mut newer_columns = newer().map(|cell| cell.column);
         let is_there = newer().any(|cell| {
@@ -48,7 +48,7 @@ impl Found<'_> {
 }
 
 impl<'s> Sources<'s> {
-    /// See [`crate::store::Store::read_row`]. The pins know what was learnt in earlier calls.
+    /// Implements [`crate::store::Store::read_row`]. The pins keep the memo of earlier calls.
     #[inline]
     pub(super) fn read_row(
         &self,
@@ -61,58 +61,58 @@ impl<'s> Sources<'s> {
         if self.frozen.is_empty() && self.tables.is_empty() {
             let Some(mut active) = active else { return Ok(End::Done) };
             if let (Some(cells), covering) = active.find_row(read.clustering) {
-                show(read, cells, covering, &mut scratch.part, visit);
+                visit_visible(read, cells, covering, &mut scratch.part, visit);
             }
             return Ok(End::Done);
         }
         scratch.cells.clear();
-        let mut found = Found { scratch, covering: None };
+        let mut found = PartialRow { scratch, covering: None };
         let at = |memtable: &'s Memtable| Cursor::at(memtable, read.table, read.token, read.key);
         let frozen = self.frozen.iter().filter_map(|memtable| at(memtable));
         for mut memory in active.into_iter().chain(frozen) {
             let (cells, covering) = memory.find_row(read.clustering);
             found.add(cells, covering);
         }
-        let mut learnt = std::mem::take(&mut found.scratch.learnt);
-        learnt.clear();
-        if !blocks.pins.learnt.is_empty() {
-            learnt = std::mem::take(&mut blocks.pins.learnt);
+        let mut memo = std::mem::take(&mut found.scratch.memo);
+        memo.clear();
+        if !blocks.pins.memo.is_empty() {
+            memo = std::mem::take(&mut blocks.pins.memo);
         }
-        let step = self.find_row(read, blocks, &mut found, &mut learnt)?;
+        let step = self.find_row(read, blocks, &mut found, &mut memo)?;
         if step == Step::Missing {
-            blocks.pins.learnt = learnt;
+            blocks.pins.memo = memo;
             return Ok(End::Missing);
         }
-        found.scratch.learnt = learnt;
-        let Found { scratch: Scratch { cells, part, .. }, covering } = found;
-        show(read, cells, covering, part, visit);
+        found.scratch.memo = memo;
+        let PartialRow { scratch: Scratch { cells, part, .. }, covering } = found;
+        visit_visible(read, cells, covering, part, visit);
         Ok(End::Done)
     }
 
-    /// Adds what the tables know of a row.
+    /// Adds the cells and tombstones that the tables have for a row.
     fn find_row(
         &self,
         read: &RowRead<'_>,
         blocks: &mut Cached<'_>,
-        found: &mut Found<'_>,
-        learnt: &mut Learnt,
+        found: &mut PartialRow<'_>,
+        memo: &mut LookupMemo,
     ) -> Result<Step, ReadError> {
         let (mut all, mut lookups) = (Step::Ready, Lookups::default());
         let (place, start) = ((read.token, read.key), Start::From(read.clustering));
         for table in self.tables {
-            // The others are older still.
+            // The remaining tables are older still.
             if found.is_settled(table.statistics().timestamp_max, read) {
                 break;
             }
             if !table.may_have_row(read.clustering) {
                 continue;
             }
-            match learnt.look(table, place, start, blocks, &mut lookups)? {
-                // What is in this table may settle the answer, so the others wait for it.
-                Looked::Missing if read.columns.is_some() => return Ok(Step::Missing),
-                Looked::Missing => all = Step::Missing,
-                Looked::Absent => {}
-                Looked::There(stored) => {
+            match memo.find(table, place, start, blocks, &mut lookups)? {
+                // This table may settle the answer, so the others wait for it.
+                Lookup::Missing if read.columns.is_some() => return Ok(Step::Missing),
+                Lookup::Missing => all = Step::Missing,
+                Lookup::Absent => {}
+                Lookup::Found(stored) => {
                     let row = Source::<Cached<'_>>::row(&stored);
                     let row = row.filter(|row| row.0 == read.clustering);
                     let covering = Source::<Cached<'_>>::covering(&stored, read.clustering);
@@ -128,7 +128,7 @@ impl<'s> Sources<'s> {
 }
 
 #[inline]
-fn show(
+fn visit_visible(
     read: &RowRead<'_>,
     cells: &[u8],
     covering: Option<Deletion>,
@@ -136,10 +136,10 @@ fn show(
     visit: impl FnOnce(Row<'_>),
 ) {
     let RowRead { token, key, clustering, .. } = *read;
-    let cells = match cells::show(cells, covering, read.now_s, part) {
-        Shown::Whole => cells,
-        Shown::Part => part,
-        Shown::Nothing => return,
+    let cells = match cells::visible(cells, covering, read.now_s, part) {
+        Visibility::Full => cells,
+        Visibility::Partial => part,
+        Visibility::Empty => return,
     };
     visit(Row { token, key, clustering, cells });
 }

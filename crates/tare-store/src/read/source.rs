@@ -1,19 +1,19 @@
-//! What a merge needs of a source of rows: a memtable or a table on disk.
+//! The interface of a source of rows: a memtable or a table on disk.
 
 use super::ReadError;
 use crate::cells::Deletion;
 use crate::entry::RangeTombstone;
 
-/// How a step of a source ended: where a block is missing the source stands where it stood.
+/// The result of a step. If a block is missing, the source keeps its position.
 pub use crate::table::Step;
 
-/// A place in a source, which has partitions in order of (token, key), and in each its range
-/// tombstones and its rows in order of their clustering keys. `B` is where its blocks come from.
+/// A position in a source. A source has partitions in order of (token, key), and in each partition
+/// range tombstones, and rows in order of their clustering keys. `B` provides its blocks.
 pub trait Source<B> {
-    /// Token and key of the partition it stands in; `None` past the last.
+    /// Token and key of the current partition; `None` past the last.
     fn partition(&self) -> Option<(i64, &[u8])>;
 
-    /// Clustering key and cells of the row it stands at; `None` past the partition's last.
+    /// Clustering key and cells of the current row; `None` past the partition's last row.
     fn row(&self) -> Option<(&[u8], &[u8])>;
 
     /// The strongest range tombstone of the partition over a clustering key.
@@ -22,8 +22,9 @@ pub trait Source<B> {
     /// Calls `each` with the range tombstones of the partition, in order; none overlap.
     fn ranges(&self, each: &mut dyn FnMut(RangeTombstone<'_>));
 
-    /// Within the partition: to the first row of `[from, to)`; with `reversed` to the last one, and
-    /// [`Source::next_row`] goes backwards from there. It may go on past the range.
+    /// Moves within the partition to the first row of `[from, to)`. With `reversed` it moves to the
+    /// last row, and [`Source::next_row`] goes backwards from there. Rows outside the range may
+    /// follow.
     fn seek(
         &mut self,
         from: &[u8],
@@ -32,9 +33,9 @@ pub trait Source<B> {
         blocks: &mut B,
     ) -> Result<Step, ReadError>;
 
-    /// To the next row of the partition.
+    /// Moves to the next row of the partition.
     fn next_row(&mut self, blocks: &mut B) -> Result<Step, ReadError>;
 
-    /// To the first row of the next partition, from wherever it stands in this one.
+    /// Moves to the first row of the next partition.
     fn next_partition(&mut self, blocks: &mut B) -> Result<Step, ReadError>;
 }

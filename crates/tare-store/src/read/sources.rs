@@ -1,9 +1,9 @@
-//! Which sources a read asks, and how it goes to its place in each.
+//! The sources of a read, and the position of the read in each.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use super::look::{Learnt, Looked, Lookups};
+use super::lookup::{Lookup, LookupMemo, Lookups};
 use super::merge::Merge;
 use super::source::{Source, Step};
 use super::stored::Stored;
@@ -14,20 +14,21 @@ use crate::entry::RangeTombstone;
 use crate::memtable::{Cursor, Memtable};
 use crate::table::{self, BlockSource, Start, Table};
 
-/// Blocks that a scan asks for ahead of where it is.
+/// Blocks that a scan requests ahead of its position.
 const SCAN_AHEAD: usize = 8;
 
-/// Where the rows of one table are.
+/// The sources of the rows of one table.
 #[derive(Debug)]
 pub(crate) struct Sources<'s> {
     pub(crate) active: &'s Memtable,
     pub(crate) frozen: &'s [Rc<Memtable>],
-    /// The one with the latest timestamp first.
+    /// Table files, with the latest timestamp first.
     pub(crate) tables: &'s [Rc<Table>],
 }
 
 impl<'s> Sources<'s> {
-    /// See [`crate::store::Store::read`]. The pins know what was passed in earlier calls.
+    /// Implements [`crate::store::Store::read`]. The pins know the rows that earlier calls have
+    /// passed.
     #[inline]
     pub(super) fn read(
         &self,
@@ -43,7 +44,7 @@ impl<'s> Sources<'s> {
         if matches!(end, End::Missing | End::Paused) {
             let (token, key) = (read.token, read.key);
             if scratch.looked > 0 {
-                // What was passed may leave memory.
+                // Blocks of passed rows may leave memory.
                 blocks.pins.forget_done();
                 blocks.pins.pass(token, key, &scratch.passed);
             } else if let Some(passed) = &passed {
@@ -68,12 +69,12 @@ impl<'s> Sources<'s> {
             return walk(&mut active, blocks, read, scratch, visit);
         }
         let frozen = self.frozen.iter().filter_map(|memtable| at(memtable));
-        let mut sources: Vec<_> = active.into_iter().chain(frozen).map(Place::Memory).collect();
+        let mut sources: Vec<_> = active.into_iter().chain(frozen).map(AnySource::Memory).collect();
         let mut lookups = Lookups::default();
-        // The next try may be for another row: nothing is kept for it.
-        scratch.learnt.clear();
-        let learnt = &mut scratch.learnt;
-        if self.find(read, blocks, &mut sources, (learnt, &mut lookups))? == Step::Missing {
+        // The next try may be for another row, so the memo is empty.
+        scratch.memo.clear();
+        let memo = &mut scratch.memo;
+        if self.find(read, blocks, &mut sources, (memo, &mut lookups))? == Step::Missing {
             return Ok(End::Missing);
         }
         scratch.lookups.add(lookups);
@@ -84,7 +85,7 @@ impl<'s> Sources<'s> {
         }
     }
 
-    /// See [`crate::store::Store::scan`].
+    /// Implements [`crate::store::Store::scan`].
     pub(super) fn scan(
         &self,
         scan: &mut Scan,
@@ -111,7 +112,7 @@ impl<'s> Sources<'s> {
         let from = |memtable: &'s Memtable| Cursor::from(memtable, scan.table, *token, key);
         let frozen = self.frozen.iter().map(|memtable| from(memtable));
         let memtables = std::iter::once(from(self.active)).chain(frozen);
-        let mut sources: Vec<_> = memtables.map(Place::Memory).collect();
+        let mut sources: Vec<_> = memtables.map(AnySource::Memory).collect();
         let mut all = Step::Ready;
         for table in self.tables {
             let footer = table.footer();
@@ -120,11 +121,11 @@ impl<'s> Sources<'s> {
             }
             let cursor = table::Cursor::new(Rc::clone(table)).with_read_ahead(SCAN_AHEAD);
             let mut stored = Stored::new(cursor);
-            // All of them, so that all blocks that are missing are noted at once.
+            // All tables are opened, so that all missing blocks are noted at once.
             if stored.open(*token, key, blocks)? == Step::Missing {
                 all = Step::Missing;
             }
-            sources.push(Place::Stored(stored));
+            sources.push(AnySource::Stored(stored));
         }
         if all == Step::Missing {
             return Ok(End::Missing);
@@ -132,13 +133,13 @@ impl<'s> Sources<'s> {
         walk_all(&mut Merge::new(sources), blocks, scan, scratch, visit)
     }
 
-    /// Goes to the partition of a read in every table that may have something of it.
+    /// Finds the partition of a read in every table that may have some of its rows.
     fn find<B: BlockSource>(
         &self,
         read: &PartitionRead<'_>,
         blocks: &mut B,
-        sources: &mut Vec<Place<'s>>,
-        so_far: (&mut Learnt, &mut Lookups),
+        sources: &mut Vec<AnySource<'s>>,
+        so_far: (&mut LookupMemo, &mut Lookups),
     ) -> Result<Step, ReadError> {
         let [first, .., last] = read.slices else {
             let [slice] = read.slices else { return Ok(Step::Ready) };
@@ -152,8 +153,8 @@ impl<'s> Sources<'s> {
         (from, to): (&[u8], Option<&[u8]>),
         read: &PartitionRead<'_>,
         blocks: &mut B,
-        sources: &mut Vec<Place<'s>>,
-        so_far: (&mut Learnt, &mut Lookups),
+        sources: &mut Vec<AnySource<'s>>,
+        so_far: (&mut LookupMemo, &mut Lookups),
     ) -> Result<Step, ReadError> {
         let start = match read.after {
             Some(after) if read.reversed => {
@@ -162,36 +163,36 @@ impl<'s> Sources<'s> {
             None if read.reversed => Start::Before(to),
             after => Start::From(after.map_or(from, |after| after.max(from))),
         };
-        let ((learnt, lookups), mut all) = (so_far, Step::Ready);
+        let ((memo, lookups), mut all) = (so_far, Step::Ready);
         for table in self.tables.iter().filter(|table| table.may_cover(from, to)) {
-            match learnt.look(table, (read.token, read.key), start, blocks, lookups)? {
-                Looked::Missing => all = Step::Missing,
-                Looked::Absent => {}
-                Looked::There(stored) => sources.push(Place::Stored(stored)),
+            match memo.find(table, (read.token, read.key), start, blocks, lookups)? {
+                Lookup::Missing => all = Step::Missing,
+                Lookup::Absent => {}
+                Lookup::Found(stored) => sources.push(AnySource::Stored(stored)),
             }
         }
         Ok(all)
     }
 }
 
-/// A place in any source.
+/// A position in a source of either kind.
 #[derive(Debug)]
-enum Place<'s> {
+enum AnySource<'s> {
     Memory(Cursor<&'s Memtable>),
     Stored(Stored),
 }
 
-/// Does the same with whichever it is.
+/// Calls the same method of either kind.
 macro_rules! either {
     ($place:expr, $source:ident => $what:expr) => {
         match $place {
-            Place::Memory($source) => $what,
-            Place::Stored($source) => $what,
+            AnySource::Memory($source) => $what,
+            AnySource::Stored($source) => $what,
         }
     };
 }
 
-impl<B: BlockSource> Source<B> for Place<'_> {
+impl<B: BlockSource> Source<B> for AnySource<'_> {
     fn partition(&self) -> Option<(i64, &[u8])> {
         either!(self, source => Source::<B>::partition(source))
     }

@@ -6,24 +6,24 @@ use crate::cells::Deletion;
 use crate::entry::RangeTombstone;
 use crate::table::{BlockSource, Cursor, Start};
 
-/// A place in a table.
+/// A position in a table.
 #[derive(Debug)]
 pub struct Stored {
     cursor: Cursor,
     reversed: bool,
-    /// How many bytes were left where each range tombstone of the partition begins.
+    /// Number of bytes left at the begin of each range tombstone of the partition.
     ranges: Vec<usize>,
-    /// The cursor stands before the rows of its partition: a block was missing.
+    /// Whether the cursor is before the rows of its partition because a block was missing.
     entering: bool,
 }
 
 impl Stored {
-    /// A place that is nowhere yet.
+    /// A source that has no position yet.
     pub fn new(cursor: Cursor) -> Self {
         Self { cursor, reversed: false, ranges: Vec::new(), entering: false }
     }
 
-    /// Goes to the first row of the first partition at or after (token, key).
+    /// Moves to the first row of the first partition at or after (token, key).
     pub fn open(
         &mut self,
         token: i64,
@@ -36,7 +36,7 @@ impl Stored {
         self.enter(blocks)
     }
 
-    /// Goes to a row of one partition, if the table has it: [`Source::partition`] tells.
+    /// Moves to a row of one partition, if the table has it: [`Source::partition`] tells.
     pub fn find(
         &mut self,
         token: i64,
@@ -50,7 +50,7 @@ impl Stored {
         Ok(step)
     }
 
-    /// Goes on with the last [`Self::find`], with the same words, after a block was missing.
+    /// Continues the last [`Self::find`], with the same arguments, after a block was missing.
     pub fn find_on(
         &mut self,
         token: i64,
@@ -63,7 +63,7 @@ impl Stored {
         Ok(step)
     }
 
-    /// Goes to the first row of the partition in which the cursor stands.
+    /// Moves to the first row of the cursor's partition.
     fn enter(&mut self, blocks: &mut impl BlockSource) -> Result<Step, ReadError> {
         self.reversed = false;
         self.entering = true;
@@ -97,7 +97,7 @@ impl<B: BlockSource> Source<B> for Stored {
         if self.ranges.is_empty() {
             return None;
         }
-        // None overlap: the last that begins early enough is the only one that may reach so far.
+        // Ranges do not overlap, so only the last one that begins early enough may cover the key.
         let all = self.cursor.ranges();
         let range = |left: usize| all.with_left(left).next();
         let begins = |&left: &usize| range(left).is_some_and(|range| range.from <= clustering);

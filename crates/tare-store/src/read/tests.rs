@@ -42,12 +42,12 @@ impl Written {
     }
 }
 
-/// Few keys, few timestamps and few seconds, so that everything meets.
+/// Few keys, timestamps and seconds, so that all kinds of conflicts occur.
 fn keys() -> impl Strategy<Value = (i64, Vec<u8>)> {
     (-2i64..3, proptest::collection::vec(0u8..2, 1..3))
 }
 
-/// Clustering keys of one length, which is prefix-free, or none.
+/// Clustering keys of one length, which are prefix-free, or none.
 fn clusterings(clustered: bool) -> BoxedStrategy<Vec<u8>> {
     match clustered {
         true => proptest::collection::vec(0u8..6, 2..3).boxed(),
@@ -100,7 +100,7 @@ pub(crate) fn histories() -> impl Strategy<Value = Vec<Written>> {
 
 type RowKey = (i64, Vec<u8>, Vec<u8>);
 
-/// The answer from scratch: every row that can be seen with its cells.
+/// The expected answer: every visible row with its cells, computed from the whole history.
 pub(crate) fn naive(history: &[Written], now_s: u32) -> BTreeMap<RowKey, Vec<u8>> {
     let mut keys = BTreeSet::new();
     for write in history {
@@ -156,19 +156,19 @@ fn order<'a>(cell: &Cell<'a>) -> (i64, u8, u32, &'a [u8], u32) {
     (cell.timestamp, kind, at_s, value, ttl_s)
 }
 
-/// A history dealt out to sources of both kinds, and what readers of them need.
-struct Dealt {
+/// A history spread over sources of both kinds, and what a reader of them needs.
+struct SourceSet {
     active: Memtable,
     frozen: Vec<Rc<Memtable>>,
     tables: Vec<Rc<Table>>,
     files: BTreeMap<u64, Vec<u8>>,
-    /// So small that blocks come and go.
+    /// A cache so small that blocks are evicted and read again.
     cache: Cache,
     pins: Pins,
     scratch: Scratch,
 }
 
-fn dealt(history: &[Written], seed: u64, count: u64) -> Dealt {
+fn distribute(history: &[Written], seed: u64, count: u64) -> SourceSet {
     let random = |number| tare_std::rng::mix64(seed ^ number);
     let mut memtables: Vec<Memtable> = (0..count).map(|_| Memtable::default()).collect();
     for (index, write) in (0u64..).zip(history) {
@@ -188,7 +188,7 @@ fn dealt(history: &[Written], seed: u64, count: u64) -> Dealt {
     }
     tables.sort_by_key(|table| std::cmp::Reverse(table.statistics().timestamp_max));
     let (cache, pins, scratch) = (Cache::new(16 << 10), Pins::default(), Scratch::default());
-    Dealt { active, frozen, tables, files, cache, pins, scratch }
+    SourceSet { active, frozen, tables, files, cache, pins, scratch }
 }
 
 /// Writes a memtable's rows into a table file.
@@ -220,7 +220,7 @@ fn stored(memtable: &Memtable, file: u64) -> Option<(Table, Vec<u8>)> {
     Some((table?, bytes))
 }
 
-impl Dealt {
+impl SourceSet {
     /// Reads until no block is missing any more.
     fn read(
         &mut self,
@@ -253,7 +253,7 @@ impl Dealt {
     }
 }
 
-/// Ascending slices that do not overlap, from any bounds.
+/// Ascending slices without overlap, from any bounds.
 pub(crate) fn slices_of(bounds: &BTreeSet<Vec<u8>>, open_end: bool) -> Vec<Slice<'_>> {
     let bounds: Vec<_> = bounds.iter().map(Vec::as_slice).collect();
     bounds
@@ -268,9 +268,9 @@ pub(crate) fn slices_of(bounds: &BTreeSet<Vec<u8>>, open_end: bool) -> Vec<Slice
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-    /// However the writes are spread over sources, the answer is that of all of them.
+    /// The answer does not depend on how the writes are spread over sources.
     #[test]
-    fn a_scan_shows_what_is_there(
+    fn scan_agrees_with_the_model(
         history in histories(),
         seed: u64,
         sources in 1u64..5,
@@ -279,14 +279,14 @@ proptest! {
         stop_every in 1usize..9,
         to_token in -2i64..4,
     ) {
-        let mut dealt = dealt(&history, seed, sources);
+        let mut sources = distribute(&history, seed, sources);
         let expect: Vec<_> =
             naive(&history, now_s).into_iter().filter(|(key, _)| key.0 <= to_token).collect();
         let position = Position::at_token(i64::MIN);
         let mut scan = Scan { table: TABLE, position, to_token, now_s, steps };
         let mut found = Vec::new();
         loop {
-            let end = dealt.read(|sources, blocks, scratch| {
+            let end = sources.read(|sources, blocks, scratch| {
                 sources.scan(&mut scan, blocks, scratch, |row| {
                     let key = (row.token, row.key.to_vec(), row.clustering.to_vec());
                     found.push((key, row.cells.to_vec()));
@@ -305,7 +305,7 @@ proptest! {
         let position = Position::at_token(i64::MIN);
         let mut scan = Scan { table: TABLE, position, to_token, now_s, steps: u32::MAX };
         let mut firsts = Vec::new();
-        let end = dealt.read(|sources, blocks, scratch| {
+        let end = sources.read(|sources, blocks, scratch| {
             sources.scan(&mut scan, blocks, scratch, |row| {
                 firsts.push((row.token, row.key.to_vec(), row.clustering.to_vec()));
                 Next::Partition
@@ -318,7 +318,7 @@ proptest! {
     }
 
     #[test]
-    fn a_partition_shows_what_is_there(
+    fn partition_read_agrees_with_the_model(
         history in histories(),
         seed: u64,
         sources in 1u64..5,
@@ -329,7 +329,7 @@ proptest! {
         reversed: bool,
         page in 1usize..6,
     ) {
-        let mut dealt = dealt(&history, seed, sources);
+        let mut sources = distribute(&history, seed, sources);
         let slices = slices_of(&cuts, open_end);
         let mut expect: Vec<_> = naive(&history, now_s)
             .into_iter()
@@ -345,7 +345,7 @@ proptest! {
         let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         loop {
             let mut left = page;
-            let end = dealt.read(|sources, blocks, scratch| {
+            let end = sources.read(|sources, blocks, scratch| {
                 let after = found.last().map(|(clustering, _)| clustering.clone());
                 let (token, key) = (key.0, &key.1[..]);
                 let (slices, after) = (&slices[..], after.as_deref());
@@ -367,14 +367,14 @@ proptest! {
     }
 
     #[test]
-    fn a_row_is_what_is_there(
+    fn row_read_agrees_with_the_model(
         history in histories(),
         seed: u64,
         sources in 1u64..7,
         now_s in 0u32..8,
         columns in proptest::option::of(proptest::collection::btree_set(1u16..5, 0..4)),
     ) {
-        let mut dealt = dealt(&history, seed, sources);
+        let mut sources = distribute(&history, seed, sources);
         let rows = naive(&history, now_s);
         let columns: Option<Vec<u16>> = columns.map(|columns| columns.into_iter().collect());
         let wanted = |bytes: &[u8]| {
@@ -388,19 +388,19 @@ proptest! {
             let (token, key, columns) = (write.token, &write.key, columns.as_deref());
             let read = RowRead { table: TABLE, token, key, clustering, columns, now_s };
             let mut found = None;
-            let end = dealt.read(|sources, blocks, scratch| {
+            let end = sources.read(|sources, blocks, scratch| {
                 sources.read_row(&read, blocks, scratch, |row| found = Some(wanted(row.cells)))
             });
             prop_assert_eq!(end, End::Done);
-            dealt.pins.clear();
+            sources.pins.clear();
             let expect = rows.get(&(token, key.clone(), clustering.clone()));
             prop_assert_eq!(found, expect.map(|cells| wanted(cells)));
         }
     }
 
-    /// What compaction makes of the sources answers like them.
+    /// A compaction of the sources gives the same answers as the sources.
     #[test]
-    fn compaction_changes_no_answer(
+    fn compaction_keeps_all_answers(
         history in histories(),
         seed: u64,
         sources in 1u64..5,
@@ -443,10 +443,10 @@ proptest! {
         while let Some((token, key)) = cursor.partition() {
             let key = key.to_vec();
             while let Some((clustering, cells)) = cursor.row() {
-                let cells = match cells::show(cells, cursor.covering(clustering), now_s, &mut part) {
-                    cells::Shown::Whole => cells,
-                    cells::Shown::Part => &part,
-                    cells::Shown::Nothing => &[],
+                let cells = match cells::visible(cells, cursor.covering(clustering), now_s, &mut part) {
+                    cells::Visibility::Full => cells,
+                    cells::Visibility::Partial => &part,
+                    cells::Visibility::Empty => &[],
                 };
                 if !cells.is_empty() {
                     found.push(((token, key.clone(), clustering.to_vec()), cells.to_vec()));
@@ -459,7 +459,7 @@ proptest! {
     }
 
     #[test]
-    fn ranges_are_the_strongest_of_what_was_added(
+    fn overlapping_ranges_keep_the_strongest_deletion(
         added in proptest::collection::vec(
             (bounds(), proptest::option::of(bounds()), 0i64..5, 0u32..3), 0..12),
         probes in proptest::collection::vec(bounds(), 1..20),
@@ -495,9 +495,9 @@ proptest! {
     }
 }
 
-/// Dead rows are passed once, however often the read is held up, and others get their turn.
+/// Dead rows are passed once, however often the read is interrupted, and the read yields to others.
 #[test]
-fn a_read_of_many_dead_rows_pauses() {
+fn read_of_many_dead_rows_pauses() {
     let mut history = Vec::new();
     let rows = walk::STEPS * 2 + 10;
     for number in 0..rows {
@@ -507,8 +507,8 @@ fn a_read_of_many_dead_rows_pauses() {
         let change = Owned::Row { clustering: number.to_be_bytes().to_vec(), cells };
         history.push(Written { token: 1, key: b"k".to_vec(), change });
     }
-    for sources in [1, 3] {
-        let mut dealt = dealt(&history, 2, sources);
+    for count in [1, 3] {
+        let mut sources = distribute(&history, 2, count);
         let slices = &[Slice::ALL];
         let read = PartitionRead {
             table: TABLE,
@@ -521,7 +521,7 @@ fn a_read_of_many_dead_rows_pauses() {
         };
         let (mut found, mut ends) = (0, Vec::new());
         while ends.last() != Some(&End::Done) {
-            ends.push(dealt.read(|sources, blocks, scratch| {
+            ends.push(sources.read(|sources, blocks, scratch| {
                 sources.read(&read, blocks, scratch, |_| {
                     found += 1;
                     ControlFlow::Continue(())
@@ -529,13 +529,13 @@ fn a_read_of_many_dead_rows_pauses() {
             }));
         }
         assert_eq!(found, 1);
-        // A block that is missing is a pause too.
-        assert!(sources > 1 || ends.len() == 3, "two pauses and the end: {ends:?}");
+        // A missing block interrupts the read too.
+        assert!(count > 1 || ends.len() == 3, "two pauses and the end: {ends:?}");
     }
 }
 
 #[test]
-fn a_successor_ends_the_slice_of_a_prefix() {
+fn successor_ends_the_slice_of_a_prefix() {
     let check = |prefix: &[u8], expect: Option<&[u8]>| {
         let mut key = prefix.to_vec();
         let found = successor(&mut key);

@@ -1,15 +1,15 @@
-//! Showing the rows that sources have: what is dead, expired or hidden is passed over.
+//! Visits the rows of sources, without dead, expired or hidden ones.
 
 use std::ops::ControlFlow;
 
 use super::source::{Source, Step};
 use super::{End, Next, PartitionRead, ReadError, Row, Scan, Scratch};
-use crate::cells::{self, Shown};
+use crate::cells::{self, Visibility};
 
-/// Rows that one call of a read looks at.
+/// Rows that one call of a read visits.
 pub(super) const STEPS: u32 = 4096;
 
-/// Shows the rows of the partition in which a source stands.
+/// Visits the rows of the source's current partition.
 #[inline]
 pub(super) fn walk<B>(
     source: &mut impl Source<B>,
@@ -43,10 +43,10 @@ pub(super) fn walk<B>(
             }
             if after != Some(clustering) {
                 let covering = source.covering(clustering);
-                let shown = match cells::show(cells, covering, now_s, &mut scratch.part) {
-                    Shown::Whole => cells,
-                    Shown::Part => &scratch.part[..],
-                    Shown::Nothing => &[],
+                let shown = match cells::visible(cells, covering, now_s, &mut scratch.part) {
+                    Visibility::Full => cells,
+                    Visibility::Partial => &scratch.part[..],
+                    Visibility::Empty => &[],
                 };
                 let row = Row { token, key, clustering, cells: shown };
                 if !shown.is_empty() && visit(row).is_break() {
@@ -65,7 +65,7 @@ pub(super) fn walk<B>(
     Ok(End::Done)
 }
 
-/// Shows the rows of all partitions from the one on in which a source stands.
+/// Visits the rows of all partitions from the source's current one on.
 pub(super) fn walk_all<B>(
     source: &mut impl Source<B>,
     blocks: &mut B,
@@ -99,10 +99,10 @@ pub(super) fn walk_all<B>(
                 scratch.looked += 1;
                 position.pass_row(clustering);
                 let covering = source.covering(clustering);
-                let shown = match cells::show(cells, covering, *now_s, &mut scratch.part) {
-                    Shown::Whole => cells,
-                    Shown::Part => &scratch.part[..],
-                    Shown::Nothing => &[],
+                let shown = match cells::visible(cells, covering, *now_s, &mut scratch.part) {
+                    Visibility::Full => cells,
+                    Visibility::Partial => &scratch.part[..],
+                    Visibility::Empty => &[],
                 };
                 let row =
                     Row { token: position.token, key: &position.key, clustering, cells: shown };

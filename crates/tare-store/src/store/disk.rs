@@ -1,4 +1,4 @@
-//! A disk in memory that knows what has been synced, and can crash.
+//! A disk in memory that knows which writes have been synced, and can crash.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,22 +7,22 @@ use tare_std::rng::Rng;
 
 use crate::io::{Completion, FileId, Files, Op, OpKind};
 
-/// Writes are torn in pieces of this size.
+/// Size of the pieces in which writes are torn.
 const SECTOR: usize = 512;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
-    /// What is there after a crash, but for what is unsynced.
+    /// The contents after a crash, without unsynced writes.
     files: BTreeMap<FileId, Vec<u8>>,
-    /// Writes since the last sync, which a crash may lose in part and out of order.
+    /// Writes since the last sync; a crash may lose any part of them, in any order.
     unsynced: Vec<(FileId, usize, Vec<u8>)>,
-    /// Nothing can be made and no file grows.
+    /// Whether the disk is full: no file can be created or grow.
     pub(super) full: bool,
     pub(super) carried_out: u64,
 }
 
 impl Disk {
-    /// What is left after the power went: of what was not synced, any sectors in any order.
+    /// Leaves the contents after a power loss: of the unsynced writes, any sectors in any order.
     pub(super) fn crash(&mut self, rng: &mut Rng) {
         for (file, at, bytes) in std::mem::take(&mut self.unsynced) {
             for (index, sector) in bytes.chunks(SECTOR).enumerate() {
@@ -131,7 +131,7 @@ impl Files for Disk {
     }
 
     fn read_at(&self, file: FileId, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        // Short reads must be met with patience.
+        // Reads may be short.
         let length = buffer.len().min(70_000);
         self.read(file, offset, &mut buffer[..length])
     }

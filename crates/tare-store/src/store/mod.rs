@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 pub use opening::{OpenError, Recovered};
 
-use crate::background::{self, Background, Edit, Situation, Sorted, Urgency};
+use crate::background::{self, Background, Edit, StoreView, TableFiles, Urgency};
 use crate::cache::{Cache, Pins};
 use crate::entry::{self, KEY_BYTES_MAX, Mutation, Mutations, encode_entry, payload_bytes};
 use crate::fetch::Fetches;
@@ -18,15 +18,16 @@ use crate::options::{Limits, TableOptions};
 use crate::read::Scratch;
 use crate::statistics::Statistics;
 
-/// The active memtable is flushed when it has this part of the memory of all.
+/// The active memtable is flushed when it has this part of the memory for all memtables: one in
+/// this many.
 const FREEZE_AT: usize = 2;
-/// It is flushed, too, when the log has grown to so many times the memory of all memtables, so that
-/// recovery takes no longer than that.
+/// The active memtable is also flushed when the log is this many times as long as the memory of all
+/// memtables, which bounds the time of a recovery.
 const LOG_MAX: u64 = 2;
-/// From this many segments on.
+/// The least number of segments for such a flush.
 const LOG_SEGMENTS_MIN: u64 = 8;
 
-/// Why a write was refused. Nothing of it was kept.
+/// Why a write was refused. No part of it was kept.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     #[error("memtables hold {used_bytes} bytes and may hold {limit_bytes}: {why}")]
@@ -37,22 +38,21 @@ pub enum WriteError {
     Log(#[from] LogError),
 }
 
-/// What went wrong with an operation, as far as others have to know: what waits to become durable
-/// has to be told that it will not.
+/// A failure of an operation after which pending writes will not become durable.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error(transparent)]
     Log(#[from] LogError),
 }
 
-/// One shard's data.
+/// The data of one shard.
 #[derive(Debug)]
 pub struct Store {
-    /// What is written now.
+    /// The active memtable.
     pub(crate) memory: Memtable,
-    /// What was written before and is not in a table yet; the newest first.
+    /// Memtables that are not in a table yet, newest first.
     pub(crate) frozen: Vec<Rc<Memtable>>,
-    pub(crate) sorted: Sorted,
+    pub(crate) table_files: TableFiles,
     pub(crate) cache: Cache,
     pub(crate) scratch: Scratch,
     fetches: Fetches,
@@ -62,7 +62,7 @@ pub struct Store {
     limits: Limits,
     /// Tables that have been dropped since the store was opened.
     gone: BTreeSet<u32>,
-    /// The latest time that the store was told.
+    /// The latest time that the host has passed.
     now: Now,
     closing: Closing,
 }
@@ -70,16 +70,16 @@ pub struct Store {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Closing {
     No,
-    /// What is in memory is left to the log.
-    Asked,
-    /// It is written to tables.
+    /// The rows in memory stay in the log.
+    Requested,
+    /// The rows in memory are being written to tables.
     Flushes,
 }
 
 impl Store {
-    /// Writes mutations, of which after a crash all are there or none: first into the log, as one
-    /// entry, then into memory. When they may be acknowledged is the caller's policy: at once, or
-    /// when [`Self::durable`] has passed the ticket.
+    /// Writes mutations, first into the log as one entry, then into memory. After a crash all of
+    /// them are there or none. The caller decides when to acknowledge: at once, or when
+    /// [`Self::durable`] has passed the ticket.
     #[inline]
     pub fn write(&mut self, mutations: &[Mutation<'_>]) -> Result<Ticket, WriteError> {
         for mutation in mutations {
@@ -118,7 +118,7 @@ impl Store {
     fn memory_full(&self) -> WriteError {
         let why = match self.background.full() {
             Some(why) => format!("they cannot be flushed ({why}); make room on the disk"),
-            None => "the disk is behind with flushing them, send less".into(),
+            None => "the disk is too slow for flushing them; send less".into(),
         };
         let (used_bytes, limit_bytes) = (self.used_bytes(), self.limits.memtable_bytes);
         WriteError::MemoryFull { used_bytes, limit_bytes, why }
@@ -131,7 +131,8 @@ impl Store {
         }
     }
 
-    /// Has what is in memory written to tables; what comes goes into a new memtable.
+    /// Freezes the active memtable, so that it is written to tables; new rows go into a new
+    /// memtable.
     fn freeze(&mut self) {
         let log_sequence = self.log.cut();
         self.freeze_below(log_sequence);
@@ -143,8 +144,8 @@ impl Store {
         self.background.flush(memtable, log_sequence);
     }
 
-    /// Takes the tables over that there are, all of them. Those that it was told before and that
-    /// are gone have been dropped or truncated: their rows are forgotten and their files removed.
+    /// Sets the tables that exist, with their options. Tables that were set before and are missing
+    /// now have been dropped or truncated: their rows are dropped and their files removed.
     pub fn schema(&mut self, options: BTreeMap<u32, TableOptions>) {
         let before = std::mem::replace(&mut self.options, options);
         let is_gone = |table: &u32| !self.options.contains_key(table);
@@ -154,21 +155,21 @@ impl Store {
         }
         self.gone.extend(&gone);
         self.memory.retain(|table| !gone.contains(&table));
-        let dropped = gone.iter().filter_map(|table| self.sorted.remove(table)).flatten();
+        let dropped = gone.iter().filter_map(|table| self.table_files.remove(table)).flatten();
         let dropped: Vec<_> = dropped.collect();
         self.background.drop_tables(dropped, &gone);
         self.go_on_closing();
     }
 
-    /// Has the blocks read that a read which ended in [`crate::read::End::Missing`] has noted. When
-    /// [`Pins::is_ready`], it can be tried again.
+    /// Begins to read the blocks that a read has noted which ended in
+    /// [`crate::read::End::Missing`]. The read can be tried again when [`Pins::is_ready`].
     pub(crate) fn fetch(&mut self, pins: &mut Pins) {
-        let tables = || self.sorted.values().flatten();
+        let tables = || self.table_files.values().flatten();
         self.fetches.fetch(pins, |file| tables().find(|table| table.file() == file).cloned());
     }
 
-    /// The next operation to be carried out, if there is any: to be asked until there is none.
-    /// Those that somebody waits for come first.
+    /// The next operation to carry out, if there is one. The host calls this until it returns
+    /// `None`. Operations that clients wait for come first.
     pub fn next_op(&mut self, now: Now) -> Option<Op> {
         self.now = self.now.max(now);
         if let Some(op) = self.log.next_op(now).or_else(|| self.fetches.next_op()) {
@@ -181,8 +182,8 @@ impl Store {
         self.background.next_op(now, self.fetches.is_busy())
     }
 
-    /// When [`Self::next_op`] and [`Self::urgency`] have to be asked again though nothing else has
-    /// happened, in ns of [`Now::monotonic_ns`].
+    /// The time at which to call [`Self::next_op`] and [`Self::urgency`] again even if nothing else
+    /// has happened, in ns of [`Now::monotonic_ns`].
     pub fn next_due_ns(&self) -> Option<u64> {
         match (self.log.next_due_ns(), self.background.next_due_ns()) {
             (Some(log), Some(background)) => Some(log.min(background)),
@@ -190,7 +191,7 @@ impl Store {
         }
     }
 
-    /// Takes an operation back that has been carried out.
+    /// Takes the completion of an operation.
     pub fn complete(&mut self, completion: Completion, now: Now) -> Result<(), StoreError> {
         self.now = self.now.max(now);
         match completion.id.owner() {
@@ -212,14 +213,16 @@ impl Store {
     fn put_in_force(&mut self, mut edits: Vec<Edit>) {
         for edit in &mut edits {
             for &file in &edit.remove {
-                self.sorted.values_mut().for_each(|tables| tables.retain(|t| t.file() != file));
+                self.table_files
+                    .values_mut()
+                    .for_each(|tables| tables.retain(|t| t.file() != file));
             }
             for table in edit.add.drain(..) {
                 if self.gone.contains(&table.footer().table) {
                     self.background.retire(vec![table]);
                     continue;
                 }
-                let tables = self.sorted.entry(table.footer().table).or_default();
+                let tables = self.table_files.entry(table.footer().table).or_default();
                 let latest = |table: &Rc<_>| std::cmp::Reverse(latest(table));
                 let at = tables.partition_point(|other| latest(other) <= latest(&table));
                 tables.insert(at, table);
@@ -231,18 +234,18 @@ impl Store {
                 self.log.release(sequence);
             }
         }
-        self.sorted.retain(|_, tables| !tables.is_empty());
-        self.background.settle(edits, &self.sorted);
+        self.table_files.retain(|_, tables| !tables.is_empty());
+        self.background.settle(edits, &self.table_files);
         self.freeze_if_full();
         self.go_on_closing();
     }
 
-    /// Changes how many bytes of blocks are kept in memory.
+    /// Changes the number of bytes of blocks that stay in memory.
     pub fn set_cache_bytes(&mut self, bytes: usize) {
         self.cache.set_limit(bytes);
     }
 
-    /// How much [`Self::work`] matters now.
+    /// The urgency of [`Self::work`].
     pub fn urgency(&self) -> Urgency {
         if self.log.is_poisoned() {
             return Urgency::None;
@@ -251,12 +254,13 @@ impl Store {
             return Urgency::Background;
         }
         let filled = background::ratio(self.memory.bytes(), self.limits.memtable_bytes / FREEZE_AT);
-        self.background.urgency(&self.situation(), filled)
+        self.background.urgency(&self.view(), filled)
     }
 
-    /// Does one slice of flushing and compacting, of about 100 µs; false if there was nothing to do
-    /// until an operation ends or something is written. While there are requests the host should
-    /// give it the share of its time that [`Self::urgency`] asks for, and all of it when idle.
+    /// Does one slice of flushing and compacting, of about 100 µs. Returns false if there is
+    /// nothing to do until an operation ends or a write comes. While there are requests, the host
+    /// should give it the share of its time that [`Self::urgency`] asks for, and all of its time
+    /// when idle.
     pub fn work(&mut self, now: Now) -> bool {
         self.now = self.now.max(now);
         if self.log.is_poisoned() {
@@ -265,19 +269,19 @@ impl Store {
         if self.frozen.is_empty() && self.closing == Closing::No && self.is_log_long() {
             self.freeze();
         }
-        let Self { sorted, options, gone, memory, frozen, now, .. } = self;
+        let Self { table_files, options, gone, memory, frozen, now, .. } = self;
         let memtables = [Some(&*memory), frozen.first().map(|memtable| &**memtable)];
-        let situation = Situation { sorted, options, gone, memtables, now: *now };
-        self.background.step(&situation)
+        let view = StoreView { table_files, options, gone, memtables, now: *now };
+        self.background.step(&view)
     }
 
-    fn situation(&self) -> Situation<'_> {
+    fn view(&self) -> StoreView<'_> {
         let frozen = self.frozen.first().map(|memtable| &**memtable);
-        let Self { sorted, options, gone, memory, now, .. } = self;
-        Situation { sorted, options, gone, memtables: [Some(memory), frozen], now: *now }
+        let Self { table_files, options, gone, memory, now, .. } = self;
+        StoreView { table_files, options, gone, memtables: [Some(memory), frozen], now: *now }
     }
 
-    /// Whether recovery would take long.
+    /// Whether a recovery of the log would take long.
     fn is_log_long(&self) -> bool {
         let segments = self.log.segments();
         let bytes = segments.saturating_mul(self.limits.segment_bytes);
@@ -291,16 +295,16 @@ impl Store {
         self.log.durable()
     }
 
-    /// Begins a clean end: compactions are given up, what is in memory is written to tables if
-    /// `flush` says so, and the log is made durable and closed. Writes are not expected any more.
-    /// The host goes on with [`Self::next_op`] and [`Self::work`] until [`Self::is_closed`].
+    /// Begins a clean stop: aborts compactions, writes the rows in memory to tables if `flush` is
+    /// set, and makes the log durable and closes it. No writes may follow. The host continues with
+    /// [`Self::next_op`] and [`Self::work`] until [`Self::is_closed`].
     pub fn close(&mut self, flush: bool) {
-        self.closing = if flush { Closing::Flushes } else { Closing::Asked };
+        self.closing = if flush { Closing::Flushes } else { Closing::Requested };
         self.background.stop();
         self.go_on_closing();
     }
 
-    /// Closes the log when what it is needed for has been settled.
+    /// Closes the log when nothing needs it any more.
     fn go_on_closing(&mut self) {
         if self.closing == Closing::Flushes && self.frozen.is_empty() && !self.memory.is_empty() {
             self.freeze();
@@ -310,17 +314,17 @@ impl Store {
         }
     }
 
-    /// Whether the end has come: there are no further operations.
+    /// Whether the stop is complete: there are no further operations.
     pub fn is_closed(&self) -> bool {
         self.log.is_closed() && self.background.is_idle()
     }
 
-    /// Whether a failure has made the store refuse all writes, for good.
+    /// Whether a failure has made the store refuse all writes for good.
     pub fn is_poisoned(&self) -> bool {
         self.log.is_poisoned()
     }
 
-    /// Bytes of memory that rows occupy, overwritten ones included.
+    /// Bytes of memory that rows occupy, including overwritten ones.
     #[inline]
     pub fn used_bytes(&self) -> usize {
         self.memory.bytes() + self.frozen.iter().map(|memtable| memtable.bytes()).sum::<usize>()
@@ -332,10 +336,10 @@ impl Store {
         self.log.pending_bytes()
     }
 
-    /// What the store holds and has done.
+    /// The statistics of the store.
     pub fn statistics(&self) -> Statistics {
         let cache = self.cache.statistics();
-        let tables = || self.sorted.values().flatten();
+        let tables = || self.table_files.values().flatten();
         let counters = self.background.counters();
         let (fetched, lookups) = (self.fetches.counts(), self.scratch.lookups);
         Statistics {
@@ -362,7 +366,7 @@ impl Store {
             fetched_bytes: fetched.bytes,
             lookups_denied: lookups.denied,
             lookups_found: lookups.found,
-            lookups_in_vain: lookups.in_vain,
+            lookups_in_vain: lookups.false_positives,
             log_pending_bytes: self.log.pending_bytes() as u64,
             log_written_bytes: self.log.written_bytes(),
             log_segments: self.log.segments(),
@@ -372,9 +376,9 @@ impl Store {
         }
     }
 
-    /// How many table files of each size one table has, the smallest size first.
+    /// The number of table files of each size of one table, smallest size first.
     pub fn tables_of_size(&self, table: u32) -> Vec<usize> {
-        let tables = self.sorted.get(&table).into_iter().flatten();
+        let tables = self.table_files.get(&table).into_iter().flatten();
         background::sizes(tables.map(|table| table.file_bytes()))
     }
 }

@@ -1,12 +1,13 @@
-//! How a store is opened: its manifest, the ends of its tables, and what of the log is not in them.
-//! Work and memory depend on the number of tables and on the length of the log, not on the data.
+//! Opens a store: its manifest, the ends of its tables, and the part of the log that is not in
+//! them. Time and memory depend on the number of tables and on the length of the log, not on the
+//! size of the data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::Rc;
 
 use super::{Closing, Store};
-use crate::background::{Background, Edit, Sorted};
+use crate::background::{Background, Edit, TableFiles};
 use crate::cache::Cache;
 use crate::entry::{Entries, Mutation};
 use crate::fetch::Fetches;
@@ -28,29 +29,29 @@ pub enum OpenError {
     Manifest(#[from] ManifestError),
     #[error("cannot open {file}, which the manifest lists")]
     Table { file: String, source: TableError },
-    #[error("cannot remove {file}, which is left over from before")]
+    #[error("cannot remove {file}, which is a leftover")]
     Leftover { file: String, source: io::Error },
     #[error(transparent)]
     Log(#[from] RecoveryError),
     #[error(
         "the commit log holds more than fits into memory, and it cannot be flushed: {why}; make \
-         room on the disk or give it more memory"
+         room on the disk or give the server more memory"
     )]
     Flush { why: String },
 }
 
-/// What opening a store found.
+/// The results of opening a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Entries that were read from the log.
+    /// Number of entries read from the log.
     pub entries: u64,
-    /// Where the log was cut, if it was.
+    /// The position where the log was cut, if it was.
     pub torn: Option<TornTail>,
 }
 
 impl Store {
-    /// Recovers a shard from its files. `options` are those of all tables that there are; rows of
-    /// others (dropped or truncated ones) are passed over.
+    /// Recovers a shard from its files. `options` has all existing tables; rows of other tables
+    /// (dropped or truncated ones) are skipped.
     pub fn open(
         files: &mut impl Files,
         limits: Limits,
@@ -59,7 +60,7 @@ impl Store {
     ) -> Result<(Self, Recovered), OpenError> {
         let manifest = Manifest::read(files)?;
         let next_file = remove_leftovers(files, &manifest)?;
-        let (sorted, dropped) = open_tables(files, &manifest, &options)?;
+        let (table_files, dropped) = open_tables(files, &manifest, &options)?;
         let from = manifest.log_sequence;
         let mut background = Background::new(manifest, next_file, limits.background_bytes);
         if !dropped.is_empty() {
@@ -77,12 +78,12 @@ impl Store {
         let mut store = Self {
             memory: Memtable::default(),
             frozen: Vec::new(),
-            sorted,
+            table_files,
             cache: Cache::new(limits.cache_bytes),
             scratch: Scratch::default(),
             fetches: Fetches::default(),
             options,
-            // Replaced below: where it goes on is known when all of it has been read.
+            // This log is replaced below, when the end of the old one is known.
             log: CommitLog::new(0, from, [], log_limits),
             background,
             limits,
@@ -107,8 +108,8 @@ impl Store {
         Ok((store, Recovered { entries, torn: replayed.torn }))
     }
 
-    /// While nobody is served: writes the memtable to tables if it is full. The groups of the log
-    /// below the sequence are in it.
+    /// Writes the memtable to tables if it is full, and waits for that: there are no clients yet.
+    /// It holds the groups of the log below the sequence number.
     fn flush_at_once<F: Files>(&mut self, files: &mut F, sequence: u64) -> Result<(), OpenError> {
         if self.memory.bytes() < self.limits.memtable_bytes / super::FREEZE_AT {
             return Ok(());
@@ -132,7 +133,7 @@ impl Store {
     }
 }
 
-/// Removes the files that the manifest does not know: a crash left them. Returns the number of the
+/// Removes the files that the manifest does not list; a crash left them. Returns the number of the
 /// next table file.
 fn remove_leftovers(files: &mut impl Files, manifest: &Manifest) -> Result<u64, OpenError> {
     let listed = files.list().map_err(|source| OpenError::List { source })?;
@@ -155,13 +156,13 @@ fn remove_leftovers(files: &mut impl Files, manifest: &Manifest) -> Result<u64, 
     Ok(next_file)
 }
 
-/// Opens the tables, and returns the numbers of those that belong to none that exists.
+/// Opens the tables, and returns the numbers of files that belong to tables that do not exist.
 fn open_tables(
     files: &impl Files,
     manifest: &Manifest,
     options: &BTreeMap<u32, TableOptions>,
-) -> Result<(Sorted, Vec<u64>), OpenError> {
-    let mut sorted = Sorted::new();
+) -> Result<(TableFiles, Vec<u64>), OpenError> {
+    let mut table_files = TableFiles::new();
     let mut dropped = Vec::new();
     for listed in &manifest.tables {
         if !options.contains_key(&listed.table) {
@@ -172,10 +173,10 @@ fn open_tables(
         let read = |offset: u64, buffer: &mut [u8]| files.read_at(id, offset, buffer);
         let table = Table::open(listed.file, listed.bytes, read);
         let table = table.map_err(|source| OpenError::Table { file: files.name(id), source })?;
-        sorted.entry(listed.table).or_default().push(Rc::new(table));
+        table_files.entry(listed.table).or_default().push(Rc::new(table));
     }
-    for tables in sorted.values_mut() {
+    for tables in table_files.values_mut() {
         tables.sort_by_key(|table| std::cmp::Reverse(super::latest(table)));
     }
-    Ok((sorted, dropped))
+    Ok((table_files, dropped))
 }

@@ -1,37 +1,37 @@
-//! Blocks: what is read, checked and cached as a whole.
+//! Blocks: the units that are read, checked and cached as a whole.
 //!
 //! ```text
 //! block  crc32c u32 | kind u8 | codec u8 | 0 u16 | offset u64 | stored u32 | plain u32
 //!        | contents (stored bytes) | zeros to the next multiple of 4,096
 //! ```
 //!
-//! The checksum covers everything after it, padding too. `offset` is where in the file the block
-//! stands, so that a block read from a wrong place is no block. With codec 1 the contents are
-//! LZ4 (block format) of `plain` bytes; with codec 0 `plain` is `stored`.
+//! The checksum covers everything after it, including padding. `offset` is the position of the
+//! block in the file, so that a block read from a wrong place is invalid. With codec 1 the contents
+//! are LZ4 (block format) of `plain` bytes; with codec 0 `plain` is `stored`.
 
 use super::source::BlockAt;
 use super::{Damage, PAGE_BYTES, TableError, data, filter, index, narrow, u32_at, u64_at};
 
 /// Bytes of a block before its contents.
 pub(super) const HEAD_BYTES: usize = 24;
-/// Bytes of contents that fit a block of one page.
+/// Bytes of contents that fit into a block of one page.
 pub(super) const ROOM_BYTES: usize = PAGE_BYTES - HEAD_BYTES;
-/// LZ4 makes at most 255 bytes of one.
+/// LZ4 expands one byte to at most 255.
 const RATIO_MAX: usize = 255;
 
 const PLAIN: u8 = 0;
 const LZ4: u8 = 1;
 
-/// What a block holds.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Partitions and rows.
     Data,
-    /// Where data blocks stand.
+    /// The positions of data blocks.
     Index,
-    /// Which tokens are there.
+    /// The tokens of partitions.
     Filter,
-    /// Where index and filter blocks stand.
+    /// The positions of index and filter blocks.
     Top,
     /// The last page of the file.
     Footer,
@@ -71,12 +71,12 @@ pub struct Block {
 }
 
 impl Block {
-    /// Checks the bytes of a block (`at.pages` pages) and takes its contents out of them.
+    /// Checks the bytes of a block (`at.pages` pages) and returns its contents.
     pub fn decode(at: BlockAt, bytes: &[u8]) -> Result<Self, TableError> {
         Self::decode_into(Vec::new(), at, bytes)
     }
 
-    /// The same, into the buffer of a block that is not needed any more.
+    /// Decodes a block into the buffer of one that is no longer needed.
     pub(crate) fn decode_into(
         buffer: Vec<u8>,
         at: BlockAt,
@@ -85,7 +85,7 @@ impl Block {
         decode(buffer, at, bytes).map_err(|damage| at.damaged(damage))
     }
 
-    /// The buffer, for another block.
+    /// The buffer of the block, for reuse.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.contents
     }
@@ -94,7 +94,7 @@ impl Block {
         self.kind
     }
 
-    /// Bytes that the block occupies in memory, beside its account.
+    /// Bytes that the block occupies in memory, without the cache's overhead.
     pub fn bytes(&self) -> usize {
         self.contents.capacity()
     }
@@ -107,7 +107,7 @@ impl Block {
         self.contents.into_boxed_slice()
     }
 
-    /// A block of some length for tests of what holds blocks.
+    /// A block of a given length, for tests of code that holds blocks.
     #[cfg(test)]
     pub(crate) fn for_test(length: usize) -> Self {
         Self { kind: Kind::Data, contents: vec![0; length] }
@@ -132,13 +132,13 @@ fn decode(mut contents: Vec<u8>, at: BlockAt, bytes: &[u8]) -> Result<Block, Dam
     }
     let (stored, plain) = (u32_at(bytes, 16) as usize, u32_at(bytes, 20) as usize);
     if pages_of(stored) != at.pages {
-        return Err(Damage::Structure("the length does not fit the pages"));
+        return Err(Damage::Structure("the length does not match the pages"));
     }
     let stored = &bytes[HEAD_BYTES..HEAD_BYTES + stored];
     contents.clear();
     match bytes[5] {
         PLAIN if plain == stored.len() => {
-            // Room for any block of as many pages, so that the buffer serves the next one.
+            // Any block of as many pages fits, so that the buffer serves the next one.
             contents.reserve_exact(at.bytes() - HEAD_BYTES);
             contents.extend_from_slice(stored);
         }
@@ -156,19 +156,19 @@ fn decode(mut contents: Vec<u8>, at: BlockAt, bytes: &[u8]) -> Result<Block, Dam
         Kind::Data => data::check(&contents)?,
         Kind::Index => index::check(&contents)?,
         Kind::Filter => filter::check(&contents)?,
-        // Read once, by what parses them.
+        // These blocks are checked by the code that parses them.
         Kind::Top | Kind::Footer => {}
     }
     Ok(Block { kind, contents })
 }
 
-/// How many pages a block with so many bytes of contents takes.
+/// Number of pages of a block with so many bytes of contents.
 pub(super) fn pages_of(stored: usize) -> u32 {
     narrow((HEAD_BYTES + stored).div_ceil(PAGE_BYTES))
 }
 
-/// Writes a block over `out`, which is cleared first. `plain` is the length before `stored` was
-/// compressed, if it was.
+/// Writes a block into `out`, which is cleared first. `plain` is the length of the contents before
+/// compression, if `stored` is compressed.
 pub(super) fn encode(
     kind: Kind,
     offset: u64,

@@ -1,4 +1,4 @@
-//! A place in a table file: finds partitions and rows, and moves from one to the next.
+//! A position in a table file: finds partitions and rows, and moves from one to the next.
 
 use std::rc::Rc;
 
@@ -8,58 +8,58 @@ use super::index::{Index, Position};
 use super::source::{BlockAt, BlockSource};
 use super::{Damage, Kind, Table, TableError};
 
-/// Whether a cursor could go where it was sent.
+/// The result of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
     Ready,
-    /// A block is missing and has been noted: the cursor stands where it stood; ask again when the
-    /// block is there.
+    /// A block is missing and has been noted. The cursor keeps its position; call again when the
+    /// block has come.
     Missing,
 }
 
-/// Which row of a partition to begin with.
+/// The row of a partition to begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start<'a> {
     /// The first row at or after a clustering key.
     From(&'a [u8]),
-    /// The last row before a clustering key, or the last of all.
+    /// The last row before a clustering key, or the last row of all.
     Before(Option<&'a [u8]>),
 }
 
-/// Where a data block is: which index block, which entry of it.
+/// The position of a data block: an index block, and an entry of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct BlockPosition {
     leaf: usize,
     entry: usize,
 }
 
-/// A data block, where it is, and the index block that says so.
+/// A data block, its position, and its index block.
 #[derive(Clone, Debug)]
-struct Spot {
-    place: Place,
+struct CurrentBlock {
+    position: BlockPosition,
     leaf: Rc<Block>,
     block: Rc<Block>,
 }
 
-/// A partition, and a row in it, of one table. It holds what it stands on, so that nothing of it
-/// can leave memory.
+/// A partition of a table, and a row in it. The cursor holds their blocks, so that they cannot
+/// leave memory.
 #[derive(Debug)]
 pub struct Cursor {
     table: Rc<Table>,
     /// The index block used last.
     leaf: Option<(usize, Rc<Block>)>,
-    spot: Option<Spot>,
+    current: Option<CurrentBlock>,
     piece: usize,
     row: Option<usize>,
     /// The block in which the current partition begins, if it has range tombstones.
     head: Option<Rc<Block>>,
     read_ahead: usize,
-    /// Where [`Self::find`] was going when a data block was missing.
-    going: Option<(Place, BlockAt)>,
+    /// The target of [`Self::find`] when a data block was missing.
+    going: Option<(BlockPosition, BlockAt)>,
 }
 
-/// Unwraps what is in memory; else the function says that a block is missing.
+/// Unwraps a block that is in memory, or returns that it is missing.
 macro_rules! ready {
     ($found:expr) => {
         match $found? {
@@ -70,13 +70,13 @@ macro_rules! ready {
 }
 
 impl Cursor {
-    /// A cursor that stands nowhere yet.
+    /// A cursor without a position.
     pub fn new(table: Rc<Table>) -> Self {
-        let (leaf, spot, row, head, going) = (None, None, None, None, None);
-        Self { table, leaf, spot, piece: 0, row, head, read_ahead: 0, going }
+        let (leaf, current, row, head, going) = (None, None, None, None, None);
+        Self { table, leaf, current, piece: 0, row, head, read_ahead: 0, going }
     }
 
-    /// When a data block is missing, says that so many after it will be wanted too.
+    /// Makes the cursor announce this many further blocks when a data block is missing.
     pub fn with_read_ahead(self, blocks: usize) -> Self {
         Self { read_ahead: blocks, ..self }
     }
@@ -85,10 +85,10 @@ impl Cursor {
         &self.table
     }
 
-    /// Goes to a row of one partition if the table has it: reads at most one index block, one data
-    /// block, and the block in which the partition begins if there are range tombstones in it. Most
-    /// tables that do not have it are told by [`Table::may_contain`] before. [`Self::partition`]
-    /// tells whether the partition is there, [`Self::row`] whether such a row is.
+    /// Moves to a row of one partition if the table has it. It reads at most one index block, one
+    /// data block, and the block in which the partition begins if that has range tombstones.
+    /// [`Table::may_contain`] excludes most tables without the partition before.
+    /// [`Self::partition`] tells whether the partition exists, [`Self::row`] whether the row does.
     pub fn find(
         &mut self,
         token: i64,
@@ -98,21 +98,22 @@ impl Cursor {
     ) -> Result<Step, TableError> {
         let clustering = clustering_of(start);
         let target = Position { token, key, clustering };
-        let Some(place) = ready!(self.locate(&target, source)) else {
+        let Some(position) = ready!(self.locate(&target, source)) else {
             self.leave();
             return Ok(Step::Ready);
         };
-        let Some(spot) = self.fetch(place, source)? else {
-            let leaf = self.leaf.as_ref().filter(|(leaf, _)| *leaf == place.leaf);
-            let at = leaf.map(|(_, leaf)| self.table.block_at(index(leaf).place(place.entry)));
-            self.going = at.map(|at| (place, at));
+        let Some(current) = self.fetch(position, source)? else {
+            let leaf = self.leaf.as_ref().filter(|(leaf, _)| *leaf == position.leaf);
+            let at =
+                leaf.map(|(_, leaf)| self.table.block_at(index(leaf).position(position.entry)));
+            self.going = at.map(|at| (position, at));
             return Ok(Step::Missing);
         };
-        self.arrive(spot, (token, key), start, source)
+        self.arrive(current, (token, key), start, source)
     }
 
-    /// Goes on with the last [`Self::find`], with the same words, after a block was missing: where a
-    /// data block was, without looking for it again.
+    /// Continues the last [`Self::find`], with the same arguments, after a block was missing. A
+    /// missing data block is not located again.
     pub fn find_on(
         &mut self,
         token: i64,
@@ -121,33 +122,33 @@ impl Cursor {
         source: &mut impl BlockSource,
     ) -> Result<Step, TableError> {
         let going = self.going.take().zip(self.leaf.as_ref());
-        let Some(((place, at), leaf)) = going.filter(|((to, _), leaf)| to.leaf == leaf.0) else {
+        let Some(((position, at), leaf)) = going.filter(|((to, _), leaf)| to.leaf == leaf.0) else {
             return self.find(token, key, start, source);
         };
         let leaf = Rc::clone(&leaf.1);
         let Some(block) = self.table.get(at, Kind::Data, source)? else {
-            self.going = Some((place, at));
+            self.going = Some((position, at));
             return Ok(Step::Missing);
         };
-        self.arrive(Spot { place, leaf, block }, (token, key), start, source)
+        self.arrive(CurrentBlock { position, leaf, block }, (token, key), start, source)
     }
 
-    /// Enters a partition if the only block that can have it does.
+    /// Enters a partition if the only block that may have it does.
     fn arrive(
         &mut self,
-        spot: Spot,
+        current: CurrentBlock,
         (token, key): (i64, &[u8]),
         start: Start<'_>,
         source: &mut impl BlockSource,
     ) -> Result<Step, TableError> {
-        let Ok(piece) = data(&spot.block).find(token, key) else {
+        let Ok(piece) = data(&current.block).find(token, key) else {
             self.leave();
             return Ok(Step::Ready);
         };
-        self.enter(spot, piece, Some(start), source)
+        self.enter(current, piece, Some(start), source)
     }
 
-    /// Goes to the first partition at or after (token, key), before its rows.
+    /// Moves to the first partition at or after (token, key), before its rows.
     pub fn seek_partition(
         &mut self,
         token: i64,
@@ -155,46 +156,48 @@ impl Cursor {
         source: &mut impl BlockSource,
     ) -> Result<Step, TableError> {
         let target = Position { token, key, clustering: Some(&[]) };
-        let place = ready!(self.locate(&target, source)).unwrap_or(Place { leaf: 0, entry: 0 });
-        let spot = ready!(self.fetch(place, source));
-        match data(&spot.block).find(token, key) {
-            Ok(piece) => self.enter(spot, piece, None, source),
-            Err(piece) => self.enter_or_next(spot, piece, source),
+        let position =
+            ready!(self.locate(&target, source)).unwrap_or(BlockPosition { leaf: 0, entry: 0 });
+        let current = ready!(self.fetch(position, source));
+        match data(&current.block).find(token, key) {
+            Ok(piece) => self.enter(current, piece, None, source),
+            Err(piece) => self.enter_or_next(current, piece, source),
         }
     }
 
-    /// Goes to the partition after the current one, before its rows, however many rows lie between.
+    /// Moves to the partition after the current one, before its rows, however many rows lie
+    /// between.
     pub fn next_partition(&mut self, source: &mut impl BlockSource) -> Result<Step, TableError> {
         loop {
-            let Some(spot) = self.spot.clone() else { return Ok(Step::Ready) };
-            if self.piece + 1 < data(&spot.block).pieces() {
-                return self.enter(spot, self.piece + 1, None, source);
+            let Some(current) = self.current.clone() else { return Ok(Step::Ready) };
+            if self.piece + 1 < data(&current.block).pieces() {
+                return self.enter(current, self.piece + 1, None, source);
             }
-            let Some(next) = self.next_place(&spot) else {
+            let Some(next) = self.next_position(&current) else {
                 self.leave();
                 return Ok(Step::Ready);
             };
-            if !self.continues(&spot, next) {
-                let spot = ready!(self.fetch(next, source));
-                return self.enter(spot, 0, None, source);
+            if !self.continues(&current, next) {
+                let current = ready!(self.fetch(next, source));
+                return self.enter(current, 0, None, source);
             }
-            // Past all blocks that continue the partition, to the last of them.
-            let Piece { token, key, .. } = data(&spot.block).piece(self.piece);
+            // Skip all blocks that continue the partition, to the last of them.
+            let Piece { token, key, .. } = data(&current.block).piece(self.piece);
             let target = Position { token, key, clustering: None };
-            let place = ready!(self.locate(&target, source)).unwrap_or(next).max(next);
-            let last = ready!(self.fetch(place, source));
+            let position = ready!(self.locate(&target, source)).unwrap_or(next).max(next);
+            let last = ready!(self.fetch(position, source));
             let Ok(piece) = data(&last.block).find(token, key) else {
-                return Err(self.damaged(place, "it does not continue the partition before"));
+                return Err(self.damaged(position, "it does not continue the partition before"));
             };
-            (self.spot, self.piece, self.row) = (Some(last), piece, None);
+            (self.current, self.piece, self.row) = (Some(last), piece, None);
         }
     }
 
     /// Token and key of the current partition.
     #[inline]
     pub fn partition(&self) -> Option<(i64, &[u8])> {
-        let spot = self.spot.as_ref()?;
-        let piece = data(&spot.block).piece(self.piece);
+        let current = self.current.as_ref()?;
+        let piece = data(&current.block).piece(self.piece);
         Some((piece.token, piece.key))
     }
 
@@ -207,114 +210,119 @@ impl Cursor {
         ranges_of(found.unwrap_or_default())
     }
 
-    /// Goes to a row of the current partition, from wherever in it.
+    /// Moves to a row of the current partition, from any row of it.
     pub fn seek_row(
         &mut self,
         start: Start<'_>,
         source: &mut impl BlockSource,
     ) -> Result<Step, TableError> {
-        let Some(spot) = self.spot.clone() else { return Ok(Step::Ready) };
-        let held = Rc::clone(&spot.block);
+        let Some(current) = self.current.clone() else { return Ok(Step::Ready) };
+        let held = Rc::clone(&current.block);
         let here = data(&held);
         let piece = here.piece(self.piece);
         // Most partitions lie in one block.
         if !piece.continued && self.piece + 1 < here.pieces() {
-            return self.enter_row(spot, self.piece, start, source);
+            return self.enter_row(current, self.piece, start, source);
         }
         let Piece { token, key, .. } = piece;
         let target = Position { token, key, clustering: clustering_of(start) };
-        let place = ready!(self.locate(&target, source)).unwrap_or(spot.place);
-        let spot = ready!(self.fetch(place, source));
-        let found = data(&spot.block).find(token, key);
-        let piece =
-            found.map_err(|_| self.damaged(place, "a partition is not where the index says"))?;
-        self.enter_row(spot, piece, start, source)
+        let position = ready!(self.locate(&target, source)).unwrap_or(current.position);
+        let current = ready!(self.fetch(position, source));
+        let found = data(&current.block).find(token, key);
+        let piece = found.map_err(|_| {
+            self.damaged(position, "a partition is not at its position in the index")
+        })?;
+        self.enter_row(current, piece, start, source)
     }
 
-    /// Clustering key and cells of the current row. `None` where there is no such row, or no more.
+    /// Clustering key and cells of the current row; `None` if there is no row.
     #[inline]
     pub fn row(&self) -> Option<(&[u8], &[u8])> {
-        let spot = self.spot.as_ref()?;
-        Some(data(&spot.block).row(self.piece, self.row?))
+        let current = self.current.as_ref()?;
+        Some(data(&current.block).row(self.piece, self.row?))
     }
 
-    /// Goes to the next row of the partition.
+    /// Moves to the next row of the partition.
     #[inline]
     pub fn advance(&mut self, source: &mut impl BlockSource) -> Result<Step, TableError> {
-        let Some((spot, row)) = self.spot.as_ref().zip(self.row) else { return Ok(Step::Ready) };
-        if row + 1 < data(&spot.block).rows_of(self.piece).end {
+        let Some((current, row)) = self.current.as_ref().zip(self.row) else {
+            return Ok(Step::Ready);
+        };
+        if row + 1 < data(&current.block).rows_of(self.piece).end {
             self.row = Some(row + 1);
             return Ok(Step::Ready);
         }
-        let next = ready!(self.continuation(spot.clone(), self.piece, source));
+        let next = ready!(self.continuation(current.clone(), self.piece, source));
         if let Some(next) = &next {
             self.piece = 0;
-            self.spot = Some(next.clone());
+            self.current = Some(next.clone());
         }
         self.row = next.map(|_| 0);
         Ok(Step::Ready)
     }
 
-    /// Goes to the row before in the partition.
+    /// Moves to the previous row of the partition.
     #[inline]
     pub fn retreat(&mut self, source: &mut impl BlockSource) -> Result<Step, TableError> {
-        let Some((spot, row)) = self.spot.as_ref().zip(self.row) else { return Ok(Step::Ready) };
-        if row > data(&spot.block).rows_of(self.piece).start {
+        let Some((current, row)) = self.current.as_ref().zip(self.row) else {
+            return Ok(Step::Ready);
+        };
+        if row > data(&current.block).rows_of(self.piece).start {
             self.row = Some(row - 1);
             return Ok(Step::Ready);
         }
-        self.before(spot.clone(), self.piece, source)
+        self.before(current.clone(), self.piece, source)
     }
 
-    /// Stands nowhere.
+    /// Removes the position.
     fn leave(&mut self) {
-        (self.spot, self.row, self.head) = (None, None, None);
+        (self.current, self.row, self.head) = (None, None, None);
     }
 
-    /// Enters a piece, or the first of the next block if this one has no such piece.
+    /// Enters a piece, or the first piece of the next block if this block has no such piece.
     fn enter_or_next(
         &mut self,
-        spot: Spot,
+        current: CurrentBlock,
         piece: usize,
         source: &mut impl BlockSource,
     ) -> Result<Step, TableError> {
-        if piece < data(&spot.block).pieces() {
-            return self.enter(spot, piece, None, source);
+        if piece < data(&current.block).pieces() {
+            return self.enter(current, piece, None, source);
         }
-        let Some(next) = self.next_place(&spot) else {
+        let Some(next) = self.next_position(&current) else {
             self.leave();
             return Ok(Step::Ready);
         };
-        let spot = ready!(self.fetch(next, source));
-        self.enter(spot, 0, None, source)
+        let current = ready!(self.fetch(next, source));
+        self.enter(current, 0, None, source)
     }
 
     /// Makes a piece the current one, with the block that has the range tombstones.
     fn enter(
         &mut self,
-        spot: Spot,
+        current: CurrentBlock,
         piece: usize,
         start: Option<Start<'_>>,
         source: &mut impl BlockSource,
     ) -> Result<Step, TableError> {
-        let held = Rc::clone(&spot.block);
+        let held = Rc::clone(&current.block);
         let Piece { token, key, continued, has_ranges } = data(&held).piece(piece);
         let head = match (has_ranges, continued) {
             (false, _) => None,
-            (true, false) => Some(Rc::clone(&spot.block)),
+            (true, false) => Some(Rc::clone(&current.block)),
             (true, true) => {
                 let target = Position { token, key, clustering: Some(&[]) };
-                let place = ready!(self.locate(&target, source)).unwrap_or(spot.place);
-                Some(ready!(self.fetch(place, source)).block)
+                let position = ready!(self.locate(&target, source)).unwrap_or(current.position);
+                Some(ready!(self.fetch(position, source)).block)
             }
         };
         match start {
             Some(start) => {
-                if self.enter_row(spot, piece, start, source)? == Step::Missing {
+                if self.enter_row(current, piece, start, source)? == Step::Missing {
                     return Ok(Step::Missing);
                 }
             }
-            None => (self.spot, self.piece, self.row) = (Some(spot), piece, None),
+            None => (self.current, self.piece, self.row) = (Some(current), piece, None),
         }
         self.head = head;
         Ok(Step::Ready)
@@ -323,34 +331,34 @@ impl Cursor {
     /// Makes a row of a piece, or of its neighbour in the partition, the current one.
     fn enter_row(
         &mut self,
-        spot: Spot,
+        current: CurrentBlock,
         piece: usize,
         start: Start<'_>,
         source: &mut impl BlockSource,
     ) -> Result<Step, TableError> {
-        let held = Rc::clone(&spot.block);
+        let held = Rc::clone(&current.block);
         let here = data(&held);
         let rows = here.rows_of(piece);
         match start {
             Start::From(clustering) => {
                 let row = here.row_from(piece, clustering);
                 if row < rows.end {
-                    (self.spot, self.piece, self.row) = (Some(spot), piece, Some(row));
+                    (self.current, self.piece, self.row) = (Some(current), piece, Some(row));
                     return Ok(Step::Ready);
                 }
-                let next = ready!(self.continuation(spot.clone(), piece, source));
+                let next = ready!(self.continuation(current.clone(), piece, source));
                 self.row = next.as_ref().map(|_| 0);
                 self.piece = if next.is_some() { 0 } else { piece };
-                self.spot = Some(next.unwrap_or(spot));
+                self.current = Some(next.unwrap_or(current));
                 Ok(Step::Ready)
             }
             Start::Before(to) => {
                 let end = to.map_or(rows.end, |to| here.row_from(piece, to));
                 if end > rows.start {
-                    (self.spot, self.piece, self.row) = (Some(spot), piece, Some(end - 1));
+                    (self.current, self.piece, self.row) = (Some(current), piece, Some(end - 1));
                     return Ok(Step::Ready);
                 }
-                self.before(spot, piece, source)
+                self.before(current, piece, source)
             }
         }
     }
@@ -358,61 +366,64 @@ impl Cursor {
     /// The block that continues the partition of a piece, if there is one.
     fn continuation(
         &mut self,
-        spot: Spot,
+        current: CurrentBlock,
         piece: usize,
         source: &mut impl BlockSource,
-    ) -> Result<Option<Option<Spot>>, TableError> {
-        if piece + 1 < data(&spot.block).pieces() {
+    ) -> Result<Option<Option<CurrentBlock>>, TableError> {
+        if piece + 1 < data(&current.block).pieces() {
             return Ok(Some(None));
         }
-        let Some(place) = self.next_place(&spot).filter(|next| self.continues(&spot, *next)) else {
+        let Some(position) =
+            self.next_position(&current).filter(|next| self.continues(&current, *next))
+        else {
             return Ok(Some(None));
         };
-        let Some(next) = self.fetch(place, source)? else { return Ok(None) };
-        let Piece { token, key, .. } = data(&spot.block).piece(piece);
+        let Some(next) = self.fetch(position, source)? else { return Ok(None) };
+        let Piece { token, key, .. } = data(&current.block).piece(piece);
         let found = data(&next.block).piece(0);
         if !found.continued || (found.token, found.key) != (token, key) {
-            return Err(self.damaged(place, "it does not continue the partition before"));
+            return Err(self.damaged(position, "it does not continue the partition before"));
         }
         Ok(Some(Some(next)))
     }
 
-    /// Makes the last row before a piece of the same partition the current one; none if the piece
-    /// is the partition's first.
+    /// Makes the last row before a piece of the same partition the current one; there is none if
+    /// the piece is the partition's first.
     fn before(
         &mut self,
-        spot: Spot,
+        current: CurrentBlock,
         piece: usize,
         source: &mut impl BlockSource,
     ) -> Result<Step, TableError> {
-        if !data(&spot.block).piece(piece).continued {
-            (self.spot, self.piece, self.row) = (Some(spot), piece, None);
+        if !data(&current.block).piece(piece).continued {
+            (self.current, self.piece, self.row) = (Some(current), piece, None);
             return Ok(Step::Ready);
         }
-        let place = ready!(self.place_before(spot.place, source));
-        let before = ready!(self.fetch(place, source));
+        let position = ready!(self.position_before(current.position, source));
+        let before = ready!(self.fetch(position, source));
         let here = data(&before.block);
         let last = here.pieces() - 1;
-        let Piece { token, key, .. } = data(&spot.block).piece(piece);
+        let Piece { token, key, .. } = data(&current.block).piece(piece);
         let found = here.piece(last);
         if (found.token, found.key) != (token, key) {
-            return Err(self.damaged(place, "the partition begins nowhere"));
+            return Err(self.damaged(position, "the begin of the partition is missing"));
         }
         let rows = here.rows_of(last);
         self.row = rows.end.checked_sub(1).filter(|row| rows.contains(row));
-        (self.spot, self.piece) = (Some(before), last);
+        (self.current, self.piece) = (Some(before), last);
         Ok(Step::Ready)
     }
 
-    /// The only data block that can have a position; `None` inside if it is below all.
+    /// The only data block that may have a position; the inner option is empty if the position is
+    /// below all blocks.
     fn locate(
         &mut self,
         target: &Position<'_>,
         source: &mut impl BlockSource,
-    ) -> Result<Option<Option<Place>>, TableError> {
+    ) -> Result<Option<Option<BlockPosition>>, TableError> {
         let Some(leaf) = self.table.top.index().find(target) else { return Ok(Some(None)) };
         let Some(block) = self.index_of(leaf, source)? else { return Ok(None) };
-        Ok(Some(index(&block).find(target).map(|entry| Place { leaf, entry })))
+        Ok(Some(index(&block).find(target).map(|entry| BlockPosition { leaf, entry })))
     }
 
     /// Reads an index block.
@@ -421,12 +432,12 @@ impl Cursor {
         leaf: usize,
         source: &mut impl BlockSource,
     ) -> Result<Option<Rc<Block>>, TableError> {
-        let current = self.spot.as_ref().map(|spot| (spot.place.leaf, &spot.leaf));
+        let current = self.current.as_ref().map(|current| (current.position.leaf, &current.leaf));
         let used = self.leaf.as_ref().map(|(leaf, block)| (*leaf, block));
         if let Some((_, block)) = current.into_iter().chain(used).find(|(held, _)| *held == leaf) {
             return Ok(Some(Rc::clone(block)));
         }
-        let at = self.table.block_at(self.table.top.index().place(leaf));
+        let at = self.table.block_at(self.table.top.index().position(leaf));
         let block = self.table.get(at, Kind::Index, source)?;
         if let Some(block) = &block {
             self.leaf = Some((leaf, Rc::clone(block)));
@@ -434,81 +445,81 @@ impl Cursor {
         Ok(block)
     }
 
-    /// Reads a data block; when it is missing, says which ones will be wanted after it.
+    /// Reads a data block. If it is missing, announces the blocks after it.
     fn fetch(
         &mut self,
-        place: Place,
+        position: BlockPosition,
         source: &mut impl BlockSource,
-    ) -> Result<Option<Spot>, TableError> {
-        if let Some(spot) = &self.spot
-            && spot.place == place
+    ) -> Result<Option<CurrentBlock>, TableError> {
+        if let Some(current) = &self.current
+            && current.position == position
         {
-            return Ok(Some(spot.clone()));
+            return Ok(Some(current.clone()));
         }
-        let Some(leaf) = self.index_of(place.leaf, source)? else { return Ok(None) };
+        let Some(leaf) = self.index_of(position.leaf, source)? else { return Ok(None) };
         let index = index(&leaf);
-        let at = self.table.block_at(index.place(place.entry));
+        let at = self.table.block_at(index.position(position.entry));
         let block = self.table.get(at, Kind::Data, source)?;
         if block.is_none() {
-            for entry in (place.entry + 1..index.len()).take(self.read_ahead) {
-                let at = self.table.block_at(index.place(entry));
+            for entry in (position.entry + 1..index.len()).take(self.read_ahead) {
+                let at = self.table.block_at(index.position(entry));
                 self.table.check_place(at)?;
                 source.expect(at);
             }
             return Ok(None);
         }
-        Ok(block.map(|block| Spot { place, leaf, block }))
+        Ok(block.map(|block| CurrentBlock { position, leaf, block }))
     }
 
-    /// Where the next data block is, if there is one.
-    fn next_place(&self, spot: &Spot) -> Option<Place> {
-        let Place { leaf, entry } = spot.place;
-        if entry + 1 < index(&spot.leaf).len() {
-            return Some(Place { leaf, entry: entry + 1 });
+    /// The position of the next data block, if there is one.
+    fn next_position(&self, current: &CurrentBlock) -> Option<BlockPosition> {
+        let BlockPosition { leaf, entry } = current.position;
+        if entry + 1 < index(&current.leaf).len() {
+            return Some(BlockPosition { leaf, entry: entry + 1 });
         }
         let more = leaf + 1 < self.table.top.index().len();
-        more.then_some(Place { leaf: leaf + 1, entry: 0 })
+        more.then_some(BlockPosition { leaf: leaf + 1, entry: 0 })
     }
 
-    /// Whether the block after a spot continues a partition: only then its separator has a
-    /// clustering key. That of the first block of an index block stands in the top too.
-    fn continues(&self, spot: &Spot, next: Place) -> bool {
-        let separator = if next.leaf == spot.place.leaf {
-            index(&spot.leaf).separator(next.entry)
+    /// Whether the block after the current one continues a partition: only then its separator has a
+    /// clustering key. The top has the separator of the first block of an index block too.
+    fn continues(&self, current: &CurrentBlock, next: BlockPosition) -> bool {
+        let separator = if next.leaf == current.position.leaf {
+            index(&current.leaf).separator(next.entry)
         } else {
             self.table.top.index().separator(next.leaf)
         };
         separator.clustering != Some(&[])
     }
 
-    /// Where the data block before is, which there must be.
-    fn place_before(
+    /// The position of the previous data block, which must exist.
+    fn position_before(
         &mut self,
-        place: Place,
+        position: BlockPosition,
         source: &mut impl BlockSource,
-    ) -> Result<Option<Place>, TableError> {
-        if let Some(entry) = place.entry.checked_sub(1) {
-            return Ok(Some(Place { entry, ..place }));
+    ) -> Result<Option<BlockPosition>, TableError> {
+        if let Some(entry) = position.entry.checked_sub(1) {
+            return Ok(Some(BlockPosition { entry, ..position }));
         }
-        let Some(leaf) = place.leaf.checked_sub(1) else {
-            return Err(self.damaged(place, "the first block continues a partition"));
+        let Some(leaf) = position.leaf.checked_sub(1) else {
+            return Err(self.damaged(position, "the first block continues a partition"));
         };
         let Some(block) = self.index_of(leaf, source)? else { return Ok(None) };
-        Ok(Some(Place { leaf, entry: index(&block).len() - 1 }))
+        Ok(Some(BlockPosition { leaf, entry: index(&block).len() - 1 }))
     }
 
-    /// Damage at a data block, as far as its place is known, or at its index block.
-    fn damaged(&self, place: Place, what: &'static str) -> TableError {
-        let leaf = self.leaf.as_ref().filter(|(leaf, _)| *leaf == place.leaf);
+    /// Damage at a data block if its position is known, or else at its index block.
+    fn damaged(&self, position: BlockPosition, what: &'static str) -> TableError {
+        let leaf = self.leaf.as_ref().filter(|(leaf, _)| *leaf == position.leaf);
         let at: BlockAt = match leaf {
-            Some((_, block)) => self.table.block_at(index(block).place(place.entry)),
-            None => self.table.block_at(self.table.top.index().place(place.leaf)),
+            Some((_, block)) => self.table.block_at(index(block).position(position.entry)),
+            None => self.table.block_at(self.table.top.index().position(position.leaf)),
         };
         at.damaged(Damage::Structure(what))
     }
 }
 
-/// What a start looks for in the index.
+/// The clustering key that a start looks up in the index.
 fn clustering_of(start: Start<'_>) -> Option<&[u8]> {
     match start {
         Start::From(clustering) => Some(clustering),
@@ -516,13 +527,13 @@ fn clustering_of(start: Start<'_>) -> Option<&[u8]> {
     }
 }
 
-/// The contents of a data block; only such come here.
+/// The contents of a data block. The caller has checked its kind.
 #[inline]
 fn data(block: &Block) -> Data<'_> {
     Data::of(block.contents()).expect("the block was checked")
 }
 
-/// The contents of an index block; only such come here.
+/// The contents of an index block. The caller has checked its kind.
 #[inline]
 fn index(block: &Block) -> Index<'_> {
     Index::of(block.contents()).expect("the block was checked")

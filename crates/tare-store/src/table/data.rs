@@ -9,8 +9,8 @@
 //! directory  per piece: its offset, its first row; a row ends where the next or the pieces end
 //! ```
 //!
-//! Offsets are u16 where the contents have at most 65,536 bytes, else u32. Flag 1: the partition
-//! began in an earlier block. Flag 2: it has range tombstones; they stand where it begins.
+//! Offsets are u16 if the contents have at most 65,536 bytes, else u32. Flag 1: the partition began
+//! in an earlier block. Flag 2: it has range tombstones, which are in the block where it begins.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -22,13 +22,13 @@ const TRAILER_BYTES: usize = 8;
 const PIECE_HEAD_BYTES: usize = 11;
 const ROW_HEAD_BYTES: usize = 2;
 const RANGE_HEAD_BYTES: usize = 17;
-/// Contents up to this length have narrow offsets.
+/// Contents up to this length have offsets of 16 bits.
 const NARROW_MAX: usize = 1 << 16;
 
 const CONTINUED: u8 = 1;
 const RANGES: u8 = 2;
 
-/// Puts contents together.
+/// Builds the contents of a block.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     bytes: Vec<u8>,
@@ -52,8 +52,8 @@ impl Builder {
         self.pieces.clear();
     }
 
-    /// Opens a piece. `ranges` are encoded; a piece that continues a partition says only whether
-    /// there are any.
+    /// Begins a piece. `ranges` are encoded; a piece that continues a partition only records
+    /// whether there are any.
     pub(super) fn piece(&mut self, token: i64, key: &[u8], continued: bool, ranges: &[u8]) {
         self.pieces.push((narrow(self.bytes.len()), narrow(self.rows.len())));
         self.bytes.extend_from_slice(&token.to_le_bytes());
@@ -75,7 +75,7 @@ impl Builder {
         self.bytes.extend_from_slice(cells);
     }
 
-    /// Length of the contents with one more row, in bytes, and with a piece for it at worst.
+    /// Length of the contents with one more row, and at worst with a piece for it, in bytes.
     pub(super) fn bytes_with(&self, key: &[u8], clustering: &[u8], cells: &[u8]) -> usize {
         let row = ROW_HEAD_BYTES + clustering.len() + cells.len();
         let piece = PIECE_HEAD_BYTES + key.len();
@@ -107,18 +107,18 @@ fn is_wide(bytes: usize) -> bool {
     bytes > NARROW_MAX
 }
 
-/// Length of contents. They are as long as narrow offsets make them if that is short enough.
+/// Length of contents, which have narrow offsets if that makes them short enough.
 fn contents_bytes(bytes: usize, rows: usize, pieces: usize) -> usize {
     let with = |width: usize| bytes + (rows + 2 * pieces) * width + TRAILER_BYTES;
     if is_wide(with(2)) { with(4) } else { with(2) }
 }
 
-/// Contents of a data block, which have been checked.
+/// The checked contents of a data block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Data<'a> {
     bytes: &'a [u8],
     width: usize,
-    /// Where the row offsets begin, which is where the pieces end.
+    /// Begin of the row offsets, which is the end of the pieces.
     rows_at: usize,
     directory_at: usize,
     pieces: usize,
@@ -130,14 +130,14 @@ pub(super) struct Data<'a> {
 pub(super) struct Piece<'a> {
     pub(super) token: i64,
     pub(super) key: &'a [u8],
-    /// The partition began in an earlier block.
+    /// Whether the partition began in an earlier block.
     pub(super) continued: bool,
-    /// The partition has range tombstones, here or where it began.
+    /// Whether the partition has range tombstones, here or where it began.
     pub(super) has_ranges: bool,
 }
 
 impl<'a> Data<'a> {
-    /// Reads the trailer. `None` if it cannot be right.
+    /// Decodes the trailer; `None` if it is invalid.
     pub(super) fn of(bytes: &'a [u8]) -> Option<Self> {
         let trailer_at = bytes.len().checked_sub(TRAILER_BYTES)?;
         let pieces = u32_at(bytes, trailer_at) as usize;
@@ -167,7 +167,7 @@ impl<'a> Data<'a> {
         self.number(self.directory_at + piece * 2 * self.width)
     }
 
-    /// Where the piece ends.
+    /// The end of the piece.
     fn piece_end(&self, piece: usize) -> usize {
         if piece + 1 < self.pieces { self.piece_offset(piece + 1) } else { self.rows_at }
     }
@@ -190,7 +190,7 @@ impl<'a> Data<'a> {
         Piece { token, key, continued: flags & CONTINUED != 0, has_ranges: flags & RANGES != 0 }
     }
 
-    /// The encoded range tombstones that stand in a piece.
+    /// The encoded range tombstones of a piece.
     pub(super) fn ranges(&self, piece: usize) -> &'a [u8] {
         let head = self.piece(piece);
         if head.continued || !head.has_ranges {
@@ -200,7 +200,7 @@ impl<'a> Data<'a> {
         &self.bytes[at + 4..at + 4 + u32_at(self.bytes, at) as usize]
     }
 
-    /// Where the piece of a partition is, or where it would be.
+    /// The piece of a partition, or the position where it would be.
     pub(super) fn find(&self, token: i64, key: &[u8]) -> Result<usize, usize> {
         search(0..self.pieces, |piece| {
             let piece = self.piece(piece);
@@ -216,7 +216,7 @@ impl<'a> Data<'a> {
         (clustering, &self.bytes[at..end])
     }
 
-    /// The clustering key of a row and where it ends.
+    /// The clustering key of a row, and its end.
     fn clustering(&self, row: usize) -> (&'a [u8], usize) {
         let from = self.row_offset(row) + ROW_HEAD_BYTES;
         let end = from + u16_at(self.bytes, from - ROW_HEAD_BYTES);
@@ -248,7 +248,7 @@ pub(super) fn search(
 
 /// Checks contents so that every later access is in bounds and in order.
 pub(super) fn check(bytes: &[u8]) -> Result<(), Damage> {
-    check_data(bytes).ok_or(Damage::Structure("partitions or rows are not where they should be"))
+    check_data(bytes).ok_or(Damage::Structure("partitions or rows are not in order"))
 }
 
 fn check_data(bytes: &[u8]) -> Option<()> {
@@ -295,7 +295,7 @@ fn check_data(bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Whether a range tombstone covers anything, and nothing of what the one before does.
+/// Whether a range tombstone covers anything, and does not overlap the one before.
 pub(super) fn follows(last: Option<&RangeTombstone<'_>>, next: &RangeTombstone<'_>) -> bool {
     let ascends = last.is_none_or(|last| last.to.is_some_and(|to| to <= next.from));
     ascends && next.to.is_none_or(|to| next.from < to)
@@ -313,25 +313,25 @@ pub(super) fn push_range(out: &mut Vec<u8>, range: &RangeTombstone<'_>) {
     out.extend_from_slice(to);
 }
 
-/// Reads range tombstones from the bytes in which a partition's head has them. Ends early at
-/// bytes that are none.
+/// Decodes range tombstones from the head of a partition. The iterator ends early at bytes that are
+/// none.
 pub fn ranges_of(bytes: &[u8]) -> Ranges<'_> {
     Ranges { bytes }
 }
 
-/// Iterator over the range tombstones of a partition: they ascend, and none overlap.
+/// Iterator over the range tombstones of a partition, which ascend without overlap.
 #[derive(Clone, Debug)]
 pub struct Ranges<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Ranges<'a> {
-    /// Bytes that are left, by which a place among the ranges can be found again.
+    /// Number of bytes left, by which a position among the ranges can be found again.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The ranges from where so many bytes were left.
+    /// The ranges from the position where so many bytes were left.
     pub(crate) fn with_left(&self, left: usize) -> Self {
         Self { bytes: &self.bytes[self.bytes.len() - left..] }
     }

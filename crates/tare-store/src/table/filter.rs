@@ -4,12 +4,12 @@
 //! contents  probes u8 | bits
 //! ```
 //!
-//! Each block takes as many tokens as the wanted share of false positives allows, and the next
+//! Each block takes as many tokens as the configured share of false positives allows, and the next
 //! tokens go into the next block. So a filter needs no memory for the whole table while it is
-//! written, and a lookup needs one page of it. `bits / tokens = -ln(share) / ln(2)^2` and
-//! `probes = bits / tokens * ln(2)` (Bloom, CACM 1970; the formulas in Mitzenmacher, Upfal,
-//! "Probability and Computing", 5.5.3). All probes come from two halves of one hash (Kirsch,
-//! Mitzenmacher, "Less Hashing, Same Performance", 2008). The token is a hash of the key already.
+//! written, and a lookup needs one page of it. `bits / tokens = -ln(share) / ln(2)^2` and `probes =
+//! bits / tokens * ln(2)` (Bloom, CACM 1970; the formulas in Mitzenmacher, Upfal, "Probability and
+//! Computing", 5.5.3). All probes come from two halves of one hash (Kirsch, Mitzenmacher, "Less
+//! Hashing, Same Performance", 2008). The token is a hash of the key already.
 
 use std::f64::consts::LN_2;
 
@@ -20,7 +20,7 @@ use tare_std::rng::mix64;
 const BITS: usize = (ROOM_BYTES - 1) * 8;
 const PROBES_MAX: u8 = 30;
 
-/// Collects tokens and makes blocks of them.
+/// Collects tokens and builds blocks of them.
 #[derive(Debug)]
 pub(super) struct Builder {
     tokens: Vec<i64>,
@@ -29,7 +29,7 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// For a share of false positives, above 0 and below 1.
+    /// A builder for a share of false positives, above 0 and below 1.
     pub(super) fn new(false_positives: f64) -> Self {
         let bits_per_token = -false_positives.clamp(1e-9, 0.999).ln() / (LN_2 * LN_2);
         #[expect(
@@ -48,8 +48,8 @@ impl Builder {
         self.tokens.first().copied()
     }
 
-    /// Takes a token, not below the one before. False if it needs a new block: then it was not
-    /// taken. A token never stands in two blocks.
+    /// Adds a token, which must not be below the one before. Returns false if the token needs a new
+    /// block; then it was not added. No token is in two blocks.
     pub(super) fn push(&mut self, token: i64) -> bool {
         if self.tokens.last() == Some(&token) {
             return true;
@@ -61,7 +61,7 @@ impl Builder {
         true
     }
 
-    /// Appends the contents of a block with the tokens so far to `out`, and forgets them.
+    /// Appends the contents of a block with the tokens so far to `out`, and clears the builder.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         let from = out.len();
         out.push(self.probes);
@@ -75,7 +75,7 @@ impl Builder {
     }
 }
 
-/// Whether a token may be there. False is sure. The contents have been checked.
+/// Whether a token may be in the filter. False is certain. The contents must have been checked.
 pub(super) fn may_contain(contents: &[u8], token: i64) -> bool {
     let Some((&count, bits)) = contents.split_first() else { return true };
     probes(token, count).all(|bit| bits[bit / 8] & (1 << (bit % 8)) != 0)
@@ -104,7 +104,7 @@ mod tests {
     use tare_std::rng::Rng;
 
     #[test]
-    fn false_positives_are_as_rare_as_asked_and_nothing_is_denied() {
+    fn filter_keeps_its_false_positive_rate_and_has_no_false_negatives() {
         for wanted in [0.1, 0.01, 0.001] {
             let mut rng = Rng::new(1);
             let mut builder = Builder::new(wanted);

@@ -1,5 +1,5 @@
-//! The end of a table file: the top block, which says where index and filter blocks stand, and the
-//! footer, one page that says where the top block stands.
+//! The end of a table file: the top block, which has the positions of index and filter blocks, and
+//! the footer, one page that has the position of the top block.
 //!
 //! ```text
 //! top     index length u32 | filters u32 | clustering min length u32 | max length u32
@@ -22,10 +22,10 @@ const MAGIC: [u8; 8] = *b"TareTab1";
 const FOOTER_BYTES: usize = 8 + 4 * 4 + 2 * 8 + 8 * 8 + 2 * 4 + 8;
 const TOP_HEAD_BYTES: usize = 16;
 
-/// What a file says of itself.
+/// The description of a file in its footer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footer {
-    /// The store's number of the table whose rows these are.
+    /// The store's number of the table that the rows belong to.
     pub table: u32,
     pub(super) top_page: u32,
     pub(super) top_pages: u32,
@@ -59,7 +59,7 @@ impl Footer {
         out.extend_from_slice(&self.plain_bytes.to_le_bytes());
     }
 
-    /// Reads the footer out of its block, which stands at `page`.
+    /// Decodes the footer from its block, which is at `page`.
     pub(super) fn decode(block: &Block, page: u32) -> Result<Self, Damage> {
         let bytes = block.expect(Kind::Footer)?;
         if bytes.first_chunk() != Some(&MAGIC) || bytes.len() != FOOTER_BYTES {
@@ -92,7 +92,7 @@ impl Footer {
         sound.then_some(footer).ok_or(Damage::Structure("the footer does not follow the top block"))
     }
 
-    /// Where the footer stands in a file of so many bytes.
+    /// The position of the footer in a file of so many bytes.
     pub(super) fn place(file: u64, file_bytes: u64) -> Result<BlockAt, Damage> {
         let pages = file_bytes / PAGE_BYTES as u64;
         let last = pages.checked_sub(1).and_then(|last| u32::try_from(last).ok());
@@ -190,7 +190,7 @@ impl Top {
         u32_at(&self.bytes, self.index_end + self.filters * 8 + filter * 4)
     }
 
-    /// The filter block that a token would be in; `None` if it is below all.
+    /// The filter block that may have a token; `None` if the token is below all blocks.
     pub(super) fn filter_of(&self, token: i64) -> Option<usize> {
         let found = super::data::search(0..self.filters, |at| self.filter_token(at).cmp(&token));
         match found {

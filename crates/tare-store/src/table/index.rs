@@ -1,14 +1,14 @@
-//! Contents of an index block: the *separator* of each block and where it stands.
+//! Contents of an index block: the *separator* of each block, and the block's position.
 //!
 //! ```text
 //! contents  entries u32 | suffix bytes u32 | tokens i64 each | page u32, pages u32 each
 //!           | [key end u32, clustering end u32 each | keys and clustering keys]
 //! ```
 //!
-//! A separator is a short position that is above everything in the block before and not above
-//! anything in its own: most have a token and nothing else, and if all do there are no suffixes.
-//! A separator has a clustering key only where the block continues a partition. The top of the
-//! index has the same form, with index blocks in place of data blocks.
+//! A separator is a short position above everything in the block before and not above anything in
+//! its own block. Most separators have only a token, and if all do, there are no suffixes. A
+//! separator has a clustering key only if the block continues a partition. The top of the index has
+//! the same form, with index blocks in place of data blocks.
 
 use std::cmp::Ordering;
 
@@ -19,12 +19,12 @@ const HEAD_BYTES: usize = 8;
 const ENTRY_BYTES: usize = 16;
 const SUFFIX_BYTES: usize = 8;
 
-/// A place in the order of a table.
+/// A position in the order of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position<'a> {
     pub(super) token: i64,
     pub(super) key: &'a [u8],
-    /// Nothing is the place after all rows of the partition.
+    /// The clustering key; `None` is the position after all rows of the partition.
     pub(super) clustering: Option<&'a [u8]>,
 }
 
@@ -47,7 +47,7 @@ impl PartialOrd for Position<'_> {
     }
 }
 
-/// Puts contents together.
+/// Builds the contents of a block.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     tokens: Vec<i64>,
@@ -68,7 +68,7 @@ impl Builder {
         self.suffixes.clear();
     }
 
-    /// Appends an entry. Separators ascend and have a clustering key, empty where there is none.
+    /// Appends an entry. Separators ascend; their clustering key may be empty.
     pub(super) fn push(&mut self, token: i64, key: &[u8], clustering: &[u8], place: (u32, u32)) {
         self.tokens.push(token);
         self.places.push(place);
@@ -99,7 +99,7 @@ impl Builder {
     }
 }
 
-/// Contents of an index block, which have been checked.
+/// The checked contents of an index block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Index<'a> {
     bytes: &'a [u8],
@@ -124,13 +124,13 @@ impl<'a> Index<'a> {
         i64_at(self.bytes, HEAD_BYTES + entry * 8)
     }
 
-    /// First page and pages of a block.
-    pub(super) fn place(&self, entry: usize) -> (u32, u32) {
+    /// First page and number of pages of a block.
+    pub(super) fn position(&self, entry: usize) -> (u32, u32) {
         let at = HEAD_BYTES + self.entries * 8 + entry * 8;
         (u32_at(self.bytes, at), u32_at(self.bytes, at + 4))
     }
 
-    /// Where a key and a clustering key end in the suffixes.
+    /// The ends of the key and of the clustering key in the suffixes.
     fn ends(&self, entry: usize) -> (usize, usize) {
         let at = HEAD_BYTES + self.entries * ENTRY_BYTES + entry * SUFFIX_BYTES;
         (u32_at(self.bytes, at) as usize, u32_at(self.bytes, at + 4) as usize)
@@ -149,10 +149,10 @@ impl<'a> Index<'a> {
         Position { token, key, clustering: Some(clustering) }
     }
 
-    /// The last block whose separator is not above a position: the only one that can have it.
+    /// The last block whose separator is not above a position: the only block that may have it.
     pub(super) fn find(&self, position: &Position<'_>) -> Option<usize> {
         let found = search(0..self.entries, |entry| {
-            // Tokens decide nearly always.
+            // The tokens nearly always decide.
             self.token(entry).cmp(&position.token).then_with(|| self.separator(entry).cmp(position))
         });
         match found {
@@ -181,7 +181,7 @@ fn check_index(bytes: &[u8]) -> Option<()> {
         sure(last == suffixes)?;
     }
     for entry in 0..index.entries {
-        let (page, pages) = index.place(entry);
+        let (page, pages) = index.position(entry);
         sure(pages > 0 && page.checked_add(pages).is_some())?;
         sure(entry == 0 || index.separator(entry - 1) < index.separator(entry))?;
     }

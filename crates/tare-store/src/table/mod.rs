@@ -1,15 +1,15 @@
 //! Table files: the rows of one table, sorted by (token, key, clustering key), written once and
 //! never changed.
 //!
-//! [`TableWriter`] takes partitions and rows in order and gives whole pages to write.
-//! [`Table`] is what stays in memory of a file: its footer and the top of its index. A [`Cursor`]
+//! [`TableWriter`] takes partitions and rows in order and returns whole pages to write. [`Table`]
+//! is the part of a file that stays in memory: its footer and the top of its index. A [`Cursor`]
 //! finds partitions and rows through a [`BlockSource`], which either has a block or notes that it
 //! is missing; nothing here reads or waits. Every block is checked as a whole when it comes into
-//! memory ([`Block::decode`]), so that what a cursor sees is what was written: damage is a
-//! [`TableError`] that names file and offset. The format stands in `docs/internals/store.md`.
+//! memory ([`Block::decode`]), so that a cursor sees only what was written: damage is a
+//! [`TableError`] that names file and offset. `docs/internals/store.md` describes the format.
 //!
 //! Limits: a file has at most 2^32 pages (16 TiB), a block at most 4 GiB, a key 64 KiB. All range
-//! tombstones of a partition stand in one block, its first.
+//! tombstones of a partition are in its first block.
 
 mod block;
 mod cursor;
@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use crate::chunk::ALIGNMENT;
 
-/// What blocks are multiples of, in the file: the unit of direct I/O.
+/// The unit of blocks in a file, and of direct I/O.
 pub const PAGE_BYTES: usize = ALIGNMENT;
 
 /// Why a table file cannot be used.
@@ -52,28 +52,28 @@ pub enum TableError {
     Read { file: u64, offset: u64, source: Arc<std::io::Error> },
 }
 
-/// What is wrong with a table file.
+/// The kind of damage of a table file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     #[error("the file ends too early")]
     Short,
-    #[error("the checksum does not fit")]
+    #[error("the checksum does not match")]
     Checksum,
     #[error("the block belongs to offset {0}")]
     Misplaced(u64),
-    #[error("a {found} block stands where a {expected} block belongs")]
+    #[error("a {found} block is in the place of a {expected} block")]
     Kind { expected: Kind, found: Kind },
     #[error("it cannot be decompressed")]
     Compression,
-    #[error("it is no table file of a version that is known here (1)")]
+    #[error("it is no table file of a known version (1)")]
     Version,
     #[error("{0}")]
     Structure(&'static str),
     #[error("cells of a row cannot be read")]
     Cells,
-    #[error("the filter denies a partition that is there")]
+    #[error("the filter excludes a partition that exists")]
     Filter,
-    #[error("{0} differs from what the footer says")]
+    #[error("{0} differs from the footer")]
     Counts(&'static str),
     #[error("{0} pages belong to no block")]
     Stray(u32),
@@ -95,10 +95,10 @@ fn i64_at(bytes: &[u8], at: usize) -> i64 {
     u64_at(bytes, at).cast_signed()
 }
 
-/// A length or an offset inside a block as it is stored.
+/// Narrows a length or an offset inside a block to its stored type.
 ///
 /// # Panics
-/// From 4 GiB on: rows come in frames of 256 MiB at most.
+/// Panics from 4 GiB on: rows come in frames of 256 MiB at most.
 fn narrow(length: usize) -> u32 {
     u32::try_from(length).expect("a block is shorter than 4 GiB")
 }

@@ -1,4 +1,4 @@
-//! What stays in memory of a table file.
+//! The part of a table file that stays in memory.
 
 use std::io;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use super::footer::{Footer, Top};
 use super::source::{BlockAt, BlockSource, FileSource};
 use super::{Damage, Kind, PAGE_BYTES, Statistics, TableError, filter};
 
-/// A table file: its footer, and where its index and filter blocks stand.
+/// A table file: its footer, and the positions of its index and filter blocks.
 #[derive(Debug)]
 pub struct Table {
     file: u64,
@@ -21,8 +21,8 @@ impl Table {
         Self { file, footer, top }
     }
 
-    /// Opens a file of `file_bytes` bytes. `read` fills a buffer from an offset and may come back
-    /// short. Reads two blocks, however long the file is.
+    /// Opens a file of `file_bytes` bytes. `read` fills a buffer from an offset and may return
+    /// fewer bytes. It reads two blocks, however long the file is.
     pub fn open(
         file: u64,
         file_bytes: u64,
@@ -51,13 +51,13 @@ impl Table {
         &self.footer.statistics
     }
 
-    /// Length of the file, in bytes. What a file system reserved beyond it does not count.
+    /// Length of the file, in bytes, without space that the file system reserved after it.
     pub fn file_bytes(&self) -> u64 {
         let pages = u64::from(self.footer.top_page) + u64::from(self.footer.top_pages) + 1;
         pages * PAGE_BYTES as u64
     }
 
-    /// Bytes that this occupies in memory.
+    /// Bytes of memory that the table occupies.
     pub fn resident_bytes(&self) -> usize {
         size_of::<Self>() + self.top.bytes()
     }
@@ -67,7 +67,7 @@ impl Table {
         self.top.clustering()
     }
 
-    /// Whether any row could be in `[from, to)` of some partition, or anything deleted there.
+    /// Whether any row of some partition, or any deletion, may be in `[from, to)`.
     pub fn may_cover(&self, from: &[u8], to: Option<&[u8]>) -> bool {
         let (min, max) = self.top.clustering();
         let statistics = &self.footer.statistics;
@@ -75,15 +75,15 @@ impl Table {
             || (statistics.rows > 0 && max >= from && to.is_none_or(|to| min < to))
     }
 
-    /// Whether a row of this clustering key could be in some partition, or be deleted there.
+    /// Whether a row with this clustering key, or its deletion, may be in some partition.
     #[inline]
     pub fn may_have_row(&self, clustering: &[u8]) -> bool {
         let (min, max) = self.top.clustering();
         self.footer.statistics.ranges > 0 || (min <= clustering && clustering <= max)
     }
 
-    /// Whether a partition of this token may be in the table, as the filter says; false is sure.
-    /// `None`: the filter's block is missing.
+    /// Whether a partition of this token may be in the table, according to the filter; false is
+    /// certain. `None` means that the filter's block is missing.
     pub fn may_contain(
         &self,
         token: i64,
@@ -93,7 +93,7 @@ impl Table {
             return Ok(Some(false));
         }
         let Some(filter) = self.top.filter_of(token) else {
-            // A table that was written without a filter.
+            // This table was written without a filter.
             return Ok(Some(self.top.filters() == 0));
         };
         let at = self.filter_at(filter);
@@ -109,7 +109,8 @@ impl Table {
         BlockAt { file: self.file, page: place.0, pages: place.1 }
     }
 
-    /// Blocks stand before the top block. Whoever makes room for one may rely on it.
+    /// Checks that a block is before the top block. The host may allocate memory for any block that
+    /// passes.
     pub(super) fn check_place(&self, at: BlockAt) -> Result<(), TableError> {
         let inside = at.page.checked_add(at.pages).is_some_and(|end| end <= self.footer.top_page);
         let top = self.footer.top_at(self.file);
@@ -117,7 +118,7 @@ impl Table {
         inside.then_some(()).ok_or_else(outside)
     }
 
-    /// Reads a block of a kind from a source that has to have it or note it.
+    /// Reads a block of a kind from a source, which notes it if it is missing.
     pub(super) fn get(
         &self,
         at: BlockAt,

@@ -1,4 +1,4 @@
-//! Where blocks come from.
+//! Sources of blocks.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::block::Block;
 use super::{Damage, PAGE_BYTES, TableError};
 
-/// Where a block stands.
+/// The position of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlockAt {
     /// Number of the table file.
@@ -34,16 +34,16 @@ impl BlockAt {
     }
 }
 
-/// What a cursor takes blocks from.
+/// A source that cursors take blocks from.
 pub trait BlockSource {
-    /// The block, or nothing if it is not in memory: then it has been noted as wanted.
+    /// The block; `None` if it is not in memory, and then the source has noted it as wanted.
     fn get(&mut self, at: BlockAt) -> Result<Option<Rc<Block>>, TableError>;
 
-    /// Says that this block will be wanted soon, right after one that was missing.
+    /// Announces that this block will be needed soon, right after one that is missing.
     fn expect(&mut self, at: BlockAt);
 }
 
-/// Reads blocks at once, for recovery and for tools that may wait.
+/// Reads blocks and waits for them, for recovery and tools.
 #[derive(Debug)]
 pub struct FileSource<R> {
     read: R,
@@ -51,7 +51,7 @@ pub struct FileSource<R> {
 }
 
 impl<R: FnMut(u64, &mut [u8]) -> io::Result<usize>> FileSource<R> {
-    /// `read` fills a buffer from an offset of the file and may come back short.
+    /// A source for a file. `read` fills a buffer from an offset of it and may return fewer bytes.
     pub fn new(read: R) -> Self {
         Self { read, buffer: Vec::new() }
     }
@@ -82,19 +82,19 @@ impl<R: FnMut(u64, &mut [u8]) -> io::Result<usize>> BlockSource for FileSource<R
     fn expect(&mut self, _: BlockAt) {}
 }
 
-/// Blocks of one file on their way through, read many at a time and kept out of the cache: for
-/// compaction, which needs each once.
+/// Blocks of one file, read in order, many at a time, without the cache, for compaction, which
+/// needs each block once.
 #[derive(Debug)]
 pub struct Window {
     bytes_max: usize,
-    /// What the next read brings, ascending, without a block twice.
+    /// The blocks of the next read, ascending, without duplicates.
     wanted: Vec<BlockAt>,
     /// Blocks that were read, oldest first.
     held: VecDeque<(BlockAt, Rc<Block>)>,
     held_bytes: usize,
 }
 
-/// How many reads a window holds. A cursor that moves on needs at most two index blocks and the
+/// Reads whose blocks a window holds. A cursor that moves on needs at most two index blocks and the
 /// data after each.
 const READS_HELD: usize = 4;
 
@@ -105,14 +105,14 @@ impl Window {
         Self { bytes_max, wanted: Vec::new(), held: VecDeque::new(), held_bytes: 0 }
     }
 
-    /// What to read next: offset and length in bytes, both whole pages. Nothing if no block is
+    /// The next read: offset and length in bytes, both multiples of a page. `None` if no block is
     /// missing.
     pub fn wanted(&self) -> Option<(u64, usize)> {
         let (first, last) = (self.wanted.first()?, self.wanted.last()?);
         Some((first.offset(), (last.page - first.page + last.pages) as usize * PAGE_BYTES))
     }
 
-    /// Takes what [`Self::wanted`] asked for. Bytes that are missing are damage.
+    /// Takes the bytes that [`Self::wanted`] asked for. Missing bytes count as damage.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), TableError> {
         while self.held_bytes > self.bytes_max * (READS_HELD - 1) {
             let Some((at, _)) = self.held.pop_front() else { break };

@@ -1,4 +1,4 @@
-//! What is counted while a table is written, and kept in its footer.
+//! Statistics that are collected while a table is written, and kept in its footer.
 
 use crate::cells::{self, Content};
 use crate::entry::RangeTombstone;
@@ -8,19 +8,20 @@ use crate::entry::RangeTombstone;
 pub struct Statistics {
     pub partitions: u64,
     pub rows: u64,
-    /// Range tombstones.
+    /// Number of range tombstones.
     pub ranges: u64,
     pub cells: u64,
     /// Cells that are deletions, of a row or a column.
     pub dead_cells: u64,
     /// Cells that expire.
     pub expiring_cells: u64,
-    /// Of cells and range tombstones; the greatest is below the least if there are none.
+    /// Least and greatest timestamp of cells and range tombstones; the greatest is below the least
+    /// if there are none.
     pub timestamp_min: i64,
     pub timestamp_max: i64,
-    /// When the first deletion was made or the first cell expires, in seconds since 1970.
+    /// Time of the first deletion or expiry, in seconds since 1970.
     pub deletion_s_min: u32,
-    /// When the last was or does; `u32::MAX` if any cell lives for ever.
+    /// Time of the last deletion or expiry; `u32::MAX` if any cell lives for ever.
     pub deletion_s_max: u32,
 }
 
@@ -67,7 +68,7 @@ impl Statistics {
         self.add_deletion(range.deleted_s);
     }
 
-    /// Whether anything in the table hides something else.
+    /// Whether anything in the table can hide other data.
     pub fn has_deletions(&self) -> bool {
         self.ranges > 0 || self.dead_cells > 0
     }

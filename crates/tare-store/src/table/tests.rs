@@ -26,14 +26,14 @@ struct Partition {
 
 type Model = BTreeMap<(i64, Vec<u8>), Partition>;
 
-/// What a table is made of, drawn from a seed.
+/// Parameters of a random table.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     seed: u64,
     partitions: u64,
     rows_max: u64,
     value_max: u64,
-    /// Distinct tokens; few make neighbours with one token.
+    /// Number of distinct tokens; if it is small, neighbours share a token.
     tokens: u64,
     clustering_max: u64,
     repetitive: bool,
@@ -73,7 +73,7 @@ fn draw(shape: &Shape) -> Model {
         let token = rng.below(shape.tokens).cast_signed() - 500;
         let key = bytes(&mut rng, 2, 256);
         let partition = model.entry((token, key)).or_default();
-        // Now and then a partition that is far longer than a block, or a row that is.
+        // Some partitions, and some rows, are far longer than a block.
         let rows_max = if rng.below(20) == 0 { shape.rows_max * 20 } else { shape.rows_max };
         for _ in 0..rng.below(rows_max + 1) {
             let clustering = bytes(&mut rng, shape.clustering_max, 4);
@@ -95,7 +95,7 @@ fn draw(shape: &Shape) -> Model {
         let bounds: Vec<Vec<u8>> = bounds.into_iter().collect();
         let mut bounds = bounds.into_iter();
         while let Some(from) = bounds.next() {
-            // Some meet the next one, some leave a gap, the last may have no end.
+            // Some ranges touch the next one, some leave a gap, and the last one may have no end.
             let to = if rng.below(2) > 0 { bounds.next() } else { bounds.clone().next() };
             if to.is_none() && rng.below(2) > 0 {
                 break;
@@ -107,7 +107,7 @@ fn draw(shape: &Shape) -> Model {
     model
 }
 
-/// Writes the model; the file's bytes and the table, or nothing if there is nothing to write.
+/// Writes the model. Returns the file's bytes and the table, or nothing if the model is empty.
 fn write(model: &Model, shape: &Shape) -> Option<(Vec<u8>, Table)> {
     let mut writer = TableWriter::new(WriterOptions {
         file: 7,
@@ -154,20 +154,20 @@ fn own(range: &RangeTombstone<'_>) -> OwnedRange {
 fn reader(file: &[u8]) -> impl FnMut(u64, &mut [u8]) -> io::Result<usize> {
     |offset, buffer: &mut [u8]| {
         let from = usize::try_from(offset).unwrap().min(file.len());
-        // Short reads must be met with patience.
+        // Reads may be short.
         let length = buffer.len().min(file.len() - from).min(5000);
         buffer[..length].copy_from_slice(&file[from..from + length]);
         Ok(length)
     }
 }
 
-/// Has each block only when it is asked for a second time.
-struct Reluctant<'a> {
+/// A source that has each block only at the second request.
+struct DelayedSource<'a> {
     file: &'a [u8],
     held: BTreeMap<BlockAt, Rc<Block>>,
 }
 
-impl BlockSource for Reluctant<'_> {
+impl BlockSource for DelayedSource<'_> {
     fn get(&mut self, at: BlockAt) -> Result<Option<Rc<Block>>, TableError> {
         if let Some(block) = self.held.get(&at) {
             return Ok(Some(Rc::clone(block)));
@@ -180,7 +180,7 @@ impl BlockSource for Reluctant<'_> {
     fn expect(&mut self, _: BlockAt) {}
 }
 
-/// Repeats until nothing is missing.
+/// Repeats a step until no block is missing.
 macro_rules! go {
     ($step:expr) => {
         loop {
@@ -213,13 +213,13 @@ fn scan(table: &Rc<Table>, source: &mut impl BlockSource) -> Result<Model, Table
     Ok(model)
 }
 
-/// What the model keeps of a table: partitions that are empty leave no trace.
+/// The visible part of the model: empty partitions leave no trace.
 fn visible(model: &Model) -> Model {
     let kept = model.iter().filter(|(_, p)| !p.rows.is_empty() || !p.ranges.is_empty());
     kept.map(|(at, partition)| (at.clone(), partition.clone())).collect()
 }
 
-/// The current row, and all after it in one direction, at most `count`.
+/// The current row and at most `count` further rows in one direction.
 fn rows(
     cursor: &mut Cursor,
     reversed: bool,
@@ -279,7 +279,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_way_of_reading_gives_what_was_written(shape in shapes()) {
+    fn every_way_of_reading_agrees_with_the_model(shape in shapes()) {
         let model = draw(&shape);
         let expected = visible(&model);
         let Some((file, written)) = write(&model, &shape) else {
@@ -292,7 +292,7 @@ proptest! {
         prop_assert_eq!(&scan(&table, &mut FileSource::new(reader(&file))).unwrap(), &expected);
 
         let mut rng = Rng::new(shape.seed ^ 1);
-        let mut source = Reluctant { file: &file, held: BTreeMap::new() };
+        let mut source = DelayedSource { file: &file, held: BTreeMap::new() };
         for ((token, key), partition) in &expected {
             source.held.clear();
             let may = table.may_contain(*token, &mut FileSource::new(reader(&file))).unwrap();
@@ -310,7 +310,7 @@ proptest! {
             go!(cursor.find(token, &key, Start::From(&[]), &mut source)).unwrap();
             let at = (token, key);
             prop_assert_eq!(cursor.partition().is_some(), expected.contains_key(&at));
-            // A walk from there over some partitions.
+            // The walk from there covers some partitions.
             go!(cursor.seek_partition(at.0, &at.1, &mut source)).unwrap();
             for ((token, key), partition) in expected.range(at..).take(3) {
                 prop_assert_eq!(cursor.partition(), Some((*token, &**key)));
@@ -324,7 +324,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_is_found_and_never_served(shape in shapes(), flips: [prop::sample::Index; 4]) {
+    fn flipped_bit_is_found_and_never_served(shape in shapes(), flips: [prop::sample::Index; 4]) {
         let shape = Shape { partitions: shape.partitions.min(8), ..shape };
         let model = draw(&shape);
         let Some((mut file, _)) = write(&model, &shape) else { return Ok(()) };
@@ -337,7 +337,7 @@ proptest! {
             });
             match answer {
                 Ok(answer) => {
-                    // The scan did not need the block; the check does.
+                    // The scan did not need the block; the verification does.
                     prop_assert_eq!(answer, visible(&model));
                     let found = Verify::open(7, length, reader(&file)).unwrap().count();
                     prop_assert!(found > 0);
@@ -353,7 +353,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_reader_panic(
+    fn arbitrary_bytes_do_not_panic(
         shape in shapes(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
     ) {
@@ -364,7 +364,7 @@ proptest! {
             let at = place.index(file.len());
             file[at] = file[at].wrapping_add(by);
         }
-        // As if the checksums knew no better.
+        // Damage with valid checksums.
         for at in blocks {
             let from = usize::try_from(at.offset()).unwrap();
             let crc = crc32c::crc32c(&file[from + 4..from + at.bytes()]);
@@ -390,7 +390,7 @@ proptest! {
     }
 }
 
-/// Where the blocks of a file stand.
+/// The positions of the blocks of a file.
 fn blocks_of(table: &Table, file: &[u8]) -> Vec<BlockAt> {
     let mut found = Vec::new();
     let mut page = 0;
@@ -404,7 +404,7 @@ fn blocks_of(table: &Table, file: &[u8]) -> Vec<BlockAt> {
 }
 
 #[test]
-fn a_window_reads_many_blocks_at_once() {
+fn window_reads_many_blocks_at_once() {
     let shape = Shape {
         seed: 5,
         partitions: 600,
@@ -452,7 +452,7 @@ fn a_window_reads_many_blocks_at_once() {
 }
 
 #[test]
-fn a_filter_keeps_lookups_in_vain_from_the_disk() {
+fn filter_avoids_useless_reads() {
     let mut model = Model::new();
     let mut rng = Rng::new(2);
     for _ in 0..20_000 {
@@ -506,11 +506,18 @@ fn rows_that_compress_take_fewer_pages() {
 #[test]
 fn errors_name_file_and_offset() {
     let at = BlockAt { file: 12, page: 2, pages: 1 };
-    let error = Block::decode(at, &[0; PAGE_BYTES]).unwrap_err().to_string();
-    let wanted = "table file 00000012.table is damaged at offset 8192: the checksum does not fit";
-    assert!(error.starts_with(wanted), "{error}");
-    let error = Table::open(3, 5000, |_, _| Ok(0)).unwrap_err().to_string();
-    assert!(error.contains("ends too early"), "{error}");
-    let error = Table::open(3, 4096, |_, _| Err(io::Error::other("no"))).unwrap_err();
-    assert!(error.to_string().contains("00000003.table at offset 0"), "{error}");
+    let error = Block::decode(at, &[0; PAGE_BYTES]).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("00000012.table") && text.contains("offset 8192"), "{text}");
+    let TableError::Damaged { file, offset, damage } = error else { panic!("{text}") };
+    assert_eq!((file, offset, damage), (12, 8192, Damage::Checksum));
+    let Err(TableError::Damaged { damage, .. }) = Table::open(3, 5000, |_, _| Ok(0)) else {
+        panic!("a file without bytes was opened");
+    };
+    assert_eq!(damage, Damage::Short);
+    let unreadable = Table::open(3, 4096, |_, _| Err(io::Error::other("no")));
+    let Err(TableError::Read { file, offset, .. }) = unreadable else {
+        panic!("a file that cannot be read was opened");
+    };
+    assert_eq!((file, offset), (3, 0));
 }

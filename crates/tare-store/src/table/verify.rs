@@ -1,5 +1,5 @@
-//! Checks a whole table file: every block, their order, that the index and the filters find all
-//! of it, that every row can be read, and that the footer's counts are right.
+//! Verifies a whole table file: every block, their order, that the index and the filters find
+//! everything, that every row can be read, and that the footer's counts are right.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,8 +12,8 @@ use super::source::{BlockAt, FileSource};
 use super::{Damage, Kind, Statistics, Table, TableError, filter};
 use crate::cells;
 
-/// Finds what is wrong with a table file, block by block, as an iterator. Nothing found means that
-/// the file is as it was written.
+/// An iterator over the defects of a table file, block by block. If it returns none, the file is as
+/// it was written.
 #[derive(Debug)]
 pub struct Verify<R> {
     source: FileSource<R>,
@@ -25,7 +25,8 @@ pub struct Verify<R> {
     leaf: usize,
     entry: usize,
     leaf_block: Option<Rc<Block>>,
-    /// The filter block in use; `None` inside if it cannot be read, which has been said.
+    /// The filter block in use; the inner option is empty if it cannot be read, which has been
+    /// reported.
     filter: Option<(usize, Option<Block>)>,
     last: Option<Last>,
     statistics: Statistics,
@@ -37,18 +38,18 @@ pub struct Verify<R> {
     extents: Vec<(u32, u32)>,
 }
 
-/// Where the data block before ended.
+/// The end of the data block before.
 #[derive(Debug)]
 struct Last {
     token: i64,
     key: Vec<u8>,
     has_ranges: bool,
-    /// Empty without rows.
+    /// The last clustering key; empty without rows.
     clustering: Vec<u8>,
 }
 
 impl<R: FnMut(u64, &mut [u8]) -> io::Result<usize>> Verify<R> {
-    /// Opens the file; see [`Table::open`].
+    /// Opens the file, as [`Table::open`] does.
     pub fn open(file: u64, file_bytes: u64, mut read: R) -> Result<Self, TableError> {
         let table = Table::open(file, file_bytes, &mut read)?;
         let top = table.footer().top_at(file);
@@ -100,7 +101,7 @@ impl<R: FnMut(u64, &mut [u8]) -> io::Result<usize>> Verify<R> {
             self.leaf += 1;
             return;
         }
-        let at = self.table.block_at(index.place(self.entry));
+        let at = self.table.block_at(index.position(self.entry));
         let separator = index.separator(self.entry);
         self.entry += 1;
         self.extents.push((at.page, at.pages));
@@ -110,7 +111,7 @@ impl<R: FnMut(u64, &mut [u8]) -> io::Result<usize>> Verify<R> {
                 Err(damage) => self.report(at, damage),
             },
             Err(error) => {
-                // What comes next can no longer be compared with what was before.
+                // The next block cannot be compared with its predecessor.
                 self.last = None;
                 self.fail(error);
             }
@@ -122,7 +123,7 @@ impl<R: FnMut(u64, &mut [u8]) -> io::Result<usize>> Verify<R> {
         if self.leaf == index.len() {
             return self.finish();
         }
-        let at = self.table.block_at(index.place(self.leaf));
+        let at = self.table.block_at(index.position(self.leaf));
         self.extents.push((at.page, at.pages));
         let read = self.block(at);
         let index = self.table.top.index();
@@ -134,7 +135,7 @@ impl<R: FnMut(u64, &mut [u8]) -> io::Result<usize>> Verify<R> {
                         (self.leaf_block, self.entry) = (Some(Rc::new(block)), 0);
                         return;
                     }
-                    at.damaged(Damage::Structure("it begins elsewhere than the top says"))
+                    at.damaged(Damage::Structure("it does not begin at the position in the top"))
                 }
                 Err(damage) => at.damaged(damage),
             },
@@ -240,8 +241,8 @@ impl<R: FnMut(u64, &mut [u8]) -> io::Result<usize>> Verify<R> {
         }
     }
 
-    /// Compares the counts with the footer, and the blocks with the pages of the file. Where a
-    /// block could not be read they must differ, and say nothing more.
+    /// Compares the counts with the footer, and the blocks with the pages of the file. If a block
+    /// could not be read, they differ anyway, and that is not reported.
     fn finish(&mut self) {
         self.done = true;
         if !self.sound {
@@ -253,7 +254,7 @@ impl<R: FnMut(u64, &mut [u8]) -> io::Result<usize>> Verify<R> {
         let bounds = self.table.clustering_bounds();
         let clustering = self.clustering.as_ref().map_or((&[][..], &[][..]), |(a, b)| (a, b));
         let checks = [
-            (footer.statistics == self.statistics, "what was counted in the rows"),
+            (footer.statistics == self.statistics, "the statistics of the rows"),
             (footer.data_blocks == self.data_blocks, "the number of data blocks"),
             (footer.plain_bytes == self.plain_bytes, "the length before compression"),
             (self.tokens == Some((footer.token_min, footer.token_max)), "the range of tokens"),

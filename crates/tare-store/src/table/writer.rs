@@ -1,12 +1,12 @@
-//! Writes a table file: partitions and rows in, whole pages out, front to back.
+//! Writes a table file: takes partitions and rows, returns whole pages, front to back.
 //!
 //! Rows are collected into blocks of one page. With compression they are collected into groups of
 //! [`GROUP_BYTES`] instead; a group that LZ4 makes smaller by whole pages becomes one block, and
-//! one that it does not is cut into pages, so that rows which cannot be compressed are read by the
-//! page. A row that is longer gets a block of as many pages as it needs.
+//! any other group is cut into pages, so that incompressible rows are read by the page. A longer
+//! row gets a block of as many pages as it needs.
 //!
-//! Index and filter blocks are written among the data blocks as they fill up: what the writer
-//! holds does not grow with the table, except for the top of the index.
+//! Index and filter blocks are written among the data blocks as they fill up: the memory of the
+//! writer does not grow with the table, except for the top of the index.
 
 use std::collections::VecDeque;
 
@@ -22,17 +22,17 @@ pub const GROUP_BYTES: usize = 16 << 10;
 /// Chunks kept for reuse.
 const FREE_MAX: usize = 4;
 
-/// How a table is written.
+/// The options of a table file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WriterOptions {
     /// Number of the file.
     pub file: u64,
-    /// The store's number of the table whose rows these are.
+    /// The store's number of the table that the rows belong to.
     pub table: u32,
     pub compression: bool,
-    /// Share of lookups that the filter lets through in vain; from 1 on there is no filter.
+    /// Share of false positives of the filter; from 1 on there is no filter.
     pub filter_false_positives: f64,
-    /// Size of the chunks that come out, in bytes.
+    /// Size of the chunks that the writer returns, in bytes.
     pub chunk_bytes: usize,
 }
 
@@ -70,7 +70,7 @@ pub struct TableWriter {
     token_min: i64,
     token_max: i64,
     clustering: Option<(Vec<u8>, Vec<u8>)>,
-    /// Buffers: of a group, compressed, of a block's contents, of a block.
+    /// Buffers for a group, its compressed form, a block's contents, and a block.
     contents: Vec<u8>,
     compressed: Vec<u8>,
     block_contents: Vec<u8>,
@@ -78,16 +78,16 @@ pub struct TableWriter {
     output: Output,
 }
 
-/// The partition that rows go into.
+/// The partition that takes rows.
 #[derive(Debug, Default)]
 struct Partition {
-    /// Whether there is one.
+    /// Whether there is such a partition.
     open: bool,
     token: i64,
     key: Vec<u8>,
-    /// Encoded.
+    /// Its encoded range tombstones.
     ranges: Vec<u8>,
-    /// Whether any of it has been put among the rows.
+    /// Whether any part of it is among the rows.
     begun: bool,
     /// Clustering key of the row before, if `has_rows`.
     last_row: Vec<u8>,
@@ -131,10 +131,11 @@ impl TableWriter {
     }
 
     /// Begins a partition with all its range tombstones: ascending, without overlap. A partition
-    /// that gets neither these nor rows leaves no trace.
+    /// without tombstones and rows leaves no trace.
     ///
     /// # Panics
-    /// If it is not after the partition before, or a range tombstone not after the one before.
+    /// Panics if the partition is not after the one before, or a range tombstone is not
+    /// after the one before.
     pub fn partition<'a>(
         &mut self,
         token: i64,
@@ -169,7 +170,7 @@ impl TableWriter {
     /// Adds a row to the partition.
     ///
     /// # Panics
-    /// If there is no partition, or the row is not after the row before.
+    /// Panics if there is no partition, or the row is not after the row before.
     pub fn row(&mut self, clustering: &[u8], cells: &[u8]) {
         let partition = &self.partition;
         assert!(partition.open, "a row belongs to a partition");
@@ -188,13 +189,13 @@ impl TableWriter {
         partition.last_row.extend_from_slice(clustering);
     }
 
-    /// The next chunk to write and its offset in the file. Chunks are whole pages and come front to
-    /// back; after [`Self::finish`] the last one comes, full or not.
+    /// The next chunk to write, and its offset in the file. Chunks are whole pages and come front
+    /// to back; after [`Self::finish`] the last one comes, full or not.
     pub fn next_chunk(&mut self) -> Option<(u64, Chunk)> {
         self.output.full.pop_front()
     }
 
-    /// Takes a chunk back for reuse.
+    /// Takes a written chunk for reuse.
     pub fn recycle(&mut self, chunk: Chunk) {
         self.output.recycle(chunk);
     }
@@ -204,8 +205,8 @@ impl TableWriter {
         self.output.position()
     }
 
-    /// Ends the file: all chunks that are left can be fetched now, and the table can be read when
-    /// they are written. `None`: nothing was added, and there is nothing to write.
+    /// Ends the file: all remaining chunks can be fetched, and the table can be read when they are
+    /// written. `None` means that nothing was added, and there is nothing to write.
     pub fn finish(&mut self) -> Option<Table> {
         self.close_partition();
         if self.options.compression {
@@ -246,7 +247,7 @@ impl TableWriter {
         if partition.has_rows {
             self.widen(&partition.last_row);
         }
-        // Its buffers serve the next one.
+        // The next partition reuses the buffers.
         let Partition { token, mut key, mut ranges, mut last_row, .. } = partition;
         key.clear();
         ranges.clear();
@@ -264,7 +265,8 @@ impl TableWriter {
         }
     }
 
-    /// Writes blocks until there is room for a row, or nothing that it would have to follow.
+    /// Writes blocks until there is room for a row, or no rows are left that it would have to
+    /// follow.
     fn make_room(&mut self, clustering: &[u8], cells: &[u8]) {
         let limit = if self.options.compression { GROUP_BYTES } else { ROOM_BYTES };
         while !self.rows.is_empty()
@@ -279,7 +281,7 @@ impl TableWriter {
         }
     }
 
-    /// Sees to it that the last piece is one of the partition.
+    /// Makes the last piece one of the current partition.
     fn begin(&mut self) {
         let partition = &mut self.partition;
         if partition.begun {
@@ -313,8 +315,8 @@ impl TableWriter {
         self.rows = rows;
     }
 
-    /// Writes the rows as one compressed block or cut into pages; what is left of the last page
-    /// stays if there is more to come.
+    /// Writes the rows as one compressed block, or cut into pages; an incomplete last page stays if
+    /// more rows come.
     fn flush_group(&mut self, is_last: bool) {
         if self.rows.is_empty() {
             return;
@@ -349,7 +351,7 @@ impl TableWriter {
         for number in 0..group.pieces() {
             let piece = group.piece(number);
             let ranges = group.ranges(number);
-            // A piece that goes on says only whether there are any.
+            // A piece that continues a partition only records whether there are any.
             let mark: &[u8] = if piece.has_ranges { &[0] } else { &[] };
             let mut begun = piece.continued;
             if !piece.continued && piece.has_ranges {
@@ -383,7 +385,7 @@ impl TableWriter {
         self.page = page;
     }
 
-    /// Writes a data block and clears what it was made of.
+    /// Writes a data block and clears its builder.
     fn write_data(&mut self, rows: &mut data::Builder) {
         let mut contents = std::mem::take(&mut self.block_contents);
         contents.clear();
@@ -409,7 +411,7 @@ impl TableWriter {
             } else if *last.key != *first.key {
                 (first.key, &[])
             } else {
-                // The shortest beginning that is above the row before.
+                // The shortest prefix that is above the row before.
                 let pairs = last.clustering.iter().zip(first_row);
                 let common = pairs.take_while(|(a, b)| a == b).count();
                 (first.key, &first_row[..common + 1])
@@ -451,7 +453,7 @@ impl TableWriter {
         self.filters.push((first, page));
     }
 
-    /// Writes a block; returns its first page and its pages.
+    /// Writes a block. Returns its first page and its number of pages.
     fn write(&mut self, kind: Kind, stored: &[u8], plain: Option<usize>) -> (u32, u32) {
         let offset = self.output.position();
         block::encode(kind, offset, stored, plain, &mut self.block);
@@ -461,8 +463,8 @@ impl TableWriter {
     }
 }
 
-/// Whether a row has to stay in the block of what is before it: without a clustering key its
-/// place could not be told from that of its partition's beginning.
+/// Whether a row has to stay in the block of its predecessor: without a clustering key, its
+/// position could not be distinguished from the begin of its partition.
 fn is_bound(rows: &data::Builder, begun: bool, clustering: &[u8]) -> bool {
     begun && clustering.is_empty() && rows.is_head_alone()
 }
@@ -472,12 +474,12 @@ fn replace(bytes: &mut Vec<u8>, by: &[u8]) {
     bytes.extend_from_slice(by);
 }
 
-/// Blocks as chunks.
+/// Collects blocks into chunks.
 #[derive(Debug)]
 struct Output {
     chunk_bytes: usize,
     current: Chunk,
-    /// Where the current chunk begins in the file.
+    /// Position of the current chunk in the file.
     start: u64,
     full: VecDeque<(u64, Chunk)>,
     free: Vec<Chunk>,

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 
 use anyhow::Context;
 use tare_db::inspect::{self, Finding, Format, InspectError};
-use tare_db::snapshot::{self, Copied, Sharing};
+use tare_db::snapshot::{self, CopySummary, Sharing};
 
 use crate::cli::{DbCheck, DbCopy, DbDump};
 use crate::exit::{Exit, ExitWith, coded};
@@ -60,7 +60,7 @@ pub(crate) fn dump(options: &DbDump, out: &mut dyn Write) -> anyhow::Result<Exit
 pub(crate) fn copy(options: &DbCopy, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let copied =
         snapshot::copy(&options.from, &options.to, Sharing::Needed).exit_with(Exit::Input)?;
-    let Copied { shards, linked, linked_bytes, copied, copied_bytes } = copied;
+    let CopySummary { shards, linked, linked_bytes, copied, copied_bytes } = copied;
     writeln!(
         out,
         "{}: shards {shards}, files shared {linked} ({linked_bytes} bytes), files copied {copied} \

@@ -4,7 +4,7 @@ use super::{Parse, Parser};
 use crate::statement::lexer::Kind;
 use crate::statement::{Describe, DescribeTarget};
 
-/// Kinds of objects that a name may follow, and of which there are none here.
+/// Kinds of objects that a name may follow, and that the server does not have.
 const OTHERS: [(&str, &str); 4] = [
     ("type", "user defined type"),
     ("function", "user defined function"),
@@ -13,7 +13,7 @@ const OTHERS: [(&str, &str); 4] = [
 ];
 
 impl Parser<'_> {
-    /// What stands after DESCRIBE.
+    /// Parses the part after DESCRIBE.
     pub(super) fn describe(&mut self) -> Parse<Describe> {
         let target = self.describe_target()?;
         let internals = self.word("with");

@@ -1,4 +1,4 @@
-//! Tokens to a statement, by recursive descent.
+//! Parses tokens into a statement, by recursive descent.
 
 mod describe;
 mod modify;
@@ -81,7 +81,7 @@ const RESERVED: [&str; 62] = [
     "with",
 ];
 
-/// Statements that CQL has and this parser does not, with the words that name them.
+/// Statements of CQL that this parser does not support, with the words that name them.
 const UNSUPPORTED: [(&str, &str); 5] = [
     ("grant", "permissions"),
     ("revoke", "permissions"),
@@ -90,7 +90,7 @@ const UNSUPPORTED: [(&str, &str); 5] = [
     ("prune", "materialized views"),
 ];
 
-/// A name as a statement has to write it: in double quotes unless it is a plain one.
+/// A name as a statement has to spell it: in double quotes unless it is a plain one.
 pub fn quoted(name: &str) -> Cow<'_, str> {
     let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
@@ -129,10 +129,10 @@ fn named(list: &[(&str, &str)], word: &str) -> Option<ParseError> {
     list.iter().find(|(name, _)| *name == word).map(|(_, what)| unsupported(*what))
 }
 
-/// Tokens, one by one.
+/// The token stream.
 impl<'t> Parser<'t> {
     fn peek_at(&self, ahead: usize) -> &Token<'t> {
-        // The last token is `End`, and it stays the last.
+        // The last token is `End`, and the position stays there.
         &self.tokens[(self.at + ahead).min(self.tokens.len() - 1)]
     }
 
@@ -165,7 +165,7 @@ impl<'t> Parser<'t> {
         matches!(&self.peek_at(ahead).kind, Kind::Mark(found) if *found == mark)
     }
 
-    /// Takes the word if it stands there. Words are given in lower case.
+    /// Takes a word, given in lower case, if it is next.
     fn word(&mut self, word: &str) -> bool {
         let found = self.is_word(0, word);
         if found {
@@ -221,7 +221,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// `item (, item)*` up to and with the closing mark.
+    /// `item (, item)*`, including the closing mark.
     fn list<T>(
         &mut self,
         close: &'static str,

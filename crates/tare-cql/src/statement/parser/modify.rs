@@ -4,7 +4,7 @@ use super::{Parse, Parser, unsupported};
 use crate::statement::lexer::Kind;
 use crate::statement::{Batch, Delete, Insert, Modify, Update, Using};
 
-/// Statements of a batch at most; the BATCH message counts them in 16 bits.
+/// Statements that a batch may have; the BATCH message counts them in 16 bits.
 const BATCH_MAX: usize = 65_535;
 
 impl Parser<'_> {
@@ -116,7 +116,7 @@ impl Parser<'_> {
             } else if self.word("timestamp") {
                 using.timestamp_us = Some(self.term()?);
             } else if self.word("timeout") {
-                // Scylla's; the server's own limits hold.
+                // This is Scylla's option; the server's own limits apply.
                 self.term()?;
             } else {
                 return self.mismatched("TTL or TIMESTAMP");
@@ -134,7 +134,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// What stands after BEGIN.
+    /// Parses the part after BEGIN.
     pub(super) fn batch(&mut self) -> Parse<Batch> {
         if self.is_word(0, "counter") {
             return Err(unsupported("counters"));

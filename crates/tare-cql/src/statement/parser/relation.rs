@@ -73,7 +73,7 @@ impl Parser<'_> {
         self.name().map(Subject::Column)
     }
 
-    /// What a subject is compared with: tuples for several columns.
+    /// Parses the right side of a comparison: tuples for several columns.
     fn compared(&mut self, subject: &Subject) -> Parse<Term> {
         match subject {
             Subject::Columns(_) if self.mark("(") => self.list(")", Self::term).map(Term::Tuple),

@@ -7,7 +7,7 @@ use crate::statement::{
 };
 use crate::types::Type;
 
-/// What CQL can create and drop and this parser cannot.
+/// Objects that CQL can create and drop and this parser cannot.
 const UNSUPPORTED_OBJECTS: [(&str, &str); 12] = [
     ("service", "service levels"),
     ("identity", "identities"),
@@ -90,7 +90,7 @@ impl Parser<'_> {
         Ok((name, kind))
     }
 
-    /// What may stand after a column's type and is not supported.
+    /// Refuses modifiers after a column's type, which are not supported.
     fn refuse_modifiers(&self) -> Parse<()> {
         if self.is_word(0, "static") {
             return Err(unsupported("static columns"));
@@ -135,7 +135,8 @@ impl Parser<'_> {
         self.expect_mark("(")?;
         self.column_definition(&mut table)?;
         while self.mark(",") {
-            // All but the first may be empty, as in Cassandra, whose own load tool relies on it.
+            // All columns but the first may be empty, as in Cassandra; its own load tool relies on
+            // that.
             if !self.is_mark(0, ",") && !self.is_mark(0, ")") {
                 self.column_definition(&mut table)?;
             }
@@ -156,7 +157,7 @@ impl Parser<'_> {
     fn column_definition(&mut self, table: &mut CreateTable) -> Parse<()> {
         if self.is_word(0, "primary") && self.is_word(1, "key") && self.is_mark(2, "(") {
             if !table.partition_key.is_empty() {
-                // A second primary key.
+                // This is a second primary key.
                 return self.no_alternative();
             }
             self.at += 3;

@@ -65,7 +65,7 @@ impl Parser<'_> {
             select.allow_filtering = true;
         }
         if self.word("bypass") {
-            // Scylla's hint; it changes no result.
+            // This is Scylla's hint; it changes no result.
             self.expect_word("cache")?;
         }
         let using = self.using()?;

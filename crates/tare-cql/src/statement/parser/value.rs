@@ -17,7 +17,7 @@ impl Parser<'_> {
             return Err(unsupported(format!("types by class such as '{class}'")));
         }
         let start = self.at;
-        // The one type whose name is a reserved word.
+        // `set` is the only type whose name is a reserved word.
         let name = if self.word("set") { "set".to_owned() } else { self.name()? };
         if !self.mark("<") {
             return match Type::scalar(&name) {
@@ -127,7 +127,7 @@ impl Parser<'_> {
                 _ if self.is_mark(1, "(") => {
                     return Err(unsupported(format!("calls of {word}() within a literal")));
                 }
-                // ISO 8601, such as P1DT2H, looks like a name.
+                // A duration of ISO 8601, such as P1DT2H, looks like a name.
                 _ => match Duration::parse(self.peek().text) {
                     Some(duration) if word.starts_with('p') => Literal::Duration(duration),
                     _ => return self.no_alternative(),

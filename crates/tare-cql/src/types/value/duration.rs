@@ -1,5 +1,5 @@
-//! Durations: months, days and nanoseconds, each on its own, because no two of them have a fixed
-//! ratio. On the wire they are three signed vints (section 5.9 of the specification of version 5).
+//! Durations: months, days and nanoseconds, kept apart because no two of them have a fixed ratio.
+//! On the wire they are three signed vints (section 5.9 of the specification of version 5).
 
 const NS_PER: [(&str, i64); 6] = [
     ("ns", 1),
@@ -20,8 +20,8 @@ pub struct Duration {
 }
 
 impl Duration {
-    /// Reads `1y2mo3w4d5h6m7s8ms9us10ns` or ISO 8601 (`P1Y2M3DT4H5M6S`, `P2W`), each with an
-    /// optional minus in front. Units must not repeat.
+    /// Parses `1y2mo3w4d5h6m7s8ms9us10ns` or ISO 8601 (`P1Y2M3DT4H5M6S`, `P2W`), each with an
+    /// optional leading minus. Units must not repeat.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -72,7 +72,7 @@ impl Duration {
         Some(Self { months, days, nanoseconds: seconds * 1_000_000_000 })
     }
 
-    /// Numbers with units; without `calendar` only those of the clock.
+    /// Parses numbers with units; without `calendar` only units of the clock.
     fn parse_units(mut text: &str, calendar: bool) -> Option<Self> {
         let mut duration = Self::default();
         let mut seen: Vec<&str> = Vec::new();
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_and_encoded() {
+    fn durations_are_parsed_and_encoded() {
         let check = |text: &str, expect: Option<(i32, i32, i64)>| {
             let got = Duration::parse(text).map(|d| (d.months, d.days, d.nanoseconds));
             assert_eq!(got, expect, "{text}");

@@ -1,5 +1,5 @@
-//! Values: the check of what a client sends, the printing of what a table holds, and the bytes of
-//! what a statement spells out (section 6 of the specification).
+//! Values: validates those of clients, prints those of tables, and encodes those of statements
+//! (section 6 of the specification).
 
 use super::Type;
 use crate::statement::Literal;
@@ -34,8 +34,8 @@ pub enum ValueError {
 }
 
 impl Type {
-    /// Checks that bytes are a value of this type. Empty bytes are a value of every type that is
-    /// no string, as in Cassandra, except of collections, date, time, smallint and tinyint.
+    /// Checks that bytes are a value of this type. As in Cassandra, empty bytes are a value of
+    /// every type except collections, date, time, smallint and tinyint.
     #[inline]
     pub fn validate(&self, bytes: &[u8]) -> Result<(), ValueError> {
         match self {
@@ -130,7 +130,18 @@ impl Type {
         first.into_iter().chain(second)
     }
 
-    /// The value as CQL would spell it; bytes that are no value of the type print as a blob.
+    /// The value as a CQL literal; bytes that are no value of the type print as a blob.
+    ///
+    /// ```
+    /// use tare_cql::types::Type;
+    ///
+    /// let numbers = Type::Set(Box::new(Type::Int));
+    /// let bytes = [0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 42];
+    /// numbers.validate(&bytes)?;
+    /// assert_eq!(numbers.print(&bytes).to_string(), "{42}");
+    /// assert_eq!(Type::Int.print(&[1, 2]).to_string(), "0x0102");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn print<'a>(&'a self, bytes: &'a [u8]) -> impl fmt::Display + use<'a> {
         fmt::from_fn(move |f| {
             if self.validate(bytes).is_err() {
@@ -140,7 +151,7 @@ impl Type {
         })
     }
 
-    /// Prints bytes that were validated.
+    /// Prints validated bytes.
     fn write(&self, f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
         match self {
             Self::Ascii | Self::Text => {
@@ -151,7 +162,7 @@ impl Type {
                 self.write_parts(f, bytes)
             }
             Self::Blob | Self::Custom(_) | Self::Decimal | Self::Duration => write_blob(f, bytes),
-            // Cassandra's own tools print nothing here; something is easier to see.
+            // Cassandra's own tools print nothing here, which is easy to overlook.
             _ if bytes.is_empty() => f.write_str("''"),
             Self::Bigint | Self::Counter | Self::Int | Self::Smallint | Self::Tinyint => {
                 write!(f, "{}", signed(bytes))
@@ -168,7 +179,7 @@ impl Type {
             }
             Self::Float => {
                 let value = f32::from_be_bytes(bytes.try_into().unwrap_or_default());
-                // Through the shortest text, lest 0.1 becomes 0.10000000149011612.
+                // Through the shortest text, because 0.1 would become 0.10000000149011612.
                 write_float(f, value.to_string().parse().unwrap_or(f64::from(value)))
             }
             Self::Inet => match bytes {
@@ -244,7 +255,7 @@ fn low_i64(bytes: &[u8]) -> i64 {
 }
 
 impl Literal {
-    /// The kind of constant, as Cassandra names it in its errors.
+    /// The kind of constant, as Cassandra's errors name it.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "NULL",
@@ -412,7 +423,7 @@ fn encode_integer(value: i128, kind: &Type, out: &mut Vec<u8>) -> Result<(), Val
         #[expect(clippy::cast_precision_loss, reason = "rounded, as Cassandra does")]
         Type::Float => out.extend_from_slice(&(value as f32).to_be_bytes()),
         Type::Decimal => {
-            // A scale of 0 and the number.
+            // A scale of 0, then the number.
             put_count(out, 0);
             out.extend_from_slice(shortest(&value.to_be_bytes()));
         }
@@ -421,7 +432,7 @@ fn encode_integer(value: i128, kind: &Type, out: &mut Vec<u8>) -> Result<(), Val
     Ok(())
 }
 
-/// Two's complement without the leading bytes that only repeat the sign.
+/// The two's complement without leading bytes that only repeat the sign.
 fn shortest(bytes: &[u8]) -> &[u8] {
     let mut rest = bytes;
     while let [first, second, ..] = rest

@@ -1,10 +1,10 @@
 //! Numbers of any length as CQL spells them: the bytes of `varint` and `decimal`.
 
-/// Digits of one number at most: the conversion takes time by the square of them.
+/// Digits that one number may have: the time to convert one grows with the square of its length.
 const DIGITS_MAX: usize = 4096;
 
-/// The two's complement, as short as it can be, of a decimal integer with an optional sign. `None`
-/// for what is no integer, or too long.
+/// The shortest two's complement of a decimal integer with an optional sign; `None` if the text is
+/// no integer, or is too long.
 pub fn varint_of_digits(text: &str) -> Option<Vec<u8>> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -37,7 +37,7 @@ pub fn varint_of_digits(text: &str) -> Option<Vec<u8>> {
     Some(super::shortest(&bytes).to_vec())
 }
 
-/// The decimal digits of a `varint`, with a minus in front of a negative one.
+/// The decimal digits of a `varint`, with a leading minus if it is negative.
 pub fn varint_digits(bytes: &[u8]) -> String {
     let negative = bytes.first().is_some_and(|byte| *byte >= 0x80);
     let mut magnitude = bytes.to_vec();
@@ -92,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn digits_and_bytes_are_the_same_number(value: i128) {
+        fn varint_digits_round_trip(value: i128) {
             let bytes = varint_of_digits(&value.to_string()).unwrap();
             prop_assert!(bytes.len() <= 16);
             let sign = if value < 0 { 0xff } else { 0 };
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn long_numbers_and_decimals() {
+    fn long_numbers_and_decimals_are_converted() {
         let long = format!("-{}", "1234567890".repeat(20));
         assert_eq!(varint_digits(&varint_of_digits(&long).unwrap()), long);
         assert_eq!(varint_digits(&[0x80]), "-128");

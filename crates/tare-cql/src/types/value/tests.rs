@@ -3,7 +3,7 @@ use super::*;
 use crate::statement::{self, Insert, Modify, Statement, Term};
 use proptest::prelude::*;
 
-/// The literal as the parser reads it.
+/// The literal that the parser makes of a text.
 fn literal(text: &str) -> Literal {
     let parsed = statement::parse(&format!("INSERT INTO t (a) VALUES ({text})"))
         .unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -17,7 +17,7 @@ fn literal(text: &str) -> Literal {
     }
 }
 
-/// The type as the parser reads it.
+/// The type that the parser makes of a text.
 fn kind(text: &str) -> Type {
     let text = format!("CREATE TABLE t (k int PRIMARY KEY, a {text})");
     match statement::parse(&text).unwrap().statement {
@@ -88,7 +88,7 @@ fn literals_encode_and_print() {
 }
 
 #[test]
-fn wrong_literals_say_why() {
+fn invalid_literals_are_refused_with_a_reason() {
     for (name, text, message) in [
         ("int", "'x'", "invalid STRING constant for a value of type int"),
         ("int", "2147483648", "2147483648 is out of range for type int"),
@@ -107,7 +107,7 @@ fn wrong_literals_say_why() {
 }
 
 #[test]
-fn wrong_bytes_are_refused() {
+fn invalid_bytes_are_refused() {
     for (name, bytes) in [
         ("int", &[0, 0, 1][..]),
         ("tinyint", &[]),
@@ -154,13 +154,13 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_a_value_panic(one in any_type(), bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn arbitrary_bytes_do_not_make_a_value_panic(one in any_type(), bytes in prop::collection::vec(any::<u8>(), 0..40)) {
         let _ = one.validate(&bytes);
         let _ = one.print(&bytes).to_string();
     }
 
     #[test]
-    fn no_bytes_make_a_type_panic(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn arbitrary_bytes_do_not_make_a_type_panic(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
         let _ = Type::decode(&mut Reader::new(&bytes));
     }
 
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_a_literal_panic(one in any_type(), text in "\\PC{0,30}") {
+    fn arbitrary_text_does_not_make_a_literal_panic(one in any_type(), text in "\\PC{0,30}") {
         let _ = Literal::Text(text).encode(&one);
     }
 }

@@ -1,4 +1,4 @@
-//! Dates and times as text. All is UTC; a zone is understood as `Z` or `+hh:mm`.
+//! Dates and times as text, in UTC; a zone is written as `Z` or `+hh:mm`.
 //!
 //! The conversion between days and dates is Howard Hinnant's `days_from_civil` and its reverse
 //! (howardhinnant.github.io/date_algorithms.html), for the proleptic Gregorian calendar.
@@ -40,7 +40,7 @@ pub(super) fn write_time(f: &mut fmt::Formatter<'_>, nanoseconds: i64) -> fmt::R
     )
 }
 
-/// The number on the wire of a `date`, which may be spelled as that number too.
+/// The number on the wire of a `date`; the text may be that number too.
 pub(super) fn parse_date(text: &str) -> Option<u32> {
     if let Some(number) = integer(text) {
         return u32::try_from(number).ok();
@@ -74,8 +74,8 @@ pub(super) fn parse_time(text: &str) -> Option<i64> {
     Some((hour * 3600 + minute * 60 + second) * 1_000_000_000 + fraction)
 }
 
-/// Milliseconds since the epoch of `YYYY-MM-DD[( |T)HH:MM[:SS[.fff]]][Z|+hhmm|+hh:mm]`, or spelled
-/// as their number.
+/// Milliseconds since the epoch of `YYYY-MM-DD[( |T)HH:MM[:SS[.fff]]][Z|+hhmm|+hh:mm]`; the text
+/// may be that number too.
 pub(super) fn parse_timestamp(text: &str) -> Option<i64> {
     if let Some(number) = integer(text) {
         return Some(number);

@@ -1,6 +1,6 @@
-//! The engine for environments that deny io_uring: epoll, level triggered, one `recv` per event
-//! and one `send` per batch of answers; files are read, written and synced by a few threads,
-//! because all of that blocks.
+//! The engine for environments that deny io_uring: epoll, level triggered, with one `recv` per
+//! event and one `send` per batch of answers. A few threads read, write and sync files, because
+//! these calls block.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,16 +12,16 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
-use super::helper::Helper;
+use super::file_threads::FileThreads;
 use super::{ConnId, Event, FILE_OPS_MAX, Source, Wait};
-use crate::node::directory::{Done, Work};
+use crate::node::directory::{FileDone, FileWork};
 
 /// Room for one `recv`.
 const READ_BYTES: usize = 16 << 10;
 const EVENTS_MAX: usize = 256;
-/// Connections accepted per event, so that a storm of them does not starve the others.
+/// Connections accepted per event, so that a burst of them does not starve the others.
 const ACCEPT_MAX: usize = 16;
-/// Threads for files: so many operations reach the disk at a time.
+/// Threads for files, and so the operations that the disk has at a time.
 const FILE_THREADS: usize = 4;
 
 const LISTENER: u64 = u64::MAX;
@@ -33,16 +33,17 @@ struct Slot {
     sending: Vec<u8>,
     sent: usize,
     paused: bool,
-    /// Waits until the socket takes more.
+    /// The connection waits until the socket takes more.
     blocked: bool,
 }
 
 pub(crate) struct Epoll {
     epoll: OwnedFd,
     wakeup: Arc<OwnedFd>,
-    helper: Helper,
+    file_threads: FileThreads,
     listener: Option<OwnedFd>,
-    /// Out of descriptors: accepts again when a connection has ended, or when it is asked to.
+    /// The process has no descriptors left. It accepts again when a connection has ended, or on
+    /// request.
     accept_later: bool,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -55,7 +56,7 @@ impl Epoll {
         epoll::add(&epoll, &wakeup, epoll::EventData::new_u64(WAKEUP), epoll::EventFlags::IN)?;
         Ok(Self {
             epoll,
-            helper: Helper::new(FILE_THREADS, Arc::clone(&wakeup)),
+            file_threads: FileThreads::new(FILE_THREADS, Arc::clone(&wakeup)),
             wakeup,
             listener: None,
             accept_later: false,
@@ -105,7 +106,7 @@ impl Epoll {
 
     pub(crate) fn read(&mut self, conn: ConnId, _: Source, into: &mut Vec<u8>) -> bool {
         let slot = &self.slots[conn.slot as usize];
-        // The slot may be another connection's by now, whose bytes are not to be taken.
+        // Another connection may use the slot by now; its bytes are not for this one.
         let Some(fd) = slot.fd.as_ref().filter(|_| slot.generation == conn.generation) else {
             return false;
         };
@@ -157,7 +158,7 @@ impl Epoll {
     pub(crate) fn close(&mut self, conn: ConnId) {
         let slot = &mut self.slots[conn.slot as usize];
         if let Some(fd) = slot.fd.take() {
-            // Best effort: the descriptor is dropped either way.
+            // The descriptor is dropped even if this fails.
             let _ = rustix::net::shutdown(&fd, Shutdown::Both);
             slot.generation = slot.generation.wrapping_add(1);
             slot.paused = false;
@@ -168,12 +169,12 @@ impl Epoll {
         }
     }
 
-    pub(crate) fn file(&mut self, work: Work) -> Option<Done> {
-        self.helper.submit(work)
+    pub(crate) fn file(&mut self, work: FileWork) -> Option<FileDone> {
+        self.file_threads.submit(work)
     }
 
     pub(crate) fn has_file_room(&mut self) -> bool {
-        self.helper.in_flight() < FILE_OPS_MAX
+        self.file_threads.in_flight() < FILE_OPS_MAX
     }
 
     pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
@@ -199,7 +200,7 @@ impl Epoll {
             }
         }
         self.ready = ready;
-        while let Some(done) = self.helper.take() {
+        while let Some(done) = self.file_threads.take() {
             events.push(Event::File(done));
         }
         Ok(())
@@ -242,11 +243,11 @@ impl Epoll {
             match rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC) {
                 Ok(fd) => events.push(Event::Accepted(fd)),
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    // It would be ready again at once, and the loop would spin.
+                    // The listener would be ready again at once, and the loop would spin.
                     self.accept_later = epoll::delete(&self.epoll, listener).is_ok();
                     return;
                 }
-                // None left, or a peer that gave up: the next event tries again.
+                // No connection is left, or a peer gave up: the next event tries again.
                 Err(_) => return,
             }
         }
@@ -267,14 +268,14 @@ impl Epoll {
         flags.set(epoll::EventFlags::OUT, entry.blocked);
         if let Some(fd) = &entry.fd {
             let data = epoll::EventData::new_u64(u64::from(slot));
-            // It can only fail for a descriptor that is not registered, and this one is.
+            // This fails only for a descriptor that is not registered, and this one is.
             let _ = epoll::modify(&self.epoll, fd, data, flags);
         }
     }
 }
 
 impl Slot {
-    /// Sends what is left; sets `blocked` if the socket takes no more.
+    /// Sends the remaining bytes, and sets `blocked` if the socket takes no more.
     fn push(&mut self) -> Result<(), Errno> {
         let Some(fd) = &self.fd else { return Err(Errno::BADF) };
         self.blocked = false;

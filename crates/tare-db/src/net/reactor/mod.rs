@@ -1,9 +1,9 @@
 //! The reactor: one engine per shard that carries out the shard's network and file I/O and reports
-//! what happened as [`Event`]s. An enum of two engines, not a trait object, so that the hot path
-//! is inlined.
+//! the results as [`Event`]s. The engine is an enum, not a trait object, so that the hot path is
+//! inlined.
 
 mod epoll;
-mod helper;
+mod file_threads;
 mod read_batcher;
 #[allow(unsafe_code, reason = "submission entries and provided buffers are raw memory")]
 mod uring;
@@ -18,37 +18,37 @@ use uring::Uring;
 pub use uring::UringError;
 
 use crate::node::config::IoChoice;
-use crate::node::directory::{Done, Work};
+use crate::node::directory::{FileDone, FileWork};
 
-/// Operations on files that one shard has under way at most. Beyond it the store keeps them.
+/// File operations that one shard may have under way. The store keeps the others.
 pub(crate) const FILE_OPS_MAX: usize = 128;
 
-/// A connection on one shard: slot in the low half, generation in the high one, so that an answer
-/// that comes late never reaches the next connection in the slot.
+/// A connection on one shard: a slot and its generation, so that a late answer never reaches the
+/// next connection in the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnId {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
 }
 
-/// What happened.
+/// A result that the engine reports.
 #[derive(Debug)]
 pub(crate) enum Event {
     Accepted(OwnedFd),
-    /// Bytes have come; fetch them with [`Engine::read`]: those of a socket before the next turn,
-    /// those of a buffer in their order.
+    /// Bytes have come. [`Engine::read`] fetches them: from a socket before the next turn, from
+    /// buffers in their order.
     Input(ConnId, Source),
-    /// What was sent is with the kernel; the connection can send again.
+    /// The kernel has all that was sent, so that the connection can send again.
     Sent(ConnId),
-    /// The peer has gone, or the connection failed. The engine waits for [`Engine::close`].
+    /// The peer has closed the connection, or it failed. The engine waits for [`Engine::close`].
     Hangup(ConnId),
-    /// Another thread has put something into the shard's mailbox, or the server stops.
+    /// Another thread has posted a message to the shard, or the server stops.
     Woken,
     /// An operation on a file has ended.
-    File(Done),
+    File(FileDone),
 }
 
-/// Where the bytes of an [`Event::Input`] are.
+/// The place of the bytes of an [`Event::Input`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     /// In the socket.
@@ -57,20 +57,20 @@ pub(crate) enum Source {
     Buffer { id: u16, length: u32 },
 }
 
-/// Whether a turn may sleep.
+/// How long a turn may wait for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Look, and come back at once.
+    /// Not at all.
     Poll,
-    /// Sleep until something happens, at most so long.
+    /// Until an event comes, for at most this time.
     Sleep(Duration),
 }
 
-/// Which engine is in use, and why not the other.
+/// The engine in use, and why the other one is not.
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct EngineChoice {
     pub(crate) engine: &'static str,
-    /// Why io_uring is not in use, with the errno where there is one.
+    /// Why io_uring is not in use, with the errno if there is one.
     pub(crate) why: String,
 }
 
@@ -80,18 +80,18 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// Makes the engine that is asked for, on the thread that will use it.
+    /// Makes the engine that the configuration asks for, on the thread that will use it.
     pub(crate) fn new(
         choice: IoChoice,
         wakeup: Arc<OwnedFd>,
-    ) -> Result<(Self, Chosen), ReactorError> {
+    ) -> Result<(Self, EngineChoice), ReactorError> {
         let why = match choice {
             IoChoice::Epoll => "asked for".to_string(),
             IoChoice::Auto | IoChoice::Uring => match Uring::new(Arc::clone(&wakeup)) {
                 Ok(uring) => {
                     let asked = choice == IoChoice::Uring;
                     let why = if asked { "asked for" } else { "io_uring is available" };
-                    let chosen = Chosen { engine: "io_uring", why: why.into() };
+                    let chosen = EngineChoice { engine: "io_uring", why: why.into() };
                     return Ok((Self::Uring(Box::new(uring)), chosen));
                 }
                 Err(error) if choice == IoChoice::Uring => return Err(error.into()),
@@ -99,11 +99,11 @@ impl Engine {
             },
         };
         let epoll = Epoll::new(wakeup).map_err(|source| ReactorError::Epoll { source })?;
-        Ok((Self::Epoll(Box::new(epoll)), Chosen { engine: "epoll", why }))
+        Ok((Self::Epoll(Box::new(epoll)), EngineChoice { engine: "epoll", why }))
     }
 }
 
-/// Why there is no reactor.
+/// Why a reactor cannot be made, or has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReactorError {
     #[error("cannot use io_uring, which was asked for; pass --io auto to fall back to epoll")]
@@ -131,32 +131,34 @@ macro_rules! delegate {
 delegate! {
     /// Starts to accept connections.
     fn listen(&mut self, listener: OwnedFd) -> io::Result<()>;
-    /// Accepts again after there were no descriptors left for a while.
+    /// Accepts again after the process had no descriptors left.
     fn accept_again(&mut self);
     /// Stops accepting.
     fn stop_listening(&mut self);
-    /// Takes a connection over and starts to receive.
+    /// Takes over a connection and starts to receive on it.
     fn add(&mut self, fd: OwnedFd) -> io::Result<ConnId>;
-    /// Appends the bytes of an input event to `into`. False if the peer has gone.
+    /// Appends the bytes of an input event to `into`. Returns false if the peer has closed the
+    /// connection.
     fn read(&mut self, conn: ConnId, source: Source, into: &mut Vec<u8>) -> bool;
-    /// Sends `from` and leaves it empty, unless an earlier send is still under way: then it stays
-    /// and [`Event::Sent`] says when to try again. False if the peer has gone.
+    /// Sends `from` and leaves it empty. If an earlier send is still under way, `from` stays as it
+    /// is, and [`Event::Sent`] reports when to try again. Returns false if the peer has closed the
+    /// connection.
     fn send(&mut self, conn: ConnId, from: &mut Vec<u8>) -> bool;
-    /// Whether a part of what was sent is still to be handed to the kernel.
+    /// Whether a part of the bytes to send has not reached the kernel yet.
     fn is_sending(&mut self, conn: ConnId) -> bool;
-    /// Gives back the buffer that a connection keeps for sending, unless it is in use.
+    /// Frees the buffer that a connection keeps for sending, unless it is in use.
     fn trim(&mut self, conn: ConnId);
-    /// Stops receiving on a connection, so that the peer is held up.
+    /// Stops receiving on a connection, which holds up its peer.
     fn pause(&mut self, conn: ConnId);
     /// Receives again.
     fn resume(&mut self, conn: ConnId);
-    /// Ends a connection. The shard forgets it at once; the engine waits for the kernel.
+    /// Closes a connection. The shard forgets it at once; the engine waits for the kernel.
     fn close(&mut self, conn: ConnId);
     /// Whether fewer than [`FILE_OPS_MAX`] operations on files are under way.
     fn has_file_room(&mut self) -> bool;
-    /// Carries out an operation on a file; one that cannot even be begun ends here.
-    fn file(&mut self, work: Work) -> Option<Done>;
-    /// Submits what is to be done and collects what has happened.
+    /// Carries out an operation on a file. An operation that cannot begin ends here.
+    fn file(&mut self, work: FileWork) -> Option<FileDone>;
+    /// Submits new operations and collects events.
     fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()>;
 }
 

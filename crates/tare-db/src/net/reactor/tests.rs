@@ -9,7 +9,7 @@ use super::*;
 use crate::node::clock::Clock;
 use crate::node::directory::{Directory, ShardFiles};
 
-/// After which a test gives up.
+/// A test fails after this time.
 const PATIENCE_NS: u64 = 60_000_000_000;
 
 /// An engine with a shard's files.
@@ -89,7 +89,7 @@ fn filled(byte: u8, length: usize) -> Chunk {
 const TABLE: FileId = FileId::Table(7);
 
 #[test]
-fn files_are_made_written_read_and_removed() {
+fn files_are_created_written_read_and_removed() {
     each_engine(|mut host| {
         host.run(TABLE, OpKind::Create { size_bytes: 1 << 20 }).result.unwrap();
         for (offset, byte) in [(0, 1), (4096, 2), (8192, 3)] {
@@ -114,7 +114,7 @@ fn files_are_made_written_read_and_removed() {
 }
 
 #[test]
-fn a_read_over_the_end_is_short_and_one_behind_it_empty() {
+fn read_across_the_end_of_a_file_is_short() {
     each_engine(|mut host| {
         host.run(TABLE, OpKind::Create { size_bytes: 0 }).result.unwrap();
         host.run(TABLE, OpKind::Write { offset: 0, chunk: filled(1, 8192), sync: false });
@@ -127,7 +127,7 @@ fn a_read_over_the_end_is_short_and_one_behind_it_empty() {
 }
 
 #[test]
-fn as_many_operations_as_are_taken_all_end() {
+fn all_accepted_file_operations_end() {
     each_engine(|mut host| {
         host.run(TABLE, OpKind::Create { size_bytes: 4 << 20 }).result.unwrap();
         host.run(TABLE, OpKind::Write { offset: 0, chunk: filled(9, 1 << 20), sync: true });
@@ -161,7 +161,7 @@ fn as_many_operations_as_are_taken_all_end() {
 }
 
 #[test]
-fn an_engine_is_sending_until_the_kernel_has_all_of_it() {
+fn engine_is_sending_until_the_kernel_has_every_byte() {
     each_engine(|mut host| {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let id = host.engine.add(ours.into()).unwrap();

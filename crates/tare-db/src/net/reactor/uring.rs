@@ -1,13 +1,15 @@
-//! The io_uring engine: multishot accept and receive into provided buffers, sends and
-//! operations on files submitted together once per turn. A polling turn that finds nothing makes no system call: the
-//! kernel sets a flag in the shared ring when it has work to hand over (`IORING_SETUP_TASKRUN_FLAG`).
+//! The io_uring engine: multishot accept and receive into provided buffers; sends and file
+//! operations are submitted together once per turn. A polling turn that finds nothing makes no
+//! system call: the kernel sets a flag in the shared ring when it has completions to deliver
+//! (`IORING_SETUP_TASKRUN_FLAG`).
 //!
-//! It needs Linux 6.1 (`DEFER_TASKRUN`); whatever is missing is reported with the step that
-//! failed, and the caller falls back to epoll.
+//! The engine needs Linux 6.1 (`DEFER_TASKRUN`). If something is missing, the error names the step
+//! that failed, and the caller falls back to epoll.
 //!
-//! Memory that the kernel may touch belongs to the engine: a connection's bytes under way stay in
-//! its slot, those of file operations in `flights`, received ones in the pool. A slot is reused only when no operation
-//! on it is under way, and dropping the engine leaks what the kernel may still hold.
+//! Memory that the kernel may access belongs to the engine: bytes that a connection sends stay in
+//! its slot, those of file operations in `operations`, received bytes in the pool. A slot is reused
+//! only when no operation on it is under way, and dropping the engine leaks the memory that the
+//! kernel may still access.
 
 use std::alloc::Layout;
 use std::collections::VecDeque;
@@ -22,24 +24,25 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use tare_store::io::OpKind;
 
-use super::helper::Helper;
+use super::file_threads::FileThreads;
 use super::read_batcher::ReadBatcher;
 use super::{ConnId, Event, FILE_OPS_MAX, Source, Wait};
-use crate::node::directory::{Done, Work, is_end};
+use crate::node::directory::{FileDone, FileWork, is_end};
 
 const SUBMISSIONS: u32 = 1024;
 const COMPLETIONS: u32 = 4096;
 const BUFFERS: u16 = 256;
 const BUFFER_BYTES: u32 = 16 << 10;
 const BUFFER_GROUP: u16 = 0;
-/// With so many buffers in the shard's hands, connections get the others one at a time, in turn.
+/// When the shard holds this many buffers, connections get the remaining ones one at a time, in
+/// turn.
 const BUFFERS_FREELY: u16 = BUFFERS / 4;
 
 const MSG_NOSIGNAL: i32 = 0x4000;
 const MSG_WAITALL: i32 = 0x100;
 const POLLIN: u32 = 1;
 
-/// What a completion belongs to: the high byte of its user data. The low half is the slot.
+/// The kind of a completion is the high byte of its user data. The slot is the low half.
 const RECEIVE: u64 = 1 << 56;
 const SEND: u64 = 2 << 56;
 const ACCEPT: u64 = 3 << 56;
@@ -59,7 +62,7 @@ pub enum UringError {
 }
 
 impl UringError {
-    /// The error in one line, with the errno where there is one.
+    /// The error in one line, with the errno if there is one.
     pub(crate) fn explain(&self) -> String {
         match self {
             Self::Setup { source } | Self::Step { source, .. } => match source.raw_os_error() {
@@ -80,41 +83,43 @@ struct Slot {
     sent: usize,
     send_active: bool,
     receiving: bool,
-    /// In `Uring::wanting`.
+    /// The slot is in `Uring::wanting`.
     wanting: bool,
     paused: bool,
     closing: bool,
 }
 
-/// An operation on a file's data that the kernel works on, in steps.
-struct Flight {
-    work: Work,
-    /// Bytes read or written by the steps before.
+/// An operation on a file's data, which the kernel carries out in steps.
+struct FileOperation {
+    work: FileWork,
+    /// Bytes read or written by earlier steps.
     done: usize,
-    /// The step is the sync after a write.
+    /// The current step is the sync after a write.
     syncing: bool,
 }
 
 pub(crate) struct Uring {
     ring: IoUring,
     buffers: BufferPool,
-    /// Connections that are to get a buffer when there is one, each of them one: otherwise the first to
-    /// ask would take all that come free, and the others would wait for all that it is sent.
+    /// Connections that wait for a buffer; each gets one in turn. Otherwise the first one to ask
+    /// would take every buffer that becomes free, and the others would wait for everything that its
+    /// client sends.
     wanting: VecDeque<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     listener: Option<OwnedFd>,
     accepting: bool,
     wakeup: Arc<OwnedFd>,
-    /// Operations on files by the low half of their user data.
-    flights: Vec<Option<Flight>>,
-    free_flights: Vec<u32>,
+    /// File operations by the low half of their user data.
+    operations: Vec<Option<FileOperation>>,
+    free_operations: Vec<u32>,
     reads: ReadBatcher,
-    helper: Helper,
+    file_threads: FileThreads,
 }
 
 impl Uring {
-    /// Makes the ring on the calling thread, which alone may use it, and tries what is needed.
+    /// Makes the ring on the calling thread, which alone may use it, and checks the features that
+    /// it needs.
     pub(crate) fn new(wakeup: Arc<OwnedFd>) -> Result<Self, UringError> {
         let ring: IoUring = IoUring::builder()
             .setup_single_issuer()
@@ -145,7 +150,7 @@ impl Uring {
             )
         }
         .map_err(|source| UringError::Step { what: "register a buffer ring", source })?;
-        let helper = Helper::new(1, Arc::clone(&wakeup));
+        let file_threads = FileThreads::new(1, Arc::clone(&wakeup));
         let mut engine = Self {
             ring,
             buffers,
@@ -155,10 +160,10 @@ impl Uring {
             listener: None,
             accepting: false,
             wakeup,
-            flights: Vec::new(),
-            free_flights: Vec::new(),
+            operations: Vec::new(),
+            free_operations: Vec::new(),
             reads: ReadBatcher::default(),
-            helper,
+            file_threads,
         };
         engine.watch_wakeup();
         engine
@@ -270,30 +275,31 @@ impl Uring {
         }
         slot.closing = true;
         if let Some(fd) = &slot.fd {
-            // Makes the operations under way complete. A peer that has gone makes it fail.
+            // The shutdown completes the operations under way. It fails if the peer has closed the
+            // connection.
             let _ = rustix::net::shutdown(fd, Shutdown::Both);
         }
         self.release(conn.slot);
     }
 
-    pub(crate) fn file(&mut self, work: Work) -> Option<Done> {
+    pub(crate) fn file(&mut self, work: FileWork) -> Option<FileDone> {
         if !work.is_on_data() {
-            return self.helper.submit(work);
+            return self.file_threads.submit(work);
         }
         let is_read = matches!(work.op.kind, OpKind::Read { .. });
-        let flight = Some(Flight { work, done: 0, syncing: false });
-        let number = match self.free_flights.pop() {
+        let operation = Some(FileOperation { work, done: 0, syncing: false });
+        let number = match self.free_operations.pop() {
             Some(number) => {
-                self.flights[number as usize] = flight;
+                self.operations[number as usize] = operation;
                 number
             }
             None => {
-                self.flights.push(flight);
-                u32::try_from(self.flights.len() - 1).expect("few operations are under way")
+                self.operations.push(operation);
+                u32::try_from(self.operations.len() - 1).expect("few operations are under way")
             }
         };
         if !(is_read && self.reads.hold(number)) {
-            self.push_flight(number);
+            self.submit_operation(number);
         }
         None
     }
@@ -301,7 +307,7 @@ impl Uring {
     /// Submits the reads that need not wait any longer. Returns whether there were any.
     fn release_reads(&mut self) -> bool {
         let released = self.reads.release();
-        released.iter().for_each(|&number| self.push_flight(number));
+        released.iter().for_each(|&number| self.submit_operation(number));
         !released.is_empty()
     }
 
@@ -310,7 +316,7 @@ impl Uring {
     }
 
     fn files_in_flight(&self) -> usize {
-        self.flights.len() - self.free_flights.len() + self.helper.in_flight()
+        self.operations.len() - self.free_operations.len() + self.file_threads.in_flight()
     }
 
     pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
@@ -331,29 +337,29 @@ impl Uring {
             }
         };
         if let Err(error) = entered {
-            // Interrupted, timed out, or completions wait to be taken first.
+            // The call was interrupted or timed out, or completions have to be taken first.
             let passing = [Errno::INTR, Errno::TIME, Errno::BUSY, Errno::AGAIN];
             let errno = Errno::from_io_error(&error);
             if !errno.is_some_and(|errno| passing.contains(&errno)) {
                 return Err(error);
             }
         }
-        // The kernel hands over some 20 at a time (`IO_LOCAL_TW_DEFAULT_MAX`).
+        // The kernel delivers about 20 at a time (`IO_LOCAL_TW_DEFAULT_MAX`).
         while self.collect(events) && self.ring.submission().taskrun() {
-            // An error shows again at the next turn.
+            // The next turn reports an error.
             let _ = self.ring.submit();
         }
         if self.release_reads() {
-            // At once: the disk has nothing to do. An error shows again at the next turn.
+            // Submit now, because the disk is idle. The next turn reports an error.
             let _ = self.ring.submit();
         }
-        while let Some(done) = self.helper.take() {
+        while let Some(done) = self.file_threads.take() {
             events.push(Event::File(done));
         }
         Ok(())
     }
 
-    /// Takes the completions that are there. Whether there were any.
+    /// Takes all completions. Returns whether there were any.
     fn collect(&mut self, events: &mut Vec<Event>) -> bool {
         let mut came = false;
         loop {
@@ -380,7 +386,7 @@ impl Uring {
                 }
                 let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
                 let exhausted = exhausted.iter().any(|e| entry.result() == -e.raw_os_error());
-                // Out of descriptors: armed again later (`accept_again`), not to spin.
+                // Without descriptors it would spin; `accept_again` arms it later.
                 if !more && self.listener.is_some() && !exhausted {
                     self.arm_accept();
                 }
@@ -475,58 +481,60 @@ impl Uring {
         }
     }
 
-    /// Takes the result of a step of a file operation, and goes on or ends.
+    /// Takes the result of a step of a file operation, and submits the next step or ends the
+    /// operation.
     fn file_step(&mut self, number: u32, result: i32, events: &mut Vec<Event>) {
-        let Some(flight) = self.flights[number as usize].as_mut() else { return };
+        let Some(operation) = self.operations[number as usize].as_mut() else { return };
         let retry = [Errno::INTR, Errno::AGAIN].iter().any(|e| result == -e.raw_os_error());
         let moved = usize::try_from(result).unwrap_or(0);
-        flight.done += moved;
-        let done = flight.done;
-        let end = match (&flight.work.op.kind, check(result)) {
+        operation.done += moved;
+        let done = operation.done;
+        let end = match (&operation.work.op.kind, check(result)) {
             _ if retry => None,
             (_, Err(error)) => Some(Err(error)),
             (OpKind::Read { chunk, .. }, Ok(_)) => {
                 let whole = done == chunk.len() || moved == 0 || is_end(done);
                 whole.then_some(Ok(done))
             }
-            (OpKind::Write { .. }, Ok(0)) if !flight.syncing => {
+            (OpKind::Write { .. }, Ok(0)) if !operation.syncing => {
                 Some(Err(io::ErrorKind::WriteZero.into()))
             }
             (OpKind::Write { chunk, sync, .. }, Ok(_)) => {
                 let whole = done == chunk.len();
-                let ended = whole && (flight.syncing || !*sync);
-                flight.syncing = whole;
+                let ended = whole && (operation.syncing || !*sync);
+                operation.syncing = whole;
                 ended.then_some(Ok(done))
             }
             (_, Ok(_)) => Some(Ok(0)),
         };
         match end {
-            None => self.push_flight(number),
+            None => self.submit_operation(number),
             Some(result) => {
-                self.free_flights.push(number);
-                let flight = self.flights[number as usize].take();
-                if flight.as_ref().is_some_and(|f| matches!(f.work.op.kind, OpKind::Read { .. })) {
+                self.free_operations.push(number);
+                let operation = self.operations[number as usize].take();
+                if operation.as_ref().is_some_and(|f| matches!(f.work.op.kind, OpKind::Read { .. }))
+                {
                     self.reads.ended();
                 }
-                events.extend(flight.map(|flight| Event::File(flight.work.end(result))));
+                events.extend(operation.map(|operation| Event::File(operation.work.end(result))));
             }
         }
     }
 
     /// Submits the next step of a file operation: the rest of a read or write, or a sync.
-    fn push_flight(&mut self, number: u32) {
-        let Some(flight) = self.flights[number as usize].as_mut() else { return };
-        let fd = Fd(flight.work.file.as_ref().map_or(-1, |file| file.as_raw_fd()));
-        let done = flight.done;
+    fn submit_operation(&mut self, number: u32) {
+        let Some(operation) = self.operations[number as usize].as_mut() else { return };
+        let fd = Fd(operation.work.file.as_ref().map_or(-1, |file| file.as_raw_fd()));
+        let done = operation.done;
         let length = |rest: &[u8]| u32::try_from(rest.len()).expect("a chunk is below 4 GiB");
-        let entry = match &mut flight.work.op.kind {
+        let entry = match &mut operation.work.op.kind {
             OpKind::Read { offset, chunk } => {
                 let rest = &mut chunk.bytes_mut()[done..];
                 opcode::Read::new(fd, rest.as_mut_ptr(), length(rest))
                     .offset(*offset + done as u64)
                     .build()
             }
-            OpKind::Write { offset, chunk, .. } if !flight.syncing => {
+            OpKind::Write { offset, chunk, .. } if !operation.syncing => {
                 let rest = &chunk.bytes()[done..];
                 opcode::Write::new(fd, rest.as_ptr(), length(rest))
                     .offset(*offset + done as u64)
@@ -540,7 +548,7 @@ impl Uring {
     fn push_send(&mut self, number: u32) {
         let slot = &self.slots[number as usize];
         let rest = &slot.sending[slot.sent..];
-        // What does not fit into 32 bits goes with the next send.
+        // Bytes beyond 32 bits of length go with the next send.
         let length = u32::try_from(rest.len()).unwrap_or(1 << 30);
         let entry = opcode::Send::new(Fd(raw(slot.fd.as_ref())), rest.as_ptr(), length)
             .flags(MSG_NOSIGNAL | MSG_WAITALL)
@@ -549,7 +557,7 @@ impl Uring {
         self.push(entry);
     }
 
-    /// Receives on a connection, or puts it in the row of those that wait for a buffer.
+    /// Receives on a connection, or queues it for a buffer.
     fn arm_receive(&mut self, number: u32) {
         if self.buffers.taken < BUFFERS_FREELY {
             self.push_receive(number, true);
@@ -559,8 +567,8 @@ impl Uring {
         }
     }
 
-    /// Has connections receive that wait for a buffer: all of them where there are many, else as many
-    /// as there are, and each of them into one.
+    /// Receives on connections that wait for a buffer: on all of them if there are many buffers,
+    /// else on one connection for each buffer.
     fn arm_wanting(&mut self) {
         let freely = self.buffers.taken < BUFFERS_FREELY;
         let mut free = BUFFERS.saturating_sub(self.buffers.taken);
@@ -569,7 +577,7 @@ impl Uring {
         {
             let slot = &mut self.slots[number as usize];
             let is_wanting = std::mem::take(&mut slot.wanting);
-            // It may have been paused, or closed and used anew.
+            // The connection may have been paused, or closed and its slot reused.
             if is_wanting && !slot.paused && !slot.closing && !slot.receiving {
                 free = free.saturating_sub(1);
                 self.push_receive(number, freely);
@@ -577,7 +585,7 @@ impl Uring {
         }
     }
 
-    /// Receives whatever comes, or once.
+    /// Receives any number of times, or once.
     fn push_receive(&mut self, number: u32, multishot: bool) {
         let slot = &mut self.slots[number as usize];
         slot.receiving = true;
@@ -613,7 +621,7 @@ impl Uring {
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 return;
             }
-            // The queue is full: hand it over. An error shows again at the next turn.
+            // The queue is full, so it is submitted. The next turn reports an error.
             let _ = self.ring.submit();
         }
     }
@@ -621,15 +629,15 @@ impl Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // The kernel may still read or write these until the ring is gone, which it is only some
-        // time after its descriptor. An engine lives as long as its shard: once.
+        // The kernel may access this memory until the ring is gone, which happens some time after
+        // its descriptor is closed. An engine lives as long as its shard, so this happens once.
         std::mem::forget(std::mem::take(&mut self.slots));
-        std::mem::forget(std::mem::take(&mut self.flights));
+        std::mem::forget(std::mem::take(&mut self.operations));
     }
 }
 
 fn raw(fd: Option<&OwnedFd>) -> RawFd {
-    // A slot in use has its descriptor; -1 makes the operation fail instead of hitting another.
+    // A slot in use has a descriptor; -1 makes the operation fail instead of hitting another file.
     fd.map_or(-1, AsRawFd::as_raw_fd)
 }
 
@@ -637,13 +645,13 @@ fn check(result: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) }
 }
 
-/// Buffers that the kernel takes for what it receives: a ring of descriptions, and the bytes.
-/// Layout: `struct io_uring_buf_ring`, io_uring_register_buf_ring(3). Never freed.
+/// The buffers into which the kernel receives: a ring of descriptions, and the bytes. Layout:
+/// `struct io_uring_buf_ring`, io_uring_register_buf_ring(3). The pool is never freed.
 struct BufferPool {
     entries: *mut BufRingEntry,
     bytes: *mut u8,
     tail: u16,
-    /// Buffers that the kernel has filled and that were not given back.
+    /// Buffers that the kernel has filled and the shard has not returned.
     taken: u16,
 }
 
@@ -664,7 +672,7 @@ impl BufferPool {
         self.entries as u64
     }
 
-    /// The bytes of a buffer that the kernel has filled and handed over.
+    /// The bytes of a buffer that the kernel has filled.
     #[inline]
     fn bytes(&self, id: u16, length: usize) -> &[u8] {
         assert!(
@@ -682,7 +690,7 @@ impl BufferPool {
         }
     }
 
-    /// Gives a buffer to the kernel.
+    /// Returns a buffer to the kernel.
     #[inline]
     fn give_back(&mut self, id: u16) {
         self.taken -= 1;
@@ -703,7 +711,7 @@ impl BufferPool {
     }
 }
 
-/// Zeroed memory that lives as long as the process.
+/// Allocates zeroed memory that lives as long as the process.
 fn zeroed(bytes: usize, align: usize) -> *mut u8 {
     let layout = Layout::from_size_align(bytes, align).expect("sizes are constants");
     // JUSTIFICATION: the kernel wants the ring aligned to a page.

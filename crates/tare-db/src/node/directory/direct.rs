@@ -1,4 +1,4 @@
-//! Whether files in a directory can be read and written past the page cache.
+//! Finds out whether files in a directory can be read and written past the page cache.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -9,7 +9,7 @@ use rustix::fs::{OFlags, fstatfs};
 use tare_store::Chunk;
 use tare_store::chunk::ALIGNMENT;
 
-/// What was found out by trying.
+/// The result of the trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DirectIo {
     pub(crate) works: bool,
@@ -21,15 +21,15 @@ pub(crate) struct DirectIo {
 
 const NAME: &str = "probe";
 
-/// Writes a block past the page cache, reads it back, and removes it. Everything else that can be
-/// wrong with the directory will show where it matters, so that any failure means "no".
+/// Writes a block past the page cache, reads it back, and removes it. Any failure means "no",
+/// because other faults of the directory will be reported when they matter.
 pub(crate) fn probe(directory: &Path) -> DirectIo {
     let path = directory.join(NAME);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true);
     options.custom_flags(OFlags::DIRECT.bits().cast_signed());
     let tried = options.open(&path).and_then(|file| try_block(&file));
-    // It is only there if it could be opened.
+    // The file exists only if it could be opened.
     let _ = fs::remove_file(&path);
     let file_system = File::open(directory).map_or_else(|_| "unknown".into(), |d| kind(&d));
     let why = match &tried {
@@ -54,7 +54,7 @@ fn try_block(file: &File) -> io::Result<()> {
     }
 }
 
-/// Magic numbers: statfs(2), linux/magic.h.
+/// The name of a file system by its magic number: statfs(2), linux/magic.h.
 fn kind(directory: &File) -> String {
     let Ok(found) = fstatfs(directory) else { return "unknown".into() };
     let name = match found.f_type {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probe_leaves_nothing_behind_and_names_the_file_system() {
+    fn probe_removes_its_file_and_names_the_file_system() {
         let directory = tempfile::tempdir().unwrap();
         let found = probe(directory.path());
         assert!(found.works || found.why.contains("errno"), "{found:?}");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_no_direct_io() {
+    fn unwritable_directory_has_no_direct_io() {
         let found = probe(Path::new("/proc/self"));
         assert!(!found.works && found.why.contains("errno"), "{found:?}");
     }

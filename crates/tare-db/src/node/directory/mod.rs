@@ -17,7 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 pub(crate) use direct::DirectIo;
-pub(crate) use files::{Done, ShardFiles, Work, is_end};
+pub(crate) use files::{FileDone, FileWork, ShardFiles, is_end};
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -42,12 +42,12 @@ pub enum DirectoryError {
 pub(crate) struct Directory {
     path: PathBuf,
     direct: DirectIo,
-    /// Unlocks when it is dropped.
+    /// The lock ends when this file is dropped.
     _lock: File,
 }
 
 impl Directory {
-    /// Makes and locks the directory.
+    /// Creates the directory if necessary, and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, DirectoryError> {
         fs::create_dir_all(path)
             .map_err(|source| DirectoryError::Create { path: path.into(), source })?;
@@ -60,7 +60,7 @@ impl Directory {
         self.path.join(name)
     }
 
-    /// Checks that the directory was written with as many shards, or notes it in a new one.
+    /// Checks the number of shards that the directory was written with, or notes it in a new one.
     pub(crate) fn agree_on_shards(&self, asked: usize) -> Result<(), DirectoryError> {
         let path = self.file("shards");
         match fs::read_to_string(&path) {
@@ -83,7 +83,7 @@ impl Directory {
         }
     }
 
-    /// Replaces a file as a whole.
+    /// Replaces a whole file.
     pub(crate) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), DirectoryError> {
         let failed = |source| DirectoryError::File { path: path.into(), source };
         let draft = path.with_extension("new");

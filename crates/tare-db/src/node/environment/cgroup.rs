@@ -1,8 +1,8 @@
 //! The cgroups of this process as far as it can see them: its own and their ancestors, version 1
 //! and 2, found through `/proc/self/cgroup` and `/proc/self/mountinfo` (cgroups(7), proc(5)).
 //!
-//! Limit: ancestors above the root of a cgroup namespace cannot be seen from inside, so a limit
-//! that only they set is not found.
+//! Limit: a process inside a cgroup namespace cannot see ancestors above its root, so a limit that
+//! only they set is not found.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use tare_std::mountinfo::{self, Mount};
 
 use super::{MemoryLimit, Quota};
 
-/// Memory limits above this are "none" of version 1, whose file then shows the largest multiple of
+/// Memory limits above this mean "none" in version 1, whose file then shows the largest multiple of
 /// the page size that fits (`PAGE_COUNTER_MAX` in linux/page_counter.h).
 const UNLIMITED_BYTES: u64 = 1 << 60;
 
-/// Directories of the process in each hierarchy, its own first, ancestors after it.
+/// The directories of the process in each hierarchy: its own first, then its ancestors.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     unified: Vec<PathBuf>,
@@ -23,7 +23,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Finds them below `root`, which is `/` but in tests.
+    /// Finds the directories below `root`, which is `/` except in tests.
     pub(super) fn find(root: &Path) -> Self {
         let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
         let (own, mounts) = (text("proc/self/cgroup"), text("proc/self/mountinfo"));
@@ -51,8 +51,8 @@ impl Groups {
         second.chain(first).min_by(|a, b| a.cpus().total_cmp(&b.cpus()))
     }
 
-    /// The tightest memory limit. `memory.high` is one too: above it the process is slowed down
-    /// until it stands still.
+    /// The tightest memory limit. `memory.high` counts too: above it the kernel slows the process
+    /// down until it stops.
     pub(super) fn memory_limit(&self) -> Option<MemoryLimit> {
         let second = self
             .unified
@@ -66,8 +66,8 @@ impl Groups {
         second.chain(first).filter_map(limit).min_by_key(|limit| limit.bytes)
     }
 
-    /// Where version 2 says that the CPUs belong to this group alone
-    /// (`cpuset.cpus.partition`, Documentation/admin-guide/cgroup-v2.rst).
+    /// The directory in which version 2 reserves CPUs for this group (`cpuset.cpus.partition`,
+    /// Documentation/admin-guide/cgroup-v2.rst).
     pub(super) fn partition(&self) -> Option<PathBuf> {
         let files = self.unified.iter().map(|directory| directory.join("cpuset.cpus.partition"));
         let mut own = files.filter(|file| {
@@ -78,7 +78,7 @@ impl Groups {
     }
 }
 
-/// The directories of one hierarchy: that of a version 1 controller, or version 2's.
+/// The directories of one hierarchy: that of a version 1 controller, or that of version 2.
 fn directories(root: &Path, own: &str, mounts: &str, controller: Option<&str>) -> Vec<PathBuf> {
     let Some(path) = own_path(own, controller) else { return Vec::new() };
     let mut best: Option<(PathBuf, PathBuf)> = None;
@@ -87,8 +87,8 @@ fn directories(root: &Path, own: &str, mounts: &str, controller: Option<&str>) -
             continue;
         }
         let point = below(root, &mount.point);
-        // The mount may show a part of the hierarchy only, such as the container's own group; then
-        // the group is where the rest of its path leads, or the mount itself.
+        // The mount may show only a part of the hierarchy, such as the container's own group. Then
+        // the group is at the rest of its path, or it is the mount itself.
         let inside = path.strip_prefix(&mount.root).map(|rest| point.join(rest));
         let directory = inside.ok().filter(|directory| directory.is_dir());
         match directory {

@@ -1,9 +1,9 @@
-//! What the server's environment gives it: CPUs, quota, memory, and what the kernel lets it do.
-//! Only read; what follows from it is decided in `placement` and `memory`, and `table` shows both
-//! to whoever started the server.
+//! The facts about the server's environment: CPUs, quota, memory, and what the kernel allows. This
+//! module only reads; `placement` and `memory` draw the conclusions, and `table` shows both in the
+//! log.
 //!
-//! Seastar reads no quota and is throttled for it; that is why this looks at every cgroup that can
-//! be seen.
+//! Seastar reads no quota and is throttled; that is why this module reads every cgroup that it can
+//! see.
 
 mod cgroup;
 
@@ -16,7 +16,7 @@ use tare_std::cpus::CpuSet;
 
 use cgroup::Groups;
 
-/// What was found. Written into the report.
+/// The facts, which the report includes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
     /// CPUs that the cpuset and the affinity mask allow.
@@ -26,69 +26,69 @@ pub struct Environment {
     pub quota: Option<Quota>,
     /// Whether others may run on the allowed CPUs.
     pub ownership: Ownership,
-    /// Why, in words.
+    /// The reason for `ownership`, in words.
     pub ownership_why: String,
     /// The tightest memory limit of the process's cgroups.
     pub memory_limit: Option<MemoryLimit>,
-    /// What the host could give without swapping (`MemAvailable`).
+    /// Memory that the host could give without swapping (`MemAvailable`).
     pub memory_available_bytes: Option<u64>,
-    /// Bytes that may be locked in memory; `None` is no limit.
+    /// Bytes that may be locked in memory; `None` means no limit.
     pub mlock_bytes: Option<u64>,
     /// Transparent huge pages: `always`, `madvise`, `never`, or `unknown`.
     pub huge_pages: String,
-    /// Open files at most.
+    /// Files that may be open at a time.
     pub open_files_max: Option<u64>,
 }
 
-/// A bound on CPU time: `quota_us` in every `period_us`, of all CPUs together.
+/// A limit on CPU time: `quota_us` in every `period_us`, over all CPUs together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quota {
     pub quota_us: u64,
     pub period_us: u64,
-    /// Where it is set.
+    /// The file that sets it.
     pub file: PathBuf,
 }
 
 impl Quota {
-    /// None where the numbers mean that there is no bound.
+    /// `None` if the numbers mean that there is no limit.
     fn new(quota_us: i64, period_us: u64, file: PathBuf) -> Option<Self> {
         let quota_us = u64::try_from(quota_us).ok().filter(|&quota| quota > 0)?;
         (period_us > 0).then_some(Self { quota_us, period_us, file })
     }
 
-    /// CPUs' worth of time.
+    /// The quota as a number of CPUs.
     pub fn cpus(&self) -> f64 {
         self.quota_us as f64 / self.period_us as f64
     }
 
-    /// Whole CPUs' worth of time, but at least one.
+    /// The quota as a number of whole CPUs, at least one.
     pub fn whole_cpus(&self) -> usize {
         usize::try_from((self.quota_us / self.period_us).max(1)).unwrap_or(usize::MAX)
     }
 }
 
-/// A bound on memory.
+/// A limit on memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryLimit {
     pub bytes: u64,
-    /// Where it is set.
+    /// The file that sets it.
     pub file: PathBuf,
 }
 
-/// To whom the allowed CPUs belong.
+/// Who may use the allowed CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ownership {
-    /// The kernel keeps others away.
+    /// The kernel keeps other processes away.
     Exclusive,
-    /// They are a strict part of those online, and so were given to this process; nothing here
-    /// proves that nobody else was given them too.
+    /// The CPUs are a strict subset of those online, so somebody chose them for this process;
+    /// nothing proves that no other process may use them.
     Presumed,
-    /// Anyone may run on them.
+    /// Any process may use them.
     Shared,
 }
 
-/// Why the environment cannot be told.
+/// Why the facts cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
     #[error("cannot read which CPUs the process may use")]
@@ -96,7 +96,7 @@ pub enum EnvironmentError {
 }
 
 impl Environment {
-    /// Looks around on this host.
+    /// Reads the facts about this host.
     pub fn find() -> Result<Self, EnvironmentError> {
         let mask = rustix::thread::sched_getaffinity(None)
             .map_err(|error| EnvironmentError::Affinity { source: error.into() })?;
@@ -112,7 +112,7 @@ impl Environment {
         })
     }
 
-    /// What the files below `root` say to a process that may use these CPUs.
+    /// Reads the files below `root`, for a process that may use these CPUs.
     pub(crate) fn below(root: &Path, allowed: CpuSet) -> Self {
         let text = |path: &str| std::fs::read_to_string(root.join(path)).ok();
         let list = |path: &str| CpuSet::parse_list(text(path)?.trim()).ok();
@@ -163,31 +163,31 @@ fn has_capability(number: u32) -> bool {
     effective.is_some_and(|set| set & (1 << number) != 0)
 }
 
-/// One line of the table: what was looked for, what was found, what follows.
+/// One line of the table: the subject, what was found, what follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) what: &'static str,
     pub(crate) found: String,
-    pub(crate) so: String,
+    pub(crate) effect: String,
 }
 
 impl Line {
-    pub(crate) fn new(what: &'static str, found: impl Display, so: impl Display) -> Self {
-        Self { what, found: found.to_string(), so: so.to_string() }
+    pub(crate) fn new(what: &'static str, found: impl Display, effect: impl Display) -> Self {
+        Self { what, found: found.to_string(), effect: effect.to_string() }
     }
 }
 
-/// The lines with their columns aligned, one text each.
+/// The lines with aligned columns.
 pub(crate) fn table(lines: &[Line]) -> Vec<String> {
     let width = |cell: fn(&Line) -> &str| {
         lines.iter().map(|line| cell(line).chars().count()).max().unwrap_or(0)
     };
     let (what, found) = (width(|line| line.what), width(|line| &line.found));
-    let row = |line: &Line| format!("{:what$}  {:found$}  {}", line.what, line.found, line.so);
+    let row = |line: &Line| format!("{:what$}  {:found$}  {}", line.what, line.found, line.effect);
     lines.iter().map(row).collect()
 }
 
-/// Bytes as people read them: `1.50 GiB`, `64.0 MiB`, `12 B`.
+/// A number of bytes for people: `1.50 GiB`, `64.0 MiB`, `12 B`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes(pub(crate) u64);
 

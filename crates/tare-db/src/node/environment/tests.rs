@@ -30,7 +30,7 @@ const UNIFIED: (&str, &str) = (
 );
 
 #[test]
-fn a_quota_is_found_in_the_own_group_and_above_it() {
+fn quota_of_the_group_or_an_ancestor_is_found() {
     let check = |own: &str, above: &str, expect: Option<(f64, usize, &str)>| {
         let tree = Tree::new(&[
             ONLINE,
@@ -56,8 +56,8 @@ fn a_quota_is_found_in_the_own_group_and_above_it() {
 }
 
 #[test]
-fn version_1_is_read_too_also_where_the_mount_shows_the_own_group_only() {
-    // As inside a container without a cgroup namespace: paths as the host sees them.
+fn cgroup_version_1_is_read() {
+    // As in a container without a cgroup namespace: the paths are those of the host.
     let mounts = "\
         32 31 0:29 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n\
         35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro shared:4 - cgroup cgroup rw,memory\n";
@@ -100,7 +100,7 @@ fn the_tightest_memory_limit_counts() {
 }
 
 #[test]
-fn whose_the_cpus_are() {
+fn cpu_ownership_is_recognised() {
     let partition = "sys/fs/cgroup/own/cpuset.cpus.partition";
     let check = |allowed: &str, files: &[(&str, &str)], expect: Ownership| {
         let common = [ONLINE, UNIFIED, ("proc/self/cgroup", "0::/own\n")];
@@ -117,7 +117,7 @@ fn whose_the_cpus_are() {
 }
 
 #[test]
-fn a_bare_host_is_no_failure() {
+fn host_without_cgroups_is_accepted() {
     let found = Tree::new(&[]).find("0-1");
     assert_eq!(found.online_cpus, found.allowed_cpus);
     assert_eq!((found.quota, found.memory_limit), (None, None));
@@ -129,7 +129,7 @@ fn a_bare_host_is_no_failure() {
 }
 
 #[test]
-fn the_table_is_aligned() {
+fn table_columns_are_aligned() {
     let lines = [Line::new("CPUs", "0-1", "2 shards"), Line::new("quota", "none", "polling")];
     assert_eq!(table(&lines), ["CPUs   0-1   2 shards", "quota  none  polling"]);
     let check = |bytes, expect: &str| assert_eq!(Bytes(bytes).to_string(), expect);

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tare_store::manifest::{Listed, Manifest, ManifestError};
+use tare_store::manifest::{Manifest, ManifestError, TableEntry};
 use tare_store::recovery::{self, RecoveryError, TornTail};
 use tare_store::table::{TableError, Verify};
 use tare_store::{FileId, Files};
@@ -16,9 +16,9 @@ use crate::JournalError;
 use crate::node::directory::{ShardFiles, lock};
 use crate::query::catalog::journal;
 
-/// What was looked at.
+/// The contents that a check has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Checked {
+pub struct CheckSummary {
     pub shards: usize,
     /// Entries of the commit logs.
     pub log_entries: u64,
@@ -26,11 +26,11 @@ pub struct Checked {
     pub table_bytes: u64,
     pub partitions: u64,
     pub rows: u64,
-    /// What is wrong.
+    /// Number of damages.
     pub damages: u64,
 }
 
-/// Something that stands out.
+/// A result of the check.
 #[derive(Debug, thiserror::Error)]
 pub enum Finding {
     #[error(transparent)]
@@ -43,34 +43,34 @@ pub enum Finding {
     Manifest(ManifestError),
     #[error("cannot open {}", .path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("the manifest lists {}, which is not there", .path.display())]
+    #[error("the manifest lists {}, which does not exist", .path.display())]
     Missing { path: PathBuf },
-    #[error("{} holds rows of table {found}; the manifest says table {listed}", .path.display())]
+    #[error("{} holds rows of table {found}; the manifest has table {listed}", .path.display())]
     Stranger { path: PathBuf, found: u32, listed: u32 },
-    #[error("note: {} is what a crash left unfinished; the next start removes it", .path.display())]
+    #[error("note: a crash left {} unfinished; the next start removes it", .path.display())]
     LeftOver { path: PathBuf },
     #[error(
-        "note: commit log {} ends at offset {} in what a crash left unfinished; the next start cuts \
+        "note: a crash left commit log {} unfinished at offset {}; the next start cuts \
          it there", .0.file, .0.offset
     )]
     Torn(TornTail),
 }
 
 impl Finding {
-    /// Whether anything is lost or wrong; else it is worth knowing and no more.
+    /// Whether data is lost or wrong. Other findings are for information.
     pub fn is_damage(&self) -> bool {
         !matches!(self, Self::Torn(_) | Self::LeftOver { .. })
     }
 }
 
-/// Checks the data directory of a server that does not run, and calls `each` with what it finds.
-pub fn check(data: &Path, each: &mut dyn FnMut(&Finding)) -> Result<Checked, InspectError> {
+/// Checks the data directory of a server that does not run, and calls `each` with every finding.
+pub fn check(data: &Path, each: &mut dyn FnMut(&Finding)) -> Result<CheckSummary, InspectError> {
     if !data.join("shards").is_file() {
         return Err(InspectError::NoData { path: data.into() });
     }
     let _lock = lock(data)?;
-    let mut checked = Checked::default();
-    let mut report = |finding: Finding, checked: &mut Checked| {
+    let mut checked = CheckSummary::default();
+    let mut report = |finding: Finding, checked: &mut CheckSummary| {
         checked.damages += u64::from(finding.is_damage());
         each(&finding);
     };
@@ -86,7 +86,7 @@ pub fn check(data: &Path, each: &mut dyn FnMut(&Finding)) -> Result<Checked, Ins
         let manifest = match Manifest::read(&files) {
             Ok(manifest) => manifest,
             Err(error) => {
-                // Which files count, and from where on the log does, is not known without it.
+                // Only the manifest says which files count and where the log begins.
                 report(Finding::Manifest(error), &mut checked);
                 continue;
             }
@@ -123,9 +123,9 @@ pub fn check(data: &Path, each: &mut dyn FnMut(&Finding)) -> Result<Checked, Ins
 
 fn check_table(
     folder: &Path,
-    listed: &Listed,
-    checked: &mut Checked,
-    report: &mut impl FnMut(Finding, &mut Checked),
+    listed: &TableEntry,
+    checked: &mut CheckSummary,
+    report: &mut impl FnMut(Finding, &mut CheckSummary),
 ) {
     checked.tables += 1;
     checked.table_bytes += listed.bytes;

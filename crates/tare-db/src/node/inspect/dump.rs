@@ -1,5 +1,5 @@
-//! Prints a table file: what it says of itself, then its partitions, range tombstones and rows in
-//! order, as text or as a line of JSON each.
+//! Prints a table file: its header, then its partitions, range tombstones and rows in order, as
+//! text or as JSON lines.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,20 +10,19 @@ use tare_store::RangeTombstone;
 use tare_store::cells::{self, Cell, Content, DELETION, MARKER};
 use tare_store::table::{Cursor, FileSource, Start, Step, Table, TableError};
 
-use super::names::Names;
+use super::names::SchemaNames;
 use super::{InspectError, TableFile, used_bytes};
 
-/// How a table file is printed.
+/// The output format of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// An object a line: one of the file, then one for each range tombstone and each row.
+    /// One object per line: the file, then each range tombstone and each row.
     Json,
 }
 
-/// Prints a table file, with names and values if it lies in a data directory. What is damaged
-/// ends it.
+/// Prints a table file, with names and values if it lies in a data directory. Damage ends the dump.
 pub fn dump(path: &Path, format: Format, out: &mut dyn Write) -> Result<(), InspectError> {
     let file = TableFile::open(path)?;
     let folder = || path.parent().unwrap_or(Path::new("")).into();
@@ -32,10 +31,10 @@ pub fn dump(path: &Path, format: Format, out: &mut dyn Write) -> Result<(), Insp
     let read = |source| InspectError::Read { path: path.into(), source };
     let bytes = used_bytes(&file.file).map_err(read)?;
     let table = Table::open(file.number, bytes, file.reader()).map_err(damaged)?;
-    let names = Names::find(path, table.footer().table)?;
+    let names = SchemaNames::find(path, table.footer().table)?;
     let mut printer = Printer { format, names, out };
     printer.file(&table).map_err(print)?;
-    // Everything is read at once, so that nothing is ever missing.
+    // Everything is read at once, so that no block is ever missing.
     let mut source = FileSource::new(file.reader());
     let mut cursor = Cursor::new(Rc::new(table));
     let go = |step: Result<Step, TableError>| step.map(|_| ()).map_err(damaged);
@@ -57,11 +56,11 @@ pub fn dump(path: &Path, format: Format, out: &mut dyn Write) -> Result<(), Insp
 
 struct Printer<'a> {
     format: Format,
-    names: Names,
+    names: SchemaNames,
     out: &'a mut dyn Write,
 }
 
-/// A partition's token and key, as every line of JSON has them.
+/// The token and key of a partition, which every JSON line has.
 struct Partition {
     token: i64,
     key: Vec<(String, String)>,
@@ -163,7 +162,7 @@ impl Printer<'_> {
         put("timestamp", cell.timestamp.into());
         match cell.content {
             Content::Dead { since_s } => put("deleted_s", since_s.into()),
-            // That it is there is all that it says.
+            // The cell only says that the row exists.
             Content::Live(_) if cell.column == MARKER => None,
             Content::Live(value) => put("value", self.names.value(cell.column, value).into()),
             Content::Expiring { value, ttl_s, expires_s } => {

@@ -1,4 +1,4 @@
-//! Looks at data without a server: [`check`] verifies a whole data directory, [`dump`] prints a
+//! Inspects data without a server: [`check`] verifies a whole data directory, [`dump`] prints a
 //! table file. Both only read.
 
 mod check;
@@ -16,10 +16,10 @@ use tare_store::table::{PAGE_BYTES, TableError};
 use crate::JournalError;
 use crate::node::directory::DirectoryError;
 
-pub use check::{Checked, Finding, check};
+pub use check::{CheckSummary, Finding, check};
 pub use dump::{Format, dump};
 
-/// Why data cannot be looked at.
+/// Why data cannot be inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     #[error("{} is no data directory: it has no file \"shards\"", .path.display())]
@@ -61,7 +61,7 @@ impl TableFile {
     }
 }
 
-/// As far as a file holds anything, in whole pages: what was reserved for it and not used is zeros.
+/// The used length of a file, in whole pages: reserved space that is not used is zeros.
 fn used_bytes(file: &File) -> io::Result<u64> {
     let mut page = [0; PAGE_BYTES];
     let mut bytes = file.metadata()?.len();

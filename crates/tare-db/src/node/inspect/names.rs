@@ -1,4 +1,4 @@
-//! What the columns of a table are called, so that bytes can be printed as values.
+//! The names of a table's columns, for printing bytes as values.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use tare_cql::types::Type;
 use crate::JournalError;
 use crate::query::catalog::journal;
 use crate::query::catalog::{Catalog, Column, Table};
-use crate::query::ordered;
+use crate::query::key_encoding;
 use crate::query::read_task::key_component;
 
 /// The table whose rows are printed. Without a schema, everything is printed as bytes.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct SchemaNames {
     table: Option<Arc<Table>>,
 }
 
-impl Names {
-    /// Looks the store's number of a table up in the schema of the data directory that a table
-    /// file lies in. A file that lies elsewhere has no schema, and a dropped table no names.
+impl SchemaNames {
+    /// Finds a table by its number in the schema of the data directory that contains the table
+    /// file. A file outside a data directory has no schema, and a dropped table has no names.
     pub(super) fn find(file: &Path, store: u32) -> Result<Self, JournalError> {
         let journal = file.parent().and_then(Path::parent).map(|data| data.join("schema.log"));
         let Some(journal) = journal.filter(|journal| journal.is_file()) else {
@@ -47,17 +47,17 @@ impl Names {
         named.collect()
     }
 
-    /// Names and values of a clustering key, or of the first components of one, as the bound of a
-    /// range has them. What is no whole component is printed as bytes.
+    /// Names and values of a clustering key, or of its first components if it is the bound of a
+    /// range. An incomplete component is printed as bytes.
     pub(super) fn clustering(&self, mut key: &[u8]) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for column in self.table.iter().flat_map(|table| &table.clustering) {
             let mut value = Vec::new();
-            if !ordered::component(&mut value, &column.kind, column.descending, key) {
+            if !key_encoding::component(&mut value, &column.kind, column.descending, key) {
                 break;
             }
             found.push((column.name.clone(), print(column, &value)));
-            key = ordered::skip(&column.kind, column.descending, key).unwrap_or_default();
+            key = key_encoding::skip(&column.kind, column.descending, key).unwrap_or_default();
         }
         if !key.is_empty() {
             found.push(("clustering".into(), blob(key)));
@@ -85,7 +85,7 @@ fn print(column: &Column, value: &[u8]) -> String {
     column.kind.print(value).to_string()
 }
 
-/// Bytes as CQL spells a blob.
+/// Bytes in the form of a CQL blob.
 fn blob(bytes: &[u8]) -> String {
     Type::Blob.print(bytes).to_string()
 }

@@ -1,5 +1,6 @@
-//! A data directory of format version 1, kept in `fixtures/store-v1`: it has to open for ever.
-//! `TARE_GOLDEN=write` makes it anew, which is right only before a version is released.
+//! Tests against a data directory of format version 1, kept in `fixtures/store-v1`, which every
+//! later version has to open. `TARE_GOLDEN=write` makes a new one, which is right only before a
+//! version is released.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,8 +17,8 @@ use super::*;
 use crate::node::directory::ShardFiles;
 use crate::query::catalog::journal::{self, Journal};
 use crate::query::catalog::{Catalog, Change, Column, Keyspace, Table};
+use crate::query::key_encoding;
 use crate::query::options::TableOptions;
-use crate::query::ordered;
 
 const NOW: Now = Now { monotonic_ns: 0, wall_s: 1000 };
 const LIMITS: Limits = Limits {
@@ -64,7 +65,7 @@ fn tables() -> [Table; 2] {
     [events, users]
 }
 
-/// A shard's store with its files, driven to where nothing is left to do.
+/// A shard's store with its files. Calls drive it until nothing is left to do.
 struct Shard {
     store: Store,
     files: ShardFiles,
@@ -143,8 +144,8 @@ impl Shard {
 
 fn clustering(day: i32, name: &str) -> Vec<u8> {
     let mut key = Vec::new();
-    ordered::push(&mut key, &Type::Int, false, &day.to_be_bytes());
-    ordered::push(&mut key, &Type::Text, true, name.as_bytes());
+    key_encoding::push(&mut key, &Type::Int, false, &day.to_be_bytes());
+    key_encoding::push(&mut key, &Type::Text, true, name.as_bytes());
     key
 }
 
@@ -236,7 +237,7 @@ fn copy() -> tempfile::TempDir {
     data
 }
 
-fn findings(data: &Path) -> (Checked, Vec<String>) {
+fn findings(data: &Path) -> (CheckSummary, Vec<String>) {
     let mut found = Vec::new();
     let checked = check(data, &mut |finding| {
         let cause = std::error::Error::source(finding).map(ToString::to_string);
@@ -302,7 +303,7 @@ fn data_of_version_1_is_read() {
 }
 
 #[test]
-fn damage_is_named() {
+fn damage_is_reported_with_its_place() {
     let data = copy();
     let flip = |path: &Path, at: usize| {
         let mut bytes = fs::read(path).unwrap();
@@ -335,8 +336,8 @@ fn damage_is_named() {
     fs::remove_file(path).unwrap();
     let (checked, found) = findings(data.path());
     assert_eq!(checked.damages, 1, "{found:?}");
-    assert!(found.iter().any(|found| found.contains("which is not there")), "{found:?}");
-    // A file that cannot be opened does not keep the others from being looked at.
+    assert!(found.iter().any(|found| found.contains("which does not exist")), "{found:?}");
+    // A file that cannot be opened does not keep the others from being checked.
     std::os::unix::fs::symlink(path, path).unwrap();
     let (checked, found) = findings(data.path());
     assert_eq!((checked.damages, checked.tables), (1, 2), "{found:?}");
@@ -344,7 +345,7 @@ fn damage_is_named() {
 }
 
 #[test]
-fn what_is_reserved_behind_a_table_is_not_read() {
+fn reserved_space_after_a_table_is_not_read() {
     let data = copy();
     let path = &table_files(data.path())[0];
     // Page by page it would take hours.
@@ -353,7 +354,7 @@ fn what_is_reserved_behind_a_table_is_not_read() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_said() {
+fn unreadable_files_are_reported() {
     let here = tempfile::tempdir().unwrap();
     assert!(matches!(check(here.path(), &mut |_| {}), Err(InspectError::NoData { .. })));
     let data = copy();

@@ -1,12 +1,12 @@
-//! Tells the C library's allocator to give large blocks back to the kernel when they are freed.
+//! Makes the C library's allocator return large freed blocks to the kernel.
 
-/// Blocks of so many bytes get a mapping of their own.
+/// Blocks of at least this size get a mapping of their own.
 #[cfg(target_env = "gnu")]
 const MAPPED_BYTES: libc::c_int = 512 << 10;
 
-/// Fixes the size from which a block is mapped by itself. Left alone, glibc raises it up to 32 MiB
+/// Fixes the size from which a block has its own mapping. By default glibc raises it up to 32 MiB
 /// as such blocks are freed (mallopt(3), M_MMAP_THRESHOLD), and then the holes that a dropped
-/// memtable leaves in the heap stay in the resident set. Where the allocator is another, nothing is done.
+/// memtable leaves in the heap stay resident. With another allocator this does nothing.
 pub(crate) fn tune() {
     #[cfg(target_env = "gnu")]
     {
@@ -19,8 +19,7 @@ pub(crate) fn tune() {
     }
 }
 
-/// Has the allocator give back what it keeps of freed memory. It holds all its arenas up meanwhile,
-/// for milliseconds.
+/// Makes the allocator return its free memory. This blocks all its arenas for milliseconds.
 pub(super) fn give_back() {
     #[cfg(target_env = "gnu")]
     {

@@ -1,10 +1,9 @@
-//! How the memory that a server may use is divided, and what is done when a part of it is used up.
+//! Divides the memory that a server may use, and reacts when a part of it is used up.
 //!
-//! `--memory` is all of it. Of each shard's share, the fixed buffers of its reactor come first;
-//! the rest is divided by [`SHARES`]. The store keeps to what it is given; what connections hold is
-//! counted here, and above the limit requests are answered `Overloaded` until it is less. The
-//! process may be larger by its program and by what the allocator cannot give back (32 MiB are
-//! reckoned with).
+//! `--memory` is the total. Of each shard's share, the fixed buffers of its reactor come first;
+//! [`SHARES`] divides the rest. The store keeps to its part. This module counts what connections
+//! hold; above their limit, requests are answered `Overloaded`. The process may be larger by its
+//! program and by memory that the allocator cannot return (an estimate of 32 MiB).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -16,37 +15,37 @@ mod heap;
 
 pub(crate) use heap::tune as tune_heap;
 
-/// Parts of a shard's memory in percent: memtables, cache of blocks, log and background work,
+/// Parts of a shard's memory in percent: memtables, block cache, log and background work,
 /// connections.
 pub(crate) const SHARES: [u64; 4] = [40, 35, 15, 10];
-/// Buffers of one shard's reactor: what is received, and the rings.
+/// Buffers of one shard's reactor: receive buffers and rings.
 const REACTOR_BYTES: u64 = 5 << 20;
-/// The least that a shard can work with.
+/// The least memory that a shard can work with.
 pub(crate) const SHARD_BYTES_MIN: u64 = 32 << 20;
-/// What a read that waits is reckoned to hold, blocks above all, and how many there are at most.
+/// Assumed memory of a waiting read, mostly blocks, and the number of such reads.
 const PARKED_BYTES: usize = 32 << 10;
 const PARKED_MAX: usize = 4096;
-/// What a connection is reckoned to hold at least: its state here, in the reactor and in the kernel.
+/// Assumed memory of a connection at least: its state here, in the reactor and in the kernel.
 const CONNECTION_BYTES: usize = 4 << 10;
 
-/// What one shard may use, in bytes.
+/// The memory that one shard may use, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
-    /// All of it.
+    /// The total.
     pub(crate) total_bytes: usize,
     pub(crate) memtable_bytes: usize,
     pub(crate) cache_bytes: usize,
-    /// For entries that wait for the log, and for flush and compaction.
+    /// Memory for entries that wait for the log, and for flush and compaction.
     pub(crate) log_bytes: usize,
-    /// For what clients have sent and have not taken yet.
+    /// Memory for requests and answers under way.
     pub(crate) connection_bytes: usize,
-    /// Reads that may wait for blocks of tables; each holds those that it has.
+    /// Reads that may wait for blocks of tables. Each holds the blocks that it has.
     pub(crate) waiting_reads_max: usize,
-    /// Connections that are served.
+    /// Connections that the shard serves.
     pub(crate) connections_max: usize,
 }
 
-/// Why a server cannot have the memory that it was asked to use.
+/// Why a server cannot have the memory that was requested.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     #[error(
@@ -55,13 +54,13 @@ pub enum MemoryError {
     )]
     AboveLimit { asked_bytes: u64, limit_bytes: u64, file: String },
     #[error(
-        "{} of memory are too little for {shards} shards, which need {} each; give it more \
+        "{} of memory is too little for {shards} shards, which need {} each; give it more \
          (--memory) or ask for fewer (--smp)", Bytes(*memory_bytes), Bytes(SHARD_BYTES_MIN)
     )]
     TooLittle { memory_bytes: u64, shards: usize },
 }
 
-/// The memory of a server: what was asked for, or half of what the environment leaves.
+/// The memory of a server: the requested size, or half of what the environment leaves.
 pub(crate) fn memory_bytes(
     asked: Option<u64>,
     environment: &Environment,
@@ -86,7 +85,7 @@ pub(crate) fn memory_bytes(
 }
 
 impl Budget {
-    /// One shard's part of a server's memory and of the files that it may open.
+    /// One shard's part of a server's memory and of its open files.
     pub(crate) fn new(memory_bytes: u64, shards: usize, open_files_max: Option<u64>) -> Self {
         let shards = shards as u64;
         let shard_bytes = memory_bytes / shards;
@@ -94,7 +93,7 @@ impl Budget {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let [memtable_bytes, cache_bytes, log_bytes, connection_bytes] =
             SHARES.map(|percent| size(rest / 100 * percent));
-        // Half of the descriptors stay for files and for connections that are being refused.
+        // Half of the descriptors are for files and for connections that are refused.
         let descriptors = size(open_files_max.unwrap_or(u64::MAX) / 2 / shards);
         Self {
             total_bytes: size(shard_bytes),
@@ -107,13 +106,13 @@ impl Budget {
         }
     }
 
-    /// Of it: what may wait for the log.
+    /// The part of the log's memory that entries may wait in.
     #[inline]
     pub(crate) fn pending_bytes(&self) -> usize {
         self.log_bytes / 2
     }
 
-    /// What was found about memory and what follows, for people.
+    /// The line of the log about memory: what was found, and what follows.
     pub(crate) fn line(&self, memory_bytes: u64, environment: &Environment) -> Line {
         let found = match (&environment.memory_limit, environment.memory_available_bytes) {
             (Some(limit), _) => {
@@ -123,31 +122,31 @@ impl Budget {
             (None, None) => "unknown".into(),
         };
         let [memtables, cache, log, connections] = SHARES;
-        let so = format!(
+        let effect = format!(
             "{} in all: memtables {memtables} %, cache {cache} %, log and background {log} %, \
              connections {connections} %, at most {} a shard",
             Bytes(memory_bytes),
             self.connections_max
         );
-        Line::new("memory", found, so)
+        Line::new("memory", found, effect)
     }
 }
 
-/// By how much the process is larger than its memory, as the waiting thread measures it.
+/// The excess of the process over its memory, as the main thread measures it.
 #[derive(Debug, Default)]
 pub(crate) struct Resident {
     excess_bytes: AtomicUsize,
     trimmed_ns: AtomicU64,
 }
 
-/// What of the process does not count: its program, the threads' stacks, the allocator's slack.
+/// Memory that does not count: the program, the threads' stacks, the allocator's slack.
 const RESIDENT_BYTES_OVER: u64 = 12 << 20;
-/// An excess that the allocator is asked to give back, and how often.
+/// The excess from which the allocator has to return memory, and how often.
 const TRIM_BYTES: u64 = 12 << 20;
 const TRIM_NS: u64 = 10_000_000_000;
 
 impl Resident {
-    /// Measures it; where shrinking caches has not helped, the allocator is asked for its slack.
+    /// Measures the excess. If smaller caches have not helped, the allocator has to return memory.
     pub(crate) fn measure(&self, memory_bytes: u64, now_ns: u64) {
         let most = memory_bytes.saturating_add(RESIDENT_BYTES_OVER);
         let excess = resident_bytes().saturating_sub(most);
@@ -164,15 +163,15 @@ impl Resident {
     }
 }
 
-/// How large a shard's cache may be, so that the process keeps to its memory.
+/// The size of a shard's cache that keeps the process within its memory.
 #[derive(Debug, Default)]
 pub(crate) struct CacheTarget {
     less_bytes: usize,
 }
 
 impl CacheTarget {
-    /// Looks at the excess that this shard has to answer for; returns a new limit if it changes. It
-    /// shrinks at once, to an eighth of its share at least, and grows again in small steps.
+    /// Adapts to the excess of this shard. Returns the new limit if it changes. The cache shrinks
+    /// at once, to an eighth of its share at least, and grows again in small steps.
     pub(crate) fn adapt(&mut self, excess_bytes: usize, share_bytes: usize) -> Option<usize> {
         let less_bytes = match excess_bytes {
             0 => self.less_bytes.saturating_sub(share_bytes / 256),
@@ -186,14 +185,14 @@ impl CacheTarget {
     }
 }
 
-/// What the connections of one shard hold.
+/// The memory that the connections of one shard hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ConnectionMemory {
     bytes: usize,
 }
 
 impl ConnectionMemory {
-    /// Counts what one connection holds now instead of what it held before.
+    /// Replaces what one connection held before by what it holds now.
     #[inline]
     pub(crate) fn change(&mut self, before: usize, now: usize) {
         self.bytes = (self.bytes + now).saturating_sub(before);
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_what_is_left_is_taken_unless_told_otherwise() {
+    fn memory_is_half_of_what_is_left_by_default() {
         let check = |asked, limit, available, expect| {
             let memory = memory_bytes(asked, &environment(limit, available), 1).unwrap();
             assert_eq!(memory, expect);
@@ -231,16 +230,20 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_killed_or_cannot_work_is_refused() {
+    fn too_much_and_too_little_memory_are_refused() {
         let found = environment(Some(1 << 30), None);
-        let error = memory_bytes(Some(2 << 30), &found, 1).unwrap_err().to_string();
-        assert!(error.starts_with("cannot use 2.00 GiB of memory: the limit is 1.00 GiB (/cg/"));
-        let error = memory_bytes(Some(63 << 20), &found, 2).unwrap_err().to_string();
-        assert!(error.starts_with("63.0 MiB of memory are too little for 2 shards"), "{error}");
+        let error = memory_bytes(Some(2 << 30), &found, 1).unwrap_err();
+        let MemoryError::AboveLimit { asked_bytes, limit_bytes, file } = error else {
+            panic!("{error}");
+        };
+        assert_eq!((asked_bytes, limit_bytes, &*file), (2 << 30, 1 << 30, "/cg/memory.max"));
+        let error = memory_bytes(Some(63 << 20), &found, 2).unwrap_err();
+        let MemoryError::TooLittle { memory_bytes, shards } = error else { panic!("{error}") };
+        assert_eq!((memory_bytes, shards), (63 << 20, 2));
     }
 
     #[test]
-    fn the_parts_of_all_shards_fit_into_the_whole() {
+    fn shares_of_all_shards_fit_into_the_total() {
         for (memory, shards) in [(256u64 << 20, 1), (256 << 20, 4), (64 << 30, 256)] {
             let budget = Budget::new(memory, shards, Some(1024));
             let parts = budget.memtable_bytes
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_gives_way_to_an_excess_and_grows_back() {
+    fn cache_shrinks_with_an_excess_and_grows_back() {
         let mut target = CacheTarget::default();
         assert_eq!(target.adapt(0, 2560), None);
         assert_eq!(target.adapt(100, 2560), Some(2460));
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_connections_hold_is_counted() {
+    fn memory_of_connections_is_counted() {
         let mut held = ConnectionMemory::default();
         held.change(0, 100);
         held.change(0, 50);

@@ -1,24 +1,24 @@
-//! What a shard counts: one list, from which the account in the mapped file, the Prometheus text and
-//! its documentation all come.
+//! The counters of a shard: one list, from which the mapped file, the Prometheus text and its
+//! documentation are made.
 
 use tare_store::Statistics;
 
-/// How a field is to be read.
+/// How to read a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// The value only grows.
     Counter,
-    /// Only grows; in ns, shown in seconds.
+    /// The value only grows. It is in ns and shown in seconds.
     Seconds,
-    /// Is what it is now.
+    /// The value is the current one.
     Gauge,
-    /// Is what it is now; in ns, shown in seconds.
+    /// The value is the current one. It is in ns and shown in seconds.
     GaugeSeconds,
-    /// Is what it is now; in millionths, shown as a share of 1.
+    /// The value is the current one. It is in millionths and shown as a share of 1.
     Share,
 }
 
-/// A field of the account, as documentation and dashboards want to know it.
+/// A field, as documentation and dashboards need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Its name in Prometheus, without the unit of seconds and `_total`.
@@ -29,7 +29,7 @@ pub struct Field {
 
 macro_rules! fields {
     ($($name:ident, $shown:literal, $kind:ident, $help:literal;)*) => {
-        /// One shard's account since the server started.
+        /// The counters of one shard since the server started.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct ShardMetrics {
             $(#[doc = $help] pub $name: u64,)*
@@ -56,19 +56,19 @@ macro_rules! fields {
 pub(super) const HOT: usize = 7;
 
 fields! {
-    busy_ns, "busy", Seconds, "Time in turns of the loop that found work, by the clock, so that it includes what others took of the CPU meanwhile";
-    idle_poll_ns, "idle_poll", Seconds, "Time in turns that found none, while polling";
-    sleep_ns, "sleep", Seconds, "Time in the call that waits, when not polling; the kernel also sends and receives in that call, so for a server that sleeps the CPU time of its threads is the truth";
+    busy_ns, "busy", Seconds, "Time in turns of the loop with work, by the clock, so that it includes time in which others had the CPU";
+    idle_poll_ns, "idle_poll", Seconds, "Time in turns without work, while polling";
+    sleep_ns, "sleep", Seconds, "Time in the call that waits, when not polling; the kernel also sends and receives in that call, so the load of a sleeping server is the CPU time of its threads";
     writes, "writes", Counter, "Rows written for clients of this shard";
     reads, "reads", Counter, "SELECT statements answered for clients of this shard";
     errors, "errors", Counter, "Requests answered with an error";
-    connections, "connections", Gauge, "Connections that are open";
-    utilisation_ppm, "reactor_utilisation_ratio", Share, "Share of the last second or more that the loop was busy";
+    connections, "connections", Gauge, "Open connections";
+    utilisation_ppm, "reactor_utilisation_ratio", Share, "Share of at least the last second in which the loop was busy";
     cpu_wait_ns, "cpu_wait", Seconds, "Time that the shard's thread was ready to run and waited for a CPU";
     cpu_ns, "cpu", Seconds, "CPU time of the shard's thread";
     refused_connections, "refused_connections", Counter, "Connections closed at once because there were too many";
     overloaded, "overloaded", Counter, "Requests answered Overloaded";
-    connection_bytes, "connection_bytes", Gauge, "Bytes of requests not handled and answers not taken yet";
+    connection_bytes, "connection_bytes", Gauge, "Bytes of unhandled requests and of answers that clients have not taken";
     queue_messages, "queue_messages", Gauge, "Messages that wait for room in a sibling's queue";
     queue_durable, "queue_durable", Gauge, "Writes that wait until they are durable";
     queue_scans, "queue_scans", Gauge, "Scans under way at this shard";
@@ -79,43 +79,43 @@ fields! {
     file_operations, "file_operations", Counter, "Operations on files that have ended";
     file_errors, "file_errors", Counter, "Operations on files that have failed";
     stalls, "stalls", Counter, "Turns of the loop that took longer than --stall-threshold";
-    stalled_ns, "stalled", Seconds, "Time in such turns";
-    stall_ns_max, "stall_longest_seconds", GaugeSeconds, "The longest such turn";
+    stalled_ns, "stalled", Seconds, "Time in turns that were stalls";
+    stall_ns_max, "stall_longest_seconds", GaugeSeconds, "The longest stall";
     memory_bytes_max, "memory_limit_bytes", Gauge, "The shard's part of --memory";
-    memtable_bytes, "memtable_bytes", Gauge, "Bytes of the memtable that is written";
+    memtable_bytes, "memtable_bytes", Gauge, "Bytes of the active memtable";
     frozen_bytes, "frozen_memtable_bytes", Gauge, "Bytes of memtables that are being flushed";
     frozen_memtables, "frozen_memtables", Gauge, "Memtables that are being flushed";
-    cache_bytes, "cache_bytes", Gauge, "Bytes of blocks of tables that are kept in memory";
-    cache_bytes_max, "cache_limit_bytes", Gauge, "The most that it may be";
+    cache_bytes, "cache_bytes", Gauge, "Bytes of table blocks in the cache";
+    cache_bytes_max, "cache_limit_bytes", Gauge, "Greatest size of the cache in bytes";
     cache_hits, "cache_hits", Counter, "Blocks that were found in the cache";
-    cache_misses, "cache_misses", Counter, "Blocks that were not";
-    cache_evictions, "cache_evictions", Counter, "Blocks that were put out of the cache";
+    cache_misses, "cache_misses", Counter, "Blocks that were not found in the cache";
+    cache_evictions, "cache_evictions", Counter, "Blocks that were evicted from the cache";
     tables, "table_files", Gauge, "Table files";
     table_bytes, "table_bytes", Gauge, "Bytes of table files on disk";
-    table_resident_bytes, "table_resident_bytes", Gauge, "Bytes of table files that stay in memory beside the cache";
+    table_resident_bytes, "table_resident_bytes", Gauge, "Bytes of table files that stay in memory, in addition to the cache";
     flushes, "flushes", Counter, "Memtables that were written to tables";
     flushed_bytes, "flushed_bytes", Counter, "Bytes written by flushes";
-    compactions, "compactions", Counter, "Compactions that ended well";
+    compactions, "compactions", Counter, "Compactions that succeeded";
     compactions_running, "compactions_running", Gauge, "Compactions under way";
     compacted_bytes_read, "compaction_read_bytes", Counter, "Bytes read by compactions";
     compacted_bytes_written, "compaction_written_bytes", Counter, "Bytes written by compactions";
-    blocks_fetched, "blocks_fetched", Counter, "Blocks read from disk because a read waited for them";
-    index_blocks_fetched, "index_blocks_fetched", Counter, "Of these: blocks of the index";
-    filter_blocks_fetched, "filter_blocks_fetched", Counter, "Of these: blocks of filters";
-    fetched_bytes, "fetched_bytes", Counter, "Bytes of these blocks";
-    lookups_denied, "lookups_denied", Counter, "Times that a filter told a read that a partition is not in a table file";
-    lookups_found, "lookups_found", Counter, "Times that a read looked for a partition in a table file and found it";
-    lookups_in_vain, "lookups_in_vain", Counter, "Times that it did not, although the filter had let it through";
+    blocks_fetched, "blocks_fetched", Counter, "Blocks read from disk for a waiting read";
+    index_blocks_fetched, "index_blocks_fetched", Counter, "Index blocks read from disk for a waiting read";
+    filter_blocks_fetched, "filter_blocks_fetched", Counter, "Filter blocks read from disk for a waiting read";
+    fetched_bytes, "fetched_bytes", Counter, "Bytes of blocks read from disk for a waiting read";
+    lookups_denied, "lookups_denied", Counter, "Lookups of a partition in a table file that the filter excluded";
+    lookups_found, "lookups_found", Counter, "Lookups of a partition in a table file that found it";
+    lookups_in_vain, "lookups_in_vain", Counter, "Lookups of a partition in a table file that did not find it although the filter let them through";
     log_pending_bytes, "log_pending_bytes", Gauge, "Bytes that wait for the commit log";
     log_written_bytes, "log_written_bytes", Counter, "Bytes written to the commit log";
     log_segments, "log_segments", Gauge, "Segments of the commit log that are needed";
     disk_full, "disk_full", Gauge, "1 while nothing can be flushed or compacted because the disk is full";
-    unreadable_tables, "unreadable_tables", Gauge, "Table files that could not be read when they were to be compacted";
-    poisoned, "poisoned", Gauge, "1 if writes are refused for good because a write or a sync failed";
+    unreadable_tables, "unreadable_tables", Gauge, "Table files that a compaction could not read";
+    poisoned, "poisoned", Gauge, "1 if the shard refuses all writes because a write or a sync has failed";
 }
 
 impl ShardMetrics {
-    /// Takes over what the store says of itself.
+    /// Copies the statistics of the store.
     pub(crate) fn take_over(&mut self, of: &Statistics) {
         self.memtable_bytes = of.memtable_bytes;
         self.frozen_bytes = of.frozen_bytes;

@@ -1,6 +1,6 @@
-//! Serves the account to Prometheus: one path, one request a connection, one connection at a time.
-//! A scraper asks every few seconds, so that nothing more is needed; a client that is not done soon
-//! is given up, whatever it sends or takes meanwhile, so that it cannot keep others out for long.
+//! Serves the counters to Prometheus: one path, one request per connection, one connection at a
+//! time. A scraper asks every few seconds, so no more is needed. A client that takes too long is
+//! dropped, so that it cannot keep others out.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ const HEAD_BYTES_MAX: usize = 8 << 10;
 /// How long a client may take for everything.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Answers for as long as the process lives, on a thread of its own.
+/// Serves until the process ends, on a thread of its own.
 pub(crate) fn serve(
     listener: TcpListener,
     accounts: Vec<SharedCounters>,
@@ -29,7 +29,7 @@ pub(crate) fn serve(
                 answer(&mut client, &accounts, &about)
             });
             if answered.is_err() {
-                // Out of descriptors perhaps: not to spin. Others hardly notice.
+                // The process may have no descriptors left. The pause keeps the loop from spinning.
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
@@ -38,10 +38,10 @@ pub(crate) fn serve(
     Ok(address)
 }
 
-/// A connection whose every step fails once the client has taken too long.
+/// A connection that fails every step once the client has taken too long.
 struct Client {
     stream: TcpStream,
-    /// Runs since the connection was taken.
+    /// The clock starts when the connection is accepted.
     clock: Clock,
     patience: Duration,
 }
@@ -107,7 +107,7 @@ enum Answer {
     Refused,
 }
 
-/// What a request line asks for.
+/// The answer to a request line.
 fn respond(line: &[u8]) -> Answer {
     let mut words = line.split(|&byte| byte == b' ');
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -118,7 +118,7 @@ fn respond(line: &[u8]) -> Answer {
     }
 }
 
-/// What of this process is in memory (the second number of `/proc/self/statm`, in pages), in bytes.
+/// Resident bytes of this process (the second number of `/proc/self/statm`, in pages).
 pub(crate) fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_path_and_one_method_are_served() {
+    fn only_one_path_and_method_are_served() {
         assert_eq!(respond(b"GET /metrics HTTP/1.1"), Answer::Metrics);
         assert_eq!(respond(b"GET /metrics?name=x HTTP/1.0"), Answer::Metrics);
         assert_eq!(respond(b"GET / HTTP/1.1"), Answer::NotFound);
@@ -140,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_never_comes_to_the_end_is_given_up() {
+    fn endless_request_is_dropped() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
         let patience = Duration::from_millis(50);
         let mut client = Client { stream, clock: Clock::new(), patience };
-        // Every step is quick, and a head of this length would take minutes.
+        // Every step is quick, but a head of this length would take minutes.
         let trickle = std::thread::Builder::new().spawn(move || {
             while theirs.write_all(b"x").is_ok() {
                 std::thread::sleep(Duration::from_millis(10));
@@ -154,7 +154,7 @@ mod tests {
         });
         let mut head = Vec::new();
         let given_up = (&mut client).take(1 << 20).read_to_end(&mut head).unwrap_err().kind();
-        // Which of the two depends on whether it waited: recv(2) with a timeout says EAGAIN.
+        // The error depends on whether it waited: recv(2) with a timeout returns EAGAIN.
         assert!([io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock].contains(&given_up));
         assert!(head.len() < HEAD_BYTES_MAX);
         drop(client);

@@ -1,15 +1,15 @@
-//! Latencies in buckets: two for each doubling from 1 µs to 17 s, so that a percentile is known to
-//! within 50 %, at the cost of one addition to a word that only the shard writes.
+//! Latency histograms: two buckets for each doubling from 1 µs to 17 s, so that a percentile is
+//! known to within 50 %. Recording costs one addition to a word that only the shard writes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Buckets with an upper bound; one more holds what is above all of them.
+/// Number of buckets with an upper bound. One more bucket holds everything above.
 pub const BUCKETS: usize = 48;
-/// Words of a histogram: the buckets, the one above, the sum.
+/// Words of a histogram: the buckets, the one above them, the sum.
 pub(super) const WORDS: usize = BUCKETS + 2;
 
-/// What is timed, from the begin of the turn in which a request was taken to the end of the turn in
-/// which it was answered; on the shard that owns the row.
+/// The timed operations, on the shard that owns the row: from the begin of the turn in which a
+/// request is taken to the end of the turn in which it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Write,
@@ -30,7 +30,7 @@ impl Operation {
 /// Latencies of one kind of operation on one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Histogram {
-    /// How many were in each bucket, the last one without a bound.
+    /// Count of each bucket; the last one has no upper bound.
     pub counts: [u64; BUCKETS + 1],
     pub sum_ns: u64,
 }
@@ -72,7 +72,7 @@ fn bucket(ns: u64) -> usize {
     }
 }
 
-/// Adds so many operations of one latency. Only one thread may do so.
+/// Adds so many operations of one latency. Only one thread may call this.
 #[inline]
 pub(super) fn record(words: &[AtomicU64], ns: u64, count: u64) {
     let add = |word: &AtomicU64, more: u64| {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_latency_is_in_the_first_bucket_that_holds_it() {
+    fn latency_counts_in_the_first_bucket_that_holds_it() {
         let bounds: Vec<u64> = (0..10).map(bound_us).collect();
         assert_eq!(bounds, [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]);
         for us in 0..5000u64 {

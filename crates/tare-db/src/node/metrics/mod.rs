@@ -1,7 +1,7 @@
 //! The server's account of its time and work, in a file that the host reads through the bind mount.
 //!
-//! `DATA/metrics` is mapped and stored into by the shards' loops, so reading it costs the server
-//! nothing. Layout, little-endian:
+//! The shards' loops store into `DATA/metrics`, which they have mapped, so that reading it costs
+//! the server nothing. Layout, little-endian:
 //!
 //! ```text
 //! 0   magic "TareMet1"   8   version u32 (2)   12  shards u32   16..64  zero
@@ -10,8 +10,8 @@
 //!           + 1536 :  latencies of reads, likewise
 //! ```
 //!
-//! Every field is stored alone (a relaxed 64-bit store), so fields of one shard may be a turn apart;
-//! those after the first seven are up to 100 ms old.
+//! Each field is stored by itself (a relaxed 64-bit store), so the fields of one shard may be a
+//! turn apart; those after the first seven are up to 100 ms old.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -40,16 +40,16 @@ const SHARD_BYTES: usize = 2048;
 /// Where each histogram begins, in words.
 const HISTOGRAMS: [usize; Operation::ALL.len()] = [128, 192];
 
-/// The whole file.
+/// The contents of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
     pub shards: Vec<ShardMetrics>,
-    /// Of each shard, in the order of [`Operation::ALL`].
+    /// The histograms of each shard, in the order of [`Operation::ALL`].
     pub latencies: Vec<[Histogram; Operation::ALL.len()]>,
 }
 
 impl Metrics {
-    /// Sums over the shards; of shares and of what is a longest, the largest.
+    /// The total over the shards: sums, and for shares and maxima the largest.
     pub fn total(&self) -> ShardMetrics {
         let mut total = ShardMetrics::default().to_words();
         for shard in &self.shards {
@@ -63,7 +63,7 @@ impl Metrics {
         ShardMetrics::from_words(&total)
     }
 
-    /// What the shards' accounts say now.
+    /// The current values of all shards.
     pub(crate) fn of(accounts: &[SharedCounters]) -> Self {
         let read = accounts.iter().map(|account| account.read());
         let (shards, latencies) = read.unzip();
@@ -71,7 +71,7 @@ impl Metrics {
     }
 }
 
-/// Why there are no metrics.
+/// Why metrics cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
     #[error("cannot read metrics {}", .path.display())]
@@ -80,7 +80,7 @@ pub enum MetricsError {
     Format { path: PathBuf },
 }
 
-/// Reads a metrics file: one open and one read.
+/// Reads a metrics file, with one open and one read.
 pub fn read(path: &Path) -> Result<Metrics, MetricsError> {
     let failed = |source| MetricsError::Read { path: path.to_path_buf(), source };
     let mut bytes = Vec::with_capacity(4096);
@@ -114,7 +114,7 @@ fn parts(words: &[u64]) -> Option<Parts> {
     Some((fields, [histogram(writes)?, histogram(reads)?]))
 }
 
-/// Where one shard keeps its account.
+/// The words into which one shard publishes its counters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SharedCounters(&'static [AtomicU64]);
 
@@ -137,7 +137,7 @@ impl SharedCounters {
         }
     }
 
-    /// Adds so many operations that took so long. Only the shard's own thread may do so.
+    /// Adds so many operations of one latency. Only the shard's own thread may call this.
     #[inline]
     pub(crate) fn took(self, operation: Operation, ns: u64, count: u64) {
         latency::record(&self.0[HISTOGRAMS[operation as usize]..], ns, count);
@@ -150,7 +150,7 @@ impl SharedCounters {
     }
 }
 
-/// Makes the file anew and maps it; one account per shard.
+/// Creates and maps the file, and returns the words of each shard.
 pub(crate) fn create(path: &Path, shards: usize) -> io::Result<Vec<SharedCounters>> {
     let length = (HEAD_BYTES + SHARD_BYTES * shards).next_multiple_of(4096);
     let mut bytes = vec![0; length];
@@ -160,7 +160,8 @@ pub(crate) fn create(path: &Path, shards: usize) -> io::Result<Vec<SharedCounter
     bytes[12..16].copy_from_slice(&count.to_le_bytes());
     let mut options = File::options();
     let mut file = options.read(true).write(true).create(true).truncate(true).open(path)?;
-    // Written and synced, not just sized: a store into a hole of a full disk would be fatal.
+    // The file is written and synced, not just sized: a store into a hole of a full disk would be
+    // fatal.
     file.write_all(&bytes)?;
     file.sync_all()?;
     let words = page::map(&file, length)?;
@@ -179,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_an_account_have_room() {
+    fn parts_of_a_shard_do_not_overlap() {
         assert!(FIELDS.len() <= HISTOGRAMS[0]);
         assert!(HISTOGRAMS[0] + latency::WORDS <= HISTOGRAMS[1]);
         assert!(HISTOGRAMS[1] + latency::WORDS <= SHARD_BYTES / 8);
     }
 
     #[test]
-    fn what_is_stored_is_read() {
+    fn stored_counters_are_read_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(FILE);
         let accounts = create(&path, 3).unwrap();
@@ -211,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_the_reference_lists_what_is_served() {
+    fn reference_page_lists_all_metrics() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/db-metrics.md");
         if std::env::var("TARE_GOLDEN").is_ok_and(|wish| wish == "write") {
             std::fs::write(path, reference_page()).unwrap();
         }
         let page = std::fs::read_to_string(path).unwrap();
-        assert_eq!(page, reference_page(), "TARE_GOLDEN=write writes it anew");
+        assert_eq!(page, reference_page(), "run with TARE_GOLDEN=write to update the page");
         let dir = tempfile::tempdir().unwrap();
         let accounts = create(&dir.path().join(FILE), 2).unwrap();
         accounts[0].took(Operation::Write, 1_500_000, 3);

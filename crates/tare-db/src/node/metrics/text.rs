@@ -1,23 +1,23 @@
-//! The account in the text format of Prometheus, version 0.0.4
+//! Writes the counters in the text format of Prometheus, version 0.0.4
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
 use std::fmt::Write;
 
 use super::{BUCKETS, FIELDS, Metrics, Operation, bound_us};
 
-/// What is said of the server as a whole.
+/// Facts about the server as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerInfo {
     pub version: String,
-    /// `io_uring` or `epoll`.
+    /// The I/O engine: `io_uring` or `epoll`.
     pub io_engine: String,
     /// Bytes of the process that are in memory.
     pub resident_bytes: u64,
-    /// `--memory`.
+    /// Bytes of `--memory`.
     pub memory_bytes: u64,
 }
 
-/// A family of metrics that is not a field of the shards' account.
+/// Name and help of the histograms of latencies.
 const LATENCY: (&str, &str) = (
     "tare_db_latency_seconds",
     "Time from the begin of the turn in which a request was taken to the end of the turn in which it was answered, on the shard that owns the row",
@@ -25,11 +25,11 @@ const LATENCY: (&str, &str) = (
 /// Gauges of the whole process: name, help.
 const PROCESS: [(&str, &str); 3] = [
     ("tare_db_info", "Version and I/O engine of the server; always 1"),
-    ("tare_db_resident_bytes", "Bytes of the process that are in memory"),
-    ("tare_db_memory_bytes", "What --memory gives to all shards together"),
+    ("tare_db_resident_bytes", "Resident bytes of the process"),
+    ("tare_db_memory_bytes", "Bytes of memory that --memory gives to all shards together"),
 ];
 
-/// Writes everything.
+/// Writes all metrics.
 pub fn render(about: &ServerInfo, metrics: &Metrics) -> String {
     let mut out = String::with_capacity(16 << 10);
     // Writing into a string cannot fail.
@@ -79,7 +79,7 @@ fn head(out: &mut String, (name, help): (&str, &str), kind: &str) -> std::fmt::R
     writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}")
 }
 
-/// The page of the reference that lists them all.
+/// The page of the reference that lists all metrics.
 pub fn page() -> String {
     let mut out = String::from(PAGE_HEAD);
     let mut row = |name: &str, kind: &str, help: &str| {
@@ -106,7 +106,7 @@ const PAGE_HEAD: &str = "\
 address has to be a loopback one unless `--insecure` is given: there is no authentication. All but the
 first three have the label `shard`; the histogram also has `operation` (`read`, `write`).
 
-The same account stands in the file `metrics` of the data directory, as shared memory, where `tare weigh` reads it
+The same counters are in the file `metrics` of the data directory, as shared memory, where `tare weigh` reads them
 without disturbing the server.
 
 | metric | type | what |

@@ -1,35 +1,37 @@
-//! Keys and bounds that conditions allow: combinations of what columns may be, slices of partitions
-//! and parts of the ring.
+//! Builds keys and bounds from conditions: combinations of values, slices of partitions and parts
+//! of the ring.
 
 use tare_cql::statement::Comparison;
 use tare_cql::token::Token;
 use tare_cql::wire::Reader;
 use tare_store::read::successor;
 
-use super::{Bound, PartitionKey, check_key_value, list, push_key};
+use super::{BoundValues, PartitionKey, check_key_value, list, push_key};
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
-use crate::query::ordered;
-use crate::query::plan::{Alternatives, Choice, Edge, Slices, TokenBound, TokenValue, Tuple};
+use crate::query::key_encoding;
+use crate::query::plan::{
+    KeyCondition, KeyValues, SliceBound, Slices, TokenBound, TokenValue, Tuple,
+};
 
-/// Keys that the INs of one statement may make.
+/// Keys that the IN conditions of one statement may combine to.
 const COMBINATIONS_MAX: usize = 65_535;
 
-/// Clustering keys from the first up to and without the second.
+/// Clustering keys from the first, inclusive, to the second, exclusive.
 pub(crate) type OwnedSlice = (Vec<u8>, Option<Vec<u8>>);
 
-impl Bound<'_> {
-    /// All values that a choice allows, each with one part for every column.
-    fn alternatives<'s>(
+impl BoundValues<'_> {
+    /// All values that a condition allows, each with one part for every column.
+    fn key_values<'s>(
         &'s self,
-        choice: &'s Choice,
+        condition: &'s KeyCondition,
         columns: &[Column],
     ) -> Result<Vec<Vec<&'s [u8]>>, Failure> {
-        match &choice.values {
-            Alternatives::Listed(tuples) => {
+        match &condition.values {
+            KeyValues::Listed(tuples) => {
                 tuples.iter().map(|tuple| self.parts(tuple, columns)).collect()
             }
-            Alternatives::Marker(source) => {
+            KeyValues::Marker(source) => {
                 let name = columns.first().map_or("", |column| &column.name);
                 let items = list(self.needed(source, name)?);
                 let item = |item: Option<&'s [u8]>| {
@@ -65,42 +67,43 @@ impl Bound<'_> {
         }
     }
 
-    /// Every combination of what the first columns may be.
+    /// Every combination of the values of the first columns.
     fn combinations<'s>(
         &'s self,
-        choices: &'s [Choice],
+        conditions: &'s [KeyCondition],
         columns: &[Column],
     ) -> Result<Vec<Vec<&'s [u8]>>, Failure> {
         let mut all: Vec<Vec<&[u8]>> = vec![Vec::new()];
         let mut next = 0;
-        for choice in choices {
-            let alternatives = self.alternatives(choice, &columns[next..next + choice.columns])?;
-            next += choice.columns;
-            if all.len().saturating_mul(alternatives.len()) > COMBINATIONS_MAX {
+        for condition in conditions {
+            let values = self.key_values(condition, &columns[next..next + condition.columns])?;
+            next += condition.columns;
+            if all.len().saturating_mul(values.len()) > COMBINATIONS_MAX {
                 return Err(Failure::Invalid(format!(
                     "the IN conditions make more than {COMBINATIONS_MAX} combinations"
                 )));
             }
             let with = |known: &Vec<&'s [u8]>| {
                 let known = known.clone();
-                alternatives.iter().map(move |more| [&known[..], more].concat()).collect::<Vec<_>>()
+                values.iter().map(move |more| [&known[..], more].concat()).collect::<Vec<_>>()
             };
             all = all.iter().flat_map(with).collect();
         }
         Ok(all)
     }
 
-    /// The keys of all partitions that choices allow, in the order of their values, each once.
+    /// The keys of all partitions that the conditions allow, each once, in the order of their
+    /// values.
     pub(crate) fn keys(
         &self,
-        choices: &[Choice],
+        conditions: &[KeyCondition],
         table: &Table,
     ) -> Result<Vec<PartitionKey>, Failure> {
         let mut keys = Vec::new();
-        for values in self.combinations(choices, &table.partition)? {
+        for values in self.combinations(conditions, &table.partition)? {
             let mut order = Vec::new();
             for (value, column) in values.iter().zip(&table.partition) {
-                ordered::push(&mut order, &column.kind, false, value);
+                key_encoding::push(&mut order, &column.kind, false, value);
             }
             let mut key = Vec::new();
             push_key(&mut key, values.into_iter().map(Ok))?;
@@ -111,14 +114,14 @@ impl Bound<'_> {
         Ok(keys.into_iter().map(|(_, key)| key).collect())
     }
 
-    /// The beginnings of clustering keys that choices allow, ascending, each once.
+    /// The prefixes of clustering keys that the conditions allow, each once, ascending.
     pub(crate) fn prefixes(
         &self,
-        choices: &[Choice],
+        conditions: &[KeyCondition],
         table: &Table,
     ) -> Result<Vec<Vec<u8>>, Failure> {
         let mut prefixes = Vec::new();
-        for values in self.combinations(choices, &table.clustering)? {
+        for values in self.combinations(conditions, &table.clustering)? {
             let mut prefix = Vec::new();
             push_values(&mut prefix, &table.clustering, &values);
             prefixes.push(prefix);
@@ -128,18 +131,18 @@ impl Bound<'_> {
         Ok(prefixes)
     }
 
-    /// Slices of a partition, ascending; none of them is empty.
+    /// The slices of a partition, ascending. None of them is empty.
     pub(crate) fn slices(
         &self,
         slices: &Slices,
         table: &Table,
     ) -> Result<Vec<OwnedSlice>, Failure> {
-        let first: usize = slices.equal.iter().map(|choice| choice.columns).sum();
+        let first: usize = slices.equal.iter().map(|condition| condition.columns).sum();
         let columns = &table.clustering[first..];
         let mut rest = vec![(Vec::new(), None)];
-        for (edge, is_low) in [(&slices.low, true), (&slices.high, false)] {
-            if let Some(edge) = edge {
-                rest = intersection(&rest, &self.beyond(edge, is_low, columns)?);
+        for (bound, is_low) in [(&slices.low, true), (&slices.high, false)] {
+            if let Some(bound) = bound {
+                rest = intersection(&rest, &self.beyond(bound, is_low, columns)?);
             }
         }
         let mut found = Vec::new();
@@ -155,29 +158,29 @@ impl Bound<'_> {
         Ok(found)
     }
 
-    /// Where the columns that follow have values above (or below) a bound: slices of their part of
-    /// the clustering key, ascending. `(a, b) > (1, 2)` is `a > 1`, and `a = 1` with `b > 2`: two
-    /// slices, which touch and are one if `a` and `b` are in the same order.
+    /// The slices of the clustering key's remaining columns that lie above (or below) a bound,
+    /// ascending. `(a, b) > (1, 2)` means `a > 1`, or `a = 1` with `b > 2`: two slices, which touch
+    /// and become one if `a` and `b` have the same order.
     fn beyond(
         &self,
-        edge: &Edge,
+        bound: &SliceBound,
         is_low: bool,
         columns: &[Column],
     ) -> Result<Vec<OwnedSlice>, Failure> {
-        let columns = &columns[..edge.columns];
+        let columns = &columns[..bound.columns];
         let mut slices = Vec::new();
         let mut same = Vec::new();
-        for (column, part) in columns.iter().zip(self.parts(&edge.values, columns)?) {
+        for (column, part) in columns.iter().zip(self.parts(&bound.values, columns)?) {
             let above = after(same.clone());
             let from = same.clone();
-            ordered::push(&mut same, &column.kind, column.descending, part);
+            key_encoding::push(&mut same, &column.kind, column.descending, part);
             match is_low != column.descending {
-                // Nothing follows where no key is behind all that begin like this.
+                // No key may follow all keys with this prefix.
                 true => slices.extend(after(same.clone()).map(|from| (from, above))),
                 false => slices.push((from, Some(same.clone()))),
             }
         }
-        if edge.inclusive {
+        if bound.inclusive {
             slices.push((same.clone(), after(same)));
         }
         slices.retain(is_filled);
@@ -192,7 +195,7 @@ impl Bound<'_> {
         Ok(slices)
     }
 
-    /// First and last token of a part of the ring; `None` if it is empty.
+    /// The first and the last token of a part of the ring; `None` if the part is empty.
     pub(crate) fn tokens(
         &self,
         bounds: &[TokenBound],
@@ -220,7 +223,7 @@ impl Bound<'_> {
                     Some(above) => first = first.max(above),
                     None => return Ok(None),
                 },
-                // The least token is the end of the ring as well as its start.
+                // The least token is both the start and the end of the ring.
                 Comparison::Less | Comparison::LessOrEqual if token == i64::MIN => {}
                 Comparison::LessOrEqual => last = last.min(token),
                 Comparison::Less => last = last.min(below.unwrap_or(token)),
@@ -232,7 +235,7 @@ impl Bound<'_> {
 
 fn push_values(out: &mut Vec<u8>, columns: &[Column], values: &[&[u8]]) {
     for (value, column) in values.iter().zip(columns) {
-        ordered::push(out, &column.kind, column.descending, value);
+        key_encoding::push(out, &column.kind, column.descending, value);
     }
 }
 
@@ -240,7 +243,7 @@ fn is_filled((from, to): &OwnedSlice) -> bool {
     to.as_ref().is_none_or(|to| to > from)
 }
 
-/// What two lists of slices have in common; all are ascending.
+/// The intersection of two ascending lists of slices.
 fn intersection(some: &[OwnedSlice], others: &[OwnedSlice]) -> Vec<OwnedSlice> {
     let common = |(from, to): &OwnedSlice, (other_from, other_to): &OwnedSlice| {
         let to = [to, other_to].into_iter().flatten().min();
@@ -250,12 +253,12 @@ fn intersection(some: &[OwnedSlice], others: &[OwnedSlice]) -> Vec<OwnedSlice> {
     pairs.filter(is_filled).collect()
 }
 
-/// The least key above all that start with a prefix; `None` if there is none.
+/// The least key above all keys with a prefix; `None` if there is none.
 pub(crate) fn after(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     successor(&mut prefix).then_some(prefix)
 }
 
-/// The parts of a tuple that was checked.
+/// The parts of a valid tuple.
 fn parts_of<'b>(bytes: &'b [u8], columns: &[Column]) -> Result<Vec<&'b [u8]>, Failure> {
     let mut reader = Reader::new(bytes);
     let mut parts = Vec::new();

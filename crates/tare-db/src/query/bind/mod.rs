@@ -1,32 +1,32 @@
-//! Binds the values of a request to the markers of a statement, makes its calls of functions, and
-//! builds keys and bounds from them.
+//! Binds the values of a request to the markers of a statement, calls the statement's functions,
+//! and builds keys and bounds from the results.
 
 mod keys;
 
 use tare_cql::request::Values;
-use tare_cql::statement::{Function, function::Moment};
+use tare_cql::statement::{Function, function::CallContext};
 use tare_cql::token::Token;
 use tare_cql::types::Type;
 use tare_cql::wire::{Reader, Value};
 
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
-use crate::query::ordered;
+use crate::query::key_encoding;
 use crate::query::plan::{Prepared, Source};
 use crate::query::planner;
 pub(crate) use keys::{OwnedSlice, after};
 
-/// Values that are bound without an allocation.
+/// Values up to this number are bound without an allocation.
 const BOUND_INLINE: usize = 32;
 /// The values of a request by position.
-pub(crate) struct Bound<'a> {
+pub(crate) struct BoundValues<'a> {
     inline: [Value<'a>; BOUND_INLINE],
     more: Vec<Value<'a>>,
-    /// What the functions returned.
+    /// The results of the calls of functions.
     calls: Vec<Option<Vec<u8>>>,
 }
 
-/// One partition's key.
+/// The key of a partition, and its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartitionKey {
     pub(crate) token: i64,
@@ -39,13 +39,13 @@ impl PartitionKey {
     }
 }
 
-impl<'a> Bound<'a> {
-    /// Brings the values into the order of the markers, checks them, and calls the functions.
+impl<'a> BoundValues<'a> {
+    /// Puts the values into the order of the markers, checks them, and calls the functions.
     #[inline]
     pub(crate) fn new(
         prepared: &Prepared,
         values: &Values<'a>,
-        moment: impl FnMut() -> Moment,
+        call_context: impl FnMut() -> CallContext,
     ) -> Result<Self, Failure> {
         let inline = [Value::Unset; BOUND_INLINE];
         let mut bound = Self { inline, more: Vec::new(), calls: Vec::new() };
@@ -70,7 +70,7 @@ impl<'a> Bound<'a> {
             }
         }
         if !prepared.calls.is_empty() {
-            bound.call(prepared, moment)?;
+            bound.call(prepared, call_context)?;
         }
         Ok(bound)
     }
@@ -78,7 +78,7 @@ impl<'a> Bound<'a> {
     fn call(
         &mut self,
         prepared: &Prepared,
-        mut moment: impl FnMut() -> Moment,
+        mut call_context: impl FnMut() -> CallContext,
     ) -> Result<(), Failure> {
         for call in &prepared.calls {
             let (argument, kind) = match &call.argument {
@@ -88,7 +88,7 @@ impl<'a> Bound<'a> {
                 },
                 None => (None, &Type::Blob),
             };
-            let result = call.function.call(argument, kind, &moment());
+            let result = call.function.call(argument, kind, &call_context());
             if result.is_none() && argument.is_some() {
                 let (name, kind) = (call.function.name(), call.function.returns());
                 let what = match call.function {
@@ -134,7 +134,7 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// A value that must be there, such as one of a key.
+    /// A value that must not be null or unset, such as a part of a key.
     #[inline]
     pub(crate) fn needed<'s>(
         &'s self,
@@ -149,7 +149,7 @@ impl<'a> Bound<'a> {
         Err(Failure::Invalid(message))
     }
 
-    /// A value of a key.
+    /// A valid part of a key.
     #[inline]
     fn key_value<'s>(&'s self, source: &'s Source, column: &Column) -> Result<&'s [u8], Failure> {
         let value = self.needed(source, &column.name)?;
@@ -157,7 +157,7 @@ impl<'a> Bound<'a> {
         Ok(value)
     }
 
-    /// An int that must be positive where it is given, such as that of LIMIT.
+    /// An int that must be positive if there is one, such as that of LIMIT.
     #[inline]
     pub(crate) fn limit(&self, source: Option<&Source>) -> Result<Option<u64>, Failure> {
         match source.map(|source| self.get(source)) {
@@ -174,7 +174,7 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// Serialises the partition key, which is cleared first.
+    /// Serialises the partition key into `key`, which is cleared first.
     #[inline]
     pub(crate) fn key(
         &self,
@@ -187,7 +187,7 @@ impl<'a> Bound<'a> {
         push_key(key, columns.map(|(source, column)| self.key_value(source, column)))
     }
 
-    /// Builds a whole clustering key, which is cleared first.
+    /// Builds a whole clustering key in `out`, which is cleared first.
     #[inline]
     pub(crate) fn clustering(
         &self,
@@ -198,7 +198,7 @@ impl<'a> Bound<'a> {
         out.clear();
         for (source, column) in sources.iter().zip(&table.clustering) {
             let value = self.key_value(source, column)?;
-            ordered::push(out, &column.kind, column.descending, value);
+            key_encoding::push(out, &column.kind, column.descending, value);
         }
         Ok(())
     }
@@ -206,18 +206,18 @@ impl<'a> Bound<'a> {
 
 #[inline]
 fn check_key_value(value: &[u8], column: &Column) -> Result<(), Failure> {
-    if ordered::is_too_long(&column.kind, value) {
+    if key_encoding::is_too_long(&column.kind, value) {
         return Err(Failure::Invalid(format!(
             "{}: a {} of a key has at most {} bytes",
             column.name,
             column.kind,
-            ordered::NUMBER_BYTES_MAX
+            key_encoding::NUMBER_BYTES_MAX
         )));
     }
     Ok(())
 }
 
-/// Appends a partition key: one component as it is, several as Cassandra's CompositeType.
+/// Appends a partition key: a single component as it is, several as Cassandra's CompositeType.
 #[inline]
 fn push_key<'v>(
     key: &mut Vec<u8>,
@@ -243,7 +243,7 @@ fn push_key<'v>(
     })
 }
 
-/// The items of a list that was checked: a count, then `[bytes]` each.
+/// The items of a valid list: a count, then `[bytes]` for each.
 pub(crate) fn list(bytes: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut reader = Reader::new(bytes);
     let count = reader.count("number of items").unwrap_or(0);

@@ -1,6 +1,6 @@
-//! The journal of the schema: one line per change, `crc32c-in-hexadecimal JSON`, synced before the
-//! change is answered. A last line without its end was torn by a crash and is cut; any other line
-//! that does not fit its checksum is an error.
+//! The journal of the schema: one line for each change, `crc32c-in-hexadecimal JSON`, synced before
+//! the change is answered. If the last line has no end, a crash has torn it, and the server cuts it
+//! off; any other line that does not match its checksum is an error.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -29,7 +29,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Reads all changes, cuts a torn tail, and is ready to append.
+    /// Reads all changes, cuts a torn tail off, and opens the journal for appending.
     pub(crate) fn open(
         path: &Path,
         apply: impl FnMut(Change, &[u8]),
@@ -43,7 +43,7 @@ impl Journal {
         Ok(Self { path: path.into(), file, length })
     }
 
-    /// Appends a change durably; returns its line.
+    /// Appends a change durably and returns its line.
     pub(crate) fn append(&mut self, change: &Change) -> Result<Vec<u8>, JournalError> {
         let json = serde_json::to_vec(change).map_err(|source| JournalError::Encode { source })?;
         let mut line = format!("{:08x} ", crc32c::crc32c(&json)).into_bytes();
@@ -51,7 +51,7 @@ impl Journal {
         line.push(b'\n');
         let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
         if let Err(source) = written {
-            // What was written in part must not stand before the next change.
+            // A line that was written in part must not precede the next change.
             let _ = self.file.set_len(self.length);
             return Err(JournalError::Write { path: self.path.clone(), source });
         }
@@ -61,7 +61,8 @@ impl Journal {
     }
 }
 
-/// Reads all changes and changes nothing; returns the length without a torn tail, in bytes.
+/// Reads all changes without writing. Returns the length of the journal without a torn tail, in
+/// bytes.
 pub(crate) fn read(path: &Path, mut apply: impl FnMut(Change, &[u8])) -> Result<u64, JournalError> {
     let bytes =
         fs::read(path).map_err(|source| JournalError::Read { path: path.into(), source })?;
@@ -83,7 +84,7 @@ fn decode(line: &[u8]) -> Result<Change, String> {
     let crc = std::str::from_utf8(&crc[..8]).map_err(|error| error.to_string())?;
     let crc = u32::from_str_radix(crc, 16).map_err(|error| error.to_string())?;
     if crc != crc32c::crc32c(json) {
-        return Err("the checksum does not fit".into());
+        return Err("the checksum does not match".into());
     }
     let change = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     if let Change::CreateTable { table } | Change::AlterTable { table } = &change

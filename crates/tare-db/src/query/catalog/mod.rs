@@ -1,4 +1,4 @@
-//! The schema: keyspaces and tables, copied on every change so that shards read it without a lock.
+//! The schema: keyspaces and tables. A change copies it, so that shards read it without a lock.
 
 pub(crate) mod journal;
 
@@ -15,15 +15,15 @@ use tare_std::rng::mix64;
 use crate::query::options::TableOptions;
 use journal::{Journal, JournalError};
 
-/// One column. Numbers count from `cells::FIRST_COLUMN` in the order of declaration, are what the
-/// store knows, and are never given twice.
+/// A column. Its number is the one that the store uses: numbers count from `cells::FIRST_COLUMN` in
+/// the order of declaration and are never used twice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Column {
     pub(crate) name: String,
     #[serde(with = "type_name")]
     pub(crate) kind: Type,
     pub(crate) number: u16,
-    /// Clustering columns only: greatest first.
+    /// For clustering columns only: the greatest value comes first.
     #[serde(default)]
     pub(crate) descending: bool,
 }
@@ -33,30 +33,32 @@ pub(crate) struct Column {
 pub(crate) struct Table {
     pub(crate) keyspace: String,
     pub(crate) name: String,
-    /// What drivers know the table by.
+    /// The id by which drivers know the table.
     pub(crate) id: [u8; 16],
-    /// What the store knows its rows by; a truncation gives a new one.
+    /// The number by which the store knows the table's rows. A truncation assigns a new one.
     pub(crate) store: u32,
     pub(crate) partition: Vec<Column>,
     pub(crate) clustering: Vec<Column>,
-    /// By name.
+    /// The other columns, by name.
     pub(crate) regular: Vec<Column>,
     #[serde(default)]
     pub(crate) options: TableOptions,
 }
 
 impl Table {
-    /// Columns in the order of `SELECT *`: partition key, clustering key, the others by name.
+    /// The columns in the order of `SELECT *`: partition key, clustering key, then the others by
+    /// name.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &Column> {
         self.partition.iter().chain(&self.clustering).chain(&self.regular)
     }
 
-    /// The number for the next column.
+    /// The number for the next column to be added.
     pub(crate) fn next_number(&self) -> Option<u16> {
         self.columns().map(|column| column.number).max().unwrap_or(0).checked_add(1)
     }
 
-    /// Whether it has counters, which nobody can write: see `schema`.
+    /// Whether the table has counters. No statement can write to it; `query::schema` explains why it can
+    /// exist.
     pub(crate) fn has_counters(&self) -> bool {
         self.regular.iter().any(|column| column.kind == Type::Counter)
     }
@@ -64,14 +66,14 @@ impl Table {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Keyspace {
-    /// Class and options, as they were given.
+    /// The class and its options, as the statement gave them.
     pub(crate) replication: Vec<(String, String)>,
     pub(crate) durable_writes: bool,
     #[serde(skip)]
     pub(crate) tables: BTreeMap<String, Arc<Table>>,
 }
 
-/// A change of the schema, as it is journalled.
+/// A change of the schema, as the journal has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Change {
@@ -84,18 +86,18 @@ pub(crate) enum Change {
     Truncate { keyspace: String, name: String, store: u32 },
 }
 
-/// The schema at one moment.
+/// The schema at one point in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {
     pub(crate) keyspaces: BTreeMap<String, Keyspace>,
-    /// A hash of all changes of the schema so far: two moments with one version have one schema.
+    /// A hash of all changes so far. Equal versions mean equal schemas.
     pub(crate) version: [u8; 16],
-    /// The next number for a table's rows.
+    /// The next number for the rows of a table.
     pub(crate) next_store: u32,
 }
 
 impl Catalog {
-    /// Whether there is such a keyspace, of clients or of the system.
+    /// Whether a keyspace exists, one of clients or of the system.
     pub(crate) fn has_keyspace(&self, name: &str) -> bool {
         self.keyspaces.contains_key(name) || system_schema::KEYSPACES.contains(&name)
     }
@@ -104,13 +106,13 @@ impl Catalog {
         self.keyspaces.get(keyspace)?.tables.get(table)
     }
 
-    /// All tables.
+    /// All tables of clients.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Table> {
         let tables = self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
         tables.map(|table| &**table)
     }
 
-    /// How the store keeps the rows of each table, by the store's numbers.
+    /// The options of each table that the store needs, by the store's number of the table.
     pub(crate) fn options(&self) -> BTreeMap<u32, tare_store::TableOptions> {
         self.tables().map(|table| (table.store, table.options.of_store())).collect()
     }
@@ -149,14 +151,14 @@ impl Catalog {
                 }
             }
         }
-        // What a table holds is no part of the schema.
+        // The rows of a table are no part of the schema.
         if !matches!(change, Change::Truncate { .. }) {
             self.version = hash_uuid(&[&self.version, bytes]);
         }
     }
 }
 
-/// A UUID (version 4 in form) that is a hash of its parts; not for secrets.
+/// A UUID (version 4 in form) that is a hash of its parts. It is no protection for secrets.
 pub(crate) fn hash_uuid(parts: &[&[u8]]) -> [u8; 16] {
     let (mut high, mut low) = (0x7461_7265_2d64_6200u64, 0x9e37_79b9_7f4a_7c15u64);
     for part in parts {
@@ -180,7 +182,7 @@ pub(crate) fn hash_uuid(parts: &[&[u8]]) -> [u8; 16] {
 #[derive(Debug)]
 pub(crate) struct SharedCatalog {
     current: RwLock<Arc<Catalog>>,
-    /// Counts the changes; a shard compares it with what it has.
+    /// Number of changes. A shard compares it with the epoch of its copy.
     epoch: AtomicU64,
     journal: Mutex<Journal>,
 }
@@ -194,7 +196,7 @@ impl SharedCatalog {
         Ok(Self { current, epoch, journal: Mutex::new(journal) })
     }
 
-    /// How many changes there have been since the start.
+    /// The number of changes since the start.
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
@@ -204,8 +206,9 @@ impl SharedCatalog {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Decides on a change with the schema held still, journals it durably, and publishes it.
-    /// `decide` returns no change where there is nothing to do. True if there was a change.
+    /// Makes a change: `decide` chooses it while the schema is locked, or returns `None` if there
+    /// is nothing to do. The change is journalled durably and then published. Returns whether there
+    /// was one.
     pub(crate) fn change<E: From<JournalError>>(
         &self,
         decide: impl FnOnce(&Catalog) -> Result<Option<Change>, E>,

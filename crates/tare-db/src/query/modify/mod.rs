@@ -1,8 +1,8 @@
-//! Runs INSERT, UPDATE, DELETE and batches: mutations are built, sent to the shards that own them,
-//! and answered when all of those have them.
+//! Runs INSERT, UPDATE, DELETE and batches: builds the mutations, sends them to the shards that own
+//! them, and answers when all of those have them.
 //!
-//! What one statement or batch writes to one shard is one entry of its log, so that a crash keeps
-//! all of it or none. Over several shards that holds for each alone.
+//! The writes of one statement or batch to one shard are one entry of its log, so that a crash
+//! keeps all of them or none. Between shards there is no such promise.
 
 mod payloads;
 
@@ -17,7 +17,7 @@ use tare_store::{Change, Mutation, RangeTombstone, Ticket};
 
 use crate::node::config::Durability;
 use crate::node::metrics::Operation;
-use crate::query::bind::{Bound, PartitionKey};
+use crate::query::bind::{BoundValues, PartitionKey};
 use crate::query::failure::Failure;
 use crate::query::options::TTL_MAX_S;
 use crate::query::plan::{Action, Batch, Modify, Partitions, Plan, Prepared, Rows, Source};
@@ -28,14 +28,14 @@ use crate::shard::writes::WriteClient;
 use crate::shard::{Conn, Shard};
 use payloads::{ShardPayloads, append};
 
-/// When a write happens.
+/// The times of a write.
 #[derive(Clone, Copy, Debug)]
-struct Stamp {
-    /// Of its cells, in microseconds or whatever the client chose.
+struct WriteTime {
+    /// Timestamp of its cells, in microseconds or whatever the client chose.
     timestamp: i64,
     /// Seconds since the Unix epoch.
     now_s: u32,
-    /// Seconds to live; 0 is for ever.
+    /// Seconds to live; 0 means for ever.
     ttl_s: u32,
 }
 
@@ -46,7 +46,7 @@ impl Shard {
         conn: &mut Conn,
         reply: Reply,
         modify: &Modify,
-        bound: &Bound<'_>,
+        bound: &BoundValues<'_>,
         settings: &Settings<'_>,
     ) -> Result<(), Failure> {
         check_consistency(modify, settings)?;
@@ -68,7 +68,7 @@ impl Shard {
         let result = built.and_then(|()| {
             put_cells(&mut row, &modify.action, bound, stamp);
             if row.is_empty() {
-                // All values were left unset.
+                // All values are unset.
                 encode_void(&mut conn.out, reply);
                 return Ok(());
             }
@@ -103,7 +103,7 @@ impl Shard {
                 ));
             };
             check_consistency(modify, &settings)?;
-            let bound = Bound::new(prepared, values, || self.moment())?;
+            let bound = BoundValues::new(prepared, values, || self.call_context())?;
             let stamp = self.stamp(modify, None, &bound, &settings)?;
             self.collect(&mut payloads, modify, &bound, stamp)?;
         }
@@ -115,13 +115,13 @@ impl Shard {
         self.write_payloads(conn, reply, payloads, warnings)
     }
 
-    /// Runs a batch that was written as one statement.
+    /// Runs a batch that is one statement.
     pub(crate) fn batch_statement(
         &mut self,
         conn: &mut Conn,
         reply: Reply,
         batch: &Batch,
-        bound: &Bound<'_>,
+        bound: &BoundValues<'_>,
         settings: &Settings<'_>,
     ) -> Result<(), Failure> {
         let settings = self.with_timestamp(settings);
@@ -136,7 +136,7 @@ impl Shard {
         self.write_payloads(conn, reply, payloads, warnings)
     }
 
-    /// All writes of a batch have one time.
+    /// Gives all writes of a batch the same time.
     fn with_timestamp<'s>(&mut self, settings: &Settings<'s>) -> Settings<'s> {
         let timestamp_us = settings.timestamp_us.unwrap_or_else(|| self.timestamp());
         Settings { timestamp_us: Some(timestamp_us), ..*settings }
@@ -147,9 +147,9 @@ impl Shard {
         &mut self,
         modify: &Modify,
         of_batch: Option<&Source>,
-        bound: &Bound<'_>,
+        bound: &BoundValues<'_>,
         settings: &Settings<'_>,
-    ) -> Result<Stamp, Failure> {
+    ) -> Result<WriteTime, Failure> {
         let source = modify.timestamp.as_ref().or(of_batch);
         let timestamp = match source.map(|source| bound.get(source)) {
             Some(Value::Bytes(bytes)) => bytes
@@ -164,7 +164,7 @@ impl Shard {
         };
         let now_s = self.now_s(settings);
         let ttl_s = ttl_s(modify, bound)?;
-        Ok(Stamp { timestamp, now_s, ttl_s })
+        Ok(WriteTime { timestamp, now_s, ttl_s })
     }
 
     /// Adds the mutations of a statement to the payloads of the shards that own them.
@@ -172,8 +172,8 @@ impl Shard {
         &mut self,
         payloads: &mut ShardPayloads,
         modify: &Modify,
-        bound: &Bound<'_>,
-        stamp: Stamp,
+        bound: &BoundValues<'_>,
+        stamp: WriteTime,
     ) -> Result<(), Failure> {
         let table = &modify.table;
         let keys = match &modify.partitions {
@@ -182,12 +182,12 @@ impl Shard {
                 bound.key(&mut key, sources, table)?;
                 vec![PartitionKey::of(key)]
             }
-            Partitions::Some(choices) => bound.keys(choices, table)?,
+            Partitions::Some(conditions) => bound.keys(conditions, table)?,
             Partitions::Tokens(_) => return Err(Failure::invalid("a write names its partitions")),
         };
         let mut row = Vec::new();
         put_cells(&mut row, &modify.action, bound, stamp);
-        let Stamp { timestamp, now_s: deleted_s, .. } = stamp;
+        let WriteTime { timestamp, now_s: deleted_s, .. } = stamp;
         let (rows, ranges) = match (&modify.rows, &modify.action) {
             (Rows::One(sources), _) => {
                 let mut clustering = Vec::new();
@@ -195,7 +195,7 @@ impl Shard {
                 (vec![clustering], Vec::new())
             }
             (Rows::Slices(slices), Action::Remove) => (Vec::new(), bound.slices(slices, table)?),
-            // The planner has seen to it that the keys are whole.
+            // The planner has checked that the keys are whole.
             (Rows::Slices(slices), _) => (bound.prefixes(&slices.equal, table)?, Vec::new()),
         };
         if row.is_empty() {
@@ -241,7 +241,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Whether a write can be answered now; else its waiter is told when it is durable.
+    /// Whether a write can be answered now. Otherwise its client is answered when it is durable.
     #[inline]
     fn acknowledge(&mut self, ticket: Ticket, waiter: WriteClient) -> bool {
         match self.settings.durability {
@@ -285,9 +285,9 @@ fn check_consistency(modify: &Modify, settings: &Settings<'_>) -> Result<(), Fai
     modify.replicas.check(settings.consistency)
 }
 
-/// Seconds to live of what a statement writes; 0 is for ever.
+/// Seconds to live of the cells that a statement writes; 0 means for ever.
 #[inline]
-fn ttl_s(modify: &Modify, bound: &Bound<'_>) -> Result<u32, Failure> {
+fn ttl_s(modify: &Modify, bound: &BoundValues<'_>) -> Result<u32, Failure> {
     let Action::Set { ttl: Some(source), .. } = &modify.action else {
         return Ok(modify.default_ttl_s);
     };
@@ -307,7 +307,7 @@ fn ttl_s(modify: &Modify, bound: &Bound<'_>) -> Result<u32, Failure> {
             }
             Ok(ttl_s)
         }
-        // As in Cassandra: null takes the default away, unset leaves it.
+        // As in Cassandra, null removes the default and unset keeps it.
         Value::Null => Ok(0),
         Value::Unset => Ok(modify.default_ttl_s),
     }
@@ -315,8 +315,8 @@ fn ttl_s(modify: &Modify, bound: &Bound<'_>) -> Result<u32, Failure> {
 
 /// Appends the cells that an action puts into each of its rows.
 #[inline]
-fn put_cells(row: &mut Vec<u8>, action: &Action, bound: &Bound<'_>, stamp: Stamp) {
-    let Stamp { timestamp, now_s, ttl_s } = stamp;
+fn put_cells(row: &mut Vec<u8>, action: &Action, bound: &BoundValues<'_>, stamp: WriteTime) {
+    let WriteTime { timestamp, now_s, ttl_s } = stamp;
     let live = |column, value| {
         let content = match ttl_s {
             0 => Content::Live(value),

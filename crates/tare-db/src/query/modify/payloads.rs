@@ -10,8 +10,8 @@ use crate::query::warning::{self, Warnings, answer_void};
 use crate::shard::writes::{MultiShardWrite, WriteClient};
 use crate::shard::{Conn, Shard};
 
-/// Bytes of mutations of one statement or batch at most: half a segment of the commit log, as in
-/// Cassandra, where a request can hold no more either.
+/// Bytes of mutations that one statement or batch may have: half a segment of the commit log, as in
+/// Cassandra. A request cannot hold more either.
 const WRITE_BYTES_MAX: usize = 16 << 20;
 
 /// The payloads of a write, one log entry for each shard.
@@ -99,7 +99,7 @@ impl ShardPayloads {
     }
 }
 
-/// Appends a mutation to the payload of a log entry and returns by how many bytes.
+/// Appends a mutation to the payload of a log entry. Returns the number of bytes that it added.
 pub(super) fn append(payload: &mut Vec<u8>, mutation: &Mutation<'_>) -> Result<usize, Failure> {
     let bytes = mutation.longest_key_bytes();
     if bytes > KEY_BYTES_MAX {

@@ -1,25 +1,27 @@
-//! WHERE: which partitions and which of their rows.
+//! Plans WHERE: which partitions a statement concerns, and which of their rows.
 
 use tare_cql::statement::{Comparison, Relation, Subject, Term, Test};
 use tare_cql::types::Type;
 
 use super::terms::Terms;
-use super::{Place, find};
+use super::{ColumnRole, find};
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
 use crate::query::plan::{
-    Alternatives, Choice, Edge, Partitions, Rows, Slices, Source, TokenBound, TokenValue, Tuple,
+    KeyCondition, KeyValues, Partitions, Rows, SliceBound, Slices, Source, TokenBound, TokenValue,
+    Tuple,
 };
 
-/// What the conditions are for: it decides on what may be left out, and on the words of errors.
+/// The kind of statement, which decides what the conditions may leave out and how errors are
+/// worded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Select {
         allow_filtering: bool,
     },
-    /// UPDATE and DELETE of columns: whole keys only.
+    /// UPDATE, or DELETE of columns, which needs whole keys.
     Rows,
-    /// DELETE of rows: slices too.
+    /// DELETE of rows, which also takes slices.
     Ranges,
 }
 
@@ -30,7 +32,7 @@ pub(super) fn conditions(
     relations: &[Relation],
     purpose: Purpose,
 ) -> Result<(Partitions, Rows), Failure> {
-    let mut given = Given {
+    let mut given = ParsedConditions {
         keys: vec![None; table.partition.len()],
         tokens: Vec::new(),
         equal: Vec::new(),
@@ -49,17 +51,17 @@ pub(super) fn conditions(
     Ok((partitions, rows))
 }
 
-/// What the relations say, in the order of the keys.
-struct Given {
-    keys: Vec<Option<Choice>>,
+/// The conditions of all relations, in the order of the keys.
+struct ParsedConditions {
+    keys: Vec<Option<KeyCondition>>,
     tokens: Vec<TokenBound>,
-    /// With the first clustering column of each.
-    equal: Vec<(usize, Choice)>,
-    low: Option<(usize, Edge)>,
-    high: Option<(usize, Edge)>,
+    /// Conditions on clustering columns, each with the position of its first column.
+    equal: Vec<(usize, KeyCondition)>,
+    low: Option<(usize, SliceBound)>,
+    high: Option<(usize, SliceBound)>,
 }
 
-impl Given {
+impl ParsedConditions {
     fn token(
         &mut self,
         table: &Table,
@@ -105,23 +107,23 @@ impl Given {
     ) -> Result<(), Failure> {
         let (place, column) = find(table, name)?;
         match place {
-            Place::Regular => Err(match purpose {
+            ColumnRole::Regular => Err(match purpose {
                 Purpose::Select { allow_filtering } => filtering(allow_filtering),
                 Purpose::Rows | Purpose::Ranges => Failure::Invalid(format!(
                     "Non PRIMARY KEY columns found in where clause: {name}"
                 )),
             }),
-            Place::Partition(position) => {
-                let choice = choice(terms, std::slice::from_ref(column), name, test)?;
+            ColumnRole::Partition(position) => {
+                let condition = key_condition(terms, std::slice::from_ref(column), name, test)?;
                 let message = "Only EQ and IN relation are supported on the partition key (unless \
                                you use the token() function)";
-                let choice = choice.ok_or_else(|| Failure::invalid(message))?;
-                match self.keys[position].replace(choice) {
+                let condition = condition.ok_or_else(|| Failure::invalid(message))?;
+                match self.keys[position].replace(condition) {
                     None => Ok(()),
                     Some(_) => Err(twice(name)),
                 }
             }
-            Place::Clustering(position) => {
+            ColumnRole::Clustering(position) => {
                 let columns = std::slice::from_ref(column);
                 self.clustering(terms, position, columns, name, test)
             }
@@ -137,7 +139,7 @@ impl Given {
     ) -> Result<(), Failure> {
         let mut first = None;
         for (offset, name) in names.iter().enumerate() {
-            let (Place::Clustering(position), _) = find(table, name)? else {
+            let (ColumnRole::Clustering(position), _) = find(table, name)? else {
                 return Err(Failure::Invalid(format!(
                     "Multi-column relations can only be applied to clustering columns but was \
                      applied to: {name}"
@@ -165,24 +167,24 @@ impl Given {
         name: &str,
         test: &Test,
     ) -> Result<(), Failure> {
-        if let Some(choice) = choice(terms, columns, name, test)? {
-            self.equal.push((first, choice));
+        if let Some(condition) = key_condition(terms, columns, name, test)? {
+            self.equal.push((first, condition));
             return Ok(());
         }
         let Test::Compare(comparison, term) = test else { return Ok(()) };
         let values = tuple(terms, columns, name, term)?;
-        let (edge, which, inclusive) = match comparison {
+        let (bound, which, inclusive) = match comparison {
             Comparison::Greater => (&mut self.low, "start", false),
             Comparison::GreaterOrEqual => (&mut self.low, "start", true),
             Comparison::Less => (&mut self.high, "end", false),
             Comparison::LessOrEqual | Comparison::Equal => (&mut self.high, "end", true),
         };
-        if edge.is_some() {
+        if bound.is_some() {
             return Err(Failure::Invalid(format!(
                 "More than one restriction was found for the {which} bound on {name}"
             )));
         }
-        *edge = Some((first, Edge { columns: columns.len(), values, inclusive }));
+        *bound = Some((first, SliceBound { columns: columns.len(), values, inclusive }));
         Ok(())
     }
 
@@ -212,7 +214,7 @@ impl Given {
             }
             (Some(_), Purpose::Select { .. }) => Ok(Partitions::Tokens(Vec::new())),
             (None, _) => {
-                let keys: Vec<Choice> = self.keys.drain(..).flatten().collect();
+                let keys: Vec<KeyCondition> = self.keys.drain(..).flatten().collect();
                 let one: Option<Vec<_>> = keys.iter().map(parts).collect();
                 Ok(one.map_or(Partitions::Some(keys), |one| Partitions::One(one.concat())))
             }
@@ -236,7 +238,7 @@ impl Given {
         }
         self.equal.sort_by_key(|(first, _)| *first);
         let mut next = 0;
-        for (first, choice) in &self.equal {
+        for (first, condition) in &self.equal {
             if *first < next {
                 return Err(twice(name(*first)));
             }
@@ -254,7 +256,7 @@ impl Given {
             if *first > next {
                 return Err(preceding(name(*first), name(next)));
             }
-            next = first + choice.columns;
+            next = first + condition.columns;
         }
         match sliced {
             Some(slice) if slice > next => return Err(preceding(name(slice), name(next))),
@@ -281,12 +283,13 @@ impl Given {
             }
             _ => {}
         }
-        let equal: Vec<Choice> = self.equal.drain(..).map(|(_, choice)| choice).collect();
+        let equal: Vec<KeyCondition> =
+            self.equal.drain(..).map(|(_, condition)| condition).collect();
         if whole && let Some(one) = equal.iter().map(parts).collect::<Option<Vec<_>>>() {
             return Ok(Rows::One(one.concat()));
         }
-        let low = self.low.take().map(|(_, edge)| edge);
-        let high = self.high.take().map(|(_, edge)| edge);
+        let low = self.low.take().map(|(_, bound)| bound);
+        let high = self.high.take().map(|(_, bound)| bound);
         Ok(Rows::Slices(Slices { equal, low, high }))
     }
 }
@@ -304,7 +307,7 @@ fn preceding(name: &str, before: &str) -> Failure {
     ))
 }
 
-/// The words that Cassandra has for both.
+/// The errors of Cassandra for both cases.
 pub(super) fn filtering(allowed: bool) -> Failure {
     Failure::invalid(match allowed {
         true => "ALLOW FILTERING is not supported",
@@ -316,40 +319,40 @@ pub(super) fn filtering(allowed: bool) -> Failure {
     })
 }
 
-/// The values of a choice that is none, in the order of its columns.
-fn parts(choice: &Choice) -> Option<Vec<Source>> {
-    match &choice.values {
-        Alternatives::Listed(tuples) => match tuples.as_slice() {
+/// The values of a condition that allows only one, in the order of its columns.
+fn parts(condition: &KeyCondition) -> Option<Vec<Source>> {
+    match &condition.values {
+        KeyValues::Listed(tuples) => match tuples.as_slice() {
             [Tuple::Parts(parts)] => Some(parts.clone()),
             _ => None,
         },
-        Alternatives::Marker(_) => None,
+        KeyValues::Marker(_) => None,
     }
 }
 
-/// `=` and IN; `None` for another comparison.
-fn choice(
+/// Plans `=` and IN; `None` for another comparison.
+fn key_condition(
     terms: &mut Terms<'_>,
     columns: &[Column],
     name: &str,
     test: &Test,
-) -> Result<Option<Choice>, Failure> {
+) -> Result<Option<KeyCondition>, Failure> {
     let values = match test {
         Test::Compare(Comparison::Equal, term) => {
-            Alternatives::Listed(vec![tuple(terms, columns, name, term)?])
+            KeyValues::Listed(vec![tuple(terms, columns, name, term)?])
         }
         Test::Compare(..) => return Ok(None),
         Test::In(list) => {
             let tuples = list.iter().map(|term| tuple(terms, columns, name, term));
-            Alternatives::Listed(tuples.collect::<Result<_, _>>()?)
+            KeyValues::Listed(tuples.collect::<Result<_, _>>()?)
         }
         Test::InMarker(position) => {
             let inner = name.trim_start_matches('(').trim_end_matches(')');
             let kind = Type::List(Box::new(tuple_type(columns)));
-            Alternatives::Marker(terms.marker(*position, &format!("in({inner})"), kind)?)
+            KeyValues::Marker(terms.marker(*position, &format!("in({inner})"), kind)?)
         }
     };
-    Ok(Some(Choice { columns: columns.len(), values }))
+    Ok(Some(KeyCondition { columns: columns.len(), values }))
 }
 
 fn tuple_type(columns: &[Column]) -> Type {

@@ -1,6 +1,6 @@
-//! From text to a plan: names resolved against the schema, constants encoded, what is not
-//! supported refused by name. Where Cassandra has words for a refusal, these are its words: some
-//! clients look for them.
+//! Turns text into a plan: resolves names against the schema, encodes constants, and refuses what
+//! is not supported by its name. Some clients look for the messages of Cassandra, so they are used
+//! where it has one.
 
 mod conditions;
 mod modify;
@@ -79,8 +79,8 @@ fn names(table: &Table) -> (String, String) {
     (table.keyspace.clone(), table.name.clone())
 }
 
-/// The markers of the partition key, by which drivers find the shard; none where not all of it is
-/// bound.
+/// The positions of the markers that are the partition key, by which drivers find the shard; none
+/// if a part of the key is no marker.
 fn key_markers(plan: &Plan) -> Vec<u16> {
     let partitions = match plan {
         Plan::Modify(Modify { partitions, .. }) => partitions,
@@ -95,7 +95,7 @@ fn key_markers(plan: &Plan) -> Vec<u16> {
     key.iter().map(position).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Checks that a value has a form that its type allows.
+/// Checks that a value is valid for its type.
 #[inline]
 pub(crate) fn check_value(name: &str, kind: &Type, bytes: &[u8]) -> Result<(), Failure> {
     kind.validate(bytes).map_err(|error| Failure::Invalid(format!("{name}: {error}")))
@@ -112,7 +112,7 @@ pub(crate) fn qualified<'a>(
     Ok((keyspace.ok_or_else(|| Failure::invalid(message))?, &name.table))
 }
 
-/// A table that clients made.
+/// A table of clients.
 pub(crate) fn user_table(
     catalog: &Catalog,
     keyspace: Option<&str>,
@@ -137,24 +137,24 @@ fn data_table(scope: Scope<'_>, name: &TableName) -> Result<(Arc<Table>, Replica
     Ok((table, Replicas::of(replication.unwrap_or_default())))
 }
 
-/// What a column is to its table, and its place there.
+/// The role of a column in its table, and its position in the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ColumnRole {
     Partition(usize),
     Clustering(usize),
     Regular,
 }
 
-fn find<'a>(table: &'a Table, name: &str) -> Result<(Place, &'a Column), Failure> {
+fn find<'a>(table: &'a Table, name: &str) -> Result<(ColumnRole, &'a Column), Failure> {
     let at = |columns: &'a [Column]| columns.iter().enumerate().find(|(_, c)| c.name == name);
     if let Some((position, column)) = at(&table.partition) {
-        return Ok((Place::Partition(position), column));
+        return Ok((ColumnRole::Partition(position), column));
     }
     if let Some((position, column)) = at(&table.clustering) {
-        return Ok((Place::Clustering(position), column));
+        return Ok((ColumnRole::Clustering(position), column));
     }
     let column = at(&table.regular).ok_or_else(|| undefined(name, &table.keyspace, &table.name))?;
-    Ok((Place::Regular, column.1))
+    Ok((ColumnRole::Regular, column.1))
 }
 
 fn undefined(column: &str, keyspace: &str, table: &str) -> Failure {

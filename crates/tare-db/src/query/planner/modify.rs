@@ -1,11 +1,11 @@
-//! INSERT, UPDATE, DELETE and batches of them.
+//! Plans INSERT, UPDATE, DELETE and batches of them.
 
 use tare_cql::statement::{self, Term, Using};
 use tare_cql::types::Type;
 
 use super::conditions::{Purpose, conditions};
 use super::terms::Terms;
-use super::{Place, Scope, data_table, find};
+use super::{ColumnRole, Scope, data_table, find};
 use crate::query::catalog::{Column, Table};
 use crate::query::failure::Failure;
 use crate::query::plan::{Action, Batch, Modify, Partitions, Rows, Source};
@@ -44,7 +44,7 @@ fn insert(
     insert: &statement::Insert,
 ) -> Result<Modify, Failure> {
     let (table, replicas) = data_table(scope, &insert.table)?;
-    let mut given: Vec<(Place, &Column, Source)> = Vec::new();
+    let mut given: Vec<(ColumnRole, &Column, Source)> = Vec::new();
     for (name, term) in insert.columns.iter().zip(&insert.values) {
         let (place, column) = find(&table, name)?;
         if given.iter().any(|(_, known, _)| known.number == column.number) {
@@ -62,7 +62,7 @@ fn insert(
     };
     let partitions = Partitions::One(key(&table.partition, "partition key parts")?);
     let rows = Rows::One(key(&table.clustering, "clustering keys")?);
-    let cells = given.into_iter().filter(|(place, ..)| *place == Place::Regular);
+    let cells = given.into_iter().filter(|(place, ..)| *place == ColumnRole::Regular);
     let mut cells: Vec<_> = cells.map(|(_, column, source)| (column.number, source)).collect();
     cells.sort_by_key(|(number, _)| *number);
     let (ttl, timestamp) = using(terms, &insert.using)?;
@@ -77,7 +77,7 @@ fn update(
     update: &statement::Update,
 ) -> Result<Modify, Failure> {
     let (table, replicas) = data_table(scope, &update.table)?;
-    // The markers of USING stand before those of SET, but each knows its position.
+    // The markers of USING precede those of SET in the text; each marker knows its own position.
     let (ttl, timestamp) = using(terms, &update.using)?;
     let mut cells: Vec<(u16, Source)> = Vec::new();
     for (name, term) in &update.assignments {
@@ -118,10 +118,10 @@ fn delete(
     Ok(Modify { table, replicas, partitions, rows, action, timestamp, default_ttl_s })
 }
 
-/// A column that is no part of the key.
+/// A column that is not part of the key.
 fn regular<'t>(table: &'t Table, name: &str, part: &str) -> Result<&'t Column, Failure> {
     match find(table, name)? {
-        (Place::Regular, column) => Ok(column),
+        (ColumnRole::Regular, column) => Ok(column),
         _ if part == "DELETE" => Err(Failure::Invalid(format!(
             "Invalid identifier {name} for deletion (should not be a PRIMARY KEY part)"
         ))),
@@ -129,7 +129,7 @@ fn regular<'t>(table: &'t Table, name: &str, part: &str) -> Result<&'t Column, F
     }
 }
 
-/// Time to live and timestamp.
+/// The TTL and the timestamp of USING.
 fn using(
     terms: &mut Terms<'_>,
     using: &Using,

@@ -1,4 +1,4 @@
-//! SELECT from tables of clients.
+//! Plans SELECT from tables of clients.
 
 use tare_cql::response::{ColumnSpec, EncodedColumns};
 use tare_cql::statement::{self, Order, SelectItem, Selection};
@@ -6,12 +6,12 @@ use tare_cql::types::Type;
 
 use super::conditions::{Purpose, conditions};
 use super::terms::Terms;
-use super::{Place, Scope, data_table, find};
+use super::{ColumnRole, Scope, data_table, find};
 use crate::query::catalog::Table;
 use crate::query::failure::Failure;
 use crate::query::plan::{Item, Items, Partitions, Select, Source};
 
-/// The columns of a result: what each is called, and its type.
+/// The columns of a result: name and type.
 pub(super) type Named = Vec<(String, Type)>;
 
 pub(super) fn select(
@@ -53,7 +53,7 @@ pub(super) fn select(
     })
 }
 
-/// The columns whose cells are wanted, where they are all that is wanted of a row.
+/// The columns whose cells are needed; `None` if the result needs more than their cells.
 fn cells(items: &Items) -> Option<Vec<u16>> {
     let Items::Columns(items) = items else { return None };
     let number = |item: &Item| match item {
@@ -73,7 +73,7 @@ pub(super) fn described(keyspace: &str, table: &str, names: &Named) -> EncodedCo
     EncodedColumns::new(keyspace, table, specs)
 }
 
-/// PER PARTITION LIMIT and LIMIT.
+/// Plans PER PARTITION LIMIT and LIMIT.
 pub(super) fn limits(
     terms: &mut Terms<'_>,
     select: &statement::Select,
@@ -103,9 +103,9 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
             SelectItem::CountRows => Some(Items::Count),
             SelectItem::Count(column) => {
                 Some(match find(table, column)? {
-                    (Place::Regular, column) => Items::CountOf(column.number),
+                    (ColumnRole::Regular, column) => Items::CountOf(column.number),
                     // Every row has its key.
-                    (Place::Partition(_) | Place::Clustering(_), _) => Items::Count,
+                    (ColumnRole::Partition(_) | ColumnRole::Clustering(_), _) => Items::Count,
                 })
             }
             _ => None,
@@ -125,10 +125,10 @@ fn items(table: &Table, selection: &Selection) -> Result<(Items, Named), Failure
     Ok((Items::Columns(items), names))
 }
 
-/// What is selected, and its type.
+/// A selected item and its type.
 fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
     let number = |name: &str, what: &str| match find(table, name)? {
-        (Place::Regular, column) => Ok(column.number),
+        (ColumnRole::Regular, column) => Ok(column.number),
         _ => Err(Failure::Invalid(format!(
             "Cannot use selection function {what} on PRIMARY KEY part {name}"
         ))),
@@ -137,9 +137,9 @@ fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
         SelectItem::Column(name) => {
             let (place, column) = find(table, name)?;
             let item = match place {
-                Place::Partition(position) => Item::Partition(position),
-                Place::Clustering(position) => Item::Clustering(position),
-                Place::Regular => Item::Cell(column.number),
+                ColumnRole::Partition(position) => Item::Partition(position),
+                ColumnRole::Clustering(position) => Item::Clustering(position),
+                ColumnRole::Regular => Item::Cell(column.number),
             };
             (item, column.kind.clone())
         }
@@ -163,7 +163,7 @@ fn item(table: &Table, item: &SelectItem) -> Result<(Item, Type), Failure> {
     })
 }
 
-/// The argument of a function that is called on what is selected.
+/// The argument of a function in the selection.
 pub(super) fn argument<I>(
     function: statement::Function,
     arguments: &[SelectItem],
@@ -215,7 +215,7 @@ fn check_distinct(table: &Table, select: &statement::Select, items: &Items) -> R
     Ok(())
 }
 
-/// Rows come in clustering order, or in its reverse where all of ORDER BY asks for that.
+/// Whether ORDER BY reverses the clustering order. A mixed order is refused.
 fn is_reversed(
     table: &Table,
     select: &statement::Select,
@@ -232,13 +232,13 @@ fn is_reversed(
     let mut next = 0;
     let mut reversed = None;
     for (name, order) in &select.order_by {
-        let (Place::Clustering(position), column) = find(table, name)? else {
+        let (ColumnRole::Clustering(position), column) = find(table, name)? else {
             return Err(Failure::Invalid(format!(
                 "Order by is currently only supported on the clustered columns of the PRIMARY KEY, \
                  got {name}"
             )));
         };
-        // Columns that can have one value only may be left out.
+        // Columns that can have only one value may be left out.
         let fixed = |position: usize| {
             select.relations.iter().any(|relation| {
                 let column = &table.clustering[position].name;

@@ -1,5 +1,5 @@
-//! SELECT from the tables of the system. Their rows are made up and few, so that any column may be
-//! restricted.
+//! Plans SELECT from system tables. The server computes their few rows, so that a statement may
+//! restrict any column.
 
 use tare_cql::statement::{self, SelectItem, Selection, Subject, Test};
 use tare_cql::system_schema::{ColumnKind, SystemTable};

@@ -1,4 +1,4 @@
-//! Terms become sources of values; what each bind marker stands for is noted on the way.
+//! Turns terms into sources of values and notes the type of each bind marker.
 
 use tare_cql::statement::{Function, Literal, Term};
 use tare_cql::types::{Type, ValueError};
@@ -6,7 +6,7 @@ use tare_cql::types::{Type, ValueError};
 use crate::query::failure::Failure;
 use crate::query::plan::{Call, Source};
 
-/// Calls of functions in one statement at most.
+/// Calls of functions that one statement may have.
 const CALLS_MAX: usize = 65_535;
 
 /// Name and type of each bind marker.
@@ -19,19 +19,19 @@ pub(super) struct Terms<'a> {
 }
 
 impl<'a> Terms<'a> {
-    /// `names` are those of the markers, in order.
+    /// `names` are the names of the markers, in order.
     pub(super) fn new(names: &'a [Option<String>]) -> Self {
         Self { names, markers: vec![None; names.len()], calls: Vec::new() }
     }
 
-    /// Name and type of every marker, and the calls in the order in which to make them.
+    /// The name and type of every marker, and the calls in the order in which to make them.
     pub(super) fn finish(self) -> Result<(Markers, Vec<Call>), Failure> {
         let markers = self.markers.into_iter().collect::<Option<_>>();
-        let nowhere = || Failure::invalid("a bind marker stands where none is supported");
+        let nowhere = || Failure::invalid("a bind marker is in a place where none is supported");
         Ok((markers.ok_or_else(nowhere)?, self.calls))
     }
 
-    /// Notes what a marker stands for; its name is this one unless it has its own.
+    /// Notes the type of a marker. Its name is this one unless it has its own.
     pub(super) fn marker(
         &mut self,
         position: usize,
@@ -101,7 +101,7 @@ impl<'a> Terms<'a> {
         Ok(Source::Call(index))
     }
 
-    /// The argument in the first of the function's types that fits.
+    /// The argument, in the first of the function's types that fits.
     fn argument(&mut self, function: Function, term: &Term) -> Result<(Source, Type), Failure> {
         let name = format!("arg0(system.{})", function.name());
         let kinds = function.argument_types();

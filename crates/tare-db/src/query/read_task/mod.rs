@@ -1,11 +1,12 @@
-//! A SELECT on its way: an owned, resumable object that knows what is asked, what it has found and
-//! how far it has come. The first try and every later one call [`ReadTask::step`]; between two of
-//! them it may wait for blocks, give way to others, or travel to the shard that goes on.
+//! A SELECT under way: an owned, resumable object that knows the statement, the rows that it has found
+//! and its position. The first try and every later one call [`ReadTask::step`]; between two of them a
+//! task may wait for blocks, yield to other work, or move to the shard that owns the next rows.
 //!
 //! Rows come in order of the partitions and, within one, of the clustering key. With IN on the
-//! partition key the partitions come in the order of its values, else in that of their tokens: a
-//! shard owns one range of them, so that a walk from shard to shard meets them in order. With ORDER BY
-//! and IN together the rows of all partitions are sorted once they are there, before LIMIT.
+//! partition key the partitions come in the order of its values, otherwise in that of their tokens: a
+//! shard owns one range of tokens, so that a walk from shard to shard returns them in order. With
+//! ORDER BY and IN together, the rows of all partitions are sorted when all of them have been read,
+//! before LIMIT applies.
 
 mod project;
 
@@ -13,14 +14,14 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use tare_cql::response::{EncodedColumns, Reply, RowsWriter};
-use tare_cql::statement::function::Moment;
+use tare_cql::statement::function::CallContext;
 use tare_store::read::{End, Next, PartitionRead, Position, ReadError, Row, Scan, Slice};
 use tare_store::{Pins, RowRead, Store};
 
 use crate::query::bind::{OwnedSlice, PartitionKey};
 use crate::query::catalog::Table;
-use crate::query::cursor::Cursor;
 use crate::query::failure::Failure;
+use crate::query::paging_state::PagingState;
 use crate::query::plan::{Items, Plan, Prepared, Select};
 use crate::shard::message::Origin;
 use crate::shard::ring::owner;
@@ -33,129 +34,121 @@ const STEP_ROWS: u32 = 1024;
 const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of cells in an answer to a client that does not ask for pages.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// What a statement asks for beside its rows.
+
+/// The limits of a read, and the time that it sees.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    /// Rows in this answer at most.
-    pub(crate) page: u64,
-    /// Whether the client can ask for more; else what does not fit is an error.
-    pub(crate) pages: bool,
-    /// Rows that LIMIT still allows, this page included.
-    pub(crate) left: u64,
-    pub(crate) per_partition: u64,
+pub(crate) struct ReadOptions {
+    /// Rows that this answer may have.
+    pub(crate) page_rows: u64,
+    /// Whether the client can ask for a next page. Without pages a result that does not fit is an error.
+    pub(crate) is_paged: bool,
+    /// Rows that LIMIT still allows, including this page.
+    pub(crate) rows_left: u64,
+    /// Rows that each partition may contribute.
+    pub(crate) per_partition_rows: u64,
     pub(crate) now_s: u32,
-    pub(crate) moment: Moment,
+    pub(crate) call_context: CallContext,
 }
 
-/// Where the rows are.
+/// The rows that a task reads.
 #[derive(Debug)]
-pub(crate) enum Area {
+pub(crate) enum ReadTarget {
     /// One row by its whole key.
     Row { key: PartitionKey, clustering: Vec<u8> },
-    /// Slices of some partitions; `at` is the one that is being read.
+    /// Slices of some partitions; `at` is the partition that is being read.
     Partitions { keys: Vec<PartitionKey>, at: usize, slices: Vec<OwnedSlice> },
     /// A part of the ring.
     Ring(Scan),
 }
 
-/// A SELECT on its way.
+/// A SELECT under way.
 #[derive(Debug)]
 pub(crate) struct ReadTask {
     pub(crate) origin: Origin,
-    /// When it was asked for, by the server's clock, in ns.
+    /// When the request came, by the server's clock, in ns.
     pub(crate) begun_ns: u64,
     prepared: Arc<Prepared>,
-    area: Area,
-    asked: Asked,
-    taken: Taken,
-    /// Where it stood when it last waited for blocks.
+    target: ReadTarget,
+    options: ReadOptions,
+    page: ResultPage,
+    /// The task's position when it last waited for blocks.
     waited_at: Option<(u64, Position)>,
 }
 
-/// What a step of a reading has led to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It is complete: see [`ReadTask::answer`].
+    /// The task is complete: [`ReadTask::answer`] writes its answer.
     Answer,
-    /// It goes on whenever it suits.
+    /// The task can go on at any time.
     Yield,
-    /// It goes on at another shard.
-    Elsewhere(usize),
-    /// It goes on when the blocks that its pins wait for are there.
+    /// The task goes on at another shard.
+    MoveTo(usize),
+    /// The task goes on when the blocks that its pins wait for have come.
     Missing,
 }
 
-/// What a reading has found.
+/// The rows that a task has found so far.
 #[derive(Debug, Default)]
-struct Taken {
+struct ResultPage {
     /// Encoded cells, each with its length.
     cells: Vec<u8>,
-    /// Of rows that are to be merged: the clustering key, and where the cells are.
+    /// The rows to sort: each with its clustering key and the position of its cells.
     merging: Vec<(Vec<u8>, Range<usize>)>,
     merging_bytes: usize,
-    /// Rows that were found, or counted.
+    /// Number of rows that were found or counted.
     rows: u64,
-    /// Rows that were looked at.
+    /// Number of rows that were looked at.
     seen: u64,
-    /// The last of them; `left` is that of the request until the answer is written.
-    last: Option<Cursor>,
-    /// There are more rows than were taken.
+    /// The last of them. Its `left` is that of the request until the answer is written.
+    last: Option<PagingState>,
+    /// Whether more rows follow.
     more: bool,
 }
 
-/// What becomes of the walk after a row was looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Walk {
-    Row,
-    /// The rest of this partition is not wanted.
-    Partition,
-    /// Nothing more is wanted.
-    Enough,
-}
-
-/// The scan of a part of the ring.
-pub(crate) fn ring(table: &Table, (first, last): (i64, i64), now_s: u32) -> Area {
+/// A target that scans a part of the ring.
+pub(crate) fn ring(table: &Table, (first, last): (i64, i64), now_s: u32) -> ReadTarget {
     let position = Position::at_token(first);
     let (table, to_token) = (table.store, last);
-    Area::Ring(Scan { table, position, to_token, now_s, steps: STEP_ROWS })
+    ReadTarget::Ring(Scan { table, position, to_token, now_s, steps: STEP_ROWS })
 }
 
 impl ReadTask {
-    /// A reading that begins, or goes on after the row that a client has sent back.
+    /// A task that begins, or goes on after the paging state of a client.
     pub(crate) fn new(
         origin: Origin,
         prepared: Arc<Prepared>,
-        mut area: Area,
-        asked: Asked,
-        after: Option<Cursor>,
+        mut target: ReadTarget,
+        options: ReadOptions,
+        after: Option<PagingState>,
     ) -> Result<Self, Failure> {
         let foreign = || {
             Failure::Protocol(
                 "Invalid value for the paging state: it is of another statement".into(),
             )
         };
-        if let Some(cursor) = &after {
-            match &mut area {
-                // It is the only one.
-                Area::Row { .. } => return Err(foreign()),
-                Area::Partitions { keys, at, .. } => {
-                    let found = keys.iter().position(|key| key.key == cursor.key);
+        if let Some(state) = &after {
+            match &mut target {
+                // No page follows a single row.
+                ReadTarget::Row { .. } => return Err(foreign()),
+                ReadTarget::Partitions { keys, at, .. } => {
+                    let found = keys.iter().position(|key| key.key == state.key);
                     *at = found.ok_or_else(foreign)?;
                 }
-                Area::Ring(scan) => {
-                    if cursor.token < scan.position.token || cursor.token > scan.to_token {
+                ReadTarget::Ring(scan) => {
+                    if state.token < scan.position.token || state.token > scan.to_token {
                         return Err(foreign());
                     }
-                    let Cursor { token, key, clustering, .. } = cursor.clone();
+                    let PagingState { token, key, clustering, .. } = state.clone();
                     scan.position = Position { token, key, clustering: Some(clustering) };
                 }
             }
         }
-        let taken = Taken { last: after, ..Taken::default() };
-        Ok(Self { origin, begun_ns: 0, prepared, area, asked, taken, waited_at: None })
+        let page = ResultPage { last: after, ..ResultPage::default() };
+        Ok(Self { origin, begun_ns: 0, prepared, target, options, page, waited_at: None })
     }
 
-    /// Goes on at the shard `here`.
+    /// Reads on at the shard `here`, as far as it can.
     pub(crate) fn step(
         &mut self,
         store: &mut Store,
@@ -163,13 +156,13 @@ impl ReadTask {
         (here, shards): (usize, usize),
     ) -> Result<Step, ReadError> {
         let Plan::Select(select) = &self.prepared.plan else { return Ok(Step::Answer) };
-        let Self { area, asked, taken, .. } = self;
-        match area {
-            Area::Row { key, clustering } => {
+        let Self { target, options, page, .. } = self;
+        match target {
+            ReadTarget::Row { key, clustering } => {
                 let PartitionKey { token, key } = key;
                 let owner = owner(*token, shards);
                 if owner != here {
-                    return Ok(Step::Elsewhere(owner));
+                    return Ok(Step::MoveTo(owner));
                 }
                 let read = RowRead {
                     table: select.table.store,
@@ -177,21 +170,22 @@ impl ReadTask {
                     key,
                     clustering,
                     columns: select.cells.as_deref(),
-                    now_s: asked.now_s,
+                    now_s: options.now_s,
                 };
-                let end = store.read_row(&read, pins, |row| taken.take_one(select, asked, &row))?;
+                let end =
+                    store.read_row(&read, pins, |row| page.take_one(select, options, &row))?;
                 Ok(if end == End::Missing { Step::Missing } else { Step::Answer })
             }
-            Area::Partitions { keys, at, slices } => {
+            ReadTarget::Partitions { keys, at, slices } => {
                 let slices: Vec<Slice<'_>> =
                     slices.iter().map(|(from, to)| Slice { from, to: to.as_deref() }).collect();
                 let mut steps = STEP_ROWS;
                 while let Some(key) = keys.get(*at) {
                     let owner = owner(key.token, shards);
                     if owner != here {
-                        return Ok(Step::Elsewhere(owner));
+                        return Ok(Step::MoveTo(owner));
                     }
-                    let after = taken.after(key);
+                    let after = page.after(key);
                     let PartitionKey { token, key } = key;
                     let read = PartitionRead {
                         table: select.table.store,
@@ -200,22 +194,22 @@ impl ReadTask {
                         slices: &slices,
                         reversed: select.reversed,
                         after: after.as_deref(),
-                        now_s: asked.now_s,
+                        now_s: options.now_s,
                     };
-                    let mut walk = Walk::Row;
+                    let mut walk = Next::Row;
                     let end = store.read(&read, pins, |row| {
-                        walk = taken.take(select, asked, &row);
+                        walk = page.take(select, options, &row);
                         steps = steps.saturating_sub(1);
                         match walk {
-                            Walk::Row if steps > 0 => ControlFlow::Continue(()),
+                            Next::Row if steps > 0 => ControlFlow::Continue(()),
                             _ => ControlFlow::Break(()),
                         }
                     })?;
                     match (end, walk) {
                         (End::Missing, _) => return Ok(Step::Missing),
-                        (End::Stopped, Walk::Enough) => return Ok(Step::Answer),
-                        (End::Stopped, Walk::Row) | (End::Paused, _) => return Ok(Step::Yield),
-                        (End::Done, _) | (End::Stopped, Walk::Partition) => *at += 1,
+                        (End::Stopped, Next::Stop) => return Ok(Step::Answer),
+                        (End::Stopped, Next::Row) | (End::Paused, _) => return Ok(Step::Yield),
+                        (End::Done, _) | (End::Stopped, Next::Partition) => *at += 1,
                     }
                     steps = steps.saturating_sub(1);
                     if steps == 0 && *at < keys.len() {
@@ -224,58 +218,60 @@ impl ReadTask {
                 }
                 Ok(Step::Answer)
             }
-            Area::Ring(scan) => {
-                let end = store.scan(scan, pins, |row| match taken.take(select, asked, &row) {
-                    Walk::Row => Next::Row,
-                    Walk::Partition => Next::Partition,
-                    Walk::Enough => Next::Stop,
+            ReadTarget::Ring(scan) => {
+                let end = store.scan(scan, pins, |row| match page.take(select, options, &row) {
+                    Next::Row => Next::Row,
+                    Next::Partition => Next::Partition,
+                    Next::Stop => Next::Stop,
                 })?;
                 Ok(match end {
                     End::Missing => Step::Missing,
                     End::Paused => Step::Yield,
-                    End::Done if here < owner(scan.to_token, shards) => Step::Elsewhere(here + 1),
+                    End::Done if here < owner(scan.to_token, shards) => Step::MoveTo(here + 1),
                     End::Done | End::Stopped => Step::Answer,
                 })
             }
         }
     }
 
-    /// Whether it has come further since it was last asked: what it held before is not needed.
+    /// Whether the task has read rows since the last call, so that earlier blocks are not needed.
     pub(crate) fn has_moved(&mut self) -> bool {
-        let place = match &self.area {
-            Area::Row { .. } => return false,
-            Area::Partitions { at, .. } => Position::at_token(i64::try_from(*at).unwrap_or(0)),
-            Area::Ring(scan) => scan.position.clone(),
+        let place = match &self.target {
+            ReadTarget::Row { .. } => return false,
+            ReadTarget::Partitions { at, .. } => {
+                Position::at_token(i64::try_from(*at).unwrap_or(0))
+            }
+            ReadTarget::Ring(scan) => scan.position.clone(),
         };
-        let place = Some((self.taken.seen, place));
+        let place = Some((self.page.seen, place));
         let has_moved = self.waited_at != place;
         self.waited_at = place;
         has_moved
     }
 
-    /// The shard where it begins.
+    /// The shard where the task begins.
     pub(crate) fn first_shard(&self, shards: usize) -> usize {
-        let token = match &self.area {
-            Area::Row { key, .. } => Some(key.token),
-            Area::Partitions { keys, at, .. } => keys.get(*at).map(|key| key.token),
-            Area::Ring(scan) => Some(scan.position.token),
+        let token = match &self.target {
+            ReadTarget::Row { key, .. } => Some(key.token),
+            ReadTarget::Partitions { keys, at, .. } => keys.get(*at).map(|key| key.token),
+            ReadTarget::Ring(scan) => Some(scan.position.token),
         };
         owner(token.unwrap_or(0), shards)
     }
 
-    /// Writes the answer, with a paging state if there is more and the client may have it.
+    /// Writes the answer, with a paging state if more rows follow and the client uses pages.
     pub(crate) fn answer(&mut self, out: &mut Vec<u8>) {
         let Plan::Select(select) = &self.prepared.plan else { return };
-        let (reply, asked) = (self.origin.reply, self.asked);
-        self.taken.merge(select, asked.left);
-        let Taken { cells, rows, last, more, .. } = &mut self.taken;
+        let (reply, options) = (self.origin.reply, self.options);
+        self.page.merge(select, options.rows_left);
+        let ResultPage { cells, rows, last, more, .. } = &mut self.page;
         let state = match last.as_mut().filter(|_| *more) {
-            Some(_) if !asked.pages => {
+            Some(_) if !options.is_paged => {
                 let message = "the result is too long for one answer; ask for pages or use LIMIT";
                 return Failure::invalid(message).encode(out, reply);
             }
             Some(last) => {
-                last.left = asked.left.saturating_sub(*rows);
+                last.left = options.rows_left.saturating_sub(*rows);
                 Some(last.encode())
             }
             None => None,
@@ -293,7 +289,7 @@ impl ReadTask {
     }
 }
 
-/// Answers with a number alone.
+/// Writes an answer of one row that has one number.
 pub(crate) fn write_count(out: &mut Vec<u8>, reply: Reply, columns: &EncodedColumns, count: u64) {
     let mut writer = RowsWriter::begin(out, reply, columns, None);
     writer.cell(Some(&count.to_be_bytes()));
@@ -301,15 +297,15 @@ pub(crate) fn write_count(out: &mut Vec<u8>, reply: Reply, columns: &EncodedColu
     writer.finish();
 }
 
-impl Taken {
-    /// The row of a partition after which to go on.
+impl ResultPage {
+    /// The clustering key in a partition after which the read goes on.
     fn after(&self, key: &PartitionKey) -> Option<Vec<u8>> {
         let last = self.last.as_ref()?;
         (last.key == key.key && last.in_partition > 0).then(|| last.clustering.clone())
     }
 
-    /// Brings the rows of several partitions into one order, and leaves `rows_max` of them. Rows with
-    /// equal clustering keys stay in the order of their partitions.
+    /// Sorts the rows of several partitions and keeps the first `rows_max`. Rows with equal clustering
+    /// keys stay in the order of their partitions.
     fn merge(&mut self, select: &Select, rows_max: u64) {
         if !select.merged {
             return;
@@ -325,32 +321,38 @@ impl Taken {
         (self.cells, self.rows) = (cells, rows.len() as u64);
     }
 
-    /// Takes the only row that there can be.
-    fn take_one(&mut self, select: &Select, asked: &Asked, row: &Row<'_>) {
+    /// Takes the only row of a target that is one row.
+    fn take_one(&mut self, select: &Select, options: &ReadOptions, row: &Row<'_>) {
         match &select.items {
             Items::Count => self.rows = 1,
             Items::CountOf(number) => self.rows = u64::from(has_value(*number, row)),
-            // LIMIT and pages are of one row at least.
+            // LIMIT and pages allow at least one row.
             Items::Columns(items) => {
                 self.rows = 1;
                 self.cells.reserve(row.key.len() + row.clustering.len() + row.cells.len());
-                put_row(&mut self.cells, items, &select.table, row, (asked.now_s, &asked.moment));
+                put_row(
+                    &mut self.cells,
+                    items,
+                    &select.table,
+                    row,
+                    (options.now_s, &options.call_context),
+                );
             }
         }
     }
 
-    /// Looks at a row, and takes it if it is wanted.
-    fn take(&mut self, select: &Select, asked: &Asked, row: &Row<'_>) -> Walk {
+    /// Takes a row unless a limit excludes it. Returns where the walk goes next.
+    fn take(&mut self, select: &Select, options: &ReadOptions, row: &Row<'_>) -> Next {
         self.seen += 1;
         let last = self.last.get_or_insert_default();
         let is_same = last.in_partition > 0 && last.token == row.token && last.key == row.key;
-        if is_same && last.in_partition >= asked.per_partition {
-            return Walk::Partition;
+        if is_same && last.in_partition >= options.per_partition_rows {
+            return Next::Partition;
         }
-        let bytes_max = if asked.pages { PAGE_BYTES_MAX } else { ANSWER_BYTES_MAX };
-        if self.rows >= asked.page || self.cells.len() + self.merging_bytes >= bytes_max {
+        let bytes_max = if options.is_paged { PAGE_BYTES_MAX } else { ANSWER_BYTES_MAX };
+        if self.rows >= options.page_rows || self.cells.len() + self.merging_bytes >= bytes_max {
             self.more = true;
-            return Walk::Enough;
+            return Next::Stop;
         }
         if !is_same {
             last.token = row.token;
@@ -367,19 +369,25 @@ impl Taken {
             Items::Columns(items) => {
                 self.rows += 1;
                 let begin = self.cells.len();
-                put_row(&mut self.cells, items, &select.table, row, (asked.now_s, &asked.moment));
+                put_row(
+                    &mut self.cells,
+                    items,
+                    &select.table,
+                    row,
+                    (options.now_s, &options.call_context),
+                );
                 if select.merged {
                     self.merging.push((row.clustering.to_vec(), begin..self.cells.len()));
                     self.merging_bytes += size_of_val(&self.merging[0]) + row.clustering.len();
                 }
             }
         }
-        if self.rows >= asked.left && !select.merged {
-            Walk::Enough
-        } else if last.in_partition >= asked.per_partition {
-            Walk::Partition
+        if self.rows >= options.rows_left && !select.merged {
+            Next::Stop
+        } else if last.in_partition >= options.per_partition_rows {
+            Next::Partition
         } else {
-            Walk::Row
+            Next::Row
         }
     }
 }

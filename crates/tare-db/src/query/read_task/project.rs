@@ -1,15 +1,15 @@
-//! What a SELECT returns of a row: values of its keys and cells, and what is computed from them.
+//! Projects a row: the values of its keys and cells, and what functions compute from them.
 
-use tare_cql::statement::function::Moment;
+use tare_cql::statement::function::CallContext;
 use tare_cql::types::Type;
 use tare_cql::wire::{put_bytes, put_bytes_with};
 use tare_store::{Row, cells};
 
 use crate::query::catalog::Table;
-use crate::query::ordered;
+use crate::query::key_encoding;
 use crate::query::plan::Item;
 
-/// Columns that are found without a search.
+/// Columns with a number below this need no search.
 const INDEXED: usize = 64;
 
 /// Whether a row has a value in a column.
@@ -17,14 +17,14 @@ pub(super) fn has_value(number: u16, row: &Row<'_>) -> bool {
     cells::iter(row.cells).any(|cell| cell.column == number)
 }
 
-/// Appends what a SELECT wants of a row, each cell with its length.
+/// Appends the selected items of a row, each with its length.
 #[inline]
 pub(crate) fn put_row(
     out: &mut Vec<u8>,
     items: &[Item],
     table: &Table,
     row: &Row<'_>,
-    now: (u32, &Moment),
+    now: (u32, &CallContext),
 ) {
     let mut indexed: [Option<&[u8]>; INDEXED] = [None; INDEXED];
     for found in cells::iter(row.cells) {
@@ -53,8 +53,8 @@ pub(crate) fn put_row(
     }
 }
 
-/// A value that has to be computed.
-fn value(item: &Item, table: &Table, row: &Row<'_>, now: (u32, &Moment)) -> Option<Vec<u8>> {
+/// The value of an item that may have to be computed.
+fn value(item: &Item, table: &Table, row: &Row<'_>, now: (u32, &CallContext)) -> Option<Vec<u8>> {
     match item {
         Item::Cell(number) => cell(row, *number)?.value().map(<[u8]>::to_vec),
         Item::Partition(index) => {
@@ -89,10 +89,10 @@ fn cell<'r>(row: &Row<'r>, number: u16) -> Option<cells::Cell<'r>> {
 #[inline]
 fn put_clustering(out: &mut Vec<u8>, table: &Table, mut key: &[u8], index: usize) {
     for column in &table.clustering[..index] {
-        key = ordered::skip(&column.kind, column.descending, key).unwrap_or_default();
+        key = key_encoding::skip(&column.kind, column.descending, key).unwrap_or_default();
     }
     let column = &table.clustering[index];
-    ordered::component(out, &column.kind, column.descending, key);
+    key_encoding::component(out, &column.kind, column.descending, key);
 }
 
 /// One component of a serialised partition key. A composite key is a run of

@@ -1,4 +1,4 @@
-//! What statements that change the schema come to, decided against the schema as it is.
+//! Decides which change a schema statement makes to the current schema.
 
 use tare_cql::statement::{
     AlterKeyspace, CreateKeyspace, CreateTable, Literal, Order, TableChange,
@@ -9,11 +9,11 @@ use tare_store::cells::FIRST_COLUMN;
 use super::{missing_keyspace, own};
 use crate::query::catalog::{Catalog, Change, Column, Keyspace, Table, hash_uuid};
 use crate::query::failure::Failure;
+use crate::query::key_encoding;
 use crate::query::options::TableOptions;
-use crate::query::ordered;
 use crate::query::replication::replication;
 
-/// Columns of one table at most.
+/// Columns that one table may have.
 const COLUMNS_MAX: usize = 4096;
 
 pub(super) fn create_keyspace(
@@ -62,7 +62,7 @@ fn set(keyspace: &mut Keyspace, options: &[(String, Literal)]) -> Result<(), Fai
                 keyspace.durable_writes = text.eq_ignore_ascii_case("true");
             }
             ("replication", literal) => keyspace.replication = replication(literal)?,
-            // Scylla's, which its drivers may send: there are no tablets here.
+            // Drivers of Scylla may send this option; this server has no tablets.
             ("tablets", Literal::Map(_)) => {}
             (option, _) => return Err(Failure::Syntax(format!("Unknown property '{option}'"))),
         }
@@ -103,7 +103,7 @@ pub(super) fn create_table(
         let at = columns.iter().position(|column| column.name == name);
         let unknown = || Failure::Invalid(format!("Unknown column '{name}' in PRIMARY KEY"));
         let column = columns.remove(at.ok_or_else(unknown)?);
-        if !ordered::is_orderable(&column.kind) {
+        if !key_encoding::is_orderable(&column.kind) {
             return Err(Failure::Invalid(format!(
                 "{} type is not supported for PRIMARY KEY column '{name}'",
                 column.kind
@@ -172,8 +172,8 @@ pub(super) fn alter_table(table: &Table, change: &TableChange) -> Result<Option<
     Ok((altered != *table).then_some(Change::AlterTable { table: altered }))
 }
 
-/// A column of a type that can be one. Counters can be declared, because load tools declare them
-/// whether or not they count; statements on their tables are refused.
+/// A new column, if its type allows one. Counters can be declared, because load tools declare them
+/// even if they do not use them; statements on their tables are refused.
 fn column(name: &str, kind: &Type, number: u16) -> Result<Column, Failure> {
     if Type::scalar(&kind.to_string()).is_none() {
         let what = if matches!(kind, Type::Tuple(_)) { "tuples" } else { "collections" };

@@ -1,4 +1,4 @@
-//! Statements that change or choose the schema.
+//! Runs statements that change or choose the schema.
 
 mod change;
 
@@ -20,7 +20,7 @@ use crate::shard::message::Message;
 use crate::shard::{Conn, Shard};
 
 impl Shard {
-    /// Runs a statement that has no plan. `current` is the keyspace of names without one.
+    /// Runs a statement that has no plan. `current` is the keyspace for names without one.
     pub(crate) fn schema_statement(
         &mut self,
         conn: &mut Conn,
@@ -148,7 +148,7 @@ impl Shard {
     }
 }
 
-/// A table that may be changed.
+/// A table that statements may change.
 fn existing(
     catalog: &Catalog,
     current: Option<&str>,
@@ -159,7 +159,7 @@ fn existing(
     user_table(catalog, current, name)
 }
 
-/// Refuses the system's keyspaces.
+/// Refuses keyspaces of the system.
 fn own(keyspace: &str) -> Result<(), Failure> {
     let system = system_schema::KEYSPACES.contains(&keyspace);
     let message = || format!("{keyspace} keyspace is not user-modifiable.");

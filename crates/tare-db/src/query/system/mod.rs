@@ -1,5 +1,5 @@
-//! The rows of the system tables, made up from the schema: what drivers ask for when they connect.
-//! A single node that owns the whole ring.
+//! Computes the rows of the system tables from the schema: what drivers ask for when they connect.
+//! The cluster is a single node that owns the whole ring.
 
 mod query;
 
@@ -13,16 +13,16 @@ use crate::query::catalog::{Catalog, Column, Keyspace, Table, hash_uuid};
 use crate::query::options::TableOptions;
 use crate::query::replication::DATA_CENTER;
 
-/// This node, as it presents itself.
+/// The address and id of this node.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) address: SocketAddr,
     pub(crate) host_id: [u8; 16],
 }
 
-/// What the cluster of this one node is called.
+/// The name of the cluster.
 pub(crate) const CLUSTER_NAME: &str = "tare";
-/// The release of Cassandra whose behaviour is announced; drivers choose their queries by it.
+/// The release of Cassandra that the server announces. Drivers choose their queries by it.
 const RELEASE_VERSION: &str = "4.0.0";
 
 type Value = Option<Vec<u8>>;
@@ -75,7 +75,7 @@ pub(crate) fn rows(table: &SystemTable, catalog: &Catalog, node: &Node) -> Vec<V
             system_schema::TABLES.iter().map(table_of_system).for_each(|table| add(&table));
             rows
         }
-        // No peers, views, types, functions, indexes, dropped columns or virtual tables.
+        // There are no peers, views, types, functions, indexes, dropped columns or virtual tables.
         _ => Vec::new(),
     };
     let keys = table.columns.iter().filter(|column| column.kind != ColumnKind::Regular).count();
@@ -83,13 +83,13 @@ pub(crate) fn rows(table: &SystemTable, catalog: &Catalog, node: &Node) -> Vec<V
     rows
 }
 
-/// What a keyspace of the system looks like in the schema.
+/// A system keyspace as the schema shows it.
 pub(crate) fn keyspace_of_system() -> Keyspace {
     let class = ("class".to_string(), "org.apache.cassandra.locator.LocalStrategy".to_string());
     Keyspace { replication: vec![class], durable_writes: true, ..Keyspace::default() }
 }
 
-/// What a table of the system looks like in the schema.
+/// A system table as the schema shows it.
 pub(crate) fn table_of_system(table: &SystemTable) -> Table {
     let columns = |kind: ColumnKind| {
         let of_kind = table.columns.iter().filter(move |column| column.kind == kind);
@@ -132,13 +132,13 @@ fn local(name: &str, catalog: &Catalog, node: &Node) -> Value {
         "rack" => text("rack1"),
         "release_version" => text(RELEASE_VERSION),
         "schema_version" => Some(catalog.version.to_vec()),
-        // One token: the node owns the whole ring.
+        // The node has one token because it owns the whole ring.
         "tokens" => list(&["0"]),
         _ => None,
     }
 }
 
-/// A row of `system_schema.tables`.
+/// A field of a row of `system_schema.tables`.
 fn described(column: &str, table: &Table) -> Value {
     let option = |name| table.options.text(name);
     let number = |name| int(option(name).and_then(|text| text.parse().ok()).unwrap_or(0));
@@ -163,13 +163,13 @@ fn described(column: &str, table: &Table) -> Value {
         | "min_index_interval" => number(column),
         "caching" | "compaction" | "compression" => map(&table.options.map(column)),
         "extensions" => map(&[]),
-        // A flag that is not known unless it was given.
+        // This flag is unknown unless the statement set it.
         "cdc" => option("cdc").map(|flag| vec![u8::from(flag.eq_ignore_ascii_case("true"))]),
         _ => None,
     }
 }
 
-/// A row of `system_schema.columns`.
+/// A field of a row of `system_schema.columns`.
 fn column_field(
     field: &str,
     table: &Table,
@@ -216,7 +216,8 @@ fn inet(address: IpAddr) -> Value {
     })
 }
 
-/// A list or set of texts: count, then each with its length (section 6 of the specification).
+/// A list or set of texts: a count, then each text with its length (section 6 of the
+/// specification).
 #[expect(clippy::unnecessary_wraps, reason = "a value of a column")]
 fn list(items: &[&str]) -> Value {
     let mut out = Vec::new();

@@ -1,19 +1,19 @@
-//! Runs SELECT on the tables of the system: all rows are made up, then those that are not wanted
-//! are left out. They are few: each page makes them up again and passes over those before it.
+//! Runs SELECT on system tables: computes all rows, then filters them. The rows are few, so each
+//! page computes them again and skips those of earlier pages.
 
 use std::cmp::Ordering;
 
 use tare_cql::request::Settings;
 use tare_cql::response::{Reply, RowsWriter};
-use tare_cql::statement::{Comparison, function::Moment};
+use tare_cql::statement::{Comparison, function::CallContext};
 use tare_cql::token::{Token, append_key_part};
 use tare_cql::types::Type;
 
 use super::{Value, rows};
-use crate::query::bind::{Bound, list};
-use crate::query::cursor::Cursor;
+use crate::query::bind::{BoundValues, list};
 use crate::query::failure::Failure;
-use crate::query::ordered;
+use crate::query::key_encoding;
+use crate::query::paging_state::PagingState;
 use crate::query::plan::{Filter, FilterTest, SystemItem, SystemItems, SystemSelect};
 use crate::query::read_task::write_count;
 use crate::shard::{Conn, Shard};
@@ -24,15 +24,16 @@ impl Shard {
         conn: &mut Conn,
         reply: Reply,
         select: &SystemSelect,
-        bound: &Bound<'_>,
+        bound: &BoundValues<'_>,
         settings: &Settings<'_>,
     ) -> Result<(), Failure> {
         let mut node = self.shared.node.clone();
         if node.address.ip().is_unspecified() {
-            // Listening everywhere, the server is where the client has found it.
+            // A server that listens on all addresses reports the one that the client has connected
+            // to.
             node.address = conn.local.unwrap_or(node.address);
         }
-        let moment = self.moment();
+        let call_context = self.call_context();
         let mut rows = rows(select.table, &self.schema.catalog, &node);
         for filter in &select.filters {
             let accepts = filter_of(filter, select.table.columns[filter.column].name, bound)?;
@@ -44,19 +45,19 @@ impl Shard {
             return Ok(());
         };
         let project = |row: &Vec<Value>| {
-            items.iter().map(|item| value(item, row, &moment)).collect::<Vec<Value>>()
+            items.iter().map(|item| value(item, row, &call_context)).collect::<Vec<Value>>()
         };
         let mut found: Vec<Vec<Value>> = rows.iter().map(project).collect();
         if select.distinct {
             found.dedup();
         }
         found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-        let passed = Cursor::of(settings)?.map_or(0, |cursor| cursor.in_partition);
+        let passed = PagingState::of(settings)?.map_or(0, |state| state.in_partition);
         let passed = usize::try_from(passed).unwrap_or(usize::MAX);
         let page = settings.page_size.and_then(|rows| usize::try_from(rows).ok());
         let page = page.filter(|rows| *rows > 0).unwrap_or(usize::MAX);
         let end = passed.saturating_add(page);
-        let next = Cursor { in_partition: end as u64, ..Cursor::default() };
+        let next = PagingState { in_partition: end as u64, ..PagingState::default() };
         let state = (end < found.len()).then(|| next.encode());
         let columns = &select.columns;
         let mut writer = RowsWriter::begin(&mut conn.out, reply, columns, state.as_deref());
@@ -69,13 +70,13 @@ impl Shard {
     }
 }
 
-/// Tells whether a value fulfils a condition.
+/// A test whether a value satisfies a condition.
 type Accepts<'f> = Box<dyn Fn(&[u8]) -> bool + 'f>;
 
 fn filter_of<'f>(
     filter: &'f Filter,
     name: &str,
-    bound: &'f Bound<'_>,
+    bound: &'f BoundValues<'_>,
 ) -> Result<Accepts<'f>, Failure> {
     let kind = &filter.kind;
     Ok(match &filter.test {
@@ -105,18 +106,18 @@ fn filter_of<'f>(
 }
 
 fn compare(kind: &Type, a: &[u8], b: &[u8]) -> Ordering {
-    if !ordered::is_orderable(kind) {
+    if !key_encoding::is_orderable(kind) {
         return a.cmp(b);
     }
     let key = |value: &[u8]| {
         let mut key = Vec::new();
-        ordered::push(&mut key, kind, false, value);
+        key_encoding::push(&mut key, kind, false, value);
         key
     };
     key(a).cmp(&key(b))
 }
 
-fn value(item: &SystemItem, row: &[Value], moment: &Moment) -> Value {
+fn value(item: &SystemItem, row: &[Value], call_context: &CallContext) -> Value {
     match item {
         SystemItem::Column(position) => row[*position].clone(),
         SystemItem::Null => None,
@@ -134,10 +135,10 @@ fn value(item: &SystemItem, row: &[Value], moment: &Moment) -> Value {
         }
         SystemItem::Call(function, argument) => {
             let (argument, kind) = match argument {
-                Some(inner) => (value(&inner.0, row, moment), &inner.1),
+                Some(inner) => (value(&inner.0, row, call_context), &inner.1),
                 None => (None, &Type::Blob),
             };
-            function.call(argument.as_deref(), kind, moment)
+            function.call(argument.as_deref(), kind, call_context)
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Flush, compaction, manifest and recovery together, on a disk in memory that can crash between
-//! any two operations.
+//! Tests flush, compaction, manifest and recovery together, on a disk in memory that can crash
+//! between any two operations.
 
 use super::*;
 use crate::read::merge::Merge;
@@ -9,10 +9,10 @@ use crate::table::{Block, BlockAt, BlockSource, Cursor, TableError};
 
 const SMALL: Limits = Limits { memtable_bytes: 512 << 10, segment_bytes: 512 << 10, ..LIMITS };
 
-/// Blocks straight from the disk.
-struct Straight<'a>(&'a Disk);
+/// Reads blocks directly from the disk.
+struct DirectSource<'a>(&'a Disk);
 
-impl BlockSource for Straight<'_> {
+impl BlockSource for DirectSource<'_> {
     fn get(&mut self, at: BlockAt) -> Result<Option<Rc<Block>>, TableError> {
         let mut bytes = vec![0; at.bytes()];
         let file = FileId::Table(at.file);
@@ -25,9 +25,9 @@ impl BlockSource for Straight<'_> {
 
 type Contents = BTreeMap<u32, (i64, Option<Vec<u8>>)>;
 
-/// All rows of a table, of memtables and table files, merged here without the reading path.
+/// All rows of a table, from memtables and table files, merged here without the read path.
 fn contents(store: &Store, disk: &Disk, table: u32) -> Contents {
-    let mut blocks = Straight(disk);
+    let mut blocks = DirectSource(disk);
     let mut all = Contents::new();
     let mut add = |key: &[u8], cells: &[u8]| {
         let key = u32::from_le_bytes(key.try_into().unwrap());
@@ -53,7 +53,7 @@ fn contents(store: &Store, disk: &Disk, table: u32) -> Contents {
         }
     }
     let mut sources = Vec::new();
-    for file in store.sorted.get(&table).into_iter().flatten() {
+    for file in store.table_files.get(&table).into_iter().flatten() {
         let mut stored = Stored::new(Cursor::new(Rc::clone(file)));
         assert_eq!(stored.open(i64::MIN, &[], &mut blocks).unwrap(), Step::Ready);
         sources.push(stored);
@@ -88,7 +88,7 @@ fn value(key: u32, timestamp: i64, length: usize) -> Vec<u8> {
     (0..length).map(|_| u8::try_from(rng.below(256)).unwrap()).collect()
 }
 
-/// Writes many rows, settling now and then.
+/// Writes many rows, and settles from time to time.
 fn fill(store: &mut Store, disk: &mut Disk, keys: std::ops::Range<u32>, timestamp: i64) {
     for key in keys {
         write(store, key, timestamp, &value(key, timestamp, 2000)).unwrap();
@@ -103,13 +103,13 @@ fn table_files(disk: &Disk) -> u64 {
     disk.names().iter().filter(|file| matches!(file, FileId::Table(_))).count() as u64
 }
 
-/// How many rows there are.
+/// The number of rows.
 fn rows(store: &Store, disk: &Disk) -> u32 {
     u32::try_from(contents(store, disk, 1).len()).unwrap()
 }
 
 #[test]
-fn what_is_flushed_is_there_after_a_restart_and_its_log_is_not() {
+fn flushed_rows_survive_a_restart_without_their_log() {
     let mut disk = Disk::default();
     let (mut store, _) = Store::open(&mut disk, SMALL, schema(), NOW).unwrap();
     fill(&mut store, &mut disk, 0..400, 1);
@@ -132,9 +132,9 @@ fn what_is_flushed_is_there_after_a_restart_and_its_log_is_not() {
     assert_eq!(table_files(&disk), store.statistics().tables);
 }
 
-/// The log of a server with much memory, recovered by one with little.
+/// A server with little memory recovers the log of a server with much memory.
 #[test]
-fn a_log_longer_than_memory_is_flushed_while_it_is_read() {
+fn log_longer_than_memory_is_flushed_during_recovery() {
     let mut disk = Disk::default();
     let (mut store, _) = open(&mut disk).unwrap();
     fill(&mut store, &mut disk, 0..1000, 1);
@@ -152,10 +152,10 @@ fn a_log_longer_than_memory_is_flushed_while_it_is_read() {
     assert_eq!(contents(&store, &disk, 1).len(), 1100);
 }
 
-/// A server that crashes after each operation in turn: what was durable is there, and nothing
-/// that was never written.
+/// A server crashes after each operation in turn: the durable rows are there, and no row that was
+/// never written.
 #[test]
-fn a_crash_between_any_two_operations_loses_nothing() {
+fn crash_between_any_two_operations_loses_nothing() {
     const OPS_MAX: u64 = 5000;
     let mut crashes = 0;
     let mut at = 1;
@@ -219,7 +219,7 @@ fn a_crash_between_any_two_operations_loses_nothing() {
             }
         };
         check(&store, &disk);
-        // And it goes on, through another restart.
+        // The store keeps working, through another restart.
         settle(&mut store, &mut disk, NOW).unwrap();
         check(&store, &disk);
         store.close(true);
@@ -235,7 +235,7 @@ fn a_crash_between_any_two_operations_loses_nothing() {
             assert!(flushes > 4 && compactions > 0, "{statistics:?}");
             break;
         }
-        // Each of the first, then one of some.
+        // Crash after each of the first operations, then after some of the later ones.
         at += if at < 100 { 1 } else { 1 + at / 50 };
         assert!(at < OPS_MAX);
     }
@@ -243,7 +243,7 @@ fn a_crash_between_any_two_operations_loses_nothing() {
 }
 
 #[test]
-fn tables_of_a_size_are_compacted_into_one() {
+fn tables_of_similar_size_are_compacted() {
     let mut disk = Disk::default();
     let (mut store, _) = Store::open(&mut disk, SMALL, schema(), NOW).unwrap();
     for timestamp in 1..=8 {
@@ -262,7 +262,7 @@ fn tables_of_a_size_are_compacted_into_one() {
 }
 
 #[test]
-fn deletions_are_forgotten_after_their_grace_period_and_not_before() {
+fn deletions_are_purged_after_their_grace_period() {
     let day = 86_400;
     let wall_s = 100 * day;
     let count = |wall_s: u32| {
@@ -296,12 +296,12 @@ fn deletions_are_forgotten_after_their_grace_period_and_not_before() {
 }
 
 #[test]
-fn a_dropped_table_leaves_no_file() {
+fn dropped_table_leaves_no_file() {
     let mut disk = Disk::default();
     let (mut store, _) = Store::open(&mut disk, SMALL, schema(), NOW).unwrap();
     fill(&mut store, &mut disk, 0..300, 1);
     assert!(table_files(&disk) > 0);
-    let held = store.sorted[&1][0].clone();
+    let held = store.table_files[&1][0].clone();
     let mut fewer = schema();
     fewer.remove(&1);
     store.schema(fewer.clone());
@@ -311,7 +311,7 @@ fn a_dropped_table_leaves_no_file() {
     drop(held);
     settle(&mut store, &mut disk, NOW).unwrap();
     assert_eq!(table_files(&disk), 0);
-    // A table that was dropped while the server was down, too.
+    // The same applies to a table that was dropped while the server was down.
     fill(&mut store, &mut disk, 0..300, 1);
     let (mut store, _) = Store::open(&mut disk, SMALL, fewer, NOW).unwrap();
     settle(&mut store, &mut disk, NOW).unwrap();
@@ -319,7 +319,7 @@ fn a_dropped_table_leaves_no_file() {
 }
 
 #[test]
-fn a_full_disk_stops_flushes_until_there_is_room() {
+fn full_disk_stops_flushes_until_there_is_room() {
     let mut disk = Disk::default();
     // The log has room for more than memory.
     let limits = Limits { segment_bytes: 4 << 20, ..SMALL };
@@ -349,10 +349,10 @@ fn a_full_disk_stops_flushes_until_there_is_room() {
     assert_eq!(rows(&store, &disk), key + 1);
 }
 
-/// Whatever fails of what makes a table or a manifest durable: nothing is promised after it, and
-/// nothing is lost that was.
+/// After any failure of an operation that makes a table or a manifest durable, nothing is promised
+/// and no durable row is lost.
 #[test]
-fn a_failure_of_a_flush_refuses_writes_for_good() {
+fn failed_flush_refuses_writes_for_good() {
     let mut kinds = BTreeSet::new();
     for fail_at in 1.. {
         let mut disk = Disk::default();
@@ -402,7 +402,7 @@ fn a_failure_of_a_flush_refuses_writes_for_good() {
     }
 }
 
-/// Reads the value of a row, and carries out what it waits for.
+/// Reads the value of a row, and carries out the operations that it waits for.
 fn read_row(store: &mut Store, disk: &mut Disk, key: u32) -> Option<Vec<u8>> {
     use crate::read::{End, RowRead};
     let bytes = key.to_le_bytes();
@@ -425,7 +425,7 @@ fn read_row(store: &mut Store, disk: &mut Disk, key: u32) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_row_costs_one_block_when_the_cache_has_room_for_filters_and_indexes() {
+fn row_read_costs_one_block_with_cached_filters_and_indexes() {
     const ROWS: u32 = 3000;
     let mut disk = Disk::default();
     // A tenth of the data.
@@ -450,16 +450,16 @@ fn a_row_costs_one_block_when_the_cache_has_room_for_filters_and_indexes() {
     assert_eq!(after.filter_blocks_fetched, before.filter_blocks_fetched);
     let lookups = |of: fn(&crate::Statistics) -> u64| of(&after) - of(&before);
     let blocks = lookups(|statistics| statistics.blocks_fetched);
-    let in_vain = lookups(|statistics| statistics.lookups_in_vain);
-    assert!(blocks <= reads + in_vain && blocks > reads / 2, "{blocks} blocks");
+    let false_positives = lookups(|statistics| statistics.lookups_in_vain);
+    assert!(blocks <= reads + false_positives && blocks > reads / 2, "{blocks} blocks");
     assert_eq!(lookups(|statistics| statistics.fetched_bytes), blocks * 4096);
-    // Asked for once each, however often a read had to wait: a filter, and where it does not deny the row, an
-    // index block and a data block.
+    // Each lookup requests these blocks once, however often its read had to wait: a filter, and
+    // unless the filter excludes the row, an index block and a data block.
     let asked = lookups(|statistics| statistics.cache_hits + statistics.cache_misses);
     let passed = lookups(|statistics| statistics.lookups_found + statistics.lookups_in_vain);
     let denied = lookups(|statistics| statistics.lookups_denied);
     assert!(asked <= denied + 3 * passed, "{asked} blocks asked for, {denied} denied");
     let in_memory = reads - lookups(|statistics| statistics.lookups_found);
     assert!(in_memory < reads / 5, "{in_memory} rows were in memory");
-    assert!(lookups(|statistics| statistics.lookups_denied) > 0 && in_vain < reads / 20);
+    assert!(lookups(|statistics| statistics.lookups_denied) > 0 && false_positives < reads / 20);
 }

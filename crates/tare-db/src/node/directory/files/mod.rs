@@ -1,9 +1,8 @@
-//! The files of one shard's store, in a directory of their own, and how operations on them are
-//! carried out where the caller may wait: by a helper thread of the reactor, or while the store is
-//! being opened.
+//! The files of one shard's store, in a directory of their own. Operations on them run here where
+//! the caller may wait: on a thread of the reactor, or while the store is being opened.
 //!
-//! Files are written and read past the page cache where the file system takes that (`O_DIRECT`,
-//! open(2)); offsets, lengths and addresses are multiples of 4 KiB, which the store sees to.
+//! Files are read and written past the page cache if the file system allows it (`O_DIRECT`,
+//! open(2)); the store makes offsets, lengths and addresses multiples of 4 KiB.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,41 +19,42 @@ use tare_store::io::{Completion, FileId, Files, Op, OpKind};
 
 use super::sync_directory;
 
-/// A shard's directory, as threads share it.
+/// A shard's directory, which threads share.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct ShardDirectory {
     path: PathBuf,
     /// Whether files are opened past the page cache.
     direct: bool,
 }
 
-/// The files of one shard that are open.
+/// The open files of one shard.
 #[derive(Debug)]
 pub(crate) struct ShardFiles {
-    folder: Arc<Folder>,
+    folder: Arc<ShardDirectory>,
     open: BTreeMap<FileId, Arc<File>>,
-    /// The file that was read last while the store was opened, through the page cache.
+    /// The file that was read last while the store was opened, open for reads through the page
+    /// cache.
     read: RefCell<Option<(FileId, File)>>,
 }
 
-/// An operation with what it is on.
+/// An operation with the file that it concerns.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub(crate) struct FileWork {
     pub(crate) op: Op,
-    /// The open file of operations on data. Removal brings the last handle along, because closing
-    /// it frees the blocks and takes its time.
+    /// The open file of an operation on data. A removal takes the last handle along, because
+    /// closing it frees the blocks and takes time.
     pub(crate) file: Option<Arc<File>>,
-    folder: Arc<Folder>,
+    folder: Arc<ShardDirectory>,
 }
 
-/// An operation that has ended, and the file that it made.
+/// An operation that has ended, and the file that it created.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct FileDone {
     pub(crate) completion: Completion,
     made: Option<(FileId, File)>,
 }
 
-impl Folder {
+impl ShardDirectory {
     fn path(&self, file: FileId) -> PathBuf {
         self.path.join(file.file_name())
     }
@@ -106,12 +106,12 @@ impl Folder {
 
 impl ShardFiles {
     pub(crate) fn new(path: PathBuf, direct: bool) -> Self {
-        let folder = Arc::new(Folder { path, direct });
+        let folder = Arc::new(ShardDirectory { path, direct });
         Self { folder, open: BTreeMap::new(), read: RefCell::new(None) }
     }
 
-    /// Adds to an operation what it is on. A file that cannot be opened ends it at once.
-    pub(crate) fn work(&mut self, op: Op) -> Result<Work, Completion> {
+    /// Adds the file to an operation. If the file cannot be opened, the operation ends at once.
+    pub(crate) fn work(&mut self, op: Op) -> Result<FileWork, Completion> {
         let file = match &op.kind {
             OpKind::Create { .. } | OpKind::Truncate { .. } | OpKind::Remove => {
                 self.open.remove(&op.file)
@@ -125,11 +125,11 @@ impl ShardFiles {
                 Err(error) => return Err(complete(op, Err(error))),
             },
         };
-        Ok(Work { op, file, folder: Arc::clone(&self.folder) })
+        Ok(FileWork { op, file, folder: Arc::clone(&self.folder) })
     }
 
-    /// Keeps the file that an operation has made, and returns the operation's end.
-    pub(crate) fn done(&mut self, done: Done) -> Completion {
+    /// Keeps the file that an operation has created, and returns the completion.
+    pub(crate) fn done(&mut self, done: FileDone) -> Completion {
         if let Some((id, file)) = done.made {
             self.open.insert(id, Arc::new(file));
         }
@@ -146,20 +146,20 @@ impl ShardFiles {
     }
 }
 
-impl Work {
-    /// Whether it is on the data of an open file, which io_uring can do; all else needs a thread
-    /// that may wait.
+impl FileWork {
+    /// Whether the operation is on the data of an open file, which io_uring can do. The others need
+    /// a thread that may wait.
     pub(crate) fn is_on_data(&self) -> bool {
         matches!(self.op.kind, OpKind::Read { .. } | OpKind::Write { .. } | OpKind::Sync)
     }
 
-    /// Ends the operation with a result that somebody else has brought about.
-    pub(crate) fn end(self, result: io::Result<usize>) -> Done {
-        Done { completion: complete(self.op, result), made: None }
+    /// Ends the operation with the result that the caller has obtained.
+    pub(crate) fn end(self, result: io::Result<usize>) -> FileDone {
+        FileDone { completion: complete(self.op, result), made: None }
     }
 
-    /// Carries the operation out and waits for it.
-    pub(crate) fn carry_out(mut self) -> Done {
+    /// Carries out the operation and waits for it.
+    pub(crate) fn carry_out(mut self) -> FileDone {
         let mut made = None;
         let id = self.op.file;
         let none = || io::Error::from(io::ErrorKind::NotFound);
@@ -180,7 +180,7 @@ impl Work {
             (OpKind::Remove, _) => self.folder.remove(id).map(|()| 0),
             (OpKind::Rename { to }, _) => self.folder.rename(id, *to).map(|()| 0),
         };
-        Done { completion: complete(self.op, result), made }
+        FileDone { completion: complete(self.op, result), made }
     }
 }
 
@@ -192,8 +192,8 @@ fn complete(op: Op, result: io::Result<usize>) -> Completion {
     Completion { id: op.id, chunk, result }
 }
 
-/// Whether a read that brought so many bytes has come to the end of its file: the rest could only
-/// be read at an offset that direct I/O refuses.
+/// Whether a read that returned so many bytes has reached the end of its file: the rest would start
+/// at an offset that direct I/O refuses.
 pub(crate) fn is_end(read: usize) -> bool {
     !read.is_multiple_of(ALIGNMENT)
 }
@@ -237,7 +237,7 @@ impl Files for ShardFiles {
     }
 
     fn carry_out(&mut self, op: Op) -> Completion {
-        // Whatever it does to the file, the handle that reads it may be another's afterwards.
+        // The operation may change the file, or its name may go to another one.
         self.read.get_mut().take();
         match self.work(op) {
             Ok(work) => {

@@ -15,14 +15,14 @@ fn filled(byte: u8, length: usize) -> Chunk {
     chunk
 }
 
-/// Carries out and returns the result and the bytes of the chunk.
+/// Carries out an operation and returns its result and the bytes of the chunk.
 fn run(files: &mut ShardFiles, file: FileId, kind: OpKind) -> (io::Result<usize>, Vec<u8>) {
     let done = files.carry_out(Op { id: OpId(0), file, kind });
     (done.result, done.chunk.map(|chunk| chunk.bytes().to_vec()).unwrap_or_default())
 }
 
 #[test]
-fn operations_do_what_they_say() {
+fn file_operations_change_the_directory() {
     let probe = super::super::direct::probe(tempfile::tempdir().unwrap().path());
     for direct in [false, probe.works] {
         let (directory, mut files) = files(direct);
@@ -40,7 +40,7 @@ fn operations_do_what_they_say() {
         let read = ok(manifest, OpKind::Read { offset: 8192, chunk });
         assert_eq!(read, (4096, vec![7; 4096]));
         ok(manifest, OpKind::Truncate { length: 10_000 });
-        // Only the bytes before the end of the file are read, also where that is not aligned.
+        // A read returns only the bytes before the end of the file, even if that is not aligned.
         let chunk = filled(0, 8192);
         let (length, bytes) = ok(manifest, OpKind::Read { offset: 8192, chunk });
         assert_eq!((length, &bytes[..length]), (1808, &[7; 1808][..]));
@@ -58,7 +58,7 @@ fn operations_do_what_they_say() {
 }
 
 #[test]
-fn a_leftover_is_replaced_and_strangers_are_passed_over() {
+fn leftovers_are_replaced_and_unknown_files_ignored() {
     let (directory, mut files) = files(false);
     std::fs::write(directory.path().join("00000003.log"), b"left over").unwrap();
     std::fs::write(directory.path().join("notes.txt"), b"a stranger").unwrap();

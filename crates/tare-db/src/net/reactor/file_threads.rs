@@ -1,30 +1,30 @@
-//! A few threads that carry out file operations which block: all of them for the epoll engine,
-//! those on names and sizes for io_uring. They are started with the first operation.
+//! Threads that carry out file operations that block: all of them for the epoll engine, those on
+//! names and sizes for io_uring. The first operation starts the threads.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::node::directory::{Done, Work};
+use crate::node::directory::{FileDone, FileWork};
 use crate::shard::mailbox::signal;
 
-/// The threads and what they are doing.
-pub(super) struct Helper {
+/// The threads, and the number of their operations.
+pub(super) struct FileThreads {
     threads: usize,
     wakeup: Arc<OwnedFd>,
-    started: Option<(Sender<Work>, Receiver<Done>)>,
+    started: Option<(Sender<FileWork>, Receiver<FileDone>)>,
     in_flight: usize,
 }
 
-impl Helper {
-    /// So many threads, which make `wakeup` readable after each operation.
+impl FileThreads {
+    /// Prepares so many threads, which make `wakeup` readable after each operation.
     pub(super) fn new(threads: usize, wakeup: Arc<OwnedFd>) -> Self {
         Self { threads, wakeup, started: None, in_flight: 0 }
     }
 
-    /// Has an operation carried out. Where no thread can be started it ends here, failed.
-    pub(super) fn submit(&mut self, work: Work) -> Option<Done> {
+    /// Submits an operation. If no thread can be started, the operation fails at once.
+    pub(super) fn submit(&mut self, work: FileWork) -> Option<FileDone> {
         let (jobs, _) = match &mut self.started {
             Some(started) => started,
             none => match start(self.threads, &self.wakeup) {
@@ -37,9 +37,9 @@ impl Helper {
         None
     }
 
-    /// An operation that has ended.
+    /// An operation that has ended, if there is one.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Done> {
+    pub(super) fn take(&mut self) -> Option<FileDone> {
         if self.in_flight == 0 {
             return None;
         }
@@ -53,9 +53,12 @@ impl Helper {
     }
 }
 
-/// Starts the threads; one is enough to go on with.
-fn start(threads: usize, wakeup: &Arc<OwnedFd>) -> io::Result<(Sender<Work>, Receiver<Done>)> {
-    let (jobs, work) = channel::<Work>();
+/// Starts the threads. It succeeds if at least one of them has started.
+fn start(
+    threads: usize,
+    wakeup: &Arc<OwnedFd>,
+) -> io::Result<(Sender<FileWork>, Receiver<FileDone>)> {
+    let (jobs, work) = channel::<FileWork>();
     let (done, results) = channel();
     let work = Arc::new(Mutex::new(work));
     for number in 0..threads {

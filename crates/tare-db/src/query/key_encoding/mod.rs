@@ -1,22 +1,23 @@
-//! Clustering keys in a form that compares bytewise: each component is written so that the order
-//! of the bytes is the order of the values, no component is a prefix of another, and a descending
-//! one is inverted. So a partition is a map ordered by bytes, and a prefix of the columns is a
-//! prefix of the bytes. Nothing is lost: [`component`] gives a value back.
+//! Memcomparable encoding of clustering keys: the order of the bytes is the order of the values, no
+//! component is a prefix of another, and the components of descending columns are inverted. So a
+//! partition is a map ordered by bytes, and a prefix of the columns is a prefix of the bytes. The
+//! encoding is reversible: [`component`] returns a value.
 //!
-//! Where two values are equal to Cassandra but not alike (the decimals 1.0 and 1.00), they are two
+//! Values that Cassandra takes for equal although they differ (the decimals 1.0 and 1.00) are two
 //! rows here.
 
 mod decimal;
 
 use tare_cql::types::Type;
 
-/// The longest decimal or varint in bytes: converting one takes time by the square of it.
+/// The longest decimal or varint in bytes. The time to convert one grows with the square of its
+/// length.
 pub(crate) const NUMBER_BYTES_MAX: usize = 1024;
 
 const EMPTY: u8 = 0;
 const PRESENT: u8 = 1;
 
-/// Whether values of this type can be ordered.
+/// Whether values of this type can be part of a key.
 pub(crate) fn is_orderable(kind: &Type) -> bool {
     !matches!(
         kind,
@@ -31,12 +32,12 @@ pub(crate) fn is_orderable(kind: &Type) -> bool {
     )
 }
 
-/// Whether a value is longer than its type may be in a key.
+/// Whether a value is too long for a key of its type.
 pub(crate) fn is_too_long(kind: &Type, value: &[u8]) -> bool {
     matches!(kind, Type::Decimal | Type::Varint) && value.len() > NUMBER_BYTES_MAX
 }
 
-/// Appends one component. The value is valid for its type.
+/// Appends one component. The value has to be valid for its type.
 pub(crate) fn push(out: &mut Vec<u8>, kind: &Type, descending: bool, value: &[u8]) {
     let from = out.len();
     if value.is_empty() && !is_text(kind) {
@@ -51,7 +52,7 @@ pub(crate) fn push(out: &mut Vec<u8>, kind: &Type, descending: bool, value: &[u8
     }
 }
 
-/// Strings, of which the empty one is a value like others.
+/// Strings, for which the empty value is an ordinary value.
 fn is_text(kind: &Type) -> bool {
     matches!(kind, Type::Ascii | Type::Text | Type::Blob | Type::Inet)
 }
@@ -78,7 +79,7 @@ fn push_value(out: &mut Vec<u8>, kind: &Type, value: &[u8]) {
             }
         }
         Type::Uuid | Type::Timeuuid => {
-            // By version, then (version 1) by time, then by the rest.
+            // The order is by version, then (version 1) by time, then by the rest.
             let version = value[6] >> 4;
             out.push(version);
             if version == 1 {
@@ -99,7 +100,7 @@ fn push_value(out: &mut Vec<u8>, kind: &Type, value: &[u8]) {
         Type::Varint => push_varint(out, value),
         Type::Decimal => decimal::push(out, value),
         _ => {
-            // Of any length: zeros are escaped, and two zeros end it.
+            // The length is free: zeros are escaped, and two zeros end the component.
             for &byte in value {
                 out.push(byte);
                 if byte == 0 {
@@ -111,7 +112,8 @@ fn push_value(out: &mut Vec<u8>, kind: &Type, value: &[u8]) {
     }
 }
 
-/// Sign, then length, then the shortest two's complement: of negative ones the longer is less.
+/// Appends the sign, the length, and the shortest two's complement. A longer negative number is
+/// less.
 fn push_varint(out: &mut Vec<u8>, value: &[u8]) {
     let mut value = value;
     while let [first, second, ..] = value
@@ -130,7 +132,8 @@ fn push_varint(out: &mut Vec<u8>, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Bytes of the first component, with its first byte; `None` if there is no whole one.
+/// Length of the first component in bytes, including its first byte; `None` if no whole component
+/// follows.
 fn length_of(kind: &Type, descending: bool, bytes: &[u8]) -> Option<usize> {
     let mask = if descending { 0xff } else { 0 };
     if bytes.first()? ^ mask == EMPTY {
@@ -169,7 +172,7 @@ pub(crate) fn skip<'k>(kind: &Type, descending: bool, key: &'k [u8]) -> Option<&
     key.get(length_of(kind, descending, key)?..)
 }
 
-/// Appends the value of the first component of a key; false if there is none.
+/// Appends the value of the first component of a key. Returns false if there is none.
 pub(crate) fn component(out: &mut Vec<u8>, kind: &Type, descending: bool, key: &[u8]) -> bool {
     let Some(length) = length_of(kind, descending, key) else { return false };
     let mask = if descending { 0xff } else { 0 };
@@ -215,7 +218,7 @@ pub(crate) fn component(out: &mut Vec<u8>, kind: &Type, descending: bool, key: &
             out.extend_from_slice(&value);
         }
         _ => {
-            // A zero is followed by what was added to it; the last two are the end.
+            // A byte was added after each zero; the last two zeros are the end.
             let (mut read, mut write) = (0, 0);
             while read < value.len() - 2 {
                 value[write] = value[read];

@@ -1,8 +1,8 @@
-//! Decimals that compare bytewise: sign, exponent, digits, and last the scale, which tells 1.0
-//! from 1.00.
+//! Decimals that compare bytewise: sign, exponent, digits, and then the scale, which distinguishes
+//! 1.0 from 1.00.
 //!
-//! A decimal that is not zero is `0.DIGITS * 10^exponent` with a first and a last digit that are
-//! no zeros; of negative ones exponent and digits are inverted.
+//! A decimal other than zero is `0.DIGITS * 10^exponent`; its first and its last digit are not
+//! zero. For negative decimals the exponent and the digits are inverted.
 
 use tare_cql::types::{varint_digits, varint_of_digits};
 
@@ -36,7 +36,7 @@ pub(super) fn push(out: &mut Vec<u8>, value: &[u8]) {
     out.extend_from_slice(&(scale ^ i32::MIN).to_be_bytes());
 }
 
-/// Bytes of what `push` wrote, which a mask inverts.
+/// Length of an encoded decimal in bytes. `mask` inverts the bytes of a descending column.
 pub(super) fn length_of(bytes: &[u8], mask: u8) -> Option<usize> {
     let end = match bytes.first()? ^ mask {
         ZERO => return Some(1 + SCALE_BYTES),
@@ -47,7 +47,7 @@ pub(super) fn length_of(bytes: &[u8], mask: u8) -> Option<usize> {
     Some(HEAD_BYTES + digits + 1 + SCALE_BYTES)
 }
 
-/// The value that `push` was given.
+/// Decodes a decimal into the value that `push` encoded.
 pub(super) fn value(bytes: &[u8]) -> Vec<u8> {
     let (head, scale) = bytes.split_at(bytes.len() - SCALE_BYTES);
     let scale = i32::from_be_bytes(scale.try_into().unwrap_or_default()) ^ i32::MIN;
@@ -60,7 +60,7 @@ pub(super) fn value(bytes: &[u8]) -> Vec<u8> {
             let exponent = i64::from_be_bytes(*exponent) ^ i64::MIN;
             let digits = &digits[..digits.len() - 1];
             text.extend(digits.iter().map(|digit| char::from(*digit)));
-            // The zeros at the end that were cut.
+            // Trailing zeros that the encoding has cut off.
             let length = usize::try_from(exponent + i64::from(scale)).unwrap_or(0);
             text.extend(std::iter::repeat_n('0', length.saturating_sub(digits.len())));
         }

@@ -1,4 +1,4 @@
-//! One simulated life of a machine: shards, a clock, a seed.
+//! One simulation of a machine: shards, a clock, a seed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,27 +13,27 @@ use crate::trace::Trace;
 use crate::violation::{Failure, Violation};
 use crate::workload::Workload;
 
-/// What a life is like, beside its seed.
+/// The parameters of a simulation, in addition to its seed.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Asks and faults, one a step.
+    /// Number of steps; each has one request and the faults of its moment.
     pub steps: u64,
-    /// A fault of the instrument that must be seen.
+    /// A fault of the instrument that the checks must detect.
     pub canary: Option<Canary>,
-    /// How many of the last events are kept for people.
+    /// How many of the last events are kept as text.
     pub lines: usize,
 }
 
-/// A life in which nothing was wrong.
+/// The result of a simulation without a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Of everything that happened.
+    /// A hash of everything that happened.
     pub hash: u64,
     pub events: u64,
     pub restarts: u64,
 }
 
-struct Life {
+struct Simulation {
     rng: Rng,
     clock: Clock,
     faults: Faults,
@@ -53,30 +53,30 @@ impl Default for Options {
     }
 }
 
-/// Lives through a seed.
+/// Runs the simulation of a seed.
 pub fn run(seed: u64, options: &Options) -> Result<Outcome, Box<Failure>> {
-    let mut life = Life::new(seed, options);
-    let lived = catch_unwind(AssertUnwindSafe(|| life.run()));
+    let mut simulation = Simulation::new(seed, options);
+    let lived = catch_unwind(AssertUnwindSafe(|| simulation.run()));
     let result = lived.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(Violation::Panicked { message: text.unwrap_or("without words").into() })
+        Err(Violation::Panicked { message: text.unwrap_or("without a message").into() })
     });
     match result {
         Ok(()) => Ok(Outcome {
-            hash: life.trace.hash(),
-            events: life.trace.events(),
-            restarts: life.restarts,
+            hash: simulation.trace.hash(),
+            events: simulation.trace.events(),
+            restarts: simulation.restarts,
         }),
         Err(violation) => {
-            let Life { step, at, clock, trace, .. } = life;
+            let Simulation { step, at, clock, trace, .. } = simulation;
             let trace = trace.into_lines();
             Err(Box::new(Failure { seed, step, shard: at, now_ns: clock.now_ns, violation, trace }))
         }
     }
 }
 
-impl Life {
+impl Simulation {
     fn new(seed: u64, options: &Options) -> Self {
         let mut rng = Rng::stream(seed, 0);
         let mut faults = Faults::draw(&mut rng);
@@ -96,7 +96,7 @@ impl Life {
                 0 => Durability::Periodic { period_ns },
                 _ => Durability::Sync,
             };
-            // The smaller, the more often memtables are flushed.
+            // Smaller memtables are flushed more often.
             let memtable_bytes = 16 << 10 << rng.below(10);
             let limits = engine::limits(durability, memtable_bytes);
             Shard::new(device, Workload::new(stream(1)), limits, under_way_max, stream(2))
@@ -131,7 +131,8 @@ impl Life {
         self.end()
     }
 
-    /// Time passes: mostly little, sometimes enough for everything under way, seldom much.
+    /// Advances the clock: mostly by little, sometimes past the end of all operations under way,
+    /// seldom by much.
     fn tick(&mut self) {
         self.clock.now_ns += match self.rng.below(400) {
             0 => self.rng.below(200_000_000_000),
@@ -152,7 +153,7 @@ impl Life {
         Ok(())
     }
 
-    /// Faults that concern the whole machine or strike a disk from outside.
+    /// Draws the faults that concern the whole machine or the stored data.
     fn strike(&mut self) -> Result<(), Violation> {
         if strikes(&mut self.rng, self.faults.bit_flip) {
             let flip = self.shards[self.at].device.flip();
@@ -186,7 +187,7 @@ impl Life {
         Ok(())
     }
 
-    /// Once there is room again, a store finds out by itself.
+    /// Checks that the stores notice by themselves that the disk has room again.
     fn recover_room(&mut self) -> Result<(), Violation> {
         for at in 0..self.shards.len() {
             self.at = at;
@@ -195,7 +196,7 @@ impl Life {
         Ok(())
     }
 
-    /// The fault that has to be caught, once it is time for it.
+    /// The canary to plant, once it is time for it.
     fn canary_due(&self) -> Option<Canary> {
         let is_due = !self.planted && self.step > self.options.steps / 4;
         self.options.canary.filter(|_| is_due)
@@ -228,8 +229,8 @@ impl Life {
         Ok(())
     }
 
-    /// Once all faults have passed, everything works again: a store that lost its log is started
-    /// anew, takes writes, and has them after the last restart.
+    /// Ends the run: without faults everything works again. A store that lost its log is started
+    /// again, accepts writes, and has them after the last restart.
     fn end(&mut self) -> Result<(), Violation> {
         let quiet = Faults::none();
         for at in 0..self.shards.len() {

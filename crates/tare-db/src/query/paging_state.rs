@@ -1,5 +1,5 @@
-//! The paging state: where a page ended. The client keeps it and sends it back, perhaps to the
-//! server's next life; nothing is kept here.
+//! The paging state: the position at which a page ended. The client keeps it and sends it back,
+//! perhaps after the server has restarted; the server keeps nothing.
 //!
 //! ```text
 //! version u8 = 1 | rows that LIMIT still allows u64 | rows of the partition so far u64 | token i64
@@ -16,18 +16,18 @@ const VERSION: u8 = 1;
 
 /// The row after which the next page goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cursor {
+pub(crate) struct PagingState {
     /// Rows that LIMIT still allows.
     pub(crate) left: u64,
-    /// Rows of its partition that the client has, with this one.
+    /// Rows of its partition that the client has, including this one.
     pub(crate) in_partition: u64,
     pub(crate) token: i64,
     pub(crate) key: Vec<u8>,
     pub(crate) clustering: Vec<u8>,
 }
 
-impl Cursor {
-    /// What a client has sent back, if it goes on after a page.
+impl PagingState {
+    /// Decodes the paging state of a request, if it has one.
     pub(crate) fn of(settings: &Settings<'_>) -> Result<Option<Self>, Failure> {
         let foreign = || {
             Failure::Protocol("Invalid value for the paging state: not one of this server".into())
@@ -35,7 +35,7 @@ impl Cursor {
         settings.paging_state.map(|state| Self::decode(state).ok_or_else(foreign)).transpose()
     }
 
-    /// As the client keeps it.
+    /// Encodes the state for the client.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(31 + self.key.len() + self.clustering.len());
         out.push(VERSION);
@@ -51,7 +51,7 @@ impl Cursor {
         out
     }
 
-    /// `None` if the bytes are no cursor of this server.
+    /// Decodes a state; `None` if the bytes are no state of this server.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (rest, crc) = bytes.split_last_chunk()?;
         if crc32c::crc32c(rest) != u32::from_be_bytes(*crc) {
@@ -78,16 +78,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_come_back_and_foreign_bytes_are_refused() {
+    fn paging_state_round_trips_and_foreign_bytes_are_refused() {
         let (key, clustering) = (b"key".to_vec(), b"row".to_vec());
-        let cursor = Cursor { left: 5, in_partition: 7, token: -9, key, clustering };
-        let bytes = cursor.encode();
-        assert_eq!(Cursor::decode(&bytes), Some(cursor));
+        let state = PagingState { left: 5, in_partition: 7, token: -9, key, clustering };
+        let bytes = state.encode();
+        assert_eq!(PagingState::decode(&bytes), Some(state));
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 4;
-            assert_eq!(Cursor::decode(&damaged), None, "byte {at}");
-            assert_eq!(Cursor::decode(&bytes[..at]), None);
+            assert_eq!(PagingState::decode(&damaged), None, "byte {at}");
+            assert_eq!(PagingState::decode(&bytes[..at]), None);
         }
     }
 }

@@ -8,7 +8,7 @@ fn key(kind: &Type, descending: bool, value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What a key says, when another component follows.
+/// Decodes a key that another component follows.
 fn back(kind: &Type, descending: bool, mut key: Vec<u8>) -> Vec<u8> {
     let length = key.len();
     key.extend_from_slice(&[1, 2, 3]);
@@ -35,7 +35,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_keep_their_order_and_no_prefix(
+    fn texts_keep_their_order_and_are_prefix_free(
         a in proptest::collection::vec(0u8..3, 0..6),
         b in proptest::collection::vec(0u8..3, 0..6),
         descending: bool,
@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn every_value_comes_back(bytes: [u8; 16], flag: bool, descending: bool) {
+    fn every_value_round_trips(bytes: [u8; 16], flag: bool, descending: bool) {
         let mut time_uuid = bytes;
         time_uuid[6] = time_uuid[6] & 0x0f | 0x10;
         let cases: [(Type, &[u8]); 14] = [
