@@ -17,7 +17,7 @@ const CPUIDLE: &str = "/sys/devices/system/cpu/cpu0/cpuidle";
 
 /// Keeps idle states shallow for as long as it lives.
 #[derive(Debug)]
-pub struct Hold {
+pub struct IdleLimit {
     /// Longest time to leave an idle state, µs.
     pub latency_us_max: i32,
     _device: File,
@@ -30,7 +30,7 @@ pub enum IdleError {
     Open { path: String, source: std::io::Error },
 }
 
-impl Hold {
+impl IdleLimit {
     /// Holds the CPUs of this host in states no deeper than the first that saves energy (C1), as
     /// tuned's latency-performance does: polling instead would take turbo and the sibling's time.
     /// `None` where no driver of idle states is at work, as in most guests.
@@ -85,11 +85,11 @@ mod tests {
         assert_eq!(first_state_latency_us(&folder.join("none")), None);
         let device = folder.join("device");
         std::fs::write(&device, "").unwrap();
-        let hold = Hold::at(&device, 2).unwrap();
+        let limit = IdleLimit::at(&device, 2).unwrap();
         assert_eq!(std::fs::read(&device).unwrap(), 2_i32.to_ne_bytes());
-        drop(hold);
+        drop(limit);
         std::fs::remove_dir_all(&folder).unwrap();
-        let error = Hold::at(&device, 2).unwrap_err().to_string();
+        let error = IdleLimit::at(&device, 2).unwrap_err().to_string();
         assert!(error.contains("shallow idle states"), "{error}");
     }
 }

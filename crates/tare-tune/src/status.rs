@@ -12,7 +12,7 @@ use super::journal::{self, Journal, Write};
 use super::tuning::folder;
 use super::{Purpose, SettingErrorClass, SettingStore, TuneError, companions};
 use crate::plan::{Group, Identity, Key};
-use tare_host::process::Hold;
+use tare_host::process::ProcessHandle;
 
 /// One tuning that is applied, wholly or in part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,7 +167,7 @@ fn of(write: &Write, state: SettingState) -> SettingStatus {
 /// another process wait.
 fn holder(folder: &Path) -> Option<u32> {
     let pid = fs::read_to_string(folder.join("lock")).ok()?.trim().parse().ok()?;
-    Hold::open(pid).filter(|process| !process.has_ended()).map(|_| pid)
+    ProcessHandle::open(pid).filter(|process| !process.has_ended()).map(|_| pid)
 }
 
 /// The tunings as their journals tell them, without a look at the host, in one line each; for
