@@ -1,6 +1,5 @@
 //! From directories and devices to disks, on described hosts and on this one.
 
-use std::io::Write as _;
 
 use tare_testkit::Reason;
 use tare_tune::fixture::{Disk, DiskKind, Host, Stack};

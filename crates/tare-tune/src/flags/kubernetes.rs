@@ -121,22 +121,25 @@ fn kubelet(context: &Context<'_>, reserved: &CpuSet, instances: &[Instance]) -> 
     }
 }
 
-fn pod(
-    context: &Context<'_>,
-    instance: &Instance,
-    memory: u64,
-) -> Result<InstanceFlags, FlagsError> {
-    let name = context.name(instance.number);
-    let cpus = instance.cpus.len();
-    let mut sized = context.ask.clone();
-    sized.memory_bytes = Some(memory);
-    let context = &Context { ask: &sized, ..*context };
-    let mut flags: Vec<Flag> = Vec::new();
-    let mut spec = String::new();
-    let mut container = String::new();
-    let mut security = String::new();
-    let mut volumes = String::new();
-    for (setting, mut flag) in container::settings(context, instance, Kind::Nerdctl)? {
+/// The sections of a pod's manifest.
+#[derive(Default)]
+struct PodParts {
+    spec: String,
+    container: String,
+    security: String,
+    volumes: String,
+}
+
+impl PodParts {
+    /// Writes a setting into its section and returns its flag; `None` when the setting is not part of
+    /// a pod's manifest.
+    fn add(
+        &mut self,
+        context: &Context<'_>,
+        (setting, mut flag): (Setting, Flag),
+        cpus: usize,
+        memory: u64,
+    ) -> Option<Flag> {
         match &setting {
             Setting::Cpus(_) => {
                 flag.text = format!("cpu: \"{cpus}\"");
@@ -146,21 +149,21 @@ fn pod(
                     .into();
                 flag.source = "kubernetes.io: control CPU management policies on the node".into();
                 let amounts = format!("cpu: \"{cpus}\"\n          memory: \"{memory}\"");
-                container += &comment(&flag, "      ");
-                container += &format!(
+                self.container += &comment(&flag, "      ");
+                self.container += &format!(
                     "      resources:\n        requests:\n          {amounts}\n        limits:\n          \
                      {amounts}\n"
                 );
             }
             Setting::HostNetwork => {
                 flag.text = "hostNetwork: true".into();
-                spec += &comment(&flag, "  ");
-                spec += "  hostNetwork: true\n  dnsPolicy: ClusterFirstWithHostNet\n";
+                self.spec += &comment(&flag, "  ");
+                self.spec += "  hostNetwork: true\n  dnsPolicy: ClusterFirstWithHostNet\n";
             }
             Setting::Capability(name) => {
                 flag.text = format!("capabilities: add {name}");
-                security += &comment(&flag, "        ");
-                security += &format!("        capabilities:\n          add: [\"{name}\"]\n");
+                self.security += &comment(&flag, "        ");
+                self.security += &format!("        capabilities:\n          add: [\"{name}\"]\n");
             }
             Setting::Seccomp(path) => {
                 let file = path.rsplit('/').next().unwrap_or(path);
@@ -168,30 +171,31 @@ fn pod(
                 flag.buys += &format!(
                     " Copy {path} to /var/lib/kubelet/seccomp/profiles/{file} on every node."
                 );
-                security += &comment(&flag, "        ");
-                security += "        seccompProfile:\n          type: Localhost\n";
+                self.security += &comment(&flag, "        ");
+                self.security += "        seccompProfile:\n          type: Localhost\n";
                 let profile = quote::yaml(&format!("profiles/{file}"));
-                security += &format!("          localhostProfile: {profile}\n");
+                self.security += &format!("          localhostProfile: {profile}\n");
             }
             Setting::Volume { host, inside } => {
                 flag.text = format!("hostPath {host}");
                 flag.buys += " A local PersistentVolume serves as well.";
-                container += &format!(
+                self.container += &format!(
                     "      volumeMounts:\n        - name: data\n          mountPath: {inside}\n"
                 );
                 if context.engine.wants_shared_memory() {
-                    container += "        - name: shm\n          mountPath: /dev/shm\n";
+                    self.container += "        - name: shm\n          mountPath: /dev/shm\n";
                 }
                 let own = comment(&flag, "    ");
-                volumes = format!(
+                self.volumes = format!(
                     "{own}    - name: data\n      hostPath:\n        path: {host}\n        \
-                     type: Directory\n{volumes}"
+                     type: Directory\n{}",
+                    self.volumes
                 );
             }
             Setting::SharedMemory(bytes) => {
                 flag.text = format!("emptyDir of {bytes} bytes at /dev/shm");
-                volumes += &comment(&flag, "    ");
-                volumes += &format!(
+                self.volumes += &comment(&flag, "    ");
+                self.volumes += &format!(
                     "    - name: shm\n      emptyDir:\n        medium: Memory\n        sizeLimit: \
                      \"{bytes}\"\n"
                 );
@@ -204,36 +208,43 @@ fn pod(
             | Setting::Pids(_)
             | Setting::Memory(_)
             | Setting::Log
-            | Setting::Restart => continue,
+            | Setting::Restart => return None,
         }
-        flags.push(flag);
+        Some(flag)
+    }
+}
+
+fn pod(
+    context: &Context<'_>,
+    instance: &Instance,
+    memory: u64,
+) -> Result<InstanceFlags, FlagsError> {
+    let name = context.name(instance.number);
+    let cpus = instance.cpus.len();
+    let mut sized = context.ask.clone();
+    sized.memory_bytes = Some(memory);
+    let context = &Context { ask: &sized, ..*context };
+    let mut flags: Vec<Flag> = Vec::new();
+    let mut parts = PodParts::default();
+    for wanted in container::settings(context, instance, Kind::Nerdctl)? {
+        flags.extend(parts.add(context, wanted, cpus, memory));
     }
     let options = context.engine_options(instance, false)?;
-    let mut arguments = String::new();
-    if context.engine == Engine::TareDb {
-        arguments += "      command: [\"/tare\", \"db\"]\n";
-    }
-    if !options.is_empty() {
-        arguments += "      args:\n";
-        for option in &options {
-            arguments += &comment(option, "        ");
-            arguments += &format!("        - {}\n", quote::yaml(&option.text));
-        }
-    }
-    flags.extend(options);
     let mut body = format!(
-        "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n{spec}  containers:\n    - name: \
+        "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n{}  containers:\n    - name: \
          {}\n      image: {}\n",
+        parts.spec,
         context.engine.name(),
         context.image()
     );
     // The list above is indented by two more than the keys of its item.
-    body += &container;
-    if !security.is_empty() {
-        body += &format!("      securityContext:\n{security}");
+    body += &parts.container;
+    if !parts.security.is_empty() {
+        body += &format!("      securityContext:\n{}", parts.security);
     }
-    body += &arguments;
-    body += &format!("  volumes:\n{volumes}");
+    body += &arguments(context, &options);
+    body += &format!("  volumes:\n{}", parts.volumes);
+    flags.extend(options);
     let which = match context.ask.instances {
         1 => String::new(),
         all => format!("instance {} of {all}: ", instance.number),
@@ -241,6 +252,22 @@ fn pod(
     let title = format!("Pod {name}: {which}{cpus} CPUs, which the kubelet chooses");
     let text = Text { title, language: "yaml", body };
     Ok(InstanceFlags::new(instance, name, flags, vec![text]))
+}
+
+/// The command and arguments of the container.
+fn arguments(context: &Context<'_>, options: &[Flag]) -> String {
+    let mut arguments = String::new();
+    if context.engine == Engine::TareDb {
+        arguments += "      command: [\"/tare\", \"db\"]\n";
+    }
+    if !options.is_empty() {
+        arguments += "      args:\n";
+        for option in options {
+            arguments += &comment(option, "        ");
+            arguments += &format!("        - {}\n", quote::yaml(&option.text));
+        }
+    }
+    arguments
 }
 
 fn notes(context: &Context<'_>, instances: &[Instance]) -> Vec<String> {
