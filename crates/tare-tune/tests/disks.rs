@@ -1,6 +1,5 @@
 //! From directories and devices to disks, on described hosts and on this one.
 
-
 use tare_testkit::Reason;
 use tare_tune::fixture::{Disk, DiskKind, Host, Stack};
 use tare_tune::machine::disks::{self, DiskError};

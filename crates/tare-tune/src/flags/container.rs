@@ -1,11 +1,11 @@
-//! What a container of a database wants, in neutral form. Docker, Podman, nerdctl, compose and
-//! quadlet write it in their syntax.
+//! The settings of a database container in neutral form. Docker, Podman, nerdctl, compose and
+//! quadlet write them in their own syntax.
 
 use tare_std::cpus::CpuSet;
 
 use super::{Context, Engine, Flag, FlagsError, Instance, Layer};
 
-/// Who makes the container; they differ in defaults.
+/// The program that creates the container. Their defaults differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Docker,
@@ -283,7 +283,7 @@ fn seccomp_reason(engine: Engine, kind: Kind) -> String {
     format!("The default filter with the three io_uring calls added: {refused}; {whom}.")
 }
 
-/// What cannot be said per container, and what to do where the host's network is not wanted.
+/// Returns notes on settings that no container can have, and on containers without the host's network.
 pub(super) fn notes(context: &Context<'_>, instances: &[Instance], kind: Kind) -> Vec<String> {
     let mut notes = context.common_notes(instances);
     let publish = match kind {

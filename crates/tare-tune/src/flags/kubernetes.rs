@@ -1,7 +1,7 @@
 //! Kubernetes: a Guaranteed pod for each instance and the kubelet's configuration.
 //!
-//! The kubelet chooses the CPUs itself, by number of CPUs. So the pods say how many and the kubelet is
-//! told which it may not give away: the cores of the interrupts. Limits: which set a pod gets is known
+//! The kubelet itself chooses the CPUs of a pod. So each pod requests a number of CPUs, and the
+//! kubelet's configuration reserves the cores of the interrupts. Limits: the set of a pod is known
 //! only after it runs (`Cpus_allowed_list` in /proc/PID/status).
 
 use tare_std::cpus::CpuSet;
@@ -200,7 +200,7 @@ impl PodParts {
                      \"{bytes}\"\n"
                 );
             }
-            // Not a pod's to say: the kubelet's, the runtime's, or in the resources above.
+            // The kubelet or the runtime sets these, or the resources above include them.
             Setting::Nodes(_)
             | Setting::Files(_)
             | Setting::Processes(_)
