@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tare_host::account::Account;
 use tare_host::cgroup::{Cgroup, CgroupError};
-use tare_host::process::{self, Hold};
+use tare_host::process::{self, ProcessHandle};
 use tare_host::program::Program;
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Launch, LayerState, Processes, Usage};
@@ -31,7 +31,7 @@ pub(crate) struct System {
     /// The system's first process, as the host numbers it.
     pub(crate) pid: u32,
     /// Keeps its number from being taken for that of a later process.
-    hold: Option<Hold>,
+    hold: Option<ProcessHandle>,
     /// Processes of the system that do not descend from the first one.
     pub(crate) others: Vec<u32>,
     /// Its own cgroup, where it has one.
@@ -58,7 +58,7 @@ impl System {
         let has_quota =
             matches!(layers.cpu, Cpu::Quota(_)) || layers.inject.quota_percent.is_some();
         let (account, proxy_account) = (Account::new(), Account::new());
-        let hold = Hold::open(pid);
+        let hold = ProcessHandle::open(pid);
         let is_relay = layers.inject.delay.is_some();
         let (others, servers) = (Vec::new(), Vec::new());
         Self {
@@ -88,7 +88,7 @@ impl System {
     pub(crate) fn pids(&self) -> Vec<u32> {
         match &self.group {
             Some(group) => group.pids(),
-            None if self.hold.as_ref().is_none_or(Hold::has_ended) => Vec::new(),
+            None if self.hold.as_ref().is_none_or(ProcessHandle::has_ended) => Vec::new(),
             None => {
                 let roots = std::iter::once(&self.pid).chain(&self.others);
                 roots.flat_map(|pid| process::tree(*pid)).collect()

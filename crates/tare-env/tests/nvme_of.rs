@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use common::{State, all_inside, host, on_storage, program, skipped_inside, skipped_spec};
 use tare_env::{Site, SiteOptions, inside, runtime};
 use tare_host::clean::{self, Outcome};
-use tare_host::nvme::{self, Listen, Target, Transport};
+use tare_host::nvme::{self, ListenAddress, Target, Transport};
 use tare_host::{block, error_line, module};
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec, Launch};
 use tare_testkit::{Reason, skip};
@@ -340,8 +340,11 @@ impl ByHand {
         let port = TcpListener::bind((address, 0)).unwrap().local_addr().unwrap().port();
         let target = Target::open().unwrap().unwrap();
         let by_hand = Self { target, device, port };
-        let listen =
-            Listen { transport: Transport::Tcp, address: address.into(), service: by_hand.port };
+        let listen = ListenAddress {
+            transport: Transport::Tcp,
+            address: address.into(),
+            service: by_hand.port,
+        };
         by_hand.target.make(BY_HAND, &by_hand.device, listen).unwrap();
         by_hand
     }

@@ -1,14 +1,15 @@
-//! CPU accounts: how much CPU time sets of processes have used.
+//! CPU time that sets of processes have used.
 //!
-//! Method: the first field of `/proc/PID/task/TID/schedstat`, the time a thread has run in ns
-//! (Documentation/scheduler/sched-stats.rst; there whether or not CONFIG_SCHEDSTATS is). It is
-//! brought up to date at each scheduler tick and switch, so a running thread may be one tick behind.
-//! A thread that has ended keeps what was last read of it; what it used after that is lost.
+//! Method: the first field of `/proc/PID/task/TID/schedstat` is the time a thread has run, in ns
+//! (Documentation/scheduler/sched-stats.rst). The kernel provides it with and without
+//! CONFIG_SCHEDSTATS, and updates it at each scheduler tick and switch, so the value of a running
+//! thread may be one tick old. A thread that has ended counts with its last value read; CPU time
+//! that it used after that reading is lost.
 
 use std::collections::HashMap;
 use std::fs;
 
-/// A running account of a set of processes. Only differences between readings mean anything.
+/// Sums the CPU time of a set of processes. Only differences between readings are meaningful.
 #[derive(Debug, Default)]
 pub struct Account {
     threads: HashMap<(u32, u32), u64>,
@@ -20,12 +21,12 @@ impl Account {
         Self::default()
     }
 
-    /// CPU time of all threads of these processes so far, in ns. Never runs backwards.
+    /// Returns the CPU time of all threads of these processes so far, in ns. It never decreases.
     pub fn read(&mut self, pids: &[u32]) -> u64 {
         self.read_threads(pids, |_| true)
     }
 
-    /// The same of some of the threads only, by their numbers.
+    /// Like [`Self::read`], for only those threads whose id `wanted` accepts.
     pub fn read_threads(&mut self, pids: &[u32], wanted: impl Fn(u32) -> bool) -> u64 {
         let mut now = HashMap::with_capacity(self.threads.len());
         for pid in pids {
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_grows_and_keeps_what_ended() {
+    fn cpu_time_grows_and_survives_thread_end() {
         let mut child = std::process::Command::new("sh")
             .args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; read x"])
             .stdin(std::process::Stdio::piped())

@@ -1,8 +1,8 @@
-//! Block devices that a run makes: loop devices on files and mappings of the device mapper.
+//! Block devices that a run creates: loop devices on files and device mapper mappings.
 //!
-//! Method: `losetup` and `dmsetup`, so that no request to the kernel is built by hand; what is there
-//! is read from sysfs. A loop device has no name of its own: it is known by the file behind it,
-//! which lies below the run's work directory.
+//! Method: `losetup` and `dmsetup` create them, so that no ioctl is built by hand; sysfs lists
+//! existing ones. A loop device has no name of its own: the file behind it, which is below the
+//! run's work directory, identifies it.
 
 use std::fs;
 use std::io;
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use crate::RUN_VARIABLE;
 use crate::exec::{Command, ExecError};
 
-/// The unit of /sys/class/block/X/size and of device mapper tables, whatever the device.
+/// The unit of /sys/class/block/X/size and of device mapper tables for every device.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// How long a device that was detached may stay in use by a file system that is just being left.
+/// How long a detached device may stay in use by a file system that is being unmounted.
 const DETACH_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a block device could not be made or removed.
@@ -40,10 +40,10 @@ pub enum BlockError {
     Map { name: String, source: ExecError },
 }
 
-/// Makes a loop device of a file and returns its path, such as `/dev/loop3`.
+/// Attaches a loop device to a file and returns its path, such as `/dev/loop3`.
 ///
 /// # Errors
-/// When there is no free one, or the file's file system takes no direct I/O and it was asked for.
+/// When no loop device is free, or `direct_io` is set and the file system does not support it.
 pub fn attach(run: &str, file: &Path, direct_io: bool) -> Result<PathBuf, BlockError> {
     let direct = if direct_io { "--direct-io=on" } else { "--direct-io=off" };
     let command = Command::new("losetup").args(["--find", "--show", direct]).arg(file);
@@ -58,7 +58,7 @@ pub fn attach(run: &str, file: &Path, direct_io: bool) -> Result<PathBuf, BlockE
     }
 }
 
-/// Every loop device that is in use, such as `loop3`, with the file behind it, deleted or not.
+/// Lists every loop device in use, such as `loop3`, with its backing file, which may be deleted.
 pub fn loops() -> Vec<(String, PathBuf)> {
     let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let with_file = |name: String| {
@@ -82,7 +82,7 @@ pub(crate) fn detach(file: &Path) -> Result<(), BlockError> {
     loop {
         let Some(device) = loops_of(file).pop() else { return Ok(()) };
         let detached = Command::new("losetup").args(["--detach", &format!("/dev/{device}")]).run();
-        // One that is in use goes when its last user does (LO_FLAGS_AUTOCLEAR).
+        // The kernel detaches a device in use when its last user closes it (LO_FLAGS_AUTOCLEAR).
         let still = || loops_of(file).contains(&device);
         match detached {
             Err(source) if still() && Instant::now() > deadline => {
@@ -97,7 +97,7 @@ pub(crate) fn detach(file: &Path) -> Result<(), BlockError> {
     }
 }
 
-/// Makes a mapping with this table (dmsetup(8)); the device is `/dev/mapper/NAME`.
+/// Creates a mapping with this table (dmsetup(8)); the device is `/dev/mapper/NAME`.
 ///
 /// # Errors
 /// When the kernel refuses the table.
@@ -116,8 +116,8 @@ pub fn message(run: &str, name: &str, message: &str) -> Result<(), BlockError> {
     command.run().map(drop).map_err(|source| BlockError::Map { name: name.into(), source })
 }
 
-/// Removes a mapping. Idempotent. One whose file system is just being left is busy for a moment,
-/// which `--retry` waits for.
+/// Removes a mapping. Idempotent. While its file system is being unmounted the mapping is busy for a
+/// moment, for which `--retry` waits.
 pub(crate) fn unmap(name: &str) -> Result<(), BlockError> {
     if !is_mapped(name) {
         return Ok(());
@@ -128,7 +128,7 @@ pub(crate) fn unmap(name: &str) -> Result<(), BlockError> {
     }
 }
 
-/// Names of the mappings of the device mapper.
+/// Lists the names of all device mapper mappings.
 pub fn mappings() -> Vec<String> {
     let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let name = |path: PathBuf| fs::read_to_string(path.join("dm/name")).ok();
@@ -139,7 +139,8 @@ fn is_mapped(name: &str) -> bool {
     mappings().iter().any(|mapping| mapping == name)
 }
 
-/// Without a running udev, dmsetup would wait for it, and make no node below /dev/mapper.
+/// The `dmsetup` command. Where udev does not run, it must be disabled, or dmsetup waits for udev and
+/// creates no node below /dev/mapper.
 fn dmsetup() -> Command {
     match Path::new("/run/udev/control").exists() {
         true => Command::new("dmsetup"),
@@ -147,10 +148,10 @@ fn dmsetup() -> Command {
     }
 }
 
-/// Size of a block device in bytes.
+/// Returns the size of a block device in bytes.
 ///
 /// # Errors
-/// When sysfs does not say.
+/// When sysfs does not have it.
 pub fn size_bytes(device: &Path) -> io::Result<u64> {
     let name = device.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let text = fs::read_to_string(format!("/sys/class/block/{name}/size"))?;

@@ -1,4 +1,4 @@
-//! Undoing what dead runs left behind, and finding what bears Tare's name on a host.
+//! Removes what dead runs left on the host, and lists host objects whose names start with `tare-`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,36 +12,36 @@ use crate::nvme::{self, Target, soft_roce};
 use crate::undo::KnownKinds;
 use crate::{NAME_PREFIX, RUN_VARIABLE, block, error_line, line_file, mounts, netns, process};
 
-/// What `clean` found of one run.
+/// The outcome of `clean` for one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Its process lives and holds its journal; it was left alone.
+    /// Its process is alive and holds its journal, so nothing was done.
     Alive { pid: u32 },
-    /// So many entries were undone; nothing is left.
+    /// All entries were undone; nothing is left.
     Cleaned { entries: usize },
-    /// Something could not be undone, one line each; the journal stays.
+    /// Some entries could not be undone, one line each; the journal stays.
     Failed { errors: Vec<String> },
 }
 
-/// What `clean` did.
+/// The outcomes of all runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Run id and what became of it, in the order of the ids.
+    /// Run id and outcome, sorted by id.
     pub runs: Vec<(String, Outcome)>,
 }
 
-/// Why `clean` could not look.
+/// Why `clean` could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum CleanError {
     #[error("cannot read the journals in {}", .path.display())]
     Read { path: PathBuf, source: io::Error },
 }
 
-/// Undoes what every dead run in this state directory left. Runs that are alive are left alone.
-/// Idempotent. `kinds` are those of other crates that journals may hold.
+/// Undoes what every dead run in this state directory left. Live runs are not touched. Idempotent.
+/// `kinds` are the kinds of other crates that journals may hold.
 ///
 /// # Errors
-/// When the directory of journals is there but cannot be read.
+/// When the directory of journals exists but cannot be read.
 pub fn clean(state: &Path, kinds: KnownKinds) -> Result<Report, CleanError> {
     let mut report = Report::default();
     for path in journals(state)? {
@@ -58,7 +58,7 @@ pub fn clean(state: &Path, kinds: KnownKinds) -> Result<Report, CleanError> {
                 }
             }
             Err(JournalError::Alive { pid, .. }) => Outcome::Alive { pid },
-            // Another `clean` was faster.
+            // Another `clean` has removed it meanwhile.
             Err(JournalError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 continue;
             }
@@ -74,19 +74,19 @@ fn journals(state: &Path) -> Result<Vec<PathBuf>, CleanError> {
     line_file::journals(&path).map_err(|source| CleanError::Read { path, source })
 }
 
-/// Something on the host that bears Tare's name.
+/// A host object whose name starts with `tare-`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Leftover {
     /// `link`, `network namespace`, `cgroup`, `mount`, `loop device`, `mapping`, `NVMe target`,
     /// `NVMe controller`, `RDMA device`, `nft table`, `process`.
     pub kind: &'static str,
     pub name: String,
-    /// The run that it belongs to and that is alive, if it does.
+    /// The live run that owns it; `None` when no live run does.
     pub alive: Option<String>,
 }
 
-/// Everything named `tare-*` on the host, for `doctor`. What belongs to a living run says so.
-/// Containers of engines are found by the processes in them.
+/// Lists everything named `tare-*` on the host, for `doctor`, with the live run that owns it.
+/// Containers of engines are found by their processes.
 pub fn leftovers(state: &Path) -> Vec<Leftover> {
     let living: Vec<String> = journals(state)
         .unwrap_or_default()

@@ -1,9 +1,9 @@
-//! Whether a block device may be written over: named on the command line, and used by nobody.
+//! Checks whether a block device may be overwritten: the user named it and nothing uses it.
 //!
-//! Method: the kernel's own lists are read below a root that tests can choose: mounts, swaps, the
-//! holders of the device and of its partitions (device mapper, md, bcache). At last the device is
-//! opened for exclusive use, which the kernel refuses for whatever else it is part of (a btrfs of
-//! several devices, a running swap): it is what mkfs relies on too.
+//! Method: reads the kernel's lists below a root that tests can choose: mounts, swaps, and the
+//! holders of the device and of its partitions (device mapper, md, bcache). Then opens the device
+//! for exclusive use, which the kernel refuses for every other use (a btrfs of several devices, a
+//! running swap). mkfs relies on the same refusal.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use tare_std::mountinfo;
 
-/// Why a device is left alone.
+/// Why a device must not be overwritten.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     #[error(
@@ -38,8 +38,8 @@ pub enum DeviceError {
     InUse { device: PathBuf, source: io::Error },
 }
 
-/// Checks that a device was named by the user and is used by nobody. `root` is where /proc and /sys
-/// are looked for.
+/// Checks that the user named a device and that nothing uses it. `root` is the directory that holds
+/// /proc and /sys.
 ///
 /// # Errors
 /// The first check that fails.
@@ -55,12 +55,12 @@ pub fn check(device: &Path, named: &[PathBuf], root: &Path) -> Result<(), Device
     }
     let name = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
     is_unused(device, &name, root)?;
-    // O_EXCL without O_CREAT on a block device: refused while it is in use (open(2)).
+    // The kernel refuses O_EXCL without O_CREAT on a block device in use (open(2)).
     let exclusive = File::options().read(true).custom_flags(exclusive_flag()).open(&real);
     exclusive.map(drop).map_err(|source| DeviceError::InUse { device: device.into(), source })
 }
 
-/// O_EXCL, as the standard library takes it.
+/// O_EXCL as the `i32` that the standard library takes.
 fn exclusive_flag() -> i32 {
     i32::try_from(rustix::fs::OFlags::EXCL.bits()).unwrap_or_default()
 }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_in_use_is_left_alone_and_the_refusal_says_why() {
+    fn refuses_device_in_use_with_reason() {
         let root = "1 0 254:0 / / rw - ext4 /dev/vda rw";
         for (mounts, swaps, holder, words) in [
             ("1 0 254:17 / / rw - ext4 /dev/root rw", "", None, "vdb1 holds the root"),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_was_not_named_is_left_alone() {
+    fn refuses_unnamed_device() {
         let said = check(Path::new("/dev/null"), &[], Path::new("/")).unwrap_err().to_string();
         assert!(said.contains("--destroy-data-on /dev/null"), "{said}");
         let named = [PathBuf::from("/dev/null")];

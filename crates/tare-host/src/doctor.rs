@@ -1,8 +1,7 @@
-//! Checks of the host itself: what is missing for measuring and how to get it. Other crates check what
-//! they need themselves (`housekeeping`).
+//! Checks of the host itself: what measurements lack and how to get it. Other crates check their own
+//! needs (`housekeeping`).
 //!
-//! Nothing is changed: what has to be tried is tried in a network namespace without a name, which
-//! ends with its thread.
+//! No check changes the host: trials run in an unnamed network namespace that ends with its thread.
 
 use std::fs;
 use std::path::Path;
@@ -13,28 +12,28 @@ use crate::exec::{Command, ExecError};
 use crate::nvme::{self, Transport, soft_roce};
 use crate::{error_line, facts, netns, process};
 
-/// How a check ended.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Ok,
-    /// Works, but not all of it.
+    /// Works in part.
     Limited,
     Missing,
 }
 
-/// One thing that was checked.
+/// One check with its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What it is for: `oci:runc`, `network layers`, `cgroups`.
+    /// The checked feature: `oci:runc`, `network layers`, `cgroups`.
     pub what: String,
     pub verdict: Verdict,
-    /// What was found.
+    /// The finding.
     pub detail: String,
-    /// How to get what is missing; empty when nothing is.
+    /// How to get what is missing; empty when nothing is missing.
     pub remedy: String,
 }
 
-/// Checks of the host itself.
+/// Runs the checks of the host itself.
 pub fn checks() -> Vec<Check> {
     vec![root(), cpus(), cgroups(), network(), baseline(), io_uring(), nvme_of()]
 }
@@ -106,7 +105,7 @@ fn cgroups() -> Check {
     check(what, Verdict::Limited, detail, "enable these controllers, or set cgroup = \"none\"")
 }
 
-/// Tries all that the network layers are made of.
+/// Tries every kernel feature that the network layers use.
 fn network() -> Check {
     let what = "network layers";
     let table = "table ip t {\n\
@@ -128,7 +127,7 @@ fn network() -> Check {
     }
 }
 
-/// Whether a native system in this network namespace runs untaxed.
+/// Checks that connections of a native system in this network namespace pass no NAT and no bridge.
 fn baseline() -> Check {
     let what = "clean baseline";
     let mut found = facts::bridges(Path::new("/sys"));
@@ -150,12 +149,12 @@ fn io_uring() -> Check {
             check(what, Verdict::Limited, "for privileged processes only", remedy)
         }
         Ok(_) => check(what, Verdict::Missing, "switched off on this host", remedy),
-        // The switch came with Linux 6.6.
+        // Linux 6.6 introduced the switch.
         Err(_) => check(what, Verdict::Ok, "no switch on this kernel", ""),
     }
 }
 
-/// What NVMe over fabrics can be had here, by the modules of this kernel.
+/// Checks which transports of NVMe over fabrics this kernel has modules for.
 fn nvme_of() -> Check {
     let transports = [(Transport::Tcp, &[][..]), (Transport::Rdma, soft_roce::MODULES)];
     let mut lacking = 0;
@@ -176,7 +175,7 @@ fn nvme_of() -> Check {
     check("storage nvme-of", verdict, words.join("; "), remedy)
 }
 
-/// Whether dead runs left something on the host.
+/// Checks whether dead runs left something on the host.
 pub fn leftovers(found: &[Leftover]) -> Check {
     let what = "leftovers";
     let dead = found.iter().filter(|left| left.alive.is_none());
@@ -193,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_ok_says_how_to_get_it() {
+    fn failed_checks_have_remedy() {
         let checks = checks();
         assert_eq!(checks.len(), 7);
         for check in checks {

@@ -1,12 +1,12 @@
-//! The one function through which host commands run.
+//! Runs host commands. All host commands go through this module.
 //!
-//! Method: the child is spawned from a thread of its own when it must start in another network
-//! namespace or on other CPUs, because both are inherited from the spawning thread and so need no
-//! code between fork and exec. Its output goes to memory files, not pipes: a grandchild that keeps
-//! a descriptor open (a container started by a runtime) can then never hang us. A pidfd is polled
-//! until the time limit, then the child is killed.
+//! Method: a child that must start in another network namespace or on other CPUs is spawned from its
+//! own thread. It inherits both from the spawning thread, so no code has to run between fork and
+//! exec. Output goes to memory files instead of pipes, so that a grandchild that keeps a descriptor
+//! open (a container started by a runtime) can never block the caller. A pidfd is polled until the
+//! time limit, then the child is killed.
 //!
-//! Limits: output is read after the command ends, so it is not for commands that print for ever.
+//! Limits: output is read after the command ends, so commands that print forever do not fit.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -27,10 +27,10 @@ use crate::{netns, process};
 /// Time limit of a command that sets none.
 pub const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// How many commands `history` remembers.
+/// How many commands `history` keeps.
 const HISTORY_MAX: usize = 1000;
 
-/// A host command that is to be run.
+/// A host command to run.
 #[derive(Clone, Debug)]
 pub struct Command {
     program: OsString,
@@ -44,7 +44,7 @@ pub struct Command {
     time_limit: Duration,
 }
 
-/// What a command printed and how it ended.
+/// The output of a command that ended with status 0, and its duration.
 #[derive(Clone, Debug)]
 pub struct Output {
     pub stdout: String,
@@ -52,17 +52,17 @@ pub struct Output {
     pub elapsed: Duration,
 }
 
-/// One command that was run, for the report of what Tare did to the host.
+/// A finished command, for the report of what Tare did to the host.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct CommandRecord {
     pub argv: Vec<String>,
-    /// `exit status: 0`, `signal: 9 (SIGKILL)`, or why it did not start.
+    /// `exit status: 0`, `signal: 9 (SIGKILL)`, or the reason why it did not start.
     pub status: String,
     pub stderr: String,
     pub elapsed: Duration,
 }
 
-/// Why a host command did not do its job.
+/// Why a host command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     #[error("cannot run {program}: it is not installed{}", install_hint(.program))]
@@ -75,7 +75,7 @@ pub enum ExecError {
     TimedOut { argv: String, limit: Duration, stderr: String },
 }
 
-/// What to install on Debian and Ubuntu for a program that is missing.
+/// Names the Debian and Ubuntu package of a missing program.
 fn install_hint(program: &str) -> String {
     let package = match Path::new(program).file_name().and_then(OsStr::to_str).unwrap_or(program) {
         "ip" => "iproute2",
@@ -121,7 +121,7 @@ impl Command {
         self
     }
 
-    /// Text that the command reads from its standard input; nothing otherwise.
+    /// Sets the text of the command's standard input, which is empty by default.
     pub fn input(mut self, text: impl Into<String>) -> Self {
         self.input = Some(text.into());
         self
@@ -133,20 +133,20 @@ impl Command {
         self
     }
 
-    /// Runs the command, and what it starts, on these CPUs only.
+    /// Restricts the command and its children to these CPUs.
     pub fn on_cpus(mut self, cpus: &CpuSet) -> Self {
         self.cpus = Some(cpus.clone());
         self
     }
 
-    /// Lets the command, and what it leaves running, write its output to these files, which must be
-    /// readable too: errors show what stands in the second.
+    /// Makes the command and its children write their output to these files. The files must be
+    /// readable too, because errors quote the second.
     pub fn output_to(mut self, stdout: File, stderr: File) -> Self {
         self.output = Some((Arc::new(stdout), Arc::new(stderr)));
         self
     }
 
-    /// Puts the command into a process group of its own: Ctrl-C on the terminal does not reach it.
+    /// Puts the command into its own process group, so that Ctrl-C on the terminal does not reach it.
     pub fn own_group(mut self) -> Self {
         self.own_group = true;
         self
@@ -168,8 +168,8 @@ impl Command {
         words.map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
-    /// Starts the command with these standard streams and does not wait for it. The caller owns
-    /// the child: it must wait for it, or the zombie stays.
+    /// Starts the command with these standard streams and does not wait for it. The caller owns the
+    /// child and must wait for it, or a zombie stays.
     ///
     /// # Errors
     /// `NotInstalled`, or `Spawn` when the system refuses.
@@ -205,11 +205,11 @@ impl Command {
     /// Runs the command to its end and returns what it printed.
     ///
     /// # Errors
-    /// When it cannot be started, ends with another status than 0, or takes longer than its limit.
+    /// When it cannot start, ends with a status other than 0, or exceeds its time limit.
     pub fn run(&self) -> Result<Output, ExecError> {
         let begin = Instant::now();
         let (result, status, stderr) = self.run_unrecorded(begin);
-        let ran = Ran { argv: self.argv(), status, stderr, elapsed: begin.elapsed() };
+        let ran = CommandRecord { argv: self.argv(), status, stderr, elapsed: begin.elapsed() };
         let mut history = HISTORY.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if history.len() == HISTORY_MAX {
             history.pop_front();
@@ -276,7 +276,7 @@ impl Command {
     }
 }
 
-/// What a failed command said, on one line and not without end.
+/// Returns the output of a failed command on one line of at most 600 characters.
 fn said(stderr: &str, stdout: &str) -> String {
     let text = if stderr.trim().is_empty() { stdout.trim() } else { stderr.trim() };
     let line = text.lines().map(str::trim).collect::<Vec<_>>().join("; ");
@@ -290,25 +290,25 @@ fn memory_file() -> io::Result<File> {
     Ok(File::from(memfd_create("tare-output", MemfdFlags::CLOEXEC)?))
 }
 
-/// Reads by position: the offset of an output file belongs to whoever still writes to it.
+/// Reads a file by position, because processes that still write to it share its offset.
 fn read_back(file: &File) -> String {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
-    // What cannot be read is only what an error would show.
+    // A failed read loses only text for error messages.
     while let Ok(count @ 1..) = file.read_at(&mut chunk, bytes.len() as u64) {
         bytes.extend_from_slice(&chunk[..count]);
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-static HISTORY: Mutex<VecDeque<Ran>> = Mutex::new(VecDeque::new());
+static HISTORY: Mutex<VecDeque<CommandRecord>> = Mutex::new(VecDeque::new());
 
-/// The commands that were run, oldest first, at most the last thousand.
-pub fn history() -> Vec<Ran> {
+/// Returns the last commands, at most a thousand, oldest first.
+pub fn history() -> Vec<CommandRecord> {
     HISTORY.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).iter().cloned().collect()
 }
 
-/// Whether a program of this name is on PATH, or is a file when it is a path, and where.
+/// Finds a program on PATH, or returns `program` itself if it is the path of a file.
 pub fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Path::new(program).is_file().then(|| program.into());
@@ -322,14 +322,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_and_input_pass_through() {
+    fn passes_input_and_returns_output() {
         let output = Command::new("cat").input("a line\n").run().unwrap();
         assert_eq!(output.stdout, "a line\n");
         assert!(history().iter().any(|ran| ran.argv == ["cat"]));
     }
 
     #[test]
-    fn failures_say_what_failed_and_why() {
+    fn error_names_command_and_reason() {
         let missing = Command::new("tare-no-such-program").run().unwrap_err().to_string();
         assert!(missing.contains("not installed"), "{missing}");
         let failed = Command::new("sh").args(["-c", "echo why >&2; exit 3"]).run().unwrap_err();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_hangs_is_killed() {
+    fn kills_command_after_time_limit() {
         let limit = Duration::from_millis(50);
         let error = Command::new("sleep").arg("60").time_limit(limit).run().unwrap_err();
         let ExecError::TimedOut { .. } = error else { panic!("{error}") };

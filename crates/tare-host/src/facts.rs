@@ -1,7 +1,7 @@
-//! Facts of the host that a figure depends on, read only. The roots of /proc and /sys are arguments,
-//! so that recorded hosts can be read.
+//! Reads the facts of the host that results depend on. The roots of /proc and /sys are arguments, so
+//! that recorded hosts can be read.
 //!
-//! A fact that cannot be read is left out: absence is no value.
+//! A fact that cannot be read is omitted: an absent fact is not a value.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub struct Fact {
     pub value: String,
 }
 
-/// OCI runtimes and engines whose versions are facts, with the argument that prints it.
+/// Programs whose versions are facts, with the argument that prints the version.
 const PROGRAMS: &[(&str, &str)] = &[
     ("runc", "--version"),
     ("crun", "--version"),
@@ -29,7 +29,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("nft", "--version"),
 ];
 
-/// Reads the facts. Runs the runtimes once each for their versions.
+/// Reads the facts. Runs each program once to get its version.
 pub fn read(proc: &Path, sys: &Path) -> Vec<Fact> {
     let mut facts = Facts(Vec::new());
     kernel(&mut facts, proc, sys);
@@ -54,7 +54,8 @@ pub fn read(proc: &Path, sys: &Path) -> Vec<Fact> {
     facts.0
 }
 
-/// First line of what a program says of its version; `None` when it is not there or fails.
+/// Returns the first line that a program prints about its version; `None` when the program is not
+/// installed or fails.
 pub fn version(program: &str, argument: &str) -> Option<String> {
     find(program)?;
     let output = Command::new(program).arg(argument).run().ok()?;
@@ -71,7 +72,7 @@ impl Facts {
         }
     }
 
-    /// Adds the whole text of a small file, on one line.
+    /// Adds the text of a small file on one line.
     fn add_file(&mut self, section: &'static str, key: &str, path: &Path) {
         if let Ok(text) = fs::read_to_string(path) {
             self.add(section, key, text.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -144,7 +145,7 @@ fn network(facts: &mut Facts, proc: &Path, sys: &Path) {
     facts.add("network", "NAT tables", nat_tables().join(" "));
 }
 
-/// Bridges in the network namespace that /sys shows.
+/// Lists the bridges in the network namespace of this /sys.
 pub fn bridges(sys: &Path) -> Vec<String> {
     let entries = fs::read_dir(sys.join("class/net")).into_iter().flatten().flatten();
     let bridges = entries.filter(|entry| entry.path().join("bridge").exists());
@@ -154,8 +155,9 @@ pub fn bridges(sys: &Path) -> Vec<String> {
     names
 }
 
-/// Tables with a NAT chain in this network namespace, as `ip nat`: every packet of a connection
-/// then passes conntrack, the native system's too. Empty without nft or root.
+/// Lists the tables with a NAT chain in this network namespace, such as `ip nat`. With such a table
+/// every packet of every connection passes conntrack, also those of a native system. Empty without
+/// nft or root.
 pub fn nat_tables() -> Vec<String> {
     if find("nft").is_none() {
         return Vec::new();
@@ -178,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recorded_host_is_read_from_its_roots() {
+    fn reads_recorded_host() {
         let root = std::env::temp_dir().join(format!("tare-test-facts-{}", std::process::id()));
         let write = |path: &str, text: &str| {
             let path = root.join(path);

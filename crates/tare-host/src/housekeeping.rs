@@ -1,38 +1,38 @@
-//! What one crate offers to `tare doctor` and `tare clean`: checks of this host, what it finds by
-//! Tare's name, and what it removes or puts back. The program has a list of all of them.
+//! The functions that a crate provides to `tare doctor` and `tare clean`: checks of this host,
+//! searches for leftovers, and cleanups. The program lists those of all crates.
 
 use std::path::Path;
 
 use crate::clean::{self, Leftover, Outcome};
 use crate::doctor::{self, Check};
 
-/// The offer of one crate.
+/// The checks, searches and cleanups of one crate.
 #[derive(Clone, Copy, Debug)]
 pub struct Housekeeping {
     /// Checks this host. The argument is the state directory.
     pub checks: fn(&Path) -> Vec<Check>,
-    /// Finds what bears Tare's name. The argument is the state directory.
+    /// Lists host objects named `tare-*`. The argument is the state directory.
     pub leftovers: fn(&Path) -> Vec<Leftover>,
-    /// What is cleaned besides the journals of runs.
+    /// Cleanups besides the journals of runs.
     pub cleanups: &'static [Cleanup],
 }
 
 impl Housekeeping {
-    /// The offer of a crate that has nothing to check and leaves nothing.
+    /// For a crate without checks, leftovers and cleanups.
     pub const NOTHING: Self =
         Self { checks: |_| Vec::new(), leftovers: |_| Vec::new(), cleanups: &[] };
 }
 
-/// Undoes what dead processes left of one sort of thing.
+/// Removes the objects of one sort that dead processes left.
 #[derive(Clone, Copy, Debug)]
 pub struct Cleanup {
     /// The sort, in the plural: the key in the JSON of `tare clean`.
     pub what: &'static str,
-    /// Undoes it. The argument is the state directory.
+    /// Removes them. The argument is the state directory.
     pub clean: fn(&Path) -> Vec<Cleaned>,
 }
 
-/// What a cleanup did with one thing.
+/// The result of a cleanup for one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cleaned {
     pub id: String,
@@ -41,7 +41,7 @@ pub struct Cleaned {
     pub line: String,
 }
 
-/// The offer of this crate. The journals of runs are cleaned by [`clean::clean`].
+/// The checks and searches of this crate. [`clean::clean`] cleans the journals of runs.
 pub const HOUSEKEEPING: Housekeeping = Housekeeping {
     checks: |_| doctor::checks(),
     leftovers: clean::leftovers,

@@ -1,7 +1,7 @@
-//! The host as Tare meets it: facts and checks (read only), commands, namespaces and cgroups, and
-//! the journal that undoes every change.
+//! Access to the host: facts and checks (read only), commands, namespaces and cgroups, and the
+//! journal that undoes every change.
 //!
-//! **Invariant:** nothing is made on the host before the journal that undoes it has been synced.
+//! **Invariant:** nothing is created on the host before the journal that undoes it is synced.
 #![forbid(unsafe_code)]
 
 pub mod account;
@@ -25,11 +25,11 @@ pub mod undo;
 pub use tare_std::error_line;
 pub use undo::UndoError;
 
-/// What every name that Tare makes on a host begins with.
+/// The prefix of every name that Tare creates on a host.
 pub const NAME_PREFIX: &str = "tare-";
 
 /// Environment variable that marks every process of a run; its value is the run id.
 pub const RUN_VARIABLE: &str = "TARE_RUN";
 
-/// Where the journals and the data of runs are kept unless asked otherwise.
+/// The default directory for the journals and the data of runs.
 pub const STATE_DIRECTORY: &str = "/var/lib/tare";

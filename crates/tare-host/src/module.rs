@@ -1,11 +1,11 @@
-//! Kernel modules: whether one is there, and loading it.
+//! Finds and loads kernel modules.
 //!
-//! Method: a module is loaded by the program that the kernel itself calls for that,
-//! `/proc/sys/kernel/modprobe` (Documentation/admin-guide/sysctl/kernel.rst), with the words that the
-//! kernel uses. So whatever holds there (another path, a guest without kmod) holds here.
+//! Method: modules are loaded by the program that the kernel itself calls,
+//! `/proc/sys/kernel/modprobe` (Documentation/admin-guide/sysctl/kernel.rst), with the same
+//! arguments. So the host's own arrangement (another path, a guest without kmod) applies here too.
 //!
-//! Limits: a module that was loaded stays loaded. By the time it could go, somebody else may use it,
-//! and the kernel does not say who asked for it.
+//! Limits: a loaded module stays loaded. Another program may use it by the end of the run, and the
+//! kernel does not record who asked for it.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::exec::{Command, ExecError};
 
-/// Why a module is not there.
+/// Why a module could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ModuleError {
     #[error("cannot load the kernel module {name}")]
@@ -24,18 +24,18 @@ pub enum ModuleError {
     NotThere { name: String },
 }
 
-/// Names with dashes and underscores are the same.
+/// Normalises a module name: dashes and underscores are equal.
 fn plain(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// Whether a module is loaded, or built in with something to show in sysfs.
+/// Whether a module is loaded, or built in and visible in sysfs.
 pub fn is_loaded(name: &str) -> bool {
     Path::new("/sys/module").join(plain(name)).exists()
 }
 
-/// Whether the running kernel has a module: loaded, built in, or to be loaded.
-pub fn is_had(name: &str) -> bool {
+/// Whether the running kernel has a module: loaded, built in, or loadable.
+pub fn is_available(name: &str) -> bool {
     is_loaded(name) || is_listed(&folder(), name)
 }
 
@@ -45,8 +45,8 @@ fn folder() -> PathBuf {
     Path::new("/lib/modules").join(release)
 }
 
-/// Whether a kernel's lists name a module. The list of all that it was built with is there also
-/// where depmod has not run.
+/// Whether a kernel's lists name a module. These lists come with the kernel's build, so they exist
+/// even where depmod has not run.
 fn is_listed(folder: &Path, name: &str) -> bool {
     let wanted = plain(name);
     let is_it = |line: &str| {
@@ -58,10 +58,10 @@ fn is_listed(folder: &Path, name: &str) -> bool {
         .any(|list| fs::read_to_string(folder.join(list)).is_ok_and(|text| text.lines().any(is_it)))
 }
 
-/// Loads a module with what it depends on. True: it was not there before.
+/// Loads a module with its dependencies. Returns false when it was loaded already.
 ///
 /// # Errors
-/// When the kernel has no such module, or does not take it.
+/// When the kernel has no such module or refuses it.
 pub fn load(name: &str) -> Result<bool, ModuleError> {
     if is_loaded(name) {
         return Ok(false);
@@ -71,7 +71,7 @@ pub fn load(name: &str) -> Result<bool, ModuleError> {
         .map_err(|source| ModuleError::NoLoader { name: name.into(), source })?;
     let command = Command::new(loader.trim()).args(["-q", "--", name]);
     command.run().map_err(|source| ModuleError::Load { name: name.into(), source })?;
-    // One that is built in and shows nothing in sysfs is there as well.
+    // A built-in module may not be visible in sysfs.
     match is_loaded(name) || is_listed(&folder(), name) {
         true => Ok(true),
         false => Err(ModuleError::NotThere { name: name.into() }),
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modules_are_found_in_the_lists_of_a_kernel() {
+    fn finds_modules_in_kernel_lists() {
         let folder = tempfile::tempdir().unwrap();
         let order = "kernel/drivers/nvme/host/nvme-tcp.ko\nkernel/drivers/nvme/target/nvmet.ko\n";
         fs::write(folder.path().join("modules.order"), order).unwrap();

@@ -1,5 +1,5 @@
-//! Mounts in the mount namespace of another process: a container engine may run in one of its own,
-//! where what we mount does not appear by itself.
+//! Mounts in the mount namespace of another process. A container engine may run in its own mount
+//! namespace, in which our mounts do not appear by themselves.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -14,21 +14,21 @@ use tare_std::mountinfo;
 
 use crate::{netns, process};
 
-/// Mount points of this mount namespace in the order in which they were mounted.
+/// Lists the mount points of this mount namespace in mount order.
 pub(crate) fn points() -> io::Result<Vec<PathBuf>> {
     let text = fs::read_to_string("/proc/self/mountinfo")?;
     Ok(mountinfo::mounts(&text).map(|mount| mount.point).collect())
 }
 
-/// Whether a process lives in another mount namespace than we do.
+/// Whether a process is in a mount namespace other than ours.
 pub fn is_elsewhere(pid: u32) -> bool {
     process::namespace_inode(pid, "mnt") != process::namespace_inode(std::process::id(), "mnt")
 }
 
-/// Shows what is mounted on a path here at the same path where another process lives.
+/// Mounts the tree at a path of ours at the same path in the mount namespace of another process.
 ///
 /// # Errors
-/// When the path is not there, or the process is gone.
+/// When the path does not exist there, or the process is gone.
 pub fn show_to(pid: u32, path: &Path) -> io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let tree = open_tree(CWD, path, flags)?;
@@ -38,13 +38,14 @@ pub fn show_to(pid: u32, path: &Path) -> io::Result<()> {
     })
 }
 
-/// Whether something is mounted on a path where another process lives.
+/// Whether something is mounted on a path in the mount namespace of another process.
 pub(crate) fn is_mounted_at(pid: u32, path: &Path) -> bool {
     let table = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
     mountinfo::mounts(&table).any(|mount| mount.point == path)
 }
 
-/// Unmounts a path where another process lives. Idempotent, also when the process is gone.
+/// Unmounts a path in the mount namespace of another process. Idempotent, also when the process is
+/// gone.
 pub(crate) fn hide_from(pid: u32, path: &Path) -> io::Result<()> {
     while is_mounted_at(pid, path) {
         inside(pid, || Ok(unmount(path, UnmountFlags::DETACH)?))?;
@@ -52,11 +53,12 @@ pub(crate) fn hide_from(pid: u32, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs `work` in the mount namespace of another process, on a thread of its own.
+/// Runs `work` in the mount namespace of another process on a new thread.
 fn inside<T: Send>(pid: u32, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let namespace = File::open(PathBuf::from(format!("/proc/{pid}/ns/mnt")))?;
     netns::on_own_thread(|| {
-        // A mount namespace is entered only by who shares root and working directory with nobody.
+        // A thread can enter a mount namespace only if it shares its root and working directory with
+        // no other thread.
         #[expect(deprecated, reason = "unsafe only for the descriptor table, which stays shared")]
         rustix::thread::unshare(UnshareFlags::FS)?;
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount))?;

@@ -1,9 +1,9 @@
 //! Named network namespaces, `/run/netns/NAME`, in the form that `ip netns` uses: a file on which
-//! the namespace is bind-mounted. Made without a process, in well under a millisecond plus what the
-//! kernel takes.
+//! the namespace is bind-mounted. Creating one starts no process and takes well under a millisecond
+//! plus the kernel's time.
 //!
-//! A thread's network namespace is its own, so whoever must work in another one does it on a
-//! thread that is used for nothing else and ends afterwards.
+//! A network namespace belongs to a thread, so work in another namespace runs on a new thread that
+//! ends afterwards.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +14,7 @@ use rustix::fd::AsFd;
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Where named network namespaces live. `ip` has it compiled in.
+/// The directory of named network namespaces. It is compiled into `ip`.
 pub const FOLDER: &str = "/run/netns";
 
 /// Why a network namespace could not be made, entered or removed.
@@ -28,15 +28,15 @@ pub enum NetnsError {
     Remove { name: String, source: io::Error },
 }
 
-/// The path of a named namespace.
+/// Returns the path of a named namespace.
 pub fn path(name: &str) -> PathBuf {
     Path::new(FOLDER).join(name)
 }
 
-/// Makes an empty named network namespace: a loopback device that is down, nothing else.
+/// Creates a named network namespace that holds only a loopback device that is down.
 ///
 /// # Errors
-/// When the name is taken or the caller may not make namespaces.
+/// When the name is taken or the caller may not create namespaces.
 pub fn make(name: &str) -> Result<PathBuf, NetnsError> {
     let target = path(name);
     let made: io::Result<()> = on_own_thread(|| {
@@ -50,7 +50,7 @@ pub fn make(name: &str) -> Result<PathBuf, NetnsError> {
         Ok(()) => Ok(target),
         Err(source) => {
             if source.kind() != io::ErrorKind::AlreadyExists {
-                // Nothing was mounted, so only the empty file is left.
+                // Nothing is mounted yet, so only the empty file remains.
                 let _ = fs::remove_file(&target);
             }
             Err(NetnsError::Make { name: name.into(), source })
@@ -58,14 +58,14 @@ pub fn make(name: &str) -> Result<PathBuf, NetnsError> {
     }
 }
 
-/// Removes a named network namespace and what is in it. One that is gone is no error.
+/// Removes a named network namespace and its devices. Idempotent.
 ///
-/// The kernel takes its devices down a little later, unless a process still lives in it.
+/// The kernel removes the devices a little later, unless a process is still in the namespace.
 pub fn remove(name: &str) -> Result<(), NetnsError> {
     let target = path(name);
     let fail = |source| NetnsError::Remove { name: name.into(), source };
     match unmount(&target, UnmountFlags::DETACH) {
-        // EINVAL: a file that nothing is mounted on, left by a crash between the two steps.
+        // EINVAL: nothing is mounted on the file, after a crash between the two steps.
         Ok(()) | Err(rustix::io::Errno::NOENT | rustix::io::Errno::INVAL) => {}
         Err(error) => return Err(fail(error.into())),
     }
@@ -75,23 +75,23 @@ pub fn remove(name: &str) -> Result<(), NetnsError> {
     }
 }
 
-/// Moves the calling thread into a network namespace. For threads that end soon: there is no way
-/// back but through another such call.
+/// Moves the calling thread into a network namespace. Only another such call moves it back, so this
+/// is for threads that end soon.
 pub fn enter(path: &Path) -> io::Result<()> {
     let link = File::open(path)?;
     Ok(move_into_link_name_space(link.as_fd(), Some(LinkNameSpaceType::Network))?)
 }
 
-/// Runs `work` in a network namespace, on a thread of its own, and returns what it returned.
+/// Runs `work` in a network namespace on a new thread and returns its result.
 pub fn within<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> Result<T, NetnsError> {
     on_own_thread(|| enter(path).map(|()| work()))
         .map_err(|source| NetnsError::Enter { path: path.into(), source })
 }
 
-/// Runs `work` in a new network namespace without a name, which is gone afterwards.
+/// Runs `work` in a new unnamed network namespace, which ends with it.
 ///
 /// # Errors
-/// When the caller may not make namespaces.
+/// When the caller may not create namespaces.
 pub fn in_scratch<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     on_own_thread(|| {
         #[expect(deprecated, reason = "unsafe only for the descriptor table, which stays shared")]
@@ -100,7 +100,7 @@ pub fn in_scratch<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     })
 }
 
-/// Runs `work` on a fresh thread and waits for it. A panic in it goes on in the caller.
+/// Runs `work` on a new thread and waits for it. A panic in it continues in the caller.
 pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| match scope.spawn(work).join() {
         Ok(value) => value,
@@ -114,8 +114,8 @@ mod tests {
     use crate::process::inode_of_link;
 
     #[test]
-    fn a_namespace_is_made_entered_and_removed() {
-        let test = "a_namespace_is_made_entered_and_removed";
+    fn creates_enters_and_removes_namespace() {
+        let test = "creates_enters_and_removes_namespace";
         if tare_testkit::skipped(test, &[tare_testkit::Need::Root]) {
             return;
         }

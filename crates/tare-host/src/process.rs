@@ -1,7 +1,7 @@
-//! Processes: pinning, signals that cannot hit a stranger, waiting with a limit, process trees.
+//! Processes: pinning, safe signals, waiting with a limit, process trees.
 //!
-//! A process is signalled through a pidfd that was opened before it was checked, so that a number
-//! that the kernel gives out again in between cannot turn the signal on a stranger.
+//! Signals go through a pidfd that is opened before the process is checked, so that a pid that the
+//! kernel reuses in between cannot direct the signal to an unrelated process.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet as RawCpuSet, sched_getaffinity, sched_setaffinity};
 use tare_std::cpus::CpuSet;
 
-/// Restricts the calling thread, and every thread and process it starts from now on, to `cpus`.
+/// Restricts the calling thread, and all threads and processes that it starts later, to `cpus`.
 ///
 /// # Errors
 /// When none of the CPUs exists or the cpuset of the process allows none of them.
@@ -24,7 +24,7 @@ pub fn pin_this_thread(cpus: &CpuSet) -> io::Result<()> {
     Ok(sched_setaffinity(None, &raw(cpus)?)?)
 }
 
-/// The CPUs that the calling thread may run on.
+/// Returns the CPUs on which the calling thread may run.
 pub fn cpus_of_this_thread() -> io::Result<CpuSet> {
     let raw = sched_getaffinity(None)?;
     let mut set = CpuSet::new();
@@ -49,7 +49,7 @@ pub fn pin(pid: u32, cpus: &CpuSet) -> io::Result<()> {
     Ok(())
 }
 
-/// Restricts one thread to `cpus`. One that has ended is no error.
+/// Restricts one thread to `cpus`. A thread that has ended is no error.
 pub fn pin_thread(thread: u32, cpus: &CpuSet) -> io::Result<()> {
     let number = i32::try_from(thread).ok().and_then(Pid::from_raw);
     let raw = raw(cpus)?;
@@ -70,15 +70,15 @@ fn raw(cpus: &CpuSet) -> io::Result<RawCpuSet> {
     Ok(raw)
 }
 
-/// A hold on one process that cannot become a hold on another one.
+/// A pidfd with its pid. It never refers to another process, even when the kernel reuses the pid.
 #[derive(Debug)]
-pub struct Hold {
+pub struct ProcessHandle {
     pub pid: u32,
     descriptor: OwnedFd,
 }
 
-impl Hold {
-    /// `None` when there is no such process any more.
+impl ProcessHandle {
+    /// Opens a process; `None` when it does not exist.
     pub fn open(pid: u32) -> Option<Self> {
         let raw = Pid::from_raw(i32::try_from(pid).ok()?)?;
         let descriptor = pidfd_open(raw, PidfdFlags::empty()).ok()?;
@@ -98,37 +98,38 @@ impl Hold {
         self.wait_end(Instant::now()).unwrap_or(true)
     }
 
-    /// Waits until the process has ended (a zombie has). False when the deadline came first.
+    /// Waits until the process has ended (a zombie has); false when the deadline comes first.
     pub fn wait_end(&self, deadline: Instant) -> io::Result<bool> {
         readable(self.descriptor.as_fd(), deadline)
     }
 }
 
-/// Kills all of these and waits until each has ended, at most `limit`. Returns those that live on.
+/// Kills these processes and waits `limit` at most until all have ended. Returns the survivors.
 pub fn kill(pids: &[u32], limit: Duration) -> io::Result<Vec<u32>> {
-    let holds: Vec<Hold> = pids.iter().filter_map(|pid| Hold::open(*pid)).collect();
-    kill_held(&holds, limit)
+    let handles: Vec<ProcessHandle> =
+        pids.iter().filter_map(|pid| ProcessHandle::open(*pid)).collect();
+    kill_handles(&handles, limit)
 }
 
-/// The same for processes that are held already.
-pub fn kill_held(holds: &[Hold], limit: Duration) -> io::Result<Vec<u32>> {
-    for hold in holds {
-        hold.signal(Signal::KILL)?;
+/// Like [`kill`], for open handles.
+pub fn kill_handles(handles: &[ProcessHandle], limit: Duration) -> io::Result<Vec<u32>> {
+    for handle in handles {
+        handle.signal(Signal::KILL)?;
     }
     let deadline = Instant::now() + limit;
     let mut alive = Vec::new();
-    for hold in holds {
-        if !hold.wait_end(deadline)? {
-            alive.push(hold.pid);
+    for handle in handles {
+        if !handle.wait_end(deadline)? {
+            alive.push(handle.pid);
         }
     }
     Ok(alive)
 }
 
-/// Waits for a child until the deadline, then kills it. `None` says that it was killed.
+/// Waits for a child until the deadline, then kills it. `None` means that it was killed.
 pub fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
-    let ended = match Hold::open(child.id()) {
-        Some(hold) => hold.wait_end(deadline)?,
+    let ended = match ProcessHandle::open(child.id()) {
+        Some(handle) => handle.wait_end(deadline)?,
         None => true,
     };
     if ended {
@@ -157,13 +158,13 @@ fn readable(descriptor: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
     }
 }
 
-/// Every process on the host.
+/// Lists every process on the host.
 pub fn all() -> Vec<u32> {
     let Ok(folder) = fs::read_dir("/proc") else { return Vec::new() };
     folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// A process and all that descend from it, parents first. Reads `children` of each thread
+/// Lists a process and all its descendants, parents first. Reads `children` of each thread
 /// (CONFIG_PROC_CHILDREN), so it takes some tens of µs per process.
 pub fn tree(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
@@ -179,9 +180,9 @@ pub fn tree(pid: u32) -> Vec<u32> {
     found
 }
 
-/// The value of one variable in the environment that a process was started with. `None` when it
-/// has none, has ended, may not be read, or is just inside execve: the kernel wakes the parent of
-/// a vfork before it has laid out the new environment, so for some µs a new process shows none.
+/// Returns a variable of the environment with which a process was started. `None` when it is not
+/// set, or the process has ended, is not readable, or is inside execve: the kernel wakes the parent
+/// of a vfork before it has set up the new environment, so for some µs a new process shows none.
 pub fn variable(pid: u32, name: &str) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/environ")).ok()?;
     bytes.split(|byte| *byte == 0).find_map(|entry| {
@@ -190,7 +191,7 @@ pub fn variable(pid: u32, name: &str) -> Option<String> {
     })
 }
 
-/// One field of `/proc/PID/status`, such as `Seccomp` or `Cpus_allowed_list`.
+/// Returns a field of `/proc/PID/status`, such as `Seccomp` or `Cpus_allowed_list`.
 pub fn status_field(pid: u32, field: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     text.lines().find_map(|line| {
@@ -199,29 +200,29 @@ pub fn status_field(pid: u32, field: &str) -> Option<String> {
     })
 }
 
-/// The name of a process's executable as the kernel shows it (at most 15 characters).
+/// Returns the name of a process's executable, cut by the kernel at 15 characters.
 pub fn name(pid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
 }
 
-/// The inode of one of a process's namespaces (`net`, `mnt`, `pid` ...).
+/// Returns the inode of a namespace of a process (`net`, `mnt`, `pid` ...).
 pub fn namespace_inode(pid: u32, kind: &str) -> Option<u64> {
     inode_of_link(Path::new(&format!("/proc/{pid}/ns/{kind}")))
 }
 
-/// The inode in a namespace link (`net:[4026531840]`).
+/// Returns the inode in a namespace link (`net:[4026531840]`).
 pub fn inode_of_link(link: &Path) -> Option<u64> {
     let text = fs::read_link(link).ok()?;
     text.to_str()?.split_once('[')?.1.strip_suffix(']')?.parse().ok()
 }
 
-/// Stops every thread of these processes (SIGSTOP) and waits until the kernel says so.
+/// Stops every thread of these processes (SIGSTOP) and waits until they are stopped.
 ///
 /// # Errors
 /// `TimedOut` when one of them is not stopped within `limit`.
 pub fn stop(pids: &[u32], limit: Duration) -> io::Result<()> {
-    for hold in pids.iter().filter_map(|pid| Hold::open(*pid)) {
-        hold.signal(Signal::STOP)?;
+    for handle in pids.iter().filter_map(|pid| ProcessHandle::open(*pid)) {
+        handle.signal(Signal::STOP)?;
     }
     let deadline = Instant::now() + limit;
     while !pids.iter().all(|pid| is_stopped(*pid)) {
@@ -233,9 +234,11 @@ pub fn stop(pids: &[u32], limit: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets processes that `stop` stopped run again (SIGCONT).
+/// Resumes processes that `stop` stopped (SIGCONT).
 pub fn resume(pids: &[u32]) -> io::Result<()> {
-    pids.iter().filter_map(|pid| Hold::open(*pid)).try_for_each(|hold| hold.signal(Signal::CONT))
+    pids.iter()
+        .filter_map(|pid| ProcessHandle::open(*pid))
+        .try_for_each(|handle| handle.signal(Signal::CONT))
 }
 
 /// Whether all threads of a process are stopped, or it has ended.
@@ -243,7 +246,7 @@ fn is_stopped(pid: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return true };
     threads.flatten().all(|thread| {
         let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // The state follows the name, which stands in parentheses and may hold any character.
+        // The state follows the name, which is in parentheses and may hold any character.
         let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
         matches!(state, None | Some('T' | 't' | 'Z' | 'X'))
     })
@@ -255,7 +258,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn pinning_is_read_back_and_inherited() {
+    fn pinning_is_inherited() {
         let all = cpus_of_this_thread().unwrap();
         let first = all.iter().next().unwrap();
         let one = CpuSet::parse_list(&first.to_string()).unwrap();
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_process_is_stopped_and_a_killed_one_ends() {
+    fn stops_resumes_and_kills_process() {
         let mut child = Command::new("sleep").arg("60").env("TARE_TEST", "x y").spawn().unwrap();
         let pid = child.id();
         // Between the two halves of execve a process shows no environment.

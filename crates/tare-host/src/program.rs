@@ -1,12 +1,12 @@
-//! A program of the host with every file that it needs, so that an environment with a file system
-//! of its own can show them at the same paths.
+//! Finds a program of the host with every file that it needs, so that an environment with its own
+//! file system can provide them at the same paths.
 //!
-//! Method: the ELF header names the dynamic loader, and the loader itself is asked what the program
-//! would be given (`LOADER --list PROGRAM`, as ldd does), so that its search rules are nobody
-//! else's to repeat. A static program needs nothing.
+//! Method: the ELF header names the dynamic loader, and `LOADER --list PROGRAM` lists the libraries,
+//! like ldd does, so that the loader's search rules are not repeated here. A static program needs
+//! no other file.
 //!
-//! Limits: 64-bit ELF of this machine. What a program opens by name while it runs (`dlopen`,
-//! configuration) has to be named by whoever knows the program.
+//! Limits: only 64-bit ELF of this machine. The caller must name files that the program opens while
+//! it runs (`dlopen`, configuration).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -16,22 +16,21 @@ use std::path::{Path, PathBuf};
 
 use crate::exec::{self, Command, ExecError};
 
-/// Where the loader looks libraries up that are in no default directory (ld.so(8)).
+/// The loader's cache of libraries outside of the default directories (ld.so(8)).
 const LOADER_CACHE: &str = "/etc/ld.so.cache";
 
-/// Entry of the program header table that names the loader (`PT_INTERP`, elf(5)).
+/// The type of the program header that names the loader (`PT_INTERP`, elf(5)).
 const INTERPRETER: u32 = 3;
 
-/// A program and what it needs: files, and directories that are shown whole, by absolute paths,
-/// sorted.
+/// A program with the files and whole directories that it needs, as sorted absolute paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     pub path: PathBuf,
-    /// The program itself among them.
+    /// Includes the program itself.
     pub files: Vec<PathBuf>,
 }
 
-/// Why a program cannot be shown in an environment.
+/// Why a program cannot be provided in an environment.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     #[error("there is no program {name} on this host; install it (apt-get install {name})")]
@@ -50,9 +49,9 @@ pub enum ProgramError {
 }
 
 impl Program {
-    /// Finds a program on PATH, or by its path, with its libraries, and `more` files, or
-    /// directories of files, that it opens by name; those that are ELF files too with theirs. What
-    /// is below `folders` goes with them as it is.
+    /// Finds a program on PATH or by its path, with its libraries. `more` are files and directories
+    /// of files that it opens by name; ELF files among them bring their libraries. `folders` are
+    /// added whole.
     ///
     /// # Errors
     /// When it is not installed, or a library is missing.
@@ -68,7 +67,7 @@ impl Program {
         for file in more {
             add_all(file, &mut files)?;
         }
-        // More than the program: then there is a loader.
+        // More than one file means that there is a loader.
         if files.len() > 1 && Path::new(LOADER_CACHE).is_file() {
             files.insert(LOADER_CACHE.into());
         }
@@ -90,12 +89,12 @@ fn add_all(path: &Path, files: &mut BTreeSet<PathBuf>) -> Result<(), ProgramErro
     Ok(())
 }
 
-/// Adds a file and, if it is an ELF file, what its loader would load. Whether it is one.
+/// Adds a file with the libraries that its loader would load. Returns whether it is an ELF file.
 fn add_with_libraries(path: &Path, files: &mut BTreeSet<PathBuf>) -> Result<bool, ProgramError> {
     let elf = Elf::read(path).map_err(|source| ProgramError::Read { path: path.into(), source })?;
     files.insert(path.into());
     let Some(elf) = elf else { return Ok(false) };
-    // A plug-in names no loader; the program's own, which is there already, serves it.
+    // A plug-in names no loader; it uses the program's, which is in the list already.
     let among = |file: &&PathBuf| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("ld-") || name.starts_with("ld.so")
@@ -116,8 +115,8 @@ fn add_with_libraries(path: &Path, files: &mut BTreeSet<PathBuf>) -> Result<bool
     Ok(true)
 }
 
-/// The libraries in a loader's list: `libz.so.1 => /lib/libz.so.1 (0x7f...)`, or a path alone. What
-/// the kernel provides has no path. The error is the name of one that is not found.
+/// Parses a loader's list: `libz.so.1 => /lib/libz.so.1 (0x7f...)`, or a path alone. Libraries of
+/// the kernel have no path. The error is the name of a missing library.
 fn libraries(list: &str) -> Result<Vec<PathBuf>, &str> {
     let mut found = Vec::new();
     for line in list.lines().map(str::trim) {
@@ -133,15 +132,15 @@ fn libraries(list: &str) -> Result<Vec<PathBuf>, &str> {
     Ok(found)
 }
 
-/// What the header of an ELF file says.
+/// The parts of an ELF header that are used here.
 struct Elf {
     loader: Option<PathBuf>,
-    /// A shared object (`ET_DYN`); programs that can be loaded anywhere are, too.
+    /// A shared object (`ET_DYN`), which position-independent programs are too.
     is_library: bool,
 }
 
 impl Elf {
-    /// `None` where the file is no 64-bit ELF file of this machine's byte order.
+    /// Reads a header; `None` when the file is no 64-bit ELF file of this machine's byte order.
     fn read(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
         let mut head = [0; 64];
@@ -162,7 +161,7 @@ impl Elf {
             if u32::from_ne_bytes([one[0], one[1], one[2], one[3]]) != INTERPRETER {
                 continue;
             }
-            // A path; longer ones are no paths.
+            // Paths are at most 4096 bytes long.
             let size = usize::try_from(long(&one, 32)).unwrap_or(0).min(4096);
             let mut name = vec![0; size];
             file.read_exact_at(&mut name, long(&one, 8))?;
@@ -187,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loaders_list_is_read() {
+    fn parses_loader_list() {
         let list = "\tlinux-vdso.so.1 (0x00007ffe)\n\
                     \tlibaio.so.1 => /lib/x86_64-linux-gnu/libaio.so.1 (0x00007f)\n\
                     \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n\
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_comes_with_its_loader_and_libraries_and_a_script_is_refused() {
+    fn finds_libraries_and_refuses_script() {
         let shell = Program::find("sh", &[], &[]).unwrap();
         assert!(shell.path.is_absolute() && shell.files.contains(&shell.path), "{shell:?}");
         let named =
@@ -213,7 +212,7 @@ mod tests {
         assert!(refused.contains("no 64-bit ELF"), "{refused}");
         let missing = Program::find("tare-no-such-program", &[], &[]).unwrap_err().to_string();
         assert!(missing.contains("apt-get install tare-no-such-program"), "{missing}");
-        // Files that are named go with it, whatever they are.
+        // Named files are included, whatever they hold.
         let more = Program::find("sh", &[folder.path().into()], &[]).unwrap();
         assert!(more.files.contains(&script), "{more:?}");
         let whole =

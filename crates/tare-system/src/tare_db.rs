@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ::tare_db::snapshot::{self, Sharing};
-use tare_host::process::Hold;
+use tare_host::process::ProcessHandle;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, KeptData, Launch, Restored};
 use tare_lab::study::OptionInfo;
@@ -144,7 +144,7 @@ impl System for TareDb {
             return Ok(None);
         };
         let pid = *processes.first().ok_or(TareDbError::NoProcess)?;
-        let hold = Hold::open(pid).ok_or(TareDbError::NoProcess)?;
+        let hold = ProcessHandle::open(pid).ok_or(TareDbError::NoProcess)?;
         let end = |source| TareDbError::End { pid, source };
         hold.signal(rustix::process::Signal::TERM).map_err(end)?;
         if !hold.wait_end(Instant::now() + END_LIMIT).map_err(end)? {

@@ -1,5 +1,5 @@
-//! How long a plan of a large host takes, and applying and reverting 2,000 settings on a directory.
-//! Prints raw figures; asserts only that what was measured was done.
+//! Measures the time to plan a large host, and to apply and revert 2,000 settings in a directory.
+//! Prints raw figures; asserts only that the measured work was done.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a bench prints, and fails loudly")]
 
 use std::fs;
@@ -37,7 +37,7 @@ fn main() {
     show(&format!("plan of {nics} NICs of 64 queues, {disks} disks (ms)"), &mut millis);
     println!("  changes in it: {changes}");
 
-    // The directory stands for files of the kernel, so it is in memory; the journal is on a disk.
+    // The directory replaces files of the kernel, so it is in memory; the journal is on a disk.
     let root = tempfile::tempdir_in("/dev/shm").unwrap();
     let state = tempfile::tempdir().unwrap();
     let files: Vec<String> = (0..settings)

@@ -1,4 +1,5 @@
-//! Applying: old values into the journal with one sync, then the writes, each read back.
+//! Applies changes: records the old values in the journal with one sync, then writes each setting
+//! and reads it back.
 
 use std::collections::HashMap;
 
@@ -10,16 +11,16 @@ use super::journal::{Journal, Write};
 use super::{OnDrift, Reverted, SettingError, SettingErrorClass, SettingStore, TuneError, revert};
 use crate::plan::{Change, Item, Key, Need};
 
-/// What became of the items of a plan that change something.
+/// The outcomes of the changes of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Applied {
-    /// The tuning's id; empty when nothing had to be written, so that no journal is left.
+    /// The tuning's id; empty when nothing had to be written, so that no journal exists.
     pub id: String,
     /// In the order of the plan.
     pub items: Vec<AppliedItem>,
 }
 
-/// What became of one item.
+/// One item with its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AppliedItem {
     pub item: Item,
@@ -32,14 +33,14 @@ pub struct AppliedItem {
 pub enum Outcome {
     /// It was written and reads back as wanted.
     Written { old: String },
-    /// It was as wanted already.
+    /// The setting had the wanted value already.
     Already,
-    /// The kernel usually refuses it (`Need::Try`), and did.
+    /// The kernel refused it, which was expected (`Need::Try`).
     Refused {
         #[serde(rename = "trouble")]
         error: SettingError,
     },
-    /// It should have been written and was not.
+    /// The write failed.
     Failed {
         #[serde(rename = "trouble")]
         error: SettingError,
@@ -47,7 +48,7 @@ pub enum Outcome {
 }
 
 impl Applied {
-    /// Items that were written.
+    /// Returns the items that were written.
     pub fn written(&self) -> impl Iterator<Item = &Item> {
         self.items.iter().filter_map(|applied| match applied.outcome {
             Outcome::Written { .. } => Some(&applied.item),
@@ -55,7 +56,7 @@ impl Applied {
         })
     }
 
-    /// Items that should have been written and were not. Refusals of what is only tried are none.
+    /// Returns the items whose write failed. Refusals of `Need::Try` items are not failures.
     pub fn failed(&self) -> impl Iterator<Item = (&Item, &SettingError)> {
         self.items.iter().filter_map(|applied| match &applied.outcome {
             Outcome::Failed { error } => Some((&applied.item, error)),
@@ -68,7 +69,7 @@ impl Applied {
 struct Step<'a> {
     index: usize,
     change: &'a Change,
-    /// Where the setting stands now, which may be under another number than in the plan.
+    /// The current location of the setting, whose number may differ from that in the plan.
     key: Key,
     number: u64,
     old: String,
@@ -98,14 +99,14 @@ pub(super) fn apply(
         });
         stop_at_a_must(journal, store, &changing, &outcomes, step.index)?;
     }
-    // What was taken may have been changed meanwhile, by somebody else or by a later write.
+    // Another program or a later write may have changed a written setting meanwhile.
     let last: HashMap<&Key, u64> = steps.iter().map(|step| (&step.key, step.number)).collect();
     for step in taken.into_iter().filter(|step| last[&step.key] == step.number) {
         if let Ok(now) = store.read(&step.key)
             && !step.change.form.same(&now, &step.change.wanted)
         {
             let text = format!(
-                "{} took {:?} and is {:?} a moment later: somebody else writes it",
+                "{} took {:?} and is {:?} a moment later: another program writes it",
                 companions::place(&step.key),
                 step.change.wanted,
                 step.change.form.tidy(&now)
@@ -133,7 +134,7 @@ fn failure(need: Need, error: SettingError) -> Outcome {
     }
 }
 
-/// Refuses the whole before the first write when this process may not write some of it.
+/// Checks before the first write that this process may write all settings.
 fn may_write(store: &dyn SettingStore, changing: &[(&Item, &Change)]) -> Result<(), TuneError> {
     let mut reason = String::new();
     let mut what = Vec::new();
@@ -151,7 +152,7 @@ fn may_write(store: &dyn SettingStore, changing: &[(&Item, &Change)]) -> Result<
     }
 }
 
-/// Reads what is to be written now, and writes it down: old values, with one sync.
+/// Reads the current values and records them in the journal with one sync.
 fn prepare<'a>(
     journal: &mut Journal,
     store: &mut dyn SettingStore,
@@ -161,7 +162,7 @@ fn prepare<'a>(
     let mut finder = Finder::default();
     let mut steps: Vec<Step<'_>> = Vec::new();
     let (mut writes, mut again): (Vec<Write>, Vec<u64>) = (Vec::new(), Vec::new());
-    // The step of each setting that comes last, and its place among the writes if it is one.
+    // The last step of each setting, and its index among the writes if it has one.
     let mut last: HashMap<Key, (usize, Option<usize>)> = HashMap::new();
     for (index, (item, change)) in changing.iter().enumerate() {
         let key = finder.locate(store, &change.key, &change.identity);
@@ -174,7 +175,7 @@ fn prepare<'a>(
                 continue;
             }
         };
-        // A setting that occurs twice in a batch: what the first will have written is the value.
+        // When a setting occurs twice in a batch, its value is the one that the first step writes.
         let before = last.get(&key).copied();
         let now = before.map_or(now, |(step, _)| steps[step].change.wanted.clone());
         if change.form.same(&now, &change.wanted) {
@@ -183,7 +184,7 @@ fn prepare<'a>(
         let old = change.form.to_restore(&now);
         let newest = journal.newest_of(&key);
         let known = |write: &Write| write.old == old && write.new == change.wanted;
-        // It was written and put back before in this tuning: the journal has the values.
+        // This tuning has written and restored it before, so the journal has the values.
         let number = match newest {
             Some(entry)
                 if before.is_none()
@@ -210,7 +211,7 @@ fn prepare<'a>(
                     identity: change.identity.clone(),
                     earlier: Vec::new(),
                 };
-                // Written before and not put back: what it was before that is put back.
+                // It was written before and not restored: a revert restores the first old value.
                 let in_batch = before.map(|(step, of)| match of {
                     Some(of) => Some(&writes[of]),
                     None => journal.entries.get(&steps[step].number).map(|entry| &entry.write),
@@ -244,7 +245,7 @@ fn away(change: &Change) -> SettingError {
     SettingError { class: SettingErrorClass::Absent, text }
 }
 
-/// Writes one value and reads it back. What does not read back as wanted is put back at once.
+/// Writes one value and reads it back. Restores the old value when another value reads back.
 fn write(
     journal: &mut Journal,
     store: &mut dyn SettingStore,
@@ -290,7 +291,7 @@ fn write(
     Err(result)
 }
 
-/// Rolls everything of this tuning back when this item is a must-have that failed.
+/// Reverts the whole tuning when this item failed and is a `Need::Must`.
 fn stop_at_a_must(
     journal: &mut Journal,
     store: &mut dyn SettingStore,

@@ -1,8 +1,7 @@
-//! Settings that the kernel resets when another one is written, so that they have to be put back
-//! with it.
+//! Settings that the kernel resets when another one is written, so that a revert must restore both.
 //!
-//! A change of channels makes the queues of a device and their interrupts anew: what vanishes takes
-//! its CPUs with it, and some drivers spread all queues again (`virtnet_set_affinity`). A change of
+//! A change of channels recreates the queues of a device and their interrupts: those that vanish
+//! lose their CPUs, and some drivers spread all queues again (`virtnet_set_affinity`). A change of
 //! the I/O scheduler sets the queue depth and the scheduler's own limits to defaults
 //! (`elevator_switch`).
 
@@ -32,7 +31,7 @@ const OF_SCHEDULER: &[&str] = &[
     "iosched/strict_guarantees",
 ];
 
-/// What goes with a setting, with the values of now.
+/// Returns the companions of a setting with their current values.
 pub(super) fn of(store: &dyn SettingStore, key: &Key, identity: &Identity) -> Vec<Companion> {
     let with = |key: Key, form, identity: &Identity| {
         let old = store.read(&key).ok()?.trim().to_string();
@@ -57,7 +56,7 @@ pub(super) fn of(store: &dyn SettingStore, key: &Key, identity: &Identity) -> Ve
     }
 }
 
-/// CPUs of every queue and interrupt of a network device.
+/// Returns the CPU settings of every queue and interrupt of a network device.
 fn of_channels(
     store: &dyn SettingStore,
     nic: &str,
@@ -87,7 +86,7 @@ fn of_channels(
     keys
 }
 
-/// Their values now; `None` where one has vanished.
+/// Reads the current values of companions; `None` for one that has vanished.
 pub(super) fn read(store: &dyn SettingStore, companions: &[Companion]) -> Vec<Option<String>> {
     let mut finder = Finder::default();
     let read = |companion: &Companion| {
@@ -97,11 +96,11 @@ pub(super) fn read(store: &dyn SettingStore, companions: &[Companion]) -> Vec<Op
     companions.iter().map(read).collect()
 }
 
-/// Puts companions back after their setting was.
+/// Restores companions after their setting was restored.
 ///
-/// `before` are their values just before that, `after` those just after it had been written: what
-/// is neither of these nor the old value was written by somebody else meanwhile, and stays unless the
-/// kernel has reset it. Returns what could not be put back.
+/// `before` are their values just before that, `after` those just after the setting was written. A
+/// value that is neither of these nor the old value comes from another program, and stays unless the
+/// kernel has reset it. Returns the errors.
 pub(super) fn put_back(
     store: &mut dyn SettingStore,
     companions: &[Companion],
@@ -117,9 +116,9 @@ pub(super) fn put_back(
             None => true,
             Some(before) => match after.and_then(|after| after.get(index)) {
                 Some(Some(after)) => same(before) || companion.form.same(before, after),
-                // It vanished and is there: somebody made it again.
+                // It had vanished and exists again: another program recreated it.
                 Some(None) => same(before),
-                // Interrupted before that was known.
+                // The tuning was interrupted before that was recorded.
                 None => true,
             },
         };
@@ -140,7 +139,7 @@ pub(super) fn put_back(
     failed
 }
 
-/// Where a setting stands, for a message.
+/// Returns the location of a setting for messages.
 pub(super) fn place(key: &Key) -> String {
     match key {
         Key::File { path } => path.clone(),

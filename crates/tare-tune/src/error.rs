@@ -1,4 +1,4 @@
-//! Why a tuning was not applied, looked at or put back.
+//! The error of applying, inspecting and reverting a tuning.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{Reverted, SettingError};
 use crate::plan::PlanError;
 
-/// Why a tuning was not applied, looked at or put back.
+/// Why a tuning could not be applied, inspected or reverted.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     #[error("cannot take the lock {}; run as root or choose another directory with --state", .path.display())]

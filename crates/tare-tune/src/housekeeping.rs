@@ -1,4 +1,4 @@
-//! What the tuner offers to `tare doctor` and `tare clean`.
+//! The tuner's checks for `tare doctor` and cleanups for `tare clean`.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use tare_host::housekeeping::{Cleaned, Cleanup, Housekeeping};
 use crate::status::brief;
 use crate::{LiveHost, Reverted};
 
-/// What `tare tune` has changed on this host.
+/// Checks whether `tare tune` has changed this host.
 fn checks(state: &Path) -> Vec<Check> {
     let check = |verdict, detail: String, remedy: &str| {
         vec![Check { what: "tuning".into(), verdict, detail, remedy: remedy.into() }]
@@ -27,7 +27,7 @@ fn checks(state: &Path) -> Vec<Check> {
     }
 }
 
-/// Puts back the temporary tunings of dead runs. Tunings that are to stay are left alone.
+/// Reverts the temporary tunings of dead runs. Permanent tunings stay.
 fn clean(state: &Path) -> Vec<Cleaned> {
     let reverted = match crate::clean(&mut LiveHost::new("/"), state) {
         Ok(reverted) => reverted,
@@ -54,7 +54,7 @@ fn cleaned(id: String, outcome: Outcome) -> Cleaned {
     Cleaned { id, outcome, line }
 }
 
-/// The offer of this crate.
+/// The checks and cleanups of this crate.
 pub const HOUSEKEEPING: Housekeeping = Housekeeping {
     checks,
     cleanups: &[Cleanup { what: "tunings", clean }],

@@ -1,9 +1,9 @@
-//! Finding a setting again by what it belongs to, where numbers and names may have changed since it
-//! was written down: an interrupt that got another number, a network device that was renamed.
+//! Finds a recorded setting by its device, because numbers and names may have changed since: an
+//! interrupt has another number, a network device was renamed.
 //!
-//! Method: first a cheap check that the number or name still is what it was (one read of
-//! /proc/interrupts, one small file for each device); only where that fails the whole host is read.
-//! A setting whose device is away is never written: its number may be another's by now.
+//! Method: a cheap check that the number or name is unchanged (one read of /proc/interrupts, one
+//! small file for each device); only if that fails, the whole host is read. A setting whose device
+//! is absent is never written, because its number may belong to another device by now.
 
 use std::collections::HashMap;
 
@@ -15,15 +15,15 @@ use crate::snapshot::Snapshot;
 /// Finds settings on one host at one time.
 #[derive(Default)]
 pub(super) struct Finder {
-    /// /proc/interrupts, once it was read.
+    /// /proc/interrupts, read on first use.
     interrupts: Option<HashMap<u32, String>>,
-    /// Devices that were checked, by folder: where they are now.
+    /// The current folder of each device that was checked, by recorded folder.
     devices: HashMap<(String, Option<String>), Option<String>>,
     snapshot: Option<Snapshot>,
 }
 
 impl Finder {
-    /// Where the setting stands now; `None` when its device is away.
+    /// Returns the current location of a setting; `None` when its device is absent.
     pub(super) fn locate(
         &mut self,
         store: &dyn SettingStore,
@@ -51,7 +51,7 @@ impl Finder {
         }
     }
 
-    /// The number that an interrupt bears now.
+    /// Returns the current number of an interrupt.
     fn irq(
         &mut self,
         store: &dyn SettingStore,
@@ -86,7 +86,7 @@ impl Finder {
         found.next().map(|irq| irq.number)
     }
 
-    /// The folder that a device has now.
+    /// Returns the current folder of a device.
     fn device(
         &mut self,
         store: &dyn SettingStore,
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_tells_its_device() {
+    fn splits_path_at_device() {
         let check = |path, folder, rest| assert_eq!(device_of(path), Some((folder, rest)));
         check(
             "/sys/class/net/eth0/queues/rx-0/rps_cpus",

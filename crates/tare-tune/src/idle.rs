@@ -1,9 +1,9 @@
-//! Idle states, held shallow while a study runs.
+//! Keeps idle states shallow while a study runs.
 //!
-//! Method: whoever keeps /dev/cpu_dma_latency open asks the kernel that no CPU enters a state that takes
-//! longer to leave than the 32-bit number of microseconds that he wrote (the kernel's
-//! Documentation/power/pm_qos_interface.rst). The request ends with the file: nothing has to be undone,
-//! also after `kill -9`.
+//! Method: while a process has /dev/cpu_dma_latency open, the kernel lets no CPU enter a state that
+//! takes longer to leave than the 32-bit number of microseconds that the process wrote (the kernel's
+//! Documentation/power/pm_qos_interface.rst). The request ends when the file is closed, so nothing
+//! has to be undone, even after `kill -9`.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -12,31 +12,31 @@ use std::path::Path;
 /// The device that takes the request.
 pub const DEVICE: &str = "/dev/cpu_dma_latency";
 
-/// Where the states of a CPU stand.
+/// The directory of the idle states of a CPU.
 const CPUIDLE: &str = "/sys/devices/system/cpu/cpu0/cpuidle";
 
-/// Keeps idle states shallow for as long as it lives.
+/// Keeps idle states shallow until it is dropped.
 #[derive(Debug)]
-pub struct Hold {
+pub struct IdleLimit {
     /// Longest time to leave an idle state, µs.
     pub latency_us_max: i32,
     _device: File,
 }
 
-/// Why idle states could not be held.
+/// Why idle states could not be limited.
 #[derive(Debug, thiserror::Error)]
 pub enum IdleError {
     #[error("cannot ask for shallow idle states through {path}; run as root, or without it")]
     Open { path: String, source: std::io::Error },
 }
 
-impl Hold {
-    /// Holds the CPUs of this host in states no deeper than the first that saves energy (C1), as
-    /// tuned's latency-performance does: polling instead would take turbo and the sibling's time.
-    /// `None` where no driver of idle states is at work, as in most guests.
+impl IdleLimit {
+    /// Limits the CPUs of this host to the first state that saves energy (C1), like tuned's
+    /// latency-performance does. Polling instead would cost turbo and time of the sibling thread.
+    /// `None` when no driver of idle states is active, as in most guests.
     ///
     /// # Errors
-    /// When the device cannot be opened or written: not root, or not there.
+    /// When the device is absent or cannot be written, which needs root.
     pub fn open() -> Result<Option<Self>, IdleError> {
         match first_state_latency_us(Path::new(CPUIDLE)) {
             Some(latency_us) => Self::at(Path::new(DEVICE), latency_us).map(Some),
@@ -59,7 +59,7 @@ impl Hold {
     }
 }
 
-/// Exit latency of the first state that takes any time to leave (state 0 often polls and takes none).
+/// Returns the exit latency of the first state that has one (state 0 often polls and has none), in µs.
 fn first_state_latency_us(folder: &Path) -> Option<i32> {
     let latency = |index: u32| {
         let text = std::fs::read_to_string(folder.join(format!("state{index}/latency"))).ok()?;
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_request_is_four_bytes_in_the_order_of_the_host() {
+    fn request_is_four_bytes_in_host_order() {
         let folder = std::env::temp_dir().join(format!("tare-idle-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("state0")).unwrap();
         std::fs::create_dir_all(folder.join("state1")).unwrap();
@@ -85,11 +85,11 @@ mod tests {
         assert_eq!(first_state_latency_us(&folder.join("none")), None);
         let device = folder.join("device");
         std::fs::write(&device, "").unwrap();
-        let hold = Hold::at(&device, 2).unwrap();
+        let limit = IdleLimit::at(&device, 2).unwrap();
         assert_eq!(std::fs::read(&device).unwrap(), 2_i32.to_ne_bytes());
-        drop(hold);
+        drop(limit);
         std::fs::remove_dir_all(&folder).unwrap();
-        let error = Hold::at(&device, 2).unwrap_err().to_string();
+        let error = IdleLimit::at(&device, 2).unwrap_err().to_string();
         assert!(error.contains("shallow idle states"), "{error}");
     }
 }

@@ -1,11 +1,11 @@
-//! The journal of one tuning, `STATE/tune/ID.journal`: the old value of every setting before it is
-//! written.
+//! The journal of one tuning, `STATE/tune/ID.journal`: records the old value of every setting before
+//! it is written.
 //!
 //! JSON lines: a header, then `write` lines (one batch, one sync, before the first write of the
-//! batch), an `end` line when the batch is through, `done` lines for what was put back, `again` lines
-//! for what is written once more with the same values. Without the last `end` the tuning was
-//! interrupted. Which of its writes happened need not be known: what equals the old value was not
-//! written, or was put back.
+//! batch), an `end` line when the batch is complete, `done` lines for restored settings, `again`
+//! lines for settings that are written again with the same values. Without the last `end` the tuning
+//! was interrupted. Which of its writes happened does not matter: a setting with its old value was
+//! either not written or restored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -18,10 +18,10 @@ use super::{Purpose, TuneError};
 use crate::plan::{Form, Group, Identity, Key};
 use tare_host::line_file::{self, LineFile};
 
-/// Format of the file. A newer one is left alone.
+/// Version of the file format. Files of newer versions are not touched.
 const VERSION: u32 = 1;
 
-/// First line.
+/// The first line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) version: u32,
@@ -56,8 +56,8 @@ pub(super) struct Write {
     pub(super) companions: Vec<Companion>,
 }
 
-/// A setting that goes with another one: the queues of a device whose channels change, the queue
-/// depth of a disk whose scheduler does.
+/// A setting that the kernel resets with another one: the queues of a device whose channels change,
+/// the queue depth of a disk whose scheduler changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Companion {
     pub(super) key: Key,
@@ -67,15 +67,15 @@ pub(super) struct Companion {
     pub(super) identity: Identity,
 }
 
-/// A write with what became of it.
+/// A write and its state.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) write: Write,
-    /// What its companions were after it; `None` until that is known.
+    /// The values of its companions after it; `None` until they are recorded.
     pub(super) after: Option<Vec<Option<String>>>,
-    /// Not put back yet.
+    /// Not restored yet.
     pub(super) live: bool,
-    /// Putting it back was begun: its companions may have been reset by that.
+    /// Restoring has begun and may have reset its companions.
     pub(super) restoring: bool,
 }
 
@@ -90,7 +90,7 @@ enum Line {
     Again(Vec<u64>),
 }
 
-/// A journal, in memory and, once something was written to it, on disk.
+/// A journal in memory and, from its first batch on, on disk.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
@@ -99,7 +99,7 @@ pub(super) struct Journal {
     pub(super) entries: BTreeMap<u64, Entry>,
     /// The newest entry of each setting.
     newest: HashMap<Key, u64>,
-    /// Its last batch did not come to its end.
+    /// Its last batch is incomplete.
     pub(super) interrupted: bool,
 }
 
@@ -128,8 +128,8 @@ impl Journal {
         })
     }
 
-    /// Opens a journal to put it back. `None` where there is none, or one that died before its first
-    /// batch was on disk, so before anything was written.
+    /// Opens a journal to revert it. `None` when there is none, or its process died before the first
+    /// batch was on disk, so before it wrote any setting.
     pub(super) fn open(folder: &Path, id: &str) -> Result<Option<Self>, TuneError> {
         let path = folder.join(format!("{id}.journal"));
         match LineFile::open(&path) {
@@ -139,7 +139,7 @@ impl Journal {
         }
     }
 
-    /// Reads a journal to look at it.
+    /// Reads a journal without opening it for writing.
     pub(super) fn look(folder: &Path, id: &str) -> Result<Option<Self>, TuneError> {
         let path = folder.join(format!("{id}.journal"));
         match fs::read_to_string(&path) {
@@ -209,7 +209,7 @@ impl Journal {
         }
     }
 
-    /// Numbers of what is not put back, in the order in which it was written.
+    /// Returns the numbers of the settings that are not restored, in write order.
     pub(super) fn live(&self) -> Vec<u64> {
         let live = self.entries.iter().filter(|(_, entry)| entry.live);
         live.map(|(number, _)| *number).collect()
@@ -224,8 +224,8 @@ impl Journal {
         self.entries.keys().next_back().map_or(0, |last| last + 1)
     }
 
-    /// Writes down a batch: settings that are written for the first time, and numbers of such that
-    /// were put back and are written again. Returns when the disk has it.
+    /// Records a batch: settings that are written for the first time, and numbers of restored ones
+    /// that are written again. Returns when the disk has it.
     pub(super) fn begin_batch(
         &mut self,
         writes: Vec<Write>,
@@ -252,29 +252,29 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes down what the companions of a write became.
+    /// Records the values of a write's companions after it.
     pub(super) fn after(&mut self, number: u64, values: Vec<Option<String>>) {
         self.note(Line::After { number, values });
     }
 
-    /// Writes down that a setting with companions is about to be put back.
+    /// Records that restoring a setting with companions begins.
     pub(super) fn restoring(&mut self, number: u64) {
         self.note(Line::Restoring(number));
     }
 
-    /// Writes down that the batch is through.
+    /// Records the end of the batch.
     pub(super) fn end_batch(&mut self) {
         self.note(Line::End {});
     }
 
-    /// Writes down what was put back.
+    /// Records restored settings.
     pub(super) fn done(&mut self, numbers: Vec<u64>) {
         if !numbers.is_empty() {
             self.note(Line::Done(numbers));
         }
     }
 
-    /// Not synced: should the line be lost, the values themselves tell the same.
+    /// Appends a line without a sync: if it is lost, the values themselves show the same.
     fn note(&mut self, line: Line) {
         if let Some(file) = &mut self.file {
             let _ = file.append(std::slice::from_ref(&line), false);
@@ -282,7 +282,7 @@ impl Journal {
         self.take(line);
     }
 
-    /// Removes the file if nothing is left to put back.
+    /// Removes the file if nothing is left to restore.
     pub(super) fn remove_if_done(&mut self) {
         if self.file.is_some() && self.live().is_empty() && fs::remove_file(&self.path).is_ok() {
             self.file = None;

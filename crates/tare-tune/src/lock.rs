@@ -1,8 +1,8 @@
 //! The lock of a state directory: one tuning at a time.
 //!
-//! `STATE/tune/lock` is held with flock, which the kernel drops when the process ends however it
-//! ends; it holds the process id for whoever is refused. The file goes with the lock, so nothing is
-//! left of it.
+//! `STATE/tune/lock` is locked with flock, which the kernel releases however the process ends. It
+//! contains the process id, for the error message of other processes. The file is removed with the
+//! lock.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -20,7 +20,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock of `STATE/tune`, which is made where it is not there.
+    /// Takes the lock of `STATE/tune` and creates the directory if it does not exist.
     pub(super) fn take(folder: &Path) -> Result<Self, TuneError> {
         let path = folder.join("lock");
         let fail = |source| TuneError::Lock { path: path.clone(), source };
@@ -30,7 +30,7 @@ impl Lock {
                 File::options().read(true).write(true).create(true).truncate(false).open(&path);
             let mut file = match opened {
                 Ok(file) => file,
-                // The one before removed the folder between the two steps.
+                // The previous owner removed the directory between the two steps.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     fs::create_dir_all(folder).map_err(fail)?;
                     continue;
@@ -43,7 +43,7 @@ impl Lock {
             if !line_file::lock_dead(&file, pid) {
                 return Err(TuneError::Busy { pid, path });
             }
-            // The one before removes the file before it lets go of it.
+            // The previous owner removes the file before it releases the lock.
             if file.metadata().map_err(fail)?.nlink() == 0 {
                 continue;
             }
@@ -57,7 +57,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A file that stays is harmless: the lock is what the kernel holds, not the file.
+        // A file that stays is harmless: the flock is the lock, not the file.
         let _ = fs::remove_file(self.folder.join("lock"));
         let _ = fs::remove_dir(&self.folder);
         let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);

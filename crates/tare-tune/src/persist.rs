@@ -1,8 +1,8 @@
 //! A tuning that survives reboots: a systemd unit that applies a stored plan at boot.
 //!
-//! `STATE/tune/plan.json` holds what was asked, the plan that was consented to and what the hardware
-//! was. `STATE/tune/persist.journal` holds the files that are made outside of it, before they are
-//! made, so that removing them is exact.
+//! `STATE/tune/plan.json` holds the options, the approved plan and the hardware. Before files outside
+//! of the state directory are created, `STATE/tune/persist.journal` lists them, so that exactly they
+//! are removed.
 
 use std::fs;
 use std::io;
@@ -23,10 +23,10 @@ use tare_host::line_file::{self, LineFile};
 /// Name of the unit.
 pub const UNIT: &str = "tare-tune.service";
 
-/// First line of the unit, by which it is known as Tare's own.
+/// First line of the unit, which identifies it as Tare's.
 const MARK: &str = "# Made by tare tune persist; tare tune persist --remove removes it.";
 
-/// Where a host's own units stand, and whether systemd is told of changes.
+/// The directory of a host's own units, and whether to reload systemd after changes.
 #[derive(Clone, Debug)]
 pub struct Units {
     folder: PathBuf,
@@ -46,7 +46,7 @@ pub enum PersistError {
     Write { path: PathBuf, source: io::Error },
     #[error("cannot remove {}; run as root", .path.display())]
     Remove { path: PathBuf, source: io::Error },
-    #[error("systemd was not told of its new unit")]
+    #[error("systemd could not be reloaded for its new unit")]
     Tell(#[from] ExecError),
     #[error("no plan is stored in {}; store one with tare tune persist", .path.display())]
     NotStored { path: PathBuf },
@@ -69,10 +69,10 @@ enum Made {
 }
 
 impl Units {
-    /// Those of the running systemd.
+    /// Returns the units of the running systemd.
     ///
     /// # Errors
-    /// `NoSystemd` (sd_booted(3): /run/systemd/system is no folder).
+    /// `NoSystemd` when systemd does not run (sd_booted(3): /run/systemd/system is no directory).
     pub fn of_host() -> Result<Self, PersistError> {
         match Path::new("/run/systemd/system").is_dir() {
             true => Ok(Self { folder: "/etc/systemd/system".into(), tell: true }),
@@ -80,17 +80,17 @@ impl Units {
         }
     }
 
-    /// A folder that stands for those, of which nobody is told.
+    /// Uses another directory and never reloads systemd.
     pub fn at(folder: &Path) -> Self {
         Self { folder: folder.into(), tell: false }
     }
 }
 
-/// The unit. `tare` is the program, `state` its state directory, both absolute.
+/// Returns the text of the unit. `tare` is the program, `state` its state directory, both absolute.
 ///
-/// It starts when devices have their names and links (`network-online.target`), after those who also
-/// write these settings at boot, and before the databases and what runs containers: they read limits
-/// when they start. A failed tuning holds none of them up.
+/// It starts when devices have their names and links (`network-online.target`), after services that
+/// also write these settings at boot, and before databases and container engines, which read limits
+/// when they start. A failed tuning blocks none of them.
 pub fn unit(tare: &Path, state: &Path) -> String {
     // Variables are not put into the program's own path, but into its arguments.
     let (tare, state) = (quoted(tare), quoted(state).replace('$', "$$"));
@@ -139,8 +139,8 @@ fn quoted(path: &Path) -> String {
     format!("\"{escaped}\"")
 }
 
-/// Stores the plan that these options make now, and installs the unit. Returns the unit's text. Done
-/// again it replaces the stored plan.
+/// Stores the current plan for these options and installs the unit. Returns the unit's text. A second
+/// call replaces the stored plan.
 ///
 /// # Errors
 /// When no plan can be made, another tuning is under way, or a file cannot be written; then no unit
@@ -169,7 +169,7 @@ pub fn persist(
         let link = wants.join(UNIT);
         note(&folder, &[Made::File(path.clone()), Made::Link(link.clone())])?;
         write_whole(&path, &text)?;
-        // What `systemctl enable` does, by hand: the journal has to hold it before it is there.
+        // Like `systemctl enable`, but by hand: the journal must list the link before it exists.
         fs::create_dir_all(&wants).map_err(|source| fail(&wants, source))?;
         match symlink(&path, &link) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -200,7 +200,7 @@ pub fn remove(state: &Path) -> Result<Vec<PathBuf>, PersistError> {
     uninstall(&folder, Path::new("/run/systemd/system").is_dir())
 }
 
-/// Where the stored plan stands.
+/// Returns the path of the stored plan.
 pub(super) fn stored_path(state: &Path) -> PathBuf {
     folder(state).join("plan.json")
 }
@@ -216,7 +216,7 @@ pub(super) fn uninstall(folder: &Path, tell_it: bool) -> Result<Vec<PathBuf>, Pe
     let made: Vec<Made> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     for made in made.iter().rev() {
         let path = match made {
-            // Somebody else's file of the same name stays.
+            // A third-party file of the same name stays.
             Made::File(path) => match fs::read_to_string(path) {
                 Ok(text) if text.starts_with(MARK) => path,
                 _ => continue,
@@ -248,7 +248,7 @@ fn tell(tell: bool) -> Result<(), PersistError> {
     Ok(())
 }
 
-/// Writes down what is about to be made.
+/// Records files before they are created.
 fn note(folder: &Path, made: &[Made]) -> Result<(), PersistError> {
     let path = folder.join("persist.journal");
     let write = || -> io::Result<()> {

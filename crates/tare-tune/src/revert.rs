@@ -1,5 +1,5 @@
-//! Reverting: what still equals what was written is put back, in reverse order; what somebody else
-//! has changed since is drift and stays.
+//! Reverts a tuning: restores, in reverse order, every setting that still has the written value. A
+//! setting that another program has changed since has drifted and stays.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,12 +9,12 @@ use super::journal::{Journal, Write};
 use super::{SettingError, SettingErrorClass, SettingStore};
 use crate::plan::{Group, Key};
 
-/// What became of the settings of a tuning.
+/// The outcomes of reverting a tuning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reverted {
     /// The tuning's id.
     pub id: String,
-    /// In the order in which they were put back: the last written first.
+    /// The settings in the order of restoring: the last written first.
     pub settings: Vec<RevertedSetting>,
 }
 
@@ -26,26 +26,26 @@ pub struct RevertedSetting {
     pub subject: String,
     /// The setting in words.
     pub what: String,
-    /// Where it stands.
+    /// The location of the setting.
     pub place: String,
     pub outcome: RevertOutcome,
 }
 
-/// How putting back one setting ended.
+/// The outcome of restoring one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum RevertOutcome {
     /// The old value was written and reads back.
     Restored { old: String },
-    /// It was the old value already.
+    /// It had the old value already.
     Already,
-    /// The host was booted since: the kernel has forgotten it.
+    /// The host has rebooted since, and the kernel has lost the setting.
     Rebooted,
-    /// Its device is away.
+    /// Its device is absent.
     Gone,
-    /// Somebody else has changed it since; it was left alone. Reverting would have put `old` back.
+    /// Another program has changed it since, so it stays. Reverting would have restored `old`.
     Drift { now: String, written: String, old: String },
-    /// It could not be put back.
+    /// It could not be restored.
     Failed {
         #[serde(rename = "trouble")]
         error: SettingError,
@@ -53,18 +53,18 @@ pub enum RevertOutcome {
     },
 }
 
-/// What to do about a setting that somebody else has changed since.
+/// What to do about a setting that another program has changed since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDrift {
-    /// It stays as it is and in the journal.
+    /// Keep its value and keep it in the journal.
     #[default]
     Keep,
-    /// It stays as it is and leaves the journal: it is its new owner's.
+    /// Keep its value and drop it from the journal: it belongs to its new owner.
     Forget,
 }
 
 impl RevertOutcome {
-    /// Nothing is left to put back.
+    /// Whether nothing is left to restore.
     pub fn is_done(&self) -> bool {
         match self {
             Self::Restored { .. } | Self::Already | Self::Rebooted | Self::Gone => true,
@@ -74,12 +74,12 @@ impl RevertOutcome {
 }
 
 impl Reverted {
-    /// Everything is as it was before the tuning.
+    /// Whether every setting is as before the tuning.
     pub fn is_whole(&self) -> bool {
         self.settings.iter().all(|setting| setting.outcome.is_done())
     }
 
-    /// What was not put back, one line each.
+    /// Describes the settings that were not restored, one line each.
     pub fn left(&self) -> Vec<String> {
         let left = self.settings.iter().filter_map(|setting| match &setting.outcome {
             RevertOutcome::Drift { now, written, old } => Some(format!(
@@ -96,7 +96,7 @@ impl Reverted {
     }
 }
 
-/// Puts back what is not put back yet, and writes that down.
+/// Restores what is not restored yet and records it.
 pub(super) fn revert(
     journal: &mut Journal,
     store: &mut dyn SettingStore,

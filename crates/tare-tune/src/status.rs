@@ -1,4 +1,4 @@
-//! What tunings are applied, and whether their settings still are as they were written. Reads only,
+//! Lists the applied tunings and whether their settings still have the written values. Only reads,
 //! and needs no lock.
 
 use std::collections::BTreeMap;
@@ -12,23 +12,23 @@ use super::journal::{self, Journal, Write};
 use super::tuning::folder;
 use super::{Purpose, SettingErrorClass, SettingStore, TuneError, companions};
 use crate::plan::{Group, Identity, Key};
-use tare_host::process::Hold;
+use tare_host::process::ProcessHandle;
 
-/// One tuning that is applied, wholly or in part.
+/// A tuning that is applied in whole or in part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TuningStatus {
     pub id: String,
     pub purpose: Purpose,
     pub started_unix_s: u64,
-    /// The command that made it, as it was typed.
+    /// The command line that made it.
     pub command: String,
     /// The process that made it.
     pub pid: u32,
-    /// That process lives and holds the lock.
+    /// Whether that process is alive and holds the lock.
     pub alive: bool,
-    /// It did not come to its end: its process died while it wrote.
+    /// Whether its process died while it wrote.
     pub interrupted: bool,
-    /// What is not put back, in the order in which it was written.
+    /// The settings that are not restored, in write order.
     pub settings: Vec<SettingStatus>,
 }
 
@@ -42,22 +42,22 @@ pub struct SettingStatus {
     pub what: String,
     pub key: Key,
     pub identity: Identity,
-    /// Where it stands, in words.
+    /// The location of the setting, in words.
     pub place: String,
     pub old: String,
     pub written: String,
     pub state: SettingState,
 }
 
-/// How a setting stands now.
+/// The current state of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum SettingState {
-    /// It is as it was written.
+    /// It has the written value.
     InForce,
-    /// It is as it was before the tuning.
+    /// It has the value from before the tuning.
     Undone,
-    /// It is a third value: somebody else has changed it since.
+    /// It has a third value: another program has changed it since.
     Drifted {
         now: String,
     },
@@ -65,9 +65,9 @@ pub enum SettingState {
     Superseded {
         by: String,
     },
-    /// Its device is away.
+    /// Its device is absent.
     Gone,
-    /// The host was booted since: the kernel has forgotten it.
+    /// The host has rebooted since, and the kernel has lost the setting.
     Rebooted,
     Unreadable {
         reason: String,
@@ -75,7 +75,7 @@ pub enum SettingState {
 }
 
 impl TuningStatus {
-    /// Every setting is as it was written, or was written again by a newer tuning.
+    /// Whether every setting has the written value or was written again by a newer tuning.
     pub fn is_in_force(&self) -> bool {
         self.settings.iter().all(|setting| match setting.state {
             SettingState::InForce | SettingState::Superseded { .. } => true,
@@ -88,7 +88,7 @@ impl TuningStatus {
     }
 }
 
-/// Every tuning that has something to put back, the oldest first.
+/// Lists every tuning with settings to restore, the oldest first.
 ///
 /// # Errors
 /// When a journal cannot be read.
@@ -163,15 +163,15 @@ fn of(write: &Write, state: SettingState) -> SettingStatus {
     }
 }
 
-/// The living process that says it holds the lock. The lock itself is not tried: that could make
-/// another process wait.
+/// Returns the live process whose id is in the lock file. The lock itself is not tried, because that
+/// could block another process.
 fn holder(folder: &Path) -> Option<u32> {
     let pid = fs::read_to_string(folder.join("lock")).ok()?.trim().parse().ok()?;
-    Hold::open(pid).filter(|process| !process.has_ended()).map(|_| pid)
+    ProcessHandle::open(pid).filter(|process| !process.has_ended()).map(|_| pid)
 }
 
-/// The tunings as their journals tell them, without a look at the host, in one line each; for
-/// `doctor`. Second: what to do about it, where something is.
+/// Describes each tuning from its journal alone, in one line, for `doctor`. The second part is the
+/// command that mends it, if any.
 pub(crate) fn brief(state: &Path) -> Result<Vec<(String, Option<&'static str>)>, TuneError> {
     let folder = folder(state);
     let holder = holder(&folder);

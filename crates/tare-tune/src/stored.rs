@@ -1,4 +1,4 @@
-//! The stored plan: what was consented to, on which hardware, and applying it again after a boot.
+//! The stored plan with its hardware, and applying it again after a boot.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ pub(super) struct Stored {
     plan: Plan,
 }
 
-/// What a plan depends on and a boot does not change.
+/// The hardware that a plan depends on. A reboot does not change it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hardware {
     /// CPUs of each core, by NUMA node: `node 0: 0,16 1,17`.
@@ -33,16 +33,16 @@ pub(super) struct Hardware {
     disks: BTreeSet<String>,
 }
 
-/// What became of a stored plan.
+/// The outcome of applying a stored plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredApplied {
-    /// How the hardware differs from what the plan was stored for, one line each; then the host was
-    /// planned for anew with the stored options. Empty when it is the same.
+    /// The differences between the current hardware and that of the stored plan, one line each; with
+    /// any, a new plan was made with the stored options. Empty when the hardware is the same.
     pub changed: Vec<String>,
-    /// The plan as it was applied.
+    /// The applied plan.
     pub plan: Plan,
     pub applied: Applied,
-    /// Changes that the host would want now, but that were not in the stored plan: not made.
+    /// Changes that a new plan has but the stored plan has not. They were not made.
     pub left_out: Vec<Item>,
 }
 
@@ -72,7 +72,7 @@ impl Hardware {
         Ok(Self { cpus: cpus.collect(), nics: nics.collect(), disks: disks.collect() })
     }
 
-    /// How another differs, one line each.
+    /// Describes the differences to `now`, one line each.
     fn differences(&self, now: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.cpus != now.cpus {
@@ -88,7 +88,7 @@ impl Hardware {
     }
 }
 
-/// What a setting is called whatever numbers it has after this boot: interrupts are numbered anew.
+/// Returns a name of a setting without numbers that a boot changes, such as those of interrupts.
 fn name(item: &Item) -> (String, String, String) {
     let irq = item.change().and_then(|change| change.identity.irq_name.clone());
     let what = irq.unwrap_or_else(|| without_number(&item.what));

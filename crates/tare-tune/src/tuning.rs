@@ -1,4 +1,4 @@
-//! One tuning of a host, from its first write until it is put back.
+//! One tuning of a host, from its first write until it is reverted.
 
 use std::path::{Path, PathBuf};
 
@@ -13,39 +13,39 @@ use super::{
 use crate::plan::{Group, Item, Options, Plan};
 use crate::planner::plan;
 
-/// What a tuning is for.
+/// The lifetime of a tuning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Purpose {
-    /// It stays until it is reverted or the host is booted.
+    /// It lasts until it is reverted or the host reboots.
     Keep,
-    /// It lasts as long as the run whose process holds it. When that is dead, `tare clean` and the
-    /// next tuning put it back.
+    /// It lasts as long as the process of its run. After that process has died, `tare clean` or the
+    /// next tuning reverts it.
     Temporary { run: String },
 }
 
-/// A tuning. It holds the lock of its state directory; a temporary one counts as dead once the value
-/// is dropped and was not reverted.
+/// A tuning. It holds the lock of its state directory. A temporary tuning that is dropped without a
+/// revert counts as dead.
 #[derive(Debug)]
 pub struct Tuning {
     folder: PathBuf,
     journal: Journal,
-    /// Dead temporary tunings that have to be put back before anything is written.
+    /// Dead temporary tunings, which must be reverted before the first write.
     dead: Vec<String>,
-    // Dropped last: the file of the journal goes while the lock is held.
+    // Dropped last, so that the journal's file is removed under the lock.
     _lock: Lock,
 }
 
-/// The directory of tunings below a state directory.
+/// Returns the directory of tunings below a state directory.
 pub fn folder(state: &Path) -> PathBuf {
     state.join("tune")
 }
 
 impl Tuning {
-    /// Begins a tuning. Nothing is written, neither to the host nor to its journal.
+    /// Begins a tuning. This writes neither to the host nor to the journal.
     ///
     /// # Errors
-    /// `Busy` when another one is under way; when the state directory cannot be written.
+    /// `Busy` when another tuning is in progress; when the state directory cannot be written.
     pub fn begin(
         state: &Path,
         store: &dyn SettingStore,
@@ -58,17 +58,17 @@ impl Tuning {
         Ok(Self { folder, journal, dead, _lock: lock })
     }
 
-    /// `t0001`: names it in `tare tune status` and `revert --to`.
+    /// Returns the id, such as `t0001`, for `tare tune status` and `revert --to`.
     pub fn id(&self) -> &str {
         &self.journal.header.id
     }
 
-    /// Applies the items that are changes, in their order: the old values, read just now, go into the
-    /// journal with one sync, then each is written and read back.
+    /// Applies the items that are changes, in their order: records the current values in the journal
+    /// with one sync, then writes each setting and reads it back.
     ///
     /// # Errors
-    /// `NotAllowed` before the first write; `RolledBack` when a must-have failed: then everything of
-    /// this tuning was put back.
+    /// `NotAllowed` before the first write; `RolledBack` when a must-have failed and the whole tuning
+    /// was reverted.
     pub fn apply(
         &mut self,
         store: &mut dyn SettingStore,
@@ -78,10 +78,10 @@ impl Tuning {
         apply::apply(&mut self.journal, store, items)
     }
 
-    /// Plans and applies: channels first, then, on the host as it is with them, the rest.
+    /// Plans and applies: first the channels, then, from a new plan of the changed host, the rest.
     ///
     /// # Errors
-    /// As `apply`; when no plan can be made. What was done until then is put back.
+    /// Those of `apply`; when no plan can be made, after reverting the changes so far.
     pub fn apply_plan(
         &mut self,
         store: &mut dyn SettingStore,
@@ -90,7 +90,7 @@ impl Tuning {
         self.apply_where(store, options, &|_| true)
     }
 
-    /// The same, for those changes only that `wanted` takes.
+    /// Like [`Self::apply_plan`], for only those changes that `wanted` accepts.
     pub(super) fn apply_where(
         &mut self,
         store: &mut dyn SettingStore,
@@ -120,13 +120,13 @@ impl Tuning {
         Ok((made, applied))
     }
 
-    /// Puts everything of this tuning back that still is as it was written. It may be applied again
-    /// afterwards; its journal goes with the value.
+    /// Restores every setting of this tuning that still has the written value. The tuning can be
+    /// applied again afterwards; dropping it removes its journal.
     pub fn revert(&mut self, store: &mut dyn SettingStore) -> Reverted {
         revert::revert(&mut self.journal, store, OnDrift::Keep)
     }
 
-    /// Puts back what tunings left whose process died.
+    /// Reverts the tunings whose process died.
     pub(super) fn revert_dead(
         &mut self,
         store: &mut dyn SettingStore,
@@ -145,7 +145,7 @@ impl Drop for Tuning {
     }
 }
 
-/// Reverts a journal that nobody holds. The lock must be held.
+/// Reverts a journal without a live owner. The caller must hold the lock.
 fn revert_one(
     folder: &Path,
     store: &mut dyn SettingStore,
@@ -162,7 +162,7 @@ fn revert_one(
     Ok(Some(reverted))
 }
 
-/// Temporary tunings in a folder whose lock is held by the caller, and so by none of them.
+/// Lists the temporary tunings in a directory. All are dead, because the caller holds the lock.
 fn dead_temporary(folder: &Path) -> Result<Vec<String>, TuneError> {
     let mut dead = Vec::new();
     for id in journal::ids(folder)? {
@@ -175,10 +175,10 @@ fn dead_temporary(folder: &Path) -> Result<Vec<String>, TuneError> {
     Ok(dead)
 }
 
-/// Plans and applies under one lock. Where nothing has to change, nothing is left.
+/// Plans and applies under one lock. Leaves no journal when nothing has to change.
 ///
 /// # Errors
-/// As `Tuning::begin` and `Tuning::apply_plan`.
+/// Those of `Tuning::begin` and `Tuning::apply_plan`.
 pub fn apply_plan(
     store: &mut dyn SettingStore,
     state: &Path,
@@ -188,8 +188,8 @@ pub fn apply_plan(
     Tuning::begin(state, store, purpose)?.apply_plan(store, options)
 }
 
-/// Reverts tunings, the newest first: all of them, and what applies a plan at boot, or those newer
-/// than `to`, so that the host is as it was right after `to`.
+/// Reverts tunings, the newest first: either all of them together with the unit that applies a plan
+/// at boot, or those newer than `to`, which restores the host's state right after `to`.
 ///
 /// # Errors
 /// `Busy`, `Unknown`, or when a journal cannot be read. Drift is no error but an outcome.
@@ -225,7 +225,7 @@ pub fn revert_all(
     Ok(all)
 }
 
-/// Removes the unit and the stored plan, as settings of a tuning of their own.
+/// Removes the unit and the stored plan and reports them as settings of a tuning.
 fn revert_persisted(folder: &Path) -> Option<Reverted> {
     let setting = |place: String, outcome: RevertOutcome| RevertedSetting {
         knob: "persist".into(),
@@ -253,8 +253,7 @@ fn revert_persisted(folder: &Path) -> Option<Reverted> {
     (!settings.is_empty()).then(|| Reverted { id: "persist".into(), settings })
 }
 
-/// Puts back temporary tunings whose process died. Tunings to keep stay, and so does all while a
-/// tuning is under way.
+/// Reverts temporary tunings whose process died. Does nothing while a tuning is in progress.
 ///
 /// # Errors
 /// When a journal cannot be read.

@@ -30,8 +30,8 @@ pub struct InterruptCheck {
     pub name: String,
     /// The CPUs that were written.
     pub wanted: CpuSet,
-    /// The CPUs that the kernel delivers it to; `None` where it does not tell. It may lag: an
-    /// interrupt is moved when it arrives the next time.
+    /// The CPUs to which the kernel delivers it; `None` when the kernel does not show them. The value
+    /// may lag, because an interrupt moves when it arrives the next time.
     pub effective: Option<CpuSet>,
 }
 
@@ -55,7 +55,7 @@ impl Verification {
     }
 }
 
-/// Looks at every setting that was written and is not put back.
+/// Checks every setting that was written and not restored.
 ///
 /// # Errors
 /// When a journal cannot be read.
@@ -79,19 +79,19 @@ pub fn verify(store: &dyn SettingStore, state: &Path) -> Result<Verification, Tu
     Ok(Verification { tunings, interrupts })
 }
 
-/// What happened between two looks at a host.
+/// The interrupt load between two snapshots of a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadCheck {
-    /// Interrupts of devices that arrived on CPUs that were not given interrupts, the most first.
+    /// Interrupts of devices that arrived on CPUs outside of the interrupt CPUs, the most first.
     /// Empty when no interrupt was moved.
     pub stray: Vec<Stray>,
     /// Share of the wall clock that each CPU spent in interrupts and softirqs, 0 to 1.
     pub cpus: Vec<CpuShare>,
-    /// Interrupts whose CPUs were changed meanwhile: irqbalance, or another.
+    /// Interrupts whose CPUs irqbalance or another program changed meanwhile.
     pub moved: Vec<Moved>,
 }
 
-/// Interrupts that arrived where they should not.
+/// Interrupts that arrived on a wrong CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stray {
     pub number: u32,
@@ -111,7 +111,7 @@ pub struct CpuShare {
     pub takes_interrupts: bool,
 }
 
-/// An interrupt that somebody moved.
+/// An interrupt whose CPUs were changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     pub number: u32,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn strays_and_moves_are_found_between_two_looks() {
+    fn finds_stray_and_moved_interrupts() {
         let head = "       CPU0 CPU1\n";
         let line =
             |a, b| format!("{head} 24: {a} {b} PCI-MSIX-0000:00:03.0 1-edge virtio2-input.0");

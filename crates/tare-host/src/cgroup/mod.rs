@@ -1,11 +1,10 @@
 //! Control groups, v1 (also hybrid) and v2, behind one small API.
 //!
 //! On v1 a cgroup is one directory in each hierarchy; on v2 it is one directory, and controllers
-//! have to be enabled from the root down. Sources: the kernel's cgroup-v1/*.rst and cgroup-v2.rst.
+//! must be enabled from the root down. Sources: the kernel's cgroup-v1/*.rst and cgroup-v2.rst.
 //!
-//! Limits: on v2 the cgroup stands right below the root of the hierarchy that is mounted, so in a
-//! container with a cgroup namespace of its own, enabling a controller fails while processes live
-//! in that root.
+//! Limits: on v2 the cgroup is directly below the root of the mounted hierarchy. In a container with
+//! its own cgroup namespace, enabling a controller therefore fails while that root has processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +23,7 @@ pub const QUOTA_PERIOD_US: u64 = 100_000;
 
 const FREEZE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Which form of cgroups the host has.
+/// The cgroup version of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     None,
@@ -37,7 +36,7 @@ pub enum Version {
 /// Where the hierarchies are mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// v1: mount point by controller. `name=systemd` stands as `systemd`.
+    /// v1: mount point by controller. The key of `name=systemd` is `systemd`.
     v1: BTreeMap<String, PathBuf>,
     v2: Option<PathBuf>,
 }
@@ -66,7 +65,7 @@ fn advice(controller: &str) -> String {
 }
 
 impl Layout {
-    /// Reads the mounts of this process.
+    /// Reads the cgroup mounts of this process.
     ///
     /// # Errors
     /// When `PROC/self/mountinfo` cannot be read.
@@ -110,7 +109,7 @@ impl Layout {
         self.v2.as_deref()
     }
 
-    /// The controllers that can be used.
+    /// Lists the available controllers.
     pub fn controllers(&self) -> Vec<String> {
         match &self.v2 {
             Some(root) if self.v1.is_empty() => {
@@ -121,7 +120,7 @@ impl Layout {
         }
     }
 
-    /// Every directory that a cgroup of this name has, whether or not it is there.
+    /// Returns the directories of the cgroup of this name, which need not exist.
     pub fn folders(&self, name: &str) -> Vec<PathBuf> {
         let name = name.trim_start_matches('/');
         let mut folders: Vec<PathBuf> = self.v1.values().map(|root| root.join(name)).collect();
@@ -131,13 +130,13 @@ impl Layout {
         folders
     }
 
-    /// The entry that undoes a cgroup of this name and all below it.
+    /// Returns the journal entry that undoes the cgroup of this name and all below it.
     pub fn entry(&self, name: &str) -> Entry {
         Entry::cgroup(self.folders(name))
     }
 
-    /// Makes a run's own cgroup, in which those of its environments stand, and on v2 hands it the
-    /// controllers. Journalled first; undone with the journal.
+    /// Creates the run's root cgroup, the parent of its environments' cgroups, and on v2 enables the
+    /// controllers in it. The journal has the entries first and undoes them.
     pub fn make_root(&self, journal: &Journal) -> Result<Vec<EntryId>, CgroupError> {
         let name = journal.prefix();
         let mut entries = Vec::new();
@@ -174,23 +173,23 @@ impl Layout {
         Ok(ids)
     }
 
-    /// The cgroup of this name, made or not.
+    /// Returns the cgroup of this name, which need not exist.
     pub fn group(&self, name: &str) -> Cgroup {
         Cgroup { layout: self.clone(), name: name.trim_start_matches('/').into() }
     }
 
-    /// Moves a process into the cgroups that this process is in, in every hierarchy.
+    /// Moves a process into this process's own cgroup in every hierarchy.
     pub fn move_to_ours(&self, pid: u32) -> Result<(), CgroupError> {
         for (root, path) in self.of_process(Path::new("/proc"), "self")? {
             let folder = root.join(path.trim_start_matches('/'));
-            // Seen through a cgroup namespace or a bind mount, our own path may not be there.
+            // Behind a cgroup namespace or a bind mount, our own path may not exist.
             let folder = if folder.exists() { folder } else { root };
             write(&folder.join("cgroup.procs"), &pid.to_string())?;
         }
         Ok(())
     }
 
-    /// The cgroup paths of a process, with the mount point of each hierarchy.
+    /// Returns the mount point and the cgroup path of a process in each hierarchy.
     pub fn of_process(
         &self,
         proc: &Path,
@@ -226,12 +225,12 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Path below the root of each hierarchy, without a leading slash.
+    /// Returns the path below the root of each hierarchy, without a leading slash.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Makes the directories. The caller has journalled this cgroup or one above it.
+    /// Creates the directories. The caller has journalled this cgroup or a parent of it.
     ///
     /// # Errors
     /// When the tree is not writable.
@@ -243,7 +242,8 @@ impl Cgroup {
         self.inherit_cpuset()
     }
 
-    /// On v1 a new cpuset is empty and takes no process until CPUs and memory nodes are given.
+    /// Copies the parent's cpuset on v1, where a new cpuset is empty and accepts no process until it
+    /// has CPUs and memory nodes.
     fn inherit_cpuset(&self) -> Result<(), CgroupError> {
         let Some(root) = self.layout.v1.get("cpuset") else { return Ok(()) };
         let mut folder = root.clone();
@@ -275,7 +275,7 @@ impl Cgroup {
         write(&self.folder("cpuset")?.join("cpuset.cpus"), &cpus.to_string())
     }
 
-    /// The CPUs that are in force.
+    /// Returns the effective CPUs as a list.
     pub fn cpuset_effective(&self) -> Result<String, CgroupError> {
         let folder = self.folder("cpuset")?;
         let file = if self.is_v2() { "cpuset.cpus.effective" } else { "cpuset.effective_cpus" };
@@ -293,7 +293,7 @@ impl Cgroup {
         write(&folder.join("cpu.cfs_quota_us"), &quota.to_string())
     }
 
-    /// The quota in force, as `QUOTA PERIOD` in µs; `max` is none.
+    /// Returns the quota in force as `QUOTA PERIOD` in µs; the quota `max` means none.
     pub fn quota(&self) -> Result<String, CgroupError> {
         let folder = self.folder("cpu")?;
         if self.is_v2() {
@@ -309,7 +309,7 @@ impl Cgroup {
         write(&self.folder("memory")?.join(file), &bytes.to_string())
     }
 
-    /// The memory limit in force, in bytes; `None` when there is none.
+    /// Returns the memory limit in force in bytes; `None` means no limit.
     pub fn memory(&self) -> Result<Option<u64>, CgroupError> {
         let file = if self.is_v2() { "memory.max" } else { "memory.limit_in_bytes" };
         let text = read(&self.folder("memory")?.join(file))?;
@@ -325,14 +325,14 @@ impl Cgroup {
             .try_for_each(|folder| write(&folder.join("cgroup.procs"), &pid.to_string()))
     }
 
-    /// Removes the directories if nobody is in them; those that are busy stay for the journal.
+    /// Removes the directories that hold no process; the journal removes the others later.
     pub fn remove_empty(&self) {
         for folder in self.layout.folders(&self.name) {
             let _ = fs::remove_dir(folder);
         }
     }
 
-    /// Processes in the cgroup, those in cgroups below it included.
+    /// Lists the processes in the cgroup and in all cgroups below it.
     pub fn pids(&self) -> Vec<u32> {
         let folder = ["cpuset", "cpu", "freezer", "memory"]
             .into_iter()
@@ -340,7 +340,7 @@ impl Cgroup {
         folder.map(|folder| pids_of_tree(&folder)).unwrap_or_default()
     }
 
-    /// Whether its processes can be frozen by the kernel.
+    /// Whether the kernel can freeze its processes.
     pub fn can_freeze(&self) -> bool {
         match self.is_v2() {
             true => self.folder("cgroup").is_ok_and(|f| f.join("cgroup.freeze").exists()),
@@ -348,10 +348,10 @@ impl Cgroup {
         }
     }
 
-    /// Freezes every process in the cgroup and waits until the kernel says that it is done.
+    /// Freezes every process in the cgroup and waits until the kernel reports it frozen.
     ///
     /// # Errors
-    /// `NotFrozen` when a process does not stop: it sleeps where no signal reaches it.
+    /// `NotFrozen` when a process does not stop because it is in uninterruptible sleep.
     pub fn freeze(&self) -> Result<(), CgroupError> {
         let folder = self.folder("freezer")?;
         let (file, value) =
@@ -367,8 +367,8 @@ impl Cgroup {
                 return Err(CgroupError::NotFrozen { path: folder });
             }
             thread::sleep(Duration::from_micros(200));
-            // On v1 a process that forks or executes meanwhile can hold the cgroup in FREEZING for
-            // ever; cgroup-v1/freezer-subsystem.rst says to write again, or to thaw and retry.
+            // On v1 a process that forks or executes meanwhile can keep the cgroup in FREEZING
+            // forever; cgroup-v1/freezer-subsystem.rst advises to write again, or to thaw and retry.
             if !self.is_v2() {
                 if look % 50 == 0 {
                     thaw_folder(&folder);
@@ -387,7 +387,7 @@ impl Cgroup {
         write(&folder.join(file), value)
     }
 
-    /// Time for which the CPU quota held the cgroup back, in ns.
+    /// Returns the time for which the CPU quota throttled the cgroup, in ns.
     pub fn throttled_ns(&self) -> Result<u64, CgroupError> {
         let text = read(&self.folder("cpu")?.join("cpu.stat"))?;
         let field = |name: &str| {
@@ -399,7 +399,7 @@ impl Cgroup {
     }
 }
 
-/// A quota of so many CPUs as µs per period.
+/// Converts a quota in CPUs into µs per period.
 pub fn quota_us(cpus: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -418,12 +418,12 @@ fn is_frozen(folder: &Path) -> Result<bool, CgroupError> {
     Ok(read(&folder.join("cgroup.events"))?.lines().any(|line| line == "frozen 1"))
 }
 
-/// Thaws one cgroup directory, whatever its version. On v1 a frozen process cannot be killed.
+/// Thaws one cgroup directory of either version. On v1 a frozen process cannot be killed.
 pub(crate) fn thaw_folder(folder: &Path) {
     for (file, value) in [("freezer.state", "THAWED"), ("cgroup.freeze", "0")] {
         let path = folder.join(file);
         if path.exists() {
-            // What cannot be thawed cannot be killed either, and that is reported.
+            // A process that cannot be thawed cannot be killed either, and killing reports it.
             let _ = fs::write(path, value);
         }
     }

@@ -11,7 +11,7 @@ const PURE: &str =
     "24 22 0:22 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot\n";
 
 #[test]
-fn layouts_are_told_apart() {
+fn parses_hybrid_v2_and_absent_layouts() {
     let hybrid = Layout::parse(HYBRID);
     assert_eq!(hybrid.version(), Version::Hybrid);
     assert_eq!(hybrid.controllers(), ["cpu", "cpuacct", "cpuset", "systemd"]);
@@ -23,7 +23,7 @@ fn layouts_are_told_apart() {
 }
 
 #[test]
-fn files_of_both_versions_are_written() {
+fn writes_files_of_both_versions() {
     let root = std::env::temp_dir().join(format!("tare-test-cgroup-{}", std::process::id()));
     let v1 = ["cpu", "cpuset", "memory", "freezer"].map(|c| (c.to_string(), root.join(c)));
     let v1 = Layout { v1: v1.into_iter().collect(), v2: None }.group("/g");

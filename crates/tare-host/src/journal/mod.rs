@@ -1,14 +1,13 @@
-//! The journal of a run: what it is about to make on the host, written and synced before it is
-//! made, so that a run that is killed at any instant can be undone by the next one.
+//! The journal of a run: lists every host object before the run creates it, synced to disk, so that
+//! a later process can undo a run that was killed at any instant.
 //!
 //! One file per run, `STATE/runs/RUN.journal`, JSON lines: a header, then entries with ascending
-//! ids, then `done` lines for entries that were undone. The living run holds the file with flock,
-//! which the kernel drops when the process ends however it ends; `clean` skips files that are held.
-//! A line that was cut off by a crash is ignored: its thing was not made, because the sync had not
-//! returned.
+//! ids, then `done` lines for undone entries. A live run locks the file with flock, and the kernel
+//! releases the lock however the process ends; `clean` skips locked files. A line that a crash cut
+//! off is ignored: its object was never created, because the sync had not returned.
 //!
-//! An entry is a named kind with its data. The crate that owns a kind undoes it (`undo`); an entry of a
-//! kind that this program does not know is kept.
+//! An entry is a named kind with its data. The crate that owns a kind undoes it (`undo`); entries of
+//! unknown kinds are kept.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,10 +25,10 @@ mod entry;
 
 pub use entry::Entry;
 
-/// Format of the file. A newer one is left alone.
+/// Version of the file format. Files of newer versions are not touched.
 const VERSION: u32 = 1;
 
-/// Names an entry of one journal.
+/// Identifies an entry within one journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EntryId(u64);
@@ -50,7 +49,7 @@ enum Line {
     Done { done: Vec<EntryId> },
 }
 
-/// Why a journal could not be kept.
+/// Why a journal could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     #[error("cannot keep a journal in {}; run as root or choose another directory with --state", .path.display())]
@@ -69,7 +68,7 @@ pub enum JournalError {
     UnknownKind { kind: String },
 }
 
-/// The journal of one run. Shared by everything that makes something during the run.
+/// The journal of one run, shared by all code that creates host objects during the run.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -85,14 +84,14 @@ struct State {
     live: BTreeMap<EntryId, Entry>,
 }
 
-/// The directory of journals below a state directory.
+/// Returns the directory of journals below a state directory.
 pub fn folder(state: &Path) -> PathBuf {
     state.join("runs")
 }
 
 impl Journal {
-    /// Begins a run: takes an id of four hexadecimal digits that no other journal has. `kinds` are
-    /// those of other crates that the run may write besides the kinds of this crate.
+    /// Begins a run with an unused id of four hexadecimal digits. `kinds` are the kinds of other
+    /// crates that the run may write besides those of this crate.
     ///
     /// # Errors
     /// When the state directory cannot be written.
@@ -108,7 +107,7 @@ impl Journal {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(source) => return Err(JournalError::Open { path, source }),
             };
-            // A `clean` that came between these two steps holds or has removed the file.
+            // A `clean` between these two steps has locked or removed the file.
             if !file.lock().map_err(open)? {
                 continue;
             }
@@ -127,10 +126,10 @@ impl Journal {
         Err(JournalError::NoFreeId { path: folder })
     }
 
-    /// Takes over the journal of a run that is dead.
+    /// Takes over the journal of a dead run.
     ///
     /// # Errors
-    /// `Alive` when its process still holds it, `Header` when it is no journal.
+    /// `Alive` when its process still holds the lock, `Header` when the file is no journal.
     pub fn adopt(path: &Path, kinds: KnownKinds) -> Result<Self, JournalError> {
         let read = |source| JournalError::Read { path: path.into(), source };
         let (file, text) = LineFile::open(path).map_err(read)?;
@@ -143,7 +142,7 @@ impl Journal {
         }
         let header = match header {
             Some(header) if header.version == VERSION => header,
-            // Died before the header was on disk, so before anything was made.
+            // The run died before the header was on disk, so before it created anything.
             None if text.lines().count() <= 1 => {
                 Header { version: VERSION, run: line_file::stem(path), pid: 0, started_unix_s: 0 }
             }
@@ -165,21 +164,22 @@ impl Journal {
         Ok(Self { path: path.into(), header, kinds, state })
     }
 
-    /// The run's id.
+    /// Returns the run's id.
     pub fn run(&self) -> &str {
         &self.header.run
     }
 
-    /// `tare-RUN`: what every name of this run begins with.
+    /// Returns `tare-RUN`, the prefix of every name of this run.
     pub fn prefix(&self) -> String {
         format!("{NAME_PREFIX}{}", self.header.run)
     }
 
-    /// Writes down what is about to be made. Returns after the disk has it: only then make it.
-    /// Entries that are made together are written together, for one sync.
+    /// Appends entries with one sync and returns when the disk has them. Only then may the caller
+    /// create their objects.
     ///
     /// # Errors
-    /// When the disk does not take it, or this journal cannot undo it; then it must not be made.
+    /// When the write fails, or no known crate can undo an entry. The caller must then create
+    /// nothing.
     pub fn write(&self, entries: Vec<Entry>) -> Result<Vec<EntryId>, JournalError> {
         if let Some(entry) = entries.iter().find(|entry| self.owner(entry).is_none()) {
             return Err(JournalError::UnknownKind { kind: entry.kind().into() });
@@ -202,8 +202,8 @@ impl Journal {
         Ok(ids)
     }
 
-    /// Undoes these entries, the last first, and writes down those that are gone. Idempotent: an
-    /// entry that was undone before, or whose thing is gone, is no error.
+    /// Undoes these entries, the last first, and records the undone ones. Idempotent: an entry that
+    /// was undone before, or whose object is gone, is no error.
     pub fn undo(&self, ids: &[EntryId]) -> Vec<UndoError> {
         let mut entries: Vec<(EntryId, Entry)> = {
             let state = self.lock();
@@ -227,39 +227,40 @@ impl Journal {
         errors
     }
 
-    /// What undoes an entry, if this program knows its kind.
+    /// Returns the owner of an entry's kind; `None` when this program does not know the kind.
     fn owner(&self, entry: &Entry) -> Option<&'static dyn UndoKinds> {
         const HOST: &dyn UndoKinds = &HostKinds;
         let all = std::iter::once(HOST).chain(self.kinds.iter().copied());
         all.into_iter().find(|owner| owner.kinds().contains(&entry.kind()))
     }
 
-    /// Writes down that the caller has undone these itself. Not synced: undoing twice is harmless.
+    /// Records that the caller has undone these entries itself. Not synced: undoing twice is
+    /// harmless.
     pub fn forget(&self, ids: &[EntryId]) {
         if ids.is_empty() {
             return;
         }
         let mut state = self.lock();
         state.live.retain(|id, _| !ids.contains(id));
-        // Should the line be lost, `clean` finds the things gone.
+        // If the line is lost, `clean` finds the objects gone.
         let _ = self.append(&mut state, &Line::Done { done: ids.to_vec() }, false);
     }
 
-    /// What is not undone yet.
+    /// Returns the entries that are not undone yet.
     pub fn live(&self) -> Vec<(EntryId, Entry)> {
         self.lock().live.iter().map(|(id, entry)| (*id, entry.clone())).collect()
     }
 
-    /// Undoes all that is left and, if all went well, removes the file. Idempotent.
+    /// Undoes all remaining entries and, if none failed, removes the file. Idempotent.
     pub fn close(&self) -> Vec<UndoError> {
         let (ids, entries): (Vec<EntryId>, Vec<Entry>) = self.live().into_iter().unzip();
-        // First of all, so that nothing is made any more behind the back of what follows. If it
-        // fails, so does the entry of the processes, or the cgroup that they live in.
+        // Processes end first, so that none creates objects while the rest is undone. If this fails,
+        // the entry of the processes or of their cgroup fails too.
         let ended = undo::end_processes(self.run(), &entries);
         let mut errors = self.undo(&ids);
         errors.extend(ended.err());
         if errors.is_empty() {
-            // A journal without live entries that stays is removed by the next `clean`.
+            // The next `clean` removes a journal without live entries that stays here.
             let _ = fs::remove_file(&self.path);
         }
         errors
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_run_is_adopted_with_what_was_not_undone() {
+    fn adopts_dead_run_with_live_entries() {
         let state = scratch("adopt");
         let journal = Journal::create(&state, &[]).unwrap();
         let folder_of_run = state.join(journal.prefix());
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_others_are_refused() {
+    fn refuses_names_of_other_owners() {
         let state = scratch("refuse");
         let journal = Journal::create(&state, &[]).unwrap();
         let keep = state.join("keep");
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_an_unknown_kind_is_kept_until_its_owner_is_there() {
+    fn keeps_unknown_kind_until_owner_is_known() {
         let state = scratch("unknown");
         let journal = Journal::create(&state, &[&Toys]).unwrap();
         let toy = Entry::new(&Toy::Toy { name: format!("{}-ball", journal.prefix()) });
@@ -394,9 +395,9 @@ mod tests {
         fs::remove_dir_all(&state).unwrap();
     }
 
-    /// Lines as they were written before kinds had owners.
+    /// The lines are in the format from before kinds had owners.
     #[test]
-    fn a_journal_of_an_older_version_is_undone() {
+    fn undoes_journal_of_older_version() {
         let state = scratch("older");
         let folder_of_run = state.join("tare-ab12");
         fs::create_dir_all(folder_of_run.join("deep")).unwrap();

@@ -1,8 +1,8 @@
-//! The initiator: controllers that this host has on targets, its own or others'.
+//! The initiator: this host's controllers, connected to targets on this or other hosts.
 //!
-//! Method: a line of options written to `/dev/nvme-fabrics` makes a controller, and reading the same
-//! descriptor says its number (drivers/nvme/host/fabrics.c); writing to `delete_controller` in sysfs removes it.
-//! The host NQN that a controller was made with is in sysfs, and is how ours are found again.
+//! Method: writing a line of options to `/dev/nvme-fabrics` creates a controller, and reading the
+//! same descriptor returns its number (drivers/nvme/host/fabrics.c). Writing to `delete_controller`
+//! in sysfs removes it. The host NQN of a controller is in sysfs and identifies ours.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -17,37 +17,37 @@ use super::{NvmeError, Transport, name_in, nqn};
 const CLASS: &str = "/sys/class/nvme";
 const FABRICS: &str = "/dev/nvme-fabrics";
 
-/// The kernel looks for namespaces after the connection, which a busy host may put off.
+/// The kernel scans for namespaces after it has connected, which takes longer on a busy host.
 const SCAN_LIMIT: Duration = Duration::from_secs(20);
 
-/// What is under way on a controller that is removed is ended first, and a file system that was just
-/// left writes its last words. What the longest time-outs allow, and more.
+/// The kernel ends outstanding commands before it removes a controller, and a file system that was
+/// just unmounted writes its last blocks. This is more than the longest of their time-outs.
 const DELETE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A connection to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Connect<'a> {
-    /// What it is known by on this host.
+    /// The name of the connection on this host, the suffix of its host NQN.
     pub name: &'a str,
     pub transport: Transport,
     pub address: IpAddr,
     pub service: u16,
     /// The target's NQN.
     pub subsystem: &'a str,
-    /// Queues for I/O; `None`: one for each CPU.
+    /// I/O queues; `None` means one for each CPU.
     pub queues: Option<u32>,
-    /// Commands under way in each; `None`: the kernel's default.
+    /// Commands in flight in each queue; `None` means the kernel's default.
     pub depth: Option<u32>,
-    /// How long a lost target is looked for before its I/O fails, in s.
+    /// How long the kernel tries to reconnect to a lost target before I/O fails, in s.
     pub loss_s: u32,
-    /// How long a target may be silent until it is lost, in s.
+    /// How long a target may be silent before it counts as lost, in s.
     pub keep_alive_s: u32,
 }
 
 impl Connect<'_> {
-    /// The options as the kernel takes them. A host id goes with one host NQN only (fabrics.c,
-    /// `nvmf_host_add`), so ours is new each time. `ctrl_loss_tmo` alone is a number of attempts, each of
-    /// which may take its time; `fast_io_fail_tmo` is the clock after which I/O fails.
+    /// Returns the options in the kernel's syntax. A host id belongs to one host NQN only
+    /// (fabrics.c, `nvmf_host_add`), so each connection gets a new one. `ctrl_loss_tmo` alone is a
+    /// number of attempts of any length; `fast_io_fail_tmo` is the time after which I/O fails.
     fn words(&self, host_id: &str) -> String {
         let Self { address, service, subsystem, loss_s, keep_alive_s, .. } = self;
         let transport = self.transport.word();
@@ -65,11 +65,11 @@ impl Connect<'_> {
         words
     }
 
-    /// Makes the controller.
+    /// Creates the controller.
     ///
     /// # Errors
-    /// When this host is connected to the target already, or the target does not answer: the kernel
-    /// gives up by itself, for TCP after 3 s without any answer.
+    /// When this host is connected to the target already, or the target does not answer. The kernel
+    /// gives up by itself, for TCP after 3 s without an answer.
     pub fn connect(&self) -> Result<Controller, NvmeError> {
         let same = |controller: &Controller| {
             controller.attribute("subsysnqn").is_some_and(|nqn| nqn == self.subsystem)
@@ -97,7 +97,7 @@ impl Connect<'_> {
     }
 }
 
-/// The answer is `instance=3,cntlid=1`.
+/// Reads the number of the controller from an answer such as `instance=3,cntlid=1`.
 fn instance(said: &str) -> Option<u32> {
     said.trim().split(',').find_map(|word| word.strip_prefix("instance=")?.parse().ok())
 }
@@ -109,28 +109,28 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Such as `nvme3`.
+    /// Returns the name, such as `nvme3`.
     pub fn name(&self) -> String {
         self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// One of its attributes in sysfs, such as `state` or `queue_count`.
+    /// Reads an attribute from sysfs, such as `state` or `queue_count`.
     pub fn attribute(&self, name: &str) -> Option<String> {
         Some(fs::read_to_string(self.folder.join(name)).ok()?.trim().to_string())
     }
 
-    /// The name of the connection, if it is one of Tare's.
+    /// Returns the name of the connection; `None` for controllers that Tare did not create.
     pub fn connection(&self) -> Option<String> {
         Some(name_in(&self.attribute("hostnqn")?)?.to_string())
     }
 
-    /// Asks the kernel to remove it. The write returns when it is gone, which nobody waits for
-    /// longer than to this time: it cannot be interrupted.
+    /// Asks the kernel to remove it and waits until the deadline at most. The write returns when the
+    /// controller is gone and cannot be interrupted, so it runs on another thread.
     fn delete(&self, deadline: Instant) {
         let file = self.folder.join("delete_controller");
         let (done, ended) = mpsc::channel();
         thread::spawn(move || {
-            // Whether it is gone is looked at, not believed.
+            // The caller checks in sysfs whether it is gone.
             let _ = fs::write(file, "1");
             let _ = done.send(());
         });
@@ -138,7 +138,7 @@ impl Controller {
     }
 }
 
-/// Every controller of this host.
+/// Lists the controllers of this host.
 pub fn controllers() -> Vec<Controller> {
     let entries = fs::read_dir(CLASS).into_iter().flatten().flatten();
     entries.map(|entry| Controller { folder: entry.path() }).collect()
@@ -160,12 +160,12 @@ pub(crate) fn disconnect(name: &str) -> Result<(), NvmeError> {
     }
 }
 
-/// Names of the connections that are Tare's.
+/// Lists the names of Tare's connections.
 pub(crate) fn host_names() -> Vec<String> {
     controllers().iter().filter_map(Controller::connection).collect()
 }
 
-/// The block device of a namespace of a target that this host is connected to, if it is there.
+/// Returns the block device of a namespace of a connected target; `None` while it does not exist.
 ///
 /// With multipath the device belongs to the subsystem and not to one controller
 /// (Documentation/admin-guide/nvme-multipath.rst): both have the target's NQN in sysfs.
@@ -174,7 +174,7 @@ pub fn namespace(subsystem: &str, id: u32) -> Option<PathBuf> {
     Some(Path::new("/dev").join(name)).filter(|device| device.exists())
 }
 
-/// The same, once it is there.
+/// Waits for the block device of a namespace and returns it.
 ///
 /// # Errors
 /// When it does not appear.
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_as_the_kernel_takes_them() {
+    fn formats_options_for_kernel() {
         let mut connect = Connect {
             name: "tare-ab12-e0",
             transport: Transport::Tcp,
@@ -239,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_names_the_controller() {
+    fn parses_controller_number() {
         assert_eq!(instance("instance=12,cntlid=3\n"), Some(12));
         assert_eq!(instance("cntlid=3,instance=0"), Some(0));
         assert_eq!(instance(""), None);
     }
 
     #[test]
-    fn a_namespace_is_found_by_target_and_number_and_is_no_hidden_path() {
+    fn finds_namespace_and_skips_hidden_path() {
         let block = tempfile::tempdir().unwrap();
         for (name, nqn, id, hidden) in [
             ("nvme0c0n1", "nqn.ours", "1", "1"),

@@ -1,13 +1,13 @@
-//! NVMe over fabrics: a target of the kernel's own (nvmet), the initiator that connects to it or to
-//! another host's, and soft-RoCE where there is no RDMA hardware.
+//! NVMe over fabrics: a target in this kernel (nvmet), the initiator that connects to it or to
+//! another host's target, and soft-RoCE where there is no RDMA hardware.
 //!
-//! Method: the target is made in configfs, the initiator by one write to `/dev/nvme-fabrics`, as nvme-cli
-//! and nvmetcli do; nothing but the kernel and, for soft-RoCE, iproute2 is needed. A run's target and its
-//! controllers are known by their names: the target's NQN and the host NQN that it connects with end
-//! in `tare-RUN...`, so that both can be undone by the name alone, after `kill -9` as well.
+//! Method: the target is created in configfs and the controller by one write to `/dev/nvme-fabrics`,
+//! like nvmetcli and nvme-cli do. This needs only the kernel and, for soft-RoCE, iproute2. The NQN
+//! of a run's target and the host NQN of its controllers end in `tare-RUN...`, so that names alone
+//! suffice to undo both, even after `kill -9`.
 //!
-//! Limits: the kernel reconnects in its first network namespace, whatever namespace connected
-//! (drivers/nvme/host/tcp.c), so that all this belongs in the host's own.
+//! Limits: the kernel reconnects in the initial network namespace regardless of the namespace that
+//! connected (drivers/nvme/host/tcp.c), so all of this belongs into the host's own namespace.
 
 mod initiator;
 pub mod soft_roce;
@@ -18,25 +18,25 @@ use std::path::PathBuf;
 
 pub use initiator::{Connect, Controller, controllers, namespace, wait_for_namespace};
 pub(crate) use initiator::{disconnect, host_names};
-pub use target::{Listen, Target};
+pub use target::{ListenAddress, Target};
 
 use crate::module::{self, ModuleError};
 
-/// What the NQNs of Tare begin with; the name follows. The domain is one that nobody can have (RFC
-/// 2606), the date the first in which it was used so.
+/// The prefix of Tare's NQNs; the name follows. The domain cannot be registered (RFC 2606); the date
+/// is the month of its first use here.
 const NQN_PREFIX: &str = "nqn.2026-11.invalid.tare:";
 
-/// The NVMe qualified name of something that a run names.
+/// Returns the NVMe qualified name for a name of a run.
 pub fn nqn(name: &str) -> String {
     format!("{NQN_PREFIX}{name}")
 }
 
-/// The name in an NQN of ours.
+/// Returns the name in an NQN of Tare; `None` for other NQNs.
 fn name_in(nqn: &str) -> Option<&str> {
     nqn.trim().strip_prefix(NQN_PREFIX)
 }
 
-/// What commands and data travel on.
+/// The transport of commands and data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     Tcp,
@@ -44,7 +44,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// As the kernel writes it, here and in sysfs.
+    /// Returns the kernel's name of the transport, which is also the one in sysfs.
     pub fn word(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -52,7 +52,7 @@ impl Transport {
         }
     }
 
-    /// What the initiator needs.
+    /// Lists the kernel modules of the initiator.
     pub fn initiator_modules(self) -> &'static [&'static str] {
         match self {
             Self::Tcp => &["nvme-tcp"],
@@ -60,7 +60,7 @@ impl Transport {
         }
     }
 
-    /// What the target needs.
+    /// Lists the kernel modules of the target.
     pub fn target_modules(self) -> &'static [&'static str] {
         match self {
             Self::Tcp => &["nvmet", "nvmet-tcp"],
@@ -69,19 +69,19 @@ impl Transport {
     }
 }
 
-/// Those of some modules that this kernel does not have.
+/// Returns those of `modules` that this kernel does not have.
 pub fn missing<'a>(modules: &[&'a str]) -> Vec<&'a str> {
-    modules.iter().copied().filter(|name| !module::is_had(name)).collect()
+    modules.iter().copied().filter(|name| !module::is_available(name)).collect()
 }
 
-/// Why there is no target or no connection to one, or why it cannot be removed.
+/// Why a target or a connection could not be created or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum NvmeError {
     #[error(transparent)]
     Module(#[from] ModuleError),
     #[error("cannot reach the kernel's configfs")]
     Configfs(#[source] io::Error),
-    #[error("the module nvmet is there, but not its tree in configfs")]
+    #[error("the module nvmet is loaded, but its tree in configfs is missing")]
     NoTree,
     #[error("cannot make the NVMe target: writing {value:?} to {} failed", .path.display())]
     Set { path: PathBuf, value: String, source: io::Error },
@@ -103,6 +103,6 @@ pub enum NvmeError {
     Answer { said: String },
     #[error("namespace {id} of {nqn} did not appear as a block device within {limit_s} s")]
     NoNamespace { nqn: String, id: u32, limit_s: u64 },
-    #[error("the controller {controller} did not go within {limit_s} s")]
+    #[error("the kernel did not remove the controller {controller} within {limit_s} s")]
     Stays { controller: String, limit_s: u64 },
 }

@@ -1,9 +1,9 @@
-//! Soft-RoCE: an RDMA device in software (`rdma_rxe`) on a network device of its own, where there is
-//! no RDMA hardware.
+//! Soft-RoCE: a software RDMA device (`rdma_rxe`) on its own network device, for hosts without RDMA
+//! hardware.
 //!
-//! Method: a dummy device with one address, and the RDMA device on it, by iproute2's `ip` and `rdma`.
-//! Limits: a CPU does what an RDMA card would do; it shows that RDMA works and how it fails, not
-//! what it costs.
+//! Method: iproute2's `ip` and `rdma` create a dummy device with one address and the RDMA device on
+//! it. Limits: a CPU does the work of an RDMA card, so tests show that RDMA works and how it fails,
+//! but not what it costs.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::exec::{Command, ExecError};
 
 const CLASS: &str = "/sys/class/infiniband";
 
-/// What it needs of the kernel.
+/// The kernel modules that it needs.
 pub const MODULES: &[&str] = &["rdma_rxe", "dummy"];
 
-/// Makes both devices, of the same name, which at most 15 characters long.
+/// Creates both devices with the same name of at most 15 characters.
 ///
 /// # Errors
 /// When the kernel refuses one.
@@ -30,7 +30,7 @@ pub fn make(run: &str, name: &str, address: Ipv4Addr) -> Result<(), ExecError> {
     device.variable(RUN_VARIABLE, run).run().map(drop)
 }
 
-/// Removes the RDMA device. Idempotent. The network device below it is an entry of its own.
+/// Removes the RDMA device. Idempotent. The network device below it has its own journal entry.
 pub(crate) fn remove(name: &str) -> Result<(), ExecError> {
     let there = || Path::new(CLASS).join(name).exists();
     if !there() {
@@ -42,7 +42,7 @@ pub(crate) fn remove(name: &str) -> Result<(), ExecError> {
     }
 }
 
-/// Names of the RDMA devices of this host.
+/// Lists the names of the RDMA devices of this host.
 pub fn devices() -> Vec<String> {
     let entries = std::fs::read_dir(CLASS).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()

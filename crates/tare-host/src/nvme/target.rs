@@ -1,12 +1,12 @@
-//! A target of the kernel's own: one subsystem with one namespace on a block device, behind one port.
+//! A target in this kernel: one subsystem with one namespace on a block device, behind one port.
 //!
-//! Method: the tree `nvmet` of configfs (drivers/nvme/target/configfs.c): a directory is made for a
-//! subsystem, a namespace and a port, their attributes are written, and the port serves the subsystem as
-//! soon as a link to it lies in the port. Configfs is reached through a mount that stands in no tree
-//! (fsopen(2), fsmount(2)), so that nothing is mounted where it was not.
+//! Method: in the tree `nvmet` of configfs (drivers/nvme/target/configfs.c), create a directory for
+//! the subsystem, the namespace and the port, write their attributes, and link the subsystem into
+//! the port, which then serves it. A detached mount (fsopen(2), fsmount(2)) gives access to
+//! configfs, so that no mount point changes.
 //!
-//! Limits: ports have numbers and no names. Ours is made from the name of the subsystem, and removed
-//! only when it serves no other subsystem.
+//! Limits: ports have numbers and no names. The number derives from the name of the subsystem, and
+//! the port is removed only when it serves no other subsystem.
 
 use std::fs;
 use std::io;
@@ -19,28 +19,28 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use super::{NvmeError, Transport, name_in, nqn};
 use crate::module;
 
-/// Where a target listens.
+/// The address on which a target listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listen {
+pub struct ListenAddress {
     pub transport: Transport,
     pub address: IpAddr,
     /// Port of TCP, or of the RDMA connection manager.
     pub service: u16,
 }
 
-/// The tree in which the kernel's targets are made.
+/// The configfs tree of the kernel's targets.
 #[derive(Debug)]
 pub struct Target {
     root: PathBuf,
-    /// The root is a path through this descriptor.
+    /// `root` is a path through this descriptor.
     _mount: OwnedFd,
 }
 
 impl Target {
-    /// Opens the tree; `None` where the module is not loaded, so that there is no target either.
+    /// Opens the tree; `None` when the module is not loaded, and so no target exists.
     ///
     /// # Errors
-    /// When configfs cannot be mounted, which takes root.
+    /// When configfs cannot be mounted, which needs root.
     pub fn open() -> Result<Option<Self>, NvmeError> {
         if !module::is_loaded("nvmet") {
             return Ok(None);
@@ -52,7 +52,7 @@ impl Target {
             Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, none)?)
         };
         let mount = mount().map_err(NvmeError::Configfs)?;
-        // Built in, but not started: the tree is missing.
+        // The tree is missing when the module is built in but not started.
         let root = PathBuf::from(format!("/proc/self/fd/{}/nvmet", mount.as_raw_fd()));
         Ok(root.exists().then_some(Self { root, _mount: mount }))
     }
@@ -61,12 +61,12 @@ impl Target {
         self.root.join("subsystems").join(nqn(name))
     }
 
-    /// Makes a target that any host may connect to, and lets it listen.
+    /// Creates a target that accepts any host, and starts it.
     ///
     /// # Errors
-    /// When a step fails, such as listening on an address that is taken; what was made is undone by
-    /// [`Self::remove`].
-    pub fn make(&self, name: &str, device: &Path, listen: Listen) -> Result<(), NvmeError> {
+    /// When a step fails, such as listening on an address in use. [`Self::remove`] undoes the steps
+    /// before it.
+    pub fn make(&self, name: &str, device: &Path, listen: ListenAddress) -> Result<(), NvmeError> {
         let subsystem = self.subsystem(name);
         let namespace = subsystem.join("namespaces/1");
         make(&subsystem)?;
@@ -86,10 +86,10 @@ impl Target {
             .map_err(|source| NvmeError::Make { path: link, source })
     }
 
-    /// Removes a target. Whoever is connected to it loses the connection. Idempotent.
+    /// Removes a target and so drops its connections. Idempotent.
     ///
     /// # Errors
-    /// When the kernel keeps a part of it.
+    /// When the kernel refuses to remove a part.
     pub fn remove(&self, name: &str) -> Result<(), NvmeError> {
         let subsystem = self.subsystem(name);
         let ours = nqn(name);
@@ -113,7 +113,7 @@ impl Target {
         gone(&subsystem, |path| fs::remove_dir(path))
     }
 
-    /// Names of the targets that are Tare's.
+    /// Lists the names of Tare's targets.
     pub fn names(&self) -> Vec<String> {
         let subsystems = self.list("subsystems");
         subsystems.iter().filter_map(|nqn| Some(name_in(nqn)?.to_string())).collect()
@@ -124,7 +124,7 @@ impl Target {
     }
 }
 
-/// The number of the port of a target: from its name, above those that people give (FNV-1a, folded).
+/// Derives the port number of a target from its name (FNV-1a, folded), above the usual manual ones.
 fn port_number(name: &str) -> u16 {
     let hash = name
         .bytes()
@@ -147,7 +147,7 @@ fn list(folder: &Path) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// No error when it is gone already.
+/// Removes a path; no error when it is gone already.
 fn gone(path: &Path, remove: impl Fn(&Path) -> io::Result<()>) -> Result<(), NvmeError> {
     match remove(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_have_numbers_of_their_own_that_follow_from_the_name() {
+    fn port_numbers_derive_from_names() {
         let numbers: std::collections::BTreeSet<u16> =
             (0..100).map(|start| port_number(&format!("tare-ab12-e{start}"))).collect();
         assert!(numbers.len() > 95, "{}", numbers.len());
@@ -170,9 +170,9 @@ mod tests {
         assert_eq!(port_number("tare-ab12-e0"), port_number("tare-ab12-e0"));
     }
 
-    /// Only the logic of what is whose: the kernel's tree makes and removes attributes by itself.
+    /// Covers ownership only: in the kernel's tree, attributes come and go by themselves.
     #[test]
-    fn a_port_that_serves_others_stays() {
+    fn keeps_port_that_serves_other_subsystem() {
         let folder = tempfile::tempdir().unwrap();
         let mount = OwnedFd::from(fs::File::open(folder.path()).unwrap());
         let target = Target { root: folder.path().into(), _mount: mount };

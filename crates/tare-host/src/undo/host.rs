@@ -1,4 +1,4 @@
-//! The kinds of journal entries that this crate owns, and how each is undone.
+//! The kinds of journal entries of this crate, and the code that undoes each.
 
 use std::fs;
 use std::io;
@@ -13,10 +13,10 @@ use super::{UndoError, UndoKinds, check_name, check_path};
 use crate::exec::{Command, ExecError};
 use crate::journal::Entry;
 use crate::nvme::{self, Target, soft_roce};
-use crate::process::{self, Hold};
+use crate::process::{self, ProcessHandle};
 use crate::{RUN_VARIABLE, block, cgroup, mounts, netns};
 
-/// How long a killed process may take to end. It is at most waiting for its disk.
+/// How long a killed process may take to end. Only disk I/O can delay it.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The kinds of entries of this crate, as they are written in a journal.
@@ -54,7 +54,7 @@ enum HostEntry {
     Mount {
         path: PathBuf,
     },
-    /// What is mounted on a path in the mount namespace of another process, such as an engine.
+    /// A mount on a path in the mount namespace of another process, such as an engine.
     MountElsewhere {
         path: PathBuf,
         pid: u32,
@@ -196,8 +196,8 @@ impl UndoKinds for HostKinds {
     }
 }
 
-/// Ends what may still be making things: every marked process of the run, those in its cgroups
-/// thawed first, because on cgroup v1 a frozen process cannot be killed.
+/// Kills every marked process of the run, so that none creates more objects. Thaws the run's cgroups
+/// first, because on cgroup v1 a frozen process cannot be killed.
 pub(crate) fn end_processes(run: &str, entries: &[Entry]) -> Result<(), UndoError> {
     let mut has_processes = false;
     for entry in entries {
@@ -234,7 +234,7 @@ fn undo(run: &str, entry: &HostEntry) -> Result<(), UndoError> {
         }
         HostEntry::Cgroup { paths } => {
             paths.iter().try_for_each(|path| check_path(run, path))?;
-            // All of them first: a process that is frozen through one cannot be killed through
+            // All are thawed first: a process that one hierarchy freezes cannot be killed through
             // another.
             let folders: Vec<PathBuf> = paths.iter().flat_map(|path| folders(path)).collect();
             folders.iter().for_each(|folder| cgroup::thaw_folder(folder));
@@ -289,7 +289,7 @@ fn undo(run: &str, entry: &HostEntry) -> Result<(), UndoError> {
     }
 }
 
-/// No error when the thing is gone already.
+/// Passes a result on, without the error that the path is gone already.
 fn gone(path: &Path, result: io::Result<()>) -> Result<(), UndoError> {
     match result {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -299,7 +299,7 @@ fn gone(path: &Path, result: io::Result<()>) -> Result<(), UndoError> {
     }
 }
 
-/// A process that is just ending may write once more while the directory is emptied.
+/// Removes a directory. Retries, because a process that is ending may write once more meanwhile.
 fn remove_directory(path: &Path) -> Result<(), UndoError> {
     let deadline = Instant::now() + Duration::from_secs(2);
     loop {
@@ -315,21 +315,21 @@ fn remove_directory(path: &Path) -> Result<(), UndoError> {
     }
 }
 
-/// Kills every process with the run's mark, until two looks in a row find none: one that was
-/// forking while we looked, or was inside execve and showed no environment, is found by the next.
+/// Kills every process with the run's mark until two scans in a row find none: the second finds a
+/// process that was forking, or was inside execve and showed no environment, during the first.
 fn kill_run(run: &str) -> Result<(), UndoError> {
     let own = std::process::id();
     let mut alive = Vec::new();
     let mut looks_without = 0;
     for _ in 0..50 {
-        // The hold comes before the look, so that what was looked at is what is signalled.
+        // The handle is opened before the check, so that the checked process is the one killed.
         let marked = |pid: u32| {
-            let hold = Hold::open(pid)?;
-            (process::variable(pid, RUN_VARIABLE).as_deref() == Some(run)).then_some(hold)
+            let handle = ProcessHandle::open(pid)?;
+            (process::variable(pid, RUN_VARIABLE).as_deref() == Some(run)).then_some(handle)
         };
-        let holds: Vec<Hold> =
+        let handles: Vec<ProcessHandle> =
             process::all().into_iter().filter(|pid| *pid != own).filter_map(marked).collect();
-        if holds.is_empty() {
+        if handles.is_empty() {
             looks_without += 1;
             if looks_without == 2 {
                 return Ok(());
@@ -338,7 +338,7 @@ fn kill_run(run: &str) -> Result<(), UndoError> {
             continue;
         }
         looks_without = 0;
-        alive = process::kill_held(&holds, KILL_LIMIT)
+        alive = process::kill_handles(&handles, KILL_LIMIT)
             .map_err(|source| UndoError::Signal { run: run.into(), source })?;
         if !alive.is_empty() {
             break;
@@ -356,7 +356,7 @@ fn remove_link(name: &str, namespace: Option<&Path>) -> Result<(), UndoError> {
         None => devices(),
         Some(path) => match netns::within(path, devices) {
             Ok(devices) => devices,
-            // The namespace is gone, and the device with it.
+            // The namespace is gone and has taken the device with it.
             Err(_) => return Ok(()),
         },
     };
@@ -369,7 +369,7 @@ fn remove_link(name: &str, namespace: Option<&Path>) -> Result<(), UndoError> {
         command = command.in_namespace(path);
     }
     match command.run() {
-        // It went away meanwhile, with its peer.
+        // It vanished meanwhile together with its peer.
         Err(ExecError::Failed { stderr, .. }) if stderr.contains("Cannot find device") => Ok(()),
         Err(source) => Err(UndoError::Command { what: format!("link {name}"), source }),
         Ok(_) => Ok(()),
@@ -391,7 +391,7 @@ fn remove_table(family: &str, name: &str, namespace: Option<&Path>) -> Result<()
     }
 }
 
-/// A cgroup directory and all below it, parents first; none when it is gone.
+/// Lists a cgroup directory and all below it, parents first; empty when it is gone.
 fn folders(path: &Path) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = path.exists().then(|| path.into()).into_iter().collect();
     let mut next = 0;
@@ -405,7 +405,7 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Kills what is in one cgroup directory and removes it.
+/// Kills the processes in one cgroup directory and removes it.
 fn remove_cgroup(run: &str, folder: &Path) -> Result<(), UndoError> {
     let deadline = Instant::now() + KILL_LIMIT;
     loop {
@@ -418,22 +418,22 @@ fn remove_cgroup(run: &str, folder: &Path) -> Result<(), UndoError> {
         match fs::remove_dir(folder) {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            // A process that is just ending.
+            // A process in it is still ending.
             Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(1)),
             Err(source) => return Err(UndoError::Remove { path: folder.into(), source }),
         }
     }
 }
 
-/// Takes controllers off again. Somebody who uses one by now keeps it (EBUSY), which is right.
+/// Disables controllers. A controller that another program uses by now stays enabled (EBUSY).
 fn disable_controllers(path: &Path, controllers: &[String]) {
     for controller in controllers {
         let _ = fs::write(path.join("cgroup.subtree_control"), format!("-{controller}"));
     }
 }
 
-/// Unmounts everything at and below a path, the last mounted first, so that removing the directory
-/// cannot reach into what was mounted there.
+/// Unmounts everything at and below a path, the last mount first, so that removing the directory
+/// cannot delete files of a mounted file system.
 fn unmount_below(path: &Path) -> Result<(), UndoError> {
     let fail = |path: &Path, source| UndoError::Unmount { path: path.into(), source };
     let mounts = mounts::points().map_err(|source| fail(path, source))?;

@@ -1,7 +1,7 @@
-//! Undoing journal entries. A crate that makes a kind of thing of its own also undoes it: it
-//! implements [`UndoKinds`], and the program passes the list of all of them to every journal.
+//! Undoes journal entries. A crate that creates its own kinds of host objects implements
+//! [`UndoKinds`] for them, and the program passes the list of all implementations to every journal.
 //!
-//! Undoing is idempotent, and refuses what is not named after the run.
+//! Undoing is idempotent and refuses objects that are not named after the run.
 
 use std::fmt;
 use std::io;
@@ -20,20 +20,21 @@ pub(crate) use host::{HostKinds, end_processes};
 
 /// Undoes the entries of the kinds that one crate owns.
 pub trait UndoKinds: fmt::Debug + Sync {
-    /// The kinds, as they are written in journals. They never change: old journals hold them.
+    /// Returns the names of the kinds in journals. They never change, because old journals hold
+    /// them.
     fn kinds(&self) -> &'static [&'static str];
 
-    /// Undoes one entry of a run. It is no error when the thing is gone already.
+    /// Undoes one entry of a run. An object that is gone already is no error.
     ///
     /// # Errors
-    /// When the thing is still there, or is not named after the run.
+    /// When the object cannot be removed or is not named after the run.
     fn undo(&self, run: &str, entry: &Entry) -> Result<(), UndoError>;
 }
 
-/// The kinds of all crates above this one that a journal can hold.
+/// The kinds of the crates above this one that a journal can hold.
 pub type KnownKinds = &'static [&'static dyn UndoKinds];
 
-/// Why something that was made could not be removed.
+/// Why an object could not be removed.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
     #[error("left {what} alone: it is not named after run {run}")]
@@ -66,20 +67,20 @@ pub enum UndoError {
     OfKind(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Whether a name is one of the run's: `tare-RUN`, or that and more after a character that is no
-/// letter or digit.
+/// Whether a name belongs to the run: `tare-RUN`, alone or followed by a character that is no letter
+/// or digit.
 fn is_ours(run: &str, name: &str) -> bool {
     let rest = name.strip_prefix(NAME_PREFIX).and_then(|rest| rest.strip_prefix(run));
     run.len() == 4
         && rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
 }
 
-/// Checks that a name belongs to the run and to no other directory.
+/// Checks that a name belongs to the run and leads to no other directory.
 ///
 /// # Errors
-/// `NotOurs`, when it is not named after the run.
+/// `NotOurs` when it does not.
 pub fn check_name(run: &str, name: &str) -> Result<(), UndoError> {
-    // A slash or a dot pair would make another place of the name.
+    // A slash or two dots would lead to another directory.
     if is_ours(run, name) && !name.contains('/') && !name.contains("..") {
         return Ok(());
     }
@@ -89,7 +90,7 @@ pub fn check_name(run: &str, name: &str) -> Result<(), UndoError> {
 /// Checks that a path is absolute, without `..`, and has a part that is named after the run.
 ///
 /// # Errors
-/// `NotOurs`, when it has none.
+/// `NotOurs` when it is not.
 pub fn check_path(run: &str, path: &Path) -> Result<(), UndoError> {
     let mut ours = false;
     let mut plain = path.is_absolute();
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_the_run_are_ours() {
+    fn accepts_only_names_of_run() {
         for ours in ["tare-ab12", "tare-ab12-client", "tare-ab12:latest"] {
             assert!(is_ours("ab12", ours), "{ours}");
         }

@@ -1,7 +1,7 @@
 //! Netlink messages as bytes: headers and attributes, both ways (netlink(7), and the kernel's
 //! Documentation/userspace-api/netlink/intro.rst). All numbers are in the byte order of the host.
 
-/// Bytes of a netlink header; a generic netlink header of 4 more follows it.
+/// Length of a netlink header in bytes. A generic netlink header of 4 bytes follows it.
 const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
 
@@ -18,7 +18,7 @@ const NESTED: u16 = 0x8000;
 /// The type of an attribute without its two flags.
 const TYPE_MASK: u16 = 0x3fff;
 
-/// A request of a generic netlink family, in the making.
+/// A builder of requests to a generic netlink family.
 pub(super) struct Request {
     bytes: Vec<u8>,
 }
@@ -29,7 +29,7 @@ impl Request {
         bytes.extend(family.to_ne_bytes());
         bytes.extend((flags | FLAG_REQUEST).to_ne_bytes());
         bytes.extend(sequence.to_ne_bytes());
-        // Port: filled in by the kernel.
+        // The kernel fills in the port.
         bytes.extend(0u32.to_ne_bytes());
         bytes.extend([command, 1, 0, 0]);
         Self { bytes }
@@ -39,7 +39,7 @@ impl Request {
         self.enclosed(kind, |request| request.bytes.extend(value));
     }
 
-    /// Text with the zero byte that the kernel wants at its end.
+    /// Appends a text attribute with the zero byte that the kernel requires at its end.
     pub(super) fn text(&mut self, kind: u16, text: &str) {
         self.enclosed(kind, |request| {
             request.bytes.extend(text.as_bytes());
@@ -74,7 +74,7 @@ impl Request {
 pub(super) struct Reply<'a> {
     pub(super) kind: u16,
     pub(super) sequence: u32,
-    /// What follows the netlink header.
+    /// The bytes after the netlink header.
     pub(super) payload: &'a [u8],
 }
 
@@ -91,7 +91,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// The messages of one datagram; what is cut short ends them.
+/// Iterates over the messages of one datagram and ends at a truncated one.
 pub(super) fn replies(mut bytes: &[u8]) -> impl Iterator<Item = Reply<'_>> {
     std::iter::from_fn(move || {
         let length = usize::try_from(number(bytes)?).ok()?;
@@ -105,7 +105,7 @@ pub(super) fn replies(mut bytes: &[u8]) -> impl Iterator<Item = Reply<'_>> {
     })
 }
 
-/// Attributes: type without flags, and value; what is cut short ends them.
+/// Iterates over attributes as type without flags and value, and ends at a truncated one.
 pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let head = bytes.first_chunk::<4>()?;
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn request_reads_back() {
         let mut request = Request::new(0x1f, FLAG_ACK, 7, 12);
         request.nested(1, |header| header.text(2, "eth0"));
         request.attribute(6, &4u32.to_ne_bytes());
@@ -149,7 +149,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_of_the_kernel_can_break_the_reader(bytes: Vec<u8>) {
+        fn reader_survives_any_bytes(bytes: Vec<u8>) {
             for reply in replies(&bytes) {
                 reply.error();
                 let _ = reply.attributes().count();

@@ -1,10 +1,10 @@
 //! Settings of network devices that ethtool(8) reads and writes: channels, rings, coalescing and
 //! features, over generic netlink (Documentation/networking/ethtool-netlink.rst of the kernel).
 //!
-//! Method: one table of the numbers that each kind of message holds. The devices are those of the
-//! network namespace of the thread that opens the connection.
+//! Method: one table lists the numbers of each kind of message. The devices are those of the network
+//! namespace of the thread that opens the connection.
 //!
-//! Limits: kernels before 5.6 do not have it. Groups of features (`tx-checksumming`) are not
+//! Limits: kernels before 5.6 do not have the family. Groups of features (`tx-checksumming`) are not
 //! offered, only the features in them.
 
 mod message;
@@ -18,7 +18,7 @@ use crate::plan::EthtoolSetting;
 use message::{Reply, Request, attributes, number, text};
 use socket::{NAME_LENGTH_MAX, Socket};
 
-/// Why a device could not be asked or set.
+/// Why a setting of a device could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EthtoolError {
     #[error("cannot open a netlink socket: {errno}")]
@@ -38,7 +38,7 @@ pub enum EthtoolError {
 }
 
 impl EthtoolError {
-    /// The error number of the kernel, where it was the kernel that refused.
+    /// Returns the kernel's error number; `None` when the error does not come from the kernel.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Socket { errno }
@@ -58,7 +58,7 @@ struct Table {
     get: u8,
     set: u8,
     fields: &'static [Field],
-    /// Numbers that the kernel leaves out because the device has none are 0.
+    /// Numbers that the kernel omits because the device has none count as 0.
     zeros: bool,
 }
 
@@ -122,7 +122,7 @@ const BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 
-/// Features that ethtool calls otherwise than the kernel, and this program with it.
+/// Features whose name in the kernel differs from ethtool's, which this program uses.
 const FEATURE_NAMES: &[(&str, &str)] = &[
     ("rx-checksum", "rx-checksumming"),
     ("tx-generic-segmentation", "generic-segmentation-offload"),
@@ -134,8 +134,8 @@ const FEATURE_NAMES: &[(&str, &str)] = &[
     ("rx-hashing", "receive-hashing"),
 ];
 
-/// What ethtool says of a device: text of `channels`, `rings`, `coalesce` and `features`, as far as
-/// the device has them.
+/// Ethtool's data of a device: the texts of `channels`, `rings`, `coalesce` and `features`, as far
+/// as the device has them.
 pub type Files = BTreeMap<&'static str, String>;
 
 /// A connection to the kernel.
@@ -145,13 +145,15 @@ pub struct Ethtool {
 }
 
 impl Ethtool {
+    /// Opens a netlink socket.
+    ///
     /// # Errors
     /// When the kernel has no ethtool over netlink, or the process may open no socket.
     pub fn open() -> Result<Self, EthtoolError> {
         Ok(Self { socket: Socket::open()? })
     }
 
-    /// A setting: a decimal number, or `on` and `off`.
+    /// Reads a setting: a decimal number, `on` or `off`.
     ///
     /// # Errors
     /// When there is no such device or it does not have the setting.
@@ -168,11 +170,12 @@ impl Ethtool {
         found.map(|(_, value)| value).ok_or_else(missing)
     }
 
-    /// Sets a setting. The kernel may take a feature's change and not make it: read it back.
+    /// Writes a setting. The kernel may accept the change of a feature without making it, so the
+    /// caller should read it back.
     ///
     /// # Errors
-    /// When there is no such device, it does not have the setting or does not take the value, or
-    /// the process lacks CAP_NET_ADMIN.
+    /// When there is no such device, it does not have the setting or refuses the value, or the
+    /// process lacks CAP_NET_ADMIN.
     pub fn write(
         &mut self,
         nic: &str,
@@ -210,7 +213,7 @@ impl Ethtool {
         written.map_err(|errno| EthtoolError::Write { nic, file, name, value, errno })
     }
 
-    /// What ethtool says of every device of the namespace, by the device's name.
+    /// Reads ethtool's data of every device of the namespace, by the device's name.
     ///
     /// # Errors
     /// When the kernel does not answer.
@@ -257,7 +260,7 @@ fn features(reply: &Reply<'_>) -> Vec<(String, String)> {
         let mut sets = reply.attributes().filter(|(kind, _)| *kind == wanted);
         sets.next().map(|(_, set)| bits(set)).unwrap_or_default()
     };
-    // Without a mask a set lists only what is in it, so that of the changeable, which has one,
+    // Without a mask a set lists only its members. The set of changeable features has a mask and so
     // names all features.
     let active: Vec<&str> = set(FEATURES_ACTIVE).into_iter().map(|(name, _)| name).collect();
     let never: Vec<&str> = set(FEATURES_NEVER_CHANGED).into_iter().map(|(name, _)| name).collect();
@@ -327,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn features_have_one_name() {
+    fn feature_names_map_both_ways() {
         for (kernel, ethtool) in FEATURE_NAMES {
             assert_eq!(kernel_name(ethtool_name(kernel)), *kernel);
             assert_eq!(ethtool_name(kernel_name(ethtool)), *ethtool);

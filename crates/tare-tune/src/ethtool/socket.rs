@@ -26,7 +26,7 @@ const HEADER_DEVICE_NAME: u16 = 2;
 /// More than a message of the kernel can be: dumps come in pieces of at most 32 KiB.
 const BUFFER: usize = 256 << 10;
 
-/// A driver may take its time to make its queues anew; none needs this long.
+/// Longer than any driver needs to recreate its queues.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longer than any name of a device (`ALTIFNAMSIZ`, 128 characters) or a feature.
@@ -67,7 +67,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Asks for one device, or sets something on it: what the kernel answers goes to `take`.
+    /// Queries or changes one device and passes the kernel's answers to `take`.
     pub(super) fn device(
         &mut self,
         command: u8,
@@ -85,7 +85,7 @@ impl Socket {
         self.exchange(command, FLAG_ACK, named, take)
     }
 
-    /// Asks for every device; devices that do not have it are left out by the kernel.
+    /// Queries every device. The kernel omits devices that do not support the command.
     pub(super) fn every_device(
         &mut self,
         command: u8,
@@ -113,7 +113,7 @@ impl Socket {
         let mut request = Request::new(self.family, flags, self.sequence, command);
         fill(&mut request);
         let bytes = request.finish();
-        // The kernel is where a netlink socket sends to unless another address is given.
+        // A netlink socket sends to the kernel unless another address is given.
         rustix::io::retry_on_intr(|| net::send(&self.socket, &bytes, SendFlags::empty()))?;
         let mut buffer = vec![0; BUFFER];
         loop {

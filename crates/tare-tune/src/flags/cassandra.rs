@@ -1,7 +1,7 @@
 //! Cassandra: the JVM's options and cassandra-env.sh.
 //!
 //! bin/cassandra sets NUMACTL to `numactl --interleave=all` and reads cassandra-env.sh after that
-//! (CASSANDRA-3245), so the file may set it anew.
+//! (CASSANDRA-3245), so the file can override it.
 
 use super::{Consumer, Context, Engine, Flag, Flags, FlagsError, Instance, InstanceFlags, Layer};
 use super::{Text, comment};

@@ -41,7 +41,7 @@ fn one(context: &Context<'_>, instance: &Instance) -> Result<InstanceFlags, Flag
     let (mut limits, mut limits_open) = (String::new(), false);
     for (setting, mut flag) in container::settings(context, instance, Kind::Compose)? {
         flag.text = key(&setting);
-        // All limits stand below one key.
+        // All limits are below one key.
         let limit =
             matches!(setting, Setting::Files(_) | Setting::Processes(_) | Setting::LockedMemory(_));
         if limit {

@@ -1,11 +1,11 @@
-//! What a container of a database wants, in neutral form. Docker, Podman, nerdctl, compose and
-//! quadlet write it in their syntax.
+//! The settings of a database container in neutral form. Docker, Podman, nerdctl, compose and
+//! quadlet write them in their own syntax.
 
 use tare_std::cpus::CpuSet;
 
 use super::{Context, Engine, Flag, FlagsError, Instance, Layer};
 
-/// Who makes the container; they differ in defaults.
+/// The program that creates the container. Their defaults differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Docker,
@@ -50,156 +50,211 @@ const PIDS: u32 = 32_768;
 const SHARED_MEMORY: u64 = 1 << 30;
 
 /// The settings of one instance, in the order in which they are printed.
+///
+/// # Errors
+/// When the memory of an instance is too small for its engine.
 pub(super) fn settings(
     context: &Context<'_>,
     instance: &Instance,
     kind: Kind,
 ) -> Result<Vec<Wanted>, FlagsError> {
-    let mut wanted: Vec<Wanted> = Vec::new();
-    let engine = context.engine;
-    let mut add = |setting: Setting, buys: String, source: &str, layer: Option<Layer>| {
-        wanted.push((setting, context.flag(String::new(), buys, source, layer)));
-    };
+    let mut settings = Settings { context, instance, kind, wanted: Vec::new() };
+    settings.add_cpus();
+    settings.add_network();
+    settings.add_limits();
+    settings.add_security();
+    settings.add_process_limit();
+    settings.add_memory()?;
+    settings.add_storage_and_restart();
+    Ok(settings.wanted)
+}
 
-    let all = match context.ask.instances {
-        1 => String::new(),
-        _ => " No other instance has them (scylladb #3336: all pinned to the same).".to_string(),
-    };
-    add(
-        Setting::Cpus(instance.cpus.clone()),
-        format!(
-            "{}{} No CPU quota (--cpus) beside it: it throttles.{all}",
-            context.own_cpus(),
-            match engine {
-                Engine::Scylla | Engine::TareDb => " The database makes a shard for each.",
-                _ => "",
+/// Collects the settings of one instance.
+struct Settings<'a> {
+    context: &'a Context<'a>,
+    instance: &'a Instance,
+    kind: Kind,
+    wanted: Vec<Wanted>,
+}
+
+impl Settings<'_> {
+    fn add(
+        &mut self,
+        setting: Setting,
+        buys: impl Into<String>,
+        source: &str,
+        layer: Option<Layer>,
+    ) {
+        self.wanted.push((setting, self.context.flag(String::new(), buys, source, layer)));
+    }
+
+    /// Adds the CPUs and NUMA nodes.
+    fn add_cpus(&mut self) {
+        let all = match self.context.ask.instances {
+            1 => String::new(),
+            _ => {
+                " No other instance has them (scylladb #3336: all pinned to the same).".to_string()
             }
-        ),
-        "Documentation/admin-guide/cgroup-v2.rst: cpuset, cpu.max",
-        Some(Layer::Cpu),
-    );
-    if context.topology.nodes.len() > 1 && kind != Kind::Compose {
-        add(
-            Setting::Nodes(instance.nodes.clone()),
-            "Memory only from the NUMA nodes of its CPUs.".into(),
-            "Documentation/admin-guide/cgroup-v2.rst: cpuset.mems",
-            None,
-        );
-    }
-    add(
-        Setting::HostNetwork,
-        "No veth pair, bridge, NAT and userland proxy between client and database. The price: the \
-         container sees the host's interfaces, and ports are the host's."
-            .into(),
-        "moby #7857",
-        Some(Layer::Network),
-    );
-    let files = context.host.files();
-    let short = if files < 200_000 { " This host allows no more." } else { "" };
-    add(
-        Setting::Files(files),
-        format!("Open files: a descriptor for each SSTable component and connection.{short}"),
-        "scylla-server.service: LimitNOFILE",
-        None,
-    );
-    if engine.locks_memory() {
-        let capped = match context.host.locked_max {
-            Some(_) => " This host allows no more than its hard limit.",
-            None => "",
         };
-        add(
-            Setting::LockedMemory(context.host.locked_max),
-            format!("It locks its memory, so that none of it is swapped out.{capped}"),
-            "man 2 mlockall; DataStax: recommended production settings",
-            None,
-        );
-    }
-    if let Some(most) = context.host.processes_max
-        && matches!(kind, Kind::Podman | Kind::Quadlet)
-    {
-        add(
-            Setting::Processes(u64::from(PIDS).min(most / 2)),
-            "Podman raises this limit by itself, which this host forbids: without a lower one the \
-             container does not start."
-                .into(),
-            "man 2 getrlimit: RLIMIT_NPROC, CAP_SYS_RESOURCE",
-            None,
-        );
-    }
-    if !capabilities(context).is_empty() {
-        let needed = if engine.binds_memory() { "It binds" } else { "For those that bind" };
-        add(
-            Setting::Capability("SYS_NICE"),
+        self.add(
+            Setting::Cpus(self.instance.cpus.clone()),
             format!(
-                "{needed} memory to NUMA nodes (mbind, set_mempolicy), which the default seccomp \
-                 profile allows only with this capability."
+                "{}{} No CPU quota (--cpus) beside it: it throttles.{all}",
+                self.context.own_cpus(),
+                match self.context.engine {
+                    Engine::Scylla | Engine::TareDb => " The database makes a shard for each.",
+                    _ => "",
+                }
             ),
-            "scylladb #6017; moby/profiles: seccomp/default.json",
-            None,
+            "Documentation/admin-guide/cgroup-v2.rst: cpuset, cpu.max",
+            Some(Layer::Cpu),
         );
-    }
-    if let Some(path) = &context.ask.seccomp {
-        add(
-            Setting::Seccomp(path.clone()),
-            seccomp_reason(engine, kind),
-            "moby 891241e7; containers/common #1264",
-            Some(Layer::Security),
-        );
-    }
-    if matches!(kind, Kind::Podman | Kind::Quadlet) || engine == Engine::Cassandra {
-        add(
-            Setting::Pids(PIDS),
-            "Threads: Podman's default of 2048 is few for a thread per connection.".into(),
-            "man podman-run: --pids-limit; DataStax: nproc 32768",
-            None,
-        );
-    }
-    if engine.wants_shared_memory() {
-        add(
-            Setting::SharedMemory(SHARED_MEMORY),
-            "Memory shared by processes; the default of 64 MiB makes parallel queries fail.".into(),
-            "docker run: --shm-size; postgres image: shared memory",
-            None,
-        );
-    }
-    if let Some(bytes) = context.memory_bytes() {
-        if engine == Engine::Scylla {
-            // Says early that the engine's own part would be too small.
-            super::engine::inside(bytes, instance.cpus.len())?;
+        if self.context.topology.nodes.len() > 1 && self.kind != Kind::Compose {
+            self.add(
+                Setting::Nodes(self.instance.nodes.clone()),
+                "Memory only from the NUMA nodes of its CPUs.",
+                "Documentation/admin-guide/cgroup-v2.rst: cpuset.mems",
+                None,
+            );
         }
-        add(
-            Setting::Memory(bytes),
-            "All its memory, page cache included, and no swap beside it; the database sizes its \
-             caches by it."
-                .into(),
-            "Documentation/admin-guide/cgroup-v2.rst: memory.max, memory.swap.max",
-            Some(Layer::Memory),
+    }
+
+    /// Adds the network.
+    fn add_network(&mut self) {
+        self.add(
+            Setting::HostNetwork,
+            "No veth pair, bridge, NAT and userland proxy between client and database. The price: the \
+             container sees the host's interfaces, and ports are the host's.",
+            "moby #7857",
+            Some(Layer::Network),
         );
     }
-    add(
-        Setting::Volume {
-            host: format!("/srv/{}", context.name(instance.number)),
-            inside: engine.data(context.image()),
-        },
-        "Data on a directory of the host, best an XFS of its own: overlayfs copies a whole file up \
-         at its first write, and the data outlives the container."
-            .into(),
-        "Documentation/filesystems/overlayfs.rst",
-        None,
-    );
-    add(
-        Setting::Log,
-        "Logs that rotate; the default file grows without end.".into(),
-        "docker docs: configure logging drivers",
-        None,
-    );
-    add(
-        Setting::Restart,
-        "It comes back after a crash and a reboot with these very flags.".into(),
-        "docker docs: restart policies",
-        None,
-    );
-    Ok(wanted)
+
+    /// Adds the limits on open files, locked memory and processes of the user.
+    fn add_limits(&mut self) {
+        let files = self.context.host.files();
+        let short = if files < 200_000 { " This host allows no more." } else { "" };
+        self.add(
+            Setting::Files(files),
+            format!("Open files: a descriptor for each SSTable component and connection.{short}"),
+            "scylla-server.service: LimitNOFILE",
+            None,
+        );
+        if self.context.engine.locks_memory() {
+            let capped = match self.context.host.locked_max {
+                Some(_) => " This host allows no more than its hard limit.",
+                None => "",
+            };
+            self.add(
+                Setting::LockedMemory(self.context.host.locked_max),
+                format!("It locks its memory, so that none of it is swapped out.{capped}"),
+                "man 2 mlockall; DataStax: recommended production settings",
+                None,
+            );
+        }
+        if let Some(most) = self.context.host.processes_max
+            && matches!(self.kind, Kind::Podman | Kind::Quadlet)
+        {
+            self.add(
+                Setting::Processes(u64::from(PIDS).min(most / 2)),
+                "Podman raises this limit by itself, which this host forbids: without a lower one the \
+                 container does not start.",
+                "man 2 getrlimit: RLIMIT_NPROC, CAP_SYS_RESOURCE",
+                None,
+            );
+        }
+    }
+
+    /// Adds capabilities and the seccomp profile.
+    fn add_security(&mut self) {
+        if !capabilities(self.context).is_empty() {
+            let needed =
+                if self.context.engine.binds_memory() { "It binds" } else { "For those that bind" };
+            self.add(
+                Setting::Capability("SYS_NICE"),
+                format!(
+                    "{needed} memory to NUMA nodes (mbind, set_mempolicy), which the default seccomp \
+                     profile allows only with this capability."
+                ),
+                "scylladb #6017; moby/profiles: seccomp/default.json",
+                None,
+            );
+        }
+        if let Some(path) = &self.context.ask.seccomp {
+            self.add(
+                Setting::Seccomp(path.clone()),
+                seccomp_reason(self.context.engine, self.kind),
+                "moby 891241e7; containers/common #1264",
+                Some(Layer::Security),
+            );
+        }
+    }
+
+    /// Adds the limit on threads and processes of the container.
+    fn add_process_limit(&mut self) {
+        if matches!(self.kind, Kind::Podman | Kind::Quadlet)
+            || self.context.engine == Engine::Cassandra
+        {
+            self.add(
+                Setting::Pids(PIDS),
+                "Threads: Podman's default of 2048 is few for a thread per connection.",
+                "man podman-run: --pids-limit; DataStax: nproc 32768",
+                None,
+            );
+        }
+    }
+
+    /// Adds shared memory and the memory limit.
+    fn add_memory(&mut self) -> Result<(), FlagsError> {
+        if self.context.engine.wants_shared_memory() {
+            self.add(
+                Setting::SharedMemory(SHARED_MEMORY),
+                "Memory shared by processes; the default of 64 MiB makes parallel queries fail.",
+                "docker run: --shm-size; postgres image: shared memory",
+                None,
+            );
+        }
+        if let Some(bytes) = self.context.memory_bytes() {
+            if self.context.engine == Engine::Scylla {
+                // Says early that the engine's own part would be too small.
+                super::engine::inside(bytes, self.instance.cpus.len())?;
+            }
+            self.add(
+                Setting::Memory(bytes),
+                "All its memory, page cache included, and no swap beside it; the database sizes its \
+                 caches by it.",
+                "Documentation/admin-guide/cgroup-v2.rst: memory.max, memory.swap.max",
+                Some(Layer::Memory),
+            );
+        }
+        Ok(())
+    }
+
+    /// Adds the data volume, the log and the restart policy.
+    fn add_storage_and_restart(&mut self) {
+        self.add(
+            Setting::Volume {
+                host: format!("/srv/{}", self.context.name(self.instance.number)),
+                inside: self.context.engine.data(self.context.image()),
+            },
+            "Data on a directory of the host, best an XFS of its own: overlayfs copies a whole file up \
+             at its first write, and the data outlives the container.",
+            "Documentation/filesystems/overlayfs.rst",
+            None,
+        );
+        self.add(
+            Setting::Log,
+            "Logs that rotate; the default file grows without end.",
+            "docker docs: configure logging drivers",
+            None,
+        );
+        self.add(
+            Setting::Restart,
+            "It comes back after a crash and a reboot with these very flags.",
+            "docker docs: restart policies",
+            None,
+        );
+    }
 }
 
 /// Capabilities besides the default ones: what binding memory to nodes needs, for engines that do so
@@ -228,7 +283,7 @@ fn seccomp_reason(engine: Engine, kind: Kind) -> String {
     format!("The default filter with the three io_uring calls added: {refused}; {whom}.")
 }
 
-/// What cannot be said per container, and what to do where the host's network is not wanted.
+/// Returns notes on settings that no container can have, and on containers without the host's network.
 pub(super) fn notes(context: &Context<'_>, instances: &[Instance], kind: Kind) -> Vec<String> {
     let mut notes = context.common_notes(instances);
     let publish = match kind {

@@ -1,4 +1,4 @@
-//! Databases: what an image holds, and the options that fit a set of CPUs.
+//! Databases: recognises images and computes the options that fit a set of CPUs.
 
 use super::{Context, Flag, FlagsError, Instance, Layer};
 
@@ -12,12 +12,12 @@ pub enum Engine {
     Cassandra,
     TareDb,
     PostgreSql,
-    /// Anything else: the container's flags, without options for what runs in it.
+    /// Any other database: gets container flags, but no options of its own.
     Other,
 }
 
 impl Engine {
-    /// By the last part of an image's name.
+    /// Recognises a database by the last part of an image's name.
     pub fn of_image(image: &str) -> Self {
         let name = image.split('@').next().unwrap_or(image);
         let last = name.rsplit('/').next().unwrap_or(name);
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// The image where none is named.
+    /// Returns the default image.
     pub fn image(self) -> &'static str {
         match self {
             Self::Scylla => "docker.io/scylladb/scylla",
@@ -87,7 +87,7 @@ impl Engine {
     }
 }
 
-/// What Seastar leaves to the system unless told otherwise: 7 %, at least 1.5 GiB
+/// Returns the memory that Seastar reserves for the system by default: 7 %, at least 1.5 GiB
 /// (seastar's `--reserve-memory`).
 pub(super) fn reserve_bytes(total: u64) -> u64 {
     (total / 100 * 7).max(3 << 29)
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_say_what_is_in_them() {
+    fn recognises_database_by_image() {
         let check = |image: &str, engine: Engine| {
             assert_eq!(Engine::of_image(image), engine, "{image}");
         };
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_too_little_is_refused_with_what_would_do() {
+    fn too_little_memory_names_minimum() {
         assert_eq!(
             inside(64 << 30, 30).unwrap(),
             ((64u64 << 30) - (64 << 30) / 100 * 7) >> 20 << 20

@@ -1,4 +1,4 @@
-//! What the host allows: memory, open files, locked memory.
+//! Limits of the host: memory, open files, locked memory.
 
 use crate::snapshot::Snapshot;
 
@@ -11,12 +11,12 @@ pub struct Host {
     pub memory_bytes: Option<u64>,
     /// `fs.nr_open`: no limit on open files may be above.
     pub nr_open: Option<u64>,
-    /// The hard limit on open files that cannot be raised, because nobody here has
-    /// CAP_SYS_RESOURCE. `None`: it can.
+    /// The hard limit on open files where no process can raise it for lack of CAP_SYS_RESOURCE.
+    /// `None` when it can be raised.
     pub files_max: Option<u64>,
-    /// The same for locked memory, bytes.
+    /// The same limit on locked memory, in bytes.
     pub locked_max: Option<u64>,
-    /// The same for processes of a user.
+    /// The same limit on processes of a user.
     pub processes_max: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Host {
         host
     }
 
-    /// Open files to ask for: what Scylla's unit has, or what the host allows.
+    /// Returns the limit on open files to request: that of Scylla's unit, or the host's maximum.
     pub fn files(&self) -> u64 {
         const WANTED: u64 = 800_000;
         let ceiling = self.nr_open.unwrap_or(NR_OPEN_DEFAULT);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_bind_only_those_who_may_not_raise_them() {
+    fn limits_bind_without_cap_sys_resource() {
         let bound = Host::read(&snapshot("000001fffeffffff"));
         assert_eq!(bound.memory_bytes, Some(64 << 20));
         assert_eq!((bound.files_max, bound.locked_max), (Some(20_000), None));

@@ -1,7 +1,7 @@
-//! The compute CPUs, divided among instances: disjoint, on whole cores, and within NUMA nodes as far
-//! as it goes.
+//! Divides the compute CPUs among instances: disjoint, in whole cores, and within NUMA nodes where
+//! possible.
 //!
-//! Without this several containers that each ask for the first N CPUs share them (scylladb #3336).
+//! Without this, containers that each ask for the first N CPUs share them (scylladb #3336).
 
 use tare_std::cpus::CpuSet;
 
@@ -32,9 +32,9 @@ pub enum InstancesError {
 
 /// Divides CPUs of a topology.
 ///
-/// With fewer instances than nodes each gets whole nodes. Otherwise every node gets instances, more
-/// cores more of them (highest averages, after one for each), and divides its cores among them so
-/// that they differ by one at most.
+/// With fewer instances than nodes, each gets whole nodes. Otherwise every node gets one instance
+/// and a share of the others in proportion to its cores (highest averages), and divides its cores
+/// among its instances so that they differ by one core at most.
 ///
 /// # Errors
 /// When there are more instances than cores, or no CPU.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_have_whole_cores_of_their_own() {
+    fn instances_get_disjoint_whole_cores() {
         let i3 = machine(1, 16, 2);
         assert_eq!(sets(&i3, "1-15,17-31", 1), ["1-15,17-31"]);
         assert_eq!(sets(&i3, "1-15,17-31", 2), ["1-8,17-24", "9-15,25-31"]);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn more_instances_than_cores_are_refused_with_the_limit() {
+    fn too_many_instances_name_limit() {
         let error = divide(&machine(1, 16, 2), &list("1-15,17-31"), 16).unwrap_err();
         assert!(error.to_string().ends_with("are 15 cores; ask for at most 15"), "{error}");
         assert_eq!(divide(&machine(1, 2, 1), &CpuSet::new(), 1), Err(InstancesError::NoCpus));

@@ -1,7 +1,7 @@
 //! Kubernetes: a Guaranteed pod for each instance and the kubelet's configuration.
 //!
-//! The kubelet chooses the CPUs itself, by number of CPUs. So the pods say how many and the kubelet is
-//! told which it may not give away: the cores of the interrupts. Limits: which set a pod gets is known
+//! The kubelet itself chooses the CPUs of a pod. So each pod requests a number of CPUs, and the
+//! kubelet's configuration reserves the cores of the interrupts. Limits: the set of a pod is known
 //! only after it runs (`Cpus_allowed_list` in /proc/PID/status).
 
 use tare_std::cpus::CpuSet;
@@ -121,6 +121,99 @@ fn kubelet(context: &Context<'_>, reserved: &CpuSet, instances: &[Instance]) -> 
     }
 }
 
+/// The sections of a pod's manifest.
+#[derive(Default)]
+struct PodParts {
+    spec: String,
+    container: String,
+    security: String,
+    volumes: String,
+}
+
+impl PodParts {
+    /// Writes a setting into its section and returns its flag; `None` when the setting is not part of
+    /// a pod's manifest.
+    fn add(
+        &mut self,
+        context: &Context<'_>,
+        (setting, mut flag): (Setting, Flag),
+        cpus: usize,
+        memory: u64,
+    ) -> Option<Flag> {
+        match &setting {
+            Setting::Cpus(_) => {
+                flag.text = format!("cpu: \"{cpus}\"");
+                flag.buys = "Requests equal to limits, and whole CPUs: the pod is Guaranteed and gets \
+                             CPUs of its own. One container without limits (a sidecar) takes that from \
+                             all."
+                    .into();
+                flag.source = "kubernetes.io: control CPU management policies on the node".into();
+                let amounts = format!("cpu: \"{cpus}\"\n          memory: \"{memory}\"");
+                self.container += &comment(&flag, "      ");
+                self.container += &format!(
+                    "      resources:\n        requests:\n          {amounts}\n        limits:\n          \
+                     {amounts}\n"
+                );
+            }
+            Setting::HostNetwork => {
+                flag.text = "hostNetwork: true".into();
+                self.spec += &comment(&flag, "  ");
+                self.spec += "  hostNetwork: true\n  dnsPolicy: ClusterFirstWithHostNet\n";
+            }
+            Setting::Capability(name) => {
+                flag.text = format!("capabilities: add {name}");
+                self.security += &comment(&flag, "        ");
+                self.security += &format!("        capabilities:\n          add: [\"{name}\"]\n");
+            }
+            Setting::Seccomp(path) => {
+                let file = path.rsplit('/').next().unwrap_or(path);
+                flag.text = format!("localhostProfile: profiles/{file}");
+                flag.buys += &format!(
+                    " Copy {path} to /var/lib/kubelet/seccomp/profiles/{file} on every node."
+                );
+                self.security += &comment(&flag, "        ");
+                self.security += "        seccompProfile:\n          type: Localhost\n";
+                let profile = quote::yaml(&format!("profiles/{file}"));
+                self.security += &format!("          localhostProfile: {profile}\n");
+            }
+            Setting::Volume { host, inside } => {
+                flag.text = format!("hostPath {host}");
+                flag.buys += " A local PersistentVolume serves as well.";
+                self.container += &format!(
+                    "      volumeMounts:\n        - name: data\n          mountPath: {inside}\n"
+                );
+                if context.engine.wants_shared_memory() {
+                    self.container += "        - name: shm\n          mountPath: /dev/shm\n";
+                }
+                let own = comment(&flag, "    ");
+                self.volumes = format!(
+                    "{own}    - name: data\n      hostPath:\n        path: {host}\n        \
+                     type: Directory\n{}",
+                    self.volumes
+                );
+            }
+            Setting::SharedMemory(bytes) => {
+                flag.text = format!("emptyDir of {bytes} bytes at /dev/shm");
+                self.volumes += &comment(&flag, "    ");
+                self.volumes += &format!(
+                    "    - name: shm\n      emptyDir:\n        medium: Memory\n        sizeLimit: \
+                     \"{bytes}\"\n"
+                );
+            }
+            // The kubelet or the runtime sets these, or the resources above include them.
+            Setting::Nodes(_)
+            | Setting::Files(_)
+            | Setting::Processes(_)
+            | Setting::LockedMemory(_)
+            | Setting::Pids(_)
+            | Setting::Memory(_)
+            | Setting::Log
+            | Setting::Restart => return None,
+        }
+        Some(flag)
+    }
+}
+
 fn pod(
     context: &Context<'_>,
     instance: &Instance,
@@ -132,108 +225,26 @@ fn pod(
     sized.memory_bytes = Some(memory);
     let context = &Context { ask: &sized, ..*context };
     let mut flags: Vec<Flag> = Vec::new();
-    let mut spec = String::new();
-    let mut container = String::new();
-    let mut security = String::new();
-    let mut volumes = String::new();
-    for (setting, mut flag) in container::settings(context, instance, Kind::Nerdctl)? {
-        match &setting {
-            Setting::Cpus(_) => {
-                flag.text = format!("cpu: \"{cpus}\"");
-                flag.buys = "Requests equal to limits, and whole CPUs: the pod is Guaranteed and gets \
-                             CPUs of its own. One container without limits (a sidecar) takes that from \
-                             all."
-                    .into();
-                flag.source = "kubernetes.io: control CPU management policies on the node".into();
-                let amounts = format!("cpu: \"{cpus}\"\n          memory: \"{memory}\"");
-                container += &comment(&flag, "      ");
-                container += &format!(
-                    "      resources:\n        requests:\n          {amounts}\n        limits:\n          \
-                     {amounts}\n"
-                );
-            }
-            Setting::HostNetwork => {
-                flag.text = "hostNetwork: true".into();
-                spec += &comment(&flag, "  ");
-                spec += "  hostNetwork: true\n  dnsPolicy: ClusterFirstWithHostNet\n";
-            }
-            Setting::Capability(name) => {
-                flag.text = format!("capabilities: add {name}");
-                security += &comment(&flag, "        ");
-                security += &format!("        capabilities:\n          add: [\"{name}\"]\n");
-            }
-            Setting::Seccomp(path) => {
-                let file = path.rsplit('/').next().unwrap_or(path);
-                flag.text = format!("localhostProfile: profiles/{file}");
-                flag.buys += &format!(
-                    " Copy {path} to /var/lib/kubelet/seccomp/profiles/{file} on every node."
-                );
-                security += &comment(&flag, "        ");
-                security += "        seccompProfile:\n          type: Localhost\n";
-                let profile = quote::yaml(&format!("profiles/{file}"));
-                security += &format!("          localhostProfile: {profile}\n");
-            }
-            Setting::Volume { host, inside } => {
-                flag.text = format!("hostPath {host}");
-                flag.buys += " A local PersistentVolume serves as well.";
-                container += &format!(
-                    "      volumeMounts:\n        - name: data\n          mountPath: {inside}\n"
-                );
-                if context.engine.wants_shared_memory() {
-                    container += "        - name: shm\n          mountPath: /dev/shm\n";
-                }
-                let own = comment(&flag, "    ");
-                volumes = format!(
-                    "{own}    - name: data\n      hostPath:\n        path: {host}\n        \
-                     type: Directory\n{volumes}"
-                );
-            }
-            Setting::SharedMemory(bytes) => {
-                flag.text = format!("emptyDir of {bytes} bytes at /dev/shm");
-                volumes += &comment(&flag, "    ");
-                volumes += &format!(
-                    "    - name: shm\n      emptyDir:\n        medium: Memory\n        sizeLimit: \
-                     \"{bytes}\"\n"
-                );
-            }
-            // Not a pod's to say: the kubelet's, the runtime's, or in the resources above.
-            Setting::Nodes(_)
-            | Setting::Files(_)
-            | Setting::Processes(_)
-            | Setting::LockedMemory(_)
-            | Setting::Pids(_)
-            | Setting::Memory(_)
-            | Setting::Log
-            | Setting::Restart => continue,
-        }
-        flags.push(flag);
+    let mut parts = PodParts::default();
+    for wanted in container::settings(context, instance, Kind::Nerdctl)? {
+        flags.extend(parts.add(context, wanted, cpus, memory));
     }
     let options = context.engine_options(instance, false)?;
-    let mut arguments = String::new();
-    if context.engine == Engine::TareDb {
-        arguments += "      command: [\"/tare\", \"db\"]\n";
-    }
-    if !options.is_empty() {
-        arguments += "      args:\n";
-        for option in &options {
-            arguments += &comment(option, "        ");
-            arguments += &format!("        - {}\n", quote::yaml(&option.text));
-        }
-    }
-    flags.extend(options);
     let mut body = format!(
-        "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n{spec}  containers:\n    - name: \
+        "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\nspec:\n{}  containers:\n    - name: \
          {}\n      image: {}\n",
+        parts.spec,
         context.engine.name(),
         context.image()
     );
     // The list above is indented by two more than the keys of its item.
-    body += &container;
-    if !security.is_empty() {
-        body += &format!("      securityContext:\n{security}");
+    body += &parts.container;
+    if !parts.security.is_empty() {
+        body += &format!("      securityContext:\n{}", parts.security);
     }
-    body += &arguments;
-    body += &format!("  volumes:\n{volumes}");
+    body += &arguments(context, &options);
+    body += &format!("  volumes:\n{}", parts.volumes);
+    flags.extend(options);
     let which = match context.ask.instances {
         1 => String::new(),
         all => format!("instance {} of {all}: ", instance.number),
@@ -241,6 +252,22 @@ fn pod(
     let title = format!("Pod {name}: {which}{cpus} CPUs, which the kubelet chooses");
     let text = Text { title, language: "yaml", body };
     Ok(InstanceFlags::new(instance, name, flags, vec![text]))
+}
+
+/// The command and arguments of the container.
+fn arguments(context: &Context<'_>, options: &[Flag]) -> String {
+    let mut arguments = String::new();
+    if context.engine == Engine::TareDb {
+        arguments += "      command: [\"/tare\", \"db\"]\n";
+    }
+    if !options.is_empty() {
+        arguments += "      args:\n";
+        for option in options {
+            arguments += &comment(option, "        ");
+            arguments += &format!("        - {}\n", quote::yaml(&option.text));
+        }
+    }
+    arguments
 }
 
 fn notes(context: &Context<'_>, instances: &[Instance]) -> Vec<String> {

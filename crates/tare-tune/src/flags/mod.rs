@@ -1,12 +1,11 @@
-//! Flags: what to write into the command line or the unit of a container, a service or a database so
-//! that it runs as the plan has it. One file per consumer; `ALL` drives `tare tune flags --for`.
+//! Writes the flags with which a container, a service or a database runs as planned. One file per
+//! consumer; `ALL` drives `tare tune flags --for`.
 //!
-//! Method: the compute CPUs of the plan are divided among the instances ([`instances`]), the settings
-//! that a container wants are made once in neutral form (`container`), and each consumer writes them
-//! in its own syntax, every one with a comment that says what it buys and where that is known from.
-//! Pure: nothing is read or written here.
+//! Method: the compute CPUs of the plan are divided among the instances ([`instances`]), `container`
+//! lists the settings of a container in neutral form, and each consumer writes them in its own
+//! syntax, each with a comment on its benefit and the source. No code here does I/O.
 //!
-//! Limits: what a text cannot say (host settings that are not per container) is a note.
+//! Limits: settings that flags cannot express (host settings that no container has) become notes.
 
 mod cassandra;
 mod compose;
@@ -50,10 +49,10 @@ pub enum Layer {
     Memory,
 }
 
-/// What is asked for.
+/// The user's request.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// How many of the database run on this host, 1 or more.
+    /// The number of instances of the database on this host, 1 or more.
     pub instances: u32,
     /// Memory of each instance in bytes, page cache included.
     pub memory_bytes: Option<u64>,
@@ -61,7 +60,7 @@ pub struct Ask {
     pub seccomp: Option<String>,
     /// The container image.
     pub image: Option<String>,
-    /// What each layer costs by a measurement, one sentence each.
+    /// The measured cost of each layer, one sentence each.
     pub measured: BTreeMap<Layer, Vec<String>>,
 }
 
@@ -77,7 +76,7 @@ impl Default for Ask {
     }
 }
 
-/// What a consumer writes from: the ask, the machine and the plan's CPUs.
+/// The input of a consumer: the request, the machine and the plan's CPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     pub ask: &'a Ask,
@@ -93,25 +92,25 @@ pub struct Flag {
     /// As the consumer takes it, quoted: `--cpuset-cpus=1-15,17-31`. Of several lines where the
     /// consumer wants several.
     pub text: String,
-    /// What it buys, one or two sentences.
+    /// The benefit, in one or two sentences.
     pub buys: String,
-    /// Where that is known from.
+    /// The source of that knowledge.
     pub source: String,
-    /// What a record says of it; empty without one.
+    /// The gain that a record shows; empty without one.
     pub measured: Vec<String>,
 }
 
 /// A text to paste.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Text {
-    /// What it is and where it belongs, in a line.
+    /// The content and the file that it belongs into, in a line.
     pub title: String,
     /// `bash`, `yaml`, `ini`, `text`.
     pub language: &'static str,
     pub body: String,
 }
 
-/// What one instance gets.
+/// The flags and texts of one instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InstanceFlags {
     /// From 1.
@@ -141,7 +140,7 @@ pub struct Flags {
     /// Capabilities that a container gets besides the default ones (`CAP_SYS_NICE`). A seccomp
     /// profile in OCI form is resolved for them.
     pub capabilities: Vec<&'static str>,
-    /// What the user should know besides, one sentence or two each.
+    /// Further advice for the user, one or two sentences each.
     pub notes: Vec<String>,
 }
 
@@ -181,7 +180,7 @@ pub enum ProfileForm {
     Oci,
 }
 
-/// Who takes flags: an engine of containers, a service manager, a database.
+/// A program that takes flags: a container engine, a service manager, a database.
 pub trait Consumer: std::fmt::Debug + Sync {
     /// As `--for` takes it.
     fn name(&self) -> &'static str;
@@ -189,7 +188,7 @@ pub trait Consumer: std::fmt::Debug + Sync {
     /// One line.
     fn help(&self) -> &'static str;
 
-    /// The database that runs where no image names one.
+    /// Returns the database to assume when no image names one.
     fn engine(&self) -> Engine {
         Engine::Scylla
     }

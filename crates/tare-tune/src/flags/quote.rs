@@ -1,4 +1,4 @@
-//! Texts that come from the user, made safe for the syntax that they stand in.
+//! Quotes or refuses the user's texts for the syntax in which they are written.
 
 use super::FlagsError;
 
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_that_could_mean_something_else_are_refused() {
+    fn refuses_unsafe_image_names() {
         for good in ["scylladb/scylla:6.2", "localhost:5000/a/b@sha256:0123", "tare"] {
             assert_eq!(check_image(good), Ok(()), "{good}");
         }
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_quoted_or_refused() {
+    fn quotes_or_refuses_paths() {
         assert_eq!(shell("/srv/a b"), "'/srv/a b'");
         assert_eq!(shell("/it's"), r"'/it'\''s'");
         assert_eq!(shell("--a=/srv/x,y"), "--a=/srv/x,y");

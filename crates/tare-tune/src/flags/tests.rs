@@ -1,4 +1,4 @@
-//! Every consumer against golden texts, and what must hold of all of them.
+//! Compares every consumer with golden texts and checks properties of all of them.
 //!
 //! `TARE_GOLDEN=write cargo test -p tare-tune flags` writes the golden texts.
 
@@ -69,7 +69,7 @@ fn golden(name: &str, text: &str) {
     let differs = wanted.lines().zip(text.lines()).position(|(wanted, got)| wanted != got);
     assert!(
         wanted == text,
-        "{name} differs from its golden text at line {:?}; TARE_GOLDEN=write writes it anew:\n{text}",
+        "{name} differs from its golden text at line {:?}; TARE_GOLDEN=write rewrites it:\n{text}",
         differs.map(|line| line + 1)
     );
 }
@@ -109,7 +109,7 @@ fn a_machine_of_two_cpus() {
 }
 
 #[test]
-fn measured_gains_stand_beside_their_flags() {
+fn flags_show_measured_gains() {
     let sentence = "r.tare, write: without it 12.3 % more CPU per operation [10.1, 14.6].";
     let mut ask = Ask::default();
     ask.measured.insert(Layer::Network, vec![sentence.into()]);
@@ -125,7 +125,7 @@ fn measured_gains_stand_beside_their_flags() {
 }
 
 #[test]
-fn shards_equal_the_set_and_instances_never_overlap() {
+fn shards_match_cpus_and_instances_are_disjoint() {
     for instances in [1, 2, 3, 7, 30] {
         let ask = Ask { instances, memory_bytes: Some(128 << 30), ..Ask::default() };
         for consumer in ALL {
@@ -155,7 +155,7 @@ fn nothing_is_ever_privileged() {
 }
 
 #[test]
-fn what_cannot_be_met_is_refused() {
+fn refuses_impossible_requests() {
     let (topology, cpus) = i3_8xlarge();
     let error = |name: &str, ask: Ask, host: &Host| {
         write(consumer(name).unwrap(), &ask, &topology, &cpus, host).unwrap_err().to_string()
@@ -173,7 +173,7 @@ fn what_cannot_be_met_is_refused() {
 }
 
 #[test]
-fn the_kubelet_reserves_whole_cores() {
+fn kubelet_reserves_whole_cores() {
     // One thread of a core takes interrupts, as on 8 CPUs: its sibling cannot be given away either.
     let topology = machine(1, 4, 2);
     let cpus = sets(&topology, "0", "1-7");

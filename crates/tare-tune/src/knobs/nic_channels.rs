@@ -29,7 +29,7 @@ impl Knob for NicChannels {
     }
 
     fn risk(&self) -> &'static str {
-        "the driver makes its queues anew: the link may drop packets for a moment"
+        "the driver recreates its queues: the link may drop packets for a moment"
     }
 
     fn source(&self) -> &'static str {

@@ -26,7 +26,7 @@ impl Knob for Rings {
     }
 
     fn risk(&self) -> &'static str {
-        "the driver makes its rings anew: the link may drop packets for a moment"
+        "the driver recreates its rings: the link may drop packets for a moment"
     }
 
     fn source(&self) -> &'static str {

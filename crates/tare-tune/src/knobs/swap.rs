@@ -1,7 +1,7 @@
 //! Swapping.
 //!
 //! What: `vm.swappiness` at most 1 where there is swap; a line for each active swap area.
-//! Why: a shard that waits for a page from swap answers nobody meanwhile. 1 swaps only to avoid running
+//! Why: a shard that waits for a page from swap answers no request meanwhile. 1 swaps only to avoid running
 //! out of memory; 0 does not swap even then until it is too late.
 //! Source: the kernel's Documentation/admin-guide/sysctl/vm.rst (swappiness); ScyllaDB's, Cassandra's and
 //! MongoDB's production notes (1); tuned sets 10.
@@ -32,7 +32,7 @@ impl Knob for Swap {
     }
 
     fn why(&self) -> &'static str {
-        "a shard that waits for a page from swap answers nobody meanwhile"
+        "a shard that waits for a page from swap answers no request meanwhile"
     }
 
     fn risk(&self) -> &'static str {

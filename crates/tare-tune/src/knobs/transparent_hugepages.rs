@@ -64,8 +64,9 @@ impl Knob for TransparentHugepages {
             let action = match (file, now.as_str()) {
                 ("enabled", "never") => Action::Leave {
                     now,
-                    reason: "somebody switched them off; engines on Seastar gain with madvise"
-                        .into(),
+                    reason:
+                        "an administrator switched them off; engines on Seastar gain with madvise"
+                            .into(),
                 },
                 _ => Action::Right { now },
             };

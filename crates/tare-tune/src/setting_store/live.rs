@@ -1,7 +1,7 @@
-//! The living host, or a folder that holds the files of one.
+//! The running host, or a directory with the files of a host.
 //!
-//! Files of the kernel are written with one write(2) each, as they want it. Files below another root
-//! are replaced by renaming, so that a test which is killed finds the old value or the new one.
+//! Files of the kernel are written with one write(2) each, as they require. Files below another root
+//! are replaced by renaming, so that a killed test leaves the old value or the new one.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -18,7 +18,7 @@ use crate::snapshot::Snapshot;
 /// Reads and writes a host.
 ///
 /// Below `/` ethtool's settings go over netlink, in the network namespace of the calling thread, and
-/// irqbalance's over its socket. Below any other root both stand in the pseudo files of a snapshot,
+/// irqbalance's over its socket. Below any other root both are in the pseudo files of a snapshot,
 /// `ROOT/tare/...`.
 #[derive(Clone, Debug)]
 pub struct LiveHost {
@@ -34,7 +34,7 @@ impl LiveHost {
         self.root == Path::new("/")
     }
 
-    /// Where a file of the kernel stands.
+    /// Returns the path of a kernel file below the root.
     fn place(&self, path: &str) -> Result<PathBuf, SettingError> {
         let below = path.starts_with("/proc/") || path.starts_with("/sys/");
         let plain =
@@ -52,21 +52,21 @@ impl LiveHost {
         self.root.join("tare").join(path)
     }
 
-    /// Puts a new file in the place of an old one, through a link to it. The new one is made at the
-    /// root, where nothing is read, so that a test which is killed leaves the tree as it was.
+    /// Replaces a file, also through a link. The new file is first created at the root, where nothing
+    /// is read, so that a killed test leaves the tree unchanged.
     fn replace(&self, place: &Path, value: &str) -> Result<(), SettingError> {
         let shown = place.display().to_string();
         let place = fs::canonicalize(place).map_err(|error| of_open(&shown, &error))?;
         let new = self.root.join(".tare-new");
         let written = fs::write(&new, format!("{value}\n")).and_then(|()| fs::rename(&new, &place));
         written.map_err(|error| {
-            // What could not be renamed is of no use.
+            // The new file is useless when it could not be renamed.
             let _ = fs::remove_file(&new);
             of_write(&shown, value, &error)
         })
     }
 
-    /// A number of a device in a folder, with the text that holds it.
+    /// Reads an ethtool setting from its pseudo file.
     fn pseudo_setting(&self, nic: &str, setting: &EthtoolSetting) -> Result<Pseudo, SettingError> {
         if nic.contains('/') || nic == ".." {
             return Err(absent(format!("{nic:?} is no name of a network device")));
@@ -144,8 +144,8 @@ impl SettingStore for LiveHost {
     fn may_write(&self, key: &Key) -> Result<(), SettingError> {
         match key {
             Key::File { path } => {
-                // Opening tells all that can be known: rights, and a mount that is read only. What
-                // is missing is left to the write.
+                // Opening finds missing rights and a read-only mount. The write reports missing
+                // files.
                 let opened = OpenOptions::new().write(true).open(self.place(path)?);
                 match opened.map_err(|error| of_open(path, &error)) {
                     Err(error) if error.class == SettingErrorClass::Permission => Err(error),
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_have_a_class_by_what_was_written() {
+    fn classifies_errors_by_path() {
         use SettingErrorClass::{Absent, Failed, ManagedIrq, NoVector, Permission};
         let affinity = "/proc/irq/24/smp_affinity";
         let scheduler = "/sys/block/vda/queue/scheduler";
@@ -300,13 +300,13 @@ mod tests {
         ] {
             assert_eq!(of_write(path, "1", &errno.into()).class, expect, "{path} {errno}");
         }
-        // Who may not open the file is not told that the kernel manages it.
+        // A refused open does not mean that the kernel manages the interrupt.
         assert_eq!(of_open(affinity, &Errno::PERM.into()).class, Permission);
         assert_eq!(of_open(affinity, &Errno::ACCESS.into()).class, Permission);
     }
 
     #[test]
-    fn only_files_of_the_kernel_are_settings() {
+    fn accepts_only_kernel_files() {
         let host = LiveHost::new("/nonexistent");
         for path in
             ["/etc/passwd", "/proc/../etc/passwd", "proc/x", "", "/sys", "/sys//a", "/sys/."]

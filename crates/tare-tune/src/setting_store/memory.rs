@@ -1,4 +1,4 @@
-//! A host in memory: a snapshot that can be written to, and that fails where it is told to.
+//! A host in memory: a writable snapshot whose writes can be made to fail.
 
 use super::{SettingError, SettingErrorClass, SettingStore};
 use crate::plan::Key;
@@ -9,18 +9,18 @@ use crate::snapshot::Snapshot;
 pub struct SnapshotHost {
     pub snapshot: Snapshot,
     pub boot_id: String,
-    /// Writes that fail, the first that fits a write counts.
+    /// The writes that fail. The first match of a write applies.
     pub failures: Vec<Failure>,
-    /// Every write that was taken, in order.
+    /// Every accepted write, in order.
     pub written: Vec<(Key, String)>,
 }
 
 /// A write that fails.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What the written form of the key holds: `/irq/24/`, `rps_cpus`, `eth0 channels combined`.
+    /// A part of the key as text: `/irq/24/`, `rps_cpus`, `eth0 channels combined`.
     pub key: String,
-    /// `NotTaken`: the write seems to succeed and changes nothing.
+    /// The error. With `NotTaken` the write seems to succeed and changes nothing.
     pub class: SettingErrorClass,
 }
 
@@ -29,7 +29,7 @@ impl SnapshotHost {
         Self { snapshot, boot_id: "memory".into(), ..Self::default() }
     }
 
-    /// The same host on which writes to keys that hold `key` fail.
+    /// Makes writes to keys that contain `key` fail.
     pub fn failing(mut self, key: &str, class: SettingErrorClass) -> Self {
         self.failures.push(Failure { key: key.into(), class });
         self

@@ -471,8 +471,8 @@ fn conduct<'p>(
 }
 
 /// Keeps the CPUs from sleeping deeply while a study runs: waking up takes longer than an operation.
-fn hold_idle_states() -> Option<idle::Hold> {
-    idle::Hold::open().unwrap_or_else(|error| {
+fn hold_idle_states() -> Option<idle::IdleLimit> {
+    idle::IdleLimit::open().unwrap_or_else(|error| {
         warn(&tare_host::error_line(&error));
         None
     })

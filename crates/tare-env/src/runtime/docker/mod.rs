@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use bollard::models::ContainerState;
 use tare_host::exec::{Command, ExecError};
 use tare_host::journal::{Entry, EntryId};
-use tare_host::process::Hold;
+use tare_host::process::ProcessHandle;
 use tare_host::{mounts, netns, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
@@ -600,7 +600,8 @@ impl Container {
                 }
                 None => return Some(self.last_words(&state)),
                 Some(pid) => {
-                    let alive = Hold::open(pid).is_some_and(|process| !process.has_ended());
+                    let alive =
+                        ProcessHandle::open(pid).is_some_and(|process| !process.has_ended());
                     if alive || Instant::now() > deadline {
                         return None;
                     }

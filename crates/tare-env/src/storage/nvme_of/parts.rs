@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tare_host::module;
 use tare_host::nvme::{
-    Connect, Controller, Listen, NvmeError, Target, Transport, soft_roce, wait_for_namespace,
+    Connect, Controller, ListenAddress, NvmeError, Target, Transport, soft_roce, wait_for_namespace,
 };
 
 use super::options::SERVICE;
@@ -84,7 +84,7 @@ impl NvmeOf {
             Transport::Rdma => SERVICE,
         };
         let target = Target::open()?.ok_or(NvmeError::NoTree)?;
-        let listen = Listen { transport: self.transport, address, service };
+        let listen = ListenAddress { transport: self.transport, address, service };
         target.make(&Self::name(at), &device, listen)?;
         Ok((address, service, backing.is_image()))
     }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::StatVfsMountFlags;
 use rustix::process::Signal;
 use tare_host::exec::Command;
-use tare_host::process::{self, Hold};
+use tare_host::process::{self, ProcessHandle};
 use tare_lab::PartError;
 
 use super::error::VmError;
@@ -232,7 +232,7 @@ pub(super) fn freeze(system: &System) -> Result<(), PartError> {
         return system.freeze();
     }
     process::stop(&[system.pid], STOP_LIMIT)?;
-    for hold in traced(system).into_iter().filter_map(Hold::open) {
+    for hold in traced(system).into_iter().filter_map(ProcessHandle::open) {
         hold.signal(Signal::ALARM)?;
     }
     Ok(())
