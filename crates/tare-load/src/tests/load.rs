@@ -136,7 +136,7 @@ fn errors_while_rows_are_written_are_told() {
     let server = FakeServer::start(Manner::Refuses);
     let error = load(&config(&server)).unwrap_err();
     assert!(
-        error.to_string().ends_with("1000 of the writes failed, the first: too much of it"),
+        error.to_string().ends_with("1000 of the writes failed, the first: overloaded"),
         "{error}"
     );
     let server = FakeServer::start(Manner::CloseAfter(10));
