@@ -424,3 +424,22 @@ pub fn is_known(value: &str, known: &[String]) -> bool {
         None => value == word,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The command line parses durations with `parse_duration`, so that both accept the same texts.
+    #[test]
+    fn durations_match_command_line() {
+        for text in ["5m", "250µs", "1.5s", "1m30s"] {
+            let file = format!("time = \"{text}\"");
+            let source = Source { file: "s.toml", text: &file };
+            let document = source.document().unwrap();
+            let table = source.root("the file", &document, &["time"]).unwrap();
+            let range = Duration::ZERO..=Duration::from_secs(3_600);
+            let read = table.duration("time", range, Duration::ZERO).unwrap();
+            assert_eq!(Ok(read), parse_duration(text), "{text}");
+        }
+    }
+}
